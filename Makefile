@@ -1,0 +1,67 @@
+# Set-up, build, test and demonstration in one place. CMake presets do the building; `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# What the distribution has too old comes from .deps/ (see scripts/install-deps.sh); the folders may be absent.
+export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(CURDIR)/.deps/node/bin:$(PATH)
+JOBS ?= $(shell nproc)
+BIN := build/release/bin
+HEADERS_ALONE := all_verify_interface_header_sets
+
+.PHONY: help deps test-deps lint-deps demo build test asan tsan bench format format-check tidy clean
+
+help:  ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+deps:
+	@scripts/install-deps.sh
+
+test-deps: deps
+	@scripts/install-deps.sh test
+
+lint-deps: deps
+	@scripts/install-deps.sh lint
+
+# CMake is run again by ninja itself when one of its files has changed.
+build/%/build.ninja: CMakePresets.json | deps
+	cmake --preset $*
+	@touch $@
+
+demo: build/release/build.ninja  ## Install what is missing, build, run the quick-start sweep, write its report
+	cmake --build --preset release --parallel $(JOBS) --target moetune moetune-rank
+	@mkdir -p out
+	@echo "Quick-start sweep into out/quickstart.db (trials that are already there are not run again)"
+	$(BIN)/moetune sweep sweeps/configs/quickstart.json --db out/quickstart.db
+	$(BIN)/moetune report out/quickstart.db --out out/quickstart.html
+	@echo "The report is here: $(CURDIR)/out/quickstart.html"
+
+build: build/release/build.ninja  ## Build everything (preset release) into build/release
+	cmake --build --preset release --parallel $(JOBS)
+
+test: test-deps build/release/build.ninja  ## Install what is missing, build, run all tests
+	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
+	ctest --preset release
+
+asan: build/asan/build.ninja  ## Build and run the tests under the address and undefined-behaviour sanitizers
+	cmake --build --preset asan --parallel $(JOBS)
+	scripts/with-sanitizer-options.sh ctest --preset asan --label-exclude 'slow|web'
+
+tsan: build/tsan/build.ninja  ## Build and run the tests under the thread sanitizer
+	cmake --build --preset tsan --parallel $(JOBS)
+	scripts/with-sanitizer-options.sh ctest --preset tsan --label-exclude 'slow|web'
+
+bench: build/release/build.ninja  ## Build and run the benchmarks of tests/bench
+	cmake --build --preset release --parallel $(JOBS) --target benchmarks
+	@for program in $(BIN)/*_bench; do echo "== $$program"; $$program; done
+
+format: lint-deps  ## Format all C++ files in place
+	@scripts/format.sh
+
+format-check: lint-deps  ## Fail when a C++ file is not formatted
+	@scripts/format.sh --check
+
+tidy: lint-deps build  ## clang-tidy's short list (.clang-tidy) over all sources
+	@scripts/tidy.sh build/release
+
+clean:  ## Remove everything that was built (out/ and .deps/ stay)
+	rm -rf build

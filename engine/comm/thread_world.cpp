@@ -1,0 +1,349 @@
+// Collectives between threads: every member publishes its pointers, all meet, each copies what it needs, all meet again.
+#include "engine/comm/thread_world.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/error.h"
+
+namespace moetune::engine {
+
+void ComputeSlots::acquire() {
+  std::unique_lock lock(mutex_);
+  freed_.wait(lock, [this] { return num_free_ > 0; });
+  --num_free_;
+}
+
+void ComputeSlots::release() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ++num_free_;
+  }
+  freed_.notify_one();
+}
+
+/// What the members of one group share.
+class ThreadGroup {
+ public:
+  ThreadGroup(ThreadWorld& world, std::vector<int> ranks)
+      : world_(world), ranks_(std::move(ranks)), members_(ranks_.size()) {}
+
+  struct Member {
+    const char* send = nullptr;
+    char* recv = nullptr;
+    const char* send2 = nullptr;
+    std::vector<int64_t> send_rows;
+    int64_t ready_ns = 0;
+    std::vector<char> reduced;  ///< all_reduce: this member's part of the sum
+  };
+
+  /// Waits for all members. Gives up this thread's compute slot meanwhile.
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const int64_t generation = generation_;
+    if (++num_waiting_ == ranks_.size()) {
+      num_waiting_ = 0;
+      ++generation_;
+      lock.unlock();
+      met_.notify_all();
+    } else {
+      world_.slots().release();
+      met_.wait(lock, [&] { return generation_ != generation || is_aborted_; });
+      const bool is_released = generation_ != generation;
+      lock.unlock();
+      world_.slots().acquire();
+      if (!is_released) throw base::PeerFailed("another rank failed");
+    }
+  }
+
+  void abort() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_aborted_ = true;
+    }
+    met_.notify_all();
+  }
+
+  [[nodiscard]] int64_t latest_ready_ns() const {
+    int64_t latest = 0;
+    for (const Member& member : members_) latest = std::max(latest, member.ready_ns);
+    return latest;
+  }
+
+  ThreadWorld& world_;
+  std::vector<int> ranks_;
+  std::vector<Member> members_;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable met_;
+  size_t num_waiting_ = 0;
+  int64_t generation_ = 0;
+  bool is_aborted_ = false;
+};
+
+namespace {
+
+template <typename T>
+void add_rows(T* sum, const T* x, int64_t numel) {
+  for (int64_t i = 0; i < numel; ++i) sum[i] += x[i];
+}
+
+void add(void* sum, const void* x, int64_t numel, base::DType dtype) {
+  if (dtype == base::DType::f64) {
+    add_rows(static_cast<double*>(sum), static_cast<const double*>(x), numel);
+  } else if (dtype == base::DType::f32) {
+    add_rows(static_cast<float*>(sum), static_cast<const float*>(x), numel);
+  } else {
+    add_rows(static_cast<int32_t*>(sum), static_cast<const int32_t*>(x), numel);
+  }
+}
+
+void copy_bytes(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+/// One rank's view of a ThreadGroup.
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int index)
+      : group_(std::move(group)), index_(static_cast<size_t>(index)) {}
+
+  [[nodiscard]] int size() const override { return static_cast<int>(group_->ranks_.size()); }
+  [[nodiscard]] int rank() const override { return static_cast<int>(index_); }
+
+  CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
+                        int64_t ready_ns) override {
+    publish(send, recv, ready_ns);
+    group_->meet();
+    for (size_t i = 0; i < group_->ranks_.size(); ++i) {
+      copy_bytes(static_cast<char*>(recv) + static_cast<int64_t>(i) * bytes_per_rank,
+                 group_->members_[i].send, bytes_per_rank);
+    }
+    return finish(spec::CollectiveKind::all_gather, bytes_per_rank * size(),
+                  bytes_per_rank * (size() - 1));
+  }
+
+  CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank,
+                            base::DType dtype, int64_t ready_ns) override {
+    publish(send, recv, ready_ns);
+    group_->meet();
+    const int64_t bytes = numel_per_rank * base::size_of(dtype);
+    sum_part(bytes * static_cast<int64_t>(index_), numel_per_rank, dtype);
+    copy_bytes(recv, self().reduced.data(), bytes);
+    return finish(spec::CollectiveKind::reduce_scatter, bytes * size(), bytes * (size() - 1));
+  }
+
+  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype, int64_t ready_ns) override {
+    publish(data, data, ready_ns);
+    group_->meet();
+    const int64_t part = (numel + size() - 1) / size();
+    const auto bounds = [&](int64_t i) { return std::min(numel, part * i); };
+    const auto own = static_cast<int64_t>(index_);
+    sum_part(bounds(own) * base::size_of(dtype), bounds(own + 1) - bounds(own), dtype);
+    group_->meet();
+    for (int64_t i = 0; i < size(); ++i) {
+      copy_bytes(static_cast<char*>(data) + bounds(i) * base::size_of(dtype),
+                 group_->members_[static_cast<size_t>(i)].reduced.data(),
+                 (bounds(i + 1) - bounds(i)) * base::size_of(dtype));
+    }
+    const int64_t bytes = numel * base::size_of(dtype);
+    return finish(spec::CollectiveKind::all_reduce, bytes, 2 * bytes * (size() - 1) / size());
+  }
+
+  CommTiming all_to_all(std::span<const AllToAllLane> lanes, std::span<const int64_t> send_rows,
+                        std::span<const int64_t> recv_rows, int64_t ready_ns) override {
+    MOETUNE_CHECK(!lanes.empty() && lanes.size() <= 2, "an all-to-all moves one or two tensors");
+    ThreadGroup::Member& me = self();
+    me.send2 = lanes.size() > 1 ? static_cast<const char*>(lanes[1].send) : nullptr;
+    me.send_rows.assign(send_rows.begin(), send_rows.end());
+    publish(lanes[0].send, lanes[0].recv, ready_ns);
+    group_->meet();
+    const auto n = static_cast<size_t>(size());
+    int64_t row_bytes = 0;
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      row_bytes += lanes[lane].row_bytes;
+      char* to = static_cast<char*>(lanes[lane].recv);
+      for (size_t i = 0; i < n; ++i) {
+        const ThreadGroup::Member& peer = group_->members_[i];
+        MOETUNE_CHECK(peer.send_rows[index_] == recv_rows[i],
+                      "rank {} sends {} rows where {} are expected", i, peer.send_rows[index_],
+                      recv_rows[i]);
+        int64_t first = 0;
+        for (size_t j = 0; j < index_; ++j) first += peer.send_rows[j];
+        const char* from = lane == 0 ? peer.send : peer.send2;
+        copy_bytes(to, from + first * lanes[lane].row_bytes, recv_rows[i] * lanes[lane].row_bytes);
+        to += recv_rows[i] * lanes[lane].row_bytes;
+      }
+    }
+    std::vector<int64_t> matrix(n * n);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        matrix[i * n + j] = group_->members_[i].send_rows[j] * row_bytes;
+      }
+    }
+    int64_t sent = 0;
+    for (size_t j = 0; j < n; ++j) sent += j == index_ ? 0 : matrix[index_ * n + j];
+    return finish_after(spec::all_to_all_ns(group_->world_.hardware(), group_->ranks_, matrix),
+                        sent);
+  }
+
+  CommTiming send(int peer, const void* data, int64_t bytes, int64_t ready_ns) override {
+    ThreadWorld& world = group_->world_;
+    const auto key = std::pair(global(static_cast<int>(index_)), global(peer));
+    ThreadWorld::Message message;
+    message.data.resize(static_cast<size_t>(bytes));
+    copy_bytes(message.data.data(), data, bytes);
+    message.ready_ns = ready_ns;
+    CommTiming timing;
+    {
+      const std::scoped_lock lock(world.mutex_);
+      message.sequence = world.message_counts_[key]++;
+      timing.sequence = message.sequence;
+      world.mailboxes_[key].push_back(std::move(message));
+    }
+    world.changed_.notify_all();
+    timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
+    timing.end_ns = ready_ns + timing.transfer_ns;
+    timing.sent_bytes = bytes;
+    if (world.mode() == profiler::ClockMode::wall) timing.end_ns = profiler::wall_ns();
+    return timing;
+  }
+
+  CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) override {
+    ThreadWorld& world = group_->world_;
+    const auto key = std::pair(global(peer), global(static_cast<int>(index_)));
+    ThreadWorld::Message message;
+    {
+      world.slots().release();
+      std::unique_lock lock(world.mutex_);
+      world.changed_.wait(lock,
+                          [&] { return world.is_aborted_ || !world.mailboxes_[key].empty(); });
+      const bool has_message = !world.mailboxes_[key].empty();
+      if (has_message) {
+        message = std::move(world.mailboxes_[key].front());
+        world.mailboxes_[key].pop_front();
+      }
+      lock.unlock();
+      world.slots().acquire();
+      if (!has_message) throw base::PeerFailed("another rank failed");
+    }
+    MOETUNE_CHECK(static_cast<int64_t>(message.data.size()) == bytes,
+                  "a message of {} bytes arrived where {} are expected", message.data.size(),
+                  bytes);
+    copy_bytes(data, message.data.data(), bytes);
+    CommTiming timing;
+    timing.sequence = message.sequence;
+    timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
+    // The transfer began when the sender was ready; what had not arrived by then is waited for.
+    timing.end_ns = std::max(ready_ns, message.ready_ns + timing.transfer_ns);
+    timing.transfer_ns = std::min(timing.transfer_ns, timing.end_ns - ready_ns);
+    if (world.mode() == profiler::ClockMode::wall) timing.end_ns = profiler::wall_ns();
+    return timing;
+  }
+
+ private:
+  ThreadGroup::Member& self() { return group_->members_[index_]; }
+  [[nodiscard]] int global(int index) const { return group_->ranks_[static_cast<size_t>(index)]; }
+
+  void publish(const void* send, void* recv, int64_t ready_ns) {
+    ThreadGroup::Member& me = self();
+    me.send = static_cast<const char*>(send);
+    me.recv = static_cast<char*>(recv);
+    me.ready_ns = ready_ns;
+  }
+
+  // self().reduced = sum over members of [offset_bytes, numel elements) of their send, in rank order.
+  void sum_part(int64_t offset_bytes, int64_t numel, base::DType dtype) {
+    std::vector<char>& sum = self().reduced;
+    sum.assign(static_cast<size_t>(numel * base::size_of(dtype)), 0);
+    for (const ThreadGroup::Member& member : group_->members_) {
+      add(sum.data(), member.send + offset_bytes, numel, dtype);
+    }
+  }
+
+  CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes) {
+    return finish_after(spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_,
+                                            payload_bytes),
+                        sent_bytes);
+  }
+
+  // All timings are read before the second meeting: after it members may publish the next call.
+  CommTiming finish_after(int64_t transfer_ns, int64_t sent_bytes) {
+    CommTiming timing;
+    timing.sequence = num_calls_++;
+    timing.transfer_ns = transfer_ns;
+    timing.sent_bytes = sent_bytes;
+    timing.end_ns = group_->latest_ready_ns() + transfer_ns;
+    group_->meet();
+    if (group_->world_.mode() == profiler::ClockMode::wall) {
+      timing.end_ns = profiler::wall_ns();
+      timing.transfer_ns = 0;
+    }
+    return timing;
+  }
+
+  std::shared_ptr<ThreadGroup> group_;
+  size_t index_;
+  int64_t num_calls_ = 0;
+};
+
+ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const spec::Layout& layout,
+                         profiler::ClockMode mode, int num_slots)
+    : hardware_(hardware), layout_(layout), mode_(mode), slots_(num_slots) {
+  std::vector<int> all(static_cast<size_t>(layout.world_size()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  // A group of its own for join_max, so that it never mixes with traced collectives.
+  groups_[{spec::Group::world, -1}] = std::make_shared<ThreadGroup>(*this, all);
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+std::unique_ptr<Communicator> ThreadWorld::communicator(spec::Group group, int rank) {
+  const std::vector<int> ranks = layout_.group_ranks(group, rank);
+  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  MOETUNE_CHECK(place != ranks.end(), "rank {} is not in its own {} group", rank,
+                spec::name_of(group));
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<ThreadGroup>& shared = groups_[{group, ranks.front()}];
+  if (!shared) shared = std::make_shared<ThreadGroup>(*this, ranks);
+  return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(place - ranks.begin()));
+}
+
+int64_t ThreadWorld::join_max(int64_t value) {
+  std::shared_ptr<ThreadGroup> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    all = groups_[{spec::Group::world, -1}];
+    if (is_aborted_) throw base::PeerFailed("another rank failed");
+    join_values_.push_back(value);
+  }
+  all->meet();
+  int64_t largest = value;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const int64_t other : join_values_) largest = std::max(largest, other);
+  }
+  all->meet();
+  {
+    const std::scoped_lock lock(mutex_);
+    join_values_.clear();
+  }
+  all->meet();
+  return largest;
+}
+
+void ThreadWorld::abort() {
+  std::vector<std::shared_ptr<ThreadGroup>> groups;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_aborted_ = true;
+    for (const auto& [key, group] : groups_) groups.push_back(group);
+  }
+  changed_.notify_all();
+  for (const auto& group : groups) group->abort();
+}
+
+}  // namespace moetune::engine

@@ -1,0 +1,133 @@
+// moetune-rank: one trial in one process. The parent reads the exit code, the last line of stderr and the shard file.
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <csignal>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/run_trial.h"
+#include "engine/spec/trial_spec.h"
+#include "engine/spec/trial_status.h"
+#include "engine/verify.h"
+#include "kernels/base/error.h"
+
+namespace {
+
+namespace po = boost::program_options;
+namespace base = moetune::base;
+namespace spec = moetune::spec;
+using spec::ExitCode;
+
+nlohmann::json read_json(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw base::UsageError(fmt::format("'{}' cannot be read", path));
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw base::UsageError(fmt::format("'{}' is not valid JSON", path));
+  return json;
+}
+
+spec::Layout parse_layout(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    throw base::UsageError(fmt::format(
+        "--layout '{}' must be a JSON object such as {{\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}}",
+        text));
+  }
+  spec::Layout layout;
+  for (const auto& [key, value] : json.items()) {
+    int* member = key == "dp"   ? &layout.dp
+                  : key == "cp" ? &layout.cp
+                  : key == "ep" ? &layout.ep
+                  : key == "pp" ? &layout.pp
+                                : nullptr;
+    if (member == nullptr) {
+      throw base::UsageError(fmt::format("--layout has '{}'; known are dp, cp, ep, pp", key));
+    }
+    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > 1024) {
+      throw base::UsageError(fmt::format(
+          "--layout {} is {}; it must be a whole number from 1 to 1024", key, value.dump()));
+    }
+    *member = value.get<int>();
+  }
+  return layout;
+}
+
+int run_verify(const po::variables_map& options) {
+  const std::string format = options["format"].as<std::string>();
+  if (format != "json" && format != "text") {
+    throw base::UsageError(fmt::format("--format '{}' must be json or text", format));
+  }
+  const moetune::engine::VerifyResult result = moetune::engine::verify(
+      options["verify"].as<std::string>(), parse_layout(options["layout"].as<std::string>()));
+  const nlohmann::json json = moetune::engine::to_json(result);
+  if (format == "json") {
+    std::cout << json.dump() << "\n";
+  } else {
+    for (const auto& [key, value] : json.items()) std::cout << key << ": " << value << "\n";
+  }
+  return static_cast<int>(result.ok ? ExitCode::ok : ExitCode::mismatch);
+}
+
+int run(int argc, char** argv) {
+  po::options_description description(
+      "moetune-rank runs one trial, or compares the engine with a reference model");
+  description.add_options()("help", "this text")(
+      "spec", po::value<std::string>(), "trial specification (JSON)")(
+      "out", po::value<std::string>(), "folder for the shard file and the progress")(
+      "verify", po::value<std::string>(),
+      "folder of a reference model with weights, tokens, logits, gradients and losses")(
+      "layout", po::value<std::string>()->default_value("{}"),
+      "parallel layout for --verify, such as {\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}")(
+      "format", po::value<std::string>()->default_value("text"), "text or json, for --verify");
+  po::variables_map options;
+  try {
+    po::store(po::parse_command_line(argc, argv, description), options);
+  } catch (const po::error& error) {
+    throw base::UsageError(error.what());
+  }
+  if (options.contains("help")) {
+    std::cout << description;
+    return 0;
+  }
+  if (options.contains("verify")) return run_verify(options);
+  if (!options.contains("spec") || !options.contains("out")) {
+    throw base::UsageError("--spec FILE and --out FOLDER are needed, or --verify FOLDER");
+  }
+  const std::string path = options["spec"].as<std::string>();
+  const spec::TrialSpec trial = spec::trial_spec_from_json(read_json(path), path);
+  return static_cast<int>(
+      moetune::engine::run_trial(trial, options["out"].as<std::string>()));
+}
+
+int fail(ExitCode code, const std::exception& error) {
+  std::cerr << "moetune-rank: " << error.what() << "\n";
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A parent that dies takes its trial along, also when it is killed.
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) return static_cast<int>(ExitCode::interrupted);
+  try {
+    return run(argc, argv);
+  } catch (const base::OutOfMemory& error) {
+    return fail(ExitCode::oom, error);
+  } catch (const base::WrongNumbers& error) {
+    return fail(ExitCode::wrong, error);
+  } catch (const base::UsageError& error) {
+    return fail(ExitCode::usage, error);
+  } catch (const std::exception& error) {
+    return fail(ExitCode::failed, error);
+  }
+}

@@ -1,0 +1,62 @@
+// Allocation of layer buffers by the table; see activations.h.
+#include "engine/model/activations.h"
+
+namespace moetune::engine {
+namespace {
+
+MemoryGroup group_of(spec::Place place) {
+  return place == spec::Place::saved ? MemoryGroup::activations : MemoryGroup::workspace;
+}
+
+}  // namespace
+
+BufferPlan::BufferPlan(RankContext& rank) : rank_(rank) {
+  for (const spec::BufferRow& row : spec::buffer_table()) {
+    for (size_t pass = 0; pass < places_.size(); ++pass) {
+      places_[pass][static_cast<size_t>(row.id)] =
+          spec::place_of(row, rank.trial.knobs, static_cast<PassKind>(pass));
+    }
+  }
+}
+
+void BufferPlan::allocate(LayerState& state, Part part, PassKind pass) {
+  for (const spec::BufferRow& row : spec::buffer_table()) {
+    if (row.part != part) continue;
+    const spec::Place place = places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)];
+    if (place == spec::Place::absent || !state[row.id].is_null()) continue;
+    const int64_t rows = row.rows(state.dims);
+    const int64_t cols = row.cols(state.dims);
+    const base::DType dtype = row.is_index ? base::DType::i32 : rank_.dtype;
+    void* data =
+        rank_.memory.allocate(row.name, group_of(place), rows * cols * base::size_of(dtype));
+    state[row.id] = Tensor::matrix(data, dtype, rows, cols);
+  }
+}
+
+void BufferPlan::release(LayerState& state, const spec::BufferRow& row, MemoryGroup group) {
+  Tensor& tensor = state[row.id];
+  rank_.memory.release(group, tensor.data, tensor.bytes());
+  tensor = {};
+}
+
+void BufferPlan::release_workspace(LayerState& state, Part part, PassKind pass) {
+  for (const spec::BufferRow& row : spec::buffer_table()) {
+    if (row.part != part) continue;
+    if (places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)] ==
+        spec::Place::workspace) {
+      release(state, row, MemoryGroup::workspace);
+    }
+  }
+}
+
+void BufferPlan::release_saved(LayerState& state, Part part) {
+  constexpr auto kForward = static_cast<size_t>(PassKind::forward);
+  for (const spec::BufferRow& row : spec::buffer_table()) {
+    if (row.part != part) continue;
+    if (places_[kForward][static_cast<size_t>(row.id)] == spec::Place::saved) {
+      release(state, row, MemoryGroup::activations);
+    }
+  }
+}
+
+}  // namespace moetune::engine

@@ -1,0 +1,29 @@
+// Counts where the router sends tokens, by step, layer, sequence and piece of the sequence, on a one-rank run: the
+// routing profile that tells the memory model how many rows every rank of any layout receives.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/model/layer.h"
+#include "engine/spec/routing_profile.h"
+#include "engine/spec/trial_spec.h"
+
+namespace moetune::engine {
+
+class RoutingRecorder final : public RoutingObserver {
+ public:
+  /// The trial must run on one rank with micro_batch_size 1 when it records.
+  explicit RoutingRecorder(const spec::TrialSpec& trial);
+
+  void on_routing(int64_t layer, int64_t micro_batch, const int32_t* indices, int64_t num_tokens,
+                  int64_t topk) override;
+
+  [[nodiscard]] const spec::RoutingProfile& profile() const { return profile_; }
+
+ private:
+  const spec::TrialSpec& trial_;
+  spec::RoutingProfile profile_;
+  int64_t num_calls_ = 0;
+};
+
+}  // namespace moetune::engine

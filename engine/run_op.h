@@ -1,0 +1,141 @@
+// The context of one rank and the one way to run work on it: every operation passes run_op, which launches it on the
+// rank's timeline, measures it and labels it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/comm/communicator.h"
+#include "engine/memory/device_memory.h"
+#include "engine/spec/layout.h"
+#include "engine/spec/ops.h"
+#include "engine/spec/trial_spec.h"
+#include "kernels/backend.h"
+#include "profiler/nvtx.h"
+#include "profiler/timeline.h"
+
+namespace moetune::engine {
+
+using profiler::Event;
+using spec::Op;
+using spec::Pass;
+using spec::Stream;
+
+/// The communicators of a rank. Groups of one rank are there, too; the engine skips their calls.
+struct RankComms {
+  std::unique_ptr<Communicator> world;
+  std::unique_ptr<Communicator> dp_cp;
+  std::unique_ptr<Communicator> cp;
+  std::unique_ptr<Communicator> ep;
+  std::unique_ptr<Communicator> edp;
+  std::unique_ptr<Communicator> pp;
+  std::unique_ptr<Communicator> embedding;  ///< null on ranks outside the first and last stage
+};
+
+/// Where in the model the rank is; labels the trace.
+struct Place {
+  int32_t layer = -1;
+  int32_t micro_batch = -1;
+};
+
+/// Everything one rank works with. One thread uses it.
+struct RankContext {
+  RankContext(const spec::TrialSpec& trial_in, int rank_in, kernels::Backend& backend_in)
+      : trial(trial_in),
+        layout(spec::layout_of(trial_in.knobs)),
+        rank(rank_in),
+        dtype(trial_in.dtype == "f64" ? base::DType::f64 : base::DType::f32),
+        element_bytes(base::size_of(dtype)),
+        backend(backend_in),
+        memory(backend_in, rank_in, trial_in.hardware.memory_bytes),
+        timeline(clock_mode(trial_in.clock), rank_in, static_cast<int>(Stream::count),
+                 {trial_in.hardware.launch_ns, trial_in.hardware.graph_launch_ns,
+                  trial_in.hardware.sync_ns}) {}
+
+  static profiler::ClockMode clock_mode(const std::string& name) {
+    if (name == "wall") return profiler::ClockMode::wall;
+    return name == "virtual_modelled" ? profiler::ClockMode::virtual_modelled
+                                      : profiler::ClockMode::virtual_measured;
+  }
+
+  [[nodiscard]] bool is_first_stage() const { return layout.pp_rank(rank) == 0; }
+  [[nodiscard]] bool is_last_stage() const { return layout.pp_rank(rank) == layout.pp - 1; }
+
+  const spec::TrialSpec& trial;
+  spec::Layout layout;
+  int rank;
+  base::DType dtype;
+  int64_t element_bytes;
+  kernels::Backend& backend;
+  DeviceMemory memory;
+  profiler::Timeline timeline;
+  RankComms comms;
+  Place place;
+};
+
+inline int stream_of(Op op) { return static_cast<int>(spec::op_row(op).stream); }
+
+inline profiler::OpTag tag_of(const RankContext& rank, Op op, Pass pass,
+                              const spec::OpCost& cost) {
+  return {spec::op_label(op, pass), rank.place.layer, rank.place.micro_batch, cost.flops,
+          cost.bytes, 0, pass == Pass::recompute};
+}
+
+/// Runs `body` (backend calls) as one launch of `op`.
+template <typename Body>
+Event run_op(RankContext& rank, Op op, Pass pass, const spec::OpCost& cost, Body&& body) {
+  profiler::OpTag tag = tag_of(rank, op, pass, cost);
+  const int stream = stream_of(op);
+  const profiler::NvtxRange range(tag.name);
+  const int64_t start = rank.timeline.launch(stream);
+  const bool is_wall = rank.timeline.mode() == profiler::ClockMode::wall;
+  const int64_t begin = is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns();
+  body();
+  int64_t duration = (is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns()) - begin;
+  if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
+    duration = spec::roofline_ns(rank.trial.hardware, cost);
+  }
+  return rank.timeline.finish(stream, profiler::RecordKind::kernel, tag, start, duration);
+}
+
+/// Runs `body`, a communicator call taking the ready time and returning CommTiming, as one launch of `op`.
+template <typename Body>
+Event run_comm(RankContext& rank, Op op, Pass pass, spec::Group group, Body&& body) {
+  profiler::OpTag tag = tag_of(rank, op, pass, {});
+  const int stream = stream_of(op);
+  const profiler::NvtxRange range(tag.name);
+  const int64_t ready = rank.timeline.launch(stream);
+  const CommTiming timing = body(ready);
+  tag.bytes = timing.sent_bytes;
+  const auto kind = spec::op_row(op).kind == spec::OpKind::p2p ? profiler::RecordKind::p2p
+                                                               : profiler::RecordKind::collective;
+  return rank.timeline.finish_communication(stream, kind, tag, spec::name_of(group),
+                                            timing.sequence, ready, timing.end_ns,
+                                            timing.transfer_ns);
+}
+
+/// `stream` waits for everything launched on `other` so far.
+inline void join_streams(RankContext& rank, Stream stream, Stream other) {
+  rank.timeline.wait_event(static_cast<int>(stream),
+                           rank.timeline.record_event(static_cast<int>(other)));
+}
+
+/// A captured graph for its lifetime, when the knobs ask for the scope.
+class GraphCapture {
+ public:
+  GraphCapture(RankContext& rank, spec::GraphScope scope) : rank_(rank) {
+    is_open_ = spec::has_graph(rank.trial.knobs, scope);
+    if (is_open_) rank_.timeline.begin_graph();
+  }
+  ~GraphCapture() {
+    if (is_open_) rank_.timeline.end_graph();
+  }
+  GraphCapture(const GraphCapture&) = delete;
+  GraphCapture& operator=(const GraphCapture&) = delete;
+
+ private:
+  RankContext& rank_;
+  bool is_open_;
+};
+
+}  // namespace moetune::engine

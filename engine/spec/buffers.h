@@ -1,0 +1,170 @@
+// The buffer table: every device buffer a layer needs besides its parameters, one row each: how large it is, how long it
+// lives, which recompute module drops it. The engine allocates by these rows and the memory model adds the same rows up,
+// so a prediction differs from the ledger only by what nobody can know beforehand (how many rows an expert receives).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "engine/spec/knobs.h"
+#include "engine/spec/layout.h"
+#include "engine/spec/model_spec.h"
+
+namespace moetune::spec {
+
+/// Sizes of one layer on one rank for one micro-batch, in elements.
+struct LayerDims {
+  int64_t tokens = 0;          ///< T: on this rank (micro_batch_size * seq / cp)
+  int64_t context_tokens = 0;  ///< S: keys a rank sees (micro_batch_size * seq)
+  int64_t sequences = 0;       ///< micro_batch_size
+  int64_t received_rows = 0;   ///< R: rows this rank's experts receive
+  int64_t hidden = 0;
+  int64_t q = 0;
+  int64_t kv = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t experts = 0;
+  int64_t local_experts = 0;
+  int64_t topk = 0;
+  int64_t moe_ffn = 0;
+  int64_t shared_ffn = 0;
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  int64_t ce_chunk = 0;        ///< tokens per linear cross-entropy chunk, at most T
+  int64_t cp = 1;
+  int64_t ep = 1;
+  int64_t chunks_forward = 1;
+  int64_t chunks_backward = 1;
+  bool has_qk_norm = false;
+  bool is_moe = false;
+};
+
+/// Dims of layer `layer`; received_rows is set to the balanced share T * K and replaced when known.
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer);
+
+/// Parts of a block in the order they run; each part's buffers are allocated together.
+enum class Part : uint8_t { input, block, attn, route, experts, mlp, head, grad };
+
+enum class Buf : uint8_t {
+  // input: what the previous layer (or stage) handed over
+  input,
+  // block
+  mid,  ///< residual after attention
+  // attn
+  attn_norm_out,
+  attn_norm_rstd,
+  qkv,
+  q_rstd,
+  k_rstd,
+  q_rot,
+  k_rot,
+  kv_local,
+  kv_gathered,
+  kv_full,
+  attn_out,
+  attn_lse,
+  d_attn_out,
+  d_qkv,
+  d_attn_norm,
+  // route
+  mlp_norm_out,
+  mlp_norm_rstd,
+  router_probs,
+  router_lse,
+  topk_indices,
+  topk_weights,
+  expert_counts,
+  aux_sums,
+  slot_maps,
+  shared_fc1,
+  shared_act,
+  d_shared_act,
+  d_shared_fc1,
+  d_router,
+  d_topk_weights,
+  d_mlp_norm,
+  // experts
+  row_maps,
+  offsets,
+  send_rows,
+  recv_rows,
+  send_probs,
+  recv_probs,
+  expert_input,
+  expert_probs,
+  fc1_out,
+  act_out,
+  fc2_out,
+  d_fc2_out,
+  d_act,
+  d_fc1,
+  d_expert_probs,
+  d_expert_input,
+  // mlp (dense layers; its norm lives in route's place)
+  mlp_fc1,
+  mlp_act,
+  d_mlp_act,
+  d_mlp_fc1,
+  // head
+  final_norm_out,
+  final_norm_rstd,
+  logits,
+  // grad
+  d_hidden,  ///< gradient of the residual stream, updated in place from the stage's end to its start
+  count
+};
+
+/// When a buffer exists, before recompute is applied.
+enum class Keep : uint8_t {
+  saved,     ///< from forward to the end of backward
+  forward,   ///< during the part's forward
+  backward,  ///< during the part's backward
+  both,      ///< during each, separately
+};
+
+struct BufferRow {
+  Buf id;
+  const char* name;
+  Part part;
+  Keep keep;
+  std::optional<RecomputeModule> dropped_by;  ///< saved buffers only
+  bool is_index;                              ///< i32
+  int64_t (*rows)(const LayerDims&);
+  int64_t (*cols)(const LayerDims&);
+};
+
+std::span<const BufferRow> buffer_table();
+const BufferRow& buffer_row(Buf id);
+
+/// Which pass a part is being run in.
+enum class PassKind : uint8_t {
+  forward,          ///< ordinary forward
+  forward_dropped,  ///< first forward under full recompute: keeps the layer's input only
+  backward,
+};
+
+enum class Place : uint8_t { absent, saved, workspace };
+/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace ends with the part.
+Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
+
+/// Bytes of one part in one pass, each buffer aligned as allocated.
+struct PartBytes {
+  int64_t saved = 0;
+  int64_t workspace = 0;
+};
+PartBytes part_bytes(const LayerDims& dims, const Knobs& knobs, Part part, PassKind pass,
+                     int64_t element_bytes);
+
+/// Elements of the tables every rank holds from start to end, besides parameters.
+struct ConstantSizes {
+  int64_t token_ids = 0;    ///< i32, tokens and again targets of all micro-batches of a step
+  int64_t positions = 0;    ///< i32
+  int64_t rope_table = 0;   ///< cos and again sin
+  int64_t kv_order = 0;     ///< i32, and again its inverse; 0 without context parallelism
+};
+ConstantSizes constant_sizes(const LayerDims& dims, int64_t seq_length, int64_t num_micro_batches);
+int64_t constant_bytes(const ConstantSizes& sizes, int64_t element_bytes);
+
+}  // namespace moetune::spec

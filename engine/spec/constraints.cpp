@@ -1,0 +1,299 @@
+// The constraint table: what makes a combination of model, hardware, recipe and knobs impossible.
+// Where Megatron-LM has the same rule, the semantics are Megatron's.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/spec/layout.h"
+#include "engine/spec/trial_spec.h"
+#include "kernels/base/error.h"
+
+namespace moetune::spec {
+
+namespace {
+
+using std::string;
+
+/// Head and loss run on tiles of this many tokens, so that the chunk size never changes a bit of
+/// the result.
+constexpr int64_t kCrossEntropyTile = 64;
+
+string sizes(const ModelSpec& model, const HardwareSpec& hardware, const TrainingSpec& training,
+             const Knobs& knobs) {
+  constexpr int64_t kMaxSize = int64_t{1} << 28;
+  for (const KnobRow& row : knob_table()) {
+    const auto* member = std::get_if<int64_t Knobs::*>(&row.member);
+    if (member == nullptr) continue;
+    const int64_t value = knobs.*(*member);
+    if (value < row.min_value || value > kMaxSize) {
+      return fmt::format("{} is {}, expected {} to {}", row.name, value, row.min_value, kMaxSize);
+    }
+  }
+  const std::pair<const char*, int64_t> others[] = {
+      {"global_batch_size", training.global_batch_size},
+      {"seq_length", training.seq_length},
+      {"num_nodes", hardware.num_nodes},
+      {"devices_per_node", hardware.devices_per_node},
+      {"num_hidden_layers", model.num_layers}};
+  for (const auto& [name, value] : others) {
+    if (value < 1 || value > kMaxSize) {
+      return fmt::format("{} is {}, expected 1 to {}", name, value, kMaxSize);
+    }
+  }
+  return {};
+}
+
+string world_size(const ModelSpec&, const HardwareSpec& hardware, const TrainingSpec&,
+                  const Knobs& k) {
+  const int64_t devices = hardware.num_devices();
+  // Divided rather than multiplied: the product of three large sizes would overflow.
+  const int64_t model_ranks = k.context_parallel_size * k.pipeline_model_parallel_size;
+  if (devices % model_ranks == 0 && devices / model_ranks == k.data_parallel_size) return {};
+  const string advice =
+      devices % model_ranks == 0
+          ? fmt::format("data_parallel_size {} would be right", devices / model_ranks)
+          : fmt::format("context x pipeline ({}) must divide the devices", model_ranks);
+  return fmt::format(
+      "data_parallel_size {} x context_parallel_size {} x pipeline_model_parallel_size {} does not "
+      "make the {} devices of {} nodes x {}; {}",
+      k.data_parallel_size, k.context_parallel_size, k.pipeline_model_parallel_size, devices,
+      hardware.num_nodes, hardware.devices_per_node, advice);
+}
+
+string ep_divides_plane(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                        const Knobs& k) {
+  const int64_t plane = k.data_parallel_size * k.context_parallel_size;
+  if (plane % k.expert_model_parallel_size == 0) return {};
+  return fmt::format(
+      "expert_model_parallel_size {} does not divide data_parallel_size x context_parallel_size "
+      "({} x {} = {}); use a divisor of {}",
+      k.expert_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane, plane);
+}
+
+string ep_divides_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                          const Knobs& k) {
+  if (model.num_experts % k.expert_model_parallel_size == 0) return {};
+  return fmt::format(
+      "expert_model_parallel_size {} does not divide the {} experts of the model; use a divisor of "
+      "{}",
+      k.expert_model_parallel_size, model.num_experts, model.num_experts);
+}
+
+string ep_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                        const Knobs& k) {
+  if (k.expert_model_parallel_size == 1 || model.num_moe_layers() > 0) return {};
+  return fmt::format("expert_model_parallel_size is {}, but the model has no experts; use 1",
+                     k.expert_model_parallel_size);
+}
+
+string pp_within_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                        const Knobs& k) {
+  if (k.pipeline_model_parallel_size <= model.num_layers) return {};
+  return fmt::format(
+      "pipeline_model_parallel_size {} is more than the {} layers of the model; use at most {}",
+      k.pipeline_model_parallel_size, model.num_layers, model.num_layers);
+}
+
+string stage_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                    const Knobs& k) {
+  const int64_t pp = k.pipeline_model_parallel_size;
+  const int64_t first = k.decoder_first_pipeline_num_layers;
+  const int64_t last = k.decoder_last_pipeline_num_layers;
+  if (first == 0 && last == 0) return {};
+  const string found = fmt::format(
+      "decoder_first_pipeline_num_layers {} and decoder_last_pipeline_num_layers {}", first, last);
+  if (pp == 1) {
+    return fmt::format("{} need pipeline_model_parallel_size above 1, found 1; use 0", found);
+  }
+  const int64_t num_free = pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+  const int64_t rest = model.num_layers - first - last;
+  if (num_free == 0 && rest != 0) {
+    return fmt::format("{} must add up to the {} layers of the model with {} stages", found,
+                       model.num_layers, pp);
+  }
+  if (rest < num_free) {
+    return fmt::format("{} leave {} of {} layers for {} other stages; each stage needs at least 1",
+                       found, rest, model.num_layers, num_free);
+  }
+  return {};
+}
+
+string cp_divides_sequence(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
+                           const Knobs& k) {
+  const int64_t cp = k.context_parallel_size;
+  if (cp == 1 || training.seq_length % (2 * cp) == 0) return {};
+  return fmt::format(
+      "context_parallel_size {} needs a seq_length that is a multiple of 2 x {} = {}, found {}", cp,
+      cp, 2 * cp, training.seq_length);
+}
+
+string seq_within_positions(const ModelSpec& model, const HardwareSpec&,
+                            const TrainingSpec& training, const Knobs&) {
+  if (training.seq_length <= model.max_position_embeddings) return {};
+  return fmt::format("seq_length {} is more than the model's max_position_embeddings {}",
+                     training.seq_length, model.max_position_embeddings);
+}
+
+string micro_batch_divides_global(const ModelSpec&, const HardwareSpec&,
+                                  const TrainingSpec& training, const Knobs& k) {
+  const int64_t per_pass = k.micro_batch_size * k.data_parallel_size;
+  if (training.global_batch_size % per_pass == 0) return {};
+  return fmt::format(
+      "global_batch_size {} is not a multiple of micro_batch_size x data_parallel_size ({} x {} = "
+      "{})",
+      training.global_batch_size, k.micro_batch_size, k.data_parallel_size, per_pass);
+}
+
+/// The message of the parser when the text of a set-valued knob is not one that it would have
+/// produced.
+string known_set(const Knobs& knobs, const char* name) {
+  const KnobRow& row = *find_knob(name);
+  Knobs parsed = knobs;
+  try {
+    set_knob(parsed, row, get_knob(knobs, row));
+  } catch (const base::UsageError& error) {
+    return error.what();
+  }
+  if (parsed == knobs) return {};
+  return fmt::format("{} is '{}', expected the table's order: '{}'", name, get_knob(knobs, row),
+                     get_knob(parsed, row));
+}
+
+string recompute_known_modules(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                               const Knobs& k) {
+  return known_set(k, "recompute");
+}
+
+string recompute_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                               const Knobs& k) {
+  if (model.num_moe_layers() > 0) return {};
+  if (!recomputes(k, RecomputeModule::moe_act) && !recomputes(k, RecomputeModule::experts)) {
+    return {};
+  }
+  return fmt::format(
+      "recompute is '{}', but the model has no experts; leave out moe_act and experts",
+      k.recompute);
+}
+
+string graph_known_modules(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                           const Knobs& k) {
+  return known_set(k, "cuda_graph_modules");
+}
+
+string graph_preprocess_needs_router(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                                     const Knobs& k) {
+  if (!has_graph(k, GraphScope::moe_preprocess) || has_graph(k, GraphScope::moe_router)) return {};
+  return fmt::format("cuda_graph_modules is '{}': moe_preprocess needs moe_router as well",
+                     k.cuda_graph_modules);
+}
+
+string graph_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                           const Knobs& k) {
+  if (model.num_moe_layers() > 0) return {};
+  if (!has_graph(k, GraphScope::moe_router) && !has_graph(k, GraphScope::moe_preprocess)) return {};
+  return fmt::format(
+      "cuda_graph_modules is '{}', but the model has no experts; leave out moe_router and "
+      "moe_preprocess",
+      k.cuda_graph_modules);
+}
+
+string graph_without_full_recompute(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                                    const Knobs& k) {
+  if (k.cuda_graph_modules == "none" || !is_full_recompute(k)) return {};
+  return fmt::format(
+      "cuda_graph_modules '{}' cannot be combined with recompute 'full'; use a set of modules or "
+      "no graphs",
+      k.cuda_graph_modules);
+}
+
+string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                         const Knobs& k) {
+  if (k.expert_model_parallel_size > 1) return {};
+  if (k.ep_chunks_forward == 1 && k.ep_chunks_backward == 1) return {};
+  return fmt::format(
+      "ep_chunks_forward {} and ep_chunks_backward {} need expert_model_parallel_size above 1, "
+      "found 1; use 1 chunk",
+      k.ep_chunks_forward, k.ep_chunks_backward);
+}
+
+string ep_chunks_within_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
+                               const Knobs& k) {
+  const int64_t tokens = k.micro_batch_size * training.seq_length / k.context_parallel_size;
+  if (std::max(k.ep_chunks_forward, k.ep_chunks_backward) <= tokens) return {};
+  return fmt::format(
+      "ep_chunks_forward {} and ep_chunks_backward {} must be at most the {} tokens of a "
+      "micro-batch on a rank",
+      k.ep_chunks_forward, k.ep_chunks_backward, tokens);
+}
+
+string overlap_needs_replicas(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                              const Knobs& k) {
+  if (!k.overlap_grad_reduce || k.data_parallel_size * k.context_parallel_size > 1) return {};
+  return "overlap_grad_reduce is true, but data_parallel_size x context_parallel_size is 1: there "
+         "is nothing to reduce; use false";
+}
+
+string linear_ce_tile(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+  if (k.linear_ce_chunk_tokens > 0 && k.linear_ce_chunk_tokens % kCrossEntropyTile == 0) return {};
+  return fmt::format("linear_ce_chunk_tokens is {}, expected a multiple of {}",
+                     k.linear_ce_chunk_tokens, kCrossEntropyTile);
+}
+
+}  // namespace
+
+const std::vector<ConstraintRow>& constraint_table() {
+  static const std::vector<ConstraintRow> rows = {
+      {"sizes", "Every size is at least its smallest legal value.", sizes},
+      {"world_size", "Data x context x pipeline parallelism uses every device exactly once.",
+       world_size},
+      {"ep_divides_plane", "Expert parallelism is folded over the data x context plane of a stage.",
+       ep_divides_plane},
+      {"ep_divides_experts", "Every expert-parallel rank holds the same number of experts.",
+       ep_divides_experts},
+      {"ep_needs_experts", "A dense model has nothing to spread over expert-parallel ranks.",
+       ep_needs_experts},
+      {"pp_within_layers", "Every pipeline stage has at least one layer.", pp_within_layers},
+      {"stage_layers", "First and last stage counts leave at least one layer for each other stage.",
+       stage_layers},
+      {"cp_divides_sequence", "A sequence is cut into two equal chunks per context rank.",
+       cp_divides_sequence},
+      {"seq_within_positions", "The sequence is no longer than the model's positions.",
+       seq_within_positions},
+      {"micro_batch_divides_global", "Every replica runs a whole number of micro-batches per step.",
+       micro_batch_divides_global},
+      {"recompute_known_modules", "Only modules that exist can be recomputed.",
+       recompute_known_modules},
+      {"recompute_needs_experts", "MoE modules are recomputed only where there are experts.",
+       recompute_needs_experts},
+      {"graph_known_modules", "Only scopes that exist can be captured.", graph_known_modules},
+      {"graph_preprocess_needs_router", "moe_preprocess is captured together with moe_router.",
+       graph_preprocess_needs_router},
+      {"graph_needs_experts", "MoE scopes are captured only where there are experts.",
+       graph_needs_experts},
+      {"graph_without_full_recompute", "Partial graphs refuse full recompute.",
+       graph_without_full_recompute},
+      {"ep_chunks_need_ep", "Chunks hide expert-parallel communication; without it there is none.",
+       ep_chunks_need_ep},
+      {"ep_chunks_within_tokens", "A chunk has at least one token.", ep_chunks_within_tokens},
+      {"overlap_needs_replicas", "Overlapped gradient reduction needs somebody to reduce with.",
+       overlap_needs_replicas},
+      {"linear_ce_tile", "Head and loss run on whole tiles, so that chunking changes no result.",
+       linear_ce_tile},
+  };
+  return rows;
+}
+
+std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
+                                         const TrainingSpec& training, const Knobs& knobs) {
+  std::vector<Violation> violations;
+  for (const ConstraintRow& row : constraint_table()) {
+    string message = row.check(model, hardware, training, knobs);
+    if (message.empty()) continue;
+    violations.push_back({row.name, std::move(message)});
+    // Every other rule divides by these sizes.
+    if (row.check == sizes) break;
+  }
+  return violations;
+}
+
+}  // namespace moetune::spec

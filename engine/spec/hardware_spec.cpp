@@ -1,0 +1,196 @@
+// Reads cluster descriptions and prices communication on them: latency plus bytes over the
+// bandwidth of the link spanned.
+#include "engine/spec/hardware_spec.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+
+namespace moetune::spec {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int64_t kMaxNs = 1'000'000'000'000;  // a quarter of an hour: more is a mistake
+constexpr int64_t kMaxBytes = int64_t{1} << 60;
+constexpr double kMaxRate = 1e21;
+
+LinkSpec link_from(JsonReader reader) {
+  LinkSpec link;
+  link.latency_ns = reader.integer("latency_ns", 0, kMaxNs);
+  link.bytes_per_s = reader.number("bytes_per_s", 1.0, kMaxRate);
+  reader.refuse_unknown_keys();
+  return link;
+}
+
+json link_json(const LinkSpec& link) {
+  return {{"latency_ns", link.latency_ns}, {"bytes_per_s", link.bytes_per_s}};
+}
+
+/// A link without a bandwidth is free: single-device machines leave it out.
+double transfer_ns(const LinkSpec& link, double bytes) {
+  return link.bytes_per_s > 0 ? bytes / link.bytes_per_s * 1e9 : 0.0;
+}
+
+int64_t rounded_ns(double ns) {
+  constexpr double kMax = 9e18;
+  return std::llround(std::min(ns, kMax));
+}
+
+struct Span {
+  bool has_intra = false;
+  bool has_inter = false;
+};
+
+Span span_of(const HardwareSpec& hardware, const std::vector<int>& ranks) {
+  std::set<int64_t> nodes;
+  for (const int rank : ranks) nodes.insert(hardware.node_of(rank));
+  return {nodes.size() < ranks.size(), nodes.size() > 1};
+}
+
+}  // namespace
+
+HardwareSpec hardware_from_json(const json& document, const std::string& source) {
+  JsonReader reader(document, source);
+  HardwareSpec hardware;
+  hardware.name = reader.text("name");
+  hardware.num_nodes = reader.integer("num_nodes", 1, 65536);
+  hardware.devices_per_node = reader.integer("devices_per_node", 1, 1024);
+  hardware.memory_bytes = reader.integer_or("memory_bytes", 0, 0, kMaxBytes);
+  hardware.peak_flops_per_s = reader.number_or("peak_flops_per_s", 0, 0, kMaxRate);
+  hardware.memory_bytes_per_s = reader.number_or("memory_bytes_per_s", 0, 0, kMaxRate);
+  // A link that the machine has no use for may be left out.
+  if (reader.has("intra_node") || hardware.devices_per_node > 1) {
+    hardware.intra_node = link_from(reader.object("intra_node"));
+  }
+  if (reader.has("inter_node") || hardware.num_nodes > 1) {
+    hardware.inter_node = link_from(reader.object("inter_node"));
+  }
+  hardware.launch_ns = reader.integer_or("launch_ns", 0, 0, kMaxNs);
+  hardware.graph_launch_ns = reader.integer_or("graph_launch_ns", 0, 0, kMaxNs);
+  hardware.sync_ns = reader.integer_or("sync_ns", 0, 0, kMaxNs);
+  hardware.kernel_floor_ns = reader.integer_or("kernel_floor_ns", 0, 0, kMaxNs);
+  reader.ignore("intra_node");
+  reader.ignore("inter_node");
+  reader.refuse_unknown_keys();
+  return hardware;
+}
+
+json to_json(const HardwareSpec& hardware) {
+  json document = {{"name", hardware.name},
+                   {"num_nodes", hardware.num_nodes},
+                   {"devices_per_node", hardware.devices_per_node},
+                   {"memory_bytes", hardware.memory_bytes},
+                   {"peak_flops_per_s", hardware.peak_flops_per_s},
+                   {"memory_bytes_per_s", hardware.memory_bytes_per_s},
+                   {"launch_ns", hardware.launch_ns},
+                   {"graph_launch_ns", hardware.graph_launch_ns},
+                   {"sync_ns", hardware.sync_ns},
+                   {"kernel_floor_ns", hardware.kernel_floor_ns}};
+  // An absent link has no bandwidth; writing it would not read back.
+  if (hardware.intra_node.bytes_per_s > 0) document["intra_node"] = link_json(hardware.intra_node);
+  if (hardware.inter_node.bytes_per_s > 0) document["inter_node"] = link_json(hardware.inter_node);
+  return document;
+}
+
+const char* name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::all_to_all:
+      return "all_to_all";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
+                      const std::vector<int>& ranks, int64_t bytes) {
+  MOETUNE_CHECK(bytes >= 0, "{} of {} bytes", name_of(kind), bytes);
+  if (ranks.size() < 2) return 0;
+  const auto n = static_cast<double>(ranks.size());
+  const auto num_steps = static_cast<double>(std::bit_width(ranks.size() - 1));  // ceil(log2(n))
+  const auto payload = static_cast<double>(bytes);
+  const double share = payload * (n - 1) / n;
+  const auto on_link = [&](const LinkSpec& link) {
+    const auto latency = static_cast<double>(link.latency_ns);
+    switch (kind) {
+      case CollectiveKind::all_gather:
+      case CollectiveKind::reduce_scatter:
+        return latency * num_steps + transfer_ns(link, share);
+      case CollectiveKind::all_reduce:
+        return 2 * (latency * num_steps + transfer_ns(link, share));
+      case CollectiveKind::all_to_all:
+        return latency + transfer_ns(link, share);
+      case CollectiveKind::broadcast:
+        return latency * num_steps + transfer_ns(link, payload);
+      case CollectiveKind::barrier:
+        return latency * num_steps;
+    }
+    return 0.0;
+  };
+  const Span span = span_of(hardware, ranks);
+  double slowest = 0;
+  if (span.has_intra) slowest = std::max(slowest, on_link(hardware.intra_node));
+  if (span.has_inter) slowest = std::max(slowest, on_link(hardware.inter_node));
+  return rounded_ns(slowest);
+}
+
+int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
+                      const std::vector<int64_t>& bytes) {
+  const size_t n = ranks.size();
+  MOETUNE_CHECK(bytes.size() == n * n, "all_to_all of {} ranks needs {} byte counts, got {}", n,
+                n * n, bytes.size());
+  if (n < 2) return 0;
+  struct Traffic {
+    double sent = 0;
+    double received = 0;
+  };
+  std::vector<Traffic> intra(n);
+  std::vector<Traffic> inter(n);
+  Span used;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      const int64_t count = bytes[i * n + j];
+      MOETUNE_CHECK(count >= 0, "all_to_all of {} bytes", count);
+      if (i == j || count == 0) continue;
+      const bool is_inter = hardware.node_of(ranks[i]) != hardware.node_of(ranks[j]);
+      auto& traffic = is_inter ? inter : intra;
+      traffic[i].sent += static_cast<double>(count);
+      traffic[j].received += static_cast<double>(count);
+      (is_inter ? used.has_inter : used.has_intra) = true;
+    }
+  }
+  double busiest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    busiest = std::max(
+        {busiest, transfer_ns(hardware.intra_node, std::max(intra[i].sent, intra[i].received)),
+         transfer_ns(hardware.inter_node, std::max(inter[i].sent, inter[i].received))});
+  }
+  int64_t latency = hardware.intra_node.latency_ns;
+  if (used.has_inter) latency = std::max(latency, hardware.inter_node.latency_ns);
+  return rounded_ns(static_cast<double>(latency) + busiest);
+}
+
+int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes) {
+  MOETUNE_CHECK(bytes >= 0, "message of {} bytes", bytes);
+  if (from == to) return 0;
+  const bool is_inter = hardware.node_of(from) != hardware.node_of(to);
+  const LinkSpec& link = is_inter ? hardware.inter_node : hardware.intra_node;
+  return rounded_ns(static_cast<double>(link.latency_ns) +
+                    transfer_ns(link, static_cast<double>(bytes)));
+}
+
+}  // namespace moetune::spec

@@ -1,0 +1,390 @@
+// Hugging Face config.json to ModelSpec and back, for the families llama, mixtral and qwen3_moe.
+// The meaning of each field, its default when absent, and which fields a family ignores follow the
+// reference implementation (transformers 5).
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/spec/json_reader.h"
+#include "engine/spec/model_spec.h"
+#include "kernels/base/error.h"
+
+namespace moetune::spec {
+
+using base::UsageError;
+using nlohmann::json;
+
+namespace {
+
+// Far above any published model, and low enough that no product of sizes below overflows before it
+// is checked.
+constexpr int64_t kMaxVocab = int64_t{1} << 22;
+constexpr int64_t kMaxHidden = int64_t{1} << 20;
+constexpr int64_t kMaxFfn = int64_t{1} << 22;
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 1 << 14;
+constexpr int64_t kMaxHeadDim = 1 << 13;
+constexpr int64_t kMaxExperts = 1 << 14;
+constexpr int64_t kMaxPositions = int64_t{1} << 28;
+constexpr double kMaxParameters = 1e15;
+
+/// What differs between the families: defaults of absent fields, and which fields mean something.
+struct Family {
+  std::string_view name;
+  bool has_experts;
+  bool has_qk_norm;
+  bool reads_attention_bias;
+  bool reads_mlp_bias;
+  double default_theta;
+  double default_eps;
+  int64_t default_max_positions;
+};
+constexpr std::array kFamilies = {
+    Family{"llama", false, false, true, true, 1e4, 1e-6, 2048},
+    Family{"mixtral", true, false, false, false, 1e6, 1e-5, 131072},
+    Family{"qwen3_moe", true, true, true, false, 1e4, 1e-6, 32768},
+};
+
+struct Activation {
+  std::string_view config_name;
+  std::string_view name;
+};
+// The first row of each name is the one that to_json writes.
+constexpr std::array kActivations = {
+    Activation{"silu", "silu"},          Activation{"swish", "silu"},
+    Activation{"gelu", "gelu"},          Activation{"gelu_pytorch_tanh", "gelu_tanh"},
+    Activation{"gelu_new", "gelu_tanh"}, Activation{"relu", "relu"},
+};
+
+const Family& family_of(JsonReader& reader) {
+  const std::string name = reader.text("model_type");
+  std::vector<std::string_view> supported;
+  for (const Family& family : kFamilies) {
+    if (family.name == name) return family;
+    supported.push_back(family.name);
+  }
+  throw UsageError(fmt::format("{}: model family '{}' is not supported yet (supported: {})",
+                               reader.source(), name.substr(0, 60), fmt::join(supported, ", ")));
+}
+
+std::string read_activation(JsonReader& reader) {
+  const std::string name = reader.text_or("hidden_act", "silu");
+  std::vector<std::string_view> supported;
+  for (const Activation& row : kActivations) {
+    if (row.config_name == name) return std::string(row.name);
+    supported.push_back(row.config_name);
+  }
+  reader.fail("hidden_act", fmt::format("one of {}", fmt::join(supported, ", ")));
+}
+
+/// Fields that would make the reference compute something else than this engine.
+void refuse_what_is_not_computed(JsonReader& reader) {
+  for (const std::string_view key : {"attention_dropout", "router_jitter_noise"}) {
+    if (reader.number_or(key, 0.0, 0.0, 1.0) != 0.0) {
+      reader.fail(key, "0 (not supported in training)");
+    }
+  }
+  if (reader.has("quantization_config")) {
+    reader.fail("quantization_config", "none: quantized weights are not supported");
+  }
+}
+
+/// Reads the scaling parameters of `reader`: the object rope_parameters (newer spelling) or
+/// rope_scaling (older).
+void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model) {
+  constexpr double kMaxFactor = 1e6;
+  const char* type_key = reader.has("rope_type") || !reader.has("type") ? "rope_type" : "type";
+  if (reader.has(type_key)) {
+    rope.type = reader.choice(type_key, {"default", "linear", "dynamic", "yarn", "llama3"});
+  }
+  rope.theta = reader.number_or("rope_theta", rope.theta, 1.0001, 1e15);
+  if (reader.number_or("partial_rotary_factor", 1.0, 0.0, 1.0) != 1.0) {
+    reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
+  }
+  if (rope.type == "default") return;
+  if (rope.type == "dynamic" && model.head_dim <= 2) {
+    reader.fail(type_key, "another rope type: dynamic needs a head_dim above 2");
+  }
+  rope.original_max_position_embeddings = reader.integer_or(
+      "original_max_position_embeddings", rope.original_max_position_embeddings, 1, kMaxPositions);
+  if (rope.type == "yarn" && !reader.has("factor") && rope.original_max_position_embeddings > 0) {
+    rope.factor = static_cast<double>(model.max_position_embeddings) /
+                  static_cast<double>(rope.original_max_position_embeddings);
+  } else {
+    rope.factor = reader.number("factor", 1e-6, kMaxFactor);
+  }
+  if (rope.type == "llama3") {
+    rope.low_freq_factor = reader.number("low_freq_factor", 1e-6, kMaxFactor);
+    rope.high_freq_factor = reader.number("high_freq_factor", 1e-6, kMaxFactor);
+    if (rope.high_freq_factor <= rope.low_freq_factor) {
+      reader.fail("high_freq_factor",
+                  fmt::format("more than low_freq_factor ({:g})", rope.low_freq_factor));
+    }
+  }
+  if (rope.type == "yarn") {
+    // Zero means "not set" for all of these.
+    const auto or_default = [](double value, double otherwise) {
+      return value == 0.0 ? otherwise : value;
+    };
+    rope.beta_fast = or_default(reader.number_or("beta_fast", 0.0, 0.0, kMaxFactor), 32.0);
+    rope.beta_slow = or_default(reader.number_or("beta_slow", 0.0, 0.0, kMaxFactor), 1.0);
+    rope.attention_factor = reader.number_or("attention_factor", 0.0, 1e-6, kMaxFactor);
+    rope.mscale = reader.number_or("mscale", 0.0, 0.0, kMaxFactor);
+    rope.mscale_all_dim = reader.number_or("mscale_all_dim", 0.0, 0.0, kMaxFactor);
+    rope.truncate = reader.boolean_or("truncate", true);
+  }
+}
+
+RopeSpec read_rope(JsonReader& reader, const Family& family, const ModelSpec& model) {
+  RopeSpec rope;
+  rope.theta = reader.number_or("rope_theta", family.default_theta, 1.0001, 1e15);
+  if (reader.number_or("partial_rotary_factor", 1.0, 0.0, 1.0) != 1.0) {
+    reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
+  }
+  // Both spellings at once: the older one wins as a whole, as in the reference.
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    if (!reader.has(key) || reader.value(key).empty()) continue;
+    read_rope_fields(reader.object(key), rope, model);
+    break;
+  }
+  // A length outside of the rope object has priority over the one inside.
+  if (rope.type == "llama3" || rope.type == "yarn") {
+    rope.original_max_position_embeddings =
+        reader.integer_or("original_max_position_embeddings", rope.original_max_position_embeddings,
+                          1, kMaxPositions);
+    if (rope.original_max_position_embeddings == 0) {
+      rope.original_max_position_embeddings = model.max_position_embeddings;
+    }
+  } else {
+    rope.original_max_position_embeddings = 0;
+  }
+  return rope;
+}
+
+void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) {
+  model.num_heads = reader.integer("num_attention_heads", 1, kMaxHeads);
+  model.num_kv_heads =
+      reader.integer_or("num_key_value_heads", model.num_heads, 1, model.num_heads);
+  if (model.num_heads % model.num_kv_heads != 0) {
+    reader.fail("num_key_value_heads",
+                fmt::format("a divisor of num_attention_heads ({})", model.num_heads));
+  }
+  if (!reader.has("head_dim") && model.hidden_size % model.num_heads != 0) {
+    reader.fail("num_attention_heads",
+                fmt::format("a divisor of hidden_size ({}), or a head_dim", model.hidden_size));
+  }
+  model.head_dim =
+      reader.integer_or("head_dim", model.hidden_size / model.num_heads, 1, kMaxHeadDim);
+  if (model.head_dim % 2 != 0 || model.head_dim > kMaxHeadDim) {
+    const std::string_view key = reader.has("head_dim") ? "head_dim" : "hidden_size";
+    reader.fail(key,
+                fmt::format("an even head_dim of at most {}, not {}", kMaxHeadDim, model.head_dim));
+  }
+  model.has_qk_norm = family.has_qk_norm;
+  model.has_attention_bias =
+      family.reads_attention_bias && reader.boolean_or("attention_bias", false);
+  model.has_attention_output_bias = model.has_attention_bias;
+}
+
+/// Experts, and which layers have them: layer i is MoE when it is not listed in mlp_only_layers and
+/// decoder_sparse_step divides i + 1.
+void read_experts(JsonReader& reader, ModelSpec& model) {
+  model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
+  const std::string_view key =
+      reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  const bool is_mixtral = model.family == "mixtral";
+  model.num_experts = reader.integer(key, is_mixtral ? 1 : 0, kMaxExperts);
+  if (reader.has("num_experts") &&
+      reader.integer("num_experts", 0, kMaxExperts) != model.num_experts) {
+    reader.fail("num_experts",
+                fmt::format("the same as num_local_experts ({})", model.num_experts));
+  }
+  if (model.num_experts > 0) {
+    const int64_t step =
+        is_mixtral ? 1 : reader.integer_or("decoder_sparse_step", 1, 1, kMaxPositions);
+    std::vector<int64_t> dense_layers;
+    if (!is_mixtral && reader.has("mlp_only_layers")) {
+      dense_layers = reader.integers("mlp_only_layers", 0, kMaxPositions);
+    }
+    for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+      const bool is_listed =
+          std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
+      model.is_moe_layer[static_cast<size_t>(layer)] = !is_listed && (layer + 1) % step == 0;
+    }
+  }
+  if (model.num_moe_layers() == 0) {
+    model.num_experts = 0;
+    return;
+  }
+  model.experts_per_token = reader.integer("num_experts_per_tok", 1, model.num_experts);
+  model.moe_ffn_size =
+      reader.integer(is_mixtral ? "intermediate_size" : "moe_intermediate_size", 1, kMaxFfn);
+  model.shared_ffn_size = reader.integer_or("shared_expert_intermediate_size", 0, 0, kMaxFfn);
+  model.normalizes_topk = is_mixtral || reader.boolean_or("norm_topk_prob", false);
+}
+
+/// Sliding windows. mixtral: sliding_window, when set, on all layers; qwen3_moe: only with
+/// use_sliding_window, also on all layers (max_window_layers has no effect in the reference since
+/// version 5); llama: none. An explicit layer_types decides per layer.
+void read_windows(JsonReader& reader, ModelSpec& model) {
+  model.attention_window.assign(static_cast<size_t>(model.num_layers), 0);
+  if (model.family == "llama") return;
+  const bool is_qwen = model.family == "qwen3_moe";
+  if (is_qwen && !reader.boolean_or("use_sliding_window", false)) return;
+  // Absent and null differ here: only qwen3_moe has a default for an absent window.
+  int64_t window = 0;
+  if (reader.has("sliding_window")) {
+    window = reader.integer("sliding_window", 1, kMaxPositions);
+  } else if (is_qwen && !reader.is_null("sliding_window")) {
+    window = 4096;
+  }
+  std::fill(model.attention_window.begin(), model.attention_window.end(), window);
+  if (!reader.has("layer_types")) return;
+  const json& types = reader.array("layer_types");
+  if (types.size() != model.attention_window.size()) {
+    reader.fail("layer_types", fmt::format("{} entries, one per layer", model.num_layers));
+  }
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    if (types[layer] == "full_attention") {
+      model.attention_window[layer] = 0;
+    } else if (types[layer] != "sliding_attention") {
+      throw UsageError(fmt::format(
+          "{}: key 'layer_types[{}]' is {}, expected \"full_attention\" or \"sliding_attention\"",
+          reader.source(), layer, describe(types[layer])));
+    } else if (window == 0) {
+      reader.fail("sliding_window", "a window, because layer_types has sliding_attention layers");
+    }
+  }
+}
+
+/// In double, because the product of hostile sizes does not fit into 64 bits.
+void check_total_size(const JsonReader& reader, const ModelSpec& model) {
+  const auto h = static_cast<double>(model.hidden_size);
+  const auto layers = static_cast<double>(model.num_layers);
+  const double per_layer =
+      2 * h * static_cast<double>(model.q_size() + model.kv_size()) +
+      3 * h * static_cast<double>(model.ffn_size + model.shared_ffn_size) +
+      3 * h * static_cast<double>(model.num_experts) * static_cast<double>(model.moe_ffn_size);
+  if (layers * per_layer > kMaxParameters) {
+    throw UsageError(
+        fmt::format("{}: the sizes make a model of about {:.1e} parameters, expected "
+                    "at most {:.0e}",
+                    reader.source(), layers * per_layer, kMaxParameters));
+  }
+}
+
+}  // namespace
+
+ModelSpec model_from_json(const json& document, const std::string& source) {
+  JsonReader reader(document, source, "", NullIs::absent);
+  const Family& family = family_of(reader);
+  refuse_what_is_not_computed(reader);
+  ModelSpec model;
+  model.family = family.name;
+  model.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
+  model.hidden_size = reader.integer("hidden_size", 1, kMaxHidden);
+  model.num_layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
+  model.max_position_embeddings =
+      reader.integer_or("max_position_embeddings", family.default_max_positions, 1, kMaxPositions);
+  read_attention(reader, family, model);
+  if (family.has_experts) {
+    read_experts(reader, model);
+  } else {
+    model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
+  }
+  if (model.num_moe_layers() < model.num_layers) {
+    model.ffn_size = reader.integer("intermediate_size", 1, kMaxFfn);
+  }
+  read_windows(reader, model);
+  model.rms_norm_eps = reader.number_or("rms_norm_eps", family.default_eps, 0.0, 1.0);
+  model.initializer_range = reader.number_or("initializer_range", 0.02, 0.0, 1.0);
+  model.hidden_act = read_activation(reader);
+  model.has_mlp_bias = family.reads_mlp_bias && reader.boolean_or("mlp_bias", false);
+  model.ties_embeddings = reader.boolean_or("tie_word_embeddings", false);
+  model.rope = read_rope(reader, family, model);
+  check_total_size(reader, model);
+  return model;
+}
+
+namespace {
+
+json rope_json(const RopeSpec& rope) {
+  json document = {{"rope_type", rope.type}, {"rope_theta", rope.theta}};
+  if (rope.type == "default") return document;
+  document["factor"] = rope.factor;
+  if (rope.type == "llama3" || rope.type == "yarn") {
+    document["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+  }
+  if (rope.type == "llama3") {
+    document["low_freq_factor"] = rope.low_freq_factor;
+    document["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (rope.type == "yarn") {
+    document["beta_fast"] = rope.beta_fast;
+    document["beta_slow"] = rope.beta_slow;
+    document["truncate"] = rope.truncate;
+    if (rope.attention_factor > 0) document["attention_factor"] = rope.attention_factor;
+    document["mscale"] = rope.mscale;
+    document["mscale_all_dim"] = rope.mscale_all_dim;
+  }
+  return document;
+}
+
+void write_windows(const ModelSpec& model, json& document) {
+  const auto& windows = model.attention_window;
+  const auto widest = std::max_element(windows.begin(), windows.end());
+  const int64_t window = widest == windows.end() ? 0 : *widest;
+  if (window == 0) return;
+  document["sliding_window"] = window;
+  if (model.family == "qwen3_moe") document["use_sliding_window"] = true;
+  json types = json::array();
+  for (const int64_t w : windows) {
+    MOETUNE_CHECK(w == 0 || w == window, "windows of {} and {} tokens in one model", w, window);
+    types.push_back(w == 0 ? "full_attention" : "sliding_attention");
+  }
+  document["layer_types"] = std::move(types);
+}
+
+}  // namespace
+
+json to_json(const ModelSpec& model) {
+  json document = {{"model_type", model.family},
+                   {"vocab_size", model.vocab_size},
+                   {"hidden_size", model.hidden_size},
+                   {"num_hidden_layers", model.num_layers},
+                   {"num_attention_heads", model.num_heads},
+                   {"num_key_value_heads", model.num_kv_heads},
+                   {"head_dim", model.head_dim},
+                   {"max_position_embeddings", model.max_position_embeddings},
+                   {"rms_norm_eps", model.rms_norm_eps},
+                   {"initializer_range", model.initializer_range},
+                   {"attention_bias", model.has_attention_bias},
+                   {"mlp_bias", model.has_mlp_bias},
+                   {"tie_word_embeddings", model.ties_embeddings},
+                   {"rope_parameters", rope_json(model.rope)}};
+  for (const Activation& row : kActivations) {
+    if (row.name != model.hidden_act) continue;
+    document["hidden_act"] = row.config_name;
+    break;
+  }
+  if (model.ffn_size > 0) document["intermediate_size"] = model.ffn_size;
+  if (model.family != "llama") {
+    const bool is_mixtral = model.family == "mixtral";
+    document["num_experts"] = model.num_experts;
+    if (model.num_experts > 0) {
+      document["num_experts_per_tok"] = model.experts_per_token;
+      document[is_mixtral ? "intermediate_size" : "moe_intermediate_size"] = model.moe_ffn_size;
+      document["shared_expert_intermediate_size"] = model.shared_ffn_size;
+      document["norm_topk_prob"] = model.normalizes_topk;
+      json dense_layers = json::array();
+      for (size_t layer = 0; layer < model.is_moe_layer.size(); ++layer) {
+        if (!model.is_moe_layer[layer]) dense_layers.push_back(layer);
+      }
+      document["mlp_only_layers"] = std::move(dense_layers);
+    }
+  }
+  write_windows(model, document);
+  return document;
+}
+
+}  // namespace moetune::spec

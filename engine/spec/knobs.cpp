@@ -1,0 +1,315 @@
+// The knob table and everything that is derived from its rows: text, JSON and the documentation
+// page.
+#include "engine/spec/knobs.h"
+
+#include <charconv>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+
+namespace moetune::spec {
+
+using base::UsageError;
+using nlohmann::json;
+
+namespace {
+
+/// Largest value of an integer knob; keeps products of a few knobs within 64 bits.
+constexpr int64_t kMaxValue = int64_t{1} << 20;
+
+constexpr std::string_view kRecomputeItems = "norm,core_attn,moe_act,experts";
+constexpr std::string_view kGraphItems = "attn,moe_router,moe_preprocess";
+
+constexpr std::array kKnobs = {
+    KnobRow{
+        "data_parallel_size", "parallelism", "ranks", ">= 1", "",
+        "none (derived from the world size)",
+        "Replicas that each take a share of the global batch. Megatron derives it: world size / "
+        "(context x pipeline).",
+        1, &Knobs::data_parallel_size},
+    KnobRow{
+        "context_parallel_size", "parallelism", "ranks", ">= 1; 2 x it divides the sequence", "",
+        "--context-parallel-size",
+        "Ranks that share each sequence: two zig-zag chunks per rank, keys and values gathered.", 1,
+        &Knobs::context_parallel_size},
+    KnobRow{
+        "expert_model_parallel_size", "parallelism", "ranks",
+        ">= 1; divides the experts and data x context", "", "--expert-model-parallel-size",
+        "Ranks that the experts of a layer are spread over, folded over the data x context plane "
+        "of a pipeline stage.",
+        1, &Knobs::expert_model_parallel_size},
+    KnobRow{"pipeline_model_parallel_size", "parallelism", "ranks", ">= 1; at most the layers", "",
+            "--pipeline-model-parallel-size", "Pipeline stages, scheduled 1F1B.", 1,
+            &Knobs::pipeline_model_parallel_size},
+    KnobRow{"decoder_first_pipeline_num_layers", "parallelism", "layers",
+            ">= 0; 0 is an even split", "", "--decoder-first-pipeline-num-layers",
+            "Layers of the first stage, which also holds the embedding.", 0,
+            &Knobs::decoder_first_pipeline_num_layers},
+    KnobRow{"decoder_last_pipeline_num_layers", "parallelism", "layers", ">= 0; 0 is an even split",
+            "", "--decoder-last-pipeline-num-layers",
+            "Layers of the last stage, which also holds the head and the loss.", 0,
+            &Knobs::decoder_last_pipeline_num_layers},
+    KnobRow{"micro_batch_size", "batch", "sequences", ">= 1; divides the global batch per replica",
+            "", "--micro-batch-size", "Sequences that go through the model at once.", 1,
+            &Knobs::micro_batch_size},
+    KnobRow{
+        "recompute", "memory", "", "none | full | set of norm, core_attn, moe_act, experts",
+        kRecomputeItems, "--recompute-granularity, --recompute-modules",
+        "What is computed again in the backward pass instead of being kept. full: each layer from "
+        "its input; a set: only these modules (Megatron's names: norm is layernorm, experts is "
+        "moe).",
+        0, &Knobs::recompute},
+    KnobRow{
+        "ep_chunks_forward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
+        "", "--overlap-moe-expert-parallel-comm",
+        "Pieces that the tokens of an MoE layer are cut into, so that dispatch and combine of one "
+        "overlap the experts of another. No Megatron flag does exactly this; the nearest one "
+        "overlaps whole micro-batches.",
+        1, &Knobs::ep_chunks_forward},
+    KnobRow{
+        "ep_chunks_backward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
+        "", "--overlap-moe-expert-parallel-comm",
+        "The same for the backward pass, chosen apart because its ratio of computing to sending "
+        "differs. No Megatron flag does exactly this.",
+        1, &Knobs::ep_chunks_backward},
+    KnobRow{"linear_ce_chunk_tokens", "memory", "tokens", "multiples of 64", "",
+            "--cross-entropy-loss-fusion",
+            "Tokens whose logits exist at the same time: head and loss run in pieces and the full "
+            "logits are never stored. The Megatron flag is the nearest one: it fuses the loss but "
+            "keeps the logits.",
+            1, &Knobs::linear_ce_chunk_tokens},
+    KnobRow{
+        "cuda_graph_modules", "host", "", "none | set of attn, moe_router, moe_preprocess",
+        kGraphItems, "--cuda-graph-modules",
+        "Parts of a layer whose kernel launches are replaced by one graph replay. Megatron also "
+        "needs --cuda-graph-impl transformer_engine.",
+        0, &Knobs::cuda_graph_modules},
+    KnobRow{"use_distributed_optimizer", "memory", "", "true | false", "",
+            "--use-distributed-optimizer",
+            "Shards optimizer state and master weights over the replicas (ZeRO-1).", 0,
+            &Knobs::use_distributed_optimizer},
+    KnobRow{
+        "overlap_grad_reduce", "communication", "", "true | false", "", "--overlap-grad-reduce",
+        "Reduces gradients while the backward pass is still running; needs more than one replica "
+        "or context rank.",
+        0, &Knobs::overlap_grad_reduce},
+};
+
+/// Converts to anything: stands for one member while counting how many an aggregate takes.
+struct AnyMember {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+/// Number of members of a flat aggregate: the most initialisers it accepts.
+template <class T, class... Members>
+consteval size_t arity() {
+  if constexpr (requires { T{Members{}..., AnyMember{}}; }) {
+    return arity<T, Members..., AnyMember>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+static_assert(arity<Knobs>() == kKnobs.size(),
+              "every member of Knobs has exactly one row in kKnobs, and every row one member");
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+bool contains(std::string_view list, std::string_view item) {
+  for (const std::string_view part : split(list, ',')) {
+    if (part == item) return true;
+  }
+  return false;
+}
+
+/// The words of a set-valued row that stand alone: the alternatives in `values` before "set of".
+bool is_single_word(const KnobRow& row, std::string_view text) {
+  for (const std::string_view part : split(row.values, '|')) {
+    if (trimmed(part) == text) return true;
+  }
+  return false;
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t kMaxShown = 60;
+  return text.size() <= kMaxShown ? std::string(text)
+                                  : std::string(text.substr(0, kMaxShown)) + "...";
+}
+
+[[noreturn]] void refuse(const KnobRow& row, std::string_view value) {
+  throw UsageError(
+      fmt::format("knob '{}' is '{}', expected {}", row.name, shown(value), row.values));
+}
+
+int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text) {
+  if (value < row.min_value || value > kMaxValue) {
+    throw UsageError(fmt::format("knob '{}' is {}, expected an integer from {} to {}", row.name,
+                                 shown(text), row.min_value, kMaxValue));
+  }
+  return value;
+}
+
+std::string canonical_set(const KnobRow& row, std::string_view text) {
+  if (is_single_word(row, text)) return std::string(text);
+  const std::vector<std::string_view> items = split(row.set_items, ',');
+  std::vector<bool> is_chosen(items.size(), false);
+  for (const std::string_view part : split(text, ',')) {
+    const std::string_view name = trimmed(part);
+    bool is_known = false;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (items[i] != name) continue;
+      is_chosen[i] = true;
+      is_known = true;
+    }
+    if (!is_known) refuse(row, text);
+  }
+  std::string result;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!is_chosen[i]) continue;
+    if (!result.empty()) result += ',';
+    result += items[i];
+  }
+  return result;
+}
+
+void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
+  std::visit(
+      [&](auto member) {
+        using Member = std::remove_reference_t<decltype(knobs.*member)>;
+        if constexpr (std::is_same_v<Member, int64_t>) {
+          knobs.*member = reader.integer(row.name, row.min_value, kMaxValue);
+        } else if constexpr (std::is_same_v<Member, bool>) {
+          knobs.*member = reader.boolean(row.name);
+        } else {
+          const std::string text = reader.text(row.name);
+          try {
+            knobs.*member = canonical_set(row, text);
+          } catch (const UsageError&) {
+            reader.fail(row.name, std::string(row.values));
+          }
+        }
+      },
+      row.member);
+}
+
+}  // namespace
+
+std::span<const KnobRow> knob_table() { return kKnobs; }
+
+const KnobRow* find_knob(std::string_view name) {
+  for (const KnobRow& row : kKnobs) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+std::string get_knob(const Knobs& knobs, const KnobRow& row) {
+  return std::visit([&](auto member) { return fmt::format("{}", knobs.*member); }, row.member);
+}
+
+void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text) {
+  std::visit(
+      [&](auto member) {
+        using Member = std::remove_reference_t<decltype(knobs.*member)>;
+        if constexpr (std::is_same_v<Member, int64_t>) {
+          int64_t value = 0;
+          const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+          if (error != std::errc() || end != text.data() + text.size()) refuse(row, text);
+          knobs.*member = checked_integer(row, value, text);
+        } else if constexpr (std::is_same_v<Member, bool>) {
+          if (text != "true" && text != "false") refuse(row, text);
+          knobs.*member = text == "true";
+        } else {
+          knobs.*member = canonical_set(row, text);
+        }
+      },
+      row.member);
+}
+
+json to_json(const Knobs& knobs) {
+  json document = json::object();
+  for (const KnobRow& row : kKnobs) {
+    std::visit([&](auto member) { document[std::string(row.name)] = knobs.*member; }, row.member);
+  }
+  return document;
+}
+
+void update_knobs(Knobs& knobs, const json& document, const std::string& source) {
+  JsonReader reader(document, source);
+  Knobs updated = knobs;
+  for (const KnobRow& row : kKnobs) {
+    reader.ignore(row.name);
+    if (reader.has(row.name)) set_from_json(updated, row, reader);
+  }
+  reader.refuse_unknown_keys();
+  knobs = std::move(updated);
+}
+
+Knobs knobs_from_json(const json& document, const std::string& source) {
+  Knobs knobs;
+  update_knobs(knobs, document, source);
+  return knobs;
+}
+
+bool recomputes(const Knobs& knobs, RecomputeModule module) {
+  const auto index = static_cast<size_t>(module);
+  return contains(knobs.recompute, split(kRecomputeItems, ',')[index]);
+}
+
+bool is_full_recompute(const Knobs& knobs) { return knobs.recompute == "full"; }
+
+bool has_graph(const Knobs& knobs, GraphScope scope) {
+  if (scope == GraphScope::none) return false;
+  const auto index = static_cast<size_t>(scope) - 1;
+  return contains(knobs.cuda_graph_modules, split(kGraphItems, ',')[index]);
+}
+
+std::string knobs_markdown() {
+  const auto escaped = [](std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+      if (c == '|') result += '\\';
+      result += c;
+    }
+    return result;
+  };
+  std::string page =
+      "# Knobs\n\n"
+      "Every choice the tuner can make. Written by `moetune knobs --markdown` from the knob table; "
+      "a "
+      "test compares this page with the table.\n"
+      "A knob's name is its key in JSON; on the command line it is `--` and the name with "
+      "dashes.\n";
+  const Knobs defaults;
+  for (const std::string_view group : {"parallelism", "batch", "memory", "communication", "host"}) {
+    page += fmt::format(
+        "\n## {}\n\n| knob | values | default | unit | Megatron-LM flag | what it does |\n"
+        "|---|---|---|---|---|---|\n",
+        group);
+    for (const KnobRow& row : kKnobs) {
+      if (row.group != group) continue;
+      page += fmt::format("| `{}` | {} | `{}` | {} | {} | {} |\n", row.name, escaped(row.values),
+                          get_knob(defaults, row), row.unit, row.megatron_flag, row.help);
+    }
+  }
+  return page;
+}
+
+}  // namespace moetune::spec

@@ -1,0 +1,93 @@
+// One trial as plain data: everything that decides what moetune-rank does. Canonical JSON; its hash is the identity.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/spec/hardware_spec.h"
+#include "engine/spec/knobs.h"
+#include "engine/spec/model_spec.h"
+
+namespace moetune::spec {
+
+/// The training recipe, frozen by the measurement contract.
+struct TrainingSpec {
+  int64_t global_batch_size = 8;  ///< sequences
+  int64_t seq_length = 128;       ///< tokens
+  uint64_t seed = 1;
+  double lr = 1e-3;
+  double min_lr = 1e-4;
+  int64_t lr_warmup_steps = 0;
+  int64_t lr_decay_steps = 0;     ///< cosine to min_lr; 0: constant
+  double weight_decay = 0.1;
+  bool decays_all = false;        ///< false: matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double adam_eps = 1e-8;
+  double clip_grad = 1.0;         ///< 0: no clipping
+  double aux_loss_coeff = 0.0;    ///< sequence-level load-balancing loss
+  double z_loss_coeff = 0.0;
+};
+
+/// A fault to inject, so that what happens to a failing trial can be tested end to end.
+struct InjectedFault {
+  std::string kind;   ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start
+  int64_t step = 0;
+  int64_t rank = 0;
+};
+
+struct TrialSpec {
+  ModelSpec model;
+  HardwareSpec hardware;
+  Knobs knobs;
+  TrainingSpec training;
+  std::string data_path;         ///< a file or folder, read as bytes
+  std::string data_digest;       ///< of the bytes; part of the identity instead of the path
+  std::string dtype = "f32";     ///< f32, f64
+  std::string clock = "virtual_measured";  ///< wall, virtual_measured, virtual_modelled
+  std::string backend = "cpu";
+  std::string trace = "ops";     ///< none, ops, all
+  int64_t num_warmup_steps = 1;  ///< not timed
+  int64_t num_steps = 4;         ///< timed, untraced
+  int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing
+  bool records_routing = false;
+  /// Expected loss per step (from the reference run) and the allowed absolute difference; empty: not checked.
+  std::vector<double> reference_loss;
+  double reference_tolerance = 0.02;
+  InjectedFault fault;
+};
+
+/// Total steps a trial runs.
+inline int64_t total_steps(const TrialSpec& s) {
+  return s.num_warmup_steps + s.num_steps + s.num_traced_steps;
+}
+
+nlohmann::json to_json(const TrialSpec& spec);
+TrialSpec trial_spec_from_json(const nlohmann::json& json, const std::string& source);
+
+/// 16 hexadecimal digits over the canonical JSON without data_path and the reference.
+std::string spec_hash(const TrialSpec& spec);
+
+/// One broken rule.
+struct Violation {
+  std::string rule;     ///< name of the constraint, such as "ep_divides_experts"
+  std::string message;  ///< knob, value found, what would be right
+};
+
+/// One row of the constraint table.
+struct ConstraintRow {
+  const char* name;
+  const char* help;
+  /// Empty when satisfied, else the message.
+  std::string (*check)(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs&);
+};
+const std::vector<ConstraintRow>& constraint_table();
+
+/// All broken rules, in table order; empty when the trial can run. When the first rule, `sizes`, is broken the others
+/// are not checked, because they divide by those sizes.
+std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
+                                         const TrainingSpec& training, const Knobs& knobs);
+
+}  // namespace moetune::spec

@@ -1,0 +1,74 @@
+// One rank's training step; see trainer.h.
+#include "engine/trainer.h"
+
+
+namespace moetune::engine {
+
+RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world,
+                         kernels::Backend& backend, const TrainerHooks& hooks)
+    : world_(world), rank_(trial, rank, backend), hooks_(hooks) {
+  RankComms& comms = rank_.comms;
+  comms.world = world.communicator(spec::Group::world, rank);
+  comms.dp_cp = world.communicator(spec::Group::dp_cp, rank);
+  comms.cp = world.communicator(spec::Group::cp, rank);
+  comms.ep = world.communicator(spec::Group::ep, rank);
+  comms.edp = world.communicator(spec::Group::edp, rank);
+  comms.pp = world.communicator(spec::Group::pp, rank);
+  if (rank_.is_first_stage() || rank_.is_last_stage()) {
+    comms.embedding = world.communicator(spec::Group::embedding, rank);
+  }
+  params_ = std::make_unique<Parameters>(
+      rank_, hooks.initial_value
+                 ? hooks.initial_value
+                 : random_initial_value(trial.model, trial.training.seed));
+  stage_ = std::make_unique<Stage>(rank_, *params_, hooks.routing, hooks.logits);
+  optimizer_ = std::make_unique<Optimizer>(rank_, *params_);
+  const int64_t num_micro_batches =
+      spec::num_micro_batches(rank_.layout, trial.knobs, trial.training.global_batch_size);
+  schedule_ =
+      spec::one_f_one_b(rank_.layout.pp, rank_.layout.pp_rank(rank), num_micro_batches);
+  if (trial.knobs.overlap_grad_reduce) {
+    stage_->set_layer_done([this, num_micro_batches](int64_t layer, int64_t micro_batch) {
+      // Gradients of a layer are complete after the last micro-batch's backward.
+      if (micro_batch == num_micro_batches - 1 && layer >= 0) optimizer_->reduce_layer(layer);
+    });
+  }
+}
+
+RankTrainer::~RankTrainer() = default;
+
+StepResult RankTrainer::step(int64_t step, const TokenSource& tokens,
+                             profiler::TraceLevel level) {
+  const StepTokens batch = step_tokens(tokens, rank_.trial, rank_.rank, step);
+  rank_.timeline.begin_step(static_cast<int>(step), level);
+  const int64_t begin_ns = rank_.timeline.host_ns();
+  stage_->begin_step(batch);
+  optimizer_->zero_grads();
+  for (const spec::ScheduleStep& item : schedule_) {
+    if (item.is_forward) {
+      stage_->forward(item.micro_batch);
+    } else {
+      stage_->backward(item.micro_batch);
+    }
+  }
+  StepResult result;
+  result.grad_norm = optimizer_->finish_gradients();
+  if (hooks_.on_gradients) hooks_.on_gradients(step, *params_);
+  optimizer_->update(step, result.grad_norm);
+  result.lr = learning_rate(rank_.trial.training, step);
+
+  double sums[3] = {stage_->loss(), stage_->aux().load_balance, stage_->aux().z};
+  join_streams(rank_, Stream::data, Stream::compute);
+  run_comm(rank_, Op::loss_reduce, Pass::update, spec::Group::world, [&](int64_t ready_ns) {
+    return rank_.comms.world->all_reduce(sums, 3, base::DType::f64, ready_ns);
+  });
+  result.loss = sums[0];
+  result.aux_loss = sums[1];
+  result.z_loss = sums[2];
+  const int64_t end_ns = world_.join_max(rank_.timeline.latest_ns());
+  result.step_ns = end_ns - begin_ns;
+  trace_ = rank_.timeline.end_step(end_ns);
+  return result;
+}
+
+}  // namespace moetune::engine

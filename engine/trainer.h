@@ -1,0 +1,64 @@
+// Training on one rank: a step is zero, schedule, reduce, clip, update, report. Every rank thread runs the same calls.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/comm/thread_world.h"
+#include "engine/data/token_source.h"
+#include "engine/model/parameters.h"
+#include "engine/model/stage.h"
+#include "engine/optim/optimizer.h"
+#include "engine/run_op.h"
+#include "engine/spec/schedule.h"
+
+namespace moetune::engine {
+
+/// What a step came to, the same on every rank.
+struct StepResult {
+  double loss = 0;       ///< mean cross-entropy over the global batch, nats per token
+  double aux_loss = 0;
+  double z_loss = 0;
+  double grad_norm = 0;  ///< before clipping
+  double lr = 0;
+  int64_t step_ns = 0;
+};
+
+/// Looks into a trainer; every function may be empty. Called from rank threads at the same time.
+struct TrainerHooks {
+  InitialValue initial_value;  ///< empty: random by the recipe's seed
+  RoutingObserver* routing = nullptr;
+  LogitsObserver* logits = nullptr;
+  /// After gradients are reduced and before the update.
+  std::function<void(int64_t step, const Parameters& params)> on_gradients;
+};
+
+class RankTrainer {
+ public:
+  RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world,
+              kernels::Backend& backend, const TrainerHooks& hooks);
+  ~RankTrainer();
+
+  StepResult step(int64_t step, const TokenSource& tokens, profiler::TraceLevel level);
+
+  /// Trace of the last step; empty records when it was not traced.
+  [[nodiscard]] profiler::StepTrace take_trace() { return std::move(trace_); }
+  [[nodiscard]] const profiler::MemoryLedger& ledger() const { return rank_.memory.ledger(); }
+  [[nodiscard]] Parameters& params() { return *params_; }
+  [[nodiscard]] int64_t num_launches() const { return rank_.timeline.num_launches(); }
+
+ private:
+  ThreadWorld& world_;
+  RankContext rank_;
+  TrainerHooks hooks_;
+  std::unique_ptr<Parameters> params_;
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<spec::ScheduleStep> schedule_;
+  profiler::StepTrace trace_;
+};
+
+}  // namespace moetune::engine

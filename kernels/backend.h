@@ -1,0 +1,59 @@
+// What a device can do. One pure virtual per operation: a backend that lacks one does not compile. `cpu` is the
+// definition of correct; faster backends are compared with it op by op.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "kernels/op_args.h"
+
+namespace moetune::kernels {
+
+/// A device of one rank. Not thread-safe: each rank owns one. Calls run in program order; on the CPU they have finished
+/// when they return.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Raw device memory, 256-byte aligned, contents undefined. Accounting is the ledger's job
+  /// (profiler/memory_ledger.h), which every engine allocation passes first.
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void free(void* pointer) noexcept = 0;
+  virtual void fill_zero(void* pointer, int64_t bytes) = 0;
+  virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
+
+  virtual void gemm(const GemmArgs& args) = 0;
+  virtual void grouped_gemm(const GroupedGemmArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
+  virtual void rope(const RopeArgs& args) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+  virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
+  virtual void gated_act(const GatedActArgs& args) = 0;
+  virtual void gated_act_backward(const GatedActBackwardArgs& args) = 0;
+  virtual void router(const RouterArgs& args) = 0;
+  virtual void router_backward(const RouterBackwardArgs& args) = 0;
+  virtual void gather_rows(const GatherRowsArgs& args) = 0;
+  virtual void scatter_rows(const ScatterRowsArgs& args) = 0;
+  virtual void combine_rows(const CombineRowsArgs& args) = 0;
+  virtual void embedding(const EmbeddingArgs& args) = 0;
+  virtual void embedding_backward(const EmbeddingBackwardArgs& args) = 0;
+  virtual void cross_entropy(const CrossEntropyArgs& args) = 0;
+  virtual void copy(const CopyArgs& args) = 0;
+  virtual void add_bias(const AddBiasArgs& args) = 0;
+  virtual void bias_backward(const BiasBackwardArgs& args) = 0;
+  virtual void adamw(const AdamWArgs& args) = 0;
+  virtual void squared_norm(const SquaredNormArgs& args) = 0;
+};
+
+/// The reference backend: real numbers on the host, one thread per rank.
+std::unique_ptr<Backend> make_cpu_backend();
+
+/// The CUDA backend, or null in a build without it (kernels/cuda_stub.cpp, chosen by the linker).
+std::unique_ptr<Backend> make_cuda_backend(int device);
+
+}  // namespace moetune::kernels

@@ -1,0 +1,62 @@
+// Formatting of base units; see units.h.
+#include "kernels/base/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+namespace moetune::base {
+namespace {
+
+// Three significant digits: 9.99, 99.9, 999.
+std::string three_digits(double value) {
+  const double magnitude = std::fabs(value);
+  if (magnitude < 9.995) return fmt::format("{:.2f}", value);
+  if (magnitude < 99.95) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+template <size_t N>
+std::string scaled(double value, double base, const std::array<const char*, N>& units) {
+  size_t unit = 0;
+  while (std::fabs(value) >= base && unit + 1 < N) {
+    value /= base;
+    ++unit;
+  }
+  if (unit == 0 && value == std::floor(value)) return fmt::format("{:.0f}{}", value, units[0]);
+  return three_digits(value) + units[unit];
+}
+
+}  // namespace
+
+std::string format_bytes(int64_t bytes) {
+  static constexpr std::array<const char*, 6> kUnits = {" B",   " KiB", " MiB",
+                                                        " GiB", " TiB", " PiB"};
+  return scaled(static_cast<double>(bytes), 1024.0, kUnits);
+}
+
+std::string format_ns(int64_t ns) {
+  constexpr int64_t kMinute = 60'000'000'000;
+  if (ns >= kMinute) {
+    const int64_t seconds = ns / 1'000'000'000;
+    return fmt::format("{} min {:02d} s", seconds / 60, seconds % 60);
+  }
+  static constexpr std::array<const char*, 4> kUnits = {" ns", " us", " ms", " s"};
+  return scaled(static_cast<double>(ns), 1000.0, kUnits);
+}
+
+std::string format_flops_per_s(double flops_per_s) {
+  static constexpr std::array<const char*, 6> kUnits = {" FLOP/s",  " kFLOP/s", " MFLOP/s",
+                                                        " GFLOP/s", " TFLOP/s", " PFLOP/s"};
+  return scaled(flops_per_s, 1000.0, kUnits);
+}
+
+std::string format_count(double count) {
+  static constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "G", "T"};
+  return scaled(count, 1000.0, kUnits);
+}
+
+std::string format_ratio(double ratio) { return fmt::format("{:.1f} %", ratio * 100.0); }
+
+}  // namespace moetune::base

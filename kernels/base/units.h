@@ -1,0 +1,24 @@
+// The only place where base units (bytes, nanoseconds, FLOPs) become text for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace moetune::base {
+
+/// "512 B", "3.2 MiB": powers of 1024, three significant digits.
+std::string format_bytes(int64_t bytes);
+
+/// "850 ns", "12.3 us", "4.56 ms", "7.89 s", "2 min 05 s".
+std::string format_ns(int64_t ns);
+
+/// "1.23 GFLOP/s" and so on, powers of 1000.
+std::string format_flops_per_s(double flops_per_s);
+
+/// "12.3k", "4.56M": powers of 1000 without a unit, for counts.
+std::string format_count(double count);
+
+/// "12.3 %" from a ratio 0..1.
+std::string format_ratio(double ratio);
+
+}  // namespace moetune::base

@@ -1,0 +1,76 @@
+// Forwards each virtual of Backend to its operation; see cpu_backend.h.
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu_ops.h"
+
+namespace moetune::kernels {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 256;
+constexpr int kPoison = 0xFF;
+
+}  // namespace
+
+void* CpuBackend::allocate(int64_t bytes) {
+  MOETUNE_CHECK(bytes >= 0, "cannot allocate {} bytes", bytes);
+  const int64_t num_blocks = std::max<int64_t>(1, (bytes + kAlignmentBytes - 1) / kAlignmentBytes);
+  const auto rounded = static_cast<size_t>(num_blocks * kAlignmentBytes);
+  void* pointer = std::aligned_alloc(kAlignmentBytes, rounded);
+  MOETUNE_CHECK(pointer != nullptr, "the host has no {} bytes left", bytes);
+  std::memset(pointer, kPoison, rounded);
+  return pointer;
+}
+
+void CpuBackend::free(void* pointer) noexcept { std::free(pointer); }
+
+void CpuBackend::fill_zero(void* pointer, int64_t bytes) {
+  if (bytes > 0) std::memset(pointer, 0, static_cast<size_t>(bytes));
+}
+
+void CpuBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
+  if (bytes > 0) std::memcpy(device, host, static_cast<size_t>(bytes));
+}
+
+void CpuBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
+  if (bytes > 0) std::memcpy(host, device, static_cast<size_t>(bytes));
+}
+
+void CpuBackend::gemm(const GemmArgs& args) { cpu::gemm(args); }
+void CpuBackend::grouped_gemm(const GroupedGemmArgs& args) { cpu::grouped_gemm(args); }
+void CpuBackend::rms_norm(const RmsNormArgs& args) { cpu::rms_norm(args); }
+void CpuBackend::rms_norm_backward(const RmsNormBackwardArgs& args) {
+  cpu::rms_norm_backward(args);
+}
+void CpuBackend::rope(const RopeArgs& args) { cpu::rope(args); }
+void CpuBackend::attention(const AttentionArgs& args) { cpu::attention(args); }
+void CpuBackend::attention_backward(const AttentionBackwardArgs& args) {
+  cpu::attention_backward(args);
+}
+void CpuBackend::gated_act(const GatedActArgs& args) { cpu::gated_act(args); }
+void CpuBackend::gated_act_backward(const GatedActBackwardArgs& args) {
+  cpu::gated_act_backward(args);
+}
+void CpuBackend::router(const RouterArgs& args) { cpu::router(args); }
+void CpuBackend::router_backward(const RouterBackwardArgs& args) { cpu::router_backward(args); }
+void CpuBackend::gather_rows(const GatherRowsArgs& args) { cpu::gather_rows(args); }
+void CpuBackend::scatter_rows(const ScatterRowsArgs& args) { cpu::scatter_rows(args); }
+void CpuBackend::combine_rows(const CombineRowsArgs& args) { cpu::combine_rows(args); }
+void CpuBackend::embedding(const EmbeddingArgs& args) { cpu::embedding(args); }
+void CpuBackend::embedding_backward(const EmbeddingBackwardArgs& args) {
+  cpu::embedding_backward(args);
+}
+void CpuBackend::cross_entropy(const CrossEntropyArgs& args) { cpu::cross_entropy(args); }
+void CpuBackend::copy(const CopyArgs& args) { cpu::copy(args); }
+void CpuBackend::add_bias(const AddBiasArgs& args) { cpu::add_bias(args); }
+void CpuBackend::bias_backward(const BiasBackwardArgs& args) { cpu::bias_backward(args); }
+void CpuBackend::adamw(const AdamWArgs& args) { cpu::adamw(args); }
+void CpuBackend::squared_norm(const SquaredNormArgs& args) { cpu::squared_norm(args); }
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace moetune::kernels

@@ -1,0 +1,22 @@
+// Picks the float or double instance of an operation from a run-time dtype.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/error.h"
+
+namespace moetune::kernels::cpu {
+
+/// Calls body(std::type_identity<T>{}) with T = float or double.
+template <typename Body>
+void dispatch(base::DType dtype, Body&& body) {
+  MOETUNE_CHECK(dtype != base::DType::i32, "this operation needs f32 or f64 tensors, not i32");
+  if (dtype == base::DType::f64) {
+    body(std::type_identity<double>{});
+  } else {
+    body(std::type_identity<float>{});
+  }
+}
+
+}  // namespace moetune::kernels::cpu

@@ -1,0 +1,250 @@
+// The arguments of every operation a backend offers, one struct each. Shapes are given as [rows, cols]; T is tokens on
+// this rank, h hidden size. Outputs may alias inputs only where the comment says so. Floating tensors of one call share
+// one dtype (f32 or f64); index tensors are i32.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace moetune::kernels {
+
+/// c[m,n] = op(a) * op(b) + (accumulate ? c : 0). All row-major with row strides.
+struct GemmArgs {
+  Tensor a;
+  Tensor b;
+  Tensor c;
+  bool trans_a = false;
+  bool trans_b = false;
+  bool accumulate = false;
+};
+
+enum class GroupedGemmMode : uint8_t { forward, dgrad, wgrad };
+
+/// The experts' GEMM. Expert e owns entries [offsets[e], offsets[e+1]) of the row list; entry i stands for row rows[i]
+/// of both activations (rows null: entry i is row i).
+///   forward: y[row, :] = x[row, :] * W_e^T            x [R,in], y [R,out], W_e [out,in]
+///   dgrad:   x[row, :] = y[row, :] * W_e              (x is the output)
+///   wgrad:   W_e += sum over rows y[row, :]^T x[row, :] (w is the output, accumulated)
+/// forward and dgrad give each row bits that do not depend on which other rows are in the call: splitting the rows
+/// over several calls (EP chunks) changes no bit.
+struct GroupedGemmArgs {
+  GroupedGemmMode mode = GroupedGemmMode::forward;
+  Tensor x;
+  Tensor y;
+  Tensor w;        ///< [num_experts * out, in]
+  Tensor rows;     ///< i32 [n, 1] or null
+  Tensor offsets;  ///< i32 [num_experts + 1, 1]
+};
+
+/// out = x * rstd * (w + weight_offset) per row of width w.cols; x [n, w.cols], rstd [n,1] is an output.
+/// With heads > 1 each row of x holds `heads` groups of w.cols columns, normalised one by one (QK-norm): x [n, heads*d].
+struct RmsNormArgs {
+  Tensor x;
+  Tensor weight;  ///< [1, d]
+  Tensor out;     ///< may alias x
+  Tensor rstd;    ///< [n, heads]
+  int64_t heads = 1;
+  double eps = 1e-6;
+};
+
+/// dx (+)= gradient; dweight += gradient. dx may alias dy when !accumulate_dx.
+struct RmsNormBackwardArgs {
+  Tensor x;
+  Tensor weight;
+  Tensor rstd;
+  Tensor dy;
+  Tensor dx;
+  Tensor dweight;  ///< [1, d]
+  int64_t heads = 1;
+  bool accumulate_dx = false;
+};
+
+/// Rotary position embedding on x [n, heads*d], halves layout (first d/2 dims rotate with the last d/2), in place.
+/// cos/sin [max_positions, d/2] (already scaled by the attention factor); positions i32 [n,1]. inverse = backward.
+struct RopeArgs {
+  Tensor x;
+  Tensor cos;
+  Tensor sin;
+  Tensor positions;
+  int64_t heads = 1;
+  bool inverse = false;
+};
+
+/// Causal grouped-query attention over `batch` sequences. q [batch*tq, heads*d], rows of one sequence together; k, v
+/// [batch*s, kv_heads*d] in global position order. Query row i sits at positions[i % tq] and sees keys
+/// (position - window, position] (window 0: all up to its position). Saves lse [batch*tq, heads] (natural log).
+struct AttentionArgs {
+  Tensor q;
+  Tensor k;
+  Tensor v;
+  Tensor out;        ///< [batch*tq, heads*d]
+  Tensor lse;        ///< [batch*tq, heads]
+  Tensor positions;  ///< i32 [tq, 1]
+  int64_t batch = 1;
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  int64_t window = 0;
+  double scale = 1.0;
+};
+
+/// Gradients of attention; dq, dk, dv are overwritten.
+struct AttentionBackwardArgs {
+  AttentionArgs forward;
+  Tensor dout;
+  Tensor dq;
+  Tensor dk;
+  Tensor dv;
+};
+
+enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
+
+/// Gated activation: out[r, :] = act(x[r, :f]) * x[r, f:] * (probs ? probs[r] : 1). x [R, 2f] (gate first), out [R, f],
+/// probs [R,1] or null. Only the rows listed are touched (rows null: all).
+struct GatedActArgs {
+  Tensor x;
+  Tensor probs;
+  Tensor out;
+  Tensor rows;  ///< i32 [n,1] or null
+  Activation activation = Activation::silu;
+};
+
+/// dx [R, 2f] overwritten on the listed rows; dprobs [R,1] overwritten where probs is given.
+struct GatedActBackwardArgs {
+  GatedActArgs forward;  ///< out is not read
+  Tensor dout;           ///< [R, f]
+  Tensor dx;
+  Tensor dprobs;
+};
+
+/// Softmax top-k router. probs = softmax(logits) [T,E] (may alias logits); the k largest per token, ties to the lower
+/// index, sorted by probability; weights [T,K] are the chosen probabilities, divided by their sum when normalize.
+/// lse [T,1] is log sum exp of the logits (for the z loss). counts i32 [num_seqs, E]: tokens per expert per sequence
+/// (T = num_seqs * tokens_per_seq, sequence-major). prob_sums [num_seqs, E]: sum of probs per sequence.
+struct RouterArgs {
+  Tensor logits;
+  Tensor probs;
+  Tensor lse;
+  Tensor indices;  ///< i32 [T,K]
+  Tensor weights;
+  Tensor counts;
+  Tensor prob_sums;
+  bool normalize = true;
+};
+
+/// dlogits [T,E] overwritten from dweights [T,K] and both auxiliary losses. aux_scale[s, e] is d(aux loss)/d probs for
+/// sequence s (the same for each of its tokens), already scaled; z_scale multiplies 2 * lse * softmax (scaled too).
+struct RouterBackwardArgs {
+  Tensor probs;
+  Tensor lse;
+  Tensor indices;
+  Tensor weights;
+  Tensor dweights;
+  Tensor aux_scale;  ///< [num_seqs, E] or null
+  Tensor dlogits;    ///< may alias probs
+  double z_scale = 0.0;
+  bool normalize = true;
+};
+
+/// out[i, :] = x[index[i] / divisor, :]. divisor K turns (token, slot) numbers into tokens.
+struct GatherRowsArgs {
+  Tensor x;
+  Tensor out;
+  Tensor index;  ///< i32 [n,1]
+  int64_t divisor = 1;
+};
+
+/// out[index[i], :] = x[i, :]; index has no duplicates.
+struct ScatterRowsArgs {
+  Tensor x;
+  Tensor out;
+  Tensor index;  ///< i32 [n,1]
+};
+
+/// out[t, :] += sum over k of x[position[t*K + k], :], k ascending: a token's K expert rows brought back. position is
+/// i32 [T*K,1], the place of slot (t,k) in x.
+struct CombineRowsArgs {
+  Tensor x;
+  Tensor out;
+  Tensor position;
+  int64_t topk = 1;
+};
+
+/// out[t, :] = table[tokens[t], :].
+struct EmbeddingArgs {
+  Tensor table;
+  Tensor tokens;  ///< i32 [T,1]
+  Tensor out;
+};
+
+/// dtable[tokens[t], :] += dout[t, :], t ascending.
+struct EmbeddingBackwardArgs {
+  Tensor dtable;
+  Tensor tokens;
+  Tensor dout;
+};
+
+/// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits times grad_scale.
+/// loss_sum (host double) += sum of -log softmax[target].
+struct CrossEntropyArgs {
+  Tensor logits;
+  Tensor targets;  ///< i32 [n,1]
+  double grad_scale = 1.0;
+  double* loss_sum = nullptr;
+};
+
+/// y = x + (accumulate ? y : 0), same shape.
+struct CopyArgs {
+  Tensor x;
+  Tensor y;
+  bool accumulate = false;
+};
+
+/// y[r, :] += bias[0, :] for each row.
+struct AddBiasArgs {
+  Tensor y;
+  Tensor bias;
+};
+
+/// dbias[0, :] += sum over rows of dy.
+struct BiasBackwardArgs {
+  Tensor dy;
+  Tensor dbias;
+};
+
+/// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor: master, m, v (f32 or
+/// f64) and the gradient, all flat of the same length; the weight is written from the master.
+struct AdamWArgs {
+  struct Slice {
+    void* weight;
+    void* master;
+    void* m;
+    void* v;
+    const void* grad;
+    int64_t numel;
+    bool use_decay;
+  };
+  std::vector<Slice> slices;
+  DType dtype = DType::f32;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;  ///< gradients are multiplied by this (clipping)
+  int64_t step = 1;         ///< from 1, for bias correction
+};
+
+/// sum of squares of several flat tensors, in double, into *result (host).
+struct SquaredNormArgs {
+  struct Slice {
+    const void* data;
+    int64_t numel;
+  };
+  std::vector<Slice> slices;
+  DType dtype = DType::f32;
+  double* result = nullptr;
+};
+
+}  // namespace moetune::kernels

@@ -1,0 +1,67 @@
+// Sweeps over sorted intervals; see intervals.h.
+#include "profiler/analysis/intervals.h"
+
+#include <algorithm>
+
+namespace moetune::profiler {
+
+IntervalSet::IntervalSet(std::vector<Interval> intervals) {
+  std::erase_if(intervals, [](const Interval& i) { return i.length_ns() == 0; });
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.start_ns < b.start_ns; });
+  for (const Interval& interval : intervals) {
+    if (!intervals_.empty() && interval.start_ns <= intervals_.back().end_ns) {
+      intervals_.back().end_ns = std::max(intervals_.back().end_ns, interval.end_ns);
+    } else {
+      intervals_.push_back(interval);
+    }
+  }
+}
+
+int64_t IntervalSet::total_ns() const {
+  int64_t total = 0;
+  for (const Interval& interval : intervals_) total += interval.length_ns();
+  return total;
+}
+
+IntervalSet unite(const IntervalSet& a, const IntervalSet& b) {
+  std::vector<Interval> all = a.intervals();
+  all.insert(all.end(), b.intervals().begin(), b.intervals().end());
+  return IntervalSet(std::move(all));
+}
+
+IntervalSet intersect(const IntervalSet& a, const IntervalSet& b) {
+  std::vector<Interval> common;
+  auto x = a.intervals().begin();
+  auto y = b.intervals().begin();
+  while (x != a.intervals().end() && y != b.intervals().end()) {
+    common.push_back({std::max(x->start_ns, y->start_ns), std::min(x->end_ns, y->end_ns)});
+    if (x->end_ns < y->end_ns) {
+      ++x;
+    } else {
+      ++y;
+    }
+  }
+  return IntervalSet(std::move(common));
+}
+
+IntervalSet subtract(const IntervalSet& a, const IntervalSet& b) {
+  std::vector<Interval> rest;
+  auto y = b.intervals().begin();
+  for (const Interval& interval : a.intervals()) {
+    int64_t cursor = interval.start_ns;
+    while (y != b.intervals().end() && y->end_ns <= cursor) ++y;
+    for (auto z = y; z != b.intervals().end() && z->start_ns < interval.end_ns; ++z) {
+      rest.push_back({cursor, z->start_ns});
+      cursor = z->end_ns;
+    }
+    rest.push_back({cursor, interval.end_ns});
+  }
+  return IntervalSet(std::move(rest));
+}
+
+IntervalSet clip(const IntervalSet& set, const Interval& window) {
+  return intersect(set, IntervalSet({window}));
+}
+
+}  // namespace moetune::profiler

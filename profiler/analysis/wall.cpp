@@ -1,0 +1,245 @@
+// Sums over ranks and the decision; see wall.h for the rules.
+#include "profiler/analysis/wall.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "profiler/analysis/wall_text.h"
+
+namespace moetune::profiler {
+namespace {
+
+constexpr const char* kBubbleGroup = "pp";
+
+double ratio_of(int64_t part_ns, int64_t whole_ns) {
+  return whole_ns == 0 ? 0.0 : static_cast<double>(part_ns) / static_cast<double>(whole_ns);
+}
+
+int64_t mean_of(int64_t sum_ns, size_t count) {
+  return std::llround(static_cast<double>(sum_ns) / static_cast<double>(count));
+}
+
+/// Disjoint parts of the step; the residual is 0 but counted, so that the parts always make the
+/// whole.
+int64_t recoverable_ns(const StepBudget& budget, Wall wall) {
+  switch (wall) {
+    case Wall::memory:
+      return budget.recompute_busy_ns;
+    case Wall::communication:
+      return budget.blocking_ns();
+    case Wall::host:
+      return budget.launch_starved_ns;
+    case Wall::compute:
+      break;
+  }
+  return 0;
+}
+
+const StepBudget& slowest_of(const std::vector<StepBudget>& budgets) {
+  const auto working_ns = [](const StepBudget& b) { return b.step_ns - b.blocking_wait_ns; };
+  return *std::max_element(
+      budgets.begin(), budgets.end(),
+      [&](const StepBudget& a, const StepBudget& b) { return working_ns(a) < working_ns(b); });
+}
+
+std::vector<StepShare> step_shares(const std::vector<StepBudget>& budgets) {
+  const std::vector<std::pair<const char*, int64_t (*)(const StepBudget&)>> parts = {
+      {"compute", [](const StepBudget& b) { return b.compute_busy_ns - b.recompute_busy_ns; }},
+      {"recompute", [](const StepBudget& b) { return b.recompute_busy_ns; }},
+      {"launch_starved", [](const StepBudget& b) { return b.launch_starved_ns; }},
+      {"transfer", [](const StepBudget& b) { return b.blocking_transfer_ns; }},
+      {"jitter", [](const StepBudget& b) { return b.blocking_wait_ns - b.pipeline_bubble_ns; }},
+      {"pipeline_bubble", [](const StepBudget& b) { return b.pipeline_bubble_ns; }},
+      {"dependency_stalled",
+       [](const StepBudget& b) { return b.dependency_stalled_ns + b.residual_ns; }},
+  };
+  int64_t steps_ns = 0;
+  for (const StepBudget& budget : budgets) steps_ns += budget.step_ns;
+  std::vector<StepShare> shares;
+  for (const auto& [name, part] : parts) {
+    int64_t sum_ns = 0;
+    for (const StepBudget& budget : budgets) sum_ns += part(budget);
+    shares.push_back({name, mean_of(sum_ns, budgets.size()), ratio_of(sum_ns, steps_ns)});
+  }
+  return shares;
+}
+
+WallBound bound_of(Wall wall, const std::vector<StepBudget>& budgets, const StepBudget& slowest) {
+  int64_t sum_ns = 0;
+  int64_t steps_ns = 0;
+  for (const StepBudget& budget : budgets) {
+    sum_ns += recoverable_ns(budget, wall);
+    steps_ns += budget.step_ns;
+  }
+  WallBound bound;
+  bound.wall = wall;
+  bound.mean_ns = mean_of(sum_ns, budgets.size());
+  bound.slowest_ns = recoverable_ns(slowest, wall);
+  bound.mean_ratio = ratio_of(sum_ns, steps_ns);
+  bound.slowest_ratio = ratio_of(bound.slowest_ns, slowest.step_ns);
+  // A step that is nothing but recoverable would gain without limit; 1 ns keeps the number finite.
+  const int64_t rest_ns = std::max<int64_t>(steps_ns - sum_ns, 1);
+  bound.gain_ceiling_ratio = ratio_of(sum_ns, rest_ns);
+  return bound;
+}
+
+/// The group that blocks longest; waiting in any pipeline group counts as one bubble, under the
+/// pipeline group.
+DominantGroup dominant_group(const std::vector<StepBudget>& budgets) {
+  std::map<std::string, DominantGroup> groups;
+  std::map<std::string, std::map<std::string, int64_t>> ns_by_op;
+  for (const StepBudget& budget : budgets) {
+    for (const GroupBudget& group : budget.groups) {
+      DominantGroup& sum = groups[group.group];
+      sum.transfer_ns += group.blocking_transfer_ns;
+      sum.volume_ns += group.volume_ns;
+      sum.exposed_ns += group.exposed_ns;
+      if (group.is_pipeline) {
+        groups[kBubbleGroup].wait_ns += group.blocking_wait_ns;
+        groups[kBubbleGroup].is_bubble = true;
+      } else {
+        sum.wait_ns += group.blocking_wait_ns;
+      }
+      if (!group.dominant_op.empty())
+        ns_by_op[group.group][group.dominant_op] += group.blocking_ns();
+    }
+  }
+  DominantGroup dominant;
+  for (auto& [name, group] : groups) {
+    if (group.transfer_ns + group.wait_ns <= dominant.transfer_ns + dominant.wait_ns) continue;
+    dominant = group;
+    dominant.group = name;
+  }
+  int64_t longest_ns = 0;
+  for (const auto& [op, ns] : ns_by_op[dominant.group]) {
+    if (ns > longest_ns) dominant.op = op;
+    longest_ns = std::max(longest_ns, ns);
+  }
+  for (int64_t* ns :
+       {&dominant.transfer_ns, &dominant.wait_ns, &dominant.volume_ns, &dominant.exposed_ns}) {
+    *ns = mean_of(*ns, budgets.size());
+  }
+  return dominant;
+}
+
+Wall decide(const WallEvidence& verdict, const MemoryFacts& memory, const WallOptions& options) {
+  if (memory.is_oom) return Wall::memory;
+  Wall decided = Wall::compute;
+  double largest = 0;
+  for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
+    const double ratio = verdict.bounds[static_cast<size_t>(wall)].mean_ratio;
+    if (ratio >= options.threshold_ratio && ratio > largest) {
+      decided = wall;
+      largest = ratio;
+    }
+  }
+  return decided;
+}
+
+void add_memory_evidence(const MemoryFacts& memory, WallEvidence& verdict) {
+  if (memory.is_oom) {
+    verdict.evidence.push_back({"is_oom", 1, "count", "The trial ran out of memory."});
+  }
+  if (memory.capacity_bytes <= 0) return;
+  const double used = ratio_of(memory.peak_bytes, memory.capacity_bytes);
+  verdict.evidence.push_back(
+      {"memory_used_ratio", used, "ratio",
+       fmt::format("The fullest rank {} {} of {} ({}).", memory.is_oom ? "had reached" : "peaks at",
+                   base::format_bytes(memory.peak_bytes), base::format_bytes(memory.capacity_bytes),
+                   base::format_ratio(used))});
+}
+
+void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGroup& dominant,
+                       WallEvidence& verdict) {
+  for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
+    const WallBound& bound = verdict.bounds[static_cast<size_t>(wall)];
+    verdict.evidence.push_back({fmt::format("recoverable_{}_ratio", name_of(wall)),
+                                bound.mean_ratio, "ratio",
+                                bound_text(bound, verdict.num_ranks, verdict.slowest_rank)});
+  }
+  if (!dominant.group.empty()) {
+    verdict.evidence.push_back({"dominant_group_blocking_ratio", verdict.dominant_ratio, "ratio",
+                                dominant_text(dominant, verdict.step_ns)});
+  }
+  int64_t launches = 0, sync_idle_ns = 0, gaps = 0, unresolved = 0;
+  for (const StepBudget& budget : budgets) {
+    launches += budget.num_launches;
+    sync_idle_ns += budget.host_sync_in_idle_ns;
+    gaps += budget.num_gaps;
+    unresolved += budget.num_unresolved_gaps;
+  }
+  const int64_t mean_launches = mean_of(launches, budgets.size());
+  const int64_t mean_sync_ns = mean_of(sync_idle_ns, budgets.size());
+  verdict.evidence.push_back(
+      {"launches_per_step", static_cast<double>(mean_launches), "count",
+       fmt::format("The host launches {} operations per rank and step.", mean_launches)});
+  verdict.evidence.push_back(
+      {"host_sync_in_idle_ns", static_cast<double>(mean_sync_ns), "ns",
+       fmt::format(
+           "The host stands in synchronisations for {} of the step while the device is idle.",
+           base::format_ns(mean_sync_ns))});
+  verdict.evidence.push_back(
+      {"unresolved_gaps_ratio", ratio_of(unresolved, gaps), "ratio",
+       unresolved == 0
+           ? fmt::format("All {} gaps between compute kernels are explained.", gaps)
+           : fmt::format("{} of {} gaps between compute kernels are not fully explained: blocking "
+                         "time is a lower bound.",
+                         unresolved, gaps)});
+}
+
+}  // namespace
+
+const char* name_of(Wall wall) {
+  switch (wall) {
+    case Wall::memory:
+      return "memory";
+    case Wall::communication:
+      return "communication";
+    case Wall::host:
+      return "host";
+    case Wall::compute:
+      return "compute";
+  }
+  return "?";
+}
+
+Wall wall_from_name(const std::string& name) {
+  for (const Wall wall : {Wall::memory, Wall::communication, Wall::host, Wall::compute}) {
+    if (name == name_of(wall)) return wall;
+  }
+  throw base::UsageError(
+      fmt::format("'{}' is not a wall; it should be memory, communication, host or compute", name));
+}
+
+WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryFacts& memory,
+                           const WallOptions& options) {
+  MOETUNE_CHECK(memory.is_oom || !budgets.empty(), "a trial without a traced step has no wall");
+  WallEvidence verdict;
+  for (const Wall wall : {Wall::memory, Wall::communication, Wall::host, Wall::compute}) {
+    verdict.bounds[static_cast<size_t>(wall)].wall = wall;
+  }
+  DominantGroup dominant;
+  if (!budgets.empty()) {
+    const StepBudget& slowest = slowest_of(budgets);
+    int64_t steps_ns = 0;
+    for (const StepBudget& budget : budgets) steps_ns += budget.step_ns;
+    verdict.num_ranks = static_cast<int64_t>(budgets.size());
+    verdict.slowest_rank = slowest.rank;
+    verdict.step_ns = mean_of(steps_ns, budgets.size());
+    for (WallBound& bound : verdict.bounds) bound = bound_of(bound.wall, budgets, slowest);
+    verdict.shares = step_shares(budgets);
+    dominant = dominant_group(budgets);
+    verdict.dominant_group = dominant.group;
+    verdict.dominant_ratio = ratio_of(dominant.transfer_ns + dominant.wait_ns, verdict.step_ns);
+  }
+  verdict.wall = decide(verdict, memory, options);
+  verdict.summary = wall_summary(verdict, dominant, memory, options);
+  add_memory_evidence(memory, verdict);
+  if (!budgets.empty()) add_step_evidence(budgets, dominant, verdict);
+  return verdict;
+}
+
+}  // namespace moetune::profiler

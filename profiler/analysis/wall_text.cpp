@@ -1,0 +1,146 @@
+// English for engineers; see wall_text.h.
+#include "profiler/analysis/wall_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/base/units.h"
+
+namespace moetune::profiler {
+namespace {
+
+using base::format_bytes;
+using base::format_ns;
+using base::format_ratio;
+
+std::string over_ranks(int64_t num_ranks) {
+  return num_ranks == 1 ? std::string("on its one rank")
+                        : fmt::format("on average over {} ranks", num_ranks);
+}
+
+std::string mostly(const DominantGroup& dominant) {
+  return dominant.op.empty() ? std::string() : fmt::format(" (mostly {})", dominant.op);
+}
+
+std::string communication_subject(const DominantGroup& dominant) {
+  if (dominant.is_bubble && dominant.wait_ns > dominant.transfer_ns) {
+    return "Pipeline bubbles, in which a stage waits for another one, take";
+  }
+  const std::string adjective = adjective_of_group(dominant.group);
+  if (dominant.group == kStepEndGroup) return "Waiting for the slowest rank to end the step takes";
+  if (dominant.group == kMemcpyGroup) {
+    return fmt::format("Waiting for copies between memories{} takes", mostly(dominant));
+  }
+  if (dominant.group == kDispatcherGroup) {
+    return fmt::format("Packing and routing by the token dispatcher{} takes", mostly(dominant));
+  }
+  if (dominant.wait_ns > dominant.transfer_ns) {
+    return fmt::format("Waiting for late ranks in {} communication{} takes", adjective,
+                       mostly(dominant));
+  }
+  return fmt::format("Blocking {} communication{} takes", adjective, mostly(dominant));
+}
+
+std::string ceiling(const WallBound& bound) {
+  return fmt::format("removing all of it would raise throughput by at most {}",
+                     format_ratio(bound.gain_ceiling_ratio));
+}
+
+std::string out_of_memory(const MemoryFacts& memory) {
+  if (!memory.oom_reason.empty()) return memory.oom_reason;
+  return fmt::format("Out of memory: {} were in use of {}.", format_bytes(memory.peak_bytes),
+                     format_bytes(memory.capacity_bytes));
+}
+
+}  // namespace
+
+std::string adjective_of_group(const std::string& group) {
+  static constexpr std::array<std::pair<const char*, const char*>, 10> kAdjectives = {{
+      {"tp", "tensor-parallel"},
+      {"cp", "context-parallel"},
+      {"ep", "expert-parallel"},
+      {"etp", "expert-tensor-parallel"},
+      {"dp", "data-parallel"},
+      {"dp_cp", "data-parallel"},
+      {"edp", "expert-data-parallel"},
+      {"pp", "pipeline-parallel"},
+      {"embedding", "shared-embedding"},
+      {"world", "world-wide"},
+  }};
+  const auto known = std::find_if(kAdjectives.begin(), kAdjectives.end(),
+                                  [&](const auto& entry) { return group == entry.first; });
+  return known == kAdjectives.end() ? fmt::format("'{}'", group) : std::string(known->second);
+}
+
+std::string wall_summary(const WallEvidence& verdict, const DominantGroup& dominant,
+                         const MemoryFacts& memory, const WallOptions& options) {
+  if (memory.is_oom) return out_of_memory(memory);
+  const WallBound& bound = verdict.bounds[static_cast<size_t>(verdict.wall)];
+  const std::string where = over_ranks(verdict.num_ranks);
+  switch (verdict.wall) {
+    case Wall::memory:
+      return fmt::format(
+          "Recomputation, which is only done because memory is short, takes {} of the step {}; {}.",
+          format_ratio(bound.mean_ratio), where, ceiling(bound));
+    case Wall::host:
+      return fmt::format(
+          "For {} of the step {} no compute runs because the host has not launched it yet; {}.",
+          format_ratio(bound.mean_ratio), where, ceiling(bound));
+    case Wall::communication: {
+      const std::string first = fmt::format("{} {} of the step {}", communication_subject(dominant),
+                                            format_ratio(verdict.dominant_ratio), where);
+      if (bound.mean_ratio > verdict.dominant_ratio * 1.02) {
+        return fmt::format("{}; all blocking communication together takes {}, and {}.", first,
+                           format_ratio(bound.mean_ratio), ceiling(bound));
+      }
+      return fmt::format("{}; {}.", first, ceiling(bound));
+    }
+    case Wall::compute:
+      break;
+  }
+  const auto largest = std::max_element(
+      verdict.bounds.begin(), verdict.bounds.end(),
+      [](const WallBound& a, const WallBound& b) { return a.mean_ratio < b.mean_ratio; });
+  const double compute_ratio = verdict.shares.empty() ? 0.0 : verdict.shares.front().ratio;
+  if (largest->mean_ns == 0) {
+    return fmt::format("Compute kernels run for {} of the step {}; nothing else costs time.",
+                       format_ratio(compute_ratio), where);
+  }
+  return fmt::format(
+      "Compute kernels run for {} of the step {}; no other cost reaches {} (largest: {}, {}).",
+      format_ratio(compute_ratio), where, format_ratio(options.threshold_ratio),
+      name_of(largest->wall), format_ratio(largest->mean_ratio));
+}
+
+std::string bound_text(const WallBound& bound, int64_t num_ranks, int32_t slowest_rank) {
+  static constexpr std::array<const char*, kNumWalls> kSubjects = {
+      "Recomputation", "Blocking communication and pipeline bubbles", "Compute not yet launched",
+      "Recoverable compute"};
+  const std::string slowest =
+      num_ranks == 1
+          ? std::string()
+          : fmt::format(", {} on rank {}, the slowest", format_ns(bound.slowest_ns), slowest_rank);
+  return fmt::format("{}: {} ({} of the step) {}{}; gain ceiling {}.",
+                     kSubjects[static_cast<size_t>(bound.wall)], format_ns(bound.mean_ns),
+                     format_ratio(bound.mean_ratio), over_ranks(num_ranks), slowest,
+                     format_ratio(bound.gain_ceiling_ratio));
+}
+
+std::string dominant_text(const DominantGroup& dominant, int64_t step_ns) {
+  const auto of_step = [step_ns](int64_t ns) {
+    return format_ratio(step_ns == 0 ? 0.0
+                                     : static_cast<double>(ns) / static_cast<double>(step_ns));
+  };
+  return fmt::format(
+      "Group '{}' per rank and step: volume {} of device work, exposed {} ({} of the step), "
+      "blocking {} ({}), of which {} {}.",
+      dominant.group, format_ns(dominant.volume_ns), format_ns(dominant.exposed_ns),
+      of_step(dominant.exposed_ns), format_ns(dominant.transfer_ns + dominant.wait_ns),
+      of_step(dominant.transfer_ns + dominant.wait_ns), format_ns(dominant.wait_ns),
+      dominant.is_bubble ? "is pipeline bubble" : "is waiting for a late participant");
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,302 @@
+// SQLite behind db.h; the only file that includes sqlite3.h.
+#include "profiler/store/db.h"
+
+#include <sqlite3.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace moetune::store {
+namespace {
+
+// Longest text or blob that is read or written: far above every trace, far below what exhausts the
+// memory.
+constexpr int kMaxValueBytes = 256 << 20;
+
+int call_commit_hook(void* hook) {
+  (*static_cast<std::function<void()>*>(hook))();
+  return 0;
+}
+
+// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none.
+size_t valid_sequence(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
+    return 0;
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
+  const bool is_bad = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
+                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
+  return is_bad ? 0 : length;
+}
+
+std::string to_valid_utf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = valid_sequence(text.substr(i));
+    result += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(i, length);
+    i += length == 0 ? 1 : length;
+  }
+  return result;
+}
+
+}  // namespace
+
+Database::Database(const std::string& path, OpenMode mode, int busy_timeout_ms) : path_(path) {
+  int flags = SQLITE_OPEN_NOMUTEX;
+  switch (mode) {
+    case OpenMode::read_write_create:
+      flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+      break;
+    case OpenMode::read_write:
+      flags |= SQLITE_OPEN_READWRITE;
+      break;
+    case OpenMode::read_only:
+      flags |= SQLITE_OPEN_READONLY;
+      break;
+  }
+  const int code = sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr);
+  try {
+    if (code != SQLITE_OK) {
+      fail(code, "opening it");
+    }
+    sqlite3_extended_result_codes(handle_, 1);
+    sqlite3_busy_timeout(handle_, busy_timeout_ms);
+    sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
+    // The file may come from anybody: nothing in its schema may run code or change the file's
+    // structure.
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
+    execute("PRAGMA trusted_schema = off; PRAGMA cell_size_check = on; PRAGMA foreign_keys = on;");
+  } catch (...) {
+    sqlite3_close_v2(handle_);
+    throw;
+  }
+}
+
+Database::~Database() { sqlite3_close_v2(handle_); }
+
+void Database::fail(int code, const std::string& doing) const {
+  const char* text = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+      throw base::UsageError(fmt::format(
+          "{}: this is not a moetune database (not an SQLite file); name a file written by "
+          "'moetune sweep', or one that does not exist yet",
+          path_));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      throw base::Error(fmt::format(
+          "{}: the database is locked by another process; wait until it is done, or stop it",
+          path_));
+    case SQLITE_FULL:
+      throw base::Error(
+          fmt::format("{}: the disk is full; make room, then run the same command again", path_));
+    case SQLITE_CANTOPEN:
+      throw base::UsageError(fmt::format(
+          "{}: the database cannot be opened; name an existing file, or a place in a folder that "
+          "exists and may be written ({})",
+          path_, text));
+    case SQLITE_READONLY:
+      throw base::UsageError(
+          fmt::format("{}: the database is read-only; make the file and its folder writable ({})",
+                      path_, text));
+    case SQLITE_CORRUPT:
+      throw base::Error(fmt::format(
+          "{}: the database is damaged; restore it, or start a new one ({})", path_, text));
+    case SQLITE_CONSTRAINT:
+      throw ConstraintError(fmt::format("{}: {}: {}", path_, doing, text));
+    default:
+      throw base::Error(
+          fmt::format("{}: {} failed: {} (SQLite error {})", path_, doing, text, code));
+  }
+}
+
+void Database::execute(const std::string& sql) {
+  const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) {
+    fail(code, fmt::format("'{}'", sql.substr(0, 80)));
+  }
+}
+
+int64_t Database::query_int(const std::string& sql) {
+  Statement statement(*this, sql);
+  MOETUNE_CHECK(statement.step(), "{}: no row from '{}'", path_, sql);
+  return statement.get_int(0);
+}
+
+int64_t Database::last_insert_rowid() const { return sqlite3_last_insert_rowid(handle_); }
+
+int64_t Database::num_changes() const { return sqlite3_changes64(handle_); }
+
+void Database::set_commit_hook(std::function<void()> hook) {
+  commit_hook_ = std::move(hook);
+  sqlite3_commit_hook(handle_, commit_hook_ ? call_commit_hook : nullptr, &commit_hook_);
+}
+
+void Database::leave_wal() noexcept {
+  if (sqlite3_db_readonly(handle_, "main") == 0) {
+    sqlite3_busy_timeout(handle_, 0);
+    sqlite3_exec(handle_, "PRAGMA journal_mode = delete", nullptr, nullptr, nullptr);
+  }
+}
+
+Statement::Statement(Database& database, std::string_view sql) : database_(&database) {
+  const int code = sqlite3_prepare_v3(database.handle(), sql.data(), static_cast<int>(sql.size()),
+                                      0, &handle_, nullptr);
+  if (code != SQLITE_OK) {
+    database.fail(code, fmt::format("'{}'", sql.substr(0, 80)));
+  }
+  MOETUNE_CHECK(handle_ != nullptr, "{}: empty statement '{}'", database.path(), sql);
+}
+
+Statement::~Statement() { sqlite3_finalize(handle_); }
+
+Statement::Statement(Statement&& other) noexcept
+    : database_(other.database_), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Statement& Statement::bind(int index, int64_t value) {
+  if (const int code = sqlite3_bind_int64(handle_, index, value); code != SQLITE_OK) {
+    database_->fail(code, "binding a parameter");
+  }
+  return *this;
+}
+
+Statement& Statement::bind(int index, double value) {
+  if (const int code = sqlite3_bind_double(handle_, index, value); code != SQLITE_OK) {
+    database_->fail(code, "binding a parameter");
+  }
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::string_view value) {
+  // A null pointer would bind NULL instead of an empty text.
+  const char* data = value.data() != nullptr ? value.data() : "";
+  const int code =
+      sqlite3_bind_text64(handle_, index, data, value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (code != SQLITE_OK) {
+    database_->fail(code, "binding a parameter");
+  }
+  return *this;
+}
+
+Statement& Statement::bind_null(int index) {
+  if (const int code = sqlite3_bind_null(handle_, index); code != SQLITE_OK) {
+    database_->fail(code, "binding a parameter");
+  }
+  return *this;
+}
+
+Statement& Statement::bind_text_or_null(int index, std::string_view value) {
+  return value.empty() ? bind_null(index) : bind(index, value);
+}
+
+int Statement::parameter_index(const std::string& name) const {
+  return sqlite3_bind_parameter_index(handle_, name.c_str());
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(handle_);
+  if (code == SQLITE_ROW) {
+    return true;
+  }
+  if (code != SQLITE_DONE) {
+    const std::string sql = sqlite3_sql(handle_);
+    try {
+      database_->fail(code, fmt::format("'{}'", sql.substr(0, 80)));
+    } catch (...) {
+      sqlite3_reset(handle_);
+      throw;
+    }
+  }
+  return false;
+}
+
+void Statement::run() {
+  while (step()) {
+  }
+  reset();
+}
+
+void Statement::reset() { sqlite3_reset(handle_); }
+
+int Statement::num_columns() const { return sqlite3_column_count(handle_); }
+
+std::string Statement::column_name(int column) const {
+  const char* name = sqlite3_column_name(handle_, column);
+  return name != nullptr ? name : "";
+}
+
+ValueType Statement::type(int column) const {
+  switch (sqlite3_column_type(handle_, column)) {
+    case SQLITE_INTEGER:
+      return ValueType::integer;
+    case SQLITE_FLOAT:
+      return ValueType::real;
+    case SQLITE_TEXT:
+      return ValueType::text;
+    case SQLITE_BLOB:
+      return ValueType::blob;
+    default:
+      return ValueType::null;
+  }
+}
+
+int64_t Statement::get_int(int column) const { return sqlite3_column_int64(handle_, column); }
+
+double Statement::get_double(int column) const {
+  return is_null(column) ? std::numeric_limits<double>::quiet_NaN()
+                         : sqlite3_column_double(handle_, column);
+}
+
+std::string Statement::get_text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
+  if (text == nullptr) {
+    return {};
+  }
+  return to_valid_utf8({text, static_cast<size_t>(sqlite3_column_bytes(handle_, column))});
+}
+
+std::optional<int64_t> Statement::get_optional_int(int column) const {
+  return is_null(column) ? std::nullopt : std::optional(get_int(column));
+}
+
+std::optional<double> Statement::get_optional_double(int column) const {
+  return is_null(column) ? std::nullopt : std::optional(get_double(column));
+}
+
+Transaction::Transaction(Database& database, Kind kind) : database_(database) {
+  // IMMEDIATE: a lock that cannot be had fails here, where the busy timeout waits, and not in the
+  // middle.
+  database_.execute(kind == Kind::write ? "BEGIN IMMEDIATE" : "BEGIN");
+}
+
+Transaction::~Transaction() {
+  if (is_open_) {
+    // Not execute(): a destructor must not throw, and SQLite may have rolled back by itself
+    // already.
+    sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+  }
+}
+
+void Transaction::commit() {
+  database_.execute("COMMIT");
+  is_open_ = false;
+}
+
+}  // namespace moetune::store

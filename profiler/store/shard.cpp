@@ -1,0 +1,139 @@
+// Writing a shard; see shard.h. Statements are prepared once, a commit is one append to the
+// write-ahead log.
+#include "profiler/store/shard.h"
+
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+#include "kernels/base/error.h"
+#include "profiler/store/db.h"
+#include "profiler/store/metrics.h"
+#include "profiler/store/schema.h"
+
+namespace moetune::store {
+namespace {
+
+std::string checked_new(const std::string& path) {
+  if (std::filesystem::exists(path)) {
+    throw base::Error(fmt::format("{}: the shard exists already; each trial needs its own", path));
+  }
+  return path;
+}
+
+// Opened before the statements are prepared, which need the tables.
+struct ShardFile {
+  explicit ShardFile(const std::string& path)
+      : database(checked_new(path), OpenMode::read_write_create) {
+    // WAL with synchronous = off: a commit never waits for the disk. What is committed is in the
+    // operating system's hands and survives the death of this process; a loss of power may take it,
+    // and then the trial is simply run again.
+    database.execute("PRAGMA journal_mode = wal; PRAGMA synchronous = off;");
+    create_shard(database);
+  }
+  Database database;
+};
+
+}  // namespace
+
+struct ShardWriter::Impl {
+  explicit Impl(const std::string& path)
+      : file(path),
+        step(file.database, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        trace_step(file.database, "INSERT INTO trace_step VALUES (?, ?, ?, ?)"),
+        trace_record(
+            file.database,
+            "INSERT INTO trace_record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+            "?, ?, ?, ?)"),
+        memory(file.database, "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        op(file.database, "INSERT INTO op VALUES (?, ?, ?, ?, ?, ?)"),
+        metric(file.database, "INSERT INTO metric VALUES (?, ?, ?)"),
+        text(file.database, "INSERT INTO text VALUES (?, ?)") {}
+
+  /// The transaction opens with the first row after a commit.
+  void begin() {
+    if (!transaction) {
+      transaction.emplace(file.database);
+    }
+  }
+
+  std::mutex mutex;  // the ranks of a process are threads
+  ShardFile file;
+  Statement step;
+  Statement trace_step;
+  Statement trace_record;
+  Statement memory;
+  Statement op;
+  Statement metric;
+  Statement text;
+  std::optional<Transaction> transaction;
+};
+
+ShardWriter::ShardWriter(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+
+ShardWriter::~ShardWriter() = default;
+
+void ShardWriter::add_step(const ShardStep& step) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->step
+      .bind_all(step.step, step.is_warmup, step.is_traced, step.step_ns, step.loss, step.aux_loss,
+                step.z_loss, step.grad_norm, step.lr)
+      .run();
+}
+
+void ShardWriter::add_trace(const profiler::StepTrace& trace) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->trace_step.bind_all(trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
+  for (const profiler::TraceRecord& record : trace.records) {
+    impl_->trace_record
+        .bind_all(trace.step, trace.rank, record.id, static_cast<int>(record.kind), record.stream,
+                  record.name, record.layer, record.micro_batch, record.launch_start_ns,
+                  record.launch_end_ns, record.start_ns, record.end_ns, record.group, record.bytes,
+                  record.flops, record.transfer_ns, record.sequence, record.graph_id,
+                  record.producer_id, record.is_recompute)
+        .run();
+  }
+}
+
+void ShardWriter::add_memory(const ShardMemory& memory) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  Statement& statement = impl_->memory;
+  statement.bind_all(memory.rank, memory.peak_bytes, memory.capacity_bytes);
+  int index = 3;
+  for (const int64_t bytes : memory.peak_by_group) {
+    statement.bind(++index, bytes);
+  }
+  statement.bind(++index, memory.peak_allocation).run();
+}
+
+void ShardWriter::add_op(const ShardOp& op) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->op.bind_all(op.rank, op.name, op.count, op.flops, op.bytes, op.duration_ns).run();
+}
+
+void ShardWriter::add_metric(int rank, const std::string& name, double value) {
+  metric_info(name);
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->metric.bind_all(rank, name, value).run();
+}
+
+void ShardWriter::add_text(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->text.bind_all(key, value).run();
+}
+
+void ShardWriter::commit() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->transaction) {
+    impl_->transaction->commit();
+    impl_->transaction.reset();
+  }
+}
+
+}  // namespace moetune::store

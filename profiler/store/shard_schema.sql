@@ -1,0 +1,36 @@
+-- Schema of a rank process's shard. Plain append-only tables: it lives for one trial and is read once.
+CREATE TABLE step (
+  step INTEGER NOT NULL, is_warmup INTEGER NOT NULL, is_traced INTEGER NOT NULL, step_ns INTEGER NOT NULL,
+  loss REAL, aux_loss REAL, z_loss REAL, grad_norm REAL, lr REAL
+) STRICT;
+
+CREATE TABLE trace_step (
+  step INTEGER NOT NULL, rank INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE trace_record (
+  step INTEGER NOT NULL, rank INTEGER NOT NULL, correlationId INTEGER NOT NULL, kind INTEGER NOT NULL,
+  streamId INTEGER NOT NULL, name TEXT NOT NULL, layer INTEGER NOT NULL, micro_batch INTEGER NOT NULL,
+  launch_start INTEGER NOT NULL, launch_end INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+  group_name TEXT NOT NULL, bytes INTEGER NOT NULL, flops INTEGER NOT NULL, transfer_ns INTEGER NOT NULL,
+  sequence INTEGER NOT NULL, graphId INTEGER NOT NULL, producer_id INTEGER NOT NULL, is_recompute INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE memory (
+  rank INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, capacity_bytes INTEGER NOT NULL, weights INTEGER NOT NULL,
+  gradients INTEGER NOT NULL, optimizer INTEGER NOT NULL, activations INTEGER NOT NULL, workspace INTEGER NOT NULL,
+  communication INTEGER NOT NULL, peak_allocation TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE op (
+  rank INTEGER NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL, flops INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE metric (
+  rank INTEGER NOT NULL, name TEXT NOT NULL, value REAL
+) STRICT;
+
+CREATE TABLE text (
+  name TEXT NOT NULL, value TEXT NOT NULL
+) STRICT;

@@ -1,0 +1,300 @@
+// The runs database: every sweep, trial, decision and trace in one SQLite file. Plain structs go in
+// and come out, so that the tuner, the sweep loop and the report know no SQL. A trial becomes final
+// in one transaction (finish_trial).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/error.h"
+#include "profiler/memory_ledger.h"
+#include "profiler/record.h"
+#include "profiler/store/shard.h"
+
+namespace moetune::store {
+
+class Database;
+
+/// The process that runs a trial. The start time (clock ticks since boot, field 22 of
+/// /proc/<pid>/stat) tells a reused pid from the process that took the lease.
+struct Lease {
+  int64_t pid = 0;
+  std::string host;
+  int64_t start = 0;
+};
+Lease current_lease();
+/// True when the holder still runs, or when it ran on another host, where nobody here can look.
+bool is_alive(const Lease& lease);
+
+/// A named text value: a knob, a line of the environment, a text of a trial.
+struct NamedText {
+  std::string name;
+  std::string value;
+};
+
+/// One sweep. `config_hash` is its identity: the same hash resumes the same row.
+struct SweepRow {
+  int64_t id = 0;
+  std::string name;
+  std::string config_hash;
+  std::string config_json;
+  std::string contract_json;
+  std::string model_name;
+  std::string model_json;
+  std::string hardware_name;
+  std::string hardware_json;
+  std::string status = "running";  ///< running, done, failed, interrupted
+  std::string started_at;          ///< UTC, ISO 8601 with milliseconds; set by the store
+  std::string ended_at;            ///< empty while it runs
+  std::string command_line;
+  std::string tool_version;
+  std::string tool_commit;
+};
+
+/// One trial as stored. Empty optionals are what is not known (never started, no prediction, no
+/// steps).
+struct TrialRow {
+  int64_t id = 0;
+  int64_t sweep_id = 0;
+  int64_t ordinal =
+      0;  ///< 1, 2, ... in the order of first appearance in the sweep; set by the store
+  std::string spec_hash;
+  std::string spec_json;
+  std::string status;  ///< as spec::name_of(TrialStatus)
+  std::string reason;  ///< why it is not ok; for ok trials empty
+  std::string phase;   ///< contract, fit, scale, profile, retune, validate
+  bool is_baseline = false;
+  std::string wall;  ///< memory, communication, host, compute; empty when not analysed
+  std::optional<int64_t> predicted_peak_bytes;
+  std::optional<int64_t> peak_bytes;
+  std::optional<int64_t> predicted_step_ns;
+  std::optional<int64_t> step_ns;      ///< median of the timed, untraced steps
+  std::optional<int64_t> step_ns_low;  ///< confidence interval of the median
+  std::optional<int64_t> step_ns_high;
+  std::optional<double> tokens_per_s;
+  std::optional<double> loss_final;  ///< nats per token
+  std::string started_at;
+  std::string ended_at;
+  std::optional<int64_t> duration_ns;  ///< real time from begin_trial to finish_trial
+  Lease lease;
+  int64_t num_attempts = 0;
+  std::vector<NamedText> knobs;
+};
+
+/// A predicted number of a trial; `grade` is measured, calibrated or analytic.
+struct PredictionRow {
+  std::string name;
+  double value = 0;
+  std::string grade = "analytic";
+};
+
+/// A number of a trial under a name of metric_table() (metrics.h). Rank -1 is the whole run.
+struct MetricRow {
+  int rank = -1;
+  std::string name;
+  double value = 0;
+};
+
+/// Bytes of one group ("total" included) of one rank at the moment of its peak. "capacity" holds
+/// the rank's capacity.
+struct MemoryRow {
+  int rank = 0;
+  std::string group;
+  std::optional<int64_t> bytes;  ///< empty: predicted only
+  std::optional<int64_t> predicted_bytes;
+  std::string peak_allocation;  ///< of "total": the allocation that set the peak
+};
+
+/// A prediction to stand beside the measured memory of a rank and group. Kept even where nothing
+/// was measured.
+struct MemoryPrediction {
+  int rank = 0;
+  std::string group;  ///< a name of profiler::MemoryGroup, or "total"
+  int64_t predicted_bytes = 0;
+};
+
+/// What the workflow saw, did and gained. `(sweep_id, ordinal)` is the identity: replaying it on
+/// resume replaces the row.
+struct DecisionRow {
+  int64_t id = 0;
+  int64_t sweep_id = 0;
+  int64_t ordinal = 0;
+  std::string phase;  ///< contract, fit, scale, profile, retune, validate
+  std::string kind;   ///< tried, kept, rejected, wall, pruned, note
+  std::optional<int64_t> trial_id;
+  std::optional<int64_t> baseline_trial_id;
+  std::string wall;
+  std::string remedy;
+  std::string knob;
+  std::string value_before;
+  std::string value_after;
+  std::optional<double> gain_ratio;   ///< step time saved over the baseline's
+  std::optional<double> noise_ratio;  ///< what the gain had to beat
+  std::string text;                   ///< one sentence for people
+  std::string evidence_json = "{}";
+};
+
+using StepRow = ShardStep;
+using OpRow = ShardOp;
+
+/// Everything of one shard file, in memory, so that it can be analysed before the trial is
+/// finished.
+struct ShardContents {
+  std::string path;
+  std::vector<ShardStep> steps;
+  std::vector<profiler::StepTrace> traces;  ///< ordered by step, then rank
+  std::vector<ShardMemory> memory;
+  std::vector<ShardOp> ops;
+  std::vector<MetricRow> metrics;
+  std::vector<NamedText> texts;
+
+  /// The last text under that name, or empty.
+  [[nodiscard]] std::string text(std::string_view name) const;
+};
+
+/// A shard that is missing, damaged or not one of ours.
+class ShardError : public base::Error {
+ public:
+  using Error::Error;
+};
+
+/// Reads what a rank process has committed; also after it was killed (the write-ahead log is
+/// recovered). A missing, damaged or foreign file throws ShardError naming the path. Nothing in
+/// the file is trusted.
+ShardContents read_shard(const std::string& path);
+
+/// The largest step that the process writing `path` has committed; empty when there is none yet or
+/// the file cannot be read at this moment. Cheap enough to ask while the process runs.
+std::optional<int64_t> committed_step(const std::string& path);
+
+/// How a trial ended; what finish_trial writes.
+struct TrialResult {
+  std::string status;
+  std::string reason;
+  std::string wall;
+  std::optional<int64_t> peak_bytes;  ///< empty: the largest peak in the shards, if any
+  std::optional<int64_t> step_ns;
+  std::optional<int64_t> step_ns_low;
+  std::optional<int64_t> step_ns_high;
+  std::optional<double> tokens_per_s;
+  std::optional<double> loss_final;  ///< empty: the loss of the last step in the shards, if any
+  std::vector<MetricRow> metrics;
+  std::vector<NamedText> texts;  ///< such as "stderr", "command"
+  std::vector<std::string> shard_paths;
+  bool keeps_trace = true;  ///< false: trace records are left out, the rest is stored
+};
+
+/// What finish_trial made of it.
+struct FinishOutcome {
+  std::string status;
+  std::string reason;
+  std::vector<std::string> shard_problems;  ///< one sentence per shard that could not be read
+};
+
+/// What take_back_stale found among the running rows of other processes.
+struct StaleTrials {
+  std::vector<std::string> taken_back;  ///< spec hashes; their rows are `interrupted` now
+  std::vector<std::string> held;  ///< sentences naming the hash and the living or foreign holder
+};
+
+/// True for a status after which a spec is never run again by the same sweep (all but running and
+/// interrupted).
+bool is_final(std::string_view status);
+
+/// One open database. Not thread-safe; several processes may have the same file open. All calls
+/// throw base::Error (base::UsageError where the file itself is the wrong one) with the path in the
+/// message.
+class Store {
+ public:
+  /// Opens a database for writing, creating it (with the schema) when the file does not exist or is
+  /// empty.
+  static Store open(const std::string& path);
+  /// Opens an existing database for reading only; it must have the current schema.
+  static Store open_read_only(const std::string& path);
+  /// Brings an existing database to the current schema; returns the schema number it had.
+  static int upgrade(const std::string& path);
+  static int schema_version();
+
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  ~Store();
+
+  // Writing: sweeps and decisions.
+
+  struct OpenedSweep {
+    int64_t id = 0;
+    bool is_resumed = false;
+  };
+  /// Finds the sweep of the same config_hash and sets it running again, or inserts it.
+  OpenedSweep create_or_resume_sweep(const SweepRow& sweep);
+  /// Sets status (done, failed, interrupted) and end time.
+  void finish_sweep(int64_t sweep_id, const std::string& status);
+  void set_contract(int64_t sweep_id, const std::string& contract_json);
+  /// Replaces the named values of the machine and build (host, cpu, compiler, versions, ...).
+  void set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
+  /// Inserts, or replaces the decision of the same sweep and ordinal.
+  void add_decision(const DecisionRow& decision);
+  /// Drops the decisions from `first_ordinal` on, when a replay took another way.
+  void drop_decisions(int64_t sweep_id, int64_t first_ordinal);
+
+  // Writing: trials.
+
+  /// Writes the row `running` with this process's lease and returns its id. Reads of `trial`:
+  /// sweep_id, spec_hash, spec_json, phase, is_baseline, predicted_*, knobs. An interrupted, stale
+  /// or pruned row of the same hash is used again (num_attempts grows, its old records go); another
+  /// finished or a living one throws base::Error.
+  int64_t begin_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions = {},
+                      const std::vector<MemoryPrediction>& memory = {});
+  /// The commit point: ingests the shards, writes metrics and texts, and flips the status, all in
+  /// one transaction. A shard that is missing or damaged turns `ok` into `failed` with the reason;
+  /// other statuses stay and the problem goes to the trial's log.
+  FinishOutcome finish_trial(int64_t trial_id, const TrialResult& result);
+  /// A trial that never started (invalid, pruned), in one call; returns its id. The same hash
+  /// again: its old id, and only an interrupted row is changed.
+  int64_t add_finished_trial(const TrialRow& trial,
+                             const std::vector<PredictionRow>& predictions = {},
+                             const std::vector<MemoryPrediction>& memory = {});
+  void set_baseline(int64_t trial_id);
+  /// Sets `running` rows whose holder is dead to `interrupted`, so that they are repeated. With
+  /// `takes_foreign`, also rows held by another host.
+  StaleTrials take_back_stale(int64_t sweep_id, bool takes_foreign = false);
+
+  // Reading.
+
+  [[nodiscard]] std::vector<SweepRow> read_sweeps() const;
+  [[nodiscard]] std::optional<SweepRow> read_sweep(int64_t sweep_id) const;
+  [[nodiscard]] std::vector<NamedText> read_environment(int64_t sweep_id) const;
+  [[nodiscard]] std::vector<DecisionRow> read_decisions(int64_t sweep_id) const;
+  /// Trials with their knobs, by sweep and ordinal; sweep_id 0: of all sweeps.
+  [[nodiscard]] std::vector<TrialRow> list_trials(int64_t sweep_id = 0) const;
+  [[nodiscard]] std::optional<TrialRow> find_trial(int64_t sweep_id,
+                                                   const std::string& spec_hash) const;
+  [[nodiscard]] std::optional<TrialRow> get_trial(int64_t trial_id) const;
+  /// By id ("12") or by the first digits of a hash (at least 4). Throws base::UsageError when none
+  /// or several match. A text that is both an id and a hash prefix is an id.
+  [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix) const;
+  /// Ordered by step, then rank.
+  [[nodiscard]] std::vector<profiler::StepTrace> read_trace(int64_t trial_id) const;
+  [[nodiscard]] std::vector<StepRow> read_steps(int64_t trial_id) const;
+  [[nodiscard]] std::vector<MemoryRow> read_memory(int64_t trial_id) const;
+  [[nodiscard]] std::vector<OpRow> read_ops(int64_t trial_id) const;
+  [[nodiscard]] std::vector<MetricRow> read_metrics(int64_t trial_id) const;
+  [[nodiscard]] std::vector<PredictionRow> read_predictions(int64_t trial_id) const;
+  [[nodiscard]] std::vector<NamedText> read_texts(int64_t trial_id) const;
+
+  /// The connection, for the report's own queries (db.h).
+  [[nodiscard]] Database& database() const;
+  [[nodiscard]] const std::string& path() const;
+
+ private:
+  explicit Store(std::unique_ptr<Database> database);
+
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace moetune::store

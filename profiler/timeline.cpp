@@ -1,0 +1,147 @@
+// The rules of virtual time: an op starts at the latest of its launch's end, its stream's last end and the events its
+// stream waits for.
+#include "profiler/timeline.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace moetune::profiler {
+namespace {
+
+int64_t read_clock(clockid_t id) {
+  timespec now{};
+  clock_gettime(id, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+int64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+int64_t wall_ns() { return read_clock(CLOCK_MONOTONIC); }
+
+Timeline::Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs)
+    : mode_(mode), rank_(rank), costs_(costs), streams_(static_cast<size_t>(num_streams)) {}
+
+int64_t Timeline::host_ns() const { return mode_ == ClockMode::wall ? wall_ns() : host_ns_; }
+
+int64_t Timeline::launch(int stream) {
+  Stream& s = streams_[static_cast<size_t>(stream)];
+  if (mode_ == ClockMode::wall) {
+    launch_start_ns_ = launch_end_ns_ = wall_ns();
+    ++num_launches_;
+    return launch_end_ns_;
+  }
+  launch_start_ns_ = host_ns_;
+  if (!in_graph_) {
+    host_ns_ += costs_.launch_ns;
+    ++num_launches_;
+  } else if (!graph_launched_) {
+    host_ns_ += costs_.graph_launch_ns;
+    graph_launched_ = true;
+    ++num_launches_;
+  }
+  launch_end_ns_ = host_ns_;
+  return std::max({launch_end_ns_, s.end_ns, s.producer_end_ns});
+}
+
+TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag) {
+  TraceRecord* record = &scratch_record_;
+  if (level_ != TraceLevel::none) record = &trace_.records.emplace_back();
+  record->id = next_id_++;
+  if (level_ == TraceLevel::none) return *record;
+  record->rank = rank_;
+  record->step = trace_.step;
+  record->kind = kind;
+  record->stream = stream;
+  record->name = tag.name;
+  record->layer = tag.layer;
+  record->micro_batch = tag.micro_batch;
+  record->flops = tag.flops;
+  record->bytes = tag.bytes;
+  record->launch_start_ns = launch_start_ns_;
+  record->launch_end_ns = launch_end_ns_;
+  record->graph_id = in_graph_ ? graph_id_ : 0;
+  record->is_recompute = tag.is_recompute;
+  return *record;
+}
+
+Event Timeline::finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
+                       int64_t duration_ns) {
+  return finish_communication(stream, kind, tag, std::string(), -1, start_ns,
+                              start_ns + duration_ns, 0);
+}
+
+Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& tag,
+                                     const std::string& group, int64_t sequence, int64_t start_ns,
+                                     int64_t end_ns, int64_t transfer_ns) {
+  Stream& s = streams_[static_cast<size_t>(stream)];
+  TraceRecord& record = add_record(stream, kind, tag);
+  record.start_ns = start_ns;
+  record.end_ns = end_ns;
+  record.transfer_ns = transfer_ns;
+  record.sequence = sequence;
+  record.producer_id = s.producer_id;
+  if (level_ != TraceLevel::none) record.group = group;
+  s.end_ns = end_ns;
+  s.last_record = record.id;
+  s.producer_id = kNoRecord;
+  s.producer_end_ns = 0;
+  return {end_ns, record.id};
+}
+
+Event Timeline::record_event(int stream) const {
+  const Stream& s = streams_[static_cast<size_t>(stream)];
+  return {s.end_ns, s.last_record};
+}
+
+void Timeline::wait_event(int stream, const Event& event) {
+  Stream& s = streams_[static_cast<size_t>(stream)];
+  if (event.record_id != kNoRecord && event.time_ns > s.producer_end_ns) {
+    s.producer_end_ns = event.time_ns;
+    s.producer_id = event.record_id;
+  }
+}
+
+void Timeline::synchronize(const Event& event, const OpTag& tag) {
+  launch_start_ns_ = launch_end_ns_ = host_ns();
+  TraceRecord& record = add_record(kHostStream, RecordKind::host_sync, tag);
+  record.start_ns = launch_start_ns_;
+  record.producer_id = event.record_id;
+  record.sequence = -1;
+  record.transfer_ns = 0;
+  if (mode_ != ClockMode::wall) host_ns_ = std::max(host_ns_, event.time_ns) + costs_.sync_ns;
+  record.end_ns = host_ns();
+}
+
+void Timeline::begin_graph() {
+  in_graph_ = true;
+  graph_launched_ = false;
+  graph_id_ = ++num_graphs_;
+}
+
+void Timeline::end_graph() { in_graph_ = false; }
+
+void Timeline::begin_step(int step, TraceLevel level) {
+  level_ = level;
+  next_id_ = 0;
+  num_graphs_ = 0;
+  num_launches_ = 0;
+  trace_ = StepTrace{rank_, step, host_ns(), 0, {}};
+  for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0};
+}
+
+StepTrace Timeline::end_step(int64_t end_ns) {
+  host_ns_ = end_ns;
+  for (Stream& s : streams_) s.end_ns = end_ns;
+  trace_.end_ns = end_ns;
+  return std::move(trace_);
+}
+
+int64_t Timeline::latest_ns() const {
+  int64_t latest = host_ns();
+  for (const Stream& s : streams_) latest = std::max(latest, s.end_ns);
+  return latest;
+}
+
+}  // namespace moetune::profiler

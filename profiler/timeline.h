@@ -1,0 +1,114 @@
+// The clocks of one rank: its host thread and its streams. In virtual time every clock moves by the duration of the
+// work put on it, so that several ranks with several streams on one processor show the overlap, bubbles and launch gaps
+// they would have on a cluster; in wall time the clocks are the machine's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/record.h"
+
+namespace moetune::profiler {
+
+enum class ClockMode : uint8_t {
+  wall,              ///< real time; streams run one after another
+  virtual_measured,  ///< an op lasts as long as its thread's CPU time
+  virtual_modelled,  ///< an op lasts as long as the cost model says: exactly repeatable
+};
+
+enum class TraceLevel : uint8_t { none, ops, all };
+
+/// What it costs the host to use the device; nanoseconds.
+struct HostCosts {
+  int64_t launch_ns = 0;        ///< one kernel or collective launch
+  int64_t graph_launch_ns = 0;  ///< one replay of a captured graph
+  int64_t sync_ns = 0;          ///< returning from a synchronisation
+};
+
+/// A point on a stream that other streams or the host can wait for.
+struct Event {
+  int64_t time_ns = 0;
+  int64_t record_id = kNoRecord;
+};
+
+/// What an operation is, for the trace. `name` must outlive the timeline (string literals or table entries).
+struct OpTag {
+  const char* name = "";
+  int32_t layer = -1;
+  int32_t micro_batch = -1;
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  int64_t modelled_ns = 0;  ///< duration in virtual_modelled time
+  bool is_recompute = false;
+};
+
+/// Host clock and stream clocks of one rank. Not thread-safe.
+class Timeline {
+ public:
+  Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs);
+
+  /// Begins an op: the host pays for the launch. Returns the earliest time the stream can start it.
+  int64_t launch(int stream);
+  /// Ends the op that was launched last: it ran from `start_ns` (>= what launch returned) for `duration_ns`.
+  Event finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
+               int64_t duration_ns);
+  /// The same for communication; `start_ns` is when this rank was ready, the end is `end_ns`.
+  Event finish_communication(int stream, RecordKind kind, const OpTag& tag, const std::string& group,
+                             int64_t sequence, int64_t start_ns, int64_t end_ns,
+                             int64_t transfer_ns);
+
+  [[nodiscard]] Event record_event(int stream) const;
+  void wait_event(int stream, const Event& event);
+  /// The host waits for the event; shows as a host_sync record.
+  void synchronize(const Event& event, const OpTag& tag);
+
+  /// Ops launched until end_graph belong to one captured graph: one replay launch for all of them.
+  void begin_graph();
+  void end_graph();
+
+  void begin_step(int step, TraceLevel level);
+  /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns the trace, empty
+  /// records when the level is none.
+  StepTrace end_step(int64_t end_ns);
+
+  /// The latest time on any clock of this rank.
+  [[nodiscard]] int64_t latest_ns() const;
+  [[nodiscard]] int64_t host_ns() const;
+  [[nodiscard]] ClockMode mode() const { return mode_; }
+  [[nodiscard]] int64_t num_launches() const { return num_launches_; }
+
+ private:
+  struct Stream {
+    int64_t end_ns = 0;
+    int64_t last_record = kNoRecord;
+    int64_t producer_id = kNoRecord;
+    int64_t producer_end_ns = 0;
+  };
+
+  TraceRecord& add_record(int stream, RecordKind kind, const OpTag& tag);
+
+  ClockMode mode_;
+  int rank_;
+  HostCosts costs_;
+  std::vector<Stream> streams_;
+  int64_t host_ns_ = 0;
+  int64_t launch_start_ns_ = 0;
+  int64_t launch_end_ns_ = 0;
+  int32_t graph_id_ = 0;
+  int32_t num_graphs_ = 0;
+  bool in_graph_ = false;
+  bool graph_launched_ = false;
+  TraceLevel level_ = TraceLevel::none;
+  StepTrace trace_;
+  int64_t next_id_ = 0;
+  int64_t num_launches_ = 0;
+  TraceRecord scratch_record_;
+};
+
+/// CPU time of the calling thread.
+int64_t thread_cpu_ns();
+/// CLOCK_MONOTONIC.
+int64_t wall_ns();
+
+}  // namespace moetune::profiler

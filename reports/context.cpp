@@ -1,0 +1,172 @@
+// Finds the trials that the report speaks about; see context.h.
+#include "reports/context.h"
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/base/error.h"
+#include "reports/rows.h"
+
+namespace moetune::reports {
+namespace {
+
+using store::TrialRow;
+
+// The one-rank run that gives the reference losses is not a candidate: the contract phase is left out, unless it holds
+// the user's own starting point.
+bool is_candidate(const TrialRow& trial) {
+  return trial.status == "ok" && (trial.phase != "contract" || trial.is_baseline);
+}
+
+bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
+
+int find_winner(const Context& context) {
+  const auto& trials = context.trials;
+  for (int i = static_cast<int>(trials.size()) - 1; i >= 0; --i) {
+    if (trials[static_cast<size_t>(i)].phase == "validate" &&
+        trials[static_cast<size_t>(i)].status == "ok") {
+      return i;
+    }
+  }
+  // No final run yet: what the search kept last, else the fastest.
+  for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
+    if (it->kind == "kept" && it->trial_id) {
+      const TrialRow* kept = context.by_id(*it->trial_id);
+      if (kept != nullptr && is_candidate(*kept)) {
+        return static_cast<int>(kept - trials.data());
+      }
+    }
+  }
+  int best = -1;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    if (is_candidate(trials[i]) && trials[i].step_ns &&
+        (best < 0 || *trials[i].step_ns < *trials[static_cast<size_t>(best)].step_ns)) {
+      best = static_cast<int>(i);
+    }
+  }
+  return best;
+}
+
+template <typename Predicate>
+int find_first(const std::vector<TrialRow>& trials, Predicate predicate) {
+  const auto found = std::ranges::find_if(trials, predicate);
+  return found == trials.end() ? -1 : static_cast<int>(found - trials.begin());
+}
+
+std::vector<std::string> find_varying_knobs(const std::vector<TrialRow>& trials) {
+  std::vector<std::string> order;
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, size_t> num_seen;
+  for (const TrialRow& trial : trials) {
+    for (const store::NamedText& knob : trial.knobs) {
+      if (values[knob.name].empty()) {
+        order.push_back(knob.name);
+      }
+      values[knob.name].insert(knob.value);
+      ++num_seen[knob.name];
+    }
+  }
+  std::erase_if(order, [&](const std::string& name) {
+    return values[name].size() < 2 && num_seen[name] == trials.size();
+  });
+  return order;
+}
+
+int64_t last_sweep(const store::Store& store) {
+  const std::vector<store::SweepRow> sweeps = store.read_sweeps();
+  if (sweeps.empty()) {
+    throw base::UsageError(fmt::format(
+        "{}: holds no sweep; a report needs one: run `moetune sweep FILE --db {}` first",
+        store.path(), store.path()));
+  }
+  return std::ranges::max_element(sweeps, {}, &store::SweepRow::id)->id;
+}
+
+std::set<int64_t> traced_trials(const store::Store& store) {
+  const Rows rows(store.database(), "SELECT DISTINCT trial_id FROM trace_step", {});
+  std::set<int64_t> ids;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ids.insert(rows.integer(i, "trial_id").value_or(0));
+  }
+  return ids;
+}
+
+}  // namespace
+
+const TrialRow* Context::by_id(int64_t trial_id) const {
+  const auto found = std::ranges::find(trials, trial_id, &TrialRow::id);
+  return found == trials.end() ? nullptr : &*found;
+}
+
+std::string knob_of(const TrialRow& trial, const std::string& name) {
+  const auto found = std::ranges::find(trial.knobs, name, &store::NamedText::name);
+  return found == trial.knobs.end() ? std::string() : found->value;
+}
+
+std::vector<KnobChange> knob_changes(const TrialRow& from, const TrialRow& to) {
+  std::vector<KnobChange> changes;
+  for (const store::NamedText& knob : to.knobs) {
+    const std::string before = knob_of(from, knob.name);
+    if (before != knob.value) {
+      changes.push_back({knob.name, before, knob.value});
+    }
+  }
+  return changes;
+}
+
+std::string layout_of(const TrialRow& trial) {
+  std::string result;
+  for (const auto& [name, label] :
+       {std::pair{"data_parallel_size", "dp"}, std::pair{"context_parallel_size", "cp"},
+        std::pair{"expert_model_parallel_size", "ep"},
+        std::pair{"pipeline_model_parallel_size", "pp"}}) {
+    const std::string value = knob_of(trial, name);
+    if (!value.empty()) {
+      result += fmt::format("{}{} {}", result.empty() ? "" : " · ", label, value);
+    }
+  }
+  return result;
+}
+
+Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial) {
+  Context context;
+  if (!trial.empty()) {
+    sweep_id = store.get_trial(trial).sweep_id;
+  } else if (sweep_id == 0) {
+    sweep_id = last_sweep(store);
+  }
+  std::optional<store::SweepRow> sweep = store.read_sweep(sweep_id);
+  if (!sweep) {
+    throw base::UsageError(fmt::format("{}: there is no sweep {}; `moetune ls --db {}` lists them",
+                                       store.path(), sweep_id, store.path()));
+  }
+  context.sweep = std::move(*sweep);
+  context.trials = store.list_trials(sweep_id);
+  context.decisions = store.read_decisions(sweep_id);
+  context.environment = store.read_environment(sweep_id);
+  context.varying_knobs = find_varying_knobs(context.trials);
+
+  if (trial.empty()) {
+    context.winner = find_winner(context);
+  } else {
+    const int64_t id = store.get_trial(trial).id;
+    context.winner = find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
+  }
+  context.baseline = find_first(context.trials, [](const TrialRow& row) { return row.is_baseline; });
+  context.first_fit = find_first(context.trials, is_candidate);
+  context.final_run = context.winner;
+  if (const TrialRow* winner = context.at(context.winner)) {
+    context.traced = context.winner;
+    const std::set<int64_t> traced = traced_trials(store);
+    const auto has_trace = [&](const TrialRow& row) {
+      return row.status == "ok" && has_same_knobs(*winner, row) && traced.contains(row.id);
+    };
+    if (!has_trace(*winner)) {
+      const int other = find_first(context.trials, has_trace);
+      context.traced = other < 0 ? context.winner : other;
+    }
+  }
+  return context;
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,53 @@
+// What several sections need to know about a sweep, read and worked out once: the trials, and which of them is the
+// winner, the starting point, the first that fitted, and the ones to show in depth.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+
+namespace moetune::reports {
+
+struct Context {
+  store::SweepRow sweep;
+  std::vector<store::TrialRow> trials;  ///< in order
+  std::vector<store::DecisionRow> decisions;
+  std::vector<store::NamedText> environment;
+  /// Knobs that do not have the same value in all trials, in the knob table's order.
+  std::vector<std::string> varying_knobs;
+
+  /// Positions in `trials`, -1: there is none.
+  int winner = -1;     ///< the run whose figures are the verdict
+  int baseline = -1;   ///< the user's starting configuration
+  int first_fit = -1;  ///< the first configuration that fitted
+  int final_run = -1;  ///< the run whose loss curve is shown
+  int traced = -1;     ///< the run whose timeline is shown: the winner's knobs, with a trace
+
+  [[nodiscard]] const store::TrialRow* at(int position) const {
+    return position < 0 ? nullptr : &trials[static_cast<size_t>(position)];
+  }
+  [[nodiscard]] const store::TrialRow* by_id(int64_t trial_id) const;
+};
+
+/// Value of a knob, empty when the trial has none of that name.
+std::string knob_of(const store::TrialRow& trial, const std::string& name);
+
+/// One knob that two trials differ in.
+struct KnobChange {
+  std::string name;
+  std::string before;
+  std::string after;
+};
+std::vector<KnobChange> knob_changes(const store::TrialRow& from, const store::TrialRow& to);
+
+/// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
+std::string layout_of(const store::TrialRow& trial);
+
+/// Reads the sweep (0: the last one) and works out the rest. `trial` (id or hash prefix) takes the winner's place when
+/// given. Throws base::UsageError when the database holds no such sweep or trial.
+Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial);
+
+}  // namespace moetune::reports

@@ -1,0 +1,76 @@
+// Shared pieces of HTML; see format.h.
+#include "reports/format.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/base/units.h"
+#include "reports/html.h"
+
+namespace moetune::reports {
+namespace {
+
+constexpr std::string_view kUnknown = "–";
+
+std::string badge(std::string_view family, std::string_view value) {
+  if (value.empty()) {
+    return std::string(kUnknown);
+  }
+  return fmt::format("<span class=\"badge {0} {0}-{1}\">{2}</span>", family, identifier(value),
+                     escape(value));
+}
+
+}  // namespace
+
+std::string bytes_text(std::optional<int64_t> bytes) {
+  return bytes ? base::format_bytes(*bytes) : std::string(kUnknown);
+}
+
+std::string ns_text(std::optional<int64_t> ns) {
+  return ns ? base::format_ns(*ns) : std::string(kUnknown);
+}
+
+std::string count_text(std::optional<double> count) {
+  return count && std::isfinite(*count) ? base::format_count(*count) : std::string(kUnknown);
+}
+
+std::string signed_percent(double ratio) {
+  if (!std::isfinite(ratio)) {
+    return std::string(kUnknown);
+  }
+  const double percent = 100 * ratio;
+  return fmt::format("{}{:.{}f} %", percent < 0 ? "−" : "+", std::abs(percent),
+                     std::abs(percent) < 1 ? 2 : 1);
+}
+
+std::string number_text(std::optional<double> value, int digits) {
+  return value && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, digits)
+                                        : std::string(kUnknown);
+}
+
+std::string status_badge(std::string_view status) { return badge("status", status); }
+std::string phase_badge(std::string_view phase) { return badge("phase", phase); }
+std::string wall_badge(std::string_view wall) { return badge("wall", wall); }
+std::string kind_badge(std::string_view kind) { return badge("kind", kind); }
+
+std::string trial_link(int64_t ordinal) {
+  return fmt::format("<a href=\"#trial-{0}\">#{0}</a>", ordinal);
+}
+
+std::string number_cell(std::optional<double> value, std::string_view text) {
+  if (!value || !std::isfinite(*value)) {
+    return fmt::format("<td class=\"num\">{}</td>", kUnknown);
+  }
+  return fmt::format("<td class=\"num\" data-value=\"{:.9g}\">{}</td>", *value, escape(text));
+}
+
+std::string text_cell(std::string_view text) {
+  return fmt::format("<td>{}</td>", escape_or_dash(text));
+}
+
+std::optional<double> as_double(std::optional<int64_t> value) {
+  return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,93 @@
+// Escaping for HTML and for JSON inside HTML; see html.h.
+#include "reports/html.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace moetune::reports {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+// Length in bytes of a character at the start of `text` that reorders what stands around it, else 0.
+size_t reordering_mark(std::string_view text) {
+  if (text.size() < 3 || text[0] != '\xe2') {
+    return 0;
+  }
+  const auto second = static_cast<unsigned char>(text[1]);
+  const auto third = static_cast<unsigned char>(text[2]);
+  const bool is_embedding = second == 0x80 && third >= 0xaa && third <= 0xae;
+  const bool is_isolate = second == 0x81 && third >= 0xa6 && third <= 0xa9;
+  return is_embedding || is_isolate ? 3 : 0;
+}
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string result;
+  result.reserve(text.size() + text.size() / 8);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (const size_t length = reordering_mark(text.substr(i)); length > 0) {
+      result += kReplacement;
+      i += length - 1;
+    } else if (is_control(c)) {
+      result += kReplacement;
+    } else if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else if (c == '"') {
+      result += "&quot;";
+    } else if (c == '\'') {
+      result += "&#39;";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string escape_or_dash(std::string_view text) { return text.empty() ? "–" : escape(text); }
+
+std::string json_element(std::string_view id, const nlohmann::json& data) {
+  const std::string text = data.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        safe += "\\u003c";
+        break;
+      case '>':
+        safe += "\\u003e";
+        break;
+      case '&':
+        safe += "\\u0026";
+        break;
+      default:
+        safe += c;
+    }
+  }
+  return fmt::format("<script type=\"application/json\" id=\"{}\">{}</script>\n", id, safe);
+}
+
+std::string identifier(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    result += is_plain ? c : '-';
+  }
+  return result;
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,128 @@
+// Runs the section table over a database and puts the answers into the template; see report.h.
+#include "reports/report.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string_view>
+
+#include "embedded/kReportScript.h"
+#include "embedded/kReportStyle.h"
+#include "embedded/kReportTemplate.h"
+#include "kernels/base/error.h"
+#include "profiler/store/db.h"
+#include "reports/context.h"
+#include "reports/html.h"
+#include "reports/rows.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+// Replaces {{name}} marks in one pass, so that what is put in is never searched for marks again.
+std::string fill_template(std::string_view text, const std::map<std::string, std::string>& values) {
+  std::string result;
+  size_t position = 0;
+  while (position < text.size()) {
+    const size_t open = text.find("{{", position);
+    if (open == std::string_view::npos) {
+      break;
+    }
+    const size_t close = text.find("}}", open);
+    MOETUNE_CHECK(close != std::string_view::npos, "the report's template has an open mark");
+    const std::string name(text.substr(open + 2, close - open - 2));
+    const auto found = values.find(name);
+    MOETUNE_CHECK(found != values.end(), "the report's template asks for '{}'", name);
+    result += text.substr(position, open - position);
+    result += found->second;
+    position = close + 2;
+  }
+  return result += text.substr(position);
+}
+
+int64_t id_or_none(const store::TrialRow* trial) { return trial == nullptr ? -1 : trial->id; }
+
+std::string subtitle(const Context& context) {
+  std::string text = context.sweep.model_name;
+  if (!context.sweep.hardware_name.empty()) {
+    text += (text.empty() ? "" : " on ") + context.sweep.hardware_name;
+  }
+  return fmt::format("{}{}{} trials", text, text.empty() ? "" : " · ", context.trials.size());
+}
+
+}  // namespace
+
+std::string render_report(const store::Store& store, const ReportOptions& options) {
+  store::Database& database = store.database();
+  // One view of the database for the whole page, also while a sweep goes on writing.
+  store::Transaction view(database, store::Transaction::Kind::read);
+  const Context context = read_context(store, options.sweep_id, options.trial);
+  const std::map<std::string, int64_t> parameters = {
+      {":sweep_id", context.sweep.id},
+      {":winner_id", id_or_none(context.at(context.winner))},
+      {":traced_id", id_or_none(context.at(context.traced))},
+      {":final_id", id_or_none(context.at(context.final_run))},
+  };
+  std::string sections;
+  std::string navigation;
+  for (const SectionRow& section : section_table()) {
+    const Rows rows(database, *section.sql, parameters);
+    const std::string body = section.render({context, rows});
+    if (body.empty()) {
+      continue;
+    }
+    navigation += fmt::format("<a href=\"#{}\">{}</a>\n", section.id, section.title);
+    sections += fmt::format(
+        "<section id=\"{0}\" aria-labelledby=\"title-{0}\">\n<h2 id=\"title-{0}\">{1}</h2>\n{2}{3}"
+        "</section>\n\n",
+        section.id, section.title,
+        section.lead.empty() ? "" : fmt::format("<p class=\"lead\">{}</p>\n", section.lead), body);
+  }
+  view.commit();
+  std::string title = options.title.empty() ? context.sweep.name : options.title;
+  if (title.empty()) {
+    title = fmt::format("sweep {}", context.sweep.id);
+  }
+  return fill_template(kReportTemplate, {{"title", escape(title)},
+                                         {"subtitle", escape(subtitle(context))},
+                                         {"style", std::string(kReportStyle)},
+                                         {"navigation", navigation},
+                                         {"sections", sections},
+                                         {"script", std::string(kReportScript)}});
+}
+
+int64_t write_report(const std::string& database_path, const std::string& output_path,
+                     const ReportOptions& options) {
+  const store::Store store = store::Store::open_read_only(database_path);
+  const std::string page = render_report(store, options);
+  const std::filesystem::path target(output_path);
+  if (std::filesystem::is_directory(target)) {
+    throw base::UsageError(
+        fmt::format("{}: is a folder; --out takes the name of the HTML file", output_path));
+  }
+  if (target.has_parent_path()) {
+    std::error_code error;
+    std::filesystem::create_directories(target.parent_path(), error);
+    if (error) {
+      throw base::Error(fmt::format("{}: cannot make its folder: {}", output_path, error.message()));
+    }
+  }
+  const std::string temporary = fmt::format("{}.{}.tmp", output_path, ::getpid());
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file.write(page.data(), static_cast<std::streamsize>(page.size()));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), output_path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    throw base::Error(
+        fmt::format("{}: cannot write the report: {}", output_path, std::strerror(error)));
+  }
+  return static_cast<int64_t>(page.size());
+}
+
+}  // namespace moetune::reports

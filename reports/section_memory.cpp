@@ -1,0 +1,158 @@
+// Section "memory": what the peak of each rank was made of, predicted beside measured, against the capacity.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+using nlohmann::json;
+
+// The groups of the ledger in the order they are stacked; others follow by name.
+constexpr std::array<std::string_view, 6> kGroupOrder = {
+    "weights", "gradients", "optimizer", "activations", "workspace", "communication"};
+
+struct Rank {
+  std::map<std::string, std::optional<int64_t>> measured;
+  std::map<std::string, std::optional<int64_t>> predicted;
+  std::string peak_allocation;
+};
+
+struct Trial {
+  int64_t ordinal = 0;
+  std::map<int64_t, Rank> ranks;
+};
+
+std::map<int64_t, Trial> collect(const Rows& rows) {
+  std::map<int64_t, Trial> trials;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Trial& trial = trials[rows.integer(i, "trial_id").value_or(0)];
+    trial.ordinal = rows.integer(i, "ordinal").value_or(0);
+    Rank& rank = trial.ranks[rows.integer(i, "rank").value_or(0)];
+    const std::string group = rows.text(i, "memory_group");
+    rank.measured[group] = rows.integer(i, "bytes");
+    rank.predicted[group] = rows.integer(i, "predicted_bytes");
+    if (group == "total") {
+      rank.peak_allocation = rows.text(i, "peak_allocation");
+    }
+  }
+  return trials;
+}
+
+std::vector<std::string> collect_groups(const Rows& rows) {
+  std::vector<std::string> groups(kGroupOrder.begin(), kGroupOrder.end());
+  const size_t column = rows.column("memory_group");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string group = rows.text(i, column);
+    if (group != "total" && group != "capacity" && std::ranges::find(groups, group) == groups.end()) {
+      groups.push_back(group);
+    }
+  }
+  return groups;
+}
+
+std::optional<int64_t> value_of(const std::map<std::string, std::optional<int64_t>>& values,
+                                const std::string& group) {
+  const auto found = values.find(group);
+  return found == values.end() ? std::nullopt : found->second;
+}
+
+json to_json(const std::map<std::string, std::optional<int64_t>>& values,
+             const std::vector<std::string>& groups) {
+  json result = json::array();
+  for (const std::string& group : groups) {
+    const auto value = value_of(values, group);
+    result.push_back(value ? json(*value) : json());
+  }
+  return result;
+}
+
+json to_json(const Trial& trial, const Context& context, int64_t id,
+             const std::vector<std::string>& groups) {
+  const store::TrialRow* row = context.by_id(id);
+  json ranks = json::array();
+  json capacity;
+  for (const auto& [rank, memory] : trial.ranks) {
+    if (const auto value = value_of(memory.measured, "capacity"); value && *value > 0) {
+      capacity = *value;
+    }
+    ranks.push_back({{"rank", rank},
+                     {"measured", to_json(memory.measured, groups)},
+                     {"predicted", to_json(memory.predicted, groups)},
+                     {"allocation", memory.peak_allocation}});
+  }
+  return {{"n", trial.ordinal},
+          {"status", row == nullptr ? "" : row->status},
+          {"label", row == nullptr ? "" : layout_of(*row)},
+          {"capacity", capacity},
+          {"ranks", ranks}};
+}
+
+std::string table_of(const Trial& trial, const std::vector<std::string>& groups) {
+  std::string html = fmt::format(
+      "<div class=\"scroll\"><table class=\"compact\"><caption>Trial {}: measured, and predicted in "
+      "brackets</caption><thead><tr><th>rank</th><th class=\"num\">peak</th>",
+      trial.ordinal);
+  for (const std::string& group : groups) {
+    html += fmt::format("<th class=\"num\">{}</th>", escape(group));
+  }
+  html += "<th>set by</th></tr></thead><tbody>\n";
+  for (const auto& [rank, memory] : trial.ranks) {
+    html += fmt::format("<tr><td>{}</td>", rank);
+    std::vector<std::string> columns = {"total"};
+    columns.insert(columns.end(), groups.begin(), groups.end());
+    for (const std::string& group : columns) {
+      const auto predicted = value_of(memory.predicted, group);
+      html += fmt::format("<td class=\"num\">{}{}</td>", bytes_text(value_of(memory.measured, group)),
+                          predicted ? fmt::format(" <span class=\"note\">({})</span>",
+                                                  bytes_text(predicted))
+                                    : "");
+    }
+    html += fmt::format("<td><code>{}</code></td></tr>\n", escape_or_dash(memory.peak_allocation));
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace
+
+std::string render_memory(const SectionInput& input) {
+  const std::map<int64_t, Trial> trials = collect(input.rows);
+  if (trials.empty()) {
+    return "<p>No memory figures have been stored.</p>\n";
+  }
+  const std::vector<std::string> groups = collect_groups(input.rows);
+  // The deep trial first: the winner, or the run with the same knobs that was traced.
+  int64_t shown = trials.rbegin()->first;
+  for (const int position : {input.context.traced, input.context.winner}) {
+    const store::TrialRow* row = input.context.at(position);
+    if (row != nullptr && trials.contains(row->id)) {
+      shown = row->id;
+    }
+  }
+  json data = {{"groups", groups}, {"shown", trials.at(shown).ordinal}, {"trials", json::array()}};
+  std::string options;
+  for (const auto& [id, trial] : trials) {
+    data["trials"].push_back(to_json(trial, input.context, id, groups));
+    const store::TrialRow* row = input.context.by_id(id);
+    options += fmt::format("<option value=\"{0}\"{1}>#{0} {2}{3}</option>", trial.ordinal,
+                           id == shown ? " selected" : "",
+                           row == nullptr ? "" : escape(row->status + ": " + layout_of(*row)),
+                           id == shown ? " (winner)" : "");
+  }
+  return figure("memory",
+                "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line is the capacity "
+                "of a device.",
+                "<label>Trial <select data-memory>" + options + "</select></label>",
+                table_of(trials.at(shown), groups)) +
+         json_element("data-memory", data);
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,142 @@
+// Section "provenance": who measured what, where and how, and what the figures must not be taken for.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxShownText = 400;
+
+std::string shortened(const std::string& text) {
+  if (text.size() <= kMaxShownText) {
+    return text;
+  }
+  size_t end = kMaxShownText;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+    --end;  // not in the middle of a character
+  }
+  return text.substr(0, end) + " …";
+}
+
+std::string list(const std::vector<std::pair<std::string, std::string>>& values) {
+  std::string html = "<dl class=\"facts\">\n";
+  for (const auto& [name, value] : values) {
+    if (!value.empty()) {
+      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(shortened(value)));
+    }
+  }
+  return html + "</dl>\n";
+}
+
+// Flattens an object to "a.b.c" and value; arrays stay as JSON text.
+void flatten(const json& value, const std::string& prefix, int depth,
+             std::vector<std::pair<std::string, std::string>>& result) {
+  constexpr int kMaxDepth = 4;
+  if (value.is_object() && depth < kMaxDepth) {
+    for (const auto& [key, item] : value.items()) {
+      flatten(item, prefix.empty() ? key : prefix + "." + key, depth + 1, result);
+    }
+    return;
+  }
+  result.emplace_back(prefix, value.is_string()
+                                  ? value.get<std::string>()
+                                  : value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+std::vector<std::pair<std::string, std::string>> flatten_text(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> result;
+  const json value = json::parse(text, nullptr, false);
+  if (value.is_object()) {
+    flatten(value, "", 0, result);
+  } else if (!text.empty() && text != "null") {
+    result.emplace_back("text", text);
+  }
+  return result;
+}
+
+std::string string_at(const json& object, const char* key) {
+  if (!object.is_object()) {
+    return "";
+  }
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string notes(const SectionInput& input) {
+  std::string html = "<ul class=\"facts\">\n";
+  const store::TrialRow* traced = input.context.at(input.context.traced);
+  const json spec = traced == nullptr ? json() : json::parse(traced->spec_json, nullptr, false);
+  const std::string clock = string_at(spec, "clock");
+  if (clock == "virtual_measured") {
+    html +=
+        "<li>Times are <strong>virtual</strong>: the cluster is emulated. Each operation was really "
+        "computed, and its own duration was measured on this machine; ranks, streams, launches and "
+        "links then move on an emulated clock. Losses and numbers are real.</li>\n";
+  } else if (clock == "virtual_modelled") {
+    html +=
+        "<li>Times are <strong>virtual</strong> and <strong>modelled</strong>: every operation took "
+        "what the cost model says, on an emulated cluster.</li>\n";
+  } else if (clock == "wall") {
+    html += "<li>Times are those of the wall clock of this machine.</li>\n";
+  }
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const std::optional<double> value = input.rows.real(i, "value");
+    if (value && input.rows.text(i, "name") == "tracing_overhead_ratio") {
+      html += fmt::format(
+          "<li>Step times come from steps without tracing. The traced step of the same run took {} "
+          "more or less time: that is the profiling overhead behind the budget and the timeline.</li>\n",
+          signed_percent(*value));
+    }
+  }
+  return html +
+         "<li>A gain is kept only when it is larger than the measured noise. A gain ceiling of a wall "
+         "is a bound, never a forecast.</li>\n"
+         "<li>This page loads nothing. Charts: Apache ECharts, Apache License 2.0.</li>\n</ul>\n";
+}
+
+}  // namespace
+
+std::string render_provenance(const SectionInput& input) {
+  const store::SweepRow& sweep = input.context.sweep;
+  std::string html = notes(input);
+  html += "<div class=\"columns\">\n<div><h3>Run</h3>\n";
+  html += list({{"sweep", sweep.name},
+                {"status", sweep.status},
+                {"command", sweep.command_line},
+                {"model", sweep.model_name},
+                {"hardware", sweep.hardware_name},
+                {"started", sweep.started_at},
+                {"ended", sweep.ended_at},
+                {"moetune", sweep.tool_version},
+                {"commit", sweep.tool_commit},
+                {"configuration hash", sweep.config_hash}});
+  std::vector<std::pair<std::string, std::string>> environment;
+  for (const store::NamedText& entry : input.context.environment) {
+    environment.emplace_back(entry.name, entry.value);
+  }
+  html += "<h3>Machine and build</h3>\n" + list(environment) + "</div>\n<div>";
+  const auto contract = flatten_text(sweep.contract_json);
+  if (!contract.empty()) {
+    html += "<h3>Contract: what was frozen</h3>\n" + list(contract);
+  }
+  const auto hardware = flatten_text(sweep.hardware_json);
+  if (!hardware.empty()) {
+    html += "<h3>Hardware as described</h3>\n" + list(hardware);
+  }
+  const auto model = flatten_text(sweep.model_json);
+  if (!model.empty()) {
+    html += "<details><summary>Model</summary>\n" + list(model) + "</details>\n";
+  }
+  return html + "</div>\n</div>\n";
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,100 @@
+// Section "timeline": lanes per rank and stream of one traced step, and the operations that took longest.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+#include "reports/timeline_data.h"
+
+namespace moetune::reports {
+namespace {
+
+constexpr size_t kNumListedOps = 15;
+
+struct OpTotal {
+  std::string name;
+  int64_t count = 0;
+  int64_t ns = 0;
+  int64_t wait_ns = 0;
+};
+
+// Sums over all ranks; the host's launches are left out, they are not work of the device.
+std::vector<OpTotal> longest_ops(const std::vector<Slice>& slices) {
+  std::map<std::string, OpTotal> totals;
+  for (const Slice& slice : slices) {
+    if (slice.stream < 0) {
+      continue;
+    }
+    OpTotal& total = totals[slice.name];
+    total.name = slice.name;
+    total.count += slice.count;
+    total.ns += slice.end_ns - slice.start_ns;
+    total.wait_ns += slice.wait_ns;
+  }
+  std::vector<OpTotal> sorted;
+  for (auto& [name, total] : totals) {
+    sorted.push_back(std::move(total));
+  }
+  std::ranges::stable_sort(sorted, std::greater{}, &OpTotal::ns);
+  sorted.resize(std::min(sorted.size(), kNumListedOps));
+  return sorted;
+}
+
+std::string ops_table(const std::vector<OpTotal>& ops, int64_t num_ranks) {
+  std::string html =
+      "<div class=\"scroll\"><table class=\"compact\"><caption>Longest operations, mean per "
+      "rank</caption><thead><tr><th>operation</th><th class=\"num\">launches</th><th "
+      "class=\"num\">time</th><th class=\"num\">of it waiting</th></tr></thead><tbody>\n";
+  for (const OpTotal& op : ops) {
+    html += fmt::format(
+        "<tr><td><code>{}</code></td><td class=\"num\">{:.1f}</td><td class=\"num\">{}</td><td "
+        "class=\"num\">{}</td></tr>\n",
+        escape(op.name), static_cast<double>(op.count) / static_cast<double>(num_ranks),
+        ns_text(op.ns / num_ranks), op.wait_ns > 0 ? ns_text(op.wait_ns / num_ranks) : "–");
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace
+
+std::string render_timeline(const SectionInput& input) {
+  if (input.rows.empty()) {
+    return "<p>No trace of the winner has been stored.</p>\n";
+  }
+  const int64_t step_ns = std::max<int64_t>(1, input.rows.integer(0, "step_ns").value_or(1));
+  std::vector<Slice> slices = collect_slices(input.rows);
+  std::set<int64_t> ranks;
+  for (const Slice& slice : slices) {
+    ranks.insert(slice.rank);
+  }
+  const size_t num_before = slices.size();
+  const std::string table = ops_table(longest_ops(slices), static_cast<int64_t>(ranks.size()));
+  slices = downsample(std::move(slices), kMaxSlices, step_ns);
+  std::string options = "<option value=\"all\">all, compute only</option>";
+  for (const int64_t rank : ranks) {
+    options += fmt::format("<option value=\"{0}\"{1}>rank {0}</option>", rank,
+                           rank == *ranks.begin() ? " selected" : "");
+  }
+  const store::TrialRow* traced = input.context.at(input.context.traced);
+  std::string description = fmt::format(
+      "Step {} of trial {}, {} ranks, {}. Scroll with Ctrl or drag the handles to zoom, drag to move; "
+      "hover for the operation.",
+      input.rows.integer(0, "step").value_or(0), traced == nullptr ? 0 : traced->ordinal,
+      ranks.size(), ns_text(step_ns));
+  if (slices.size() < num_before) {
+    description += fmt::format(" {} operations were merged into {} slices.", num_before, slices.size());
+  }
+  return figure("timeline", description,
+                "<label>Rank <select data-timeline>" + options +
+                    "</select></label> <button type=\"button\" data-timeline-reset>Whole step</button>",
+                table) +
+         json_element("data-timeline", timeline_json(slices, step_ns));
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,100 @@
+// Section "trials": every trial as a row, with the knobs that differ as columns and the reason of each failure.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+std::string filters(const Context& context) {
+  std::set<std::string> statuses;
+  std::set<std::string> phases;
+  for (const store::TrialRow& trial : context.trials) {
+    statuses.insert(trial.status);
+    phases.insert(trial.phase);
+  }
+  const auto options = [](const std::set<std::string>& values) {
+    std::string html = "<option value=\"\">all</option>";
+    for (const std::string& value : values) {
+      html += fmt::format("<option>{}</option>", escape(value));
+    }
+    return html;
+  };
+  return fmt::format(
+      "<div class=\"controls needs-script\" id=\"trial-filter\"><label>Status <select "
+      "data-filter=\"status\">{}</select></label> <label>Phase <select data-filter=\"phase\">{}"
+      "</select></label> <label>Text <input type=\"search\" data-filter=\"text\" "
+      "placeholder=\"knob, reason, hash\"></label> <output id=\"trial-count\"></output></div>\n",
+      options(statuses), options(phases));
+}
+
+// "expert_model_parallel_size" takes more room than its values: long names may break at underscores.
+std::string breakable(const std::string& name) {
+  std::string result;
+  for (const char c : escape(name)) {
+    result += c;
+    if (c == '_') {
+      result += "<wbr>";
+    }
+  }
+  return result;
+}
+
+std::string row_of(const Context& context, const store::TrialRow& trial, const std::string& told) {
+  const bool is_winner = &trial == context.at(context.winner);
+  std::string marks;
+  if (is_winner) {
+    marks += " <span class=\"badge mark\">winner</span>";
+  }
+  if (trial.is_baseline) {
+    marks += " <span class=\"badge mark\">start</span>";
+  }
+  std::string html = fmt::format(
+      "<tr id=\"trial-{}\" data-status=\"{}\" data-phase=\"{}\"{}><td class=\"num\" "
+      "data-value=\"{}\">{}{}</td><td>{}</td><td>{}</td><td>{}</td>",
+      trial.ordinal, escape(trial.status), escape(trial.phase), is_winner ? " class=\"winner\"" : "",
+      trial.ordinal, trial.ordinal, marks, status_badge(trial.status), phase_badge(trial.phase),
+      wall_badge(trial.wall));
+  html += number_cell(as_double(trial.step_ns), ns_text(trial.step_ns));
+  html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
+  html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
+  for (const std::string& knob : context.varying_knobs) {
+    html += text_cell(knob_of(trial, knob));
+  }
+  const std::string& why = trial.reason.empty() ? told : trial.reason;
+  return html + fmt::format("<td class=\"why\">{}</td><td><code>{}</code></td></tr>\n",
+                            escape_or_dash(why), escape(trial.spec_hash.substr(0, 8)));
+}
+
+}  // namespace
+
+std::string render_trials(const SectionInput& input) {
+  const Context& context = input.context;
+  if (context.trials.empty()) {
+    return "<p>No trial yet.</p>\n";
+  }
+  std::map<int64_t, std::string> told;
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    told[input.rows.integer(i, "id").value_or(0)] = input.rows.text(i, "told");
+  }
+  std::string html = filters(context);
+  html +=
+      "<div class=\"scroll\"><table class=\"trials\" id=\"trial-table\"><thead><tr>"
+      "<th class=\"num\">#</th><th>status</th><th>phase</th><th>wall</th><th class=\"num\">step</th>"
+      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th>";
+  for (const std::string& knob : context.varying_knobs) {
+    html += fmt::format("<th>{}</th>", breakable(knob));
+  }
+  html += "<th>why</th><th>spec</th></tr></thead>\n<tbody>\n";
+  for (const store::TrialRow& trial : context.trials) {
+    html += row_of(context, trial, told[trial.id]);
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace moetune::reports

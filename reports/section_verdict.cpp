@@ -1,0 +1,197 @@
+// Section "verdict": the answer first, in one sentence and six figures, and the command that repeats it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+using nlohmann::json;
+using store::TrialRow;
+
+std::optional<double> metric(const Rows& rows, std::string_view name) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows.text(i, "name") == name) {
+      return rows.real(i, "value");
+    }
+  }
+  return std::nullopt;
+}
+
+std::string card(std::string_view label, const std::string& value, const std::string& note) {
+  return fmt::format(
+      "<div class=\"card\"><dt>{}</dt><dd><span class=\"value\">{}</span>"
+      "<span class=\"note\">{}</span></dd></div>\n",
+      label, value, note);
+}
+
+// The device's memory, as the trial's own spec says; 0: unlimited or not known.
+int64_t capacity_of(const TrialRow& trial) {
+  const json spec = json::parse(trial.spec_json, nullptr, false);
+  if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
+    return 0;
+  }
+  const auto& hardware = spec["hardware"];
+  const auto found = hardware.find("memory_bytes");
+  return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+// time before / time after, when both are known.
+std::optional<double> speed_up(const TrialRow* before, const TrialRow& after) {
+  if (before == nullptr || !before->step_ns || !after.step_ns || *after.step_ns <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(*before->step_ns) / static_cast<double>(*after.step_ns);
+}
+
+std::string memory_card(const TrialRow& winner) {
+  const int64_t capacity = capacity_of(winner);
+  if (!winner.peak_bytes || capacity <= 0) {
+    return card("Peak memory", bytes_text(winner.peak_bytes), "fullest rank");
+  }
+  const double share = static_cast<double>(*winner.peak_bytes) / static_cast<double>(capacity);
+  const std::string note = fmt::format(
+      "{:.1f} % of {} on the fullest rank<span class=\"meter\" aria-hidden=\"true\"><span "
+      "style=\"width:{:.1f}%\"></span></span>",
+      100 * share, bytes_text(capacity), std::clamp(100 * share, 0.0, 100.0));
+  return card("Peak memory", bytes_text(winner.peak_bytes), note);
+}
+
+std::string cards(const SectionInput& input, const TrialRow& winner) {
+  const Context& context = input.context;
+  const TrialRow* first = context.at(context.first_fit);
+  std::string html = "<dl class=\"cards\">\n";
+  const std::optional<double> gain = speed_up(first, winner);
+  html += card("Gain over the first fit", gain ? number_text(gain, 2) + "×" : "–",
+               first == nullptr ? "nothing fitted before"
+                                : fmt::format("{} took {} a step", trial_link(first->ordinal),
+                                              ns_text(first->step_ns)));
+  const std::optional<double> mfu = metric(input.rows, "mfu_ratio");
+  html += card("Throughput", count_text(winner.tokens_per_s),
+               "tokens per second" + (mfu ? fmt::format(", MFU {:.1f} %", 100 * *mfu) : ""));
+  const bool has_interval = winner.step_ns_low && winner.step_ns_high;
+  html += card("Step time", ns_text(winner.step_ns),
+               has_interval ? fmt::format("{} to {}, interval of the median",
+                                          ns_text(winner.step_ns_low), ns_text(winner.step_ns_high))
+                            : "median of the timed steps");
+  html += memory_card(winner);
+  const TrialRow* traced = context.at(context.traced);
+  const std::string wall = winner.wall.empty() && traced != nullptr ? traced->wall : winner.wall;
+  html += card("Binding wall", wall_badge(wall), "what limits the winner now");
+  html += card("Loss reached", number_text(winner.loss_final, 3), "nats per token, last step");
+  return html + "</dl>\n";
+}
+
+std::string headline(const Context& context, const TrialRow& winner) {
+  const TrialRow* first = context.at(context.first_fit);
+  const std::optional<double> gain = speed_up(first, winner);
+  std::string text = fmt::format("<p class=\"headline\">Trial {} ", trial_link(winner.ordinal));
+  if (gain && first != &winner) {
+    text += fmt::format("trains <strong>{} as fast</strong> as the first configuration that fitted",
+                        number_text(gain, 2) + "×");
+  } else {
+    text += "is the configuration to use";
+  }
+  const std::string layout = layout_of(winner);
+  text += layout.empty() ? "." : fmt::format(", laid out as {}.", escape(layout));
+  const TrialRow* baseline = context.at(context.baseline);
+  if (baseline != nullptr && baseline != &winner && baseline->status != "ok") {
+    text += fmt::format(" The configuration it started from ({}) ended as {}{}.",
+                        trial_link(baseline->ordinal), status_badge(baseline->status),
+                        baseline->reason.empty() ? "" : ": " + escape(baseline->reason));
+  }
+  return text + "</p>\n";
+}
+
+std::string changes_table(const Context& context, const TrialRow& winner) {
+  const TrialRow* baseline = context.at(context.baseline);
+  if (baseline == nullptr || baseline == &winner) {
+    return "";
+  }
+  const std::vector<KnobChange> changes = knob_changes(*baseline, winner);
+  if (changes.empty()) {
+    return "<p>The winner has the same knobs as the configuration the sweep started from.</p>\n";
+  }
+  std::string html =
+      "<div class=\"scroll\"><table class=\"compact\"><caption>What differs from the starting "
+      "configuration</caption>"
+      "<thead><tr><th>knob</th><th>start</th><th>winner</th></tr></thead><tbody>\n";
+  for (const KnobChange& change : changes) {
+    html += fmt::format(
+        "<tr><td><code>{}</code></td><td>{}</td><td><strong>{}</strong></td></tr>\n",
+        escape(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+std::string copy_box(std::string_view id, std::string_view title, const std::string& text) {
+  return fmt::format(
+      "<div class=\"copy\"><div class=\"copy-head\"><span>{1}</span><button type=\"button\" "
+      "class=\"needs-script\" data-copy=\"{0}\">Copy</button></div><pre id=\"{0}\" "
+      "tabindex=\"0\">{2}</pre></div>\n",
+      id, title, escape(text));
+}
+
+std::string knobs_json(const TrialRow& winner) {
+  nlohmann::ordered_json knobs = nlohmann::ordered_json::object();
+  const json spec = json::parse(winner.spec_json, nullptr, false);
+  const bool has_typed = spec.is_object() && spec.contains("knobs") && spec["knobs"].is_object();
+  for (const store::NamedText& knob : winner.knobs) {
+    if (has_typed && spec["knobs"].contains(knob.name)) {
+      knobs[knob.name] = spec["knobs"][knob.name];
+    } else {
+      knobs[knob.name] = knob.value;
+    }
+  }
+  return knobs.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+// The spec on one line between quoted marks: nothing in it is expanded by the shell.
+std::string trial_command(const TrialRow& winner) {
+  const json spec = json::parse(winner.spec_json, nullptr, false);
+  if (!spec.is_object()) {
+    return "";
+  }
+  return fmt::format(
+      "cat > winner.json <<'END_OF_SPEC'\n{}\nEND_OF_SPEC\nmoetune trial winner.json\n",
+      spec.dump(-1, ' ', true, json::error_handler_t::replace));
+}
+
+}  // namespace
+
+std::string render_verdict(const SectionInput& input) {
+  const Context& context = input.context;
+  const TrialRow* winner = context.at(context.winner);
+  std::string html;
+  if (context.sweep.status != "done") {
+    html += fmt::format(
+        "<p class=\"notice\">This sweep is <strong>{}</strong>: what follows is what it had stored "
+        "so far. The same command resumes it.</p>\n",
+        escape(context.sweep.status));
+  }
+  if (winner == nullptr) {
+    return html +
+           "<p class=\"headline\">No configuration has run to its end yet. The trials below say "
+           "why.</p>\n";
+  }
+  html += headline(context, *winner) + cards(input, *winner);
+  html += "<div class=\"columns\">\n<div>\n";
+  if (!context.sweep.command_line.empty()) {
+    html += copy_box("copy-sweep", "Repeat the sweep", context.sweep.command_line);
+  }
+  html += copy_box("copy-knobs", "Knobs of the winner", knobs_json(*winner));
+  html += "</div>\n<div>\n" + changes_table(context, *winner);
+  const std::string command = trial_command(*winner);
+  if (!command.empty()) {
+    html += "<details><summary>Repeat the winning trial alone</summary>\n" +
+            copy_box("copy-trial", "Paste into a shell", command) + "</details>\n";
+  }
+  return html + "</div>\n</div>\n";
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,75 @@
+// The section table; see sections.h. A new section is one .sql file, one render function and one row here.
+#include "reports/sections.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "embedded/kBudgetSql.h"
+#include "embedded/kHistorySql.h"
+#include "embedded/kLossSql.h"
+#include "embedded/kMemorySql.h"
+#include "embedded/kPredictionSql.h"
+#include "embedded/kProvenanceSql.h"
+#include "embedded/kStorySql.h"
+#include "embedded/kTimelineSql.h"
+#include "embedded/kTrialsSql.h"
+#include "embedded/kVerdictSql.h"
+#include "reports/html.h"
+
+namespace moetune::reports {
+namespace {
+
+constexpr auto kSections = std::to_array<SectionRow>({
+    {"verdict", "Verdict", "", &kVerdictSql, render_verdict},
+    {"story", "The walls, one after the other",
+     "What stood in the way, what was changed, and what that gained. Fixing one wall exposes the next.",
+     &kStorySql, render_story},
+    {"history", "Trial history",
+     "Every trial in order. The line is the best configuration so far; trials without a time stand in "
+     "the strip below.",
+     &kHistorySql, render_history},
+    {"memory", "Memory per rank",
+     "What the highest moment of each rank was made of, against the capacity of a device. Hatched: "
+     "what the memory model had predicted.",
+     &kMemorySql, render_memory},
+    {"budget", "Where a step goes",
+     "The traced step, mean over the ranks. Every nanosecond is booked once, so that the parts add up "
+     "to the step.",
+     &kBudgetSql, render_budget},
+    {"timeline", "Timeline of one step",
+     "One traced step: the host's launches and each stream of the device. In pale: waiting for a "
+     "participant.",
+     &kTimelineSql, render_timeline},
+    {"prediction", "Prediction check",
+     "What the models said before a trial ran, against what was measured. On the line: right.",
+     &kPredictionSql, render_prediction},
+    {"loss", "Training loss",
+     "The run learns: cross-entropy of each step, in nats per token.", &kLossSql, render_loss},
+    {"trials", "All trials", "Failures are results too: each says why.", &kTrialsSql, render_trials},
+    {"provenance", "Provenance", "What is needed to judge and to repeat these figures.",
+     &kProvenanceSql, render_provenance},
+});
+
+}  // namespace
+
+std::span<const SectionRow> section_table() { return kSections; }
+
+std::string figure(std::string_view id, std::string_view description, std::string_view controls,
+                   std::string_view table) {
+  std::string html = fmt::format("<figure id=\"figure-{}\">\n", id);
+  if (!controls.empty()) {
+    html += fmt::format("<div class=\"controls needs-script\">{}</div>\n", controls);
+  }
+  html += fmt::format(
+      "<div class=\"chart\" id=\"chart-{0}\" role=\"img\" aria-labelledby=\"title-{0}\" "
+      "aria-describedby=\"desc-{0}\"></div>\n<figcaption id=\"desc-{0}\">{1}</figcaption>\n",
+      id, escape(description));
+  if (!table.empty()) {
+    html += fmt::format(
+        "<details class=\"data\"><summary>The data as a table</summary>\n{}</details>\n", table);
+  }
+  return html + "</figure>\n";
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,48 @@
+// The section table of the report: a query, a title and the function that turns the answer into HTML, one row each.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "profiler/store/store.h"
+#include "reports/context.h"
+#include "reports/rows.h"
+
+namespace moetune::reports {
+
+/// What a section renders from.
+struct SectionInput {
+  const Context& context;
+  const Rows& rows;  ///< the answer of the section's query
+};
+
+struct SectionRow {
+  std::string_view id;     ///< anchor and name of the SQL file
+  std::string_view title;
+  std::string_view lead;   ///< one sentence under the title: how to read it
+  const std::string_view* sql;
+  /// HTML of the section's body. Empty: the section has nothing to show and is left out.
+  std::string (*render)(const SectionInput&);
+};
+
+/// In the order of the page.
+std::span<const SectionRow> section_table();
+
+std::string render_verdict(const SectionInput& input);
+std::string render_story(const SectionInput& input);
+std::string render_history(const SectionInput& input);
+std::string render_memory(const SectionInput& input);
+std::string render_budget(const SectionInput& input);
+std::string render_timeline(const SectionInput& input);
+std::string render_prediction(const SectionInput& input);
+std::string render_loss(const SectionInput& input);
+std::string render_trials(const SectionInput& input);
+std::string render_provenance(const SectionInput& input);
+
+/// A figure that a script fills: the chart's place, what it shows (read aloud in its stead), and the data below it.
+/// `table` is finished HTML, folded; `description` is escaped here.
+std::string figure(std::string_view id, std::string_view description, std::string_view controls,
+                   std::string_view table);
+
+}  // namespace moetune::reports

@@ -1,0 +1,11 @@
+-- The step budget of every traced trial: the mean over the ranks as stored for the whole run, else taken here.
+SELECT m.trial_id, t.ordinal, t.wall, m.name,
+       COALESCE(MAX(CASE WHEN m.rank = -1 THEN m.value END), AVG(CASE WHEN m.rank >= 0 THEN m.value END)) AS value
+FROM metric m
+JOIN trial t ON t.id = m.trial_id
+WHERE t.sweep_id = :sweep_id
+  AND (m.name IN ('traced_step_ns', 'compute_busy_ns', 'recompute_busy_ns', 'launch_starved_ns', 'blocking_ns',
+                  'blocking_transfer_ns', 'blocking_wait_ns', 'pipeline_bubble_ns', 'dependency_stalled_ns')
+       OR m.name GLOB 'blocking_transfer_ns.*')
+GROUP BY m.trial_id, t.ordinal, t.wall, m.name
+ORDER BY t.ordinal, m.name;

@@ -1,0 +1,215 @@
+// From trace records to the columns that the timeline draws; see timeline_data.h.
+#include "reports/timeline_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+namespace moetune::reports {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kClassNames = {"forward",       "backward", "recompute", "update",
+                                    "communication", "copy",     "host sync", "launch"};
+
+// The values of column "kind" (profiler/store/schema.sql).
+enum Kind : int64_t { kKernel = 0, kCollective = 1, kP2p = 2, kMemcpy = 3, kHostSync = 4 };
+
+SliceClass class_of(int64_t kind, const std::string& name, bool is_recompute) {
+  switch (kind) {
+    case kCollective:
+    case kP2p:
+      return SliceClass::communication;
+    case kMemcpy:
+      return SliceClass::copy;
+    case kHostSync:
+      return SliceClass::host_sync;
+    default:
+      break;
+  }
+  // Kernels are named op.pass.
+  if (is_recompute || name.ends_with(".recompute")) {
+    return SliceClass::recompute;
+  }
+  if (name.ends_with(".backward") || name.ends_with(".wgrad")) {
+    return SliceClass::backward;
+  }
+  return name.ends_with(".update") ? SliceClass::update : SliceClass::forward;
+}
+
+auto lane_order(const Slice& slice) {
+  return std::tuple(slice.rank, slice.stream, slice.start_ns, slice.end_ns);
+}
+
+bool may_merge(const Slice& a, const Slice& b, int64_t bin_ns) {
+  return a.rank == b.rank && a.stream == b.stream && a.slice_class == b.slice_class &&
+         a.group == b.group && b.end_ns - b.start_ns < bin_ns && a.end_ns - a.start_ns < bin_ns &&
+         b.start_ns - a.end_ns < bin_ns;
+}
+
+// Interned texts: the page holds each once.
+class Names {
+ public:
+  int64_t id(const std::string& name) {
+    const auto [found, is_new] = ids_.try_emplace(name, static_cast<int64_t>(ids_.size()));
+    if (is_new) {
+      names_.push_back(name);
+    }
+    return found->second;
+  }
+  [[nodiscard]] const std::vector<std::string>& all() const { return names_; }
+
+ private:
+  std::map<std::string, int64_t> ids_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::vector<Slice> collect_slices(const Rows& rows) {
+  const size_t c_rank = rows.empty() ? 0 : rows.column("rank");
+  std::vector<Slice> slices;
+  slices.reserve(2 * rows.size());
+  // Records that one call launched (a graph replay) share the call's times.
+  std::set<std::tuple<int64_t, int64_t, int64_t>> launches;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Slice slice;
+    const int64_t kind = rows.integer(i, "kind").value_or(0);
+    slice.rank = rows.integer(i, c_rank).value_or(0);
+    slice.stream = rows.integer(i, "stream").value_or(0);
+    slice.name = rows.text(i, "name");
+    slice.group = rows.text(i, "comm_group");
+    slice.layer = rows.integer(i, "layer").value_or(-1);
+    slice.micro_batch = rows.integer(i, "micro_batch").value_or(-1);
+    slice.start_ns = rows.integer(i, "start").value_or(0);
+    slice.end_ns = std::max(slice.start_ns, rows.integer(i, "end").value_or(0));
+    slice.bytes = rows.integer(i, "bytes").value_or(0);
+    slice.slice_class =
+        class_of(kind, slice.name, rows.integer(i, "is_recompute").value_or(0) != 0);
+    if (slice.slice_class == SliceClass::communication) {
+      const int64_t transfer = rows.integer(i, "transfer_ns").value_or(0);
+      slice.wait_ns =
+          std::clamp(slice.end_ns - slice.start_ns - transfer, int64_t{0}, slice.end_ns - slice.start_ns);
+    }
+    const int64_t launch_start = rows.integer(i, "launch_start").value_or(0);
+    const int64_t launch_end = rows.integer(i, "launch_end").value_or(0);
+    if (kind != kHostSync && launch_end > launch_start &&
+        launches.emplace(slice.rank, launch_start, launch_end).second) {
+      Slice launch;
+      launch.rank = slice.rank;
+      launch.stream = -1;
+      launch.slice_class = SliceClass::launch;
+      const int64_t graph = rows.integer(i, "graph").value_or(0);
+      launch.name = graph != 0 ? fmt::format("graph {}", graph) : slice.name;
+      launch.layer = slice.layer;
+      launch.micro_batch = slice.micro_batch;
+      launch.start_ns = launch_start;
+      launch.end_ns = launch_end;
+      slices.push_back(std::move(launch));
+    }
+    slices.push_back(std::move(slice));
+  }
+  std::ranges::stable_sort(slices, {}, lane_order);
+  return slices;
+}
+
+std::vector<Slice> downsample(std::vector<Slice> slices, size_t max_slices, int64_t step_ns) {
+  for (int64_t bin_ns = std::max<int64_t>(1, step_ns / 20'000);
+       slices.size() > max_slices && bin_ns <= step_ns; bin_ns *= 2) {
+    std::vector<Slice> merged;
+    merged.reserve(slices.size());
+    for (Slice& slice : slices) {
+      if (merged.empty() || !may_merge(merged.back(), slice, bin_ns)) {
+        merged.push_back(std::move(slice));
+        continue;
+      }
+      Slice& last = merged.back();
+      last.end_ns = std::max(last.end_ns, slice.end_ns);
+      last.wait_ns = 0;
+      last.bytes += slice.bytes;
+      last.count += slice.count;
+      last.layer = last.layer == slice.layer ? last.layer : -1;
+      last.micro_batch = last.micro_batch == slice.micro_batch ? last.micro_batch : -1;
+    }
+    slices = std::move(merged);
+  }
+  return slices;
+}
+
+std::string lane_label(int64_t stream, const std::vector<const Slice*>& slices) {
+  if (stream < 0) {
+    return "host";
+  }
+  std::map<std::string, int64_t> ns_by_group;
+  for (const Slice* slice : slices) {
+    ns_by_group[slice->slice_class == SliceClass::communication ? slice->group
+                : slice->slice_class == SliceClass::copy        ? "copy"
+                                                                : "compute"] +=
+        slice->end_ns - slice->start_ns;
+  }
+  std::string label;
+  int64_t most = -1;
+  for (const auto& [group, ns] : ns_by_group) {
+    if (ns > most) {
+      most = ns;
+      label = group;
+    }
+  }
+  return fmt::format("{} · {}", stream, label);
+}
+
+json timeline_json(const std::vector<Slice>& slices, int64_t step_ns) {
+  Names names;
+  Names groups;
+  std::map<std::pair<int64_t, int64_t>, std::vector<const Slice*>> lanes;
+  for (const Slice& slice : slices) {
+    lanes[{slice.rank, slice.stream}].push_back(&slice);
+  }
+  json lanes_json = json::array();
+  for (const auto& [key, lane] : lanes) {
+    // Columns; starts as differences, so that the numbers stay short.
+    json start = json::array(), length = json::array(), kind = json::array(), name = json::array(),
+         group = json::array(), layer = json::array(), micro_batch = json::array(),
+         wait = json::array(), bytes = json::array(), count = json::array();
+    int64_t last_start = 0;
+    for (const Slice* slice : lane) {
+      start.push_back(slice->start_ns - last_start);
+      last_start = slice->start_ns;
+      length.push_back(slice->end_ns - slice->start_ns);
+      kind.push_back(static_cast<int>(slice->slice_class));
+      name.push_back(names.id(slice->name));
+      group.push_back(groups.id(slice->group));
+      layer.push_back(slice->layer);
+      micro_batch.push_back(slice->micro_batch);
+      wait.push_back(slice->wait_ns);
+      bytes.push_back(slice->bytes);
+      count.push_back(slice->count);
+    }
+    lanes_json.push_back({{"rank", key.first},
+                          {"stream", key.second},
+                          {"label", lane_label(key.second, lane)},
+                          {"start", start},
+                          {"length", length},
+                          {"class", kind},
+                          {"name", name},
+                          {"group", group},
+                          {"layer", layer},
+                          {"micro_batch", micro_batch},
+                          {"wait", wait},
+                          {"bytes", bytes},
+                          {"count", count}});
+  }
+  return {{"classes", kClassNames},
+          {"names", names.all()},
+          {"groups", groups.all()},
+          {"step", step_ns},
+          {"lanes", lanes_json}};
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,52 @@
+// Step budget: one stacked bar per traced trial.
+import {axis, colors, common, draw, hatch, isNarrow} from './charts.js';
+import {choice, readData, tip} from './dom.js';
+import {axisNs, ns, percent} from './format.js';
+
+const fixed = (c) => ({
+  compute: [c.green, 0], recompute: [c.sky, 1], 'launch-starved': [c.pink, 2], 'late participant': [c.yellow, 3],
+  'pipeline bubble': [c.black, 4], blocking: [c.orange, 0], 'dependency-stalled': [c.blue, 5], unexplained: [c.line, 6],
+});
+// Transfers share one colour and differ in hatch.
+const transferHatches = [0, 1, 3, 4, 5, 2, 6];
+
+let unit = 'time';
+
+function option(data, c) {
+  const styles = fixed(c);
+  let transfers = 0;
+  const series = data.parts.map((part, index) => {
+    const [color, pattern] = styles[part] ?? [transfers % 2 ? c.red : c.orange, transferHatches[transfers++ % transferHatches.length]];
+    return {
+      type: 'bar', name: part, stack: 'step', barMaxWidth: 20, emphasis: {disabled: true},
+      itemStyle: {color, borderColor: c.page, borderWidth: 0.6, decal: hatch(pattern)},
+      data: data.trials.map((t) => (unit === 'time' ? t.parts[index] : t.parts[index] / t.step)),
+    };
+  });
+  return {
+    ...common(c),
+    tooltip: {...common(c).tooltip, trigger: 'axis', axisPointer: {type: 'shadow'}, formatter: (items) => {
+      const trial = data.trials[items[0].dataIndex];
+      return tip(`Trial ${trial.n}: ${ns(trial.step)}${trial.wall ? `, ${trial.wall} wall` : ''}`,
+        data.parts.map((part, i) => (trial.parts[i] > 0 ? `${part} ${ns(trial.parts[i])}, ${percent(trial.parts[i] / trial.step)}` : '')));
+    }},
+    grid: {left: 52, right: 24, top: isNarrow() ? 104 : 52, bottom: 34},
+    xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisNs : percent}}),
+    yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0}}),
+    series,
+  };
+}
+
+export function drawBudget() {
+  const data = readData('budget');
+  if (data) {
+    draw('budget', option(data, colors()), (isNarrow() ? 150 : 96) + 24 * data.trials.length);
+  }
+}
+
+export function setUpBudget() {
+  choice('budget', (value) => {
+    unit = value;
+    drawBudget();
+  });
+}

@@ -1,0 +1,100 @@
+// Starts the report: theme, copy buttons, table, charts. Everything it draws is in the page already, as JSON.
+import {resizeAll} from './charts.js';
+import {drawBudget, setUpBudget} from './budget.js';
+import {drawHistory, setUpHistory} from './history.js';
+import {drawLoss} from './loss.js';
+import {drawMemory, setUpMemory} from './memory.js';
+import {drawPrediction} from './prediction.js';
+import {setUpTable} from './table.js';
+import {drawTimeline, setUpTimeline} from './timeline.js';
+
+const root = document.documentElement;
+const darkPreferred = window.matchMedia('(prefers-color-scheme: dark)');
+
+function drawAll() {
+  drawHistory();
+  drawMemory();
+  drawBudget();
+  drawTimeline();
+  drawPrediction();
+  drawLoss();
+}
+
+const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : darkPreferred.matches);
+
+function showTheme() {
+  const button = document.getElementById('theme');
+  button.textContent = isDark() ? 'Light' : 'Dark';
+  button.setAttribute('aria-pressed', String(isDark()));
+  button.setAttribute('aria-label', isDark() ? 'Switch to the light theme' : 'Switch to the dark theme');
+}
+
+function setUpTheme() {
+  // #theme=dark opens the page in that theme: for links and for tests.
+  const asked = /[#&]theme=(dark|light)\b/.exec(location.hash);
+  if (asked) {
+    root.dataset.theme = asked[1];
+  }
+  document.getElementById('theme').addEventListener('click', () => {
+    root.dataset.theme = isDark() ? 'light' : 'dark';
+    showTheme();
+    drawAll();
+  });
+  darkPreferred.addEventListener('change', () => {
+    showTheme();
+    drawAll();
+  });
+  showTheme();
+}
+
+function setUpCopy() {
+  for (const button of document.querySelectorAll('button[data-copy]')) {
+    button.addEventListener('click', async () => {
+      const source = document.getElementById(button.dataset.copy);
+      try {
+        await navigator.clipboard.writeText(source.textContent);
+        button.textContent = 'Copied';
+      } catch {
+        // Pages from a file may not write to the clipboard: select the text, so that one key copies it.
+        const range = document.createRange();
+        range.selectNodeContents(source);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        button.textContent = 'Selected';
+      }
+      setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+    });
+  }
+}
+
+function setUpPrint() {
+  let opened = [];
+  window.addEventListener('beforeprint', () => {
+    opened = [...document.querySelectorAll('details:not([open])')];
+    opened.forEach((details) => { details.open = true; });
+    resizeAll();
+  });
+  window.addEventListener('afterprint', () => {
+    opened.forEach((details) => { details.open = false; });
+    resizeAll();
+  });
+}
+
+root.classList.add('js');
+setUpTheme();
+setUpCopy();
+setUpPrint();
+setUpTable();
+setUpHistory();
+setUpMemory();
+setUpBudget();
+setUpTimeline();
+drawAll();
+
+let width = window.innerWidth;
+window.addEventListener('resize', () => {
+  if (window.innerWidth !== width) {
+    width = window.innerWidth;
+    drawAll();
+  }
+});

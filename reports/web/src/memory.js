@@ -1,0 +1,70 @@
+// Memory per rank: measured and predicted stacks side by side, against the capacity.
+import {axis, colors, common, draw, hatch, isNarrow} from './charts.js';
+import {readData, tip} from './dom.js';
+import {axisBytes, bytes, percent} from './format.js';
+
+const palette = (c) => [c.blue, c.sky, c.orange, c.green, c.pink, c.yellow, c.red, c.black];
+
+let shown = null;
+
+function describe(data, trial, rank, isPredicted) {
+  const values = isPredicted ? rank.predicted : rank.measured;
+  const total = values.reduce((sum, value) => sum + (value ?? 0), 0);
+  return tip(`Rank ${rank.rank}, ${isPredicted ? 'predicted' : 'measured'}: ${bytes(total)}`, [
+    ...data.groups.map((group, i) => (values[i] ? `${group} ${bytes(values[i])}` : '')).reverse(),
+    trial.capacity ? `${percent(total / trial.capacity)} of the capacity` : '',
+    !isPredicted && rank.allocation ? `peak set by ${rank.allocation}` : '',
+  ]);
+}
+
+function option(data, trial, c) {
+  const fill = palette(c);
+  const series = [];
+  data.groups.forEach((group, index) => {
+    for (const kind of ['measured', 'predicted']) {
+      const values = trial.ranks.map((rank) => rank[kind][index]);
+      if (values.every((value) => !value)) {
+        continue;
+      }
+      const isPredicted = kind === 'predicted';
+      series.push({
+        type: 'bar', name: group, stack: kind, barGap: '8%', barCategoryGap: '28%', data: values,
+        kind, itemStyle: {color: fill[index % fill.length], opacity: isPredicted ? 0.5 : 1, borderColor: c.page, borderWidth: 0.6,
+          decal: isPredicted ? hatch(1) : {symbol: 'none'}},
+        emphasis: {disabled: true},
+      });
+    }
+  });
+  const totals = trial.ranks.flatMap((rank) => [rank.measured, rank.predicted])
+    .map((values) => values.reduce((sum, value) => sum + (value ?? 0), 0));
+  const top = Math.max(trial.capacity ?? 0, ...totals);
+  if (trial.capacity && series.length > 0) {
+    series[0].markLine = {silent: true, symbol: 'none', lineStyle: {color: c.red, width: 2, type: 'solid'},
+      label: {formatter: `capacity ${bytes(trial.capacity)}`, position: 'insideEndTop', color: c.text, fontWeight: 600},
+      data: [{yAxis: trial.capacity}]};
+  }
+  return {
+    ...common(c),
+    tooltip: {...common(c).tooltip, trigger: 'item',
+      formatter: (p) => describe(data, trial, trial.ranks[p.dataIndex], series[p.seriesIndex].kind === 'predicted')},
+    grid: {left: isNarrow() ? 64 : 84, right: 16, top: isNarrow() ? 84 : 56, bottom: 44},
+    xAxis: axis(c, {type: 'category', data: trial.ranks.map((rank) => String(rank.rank)), name: 'rank', nameLocation: 'middle', nameGap: 26}),
+    yAxis: axis(c, {type: 'value', max: top * 1.06, axisLabel: {formatter: axisBytes, showMaxLabel: false}}),
+    series,
+  };
+}
+
+export function drawMemory() {
+  const data = readData('memory');
+  if (data) {
+    const trial = data.trials.find((t) => t.n === (shown ?? data.shown)) ?? data.trials[0];
+    draw('memory', option(data, trial, colors()), 380);
+  }
+}
+
+export function setUpMemory() {
+  document.querySelector('select[data-memory]')?.addEventListener('change', (event) => {
+    shown = Number(event.target.value);
+    drawMemory();
+  });
+}

@@ -1,0 +1,52 @@
+// Prediction check: predicted against measured, memory left and time right, with the line of equality.
+import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {readData, tip} from './dom.js';
+import {axisBytes, axisNs, bytes, ns} from './format.js';
+
+function panel(c, points, index, name, format, axisFormat, color, symbol) {
+  const values = points.flatMap((p) => [p.predicted, p.measured]);
+  const low = Math.min(...values) * 0.9;
+  const high = Math.max(...values) * 1.1;
+  const isWide = high > 20 * low;
+  const range = {type: isWide ? 'log' : 'value', gridIndex: index, min: isWide ? low : Math.max(0, low), max: high,
+    axisLabel: {formatter: axisFormat, showMinLabel: false, showMaxLabel: false}, nameLocation: 'middle'};
+  return {
+    x: axis(c, {...range, name: `${name}, measured`, nameGap: 30}),
+    y: axis(c, {...range, name: 'predicted', nameGap: 62}),
+    series: [
+      {type: 'line', xAxisIndex: index, yAxisIndex: index, symbol: 'none', silent: true, data: [[range.min, range.min], [high, high]],
+        lineStyle: {color: c.soft, type: 'dashed', width: 1.2}},
+      {type: 'scatter', name, xAxisIndex: index, yAxisIndex: index, symbol, symbolSize: 10,
+        itemStyle: {color, borderColor: c.page, borderWidth: 1},
+        data: points.map((p) => ({value: [p.measured, p.predicted], point: p, format}))},
+    ],
+  };
+}
+
+export function drawPrediction() {
+  const data = readData('prediction');
+  if (!data) {
+    return;
+  }
+  const c = colors();
+  const panels = [];
+  if (data.memory.length) {
+    panels.push(panel(c, data.memory, panels.length, 'peak memory', bytes, axisBytes, c.blue, 'circle'));
+  }
+  if (data.time.length) {
+    panels.push(panel(c, data.time, panels.length, 'step time', ns, axisNs, c.orange, 'diamond'));
+  }
+  const stacked = isNarrow();
+  const grids = panels.map((_, i) => (stacked ? {left: 84, right: 16, top: 12 + 330 * i, height: 250}
+    : {left: i === 0 ? 84 : '56%', width: '40%', top: 12, bottom: 52}));
+  draw('prediction', {
+    ...common(c),
+    legend: {show: false},
+    tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => {
+      const {point, format} = p.data;
+      return tip(`Trial ${point.n}`, [`predicted ${format(point.predicted)}`, `measured ${format(point.measured)}`,
+        `error ${(100 * (point.predicted / point.measured - 1)).toFixed(2)} %`]);
+    }},
+    grid: grids, xAxis: panels.map((p) => p.x), yAxis: panels.map((p) => p.y), series: panels.flatMap((p) => p.series),
+  }, stacked ? 10 + 330 * panels.length : 380);
+}

@@ -1,0 +1,168 @@
+// Swim lanes of one traced step. Only what is in view and at least a pixel wide is handed to the chart, so that tens of
+// thousands of slices stay quick.
+import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {readData, tip} from './dom.js';
+import {axisNs, bytes, ns} from './format.js';
+
+const classColors = (c) => [c.green, c.blue, c.sky, c.black, c.orange, c.yellow, c.red, c.pink];
+
+let data = null;
+let lanes = null;
+let rank = null;
+
+/** Columns to slices, once. */
+function unpack() {
+  data = readData('timeline');
+  if (!data) {
+    return;
+  }
+  lanes = data.lanes.map((lane) => {
+    let start = 0;
+    const slices = lane.start.map((delta, i) => {
+      start += delta;
+      return {start, end: start + lane.length[i], wait: lane.wait[i], kind: lane.class[i], name: data.names[lane.name[i]],
+        group: data.groups[lane.group[i]], layer: lane.layer[i], microBatch: lane.micro_batch[i], bytes: lane.bytes[i],
+        count: lane.count[i]};
+    });
+    return {rank: lane.rank, stream: lane.stream, label: lane.label, slices};
+  });
+}
+
+// Slices of a lane between two times, neighbours of less than a pixel merged.
+function visible(lane, from, to, nsPerPixel) {
+  const result = [];
+  for (const slice of lane.slices) {
+    if (slice.end < from || slice.start > to) {
+      continue;
+    }
+    const last = result[result.length - 1];
+    if (last && slice.end - slice.start < nsPerPixel && last.end - last.start < 4 * nsPerPixel && last.kind === slice.kind &&
+        slice.start - last.end < nsPerPixel) {
+      result[result.length - 1] = {...last, end: Math.max(last.end, slice.end), count: last.count + slice.count,
+        wait: last.count === 1 ? 0 : last.wait, merged: true};
+    } else {
+      result.push(slice);
+    }
+  }
+  return result;
+}
+
+function describe(slice) {
+  const length = slice.end - slice.start;
+  return tip(slice.merged || slice.count > 1 ? `${slice.count} × ${data.classes[slice.kind]}` : slice.name, [
+    `${ns(length)} (${length.toLocaleString('en')} ns), from ${ns(slice.start)}`,
+    [slice.layer >= 0 ? `layer ${slice.layer}` : '', slice.microBatch >= 0 ? `micro-batch ${slice.microBatch}` : ''].filter(Boolean).join(', '),
+    slice.group ? `group ${slice.group}` : '',
+    slice.bytes > 0 && data.classes[slice.kind] === 'communication' ? `${bytes(slice.bytes)} sent` : '',
+    slice.wait > 0 ? `of it ${ns(slice.wait)} waiting for a participant` : '',
+    slice.merged ? 'zoom in to see them apart' : '',
+  ]);
+}
+
+function renderer(c, shown) {
+  const fill = classColors(c);
+  return (params, api) => {
+    const slice = shown[api.value(3)];
+    const y = api.value(0);
+    const left = api.coord([api.value(1), y]);
+    const right = api.coord([api.value(2), y]);
+    const height = api.size([0, 1])[1] * 0.72;
+    const area = params.coordSys;
+    const x1 = Math.max(left[0], area.x);
+    const x2 = Math.min(Math.max(right[0], left[0] + 0.7), area.x + area.width);
+    if (x2 <= x1) {
+      return null;
+    }
+    const top = left[1] - height / 2;
+    const box = (from, to, more) => ({type: 'rect', shape: {x: from, y: top, width: to - from, height},
+      style: {fill: fill[slice.kind], ...more}});
+    const waitEnd = slice.wait > 0 ? Math.min(x2, Math.max(x1, api.coord([slice.start + slice.wait, y])[0])) : x1;
+    const children = [];
+    if (waitEnd > x1) {
+      children.push(box(x1, waitEnd, {opacity: 0.32}));
+    }
+    if (x2 > waitEnd) {
+      children.push(box(waitEnd, x2, {}));
+    }
+    // Wide slices carry their name: the second channel beside colour.
+    if (x2 - x1 > 7 * slice.name.length + 8 && !slice.merged && height > 11) {
+      children.push({type: 'text', style: {text: slice.name, x: x1 + 4, y: left[1], textVerticalAlign: 'middle', fill: '#000',
+        fontSize: 11}, silent: true});
+    }
+    return children.length === 1 ? children[0] : {type: 'group', children};
+  };
+}
+
+function laneList() {
+  return rank === 'all' ? lanes.filter((lane) => lane.stream === 0).map((lane) => ({...lane, label: `rank ${lane.rank}`}))
+    : lanes.filter((lane) => lane.rank === rank);
+}
+
+function series(c, rows, from, to, width) {
+  const nsPerPixel = (to - from) / Math.max(100, width);
+  const shown = [];
+  rows.forEach((lane, index) => {
+    for (const slice of visible(lane, from, to, nsPerPixel)) {
+      shown.push({...slice, lane: index});
+    }
+  });
+  const render = renderer(c, shown);
+  return data.classes.map((name, kind) => ({
+    type: 'custom', id: name, name, itemStyle: {color: classColors(c)[kind]}, renderItem: render, clip: true,
+    encode: {x: [1, 2], y: 0},
+    data: shown.map((slice, i) => ({value: [slice.lane, slice.start, slice.end, i], slice})).filter((d) => d.slice.kind === kind),
+  })).filter((s) => s.data.length > 0 || from > 0 || to < data.step);
+}
+
+export function drawTimeline() {
+  if (!data) {
+    return;
+  }
+  const c = colors();
+  const rows = laneList();
+  const place = document.getElementById('chart-timeline');
+  const left = isNarrow() ? 74 : 100;
+  const width = place.clientWidth - left - 16;
+  const top = isNarrow() ? 66 : 40;
+  const chart = draw('timeline', {
+    ...common(c),
+    tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.slice ? describe(p.data.slice) : '')},
+    grid: {left, right: 16, top, bottom: 76},
+    xAxis: axis(c, {type: 'value', min: 0, max: data.step, axisLabel: {formatter: axisNs, showMaxLabel: false}}),
+    yAxis: axis(c, {type: 'category', inverse: true, data: rows.map((lane) => lane.label), axisTick: {show: false},
+      axisLabel: {interval: 0}, splitLine: {show: true, lineStyle: {color: c.grid}}}),
+    dataZoom: [
+      {type: 'inside', filterMode: 'none', zoomOnMouseWheel: 'ctrl', moveOnMouseMove: true, moveOnMouseWheel: false,
+        preventDefaultMouseMove: false},
+      {type: 'slider', filterMode: 'none', height: 22, bottom: 14, borderColor: c.line, labelFormatter: axisNs, textStyle: {color: c.soft},
+        showDataShadow: false, brushSelect: true, fillerColor: 'rgba(86,180,233,0.22)', moveHandleSize: 5},
+    ],
+    series: series(c, rows, 0, data.step, width),
+  }, top + 76 + Math.max(34 * rows.length, 80));
+  let pending = false;
+  chart?.on('datazoom', () => {
+    if (pending) {
+      return;
+    }
+    pending = true;
+    requestAnimationFrame(() => {
+      pending = false;
+      const zoom = chart.getOption().dataZoom[0];
+      chart.setOption({series: series(c, rows, zoom.startValue, zoom.endValue, width)}, {replaceMerge: ['series']});
+    });
+  });
+  return chart;
+}
+
+export function setUpTimeline() {
+  unpack();
+  if (!data) {
+    return;
+  }
+  rank = lanes[0]?.rank ?? 0;
+  document.querySelector('select[data-timeline]')?.addEventListener('change', (event) => {
+    rank = event.target.value === 'all' ? 'all' : Number(event.target.value);
+    drawTimeline();
+  });
+  document.querySelector('button[data-timeline-reset]')?.addEventListener('click', () => drawTimeline());
+}

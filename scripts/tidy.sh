@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# clang-tidy's short list (.clang-tidy) over the project's sources, as errors. Needs a configured build folder.
+#   scripts/tidy.sh BUILD_FOLDER [SOURCE...]     all sources that the build compiles, or those named
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:?the build folder}
+shift
+if [ $# -eq 0 ]; then
+  mapfile -t known < <(sed -n "s|^ *\"file\": \"$PWD/\(.*\)\",\{0,1\}$|\1|p" "$build/compile_commands.json" | sort -u)
+  mapfile -t sources < <(printf '%s\n' "${known[@]}" | grep -E '^(kernels|profiler|engine|tuner|sweeps|reports|tests)/')
+else
+  sources=("$@")
+fi
+[ ${#sources[@]} -gt 0 ] || { echo "tidy: no sources in $build/compile_commands.json"; exit 1; }
+# The count of suppressed warnings of system headers is noise; everything else is shown.
+printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet \
+  2> >(grep -vE '^[0-9]+ warnings? generated|^$' >&2) && echo "tidy: ${#sources[@]} files are clean"

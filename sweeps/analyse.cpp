@@ -1,0 +1,384 @@
+// Numbers of a trial; see analyse.h.
+#include "sweeps/analyse.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/spec/layout.h"
+#include "engine/spec/ops.h"
+#include "kernels/base/error.h"
+#include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/overlap.h"
+#include "profiler/analysis/stats.h"
+#include "profiler/store/metrics.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+using profiler::GroupBudget;
+using profiler::StepBudget;
+using store::MetricRow;
+
+constexpr int kWholeRun = -1;
+
+/// Collects metric rows; a group that the metric table does not know is left to the totals.
+class Metrics {
+ public:
+  explicit Metrics(std::vector<MetricRow>& rows) : rows_(rows) {}
+
+  void add(int rank, std::string name, double value) {
+    rows_.push_back({rank, std::move(name), value});
+  }
+  void add(int rank, std::string name, int64_t value) {
+    add(rank, std::move(name), static_cast<double>(value));
+  }
+  void add_group(int rank, const char* name, const std::string& group, double value) {
+    std::string full_name = fmt::format("{}.{}", name, group);
+    try {
+      store::metric_info(full_name);
+    } catch (const base::Error&) {
+      return;
+    }
+    rows_.push_back({rank, std::move(full_name), value});
+  }
+
+ private:
+  std::vector<MetricRow>& rows_;
+};
+
+struct BudgetTerm {
+  const char* name;
+  int64_t (*value)(const StepBudget&);
+};
+
+constexpr auto kBudgetTerms = std::to_array<BudgetTerm>({
+    {"traced_step_ns", [](const StepBudget& b) { return b.step_ns; }},
+    {"device_busy_ns", [](const StepBudget& b) { return b.device_busy_ns; }},
+    {"device_idle_ns", [](const StepBudget& b) { return b.device_idle_ns; }},
+    {"compute_busy_ns", [](const StepBudget& b) { return b.compute_busy_ns; }},
+    {"compute_absent_ns", [](const StepBudget& b) { return b.compute_absent_ns; }},
+    {"occupied_not_computing_ns", [](const StepBudget& b) { return b.occupied_not_computing_ns; }},
+    {"launch_starved_ns", [](const StepBudget& b) { return b.launch_starved_ns; }},
+    {"blocking_ns", [](const StepBudget& b) { return b.blocking_ns(); }},
+    {"blocking_transfer_ns", [](const StepBudget& b) { return b.blocking_transfer_ns; }},
+    {"blocking_wait_ns", [](const StepBudget& b) { return b.blocking_wait_ns; }},
+    {"pipeline_bubble_ns", [](const StepBudget& b) { return b.pipeline_bubble_ns; }},
+    {"dependency_stalled_ns", [](const StepBudget& b) { return b.dependency_stalled_ns; }},
+    {"residual_ns", [](const StepBudget& b) { return b.residual_ns; }},
+    {"recompute_busy_ns", [](const StepBudget& b) { return b.recompute_busy_ns; }},
+    {"recompute_blocking_ns", [](const StepBudget& b) { return b.recompute_blocking_ns; }},
+    {"host_sync_ns", [](const StepBudget& b) { return b.host_sync_ns; }},
+    {"host_sync_in_idle_ns", [](const StepBudget& b) { return b.host_sync_in_idle_ns; }},
+    {"num_gaps", [](const StepBudget& b) { return b.num_gaps; }},
+    {"num_unresolved_gaps", [](const StepBudget& b) { return b.num_unresolved_gaps; }},
+    {"num_launches", [](const StepBudget& b) { return b.num_launches; }},
+    {"flops", [](const StepBudget& b) { return b.flops; }},
+    {"comm_volume_ns", [](const StepBudget& b) { return b.communication.volume_ns; }},
+    {"comm_busy_ns", [](const StepBudget& b) { return b.communication.busy_ns; }},
+    {"comm_exposed_ns", [](const StepBudget& b) { return b.communication.exposed_ns; }},
+    {"comm_bytes", [](const StepBudget& b) { return b.communication.bytes; }},
+    {"comm_count", [](const StepBudget& b) { return b.communication.count; }},
+});
+
+double ratio_of(double part, double whole) { return whole == 0 ? 0.0 : part / whole; }
+
+profiler::ClassificationRules rules_for(const spec::TrialSpec& spec) {
+  profiler::ClassificationRules rules;
+  for (const spec::OpRow& row : spec::op_table()) {
+    if (row.kind == spec::OpKind::dispatcher) rules.dispatcher_ops.emplace_back(row.name);
+  }
+  rules.pipeline_groups = {spec::name_of(spec::Group::pp)};
+  if (spec.knobs.pipeline_model_parallel_size > 1) {
+    for (const char* group : {spec::name_of(spec::Group::embedding),
+                              spec::name_of(spec::Group::world), profiler::kStepEndGroup}) {
+      rules.pipeline_groups.emplace_back(group);
+    }
+  }
+  return rules;
+}
+
+profiler::GroupInstances instances_for(const spec::TrialSpec& spec) {
+  using spec::Group;
+  const spec::Layout layout = spec::layout_of(spec.knobs);
+  profiler::GroupInstances instances;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    for (const Group group : {Group::world, Group::dp_cp, Group::cp, Group::ep, Group::edp,
+                              Group::pp, Group::embedding}) {
+      instances[{rank, spec::name_of(group)}] = layout.group_ranks(group, rank).front();
+    }
+  }
+  return instances;
+}
+
+/// All ranks of the last traced step.
+std::vector<profiler::StepTrace> last_step(const std::vector<profiler::StepTrace>& traces) {
+  std::vector<profiler::StepTrace> result;
+  for (const profiler::StepTrace& trace : traces) {
+    if (trace.step == traces.back().step) result.push_back(trace);
+  }
+  return result;
+}
+
+profiler::MemoryFacts memory_facts(const store::ShardContents& shard, bool is_oom,
+                                   const std::string& reason) {
+  profiler::MemoryFacts facts;
+  for (const store::ShardMemory& memory : shard.memory) {
+    if (memory.peak_bytes < facts.peak_bytes) continue;
+    facts.peak_bytes = memory.peak_bytes;
+    facts.capacity_bytes = memory.capacity_bytes;
+  }
+  facts.is_oom = is_oom;
+  facts.oom_reason = is_oom ? reason : "";
+  return facts;
+}
+
+void add_memory(const store::ShardContents& shard, Metrics& metrics) {
+  int64_t peak = 0;
+  int64_t capacity = 0;
+  for (const store::ShardMemory& memory : shard.memory) {
+    metrics.add(memory.rank, "peak_bytes", memory.peak_bytes);
+    metrics.add(memory.rank, "capacity_bytes", memory.capacity_bytes);
+    peak = std::max(peak, memory.peak_bytes);
+    capacity = std::max(capacity, memory.capacity_bytes);
+  }
+  if (shard.memory.empty()) return;
+  metrics.add(kWholeRun, "peak_bytes", peak);
+  metrics.add(kWholeRun, "capacity_bytes", capacity);
+}
+
+std::vector<double> step_times(const store::ShardContents& shard, bool is_traced) {
+  std::vector<double> times;
+  for (const store::ShardStep& step : shard.steps) {
+    if (!step.is_warmup && step.is_traced == is_traced) {
+      times.push_back(static_cast<double>(step.step_ns));
+    }
+  }
+  return times;
+}
+
+void add_training(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                  Metrics& metrics) {
+  if (shard.steps.empty()) return;
+  const store::ShardStep& last = shard.steps.back();
+  metrics.add(kWholeRun, "loss_first", shard.steps.front().loss);
+  metrics.add(kWholeRun, "loss_final", last.loss);
+  metrics.add(kWholeRun, "aux_loss_final", last.aux_loss);
+  metrics.add(kWholeRun, "z_loss_final", last.z_loss);
+  metrics.add(kWholeRun, "grad_norm_final", last.grad_norm);
+  double difference = 0;
+  const size_t num_compared = std::min(spec.reference_loss.size(), shard.steps.size());
+  for (size_t i = 0; i < num_compared; ++i) {
+    difference = std::max(difference, std::abs(shard.steps[i].loss - spec.reference_loss[i]));
+  }
+  if (num_compared > 0) metrics.add(kWholeRun, "loss_difference_max", difference);
+}
+
+void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
+               store::TrialResult& result, Metrics& metrics) {
+  const auto num_tokens =
+      static_cast<double>(spec.training.global_batch_size * spec.training.seq_length);
+  metrics.add(kWholeRun, "tokens_per_step", num_tokens);
+  const std::vector<double> timed = step_times(shard, false);
+  if (timed.empty()) return;
+  const profiler::MedianInterval step = profiler::median_interval(timed);
+  if (step.median <= 0) return;
+  result.step_ns = static_cast<int64_t>(step.median);
+  result.step_ns_low = static_cast<int64_t>(step.low);
+  result.step_ns_high = static_cast<int64_t>(step.high);
+  result.tokens_per_s = num_tokens * 1e9 / step.median;
+  metrics.add(kWholeRun, "step_ns", step.median);
+  metrics.add(kWholeRun, "step_ns_low", step.low);
+  metrics.add(kWholeRun, "step_ns_high", step.high);
+  metrics.add(kWholeRun, "step_ns_min", *std::ranges::min_element(timed));
+  metrics.add(kWholeRun, "step_ns_max", *std::ranges::max_element(timed));
+  metrics.add(kWholeRun, "num_timed_steps", static_cast<int64_t>(timed.size()));
+  metrics.add(kWholeRun, "noise_ratio", step.noise_ratio());
+  metrics.add(kWholeRun, "tokens_per_s", *result.tokens_per_s);
+  const std::vector<double> traced = step_times(shard, true);
+  if (!traced.empty()) {
+    metrics.add(kWholeRun, "tracing_overhead_ratio", profiler::median(traced) / step.median - 1);
+  }
+  const auto flops = static_cast<double>(model_flops(spec));
+  const double flops_per_s = flops * 1e9 / step.median;
+  metrics.add(kWholeRun, "model_flops_per_step", flops);
+  metrics.add(kWholeRun, "model_flops_per_s", flops_per_s);
+  const double peak = spec.hardware.peak_flops_per_s * spec::layout_of(spec.knobs).world_size();
+  if (peak > 0) metrics.add(kWholeRun, "mfu_ratio", flops_per_s / peak);
+}
+
+void add_budgets(const std::vector<StepBudget>& budgets, Metrics& metrics) {
+  const auto num_ranks = static_cast<double>(budgets.size());
+  for (const BudgetTerm& term : kBudgetTerms) {
+    double sum = 0;
+    for (const StepBudget& budget : budgets) {
+      metrics.add(budget.rank, term.name, term.value(budget));
+      sum += static_cast<double>(term.value(budget));
+    }
+    metrics.add(kWholeRun, term.name, sum / num_ranks);
+  }
+  double executed_flops = 0;
+  for (const StepBudget& budget : budgets) {
+    executed_flops += static_cast<double>(budget.flops);
+    metrics.add(budget.rank, "overlap_ratio", budget.communication.overlap_ratio());
+    for (const GroupBudget& group : budget.groups) {
+      const auto add = [&](const char* name, int64_t value) {
+        metrics.add_group(budget.rank, name, group.group, static_cast<double>(value));
+      };
+      add("comm_count", group.count);
+      add("comm_bytes", group.bytes);
+      add("comm_volume_ns", group.volume_ns);
+      add("comm_busy_ns", group.busy_ns);
+      add("comm_exposed_ns", group.exposed_ns);
+      add("blocking_ns", group.blocking_ns());
+      add("blocking_transfer_ns", group.blocking_transfer_ns);
+      add("blocking_wait_ns", group.blocking_wait_ns);
+    }
+  }
+  metrics.add(kWholeRun, "executed_flops_per_step", executed_flops);
+}
+
+void add_overlaps(const std::vector<profiler::GroupOverlap>& overlaps, int64_t num_ranks,
+                  Metrics& metrics) {
+  for (const profiler::GroupOverlap& overlap : overlaps) {
+    const auto add_mean = [&](const char* name, int64_t value) {
+      metrics.add_group(kWholeRun, name, overlap.group,
+                        ratio_of(static_cast<double>(value), static_cast<double>(num_ranks)));
+    };
+    add_mean("comm_bytes", overlap.bytes);
+    add_mean("comm_volume_ns", overlap.volume_ns);
+    add_mean("comm_exposed_ns", overlap.exposed_ns);
+    add_mean("blocking_transfer_ns", overlap.blocking_transfer_ns);
+    add_mean("blocking_wait_ns", overlap.blocking_wait_ns);
+    add_mean("jitter_ns", overlap.jitter_ns);
+    add_mean("transfer_proxy_ns", overlap.transfer_proxy_ns);
+    metrics.add_group(kWholeRun, "overlap_ratio", overlap.group, overlap.overlap_ratio);
+    metrics.add_group(kWholeRun, "num_matched", overlap.group,
+                      static_cast<double>(overlap.num_matched));
+    metrics.add_group(kWholeRun, "num_unmatched", overlap.group,
+                      static_cast<double>(overlap.num_unmatched));
+  }
+}
+
+void add_wall(const profiler::WallEvidence& verdict, Metrics& metrics) {
+  for (const profiler::WallBound& bound : verdict.bounds) {
+    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", profiler::name_of(bound.wall)),
+                bound.mean_ratio);
+  }
+  const profiler::WallBound& binding = verdict.bounds[static_cast<size_t>(verdict.wall)];
+  metrics.add(kWholeRun, "dominant_ratio", verdict.dominant_ratio);
+  metrics.add(kWholeRun, "recoverable_ns", binding.mean_ns);
+  metrics.add(kWholeRun, "gain_ceiling_ratio", binding.gain_ceiling_ratio);
+}
+
+void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
+  for (const auto& [path_class, ns] : path.ns_by_class) {
+    metrics.add(kWholeRun, fmt::format("critical_{}_ns", profiler::name_of(path_class)), ns);
+  }
+}
+
+}  // namespace
+
+int64_t model_flops(const spec::TrialSpec& spec) {
+  spec::Knobs knobs = spec.knobs;
+  knobs.recompute = "none";
+  const spec::Layout layout = spec::layout_of(knobs);
+  const int64_t num_micro_batches =
+      spec::num_micro_batches(layout, knobs, spec.training.global_batch_size);
+  int64_t flops = 0;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    const spec::StageProgram program = spec::op_list(spec.model, spec.training, knobs, rank);
+    for (const auto* half : {&program.forward, &program.backward}) {
+      for (const spec::OpInstance& op : *half) flops += op.cost.flops * num_micro_batches;
+    }
+  }
+  return flops;
+}
+
+std::vector<profiler::StepShare> step_parts(const std::vector<StepBudget>& budgets) {
+  std::map<std::string, int64_t> ns;
+  int64_t steps_ns = 0;
+  for (const StepBudget& budget : budgets) {
+    steps_ns += budget.step_ns;
+    ns["compute"] += budget.compute_busy_ns - budget.recompute_busy_ns;
+    ns["recompute"] += budget.recompute_busy_ns;
+    ns["launch_starved"] += budget.launch_starved_ns;
+    ns["bubble"] += budget.pipeline_bubble_ns;
+    ns["dependency_stalled"] += budget.dependency_stalled_ns + budget.residual_ns;
+    for (const GroupBudget& group : budget.groups) {
+      const int64_t blocking_ns =
+          group.is_pipeline ? group.blocking_transfer_ns : group.blocking_ns();
+      if (blocking_ns != 0) ns["blocking_" + group.group] += blocking_ns;
+    }
+  }
+  std::vector<profiler::StepShare> parts;
+  for (const auto& [name, sum_ns] : ns) {
+    parts.push_back({name, sum_ns / static_cast<int64_t>(budgets.size()),
+                     ratio_of(static_cast<double>(sum_ns), static_cast<double>(steps_ns))});
+  }
+  return parts;
+}
+
+json wall_json(const profiler::WallEvidence& verdict,
+               const std::vector<profiler::StepShare>& parts) {
+  json evidence = json::array();
+  for (const profiler::Evidence& fact : verdict.evidence) {
+    evidence.push_back(
+        {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", fact.text}});
+  }
+  json bounds = json::object();
+  for (const profiler::WallBound& bound : verdict.bounds) {
+    bounds[profiler::name_of(bound.wall)] = {{"mean_ns", bound.mean_ns},
+                                             {"mean_ratio", bound.mean_ratio},
+                                             {"slowest_ratio", bound.slowest_ratio},
+                                             {"gain_ceiling_ratio", bound.gain_ceiling_ratio}};
+  }
+  json shares = json::object();
+  for (const profiler::StepShare& part : parts) shares[part.name] = part.ratio;
+  return {{"wall", profiler::name_of(verdict.wall)},
+          {"dominant_group", verdict.dominant_group},
+          {"dominant_ratio", verdict.dominant_ratio},
+          {"summary", verdict.summary},
+          {"slowest_rank", verdict.slowest_rank},
+          {"evidence", evidence},
+          {"bounds", bounds},
+          {"shares", shares}};
+}
+
+void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                   store::TrialResult& result) {
+  Metrics metrics(result.metrics);
+  const bool is_oom = result.status == "oom";
+  add_memory(shard, metrics);
+  add_training(spec, shard, metrics);
+  if (result.status == "ok") add_speed(spec, shard, result, metrics);
+
+  std::vector<StepBudget> budgets;
+  if (!shard.traces.empty()) {
+    const profiler::ClassificationRules rules = rules_for(spec);
+    const std::vector<profiler::StepTrace> traces = last_step(shard.traces);
+    for (const profiler::StepTrace& trace : traces) {
+      budgets.push_back(profiler::compute_budget(trace, rules));
+    }
+    add_budgets(budgets, metrics);
+    add_overlaps(profiler::group_overlaps(traces, budgets, instances_for(spec)),
+                 static_cast<int64_t>(traces.size()), metrics);
+    const auto slowest = std::ranges::max_element(traces, {}, [&](const auto& trace) {
+      const StepBudget& budget = budgets[static_cast<size_t>(&trace - traces.data())];
+      return budget.step_ns - budget.blocking_wait_ns;
+    });
+    add_critical_path(profiler::critical_path(*slowest, rules), metrics);
+  }
+  if (budgets.empty() && !is_oom) return;
+  const profiler::WallEvidence verdict =
+      profiler::classify_wall(budgets, memory_facts(shard, is_oom, result.reason));
+  result.wall = profiler::name_of(verdict.wall);
+  if (!budgets.empty()) add_wall(verdict, metrics);
+  const auto parts = budgets.empty() ? std::vector<profiler::StepShare>{} : step_parts(budgets);
+  result.texts.push_back({kWallEvidenceText, wall_json(verdict, parts).dump(
+                                                 -1, ' ', false, json::error_handler_t::replace)});
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,76 @@
+// The table of sub-commands, --help and --version; see commands.h.
+#include "sweeps/commands/commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <iostream>
+
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+#include "sweeps/process.h"
+#include "sweeps/version.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr std::array kCommands = {
+    CommandRow{"sweep", "search the best configuration: runs, stores and judges many trials",
+               run_sweep_command},
+    CommandRow{"trial", "run one trial", run_trial_command},
+    CommandRow{"ls", "list the trials of a database", run_ls_command},
+    CommandRow{"show", "show everything about one trial", run_show_command},
+    CommandRow{"report", "write a database's HTML report", run_report_command},
+    CommandRow{"knobs", "list what can be tuned", run_knobs_command},
+};
+
+std::string line_of_this_process;
+
+std::string help_text() {
+  std::string text =
+      "moetune tunes Mixture-of-Experts training by running it, profiling it and changing what "
+      "binds it.\n\nusage: moetune COMMAND [OPTIONS]\n\ncommands:\n";
+  for (const CommandRow& row : kCommands) text += fmt::format("  {:8} {}\n", row.name, row.help);
+  return text +
+         "\n'moetune COMMAND --help' says more; 'moetune --version' prints the version.\n"
+         "exit codes: 0 ok, 2 wrong usage, 10 to 14 as the trial ended (oom, wrong, failed, hung, "
+         "interrupted)\n";
+}
+
+[[noreturn]] void refuse(const std::string& name) {
+  std::vector<std::string> names;
+  for (const CommandRow& row : kCommands) names.emplace_back(row.name);
+  const std::string nearest = spec::nearest_name(name, names);
+  throw base::UsageError(fmt::format("there is no command '{}'{}; commands: {}", name,
+                                     nearest.empty() ? "" : ", did you mean '" + nearest + "'?",
+                                     fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+std::span<const CommandRow> command_table() { return kCommands; }
+
+const std::string& command_line() { return line_of_this_process; }
+
+int run_command(const std::vector<std::string>& words) {
+  line_of_this_process = shell_line({words, {}, "", ""});
+  if (words.size() < 2) {
+    throw base::UsageError("a command is missing\n\n" + help_text());
+  }
+  const std::string& name = words[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::cout << help_text();
+    return 0;
+  }
+  if (name == "--version") {
+    std::cout << version_line() << "\n";
+    return 0;
+  }
+  for (const CommandRow& row : kCommands) {
+    if (row.name == name) return row.run({words.begin() + 2, words.end()});
+  }
+  refuse(name);
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,101 @@
+// Boost.Program_options with messages in our words; see options.h.
+#include "sweeps/commands/options.h"
+
+#include <charconv>
+#include <iostream>
+
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+
+namespace moetune::sweeps {
+
+namespace po = boost::program_options;
+using base::UsageError;
+
+CommandOptions::CommandOptions(std::string_view usage, std::string_view help)
+    : usage_(usage), help_(help), options_("options") {
+  add()("help,h", "print this");
+}
+
+void CommandOptions::add_format() {
+  add()("format", po::value<std::string>()->value_name("text|json"), "how to print, default text");
+}
+
+void CommandOptions::add_set() {
+  add()("set", po::value<std::vector<std::string>>()->value_name("KNOB=VALUE"),
+        "set a knob (see 'moetune knobs'); may be repeated");
+}
+
+bool CommandOptions::parse(const std::vector<std::string>& words) {
+  namespace style = po::command_line_style;
+  try {
+    po::store(po::command_line_parser(words)
+                  .options(options_)
+                  .positional(positional_)
+                  .style(style::unix_style & ~style::allow_guessing)
+                  .run(),
+              values_);
+    po::notify(values_);
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("{}; usage: moetune {}", error.what(), usage_));
+  }
+  if (has("help")) {
+    std::cout << "usage: moetune " << usage_ << "\n\n" << help_ << "\n\n" << options_;
+    return false;
+  }
+  if (has("format")) wants_json();
+  return true;
+}
+
+std::string CommandOptions::text(const std::string& option) const {
+  return has(option) ? values_[option].as<std::string>() : std::string();
+}
+
+std::string CommandOptions::required(const std::string& option, const char* what) const {
+  const std::string value = text(option);
+  if (value.empty()) throw UsageError(fmt::format("{} is missing; usage: moetune {}", what, usage_));
+  return value;
+}
+
+int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t otherwise) const {
+  if (!has(option)) return otherwise;
+  const std::string value = text(option);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < min) {
+    throw UsageError(fmt::format("--{} is '{}', expected a whole number of at least {}", option,
+                                 value, min));
+  }
+  return number;
+}
+
+bool CommandOptions::wants_json() const {
+  const std::string format = text("format");
+  if (format.empty() || format == "text") return false;
+  if (format == "json") return true;
+  throw UsageError(fmt::format("--format is '{}', expected text or json", format));
+}
+
+void CommandOptions::apply_set(spec::Knobs& knobs) const {
+  if (!has("set")) return;
+  for (const std::string& word : values_["set"].as<std::vector<std::string>>()) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      throw UsageError(fmt::format("--set is '{}', expected KNOB=VALUE", word));
+    }
+    std::string name = word.substr(0, equals);
+    for (char& c : name) c = c == '-' ? '_' : c;
+    const spec::KnobRow* row = spec::find_knob(name);
+    if (row == nullptr) {
+      std::vector<std::string> names;
+      for (const spec::KnobRow& knob : spec::knob_table()) names.emplace_back(knob.name);
+      const std::string nearest = spec::nearest_name(name, names);
+      throw UsageError(fmt::format("--set: there is no knob '{}'{}; 'moetune knobs' lists them",
+                                   name,
+                                   nearest.empty() ? "" : ", did you mean '" + nearest + "'?"));
+    }
+    spec::set_knob(knobs, *row, word.substr(equals + 1));
+  }
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,49 @@
+// The command line of one sub-command: options, positional words, --help, and what several sub-commands share.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/spec/knobs.h"
+
+namespace moetune::sweeps {
+
+/// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the option.
+class CommandOptions {
+ public:
+  /// `usage`: "ls [--db] PATH [OPTIONS]". `help`: a sentence or two.
+  CommandOptions(std::string_view usage, std::string_view help);
+
+  /// To declare options on.
+  boost::program_options::options_description_easy_init add() { return options_.add_options(); }
+  /// The next positional word goes to this option; a count of -1 takes all that follow.
+  void positional(const char* option, int count = 1) { positional_.add(option, count); }
+  /// Adds --format with the choices "text" and "json".
+  void add_format();
+  /// Adds --set NAME=VALUE, repeatable.
+  void add_set();
+
+  /// False when --help was asked for and has been printed.
+  [[nodiscard]] bool parse(const std::vector<std::string>& words);
+
+  [[nodiscard]] bool has(const std::string& option) const { return values_.count(option) > 0; }
+  [[nodiscard]] std::string text(const std::string& option) const;
+  /// Throws base::UsageError when the option is missing.
+  [[nodiscard]] std::string required(const std::string& option, const char* what) const;
+  /// A whole number of at least `min`; `otherwise` when the option is missing.
+  [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
+  [[nodiscard]] bool wants_json() const;
+  /// Sets the knobs of all --set.
+  void apply_set(spec::Knobs& knobs) const;
+
+ private:
+  std::string usage_;
+  std::string help_;
+  boost::program_options::options_description options_;
+  boost::program_options::positional_options_description positional_;
+  boost::program_options::variables_map values_;
+};
+
+}  // namespace moetune::sweeps

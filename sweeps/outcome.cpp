@@ -1,0 +1,105 @@
+// Between the tuner's structs and the store's rows; see outcome.h.
+#include "sweeps/outcome.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/knobs.h"
+#include "sweeps/analyse.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+std::string last_text(const std::vector<store::NamedText>& texts, std::string_view name) {
+  const auto found = std::find_if(texts.rbegin(), texts.rend(),
+                                  [&](const store::NamedText& text) { return text.name == name; });
+  return found == texts.rend() ? std::string() : found->value;
+}
+
+/// The database may have been edited by anybody: what does not parse is as if it were not there.
+void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
+  const json document = json::parse(text, nullptr, false);
+  if (!document.is_object()) return;
+  const auto group = document.find("dominant_group");
+  if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
+  const auto shares = document.find("shares");
+  if (shares == document.end() || !shares->is_object()) return;
+  for (const auto& [name, ratio] : shares->items()) {
+    if (ratio.is_number()) outcome.shares[name] = ratio.get<double>();
+  }
+}
+
+}  // namespace
+
+tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRow& trial) {
+  tuner::TrialOutcome outcome;
+  outcome.status = spec::status_from_name(trial.status);
+  outcome.reason = trial.reason;
+  outcome.step_ns = trial.step_ns.value_or(0);
+  outcome.step_low_ns = trial.step_ns_low.value_or(outcome.step_ns);
+  outcome.step_high_ns = trial.step_ns_high.value_or(outcome.step_ns);
+  outcome.peak_bytes = trial.peak_bytes.value_or(0);
+  outcome.wall = trial.wall;
+  for (const store::StepRow& step : store.read_steps(trial.id)) {
+    outcome.losses.push_back(step.loss);
+  }
+  for (const store::OpRow& op : store.read_ops(trial.id)) {
+    tuner::TrialOutcome::OpTime& time = outcome.op_times[op.name];
+    time.count += op.count;
+    time.flops += op.flops;
+    time.bytes += op.bytes;
+    time.duration_ns += op.duration_ns;
+  }
+  const std::vector<store::NamedText> texts = store.read_texts(trial.id);
+  outcome.routing_profile = last_text(texts, kRoutingProfileText);
+  read_wall(last_text(texts, kWallEvidenceText), outcome);
+  return outcome;
+}
+
+store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) {
+  store::TrialRow row;
+  row.sweep_id = sweep_id;
+  row.spec_hash = request.hash;
+  row.spec_json =
+      spec::to_json(request.spec).dump(-1, ' ', false, json::error_handler_t::replace);
+  row.reason = request.reason;
+  row.phase = tuner::name_of(request.phase);
+  row.is_baseline = request.is_baseline;
+  if (request.prediction.peak_bytes > 0) row.predicted_peak_bytes = request.prediction.peak_bytes;
+  if (request.prediction.step_ns > 0) row.predicted_step_ns = request.prediction.step_ns;
+  for (const spec::KnobRow& knob : spec::knob_table()) {
+    row.knobs.push_back({std::string(knob.name), spec::get_knob(request.spec.knobs, knob)});
+  }
+  return row;
+}
+
+std::vector<store::PredictionRow> prediction_rows(const tuner::Prediction& prediction) {
+  std::vector<store::PredictionRow> rows;
+  const auto add = [&](std::string name, int64_t value, tuner::Grade grade) {
+    rows.push_back({std::move(name), static_cast<double>(value), tuner::name_of(grade)});
+  };
+  if (prediction.peak_bytes > 0) add("peak_bytes", prediction.peak_bytes, prediction.memory_grade);
+  if (prediction.step_ns > 0) add("step_ns", prediction.step_ns, prediction.time_grade);
+  for (const auto& [name, ns] : prediction.step_parts_ns) {
+    add(name + "_ns", ns, prediction.time_grade);
+  }
+  return rows;
+}
+
+std::vector<store::MemoryPrediction> memory_predictions(const tuner::Prediction& prediction) {
+  std::vector<store::MemoryPrediction> rows;
+  for (size_t rank = 0; rank < prediction.ranks.size(); ++rank) {
+    const tuner::Prediction::Rank& memory = prediction.ranks[rank];
+    for (const auto& [group, bytes] : memory.group_bytes) {
+      rows.push_back({static_cast<int>(rank), group, bytes});
+    }
+    if (!memory.group_bytes.contains("total")) {
+      rows.push_back({static_cast<int>(rank), "total", memory.peak_bytes});
+    }
+  }
+  return rows;
+}
+
+}  // namespace moetune::sweeps

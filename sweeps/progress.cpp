@@ -1,0 +1,60 @@
+// The progress line; see progress.h.
+#include "sweeps/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "kernels/base/units.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+std::string format_progress(const ProgressState& state, size_t width) {
+  std::string line =
+      fmt::format("[{} {}/{}] {}", state.phase, state.num_trials,
+                  std::max(state.num_expected, state.num_trials), state.title);
+  if (!state.step.empty()) line += ", " + state.step;
+  std::string tail;
+  if (state.best_step_ns) tail += " | best " + base::format_ns(*state.best_step_ns);
+  if (state.left) {
+    tail += fmt::format(" | {} left", base::format_ns(state.left->count() * 1'000'000'000));
+  }
+  // The end of the line matters more than the end of a long title.
+  const size_t tail_width = display_width(tail);
+  const size_t head_width = width > tail_width ? width - tail_width : 0;
+  return cut_to_width(cut_to_width(line, head_width) + tail, width);
+}
+
+Progress::Mode Progress::mode_for(std::FILE* out, bool is_quiet) {
+  if (is_quiet) return Mode::quiet;
+  return isatty(fileno(out)) != 0 ? Mode::live : Mode::plain;
+}
+
+void Progress::update(const ProgressState& state) {
+  if (mode_ != Mode::live) return;
+  // One column less than the terminal has: a full line would wrap and could not be erased.
+  const size_t columns = terminal_width(fileno(out_)).value_or(80);
+  const std::string line = format_progress(state, columns > 1 ? columns - 1 : columns);
+  if (line == shown_) return;
+  fmt::print(out_, "\r\x1b[K{}", line);
+  std::fflush(out_);
+  shown_ = line;
+}
+
+void Progress::note(const std::string& line) {
+  if (mode_ == Mode::quiet) return;
+  erase();
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
+}
+
+void Progress::erase() {
+  if (shown_.empty()) return;
+  fmt::print(out_, "\r\x1b[K");
+  std::fflush(out_);
+  shown_.clear();
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,181 @@
+// One trial from spec file to result; see runner.h.
+#include "sweeps/runner.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "sweeps/analyse.h"
+#include "sweeps/launchers/local.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+using spec::TrialStatus;
+
+constexpr size_t kMaxMessageBytes = 2000;
+constexpr int64_t kMaxLogBytes = 64 << 10;
+// What a launcher adds to a signal's number when it passes on how a rank ended.
+constexpr int kSignalExitBase = 128;
+constexpr int kLastSignal = 64;
+
+/// The last bytes of a file; empty when there is none.
+std::string tail_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  const int64_t size = file.tellg();
+  file.seekg(std::max<int64_t>(0, size - kMaxLogBytes));
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text << std::flush;
+  if (!file) throw base::Error(fmt::format("{}: cannot be written; is the disk full?", path));
+}
+
+void make_empty_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) {
+    throw base::Error(
+        fmt::format("{}: the folder cannot be created: {}", path, error.message()));
+  }
+}
+
+std::string crash_reason(int signal_number) {
+  std::string reason = "killed by " + signal_text(signal_number);
+  if (signal_number == SIGKILL) reason += ", likely the kernel's out-of-memory killer";
+  return reason;
+}
+
+std::string or_else(const std::string& text, std::string otherwise) {
+  return text.empty() ? std::move(otherwise) : text;
+}
+
+/// A zero exit code is believed only when the shard holds every step.
+void check_complete(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                    store::TrialResult& result) {
+  const auto num_steps = static_cast<int64_t>(shard.steps.size());
+  if (num_steps >= spec::total_steps(spec)) return;
+  result.status = spec::name_of(TrialStatus::failed);
+  result.reason = fmt::format("the ranks ended without an error after {} of {} steps", num_steps,
+                              spec::total_steps(spec));
+}
+
+}  // namespace
+
+TrialRun::TrialRun(TrialRun&& other) noexcept
+    : result(std::move(other.result)),
+      shard(std::move(other.shard)),
+      folder_(std::exchange(other.folder_, {})) {}
+
+TrialRun::~TrialRun() {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+std::string last_message(const std::string& stderr_text) {
+  constexpr std::string_view kPrefix = "moetune-rank: ";
+  std::string message;
+  std::istringstream lines(stderr_text);
+  bool is_after_prefix = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line.starts_with(kPrefix)) {
+      message = line.substr(kPrefix.size());
+      is_after_prefix = true;
+    } else if (is_after_prefix) {
+      message += "\n" + line;
+    } else {
+      message = line;
+    }
+  }
+  return message.substr(0, kMaxMessageBytes);
+}
+
+Ending judge(const WatchEnd& end, const std::string& message, const RunnerOptions& options) {
+  const auto ending = [](TrialStatus status, std::string reason) {
+    return Ending{std::string(spec::name_of(status)), std::move(reason)};
+  };
+  const std::string where =
+      end.last_progress.empty() ? "before the first step" : "after " + end.last_progress;
+  if (end.is_interrupted) return ending(TrialStatus::interrupted, "stopped by the user " + where);
+  if (end.is_hung) {
+    return ending(TrialStatus::hung,
+                  fmt::format("no new step within {}, {}",
+                              base::format_ns(options.step_limit.count() * 1'000'000), where));
+  }
+  const int code = end.process.code;
+  if (end.process.is_signal) {
+    return ending(TrialStatus::crashed, crash_reason(code) + " " + where);
+  }
+  if (code > kSignalExitBase && code <= kSignalExitBase + kLastSignal) {
+    return ending(TrialStatus::crashed,
+                  crash_reason(code - kSignalExitBase) + " (reported by the launcher) " + where);
+  }
+  const TrialStatus status = spec::status_from_exit_code(code);
+  if (status == TrialStatus::ok) return ending(status, "");
+  if (status == TrialStatus::interrupted) {
+    // Not by this program, or is_interrupted would be set: repeating it on resume would not help.
+    return ending(TrialStatus::crashed, "stopped from outside " + where);
+  }
+  return ending(status, or_else(message, fmt::format("ended with exit code {} {}", code, where)));
+}
+
+TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
+                   const RunnerOptions& options) {
+  const TrialFolder folder{options.folder};
+  make_empty_folder(folder.path);
+  TrialRun run(folder.path);
+  write_file(folder.spec(), spec::to_json(spec).dump(2, ' ', false,
+                                                     nlohmann::json::error_handler_t::replace));
+  const Command command = local_command(options.rank_program, folder);
+  const auto start = std::chrono::steady_clock::now();
+  const std::unique_ptr<Process> process = runner.start(command);
+  const WatchEnd end = watch(
+      *process, {folder.progress(), options.step_limit, options.grace, options.on_tick});
+  const auto duration = std::chrono::steady_clock::now() - start;
+
+  store::TrialResult& result = run.result;
+  const std::string stderr_text = tail_of(folder.stderr_file());
+  Ending ending = judge(end, last_message(stderr_text), options);
+  result.status = std::move(ending.status);
+  result.reason = std::move(ending.reason);
+  result.metrics.push_back(
+      {-1, "wall_total_ns",
+       static_cast<double>(
+           std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count())});
+  result.metrics.push_back(
+      {-1, "process_rss_bytes", static_cast<double>(end.process.max_rss_bytes)});
+  result.texts.push_back({"command", shell_line(command)});
+  if (!stderr_text.empty()) result.texts.push_back({"stderr", stderr_text});
+
+  const bool is_ok = result.status == spec::name_of(TrialStatus::ok);
+  if (!is_ok && !fs::exists(folder.shard())) return run;
+  try {
+    run.shard = store::read_shard(folder.shard());
+    result.shard_paths = {folder.shard()};
+    if (is_ok) check_complete(spec, run.shard, result);
+    analyse_shard(spec, run.shard, result);
+  } catch (const base::Error& error) {
+    // Of a trial that had ended badly anyway, the first reason is the better one.
+    result.texts.push_back({"shard_problem", error.what()});
+    if (is_ok) {
+      result.status = spec::name_of(TrialStatus::failed);
+      result.reason = error.what();
+    }
+  }
+  return run;
+}
+
+}  // namespace moetune::sweeps

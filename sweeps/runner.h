@@ -1,0 +1,57 @@
+// Runs one trial: writes its spec, launches the ranks, watches them, and turns what they left into a result that the
+// store can commit.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "engine/spec/trial_spec.h"
+#include "profiler/store/store.h"
+#include "sweeps/process.h"
+#include "sweeps/watch.h"
+
+namespace moetune::sweeps {
+
+struct RunnerOptions {
+  std::string rank_program;
+  std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run is destroyed
+  std::chrono::milliseconds step_limit{60'000};
+  std::chrono::milliseconds grace{3'000};
+  std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
+};
+
+/// A trial that has ended. The shard lies in the folder until this goes away.
+class TrialRun {
+ public:
+  explicit TrialRun(std::string folder) : folder_(std::move(folder)) {}
+  ~TrialRun();
+  TrialRun(const TrialRun&) = delete;
+  TrialRun& operator=(const TrialRun&) = delete;
+  TrialRun(TrialRun&& other) noexcept;
+  TrialRun& operator=(TrialRun&&) = delete;
+
+  store::TrialResult result;
+  store::ShardContents shard;  ///< empty when it could not be read
+
+ private:
+  std::string folder_;
+};
+
+/// Whatever becomes of the trial is a result; throws base::Error only when it could not be started (no program, no room
+/// for its files).
+TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
+                   const RunnerOptions& options);
+
+/// Status and reason of an ended process. `message` is what it said last on its standard error.
+struct Ending {
+  std::string status;
+  std::string reason;
+};
+Ending judge(const WatchEnd& end, const std::string& message, const RunnerOptions& options);
+
+/// The message at the end of a program's standard error: its last line that starts with "moetune-rank: " and what
+/// follows, else its last line. At most 2000 bytes.
+std::string last_message(const std::string& stderr_text);
+
+}  // namespace moetune::sweeps

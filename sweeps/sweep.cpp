@@ -1,0 +1,255 @@
+// The sweep loop; see sweep.h.
+#include "sweeps/sweep.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "sweeps/interrupt.h"
+#include "sweeps/outcome.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using spec::TrialStatus;
+using std::chrono::duration;
+using std::chrono::steady_clock;
+using tuner::Action;
+using tuner::TrialOutcome;
+using tuner::TrialRequest;
+
+bool was_run(const store::TrialRow& trial) {
+  return store::is_final(trial.status) && trial.status != spec::name_of(TrialStatus::pruned);
+}
+
+/// How far the prediction was off, once both are known.
+void add_memory_error(const TrialRequest& request, const store::ShardContents& shard,
+                      store::TrialResult& result) {
+  int64_t peak = 0;
+  for (const store::ShardMemory& memory : shard.memory) peak = std::max(peak, memory.peak_bytes);
+  const auto predicted = static_cast<double>(request.prediction.peak_bytes);
+  if (result.status != spec::name_of(TrialStatus::ok) || peak == 0 || predicted <= 0) return;
+  result.metrics.push_back(
+      {-1, "memory_error_ratio", std::abs(predicted / static_cast<double>(peak) - 1)});
+}
+
+}  // namespace
+
+SweepLoop::SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& processes,
+                     LoopOptions options, Progress& progress)
+    : store_(store),
+      sweep_id_(sweep_id),
+      processes_(processes),
+      options_(std::move(options)),
+      progress_(progress) {
+  const store::StaleTrials stale = store_.take_back_stale(sweep_id_);
+  if (!stale.held.empty()) {
+    throw base::Error(fmt::format("{}: {}; wait for it, or stop it", store_.path(),
+                                  fmt::join(stale.held, "; ")));
+  }
+  options_.runner.on_tick = [this](const std::string& step) {
+    state_.step = step;
+    progress_.update(state_);
+  };
+}
+
+SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
+  try {
+    run_until_stopped(strategy);
+  } catch (...) {
+    // The first failure is the one to report; the store may be what has failed.
+    try {
+      store_.finish_sweep(sweep_id_, "failed");
+    } catch (const base::Error&) {
+    }
+    throw;
+  }
+  if (summary_.status == "done") store_.drop_decisions(sweep_id_, num_decisions_ + 1);
+  store_.finish_sweep(sweep_id_, summary_.status);
+  progress_.erase();
+  summary_.best_hash = strategy.best_hash();
+  return summary_;
+}
+
+void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
+  summary_.status = "done";
+  while (true) {
+    const std::optional<TrialRequest> request = strategy.ask();
+    store_decisions(strategy);
+    if (!request) return;
+    look_at(strategy, *request);
+    summary_.stop_reason = exhausted_budget(*request);
+    if (!summary_.stop_reason.empty()) return;
+    const std::optional<TrialOutcome> outcome =
+        num_interrupts() > 0 ? std::nullopt : execute(*request);
+    if (!outcome) {
+      summary_.status = "interrupted";
+      summary_.stop_reason = "interrupted by the user";
+      return;
+    }
+    ++summary_.num_by_status[std::string(spec::name_of(outcome->status))];
+    strategy.tell(*request, *outcome);
+    store_decisions(strategy);
+  }
+}
+
+std::optional<TrialOutcome> SweepLoop::execute(const TrialRequest& request) {
+  if (request.action != Action::run) return refuse(request);
+  started_.insert(request.hash);
+  std::optional<TrialOutcome> outcome = reuse(request);
+  if (!outcome) outcome = launch(request);
+  if (outcome && outcome->status == TrialStatus::ok &&
+      (!state_.best_step_ns || outcome->step_ns < *state_.best_step_ns) && outcome->step_ns > 0 &&
+      !request.is_reference) {
+    state_.best_step_ns = outcome->step_ns;
+  }
+  return outcome;
+}
+
+TrialOutcome SweepLoop::refuse(const TrialRequest& request) {
+  const TrialStatus status =
+      request.action == Action::invalid ? TrialStatus::invalid : TrialStatus::pruned;
+  store::TrialRow row = trial_row(request, sweep_id_);
+  row.status = spec::name_of(status);
+  store_.add_finished_trial(row, prediction_rows(request.prediction),
+                            memory_predictions(request.prediction));
+  TrialOutcome outcome;
+  outcome.status = status;
+  outcome.reason = request.reason;
+  return outcome;
+}
+
+std::optional<TrialOutcome> SweepLoop::reuse(const TrialRequest& request) {
+  const std::optional<store::TrialRow> stored = store_.find_trial(sweep_id_, request.hash);
+  if (!stored || !was_run(*stored)) return std::nullopt;
+  if (request.is_baseline && !stored->is_baseline) store_.set_baseline(stored->id);
+  ++summary_.num_reused;
+  earlier_seconds_ += static_cast<double>(stored->duration_ns.value_or(0)) * 1e-9;
+  return read_outcome(store_, *stored);
+}
+
+std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
+  // A replay that took another way than before leaves decisions that nobody made: they go before the first new trial.
+  if (summary_.num_run == 0) store_.drop_decisions(sweep_id_, num_decisions_ + 1);
+  const auto start = steady_clock::now();
+  const int64_t id = store_.begin_trial(trial_row(request, sweep_id_),
+                                        prediction_rows(request.prediction),
+                                        memory_predictions(request.prediction));
+  ++summary_.num_run;
+  state_.step.clear();
+  progress_.update(state_);
+  std::optional<TrialRun> run;
+  try {
+    run.emplace(run_trial(processes_, request.spec, options_.runner));
+  } catch (const base::Error& error) {
+    // It could not even be started: that is no statement about the spec, so it is repeated on resume.
+    store::TrialResult result;
+    result.status = spec::name_of(TrialStatus::interrupted);
+    result.reason = error.what();
+    store_.finish_trial(id, result);
+    throw;
+  }
+  run->result.texts.push_back({"title", request.title});
+  add_memory_error(request, run->shard, run->result);
+  store_.finish_trial(id, run->result);
+  trial_seconds_ += duration<double>(steady_clock::now() - start).count();
+  const TrialOutcome outcome = read_outcome(store_, *store_.get_trial(id));
+  report(request, outcome);
+  if (outcome.status == TrialStatus::interrupted) return std::nullopt;
+  return outcome;
+}
+
+void SweepLoop::store_decisions(tuner::Strategy& strategy) {
+  const auto id_of = [&](const std::string& hash) -> std::optional<int64_t> {
+    if (hash.empty()) return std::nullopt;
+    const std::optional<store::TrialRow> trial = store_.find_trial(sweep_id_, hash);
+    return trial ? std::optional(trial->id) : std::nullopt;
+  };
+  for (const tuner::Decision& decision : strategy.take_decisions()) {
+    store::DecisionRow row;
+    row.sweep_id = sweep_id_;
+    row.ordinal = ++num_decisions_;
+    row.phase = tuner::name_of(decision.phase);
+    row.kind = decision.kind;
+    row.trial_id = id_of(decision.trial_hash);
+    row.baseline_trial_id = id_of(decision.baseline_hash);
+    row.wall = decision.wall;
+    row.remedy = decision.remedy;
+    row.knob = decision.knob;
+    row.value_before = decision.value_before;
+    row.value_after = decision.value_after;
+    if (row.baseline_trial_id) {
+      row.gain_ratio = decision.gain_ratio;
+      row.noise_ratio = decision.noise_ratio;
+    }
+    row.text = decision.text;
+    row.evidence_json =
+        decision.evidence.is_object()
+            ? decision.evidence.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+            : "{}";
+    store_.add_decision(row);
+    // While a stored sweep is replayed, its story was told before.
+    if (summary_.num_run > 0) {
+      progress_.note(fmt::format("  {}: {}", decision.kind, decision.text));
+    }
+  }
+}
+
+void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
+  const tuner::Progress progress = strategy.progress();
+  state_.phase = tuner::name_of(request.phase);
+  state_.num_trials = static_cast<int64_t>(started_.size()) + (started_.contains(request.hash) ? 0 : 1);
+  state_.num_expected = progress.num_expected;
+  if (options_.max_trials > 0) {
+    state_.num_expected = std::min(state_.num_expected, options_.max_trials);
+  }
+  state_.title = request.title;
+  state_.step.clear();
+  if (summary_.num_run > 0) {
+    double left = trial_seconds_ / static_cast<double>(summary_.num_run) *
+                  static_cast<double>(
+                      std::max<int64_t>(0, state_.num_expected - state_.num_trials + 1));
+    if (options_.max_seconds > 0) {
+      left = std::min(left, static_cast<double>(options_.max_seconds) - seconds_used());
+    }
+    state_.left = std::chrono::seconds(static_cast<int64_t>(std::max(left, 0.0)));
+  }
+}
+
+void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome) {
+  std::string line =
+      fmt::format("[{} {}/{}] {}: {}", state_.phase, state_.num_trials,
+                  std::max(state_.num_expected, state_.num_trials), request.title,
+                  spec::name_of(outcome.status));
+  if (outcome.status == TrialStatus::ok) {
+    if (outcome.step_ns > 0) line += ", " + base::format_ns(outcome.step_ns) + " per step";
+    if (outcome.peak_bytes > 0) line += ", peak " + base::format_bytes(outcome.peak_bytes);
+    if (!outcome.wall.empty()) line += ", wall " + outcome.wall;
+  } else {
+    line += ", " + outcome.reason;
+  }
+  progress_.note(line);
+}
+
+double SweepLoop::seconds_used() const {
+  return earlier_seconds_ + duration<double>(steady_clock::now() - start_).count();
+}
+
+std::string SweepLoop::exhausted_budget(const TrialRequest& request) const {
+  if (request.action != Action::run || started_.contains(request.hash)) return {};
+  if (options_.max_trials > 0 && static_cast<int64_t>(started_.size()) >= options_.max_trials) {
+    return fmt::format("the budget of {} trials is used up", options_.max_trials);
+  }
+  // What is stored costs nothing.
+  const std::optional<store::TrialRow> stored = store_.find_trial(sweep_id_, request.hash);
+  if (stored && was_run(*stored)) return {};
+  if (options_.max_seconds > 0 && seconds_used() >= static_cast<double>(options_.max_seconds)) {
+    return fmt::format("the budget of {} seconds is used up", options_.max_seconds);
+  }
+  return {};
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,76 @@
+// The loop of a sweep: ask the strategy, run or look up the trial, commit, tell. Every step is in the store before the
+// next one starts, so a killed sweep loses at most the trial that ran.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "profiler/store/store.h"
+#include "sweeps/process.h"
+#include "sweeps/progress.h"
+#include "sweeps/runner.h"
+#include "tuner/strategy.h"
+
+namespace moetune::sweeps {
+
+struct LoopOptions {
+  RunnerOptions runner;
+  int64_t max_trials = 0;   ///< started ones of the whole sweep, earlier calls included; 0: no limit
+  int64_t max_seconds = 0;  ///< of this call and of the trials that earlier calls ran; 0: no limit
+};
+
+/// What run() did.
+struct SweepSummary {
+  std::string status;       ///< done, interrupted
+  std::string stop_reason;  ///< a sentence when the strategy was not done: which budget, or the user
+  int64_t num_run = 0;      ///< trials launched by this call
+  int64_t num_reused = 0;   ///< finished by an earlier call
+  std::map<std::string, int64_t> num_by_status;
+  std::string best_hash;
+};
+
+class SweepLoop {
+ public:
+  /// The store and the others must outlive the loop. Rows of dead holders are taken back here; a row that somebody
+  /// else is running throws base::Error.
+  SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& processes, LoopOptions options,
+            Progress& progress);
+
+  /// Until the strategy is done, a budget is used up, or the user interrupts. Sets the sweep's status, also (to failed)
+  /// when an exception leaves it.
+  SweepSummary run(tuner::Strategy& strategy);
+
+  /// One request: what the store has of it when it is finished there, else run and committed. Empty when the user
+  /// interrupted it.
+  std::optional<tuner::TrialOutcome> execute(const tuner::TrialRequest& request);
+
+ private:
+  std::optional<tuner::TrialOutcome> reuse(const tuner::TrialRequest& request);
+  std::optional<tuner::TrialOutcome> launch(const tuner::TrialRequest& request);
+  tuner::TrialOutcome refuse(const tuner::TrialRequest& request);
+  void store_decisions(tuner::Strategy& strategy);
+  void look_at(const tuner::Strategy& strategy, const tuner::TrialRequest& request);
+  void report(const tuner::TrialRequest& request, const tuner::TrialOutcome& outcome);
+  [[nodiscard]] std::string exhausted_budget(const tuner::TrialRequest& request) const;
+  [[nodiscard]] double seconds_used() const;
+  void run_until_stopped(tuner::Strategy& strategy);
+
+  store::Store& store_;
+  int64_t sweep_id_;
+  ProcessRunner& processes_;
+  LoopOptions options_;
+  Progress& progress_;
+  ProgressState state_;
+  SweepSummary summary_;
+  std::set<std::string> started_;  ///< hashes that count against the budget
+  int64_t num_decisions_ = 0;
+  double earlier_seconds_ = 0;
+  double trial_seconds_ = 0;  ///< of the trials launched by this call
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace moetune::sweeps

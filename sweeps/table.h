@@ -1,0 +1,40 @@
+// Text tables and widths on a terminal.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune::sweeps {
+
+/// Columns that a text takes: code points, control characters none.
+size_t display_width(std::string_view text);
+/// The text, or its start and an ellipsis when it is wider than `width`.
+std::string cut_to_width(std::string_view text, size_t width);
+/// Columns of the terminal behind a descriptor; empty when it is none.
+std::optional<size_t> terminal_width(int descriptor);
+/// One line without control characters, so that a stored text cannot move the cursor or colour the screen.
+std::string one_line(std::string_view text);
+
+class TextTable {
+ public:
+  enum class Align : unsigned char { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// As many cells as there are columns. Cells are made one line.
+  void add(std::vector<std::string> cells);
+  /// Lines with a header; two blanks between columns. With a `width`, the last column is cut so that lines fit.
+  [[nodiscard]] std::string text(std::optional<size_t> width) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace moetune::sweeps

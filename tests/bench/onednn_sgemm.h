@@ -1,0 +1,16 @@
+// oneDNN's single-precision GEMM as one candidate of gemm_bench. The linker picks the real one or
+// the stub.
+#pragma once
+
+#include <cstdint>
+
+namespace moetune::bench {
+
+/// False in a build without oneDNN; onednn_sgemm then does nothing.
+bool has_onednn();
+
+/// Row-major c = op(a) * op(b), on one thread.
+void onednn_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a,
+                  int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc);
+
+}  // namespace moetune::bench

@@ -1,0 +1,109 @@
+// Central differences through the whole tiny model in double precision: the gradient of the training objective (cross-
+// entropy plus both auxiliary losses) with respect to single weights, on one rank and on a parallel layout.
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/training_fixture.h"
+
+namespace moetune::engine {
+namespace {
+
+using testing::GradientMap;
+using testing::RandomTokens;
+
+struct Probe {
+  std::string name;
+  int64_t row = 0;
+  int64_t col = 0;
+};
+
+// Objective of step 0 with one weight moved by `delta`.
+StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double delta,
+                    GradientMap* gradients) {
+  const InitialValue base = random_initial_value(trial.model, trial.training.seed);
+  TrainerHooks hooks;
+  hooks.initial_value = [&](const spec::ParamDesc& param, int64_t row, int64_t col) {
+    const double value = base(param, row, col);
+    const bool is_tied_head = param.is_tied_copy && probe.name == "embedding";
+    const bool is_probe = (param.name == probe.name || is_tied_head) && row == probe.row && col == probe.col;
+    return is_probe ? value + delta : value;
+  };
+  testing::GradientGatherer gatherer(trial);
+  hooks.on_gradients = [&](int64_t step, const Parameters& params) { gatherer.add(step, params); };
+  const RandomTokens tokens(trial);
+  StepResult result;
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int rank) {
+    const StepResult step = trainer.step(0, tokens, profiler::TraceLevel::none);
+    if (rank == 0) result = step;
+  });
+  if (gradients != nullptr) *gradients = gatherer.gradients;
+  return result;
+}
+
+double objective(const StepResult& result) {
+  return result.loss + result.aux_loss + result.z_loss;
+}
+
+void check_model(const spec::ModelSpec& model, const std::string& knobs) {
+  spec::TrialSpec trial = testing::tiny_trial(
+      model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
+  trial.dtype = "f64";
+  GradientMap gradients;
+  run_with(trial, {}, 0, &gradients);
+  constexpr double kStep = 1e-5;
+  for (const auto& [name, gradient] : gradients) {
+    // The largest element of each parameter and another one.
+    const auto largest = static_cast<int64_t>(
+        std::max_element(gradient.begin(), gradient.end(),
+                         [](double a, double b) { return std::abs(a) < std::abs(b); }) -
+        gradient.begin());
+    const double scale = std::abs(gradient[static_cast<size_t>(largest)]);
+    int64_t cols = static_cast<int64_t>(gradient.size());
+    const spec::ParamPlan plan = spec::make_param_plan(model, {}, 0);
+    for (const spec::ParamDesc& param : plan.params) {
+      if (param.name == name) cols = param.cols;
+    }
+    for (const int64_t at : {largest, static_cast<int64_t>(gradient.size()) / 3}) {
+      const Probe probe{name, at / cols, at % cols};
+      const double up = objective(run_with(trial, probe, kStep, nullptr));
+      const double down = objective(run_with(trial, probe, -kStep, nullptr));
+      const double numeric = (up - down) / (2 * kStep);
+      BOOST_TEST_CONTEXT(name << "[" << probe.row << "," << probe.col << "] analytic "
+                              << gradient[static_cast<size_t>(at)] << " numeric " << numeric) {
+        BOOST_TEST(scale > 0);
+        BOOST_TEST(std::abs(numeric - gradient[static_cast<size_t>(at)]) < 1e-6 * scale);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE(gradient)
+
+BOOST_AUTO_TEST_CASE(moe_model_on_one_rank) { check_model(testing::tiny_model(), "{}"); }
+
+BOOST_AUTO_TEST_CASE(moe_model_on_a_parallel_layout) {
+  check_model(testing::tiny_model(),
+              R"({"context_parallel_size": 2, "expert_model_parallel_size": 2,
+                  "pipeline_model_parallel_size": 2, "ep_chunks_forward": 2})");
+}
+
+BOOST_AUTO_TEST_CASE(mixed_model_with_biases_window_shared_expert_and_tied_head) {
+  spec::ModelSpec model = testing::tiny_model();
+  model.is_moe_layer = {false, true, true};
+  model.shared_ffn_size = 8;
+  model.has_attention_bias = true;
+  model.has_attention_output_bias = true;
+  model.has_mlp_bias = true;
+  model.attention_window = {5, 0, 0};
+  model.normalizes_topk = false;
+  model.has_qk_norm = false;
+  model.ties_embeddings = true;
+  model.hidden_act = "gelu_tanh";
+  check_model(model, "{}");
+  check_model(model, R"({"pipeline_model_parallel_size": 2, "recompute": "full"})");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::engine

@@ -1,0 +1,180 @@
+// Every layout trains like one rank, and choices that only change the schedule change no bit.
+#include <fmt/format.h>
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/training_fixture.h"
+
+namespace moetune::engine {
+namespace {
+
+using testing::tiny_model;
+using testing::tiny_trial;
+using testing::train;
+using testing::TrainingRun;
+
+constexpr int64_t kSteps = 5;
+
+spec::Knobs knobs_of(const std::string& json) {
+  return spec::knobs_from_json(nlohmann::json::parse(json), "test");
+}
+
+void check_constraints_hold(const spec::TrialSpec& trial) {
+  for (const spec::Violation& violation : spec::check_constraints(
+           trial.model, trial.hardware, trial.training, trial.knobs)) {
+    BOOST_FAIL(violation.rule << ": " << violation.message);
+  }
+}
+
+void check_close(const TrainingRun& run, const TrainingRun& expected) {
+  BOOST_REQUIRE_EQUAL(run.steps.size(), expected.steps.size());
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    BOOST_TEST_CONTEXT("step " << i) {
+      const StepResult& a = run.steps[i];
+      const StepResult& b = expected.steps[i];
+      BOOST_TEST(std::abs(a.loss - b.loss) < 1e-5 * std::abs(b.loss));
+      BOOST_TEST(std::abs(a.aux_loss - b.aux_loss) < 1e-5 * std::abs(b.aux_loss));
+      BOOST_TEST(std::abs(a.z_loss - b.z_loss) < 1e-5 * std::abs(b.z_loss));
+      BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) < 1e-5 * b.grad_norm);
+    }
+  }
+  BOOST_REQUIRE_EQUAL(run.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    BOOST_TEST_CONTEXT(name) {
+      const auto found = run.gradients.find(name);
+      BOOST_REQUIRE(found != run.gradients.end());
+      BOOST_REQUIRE_EQUAL(found->second.size(), gradient.size());
+      BOOST_TEST(testing::relative_l2(found->second, gradient) < 1e-5);
+    }
+  }
+}
+
+void check_identical(const TrainingRun& run, const TrainingRun& expected) {
+  for (size_t i = 0; i < expected.steps.size(); ++i) {
+    BOOST_TEST_CONTEXT("step " << i) {
+      BOOST_TEST(run.steps[i].loss == expected.steps[i].loss);
+      BOOST_TEST(run.steps[i].grad_norm == expected.steps[i].grad_norm);
+    }
+  }
+  for (const auto& [name, gradient] : expected.gradients) {
+    BOOST_TEST_CONTEXT(name) { BOOST_TEST((run.gradients.at(name) == gradient)); }
+  }
+}
+
+const char* const kLayouts[] = {
+    R"({"data_parallel_size": 2})",
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2})",
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 4})",
+    R"({"data_parallel_size": 2, "use_distributed_optimizer": false, "micro_batch_size": 2})",
+    R"({"context_parallel_size": 2})",
+    R"({"context_parallel_size": 4, "expert_model_parallel_size": 4})",
+    R"({"context_parallel_size": 2, "expert_model_parallel_size": 2, "micro_batch_size": 2})",
+    R"({"pipeline_model_parallel_size": 2})",
+    R"({"pipeline_model_parallel_size": 3})",
+    R"({"pipeline_model_parallel_size": 2, "decoder_first_pipeline_num_layers": 1})",
+    R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"data_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"data_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
+        "pipeline_model_parallel_size": 2, "overlap_grad_reduce": true, "ep_chunks_forward": 2})",
+    R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "overlap_grad_reduce": true,
+        "use_distributed_optimizer": false})",
+};
+
+void check_layouts(const spec::ModelSpec& model) {
+  const TrainingRun expected = train(tiny_trial(model), kSteps);
+  BOOST_TEST(expected.steps.back().loss < expected.steps.front().loss + 1.0);
+  for (const char* layout : kLayouts) {
+    BOOST_TEST_CONTEXT(layout) {
+      const spec::TrialSpec trial = tiny_trial(model, knobs_of(layout));
+      check_constraints_hold(trial);
+      check_close(train(trial, kSteps), expected);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE(parity)
+
+BOOST_AUTO_TEST_CASE(every_layout_trains_like_one_rank) { check_layouts(tiny_model()); }
+
+BOOST_AUTO_TEST_CASE(mixed_dense_and_moe_layers_shared_expert_biases_window) {
+  spec::ModelSpec model = tiny_model();
+  model.is_moe_layer = {true, false, true};
+  model.shared_ffn_size = 8;
+  model.has_attention_bias = true;
+  model.has_attention_output_bias = true;
+  model.has_mlp_bias = true;
+  model.attention_window = {0, 5, 0};
+  model.normalizes_topk = false;
+  model.has_qk_norm = false;
+  check_layouts(model);
+}
+
+BOOST_AUTO_TEST_CASE(tied_embeddings) {
+  spec::ModelSpec model = tiny_model();
+  model.ties_embeddings = true;
+  check_layouts(model);
+}
+
+BOOST_AUTO_TEST_CASE(same_seed_same_bits) {
+  const spec::TrialSpec trial = tiny_trial(
+      tiny_model(), knobs_of(R"({"data_parallel_size": 2, "context_parallel_size": 2,
+                                 "expert_model_parallel_size": 4})"));
+  check_identical(train(trial, 3), train(trial, 3));
+}
+
+BOOST_AUTO_TEST_CASE(schedule_only_choices_change_no_bit) {
+  // More tokens than one loss tile, odd chunk borders, several micro-batches.
+  const std::string base = R"("data_parallel_size": 2, "expert_model_parallel_size": 2,
+                              "micro_batch_size": 2)";
+  const char* const kChoices[] = {
+      R"("recompute": "norm")",
+      R"("recompute": "core_attn")",
+      R"("recompute": "moe_act")",
+      R"("recompute": "experts")",
+      R"("recompute": "norm,core_attn,moe_act,experts")",
+      R"("recompute": "full")",
+      R"("ep_chunks_forward": 2)",
+      R"("ep_chunks_forward": 3, "ep_chunks_backward": 5)",
+      R"("ep_chunks_backward": 4, "recompute": "full")",
+      R"("linear_ce_chunk_tokens": 64)",
+      R"("linear_ce_chunk_tokens": 128)",
+      R"("cuda_graph_modules": "attn")",
+      R"("cuda_graph_modules": "attn,moe_router,moe_preprocess")",
+      R"("overlap_grad_reduce": true)",
+  };
+  for (const bool has_shared : {false, true}) {
+    spec::ModelSpec model = tiny_model();
+    if (has_shared) model.shared_ffn_size = 8;
+    const auto make = [&](const std::string& choice) {
+      spec::TrialSpec trial = tiny_trial(
+          model, knobs_of("{" + base + (choice.empty() ? "" : "," + choice) + "}"));
+      trial.training.global_batch_size = 8;
+      trial.training.seq_length = 48;
+      check_constraints_hold(trial);
+      return trial;
+    };
+    const TrainingRun expected = train(make(""), 3);
+    for (const char* choice : kChoices) {
+      BOOST_TEST_CONTEXT(choice) { check_identical(train(make(choice), 3), expected); }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(recompute_under_context_and_pipeline_parallelism_changes_no_bit) {
+  const std::string base = R"("context_parallel_size": 2, "pipeline_model_parallel_size": 2,
+                              "expert_model_parallel_size": 2)";
+  const auto make = [&](const std::string& choice) {
+    return tiny_trial(tiny_model(), knobs_of("{" + base + choice + "}"));
+  };
+  const TrainingRun expected = train(make(""), 3);
+  for (const char* choice : {R"(, "recompute": "core_attn")", R"(, "recompute": "full")",
+                             R"(, "recompute": "norm,core_attn,moe_act,experts")"}) {
+    BOOST_TEST_CONTEXT(choice) { check_identical(train(make(choice), 3), expected); }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::engine

@@ -1,0 +1,106 @@
+// The critical path on a known chain, and its tiling of the step on random traces.
+#include "profiler/analysis/critical_path.h"
+
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+#include "profiler/analysis/budget.h"
+#include "tests/profiler/synthetic_trace.h"
+
+namespace moetune::profiler {
+namespace {
+
+const ClassificationRules kRules = {{"permute"}, {"pp"}};
+
+void check_tiles(const CriticalPath& path, const StepTrace& trace) {
+  int64_t cursor = trace.start_ns;
+  for (const PathSegment& segment : path.segments) {
+    BOOST_TEST(segment.start_ns == cursor);
+    BOOST_TEST(segment.end_ns > segment.start_ns);
+    cursor = segment.end_ns;
+  }
+  BOOST_TEST(cursor == trace.end_ns);
+  int64_t by_class = 0, by_name = 0;
+  for (const auto& [path_class, ns] : path.ns_by_class) by_class += ns;
+  for (const auto& [name, ns] : path.ns_by_name) by_name += ns;
+  BOOST_TEST(by_class == trace.end_ns - trace.start_ns);
+  BOOST_TEST(by_name == trace.end_ns - trace.start_ns);
+}
+
+BOOST_AUTO_TEST_SUITE(critical_path_suite)
+
+BOOST_AUTO_TEST_CASE(known_chain) {
+  TraceBuilder t(0, 120);
+  t.kernel("router", 0, 10, 10, 30).launch_start_ns = 0;
+  t.kernel("shared_expert", 0, 20, 30, 50);  // off the path
+  t.kernel("permute", 1, 20, 30, 35, 0);
+  t.collective("ep", 1, 20, 35, 80, 25);
+  t.kernel("expert", 0, 20, 80, 110, 3);
+  const CriticalPath path = critical_path(t.trace(), kRules);
+  check_tiles(path, t.trace());
+  using enum PathClass;
+  const std::vector<std::pair<std::string, PathClass>> expected = {
+      {"launch", host},    {"router", compute}, {"permute", dispatcher}, {"ep_op", wait},
+      {"ep_op", transfer}, {"expert", compute}, {"step_end", wait}};
+  BOOST_REQUIRE(path.segments.size() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    BOOST_TEST(path.segments[i].name == expected[i].first);
+    BOOST_TEST((path.segments[i].path_class == expected[i].second));
+  }
+  BOOST_TEST(path.ns_by_class.at(transfer) == 25);
+  BOOST_TEST(path.ns_by_class.at(wait) == 30);
+  BOOST_TEST(path.ns_by_name.count("shared_expert") == 0U);
+  BOOST_TEST(path.segments[3].group == "ep");
+}
+
+BOOST_AUTO_TEST_CASE(a_synchronisation_leads_to_what_it_waited_for) {
+  TraceBuilder t(0, 100);
+  t.kernel("preprocess", 0, 0, 0, 40);
+  t.host_sync(5, 50, 0);
+  TraceRecord& expert = t.kernel("expert", 0, 60, 60, 100);
+  expert.launch_start_ns = 50;
+  const CriticalPath path = critical_path(t.trace(), kRules);
+  check_tiles(path, t.trace());
+  BOOST_TEST(path.ns_by_name.at("preprocess") == 40);
+  BOOST_TEST(path.ns_by_name.at("sync") == 10);
+  BOOST_TEST(path.ns_by_name.at("launch") == 10);
+  BOOST_TEST(path.ns_by_name.at("expert") == 40);
+}
+
+BOOST_AUTO_TEST_CASE(host_bound_step_is_all_launches) {
+  Timeline clock(ClockMode::virtual_modelled, 0, 1, {10, 10, 0});
+  clock.begin_step(0, TraceLevel::all);
+  for (int i = 0; i < 5; ++i) clock.finish(0, RecordKind::kernel, {"tiny"}, clock.launch(0), 1);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  const CriticalPath path = critical_path(trace, kRules);
+  BOOST_TEST(path.ns_by_class.at(PathClass::host) == 50);
+  BOOST_TEST(path.ns_by_class.at(PathClass::compute) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(unexplained_time_is_stalled) {
+  TraceBuilder t(0, 50);
+  t.kernel("gemm", 0, 0, 0, 10);
+  t.kernel("gemm", 0, 0, 30, 50);
+  BOOST_TEST(critical_path(t.trace(), kRules).ns_by_class.at(PathClass::stalled) == 20);
+}
+
+BOOST_AUTO_TEST_CASE(random_traces_are_tiled) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 2000; ++round) {
+    const StepTrace exact = random_timeline_trace(random);
+    const CriticalPath path = critical_path(exact, kRules);
+    check_tiles(path, exact);
+    BOOST_TEST(path.ns_by_class.count(PathClass::stalled) == 0U);
+    const auto compute = path.ns_by_class.find(PathClass::compute);
+    if (compute != path.ns_by_class.end()) {
+      BOOST_TEST(compute->second <= compute_budget(exact, kRules).compute_busy_ns);
+    }
+    const StepTrace garbage = random_garbage_trace(random);
+    check_tiles(critical_path(garbage, kRules), garbage);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::profiler

@@ -1,0 +1,163 @@
+// The rules of virtual time: what a launch costs, what a stream waits for, what a graph saves.
+#include "profiler/timeline.h"
+
+#include <boost/test/unit_test.hpp>
+
+namespace moetune::profiler {
+namespace {
+
+constexpr HostCosts kCosts = {10, 15, 3};
+
+Timeline started(int num_streams = 2, TraceLevel level = TraceLevel::all) {
+  Timeline clock(ClockMode::virtual_modelled, 4, num_streams, kCosts);
+  clock.begin_step(7, level);
+  return clock;
+}
+
+Event run(Timeline& clock, int stream, int64_t duration_ns, const char* name = "op") {
+  return clock.finish(stream, RecordKind::kernel, {name}, clock.launch(stream), duration_ns);
+}
+
+BOOST_AUTO_TEST_SUITE(timeline)
+
+BOOST_AUTO_TEST_CASE(an_op_starts_when_launched_and_its_stream_is_free) {
+  Timeline clock = started();
+  run(clock, 0, 100);
+  run(clock, 0, 5);
+  run(clock, 1, 5);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_REQUIRE(trace.records.size() == 3U);
+  BOOST_TEST(trace.records[0].start_ns == 10);
+  BOOST_TEST(trace.records[1].start_ns == 110);  // launched at 20, stream busy until 110
+  BOOST_TEST(trace.records[1].launch_start_ns == 10);
+  BOOST_TEST(trace.records[1].launch_end_ns == 20);
+  BOOST_TEST(trace.records[2].start_ns == 30);  // another stream
+  BOOST_TEST(trace.rank == 4);
+  BOOST_TEST(trace.records[2].rank == 4);
+  BOOST_TEST(trace.records[2].step == 7);
+  BOOST_TEST(trace.records[2].id == 2);
+  BOOST_TEST(trace.end_ns == 115);
+}
+
+BOOST_AUTO_TEST_CASE(events_order_streams_and_name_the_producer) {
+  Timeline clock = started(3);
+  const Event late = run(clock, 0, 100);  // ends at 110
+  const Event early = run(clock, 1, 20);  // ends at 40
+  clock.wait_event(2, late);
+  clock.wait_event(2, early);
+  run(clock, 2, 1);
+  run(clock, 2, 1);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records[2].start_ns == 110);
+  BOOST_TEST(trace.records[2].producer_id == late.record_id);
+  BOOST_TEST(trace.records[3].producer_id == kNoRecord);  // a wait is for one op
+}
+
+BOOST_AUTO_TEST_CASE(an_event_before_any_work_is_no_wait) {
+  Timeline clock = started();
+  clock.wait_event(0, clock.record_event(1));
+  run(clock, 0, 1);
+  BOOST_TEST(clock.end_step(clock.latest_ns()).records[0].producer_id == kNoRecord);
+}
+
+BOOST_AUTO_TEST_CASE(communication_ends_when_told) {
+  Timeline clock = started();
+  const int64_t ready = clock.launch(1);
+  clock.finish_communication(1, RecordKind::collective, {"dispatch"}, "ep", 9, ready, 200, 50);
+  const TraceRecord record = clock.end_step(clock.latest_ns()).records.at(0);
+  BOOST_TEST((record.kind == RecordKind::collective));
+  BOOST_TEST(record.group == "ep");
+  BOOST_TEST(record.sequence == 9);
+  BOOST_TEST(record.start_ns == 10);
+  BOOST_TEST(record.end_ns == 200);
+  BOOST_TEST(record.transfer_ns == 50);
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_is_launched_once) {
+  Timeline clock = started();
+  clock.begin_graph();
+  for (int i = 0; i < 3; ++i) run(clock, 0, 1);
+  clock.end_graph();
+  run(clock, 0, 1);
+  clock.begin_graph();
+  run(clock, 0, 1);
+  clock.end_graph();
+  BOOST_TEST(clock.num_launches() == 3);
+  BOOST_TEST(clock.host_ns() == 15 + 10 + 15);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records[0].graph_id == 1);
+  BOOST_TEST(trace.records[2].graph_id == 1);
+  BOOST_TEST(trace.records[2].launch_end_ns == 15);
+  BOOST_TEST(trace.records[3].graph_id == 0);
+  BOOST_TEST(trace.records[4].graph_id == 2);
+}
+
+BOOST_AUTO_TEST_CASE(the_host_waits_for_the_device) {
+  Timeline clock = started();
+  const Event event = run(clock, 0, 100);
+  clock.synchronize(event, {"sync"});
+  BOOST_TEST(clock.host_ns() == 113);
+  run(clock, 0, 1);
+  clock.synchronize(event, {"sync"});  // long done: costs only the return
+  BOOST_TEST(clock.host_ns() == 126);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  const TraceRecord& sync = trace.records[1];
+  BOOST_TEST((sync.kind == RecordKind::host_sync));
+  BOOST_TEST(sync.stream == kHostStream);
+  BOOST_TEST(sync.start_ns == 10);
+  BOOST_TEST(sync.end_ns == 113);
+  BOOST_TEST(sync.producer_id == event.record_id);
+  BOOST_TEST(trace.records[2].start_ns == 123);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_begins_where_the_last_one_ended) {
+  Timeline clock = started();
+  run(clock, 0, 100);
+  BOOST_TEST(clock.end_step(500).end_ns == 500);
+  clock.begin_step(8, TraceLevel::all);
+  BOOST_TEST(clock.num_launches() == 0);
+  run(clock, 0, 1);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.start_ns == 500);
+  BOOST_TEST(trace.step == 8);
+  BOOST_TEST(trace.records.at(0).id == 0);
+  BOOST_TEST(trace.records.at(0).start_ns == 510);
+}
+
+BOOST_AUTO_TEST_CASE(tracing_does_not_change_time) {
+  Timeline traced = started(), silent = started(2, TraceLevel::none);
+  for (Timeline* clock : {&traced, &silent}) {
+    const Event event = run(*clock, 0, 40);
+    clock->wait_event(1, event);
+    run(*clock, 1, 40);
+    clock->synchronize(clock->record_event(1), {"sync"});
+    run(*clock, 0, 40);
+  }
+  BOOST_TEST(traced.latest_ns() == silent.latest_ns());
+  BOOST_TEST(traced.num_launches() == silent.num_launches());
+  BOOST_TEST(silent.end_step(1000).records.empty());
+  BOOST_TEST(traced.end_step(1000).records.size() == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(wall_time_is_the_machine_s) {
+  Timeline clock(ClockMode::wall, 0, 1, kCosts);
+  clock.begin_step(0, TraceLevel::all);
+  const int64_t before = wall_ns();
+  const int64_t start = clock.launch(0);
+  clock.finish(0, RecordKind::kernel, {"op"}, start, wall_ns() - start);
+  const StepTrace trace = clock.end_step(wall_ns());
+  BOOST_TEST(trace.records.at(0).start_ns >= before);
+  BOOST_TEST(trace.records.at(0).end_ns <= trace.end_ns);
+}
+
+BOOST_AUTO_TEST_CASE(cpu_time_moves_with_work) {
+  const int64_t before = thread_cpu_ns();
+  volatile double sink = 0;
+  while (thread_cpu_ns() == before) sink = sink + 1.0;
+  BOOST_TEST(thread_cpu_ns() > before);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::profiler

@@ -1,0 +1,29 @@
+// make_fixture DB HTML [hostile]: a made-up sweep and its report, to look at and for the browser test.
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+
+#include "reports/report.h"
+#include "tests/reports/fixture_helper.h"
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fputs("make_fixture DB HTML [hostile]\n", stderr);
+    return 2;
+  }
+  try {
+    moetune::tests::FixtureOptions options;
+    if (argc > 3) {
+      options.hostile = moetune::tests::kHostileText;
+    }
+    std::filesystem::remove(argv[1]);
+    moetune::tests::make_fixture(argv[1], options);
+    const int64_t size = moetune::reports::write_report(argv[1], argv[2]);
+    std::printf("%s: %lld bytes\n", argv[2], static_cast<long long>(size));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "make_fixture: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,128 @@
+// Reading clusters, and the price of communication on them by hand.
+#include "engine/spec/hardware_spec.h"
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::spec {
+
+using samples::cluster;
+using samples::contains;
+using samples::json;
+using samples::usage_error;
+
+namespace {
+
+// Intra-node: 1000 ns and 1 byte/ns. Inter-node: 5000 ns and 0.1 bytes/ns.
+HardwareSpec hardware() { return hardware_from_json(cluster(), "h.json"); }
+
+const std::vector<int> kNode = {0, 1, 2, 3};
+const std::vector<int> kAcross = {2, 6};
+const std::vector<int> kAll = {0, 1, 2, 3, 4, 5, 6, 7};
+
+std::string error_with(const std::string& pointer, const json& value) {
+  json document = cluster();
+  document[json::json_pointer(pointer)] = value;
+  return usage_error([&] { hardware_from_json(document, "h.json"); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(hardware_spec)
+
+BOOST_AUTO_TEST_CASE(round_trip_and_nodes) {
+  const HardwareSpec h = hardware();
+  BOOST_TEST(to_json(hardware_from_json(to_json(h), "x")) == to_json(h));
+  BOOST_TEST(h.num_devices() == 8);
+  BOOST_TEST(h.node_of(3) == 0);
+  BOOST_TEST(h.node_of(4) == 1);
+  BOOST_TEST(h.inter_node.latency_ns == 5000);
+  BOOST_TEST(h.launch_ns == 2000);
+  const json single = {{"name", "laptop"}, {"num_nodes", 1}, {"devices_per_node", 1}};
+  const HardwareSpec laptop = hardware_from_json(single, "x");
+  BOOST_TEST(to_json(hardware_from_json(to_json(laptop), "x")) == to_json(laptop));
+}
+
+BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
+  BOOST_TEST(contains(error_with("/num_nodes", 0), "h.json: key 'num_nodes' is 0, expected"));
+  BOOST_TEST(contains(error_with("/num_nodes", 1e15), "'num_nodes'"));
+  BOOST_TEST(contains(error_with("/memory_bytes", "1 GiB"), "'memory_bytes' is \"1 GiB\""));
+  BOOST_TEST(contains(error_with("/intra_node/bytes_per_s", 0), "'intra_node.bytes_per_s' is 0"));
+  BOOST_TEST(contains(error_with("/inter_node/latency", 1), "did you mean 'latency_ns'"));
+  BOOST_TEST(contains(error_with("/inter_node", 7), "'inter_node' is 7"));
+  BOOST_TEST(contains(error_with("/lauch_ns", 1), "did you mean 'launch_ns'"));
+  json document = cluster();
+  document.erase("inter_node");
+  BOOST_TEST(contains(usage_error([&] { hardware_from_json(document, "h.json"); }),
+                      "'inter_node' is missing"));
+}
+
+BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {
+  const HardwareSpec h = hardware();
+  // 4 ranks: 2 latency steps; 4000 bytes x 3/4 at 1 byte/ns.
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kNode, 4000) == 2000 + 3000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::reduce_scatter, kNode, 4000) == 2000 + 3000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_reduce, kNode, 4000) == 2 * (2000 + 3000));
+  BOOST_TEST(collective_ns(h, CollectiveKind::broadcast, kNode, 4000) == 2000 + 4000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::barrier, kNode, 4000) == 2000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, kNode, 4000) == 1000 + 3000);
+  // Three ranks need two steps as well.
+  BOOST_TEST(collective_ns(h, CollectiveKind::barrier, {0, 1, 2}, 0) == 2000);
+}
+
+BOOST_AUTO_TEST_CASE(the_slowest_link_spanned_decides) {
+  const HardwareSpec h = hardware();
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAcross, 4000) == 5000 + 20000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAll, 8000) == 3 * 5000 + 70000);
+}
+
+BOOST_AUTO_TEST_CASE(alone_is_free) {
+  const HardwareSpec h = hardware();
+  for (const auto kind :
+       {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce,
+        CollectiveKind::all_to_all, CollectiveKind::broadcast, CollectiveKind::barrier}) {
+    BOOST_TEST(collective_ns(h, kind, {5}, 1 << 20) == 0);
+  }
+  BOOST_TEST(all_to_all_ns(h, {5}, {1 << 20}) == 0);
+  BOOST_TEST(p2p_ns(h, 5, 5, 1 << 20) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(messages) {
+  BOOST_TEST(p2p_ns(hardware(), 0, 3, 500) == 1000 + 500);
+  BOOST_TEST(p2p_ns(hardware(), 0, 4, 500) == 5000 + 5000);
+  BOOST_CHECK_THROW(p2p_ns(hardware(), 0, 4, -1), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(all_to_all_follows_the_busiest_link) {
+  const HardwareSpec h = hardware();
+  // Bytes to oneself are free; nothing else moves.
+  BOOST_TEST(all_to_all_ns(h, {0, 1}, {900, 0, 0, 900}) == 1000);
+  // Rank 1 receives 300 + 400 inside its node.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 2}, {9, 300, 0, 0, 9, 10, 0, 400, 9}) == 1000 + 700);
+  // Ranks 0 and 1 in one node, 4 in the other: 0 sends 100 inside and 20 across, 1 sends 30 across,
+  // 4 receives 50 across.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 100, 20, 0, 0, 30, 0, 0, 0}) == 5000 + 500);
+  // The same bytes: few across do not slow down many inside.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 9000, 1, 0, 0, 0, 0, 0, 0}) == 5000 + 9000);
+  BOOST_CHECK_THROW(all_to_all_ns(h, {0, 1}, {1, 2, 3}), base::Error);
+  BOOST_CHECK_THROW(all_to_all_ns(h, {0, 1}, {0, -2, 0, 0}), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(a_balanced_all_to_all_costs_the_same_both_ways) {
+  const HardwareSpec h = hardware();
+  const std::vector<int64_t> bytes(16, 1000);
+  BOOST_TEST(all_to_all_ns(h, kNode, bytes) ==
+             collective_ns(h, CollectiveKind::all_to_all, kNode, 4000));
+}
+
+BOOST_AUTO_TEST_CASE(huge_transfers_do_not_overflow) {
+  HardwareSpec h = hardware();
+  h.inter_node.bytes_per_s = 1.0;
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_reduce, kAll, int64_t{1} << 62) > 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::spec

@@ -1,0 +1,98 @@
+// Messages and limits of checked JSON access.
+#include "engine/spec/json_reader.h"
+
+#include <boost/test/unit_test.hpp>
+#include <limits>
+
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::spec {
+
+using samples::contains;
+using samples::json;
+using samples::usage_error;
+
+BOOST_AUTO_TEST_SUITE(json_reader)
+
+BOOST_AUTO_TEST_CASE(message_names_file_key_value_and_expectation) {
+  const json document = {{"a", {{"b", "x"}}}};
+  JsonReader reader(document, "file.json");
+  JsonReader inner = reader.object("a");
+  BOOST_TEST(usage_error([&] { inner.integer("b", 1, 9); }) ==
+             "file.json: key 'a.b' is \"x\", expected an integer from 1 to 9");
+  BOOST_TEST(usage_error([&] { inner.integer("c", 1, 9); }) ==
+             "file.json: key 'a.c' is missing, expected an integer from 1 to 9");
+  BOOST_TEST(usage_error([&] { JsonReader(json::array(), "file.json"); }) ==
+             "file.json: found an array of 0 values, expected a JSON object");
+}
+
+BOOST_AUTO_TEST_CASE(integers_are_exact_and_in_range) {
+  const json document = parse_json(
+      R"({"ok": 4, "whole": 4.0, "half": 4.5, "huge": 18446744073709551615, "far": 1e300,
+          "low": -1, "text": "4", "flag": true, "null": null})",
+      "f");
+  JsonReader reader(document, "f");
+  BOOST_TEST(reader.integer("ok", 0, 9) == 4);
+  BOOST_TEST(reader.integer("whole", 0, 9) == 4);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const char* key : {"half", "huge", "far", "low", "text", "flag", "null"}) {
+    BOOST_TEST_CONTEXT(key) {
+      BOOST_TEST(contains(usage_error([&] { reader.integer(key, 0, kMax); }), key));
+    }
+  }
+  BOOST_TEST(reader.unsigned_integer("huge") == std::numeric_limits<uint64_t>::max());
+  BOOST_TEST(usage_error([&] { reader.unsigned_integer("low"); }) != "");
+}
+
+BOOST_AUTO_TEST_CASE(numbers_refuse_nan_infinity_and_other_types) {
+  const json document = {{"nan", std::numeric_limits<double>::quiet_NaN()},
+                         {"inf", std::numeric_limits<double>::infinity()},
+                         {"flag", true},
+                         {"list", {1.0, "x"}}};
+  JsonReader reader(document, "f");
+  for (const char* key : {"nan", "inf", "flag", "list"}) {
+    BOOST_TEST(usage_error([&] { reader.number(key, -1e300, 1e300); }) != "");
+  }
+  BOOST_TEST(contains(usage_error([&] { reader.numbers("list", 0, 9); }), "'list[1]' is \"x\""));
+  BOOST_TEST(contains(usage_error([&] { reader.integers("list", 2, 9); }), "'list[0]'"));
+}
+
+BOOST_AUTO_TEST_CASE(null_is_absent_only_when_asked) {
+  const json document = {{"a", nullptr}};
+  JsonReader lenient(document, "f", "", NullIs::absent);
+  BOOST_TEST(lenient.integer_or("a", 7, 0, 9) == 7);
+  BOOST_TEST(lenient.is_null("a"));
+  JsonReader strict(document, "f");
+  BOOST_TEST(contains(usage_error([&] { strict.integer_or("a", 7, 0, 9); }), "is null"));
+}
+
+BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest_known_one) {
+  const json document = {{"num_stpes", 3}};
+  JsonReader reader(document, "f");
+  reader.integer_or("num_steps", 1, 0, 9);
+  BOOST_TEST(usage_error([&] { reader.refuse_unknown_keys(); }) ==
+             "f: unknown key 'num_stpes' with value 3; did you mean 'num_steps'?");
+  const json far = {{"zzz", 3}};
+  JsonReader other(far, "f");
+  other.integer_or("num_steps", 1, 0, 9);
+  BOOST_TEST(contains(usage_error([&] { other.refuse_unknown_keys(); }), "known keys: num_steps"));
+}
+
+BOOST_AUTO_TEST_CASE(hostile_documents_end_in_a_message) {
+  BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": ", "f.json"); }), "f.json: not valid"));
+  BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": 1e999}", "f.json"); }), "f.json"));
+  BOOST_TEST(contains(usage_error([] { parse_json("\"\xff\xfe\"", "f.json"); }), "f.json"));
+  const std::string deep(1'000'000, '[');
+  BOOST_TEST(usage_error([&] { parse_json(deep, "f.json"); }) != "");
+  const std::string closed = std::string(100'000, '[') + std::string(100'000, ']');
+  BOOST_TEST(contains(usage_error([&] { parse_json(closed, "f.json"); }), "nested deeper"));
+  // Long and undecodable values are shortened and replaced, never dumped whole.
+  const json document = {{"a", std::string(10'000, 'x')}, {"b", "\xff"}};
+  JsonReader reader(document, "f");
+  BOOST_TEST(usage_error([&] { reader.boolean("a"); }).size() < 200u);
+  BOOST_TEST(usage_error([&] { reader.boolean("b"); }) != "");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::spec

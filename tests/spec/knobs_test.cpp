@@ -1,0 +1,160 @@
+// The knob table: rows, text and JSON both ways, messages, and the committed page.
+#include "engine/spec/knobs.h"
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::spec {
+
+using samples::contains;
+using samples::json;
+using samples::usage_error;
+
+namespace {
+
+Knobs set(const char* name, std::string_view text) {
+  Knobs knobs;
+  set_knob(knobs, *find_knob(name), text);
+  return knobs;
+}
+
+std::string set_error(const char* name, std::string_view text) {
+  return usage_error([&] { set(name, text); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(knobs)
+
+BOOST_AUTO_TEST_CASE(rows_are_complete_and_name_their_own_member) {
+  std::set<std::string_view> names;
+  for (const KnobRow& row : knob_table()) {
+    BOOST_TEST_CONTEXT(row.name) {
+      BOOST_TEST(names.insert(row.name).second);
+      BOOST_TEST(!row.group.empty());
+      BOOST_TEST(!row.values.empty());
+      BOOST_TEST(!row.megatron_flag.empty());
+      BOOST_TEST(!row.help.empty());
+      BOOST_TEST(find_knob(row.name) == &row);
+      // Setting one row changes exactly one value of the JSON, its own.
+      Knobs changed;
+      const Knobs defaults;
+      const bool is_set = !row.set_items.empty();
+      const bool is_bool = std::holds_alternative<bool Knobs::*>(row.member);
+      const std::string before = get_knob(defaults, row);
+      set_knob(changed, row,
+               is_set    ? row.set_items
+               : is_bool ? (before == "true" ? "false" : "true")
+                         : "128");
+      BOOST_TEST(!(changed == defaults));
+      json difference = to_json(changed);
+      const json default_values = to_json(defaults);
+      for (const auto& [key, value] : default_values.items()) {
+        if (difference[key] == value) difference.erase(key);
+      }
+      BOOST_TEST(difference.size() == 1u);
+      BOOST_TEST(difference.contains(std::string(row.name)));
+    }
+  }
+  BOOST_TEST(find_knob("no_such_knob") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(text_round_trip) {
+  Knobs knobs = set("recompute", "moe_act,norm");
+  set_knob(knobs, *find_knob("ep_chunks_forward"), "4");
+  set_knob(knobs, *find_knob("overlap_grad_reduce"), "true");
+  Knobs copy;
+  for (const KnobRow& row : knob_table()) set_knob(copy, row, get_knob(knobs, row));
+  BOOST_TEST((copy == knobs));
+  BOOST_TEST((knobs_from_json(to_json(knobs), "k") == knobs));
+  BOOST_TEST(get_knob(knobs, *find_knob("overlap_grad_reduce")) == "true");
+}
+
+BOOST_AUTO_TEST_CASE(sets_come_into_table_order_without_duplicates) {
+  BOOST_TEST(set("recompute", "experts, norm,moe_act,norm").recompute == "norm,moe_act,experts");
+  BOOST_TEST(set("recompute", "full").recompute == "full");
+  BOOST_TEST(set("cuda_graph_modules", "moe_preprocess,attn").cuda_graph_modules ==
+             "attn,moe_preprocess");
+  BOOST_TEST(set("cuda_graph_modules", "none").cuda_graph_modules == "none");
+  for (const char* text : {"", "full,norm", "none,norm", "norm,", "mlp", "Norm", "norm;moe_act"}) {
+    BOOST_TEST(contains(set_error("recompute", text),
+                        "expected none | full | set of norm, core_attn, moe_act, experts"));
+  }
+  BOOST_TEST(contains(set_error("cuda_graph_modules", "full"), "'full'"));
+}
+
+BOOST_AUTO_TEST_CASE(bad_text_names_knob_and_value) {
+  for (const char* text : {"0", "-1", "", "x", "1x", "1.5", " 1", "99999999999999999999"}) {
+    const std::string message = set_error("micro_batch_size", text);
+    BOOST_TEST(contains(message, "knob 'micro_batch_size'"));
+    BOOST_TEST(contains(message, text));
+  }
+  BOOST_TEST(contains(set_error("micro_batch_size", "2000000"), "from 1 to 1048576"));
+  for (const char* text : {"1", "yes", "True", ""}) {
+    BOOST_TEST(contains(set_error("overlap_grad_reduce", text), "expected true | false"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bad_json_names_source_key_and_value) {
+  const std::pair<json, const char*> rows[] = {
+      {json::array(), "sweep.json: found an array"},
+      {{{"micro_batch_size", "2"}}, "key 'micro_batch_size' is \"2\""},
+      {{{"micro_batch_size", 0}}, "expected an integer from 1 to"},
+      {{{"micro_batch_size", 1e30}}, "expected an integer from 1 to"},
+      {{{"micro_batch_size", nullptr}}, "key 'micro_batch_size' is null"},
+      {{{"overlap_grad_reduce", 1}}, "expected true or false"},
+      {{{"recompute", "mlp"}}, "key 'recompute' is \"mlp\", expected none | full"},
+      {{{"recompute", {"norm"}}}, "key 'recompute' is an array"},
+      {{{"micro_batchsize", 2}}, "did you mean 'micro_batch_size'?"},
+  };
+  for (const auto& [document, expected] : rows) {
+    Knobs knobs = set("ep_chunks_forward", "3");
+    const Knobs before = knobs;
+    const std::string message = usage_error([&] { update_knobs(knobs, document, "sweep.json"); });
+    BOOST_TEST_INFO(message);
+    BOOST_TEST(contains(message, "sweep.json"));
+    BOOST_TEST(contains(message, expected));
+    BOOST_TEST((knobs == before));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(update_leaves_other_knobs_alone) {
+  Knobs knobs = set("ep_chunks_forward", "3");
+  update_knobs(knobs, {{"recompute", "norm"}}, "k");
+  BOOST_TEST(knobs.ep_chunks_forward == 3);
+  BOOST_TEST(knobs.recompute == "norm");
+}
+
+BOOST_AUTO_TEST_CASE(questions_about_sets) {
+  const Knobs some = set("recompute", "core_attn,experts");
+  BOOST_TEST(!recomputes(some, RecomputeModule::norm));
+  BOOST_TEST(recomputes(some, RecomputeModule::core_attn));
+  BOOST_TEST(!recomputes(some, RecomputeModule::moe_act));
+  BOOST_TEST(recomputes(some, RecomputeModule::experts));
+  const Knobs full = set("recompute", "full");
+  BOOST_TEST(is_full_recompute(full));
+  BOOST_TEST(!recomputes(full, RecomputeModule::norm));
+  BOOST_TEST(!is_full_recompute(some));
+  const Knobs graphs = set("cuda_graph_modules", "attn,moe_router");
+  BOOST_TEST(has_graph(graphs, GraphScope::attn));
+  BOOST_TEST(has_graph(graphs, GraphScope::moe_router));
+  BOOST_TEST(!has_graph(graphs, GraphScope::moe_preprocess));
+  BOOST_TEST(!has_graph(graphs, GraphScope::none));
+  BOOST_TEST(!has_graph(Knobs{}, GraphScope::none));
+  BOOST_TEST(!has_graph(Knobs{}, GraphScope::attn));
+}
+
+BOOST_AUTO_TEST_CASE(the_committed_page_is_the_table) {
+  BOOST_TEST_INFO("docs/knobs.md differs from knobs_markdown(); write it again");
+  BOOST_TEST(samples::read_file("docs/knobs.md") == knobs_markdown());
+  for (const KnobRow& row : knob_table()) {
+    BOOST_TEST(contains(knobs_markdown(), "| `" + std::string(row.name) + "` |"));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::spec

@@ -1,0 +1,116 @@
+// How a search talks to the loop that runs trials: ask for the next trial, tell what became of it. Pure: no files, no
+// clock, no randomness, so that replaying stored outcomes repeats every decision and a sweep resumes for free.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/spec/trial_spec.h"
+#include "engine/spec/trial_status.h"
+
+namespace moetune::tuner {
+
+enum class Phase : uint8_t { contract, fit, scale, profile, retune, validate };
+const char* name_of(Phase phase);
+
+enum class Grade : uint8_t { measured, calibrated, analytic };
+const char* name_of(Grade grade);
+
+/// What the models say about a trial before it runs.
+struct Prediction {
+  int64_t peak_bytes = 0;  ///< highest rank
+  int64_t step_ns = 0;
+  Grade memory_grade = Grade::analytic;
+  Grade time_grade = Grade::analytic;
+  /// Per rank: peak and its groups (profiler::MemoryGroup order), for the waterfall beside the measured ones.
+  struct Rank {
+    int64_t peak_bytes = 0;
+    std::map<std::string, int64_t> group_bytes;
+  };
+  std::vector<Rank> ranks;
+  /// Named parts of the predicted step ("compute", "launch", "ep", "dp", "pp_bubble", ...), ns.
+  std::map<std::string, int64_t> step_parts_ns;
+};
+
+/// What the loop is asked to do with a point.
+enum class Action : uint8_t { run, invalid, pruned };
+
+struct TrialRequest {
+  spec::TrialSpec spec;
+  std::string hash;          ///< spec_hash(spec)
+  Phase phase = Phase::contract;
+  Action action = Action::run;
+  std::string reason;        ///< of invalid and pruned: rule name and message
+  std::string title;         ///< one line for progress and report, such as "ep_chunks_forward 1 -> 2"
+  bool is_reference = false; ///< the one-rank run that gives the expected losses and the routing profile
+  bool is_baseline = false;  ///< the user's starting configuration
+  bool is_final = false;     ///< the validation run
+  Prediction prediction;
+};
+
+/// What became of a request, as measured (or as stored by an earlier run of the same sweep).
+struct TrialOutcome {
+  spec::TrialStatus status = spec::TrialStatus::failed;
+  std::string reason;
+  int64_t step_ns = 0;       ///< median of the timed steps
+  int64_t step_low_ns = 0;   ///< interval of the median
+  int64_t step_high_ns = 0;
+  int64_t peak_bytes = 0;    ///< highest rank
+  std::string wall;          ///< memory, communication, host, compute; empty when not traced
+  std::string dominant_group;               ///< communication group with the largest blocking time
+  std::map<std::string, double> shares;     ///< parts of the traced step, adding up to 1: compute, recompute,
+                                            ///< launch_starved, blocking_<group>, bubble, dependency_stalled, ...
+  std::vector<double> losses;               ///< per step, warm-up included
+  std::string routing_profile;              ///< JSON, of the reference run only
+  /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns) of the traced step.
+  struct OpTime {
+    int64_t count = 0;
+    int64_t flops = 0;
+    int64_t bytes = 0;
+    int64_t duration_ns = 0;
+  };
+  std::map<std::string, OpTime> op_times;
+};
+
+/// One line of the story, stored as a decision row.
+struct Decision {
+  Phase phase = Phase::contract;
+  std::string kind;           ///< tried, kept, rejected, wall, pruned, note
+  std::string trial_hash;     ///< may be empty
+  std::string baseline_hash;  ///< may be empty
+  std::string wall;
+  std::string remedy;
+  std::string knob;
+  std::string value_before;
+  std::string value_after;
+  double gain_ratio = 0;      ///< time_before / time_after - 1
+  double noise_ratio = 0;     ///< what the gain has to exceed
+  std::string text;           ///< a sentence for people
+  nlohmann::json evidence;    ///< object
+};
+
+/// How far a search has come, for the progress line.
+struct Progress {
+  Phase phase = Phase::contract;
+  int64_t num_asked = 0;
+  int64_t num_expected = 0;   ///< current guess of the total, asked ones included
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  /// The next point, or nothing when the search is done. Call tell() for it before asking again.
+  virtual std::optional<TrialRequest> ask() = 0;
+  virtual void tell(const TrialRequest& request, const TrialOutcome& outcome) = 0;
+  /// Decisions made since the last call, in order.
+  virtual std::vector<Decision> take_decisions() = 0;
+  [[nodiscard]] virtual Progress progress() const = 0;
+  /// Hash of the best trial so far, empty before the first that fitted.
+  [[nodiscard]] virtual std::string best_hash() const = 0;
+};
+
+}  // namespace moetune::tuner

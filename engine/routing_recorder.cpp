@@ -31,7 +31,7 @@ RoutingRecorder::RoutingRecorder(const spec::TrialSpec& trial) : trial_(trial) {
       0);
 }
 
-void RoutingRecorder::on_routing(int64_t layer, int64_t micro_batch, const int32_t* indices,
+void RoutingRecorder::on_routing(int /*rank*/, int64_t layer, int64_t micro_batch, const int32_t* indices,
                                  int64_t num_tokens, int64_t topk) {
   // One rank runs every MoE layer of every sequence once per step, so calls count steps.
   const int64_t calls_per_step = profile_.num_layers * profile_.num_sequences;

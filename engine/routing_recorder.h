@@ -15,7 +15,7 @@ class RoutingRecorder final : public RoutingObserver {
   /// The trial must run on one rank with micro_batch_size 1 when it records.
   explicit RoutingRecorder(const spec::TrialSpec& trial);
 
-  void on_routing(int64_t layer, int64_t micro_batch, const int32_t* indices, int64_t num_tokens,
+  void on_routing(int rank, int64_t layer, int64_t micro_batch, const int32_t* indices, int64_t num_tokens,
                   int64_t topk) override;
 
   [[nodiscard]] const spec::RoutingProfile& profile() const { return profile_; }

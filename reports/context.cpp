@@ -12,11 +12,7 @@ namespace {
 
 using store::TrialRow;
 
-// The one-rank run that gives the reference losses is not a candidate: the contract phase is left out, unless it holds
-// the user's own starting point.
-bool is_candidate(const TrialRow& trial) {
-  return trial.status == "ok" && (trial.phase != "contract" || trial.is_baseline);
-}
+bool is_candidate(const TrialRow& trial) { return trial.status == "ok" && !is_reference(trial); }
 
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
 
@@ -98,6 +94,8 @@ const TrialRow* Context::by_id(int64_t trial_id) const {
   return found == trials.end() ? nullptr : &*found;
 }
 
+bool is_reference(const TrialRow& trial) { return trial.phase == "contract" && !trial.is_baseline; }
+
 std::string knob_of(const TrialRow& trial, const std::string& name) {
   const auto found = std::ranges::find(trial.knobs, name, &store::NamedText::name);
   return found == trial.knobs.end() ? std::string() : found->value;
@@ -152,7 +150,8 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
     const int64_t id = store.get_trial(trial).id;
     context.winner = find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
   }
-  context.baseline = find_first(context.trials, [](const TrialRow& row) { return row.is_baseline; });
+  context.baseline =
+      find_first(context.trials, [](const TrialRow& row) { return row.is_baseline; });
   context.first_fit = find_first(context.trials, is_candidate);
   context.final_run = context.winner;
   if (const TrialRow* winner = context.at(context.winner)) {

@@ -1,5 +1,5 @@
-// What several sections need to know about a sweep, read and worked out once: the trials, and which of them is the
-// winner, the starting point, the first that fitted, and the ones to show in depth.
+// What several sections need to know about a sweep, read and worked out once: the trials, and which
+// of them is the winner, the starting point, the first that fitted, and the ones to show in depth.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,9 @@ struct Context {
   [[nodiscard]] const store::TrialRow* by_id(int64_t trial_id) const;
 };
 
+/// True for the one-rank run that only gives the losses to match: no configuration to compare with.
+bool is_reference(const store::TrialRow& trial);
+
 /// Value of a knob, empty when the trial has none of that name.
 std::string knob_of(const store::TrialRow& trial, const std::string& name);
 
@@ -46,8 +49,9 @@ std::vector<KnobChange> knob_changes(const store::TrialRow& from, const store::T
 /// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
 std::string layout_of(const store::TrialRow& trial);
 
-/// Reads the sweep (0: the last one) and works out the rest. `trial` (id or hash prefix) takes the winner's place when
-/// given. Throws base::UsageError when the database holds no such sweep or trial.
+/// Reads the sweep (0: the last one) and works out the rest. `trial` (id or hash prefix) takes the
+/// winner's place when given. Throws base::UsageError when the database holds no such sweep or
+/// trial.
 Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial);
 
 }  // namespace moetune::reports

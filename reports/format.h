@@ -1,4 +1,5 @@
-// Small pieces of HTML that several sections share: numbers with units, marks for statuses, phases and walls.
+// Small pieces of HTML that several sections share: numbers with units, marks for statuses, phases
+// and walls.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// Length in bytes of a character at the start of `text` that reorders what stands around it, else 0.
+// Length in bytes of a character at the start of `text` that reorders what stands around it, else
+// 0.
 size_t reordering_mark(std::string_view text) {
   if (text.size() < 3 || text[0] != '\xe2') {
     return 0;

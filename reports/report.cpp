@@ -76,7 +76,7 @@ std::string render_report(const store::Store& store, const ReportOptions& option
     if (body.empty()) {
       continue;
     }
-    navigation += fmt::format("<a href=\"#{}\">{}</a>\n", section.id, section.title);
+    navigation += fmt::format("<a href=\"#{}\">{}</a>\n", section.id, section.short_title);
     sections += fmt::format(
         "<section id=\"{0}\" aria-labelledby=\"title-{0}\">\n<h2 id=\"title-{0}\">{1}</h2>\n{2}{3}"
         "</section>\n\n",
@@ -109,7 +109,8 @@ int64_t write_report(const std::string& database_path, const std::string& output
     std::error_code error;
     std::filesystem::create_directories(target.parent_path(), error);
     if (error) {
-      throw base::Error(fmt::format("{}: cannot make its folder: {}", output_path, error.message()));
+      throw base::Error(
+          fmt::format("{}: cannot make its folder: {}", output_path, error.message()));
     }
   }
   const std::string temporary = fmt::format("{}.{}.tmp", output_path, ::getpid());

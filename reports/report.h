@@ -1,4 +1,5 @@
-// From a runs database to one self-contained HTML file: no network, no other files, the same bytes for the same database.
+// From a runs database to one self-contained HTML file: no network, no other files, the same bytes
+// for the same database.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,18 @@
 namespace moetune::reports {
 
 struct ReportOptions {
-  std::string title;      ///< empty: the sweep's name
-  int64_t sweep_id = 0;   ///< 0: the last sweep of the database
-  std::string trial;      ///< id or hash prefix of the trial to show in the winner's place; empty: the winner
+  std::string title;     ///< empty: the sweep's name
+  int64_t sweep_id = 0;  ///< 0: the last sweep of the database
+  std::string
+      trial;  ///< id or hash prefix of the trial to show in the winner's place; empty: the winner
 };
 
 /// The page. Throws base::UsageError when the database holds no such sweep or trial.
 std::string render_report(const store::Store& store, const ReportOptions& options = {});
 
-/// Opens the database for reading only, renders, and puts the page at `output_path` by renaming a finished temporary
-/// file: a failure leaves no half-written page. Returns the size of the page in bytes.
+/// Opens the database for reading only, renders, and puts the page at `output_path` by renaming a
+/// finished temporary file: a failure leaves no half-written page. Returns the size of the page in
+/// bytes.
 int64_t write_report(const std::string& database_path, const std::string& output_path,
                      const ReportOptions& options = {});
 

@@ -65,7 +65,8 @@ std::optional<int64_t> Rows::integer(size_t row, size_t column) const {
 
 std::optional<double> Rows::real(size_t row, size_t column) const {
   const Value& value = rows_.at(row).at(column);
-  if (const auto* number = std::get_if<double>(&value); number != nullptr && std::isfinite(*number)) {
+  if (const auto* number = std::get_if<double>(&value);
+      number != nullptr && std::isfinite(*number)) {
     return *number;
   }
   if (const auto* number = std::get_if<int64_t>(&value)) {

@@ -1,5 +1,5 @@
-// Section "budget": the parts of the traced step of each trial. They add up to the step; what a database leaves out is
-// shown as its own part instead of being spread over the others.
+// Section "budget": the parts of the traced step of each trial. They add up to the step; what a
+// database leaves out is shown as its own part instead of being spread over the others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@ using nlohmann::json;
 constexpr std::string_view kTransferPrefix = "blocking_transfer_ns.";
 
 struct Trial {
+  int64_t id = 0;
   int64_t ordinal = 0;
   std::string wall;
   std::map<std::string, double> metrics;
@@ -31,8 +32,8 @@ double take(const std::map<std::string, double>& metrics, const std::string& nam
   return found == metrics.end() ? 0.0 : found->second;
 }
 
-// Splits the step once: recomputation is a part of computing, the bubble is a part of waiting, groups are parts of
-// transfer.
+// Splits the step once: recomputation is a part of computing, the bubble is a part of waiting,
+// groups are parts of transfer.
 void add_parts(Trial& trial) {
   const auto& metrics = trial.metrics;
   const double step = take(metrics, "traced_step_ns");
@@ -74,7 +75,7 @@ std::vector<Trial> collect(const Rows& rows) {
     const auto id = rows.integer(i, "trial_id").value_or(0);
     const auto [found, is_new] = index.try_emplace(id, trials.size());
     if (is_new) {
-      trials.push_back({rows.integer(i, "ordinal").value_or(0), rows.text(i, "wall"), {}, {}});
+      trials.push_back({id, rows.integer(i, "ordinal").value_or(0), rows.text(i, "wall"), {}, {}});
     }
     if (const auto value = rows.real(i, "value")) {
       trials[found->second].metrics[rows.text(i, "name")] = *value;
@@ -92,27 +93,28 @@ double part_of(const Trial& trial, const std::string& name) {
   return found == trial.parts.end() ? 0.0 : found->second;
 }
 
-// Names of the parts of which any trial has at least a ten-thousandth of its step, in the order they are stacked.
+// Names of the parts of which any trial has at least a ten-thousandth of its step, in the order
+// they are stacked.
 std::vector<std::string> part_names(const std::vector<Trial>& trials) {
-  std::vector<std::string> before;  // compute, recompute, launch-starved
   std::vector<std::string> transfers;
-  std::vector<std::string> after;
   for (const Trial& trial : trials) {
-    const double least = take(trial.metrics, "traced_step_ns") * 1e-4;
-    bool is_past_transfers = false;
     for (const auto& [name, ns] : trial.parts) {
-      const bool is_transfer = name.starts_with("transfer ");
-      is_past_transfers = is_past_transfers || name == "dispatcher, copies" || name == "blocking";
-      auto& list = is_transfer ? transfers : is_past_transfers ? after : before;
-      if (ns > least && std::ranges::find(list, name) == list.end()) {
-        list.push_back(name);
+      if (name.starts_with("transfer ") && std::ranges::find(transfers, name) == transfers.end()) {
+        transfers.push_back(name);
       }
     }
   }
   std::ranges::sort(transfers);
-  before.insert(before.end(), transfers.begin(), transfers.end());
-  before.insert(before.end(), after.begin(), after.end());
-  return before;
+  std::vector<std::string> names = {"compute", "recompute", "launch-starved"};
+  names.insert(names.end(), transfers.begin(), transfers.end());
+  names.insert(names.end(), {"dispatcher, copies", "blocking", "late participant",
+                             "pipeline bubble", "dependency-stalled", "unexplained"});
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::none_of(trials, [&](const Trial& trial) {
+      return part_of(trial, name) > take(trial.metrics, "traced_step_ns") * 1e-4;
+    });
+  });
+  return names;
 }
 
 std::string table_of(const std::vector<Trial>& trials, const std::vector<std::string>& names) {
@@ -125,11 +127,13 @@ std::string table_of(const std::vector<Trial>& trials, const std::vector<std::st
   html += "</tr></thead><tbody>\n";
   for (const Trial& trial : trials) {
     const double step = take(trial.metrics, "traced_step_ns");
-    html += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td>",
-                        trial_link(trial.ordinal), wall_badge(trial.wall),
-                        ns_text(std::llround(step)));
+    html +=
+        fmt::format("<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td>",
+                    trial_link(trial.ordinal), wall_badge(trial.wall), ns_text(std::llround(step)));
     for (const std::string& name : names) {
-      html += fmt::format("<td class=\"num\">{:.1f} %</td>", 100 * part_of(trial, name) / step);
+      const double percent = 100 * part_of(trial, name) / step;
+      html += percent < 0.05 ? "<td class=\"num\">–</td>"
+                             : fmt::format("<td class=\"num\">{:.1f} %</td>", percent);
     }
     html += "</tr>\n";
   }
@@ -139,7 +143,11 @@ std::string table_of(const std::vector<Trial>& trials, const std::vector<std::st
 }  // namespace
 
 std::string render_budget(const SectionInput& input) {
-  const std::vector<Trial> trials = collect(input.rows);
+  std::vector<Trial> trials = collect(input.rows);
+  std::erase_if(trials, [&](const Trial& trial) {
+    const store::TrialRow* row = input.context.by_id(trial.id);
+    return row != nullptr && is_reference(*row);
+  });
   if (trials.empty()) {
     return "<p>No trial has a traced step.</p>\n";
   }
@@ -150,19 +158,20 @@ std::string render_budget(const SectionInput& input) {
     for (const std::string& name : names) {
       parts.push_back(std::llround(part_of(trial, name)));
     }
-    data["trials"].push_back(
-        {{"n", trial.ordinal},
-         {"wall", trial.wall},
-         {"step", std::llround(take(trial.metrics, "traced_step_ns"))},
-         {"parts", parts}});
+    data["trials"].push_back({{"n", trial.ordinal},
+                              {"wall", trial.wall},
+                              {"step", std::llround(take(trial.metrics, "traced_step_ns"))},
+                              {"parts", parts}});
   }
-  return figure("budget",
-                "One bar per traced trial, in order. Time in which no compute kernel ran is booked to "
-                "what the next one was waiting for.",
-                "<div class=\"choice\" role=\"group\" aria-label=\"Unit\">"
-                "<button type=\"button\" data-budget=\"time\" aria-pressed=\"true\">Time</button>"
-                "<button type=\"button\" data-budget=\"share\" aria-pressed=\"false\">Share</button></div>",
-                table_of(trials, names)) +
+  return figure(
+             "budget",
+             "One bar per traced trial, in order. Time in which no compute kernel ran is booked to "
+             "what the next one was waiting for.",
+             "<div class=\"choice\" role=\"group\" aria-label=\"Unit\">"
+             "<button type=\"button\" data-budget=\"time\" aria-pressed=\"true\">Time</button>"
+             "<button type=\"button\" data-budget=\"share\" "
+             "aria-pressed=\"false\">Share</button></div>",
+             table_of(trials, names)) +
          json_element("data-budget", data);
 }
 

@@ -1,4 +1,5 @@
-// Section "history": time or throughput per trial in order, the best so far, and a strip of those that have no time.
+// Section "history": time or throughput per trial in order, the best so far, and a strip of those
+// that have no time.
 #include <nlohmann/json.hpp>
 
 #include "reports/format.h"
@@ -16,8 +17,12 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
-// What a tooltip calls a trial: what changed against the trial before it in its decision, else its layout.
-std::string short_label(const Context& context, const store::TrialRow& trial) {
+// What a tooltip calls a trial: its title, else what its decision changed, else its layout.
+std::string short_label(const Context& context, const store::TrialRow& trial,
+                        const std::string& title) {
+  if (!title.empty()) {
+    return title;
+  }
   for (const store::DecisionRow& decision : context.decisions) {
     if (decision.trial_id == trial.id && !decision.knob.empty()) {
       return decision.knob + " " + decision.value_before + " → " + decision.value_after;
@@ -39,31 +44,33 @@ std::string render_history(const SectionInput& input) {
     const Rows& rows = input.rows;
     const auto id = rows.integer(i, "id").value_or(0);
     const store::TrialRow* trial = context.by_id(id);
-    const bool is_reference =
-        rows.text(i, "phase") == "contract" && trial != nullptr && !trial->is_baseline;
     num_ok += rows.text(i, "status") == "ok" ? 1 : 0;
-    trials.push_back({{"n", rows.integer(i, "ordinal").value_or(0)},
-                      {"phase", rows.text(i, "phase")},
-                      {"status", rows.text(i, "status")},
-                      {"reason", rows.text(i, "reason")},
-                      {"label", trial == nullptr ? "" : short_label(context, *trial)},
-                      {"step", or_null(rows.integer(i, "step_ns"))},
-                      {"low", or_null(rows.integer(i, "step_ns_low"))},
-                      {"high", or_null(rows.integer(i, "step_ns_high"))},
-                      {"tokens", or_null(rows.real(i, "tokens_per_s"))},
-                      {"reference", is_reference},
-                      {"winner", trial != nullptr && trial == context.at(context.winner)}});
+    trials.push_back(
+        {{"n", rows.integer(i, "ordinal").value_or(0)},
+         {"phase", rows.text(i, "phase")},
+         {"status", rows.text(i, "status")},
+         {"reason", rows.text(i, "reason")},
+         {"label", trial == nullptr ? "" : short_label(context, *trial, rows.text(i, "title"))},
+         {"step", or_null(rows.integer(i, "step_ns"))},
+         {"low", or_null(rows.integer(i, "step_ns_low"))},
+         {"high", or_null(rows.integer(i, "step_ns_high"))},
+         {"tokens", or_null(rows.real(i, "tokens_per_s"))},
+         {"reference", trial != nullptr && is_reference(*trial)},
+         {"winner", trial != nullptr && trial == context.at(context.winner)}});
   }
-  return figure("history",
-                fmt::format("{} trials, {} of them ran to the end. Shape and colour: the phase. "
-                            "Bars: confidence interval of the median. The figures stand in the table "
-                            "of all trials.",
-                            input.rows.size(), num_ok),
-                "<div class=\"choice\" role=\"group\" aria-label=\"Unit\">"
-                "<button type=\"button\" data-history=\"time\" aria-pressed=\"true\">Step time</button>"
-                "<button type=\"button\" data-history=\"throughput\" aria-pressed=\"false\">Throughput"
-                "</button></div>",
-                "") +
+  return figure(
+             "history",
+             fmt::format(
+                 "{} trials, {} of them ran to the end. Shape and colour: the phase. "
+                 "Bars: confidence interval of the median. The one-rank reference run is left "
+                 "out; the figures stand in the table of all trials.",
+                 input.rows.size(), num_ok),
+             "<div class=\"choice\" role=\"group\" aria-label=\"Unit\">"
+             "<button type=\"button\" data-history=\"time\" aria-pressed=\"true\">Step "
+             "time</button>"
+             "<button type=\"button\" data-history=\"throughput\" aria-pressed=\"false\">Throughput"
+             "</button></div>",
+             "") +
          json_element("data-history", {{"trials", trials}});
 }
 

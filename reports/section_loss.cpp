@@ -33,7 +33,8 @@ std::string table_of(const Rows& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     html += fmt::format(
         "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
-        "<td class=\"num\">{}</td><td class=\"num\">{:.2e}</td><td class=\"num\">{}</td><td>{}</td></tr>\n",
+        "<td class=\"num\">{}</td><td class=\"num\">{:.2e}</td><td "
+        "class=\"num\">{}</td><td>{}</td></tr>\n",
         rows.integer(i, "step").value_or(0), number_text(rows.real(i, "loss"), 4),
         number_text(rows.real(i, "aux_loss"), 4), number_text(rows.real(i, "z_loss"), 4),
         number_text(rows.real(i, "grad_norm"), 3), rows.real(i, "lr").value_or(0),
@@ -64,10 +65,11 @@ std::string render_loss(const SectionInput& input) {
     }
   }
   const store::TrialRow* run = input.context.at(input.context.final_run);
-  std::string description = fmt::format("Trial {}, {} steps", run == nullptr ? 0 : run->ordinal,
-                                        rows.size());
+  std::string description =
+      fmt::format("Trial {}, {} steps", run == nullptr ? 0 : run->ordinal, rows.size());
   if (!known.empty()) {
-    description += fmt::format(": from {:.3f} to {:.3f} nats per token", known.front(), known.back());
+    description +=
+        fmt::format(": from {:.3f} to {:.3f} nats per token", known.front(), known.back());
   }
   const double wanted = wanted_loss(input.context);
   if (wanted > 0) {

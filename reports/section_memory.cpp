@@ -1,4 +1,5 @@
-// Section "memory": what the peak of each rank was made of, predicted beside measured, against the capacity.
+// Section "memory": what the peak of each rank was made of, predicted beside measured, against the
+// capacity.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +53,8 @@ std::vector<std::string> collect_groups(const Rows& rows) {
   const size_t column = rows.column("memory_group");
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string group = rows.text(i, column);
-    if (group != "total" && group != "capacity" && std::ranges::find(groups, group) == groups.end()) {
+    if (group != "total" && group != "capacity" &&
+        std::ranges::find(groups, group) == groups.end()) {
       groups.push_back(group);
     }
   }
@@ -98,7 +100,8 @@ json to_json(const Trial& trial, const Context& context, int64_t id,
 
 std::string table_of(const Trial& trial, const std::vector<std::string>& groups) {
   std::string html = fmt::format(
-      "<div class=\"scroll\"><table class=\"compact\"><caption>Trial {}: measured, and predicted in "
+      "<div class=\"scroll\"><table class=\"compact\"><caption>Trial {}: measured, and predicted "
+      "in "
       "brackets</caption><thead><tr><th>rank</th><th class=\"num\">peak</th>",
       trial.ordinal);
   for (const std::string& group : groups) {
@@ -111,10 +114,9 @@ std::string table_of(const Trial& trial, const std::vector<std::string>& groups)
     columns.insert(columns.end(), groups.begin(), groups.end());
     for (const std::string& group : columns) {
       const auto predicted = value_of(memory.predicted, group);
-      html += fmt::format("<td class=\"num\">{}{}</td>", bytes_text(value_of(memory.measured, group)),
-                          predicted ? fmt::format(" <span class=\"note\">({})</span>",
-                                                  bytes_text(predicted))
-                                    : "");
+      html += fmt::format(
+          "<td class=\"num\">{}{}</td>", bytes_text(value_of(memory.measured, group)),
+          predicted ? fmt::format(" <span class=\"note\">({})</span>", bytes_text(predicted)) : "");
     }
     html += fmt::format("<td><code>{}</code></td></tr>\n", escape_or_dash(memory.peak_allocation));
   }
@@ -148,7 +150,8 @@ std::string render_memory(const SectionInput& input) {
                            id == shown ? " (winner)" : "");
   }
   return figure("memory",
-                "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line is the capacity "
+                "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line "
+                "is the capacity "
                 "of a device.",
                 "<label>Trial <select data-memory>" + options + "</select></label>",
                 table_of(trials.at(shown), groups)) +

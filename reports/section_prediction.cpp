@@ -1,4 +1,5 @@
-// Section "prediction": were the models right? Predicted against measured memory and time, with the worst error.
+// Section "prediction": were the models right? Predicted against measured memory and time, with the
+// worst error.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -44,8 +45,9 @@ struct Worst {
       return "";
     }
     return fmt::format(
-        "<li><strong>{}</strong>: worst error {} (trial {}), mean {:.2f} % over {} trials</li>", what,
-        signed_percent(*error), trial_link(ordinal), 100 * sum / static_cast<double>(count), count);
+        "<li><strong>{}</strong>: worst error {} (trial {}), mean {:.2f} % over {} trials</li>",
+        what, signed_percent(*error), trial_link(ordinal), 100 * sum / static_cast<double>(count),
+        count);
   }
 };
 
@@ -83,9 +85,9 @@ std::string render_prediction(const SectionInput& input) {
         "<td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
         "<td>{}</td></tr>\n",
         trial_link(ordinal), bytes_text(predicted_bytes), bytes_text(bytes),
-        memory_error ? signed_percent(*memory_error) : "–", escape_or_dash(rows.text(i, "memory_grade")),
-        ns_text(predicted_ns), ns_text(ns), time_error ? signed_percent(*time_error) : "–",
-        escape_or_dash(rows.text(i, "time_grade")));
+        memory_error ? signed_percent(*memory_error) : "–",
+        escape_or_dash(rows.text(i, "memory_grade")), ns_text(predicted_ns), ns_text(ns),
+        time_error ? signed_percent(*time_error) : "–", escape_or_dash(rows.text(i, "time_grade")));
   }
   if (memory.empty() && time.empty()) {
     return "<p>No trial has both a prediction and a measurement.</p>\n";
@@ -94,14 +96,16 @@ std::string render_prediction(const SectionInput& input) {
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>trial</th><th "
       "class=\"num\">memory predicted</th><th class=\"num\">measured</th><th "
       "class=\"num\">error</th><th>evidence</th><th class=\"num\">step predicted</th><th "
-      "class=\"num\">measured</th><th class=\"num\">error</th><th>evidence</th></tr></thead><tbody>\n" +
+      "class=\"num\">measured</th><th "
+      "class=\"num\">error</th><th>evidence</th></tr></thead><tbody>\n" +
       body + "</tbody></table></div>\n";
   return "<ul class=\"facts\">" + worst_memory.text("Memory") + worst_time.text("Step time") +
          "</ul>\n" +
-         figure("prediction",
-                "Left the peak memory of the fullest rank, right the step time; one mark per trial. "
-                "The line is where prediction and measurement are equal.",
-                "", table) +
+         figure(
+             "prediction",
+             "Left the peak memory of the fullest rank, right the step time; one mark per trial. "
+             "The line is where prediction and measurement are equal.",
+             "", table) +
          json_element("data-prediction", {{"memory", memory}, {"time", time}});
 }
 

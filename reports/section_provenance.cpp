@@ -1,10 +1,13 @@
-// Section "provenance": who measured what, where and how, and what the figures must not be taken for.
+// Section "provenance": who measured what, where and how, and what the figures must not be taken
+// for.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "kernels/base/units.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -37,6 +40,30 @@ std::string list(const std::vector<std::pair<std::string, std::string>>& values)
   return html + "</dl>\n";
 }
 
+// A number as its name says: "memory_bytes" in MiB, "launch_ns" in us. Other values as JSON has
+// them.
+std::string value_text(const std::string& name, const json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_number() && std::abs(value.get<double>()) < 9e18) {
+    const int64_t number = std::llround(value.get<double>());
+    if (name.ends_with("_ns")) {
+      return base::format_ns(number);
+    }
+    if (name.ends_with("bytes_per_s")) {
+      return base::format_bytes(number) + "/s";
+    }
+    if (name.ends_with("_bytes")) {
+      return base::format_bytes(number);
+    }
+    if (name.ends_with("flops_per_s")) {
+      return base::format_flops_per_s(value.get<double>());
+    }
+  }
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 // Flattens an object to "a.b.c" and value; arrays stay as JSON text.
 void flatten(const json& value, const std::string& prefix, int depth,
              std::vector<std::pair<std::string, std::string>>& result) {
@@ -47,9 +74,7 @@ void flatten(const json& value, const std::string& prefix, int depth,
     }
     return;
   }
-  result.emplace_back(prefix, value.is_string()
-                                  ? value.get<std::string>()
-                                  : value.dump(-1, ' ', false, json::error_handler_t::replace));
+  result.emplace_back(prefix, value_text(prefix, value));
 }
 
 std::vector<std::pair<std::string, std::string>> flatten_text(const std::string& text) {
@@ -78,12 +103,14 @@ std::string notes(const SectionInput& input) {
   const std::string clock = string_at(spec, "clock");
   if (clock == "virtual_measured") {
     html +=
-        "<li>Times are <strong>virtual</strong>: the cluster is emulated. Each operation was really "
+        "<li>Times are <strong>virtual</strong>: the cluster is emulated. Each operation was "
+        "really "
         "computed, and its own duration was measured on this machine; ranks, streams, launches and "
         "links then move on an emulated clock. Losses and numbers are real.</li>\n";
   } else if (clock == "virtual_modelled") {
     html +=
-        "<li>Times are <strong>virtual</strong> and <strong>modelled</strong>: every operation took "
+        "<li>Times are <strong>virtual</strong> and <strong>modelled</strong>: every operation "
+        "took "
         "what the cost model says, on an emulated cluster.</li>\n";
   } else if (clock == "wall") {
     html += "<li>Times are those of the wall clock of this machine.</li>\n";
@@ -92,13 +119,15 @@ std::string notes(const SectionInput& input) {
     const std::optional<double> value = input.rows.real(i, "value");
     if (value && input.rows.text(i, "name") == "tracing_overhead_ratio") {
       html += fmt::format(
-          "<li>Step times come from steps without tracing. The traced step of the same run took {} "
-          "more or less time: that is the profiling overhead behind the budget and the timeline.</li>\n",
-          signed_percent(*value));
+          "<li>Step times come from steps without tracing. The traced steps of the same run took "
+          "{:.1f} % "
+          "{} time: the profiling overhead behind the budget and the timeline.</li>\n",
+          100 * std::abs(*value), *value < 0 ? "less" : "more");
     }
   }
   return html +
-         "<li>A gain is kept only when it is larger than the measured noise. A gain ceiling of a wall "
+         "<li>A gain is kept only when it is larger than the measured noise. A gain ceiling of a "
+         "wall "
          "is a bound, never a forecast.</li>\n"
          "<li>This page loads nothing. Charts: Apache ECharts, Apache License 2.0.</li>\n</ul>\n";
 }

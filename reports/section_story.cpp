@@ -28,7 +28,8 @@ struct Remedy {
   bool has_gain = false;
 };
 
-/// A stay at one wall: from the decision that met it to the one that met the next.
+/// A stay at one wall: from the decision that met it to the one that met the next. The last one may
+/// be the long run that confirms the winner; it has no wall.
 struct Stay {
   std::string wall;
   std::string seen;  ///< the sentence that named the wall
@@ -56,9 +57,14 @@ std::vector<Stay> collect_stays(const Rows& rows) {
     const std::string kind = rows.text(i, "kind");
     const std::string wall = rows.text(i, "wall");
     const std::string phase = rows.text(i, "phase");
-    const bool names_wall = kind == "wall" || phase == "fit" || phase == "scale" || phase == "retune";
+    const bool names_wall =
+        kind == "wall" || phase == "fit" || phase == "scale" || phase == "retune";
     if (!wall.empty() && names_wall && (stays.empty() || stays.back().wall != wall)) {
       stays.push_back({wall, rows.text(i, "text"), {}, 0, {}, {}});
+    }
+    if (phase == "validate" && kind != "wall") {
+      stays.push_back({"", rows.text(i, "text"), {}, 0, {}, rows.integer(i, "trial_step_ns")});
+      continue;
     }
     if (stays.empty()) {
       continue;
@@ -89,16 +95,25 @@ std::vector<Stay> collect_stays(const Rows& rows) {
 std::string render_strip(const std::vector<Stay>& stays) {
   std::string html = "<ol class=\"strip\">\n";
   for (const Stay& stay : stays) {
-    html += fmt::format("<li class=\"stay wall-{}\"><div class=\"stay-head\">{}</div><p>{}</p>",
-                        identifier(stay.wall), wall_badge(stay.wall), escape(stay.seen));
+    const bool is_validation = stay.wall.empty();
+    html += fmt::format(
+        "<li class=\"stay {}\"><div class=\"stay-head\">{}</div><p>{}</p>",
+        is_validation ? "validation" : "at-" + identifier(stay.wall),
+        is_validation ? "<span class=\"badge validation\">validated</span>" : wall_badge(stay.wall),
+        escape(stay.seen));
+    if (is_validation) {
+      html += fmt::format("<p class=\"step\"><strong>{}</strong></p></li>\n",
+                          ns_text(stay.step_after_ns));
+      continue;
+    }
     if (!stay.kept.empty()) {
       html += "<ul>";
       for (const Remedy& remedy : stay.kept) {
-        html += fmt::format(
-            "<li><span class=\"what\">{}</span>{}</li>", escape(remedy.what),
-            remedy.has_gain
-                ? fmt::format(" <strong class=\"gain\">{}</strong>", signed_percent(remedy.gain_ratio))
-                : "");
+        html += fmt::format("<li><span class=\"what\">{}</span>{}</li>", escape(remedy.what),
+                            remedy.has_gain ? fmt::format(" <strong class=\"{}\">{}</strong>",
+                                                          remedy.gain_ratio > 0 ? "gain" : "loss",
+                                                          signed_percent(remedy.gain_ratio))
+                                            : "");
       }
       html += "</ul>";
     } else {
@@ -162,7 +177,8 @@ std::string render_story(const SectionInput& input) {
   html += fmt::format(
       "<details><summary>All {} decisions, phase by phase</summary>\n<div class=\"scroll\">"
       "<table class=\"decisions\"><thead><tr><th>trial</th><th>kind</th><th>wall</th><th>what was "
-      "seen and done</th><th>change</th><th class=\"num\">gain</th><th class=\"num\">noise</th></tr>"
+      "seen and done</th><th>change</th><th class=\"num\">gain</th><th "
+      "class=\"num\">noise</th></tr>"
       "</thead>\n",
       input.rows.size());
   for (const auto& [phase, title] : kPhases) {

@@ -1,4 +1,5 @@
-// Section "timeline": lanes per rank and stream of one traced step, and the operations that took longest.
+// Section "timeline": lanes per rank and stream of one traced step, and the operations that took
+// longest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -83,16 +84,26 @@ std::string render_timeline(const SectionInput& input) {
   }
   const store::TrialRow* traced = input.context.at(input.context.traced);
   std::string description = fmt::format(
-      "Step {} of trial {}, {} ranks, {}. Scroll with Ctrl or drag the handles to zoom, drag to move; "
-      "hover for the operation.",
+      "Step {} of trial {}, {} ranks, {}. Buttons, the handles below or Ctrl and the wheel zoom; "
+      "point at a slice for the operation.",
       input.rows.integer(0, "step").value_or(0), traced == nullptr ? 0 : traced->ordinal,
       ranks.size(), ns_text(step_ns));
   if (slices.size() < num_before) {
-    description += fmt::format(" {} operations were merged into {} slices.", num_before, slices.size());
+    description +=
+        fmt::format(" {} operations were merged into {} slices.", num_before, slices.size());
   }
   return figure("timeline", description,
                 "<label>Rank <select data-timeline>" + options +
-                    "</select></label> <button type=\"button\" data-timeline-reset>Whole step</button>",
+                    "</select></label> <span role=\"group\" aria-label=\"Zoom\">"
+                    "<button type=\"button\" data-timeline-zoom=\"left\" "
+                    "aria-label=\"Earlier\">←</button> "
+                    "<button type=\"button\" data-timeline-zoom=\"in\" aria-label=\"Zoom "
+                    "in\">+</button> "
+                    "<button type=\"button\" data-timeline-zoom=\"out\" aria-label=\"Zoom "
+                    "out\">−</button> "
+                    "<button type=\"button\" data-timeline-zoom=\"right\" "
+                    "aria-label=\"Later\">→</button> "
+                    "<button type=\"button\" data-timeline-zoom=\"all\">Whole step</button></span>",
                 table) +
          json_element("data-timeline", timeline_json(slices, step_ns));
 }

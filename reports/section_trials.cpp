@@ -1,4 +1,5 @@
-// Section "trials": every trial as a row, with the knobs that differ as columns and the reason of each failure.
+// Section "trials": every trial as a row, with the knobs that differ as columns and the reason of
+// each failure.
 #include <fmt/format.h>
 
 #include <map>
@@ -33,19 +34,37 @@ std::string filters(const Context& context) {
       options(statuses), options(phases));
 }
 
-// "expert_model_parallel_size" takes more room than its values: long names may break at underscores.
-std::string breakable(const std::string& name) {
+// Long names and sets may break after this character.
+std::string breakable(const std::string& text, char after) {
   std::string result;
-  for (const char c : escape(name)) {
+  for (const char c : escape_or_dash(text)) {
     result += c;
-    if (c == '_') {
+    if (c == after) {
       result += "<wbr>";
     }
   }
   return result;
 }
 
-std::string row_of(const Context& context, const store::TrialRow& trial, const std::string& told) {
+// The sizes of the process grid take more room than their values: their usual short names.
+std::string knob_head(const std::string& name) {
+  static const std::map<std::string, std::string> kShort = {{"data_parallel_size", "dp"},
+                                                            {"context_parallel_size", "cp"},
+                                                            {"expert_model_parallel_size", "ep"},
+                                                            {"pipeline_model_parallel_size", "pp"}};
+  const auto found = kShort.find(name);
+  return found == kShort.end() ? fmt::format("<th class=\"knob\">{}</th>", breakable(name, '_'))
+                               : fmt::format("<th class=\"knob\"><abbr title=\"{}\">{}</abbr></th>",
+                                             name, found->second);
+}
+
+/// What the section's query says about a trial.
+struct Story {
+  std::string title;
+  std::string told;
+};
+
+std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story) {
   const bool is_winner = &trial == context.at(context.winner);
   std::string marks;
   if (is_winner) {
@@ -57,18 +76,21 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const s
   std::string html = fmt::format(
       "<tr id=\"trial-{}\" data-status=\"{}\" data-phase=\"{}\"{}><td class=\"num\" "
       "data-value=\"{}\">{}{}</td><td>{}</td><td>{}</td><td>{}</td>",
-      trial.ordinal, escape(trial.status), escape(trial.phase), is_winner ? " class=\"winner\"" : "",
-      trial.ordinal, trial.ordinal, marks, status_badge(trial.status), phase_badge(trial.phase),
-      wall_badge(trial.wall));
+      trial.ordinal, escape(trial.status), escape(trial.phase),
+      is_winner ? " class=\"winner\"" : "", trial.ordinal, trial.ordinal, marks,
+      status_badge(trial.status), phase_badge(trial.phase), wall_badge(trial.wall));
   html += number_cell(as_double(trial.step_ns), ns_text(trial.step_ns));
   html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
+  const std::string& why = trial.reason.empty() ? story.told : trial.reason;
+  html += fmt::format("<td class=\"why\">{}{}</td>",
+                      story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
+                      escape_or_dash(why));
   for (const std::string& knob : context.varying_knobs) {
-    html += text_cell(knob_of(trial, knob));
+    html += fmt::format("<td>{}</td>", breakable(knob_of(trial, knob), ','));
   }
-  const std::string& why = trial.reason.empty() ? told : trial.reason;
-  return html + fmt::format("<td class=\"why\">{}</td><td><code>{}</code></td></tr>\n",
-                            escape_or_dash(why), escape(trial.spec_hash.substr(0, 8)));
+  return html +
+         fmt::format("<td><code>{}</code></td></tr>\n", escape(trial.spec_hash.substr(0, 8)));
 }
 
 }  // namespace
@@ -78,21 +100,24 @@ std::string render_trials(const SectionInput& input) {
   if (context.trials.empty()) {
     return "<p>No trial yet.</p>\n";
   }
-  std::map<int64_t, std::string> told;
+  std::map<int64_t, Story> stories;
   for (size_t i = 0; i < input.rows.size(); ++i) {
-    told[input.rows.integer(i, "id").value_or(0)] = input.rows.text(i, "told");
+    stories[input.rows.integer(i, "id").value_or(0)] = {input.rows.text(i, "title"),
+                                                        input.rows.text(i, "told")};
   }
   std::string html = filters(context);
   html +=
       "<div class=\"scroll\"><table class=\"trials\" id=\"trial-table\"><thead><tr>"
-      "<th class=\"num\">#</th><th>status</th><th>phase</th><th>wall</th><th class=\"num\">step</th>"
-      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th>";
+      "<th class=\"num\">#</th><th>status</th><th>phase</th><th>wall</th><th "
+      "class=\"num\">step</th>"
+      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th>"
+      "<th>what it was for, or why it failed</th>";
   for (const std::string& knob : context.varying_knobs) {
-    html += fmt::format("<th>{}</th>", breakable(knob));
+    html += knob_head(knob);
   }
-  html += "<th>why</th><th>spec</th></tr></thead>\n<tbody>\n";
+  html += "<th>spec</th></tr></thead>\n<tbody>\n";
   for (const store::TrialRow& trial : context.trials) {
-    html += row_of(context, trial, told[trial.id]);
+    html += row_of(context, trial, stories[trial.id]);
   }
   return html + "</tbody></table></div>\n";
 }

@@ -1,4 +1,5 @@
-// Section "verdict": the answer first, in one sentence and six figures, and the command that repeats it.
+// Section "verdict": the answer first, in one sentence and six figures, and the command that
+// repeats it.
 #include <fmt/format.h>
 
 #include <algorithm>

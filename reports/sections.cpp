@@ -1,4 +1,5 @@
-// The section table; see sections.h. A new section is one .sql file, one render function and one row here.
+// The section table; see sections.h. A new section is one .sql file, one render function and one
+// row here.
 #include "reports/sections.h"
 
 #include <fmt/format.h>
@@ -21,34 +22,38 @@ namespace moetune::reports {
 namespace {
 
 constexpr auto kSections = std::to_array<SectionRow>({
-    {"verdict", "Verdict", "", &kVerdictSql, render_verdict},
-    {"story", "The walls, one after the other",
-     "What stood in the way, what was changed, and what that gained. Fixing one wall exposes the next.",
+    {"verdict", "Verdict", "Verdict", "", &kVerdictSql, render_verdict},
+    {"story", "The walls, one after the other", "Walls",
+     "What stood in the way, what was changed, and what that gained. Fixing one wall exposes the "
+     "next.",
      &kStorySql, render_story},
-    {"history", "Trial history",
-     "Every trial in order. The line is the best configuration so far; trials without a time stand in "
+    {"history", "Trial history", "History",
+     "Every trial in order. The line is the best configuration so far; trials without a time stand "
+     "in "
      "the strip below.",
      &kHistorySql, render_history},
-    {"memory", "Memory per rank",
+    {"memory", "Memory per rank", "Memory",
      "What the highest moment of each rank was made of, against the capacity of a device. Hatched: "
      "what the memory model had predicted.",
      &kMemorySql, render_memory},
-    {"budget", "Where a step goes",
-     "The traced step, mean over the ranks. Every nanosecond is booked once, so that the parts add up "
+    {"budget", "Where a step goes", "Step budget",
+     "The traced step, mean over the ranks. Every nanosecond is booked once, so that the parts add "
+     "up "
      "to the step.",
      &kBudgetSql, render_budget},
-    {"timeline", "Timeline of one step",
+    {"timeline", "Timeline of one step", "Timeline",
      "One traced step: the host's launches and each stream of the device. In pale: waiting for a "
      "participant.",
      &kTimelineSql, render_timeline},
-    {"prediction", "Prediction check",
+    {"prediction", "Prediction check", "Predictions",
      "What the models said before a trial ran, against what was measured. On the line: right.",
      &kPredictionSql, render_prediction},
-    {"loss", "Training loss",
+    {"loss", "Training loss", "Loss",
      "The run learns: cross-entropy of each step, in nats per token.", &kLossSql, render_loss},
-    {"trials", "All trials", "Failures are results too: each says why.", &kTrialsSql, render_trials},
-    {"provenance", "Provenance", "What is needed to judge and to repeat these figures.",
-     &kProvenanceSql, render_provenance},
+    {"trials", "All trials", "Trials", "Failures are results too: each says why.", &kTrialsSql,
+     render_trials},
+    {"provenance", "Provenance", "Provenance",
+     "What is needed to judge and to repeat these figures.", &kProvenanceSql, render_provenance},
 });
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The section table of the report: a query, a title and the function that turns the answer into HTML, one row each.
+// The section table of the report: a query, a title and the function that turns the answer into
+// HTML, one row each.
 #pragma once
 
 #include <span>
@@ -18,9 +19,10 @@ struct SectionInput {
 };
 
 struct SectionRow {
-  std::string_view id;     ///< anchor and name of the SQL file
+  std::string_view id;  ///< anchor and name of the SQL file
   std::string_view title;
-  std::string_view lead;   ///< one sentence under the title: how to read it
+  std::string_view short_title;  ///< in the navigation
+  std::string_view lead;         ///< one sentence under the title: how to read it
   const std::string_view* sql;
   /// HTML of the section's body. Empty: the section has nothing to show and is left out.
   std::string (*render)(const SectionInput&);
@@ -40,8 +42,8 @@ std::string render_loss(const SectionInput& input);
 std::string render_trials(const SectionInput& input);
 std::string render_provenance(const SectionInput& input);
 
-/// A figure that a script fills: the chart's place, what it shows (read aloud in its stead), and the data below it.
-/// `table` is finished HTML, folded; `description` is escaped here.
+/// A figure that a script fills: the chart's place, what it shows (read aloud in its stead), and
+/// the data below it. `table` is finished HTML, folded; `description` is escaped here.
 std::string figure(std::string_view id, std::string_view description, std::string_view controls,
                    std::string_view table);
 

@@ -94,8 +94,8 @@ std::vector<Slice> collect_slices(const Rows& rows) {
         class_of(kind, slice.name, rows.integer(i, "is_recompute").value_or(0) != 0);
     if (slice.slice_class == SliceClass::communication) {
       const int64_t transfer = rows.integer(i, "transfer_ns").value_or(0);
-      slice.wait_ns =
-          std::clamp(slice.end_ns - slice.start_ns - transfer, int64_t{0}, slice.end_ns - slice.start_ns);
+      slice.wait_ns = std::clamp(slice.end_ns - slice.start_ns - transfer, int64_t{0},
+                                 slice.end_ns - slice.start_ns);
     }
     const int64_t launch_start = rows.integer(i, "launch_start").value_or(0);
     const int64_t launch_end = rows.integer(i, "launch_end").value_or(0);

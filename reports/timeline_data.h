@@ -1,5 +1,5 @@
-// The slices of one traced step, compact enough for a page: names once, numbers in columns, and when there are too many,
-// neighbours merged into one.
+// The slices of one traced step, compact enough for a page: names once, numbers in columns, and
+// when there are too many, neighbours merged into one.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,16 @@
 namespace moetune::reports {
 
 /// What colours a slice. The order is that of kClassNames.
-enum class SliceClass : uint8_t { forward, backward, recompute, update, communication, copy, host_sync, launch };
+enum class SliceClass : uint8_t {
+  forward,
+  backward,
+  recompute,
+  update,
+  communication,
+  copy,
+  host_sync,
+  launch
+};
 
 /// One interval of one lane. Times in ns from the start of the step.
 struct Slice {
@@ -27,17 +36,19 @@ struct Slice {
   int64_t end_ns = 0;
   int64_t wait_ns = 0;  ///< communication: the part before all participants had arrived
   int64_t bytes = 0;
-  int64_t count = 1;    ///< slices that were merged into this one
+  int64_t count = 1;  ///< slices that were merged into this one
 };
 
 /// More slices than this are merged.
 constexpr size_t kMaxSlices = 50'000;
 
-/// Device records and host launches of the query's answer, by rank, stream and start. A graph replay is one launch.
+/// Device records and host launches of the query's answer, by rank, stream and start. A graph
+/// replay is one launch.
 std::vector<Slice> collect_slices(const Rows& rows);
 
-/// Merges neighbours of the same lane and class that are shorter than a bin and less than a bin apart, in growing bins,
-/// until no more than `max_slices` are left (or everything that may be merged is).
+/// Merges neighbours of the same lane and class that are shorter than a bin and less than a bin
+/// apart, in growing bins, until no more than `max_slices` are left (or everything that may be
+/// merged is).
 std::vector<Slice> downsample(std::vector<Slice> slices, size_t max_slices, int64_t step_ns);
 
 /// {"classes", "names", "groups", "step", "lanes": [{rank, stream, label, slices: columns}]}.

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Runs a command with the options that the sanitizer builds are tested with.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
 export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}"
-export LSAN_OPTIONS="suppressions=$here/lsan.supp:print_suppressions=0:${LSAN_OPTIONS:-}"
-export TSAN_OPTIONS="suppressions=$here/tsan.supp:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+export TSAN_OPTIONS="second_deadlock_stack=1:${TSAN_OPTIONS:-}"
 # OpenBLAS is not built for the thread sanitizer, and its own threads would be seen as races; we run it on one thread.
 export OPENBLAS_NUM_THREADS=1
 exec "$@"

@@ -201,7 +201,7 @@ void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
   if (!traced.empty()) {
     metrics.add(kWholeRun, "tracing_overhead_ratio", profiler::median(traced) / step.median - 1);
   }
-  const auto flops = static_cast<double>(model_flops(spec));
+  const double flops = num_tokens * spec.model.training_flops_per_token(spec.training.seq_length);
   const double flops_per_s = flops * 1e9 / step.median;
   metrics.add(kWholeRun, "model_flops_per_step", flops);
   metrics.add(kWholeRun, "model_flops_per_s", flops_per_s);
@@ -280,22 +280,6 @@ void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
 }
 
 }  // namespace
-
-int64_t model_flops(const spec::TrialSpec& spec) {
-  spec::Knobs knobs = spec.knobs;
-  knobs.recompute = "none";
-  const spec::Layout layout = spec::layout_of(knobs);
-  const int64_t num_micro_batches =
-      spec::num_micro_batches(layout, knobs, spec.training.global_batch_size);
-  int64_t flops = 0;
-  for (int rank = 0; rank < layout.world_size(); ++rank) {
-    const spec::StageProgram program = spec::op_list(spec.model, spec.training, knobs, rank);
-    for (const auto* half : {&program.forward, &program.backward}) {
-      for (const spec::OpInstance& op : *half) flops += op.cost.flops * num_micro_batches;
-    }
-  }
-  return flops;
-}
 
 std::vector<profiler::StepShare> step_parts(const std::vector<StepBudget>& budgets) {
   std::map<std::string, int64_t> ns;
@@ -377,8 +361,9 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   result.wall = profiler::name_of(verdict.wall);
   if (!budgets.empty()) add_wall(verdict, metrics);
   const auto parts = budgets.empty() ? std::vector<profiler::StepShare>{} : step_parts(budgets);
-  result.texts.push_back({kWallEvidenceText, wall_json(verdict, parts).dump(
-                                                 -1, ' ', false, json::error_handler_t::replace)});
+  result.texts.push_back(
+      {kWallEvidenceText,
+       wall_json(verdict, parts).dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
 }  // namespace moetune::sweeps

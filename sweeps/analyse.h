@@ -1,5 +1,5 @@
-// From what a rank process left behind to the numbers of a trial: step statistics, the time budget, overlap, the wall.
-// Pure: reads nothing but its arguments.
+// From what a rank process left behind to the numbers of a trial: step statistics, the time budget,
+// overlap, the wall. Pure: reads nothing but its arguments.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,20 +16,19 @@ namespace moetune::sweeps {
 constexpr const char* kWallEvidenceText = "wall_evidence";  ///< JSON, see wall_json
 constexpr const char* kRoutingProfileText = "routing_profile";
 
-/// Fills metrics, wall, step times, tokens per second and the wall's evidence of `result` from the shard. Step times and
-/// tokens per second stay empty unless result.status is ok. Throws base::Error when a trace contradicts itself.
+/// Fills metrics, wall, step times, tokens per second and the wall's evidence of `result` from the
+/// shard. Step times and tokens per second stay empty unless result.status is ok. Throws
+/// base::Error when a trace contradicts itself.
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    store::TrialResult& result);
 
-/// Parts of the traced step that add up to 1, mean over ranks, finer than the wall's own: compute, recompute,
-/// launch_starved, blocking_<group> (data moving, or a participant late), bubble, dependency_stalled.
+/// Parts of the traced step that add up to 1, mean over ranks, finer than the wall's own: compute,
+/// recompute, launch_starved, blocking_<group> (data moving, or a participant late), bubble,
+/// dependency_stalled.
 std::vector<profiler::StepShare> step_parts(const std::vector<profiler::StepBudget>& budgets);
 
 /// The verdict with its evidence, bounds and the parts of the step.
 nlohmann::json wall_json(const profiler::WallEvidence& verdict,
                          const std::vector<profiler::StepShare>& parts);
-
-/// FLOPs that one step of the whole run needs, without recomputation.
-int64_t model_flops(const spec::TrialSpec& spec);
 
 }  // namespace moetune::sweeps

@@ -1,10 +1,9 @@
 // The moetune program: finds the sub-command and is the only place that catches everything.
-#include <exception>
-#include <new>
-
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <iostream>
+#include <new>
 
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
@@ -22,7 +21,8 @@ int fail(const char* message, moetune::spec::ExitCode code) {
 
 int main(int argc, char** argv) {
   using moetune::spec::ExitCode;
-  // A file that grows past its limit (ulimit -f) is an error of that write, not the end of the program.
+  // A file that grows past its limit (ulimit -f) is an error of that write, not the end of the
+  // program.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = moetune::sweeps::run_command({argv, argv + argc});

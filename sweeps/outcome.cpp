@@ -62,8 +62,7 @@ store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) 
   store::TrialRow row;
   row.sweep_id = sweep_id;
   row.spec_hash = request.hash;
-  row.spec_json =
-      spec::to_json(request.spec).dump(-1, ' ', false, json::error_handler_t::replace);
+  row.spec_json = spec::to_json(request.spec).dump(-1, ' ', false, json::error_handler_t::replace);
   row.reason = request.reason;
   row.phase = tuner::name_of(request.phase);
   row.is_baseline = request.is_baseline;
@@ -83,7 +82,7 @@ std::vector<store::PredictionRow> prediction_rows(const tuner::Prediction& predi
   if (prediction.peak_bytes > 0) add("peak_bytes", prediction.peak_bytes, prediction.memory_grade);
   if (prediction.step_ns > 0) add("step_ns", prediction.step_ns, prediction.time_grade);
   for (const auto& [name, ns] : prediction.step_parts_ns) {
-    add(name + "_ns", ns, prediction.time_grade);
+    add("step_part_" + name + "_ns", ns, prediction.time_grade);
   }
   return rows;
 }

@@ -1,5 +1,6 @@
-// What a strategy is told about a trial, read back from the store. A fresh trial and one of an earlier run take the same
-// way, so that replaying a stored sweep repeats every decision bit by bit.
+// What a strategy is told about a trial, read back from the store. A fresh trial and one of an
+// earlier run take the same way, so that replaying a stored sweep repeats every decision bit by
+// bit.
 #pragma once
 
 #include <vector>

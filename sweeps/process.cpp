@@ -1,5 +1,5 @@
-// Child processes on Linux; see process.h. The child leads a session of its own, so that everything it starts can be
-// found by session id in /proc, whatever became of parents and process groups.
+// Child processes on Linux; see process.h. The child leads a session of its own, so that everything
+// it starts can be found by session id in /proc, whatever became of parents and process groups.
 #include "sweeps/process.h"
 
 #include <fcntl.h>
@@ -108,15 +108,16 @@ class Descriptor {
 
 int open_or_throw(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) throw base::Error(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  if (fd < 0)
+    throw base::Error(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
   return fd;
 }
 
 /// The child's side between fork and exec. Only returns (an errno) when something failed.
 int become(const ExecArguments& exec, int in, int out, int err, pid_t parent) {
   if (setsid() < 0) return errno;
-  // Dies with the tuner even when that is killed; the second look closes the gap before the call. The rank sets this
-  // again for itself, because a launcher in between would be its parent.
+  // Dies with the tuner even when that is killed; the second look closes the gap before the call.
+  // The rank sets this again for itself, because a launcher in between would be its parent.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
   if (getppid() != parent) _exit(127);
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
@@ -169,7 +170,8 @@ class SystemProcess : public Process {
   [[nodiscard]] int64_t pid() const override { return pid_; }
 
  private:
-  /// Looks without reaping: as long as the zombie is there, its id names no other process or session.
+  /// Looks without reaping: as long as the zombie is there, its id names no other process or
+  /// session.
   bool has_ended() const {
     siginfo_t info{};
     return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -209,11 +211,10 @@ class SystemProcess : public Process {
 
 std::string shell_line(const Command& command) {
   const auto quoted = [](const std::string& word) {
-    const bool is_plain =
-        !word.empty() && std::ranges::all_of(word, [](char c) {
-          return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                 std::string_view("_-./=:,+@%").find(c) != std::string_view::npos;
-        });
+    const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+             std::string_view("_-./=:,+@%").find(c) != std::string_view::npos;
+    });
     if (is_plain) return word;
     std::string result = "'";
     for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -1,5 +1,5 @@
-// Child processes as values: start one in a session of its own, watch it, end everything it started. The seam that tests
-// replace: nothing above this file calls fork or kill.
+// Child processes as values: start one in a session of its own, watch it, end everything it
+// started. The seam that tests replace: nothing above this file calls fork or kill.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,8 @@
 
 namespace moetune::sweeps {
 
-/// What to run and where its output goes. The program is arguments[0], a path; standard input is empty.
+/// What to run and where its output goes. The program is arguments[0], a path; standard input is
+/// empty.
 struct Command {
   std::vector<std::string> arguments;
   /// "NAME=value", replacing what the environment already has under that name.
@@ -25,21 +26,22 @@ std::string shell_line(const Command& command);
 
 /// How a child ended.
 struct ProcessEnd {
-  bool is_signal = false;  ///< ended by a signal: `code` is its number, else `code` is the exit code
+  bool is_signal =
+      false;  ///< ended by a signal: `code` is its number, else `code` is the exit code
   int code = 0;
   bool was_ended_by_us = false;  ///< end() sent the signal
-  int64_t max_rss_bytes = 0;     ///< largest resident set of the child (and of children it waited for)
+  int64_t max_rss_bytes = 0;  ///< largest resident set of the child (and of children it waited for)
 };
 
 /// One running child. Destroying it ends its whole session.
 class Process {
  public:
   virtual ~Process() = default;
-  /// Waits until the child has ended, at most `limit`; an arriving signal may return earlier. After the end, always the
-  /// same answer. Whatever the child left running in its session is ended too.
+  /// Waits until the child has ended, at most `limit`; an arriving signal may return earlier. After
+  /// the end, always the same answer. Whatever the child left running in its session is ended too.
   virtual std::optional<ProcessEnd> wait(std::chrono::milliseconds limit) = 0;
-  /// Ends the child's session: SIGTERM to the child, up to `grace` for it to tidy up, then SIGKILL to every process of
-  /// the session, whatever its parent or process group is.
+  /// Ends the child's session: SIGTERM to the child, up to `grace` for it to tidy up, then SIGKILL
+  /// to every process of the session, whatever its parent or process group is.
   virtual ProcessEnd end(std::chrono::milliseconds grace) = 0;
   [[nodiscard]] virtual int64_t pid() const = 0;
 };

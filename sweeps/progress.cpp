@@ -12,9 +12,8 @@
 namespace moetune::sweeps {
 
 std::string format_progress(const ProgressState& state, size_t width) {
-  std::string line =
-      fmt::format("[{} {}/{}] {}", state.phase, state.num_trials,
-                  std::max(state.num_expected, state.num_trials), state.title);
+  std::string line = fmt::format("[{} {}/{}] {}", state.phase, state.num_trials,
+                                 std::max(state.num_expected, state.num_trials), state.title);
   if (!state.step.empty()) line += ", " + state.step;
   std::string tail;
   if (state.best_step_ns) tail += " | best " + base::format_ns(*state.best_step_ns);

@@ -1,4 +1,5 @@
-// What a running sweep shows: a live line on a terminal, plain lines elsewhere, nothing when asked to be quiet.
+// What a running sweep shows: a live line on a terminal, plain lines elsewhere, nothing when asked
+// to be quiet.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,8 @@ struct ProgressState {
   std::optional<std::chrono::seconds> left;
 };
 
-/// "[retune 7/24] ep_chunks_forward 1 -> 2, step 3 of 6 | best 12.3 ms | 1 min 05 s left", cut to `width` columns.
+/// "[retune 7/24] ep_chunks_forward 1 -> 2, step 3 of 6 | best 12.3 ms | 1 min 05 s left", cut to
+/// `width` columns.
 std::string format_progress(const ProgressState& state, size_t width);
 
 class Progress {

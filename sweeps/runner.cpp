@@ -1,6 +1,8 @@
 // One trial from spec file to result; see runner.h.
 #include "sweeps/runner.h"
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -47,8 +49,7 @@ void make_empty_folder(const std::string& path) {
   fs::remove_all(path, error);
   fs::create_directories(path, error);
   if (error) {
-    throw base::Error(
-        fmt::format("{}: the folder cannot be created: {}", path, error.message()));
+    throw base::Error(fmt::format("{}: the folder cannot be created: {}", path, error.message()));
   }
 }
 
@@ -137,13 +138,13 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   const TrialFolder folder{options.folder};
   make_empty_folder(folder.path);
   TrialRun run(folder.path);
-  write_file(folder.spec(), spec::to_json(spec).dump(2, ' ', false,
-                                                     nlohmann::json::error_handler_t::replace));
+  write_file(folder.spec(),
+             spec::to_json(spec).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   const Command command = local_command(options.rank_program, folder);
   const auto start = std::chrono::steady_clock::now();
   const std::unique_ptr<Process> process = runner.start(command);
-  const WatchEnd end = watch(
-      *process, {folder.progress(), options.step_limit, options.grace, options.on_tick});
+  const WatchEnd end =
+      watch(*process, {folder.progress(), options.step_limit, options.grace, options.on_tick});
   const auto duration = std::chrono::steady_clock::now() - start;
 
   store::TrialResult& result = run.result;

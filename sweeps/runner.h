@@ -1,5 +1,5 @@
-// Runs one trial: writes its spec, launches the ranks, watches them, and turns what they left into a result that the
-// store can commit.
+// Runs one trial: writes its spec, launches the ranks, watches them, and turns what they left into
+// a result that the store can commit.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@ namespace moetune::sweeps {
 
 struct RunnerOptions {
   std::string rank_program;
-  std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run is destroyed
+  std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run
+                       ///< is destroyed
   std::chrono::milliseconds step_limit{60'000};
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
@@ -38,8 +39,8 @@ class TrialRun {
   std::string folder_;
 };
 
-/// Whatever becomes of the trial is a result; throws base::Error only when it could not be started (no program, no room
-/// for its files).
+/// Whatever becomes of the trial is a result; throws base::Error only when it could not be started
+/// (no program, no room for its files).
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options);
 
@@ -50,8 +51,8 @@ struct Ending {
 };
 Ending judge(const WatchEnd& end, const std::string& message, const RunnerOptions& options);
 
-/// The message at the end of a program's standard error: its last line that starts with "moetune-rank: " and what
-/// follows, else its last line. At most 2000 bytes.
+/// The message at the end of a program's standard error: its last line that starts with
+/// "moetune-rank: " and what follows, else its last line. At most 2000 bytes.
 std::string last_message(const std::string& stderr_text);
 
 }  // namespace moetune::sweeps

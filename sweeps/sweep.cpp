@@ -47,8 +47,8 @@ SweepLoop::SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& proce
       progress_(progress) {
   const store::StaleTrials stale = store_.take_back_stale(sweep_id_);
   if (!stale.held.empty()) {
-    throw base::Error(fmt::format("{}: {}; wait for it, or stop it", store_.path(),
-                                  fmt::join(stale.held, "; ")));
+    throw base::Error(
+        fmt::format("{}: {}; wait for it, or stop it", store_.path(), fmt::join(stale.held, "; ")));
   }
   options_.runner.on_tick = [this](const std::string& step) {
     state_.step = step;
@@ -132,12 +132,13 @@ std::optional<TrialOutcome> SweepLoop::reuse(const TrialRequest& request) {
 }
 
 std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
-  // A replay that took another way than before leaves decisions that nobody made: they go before the first new trial.
+  // A replay that took another way than before leaves decisions that nobody made: they go before
+  // the first new trial.
   if (summary_.num_run == 0) store_.drop_decisions(sweep_id_, num_decisions_ + 1);
   const auto start = steady_clock::now();
-  const int64_t id = store_.begin_trial(trial_row(request, sweep_id_),
-                                        prediction_rows(request.prediction),
-                                        memory_predictions(request.prediction));
+  const int64_t id =
+      store_.begin_trial(trial_row(request, sweep_id_), prediction_rows(request.prediction),
+                         memory_predictions(request.prediction));
   ++summary_.num_run;
   state_.step.clear();
   progress_.update(state_);
@@ -145,7 +146,8 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   try {
     run.emplace(run_trial(processes_, request.spec, options_.runner));
   } catch (const base::Error& error) {
-    // It could not even be started: that is no statement about the spec, so it is repeated on resume.
+    // It could not even be started: that is no statement about the spec, so it is repeated on
+    // resume.
     store::TrialResult result;
     result.status = spec::name_of(TrialStatus::interrupted);
     result.reason = error.what();
@@ -201,17 +203,14 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
 void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
   const tuner::Progress progress = strategy.progress();
   state_.phase = tuner::name_of(request.phase);
-  state_.num_trials = static_cast<int64_t>(started_.size()) + (started_.contains(request.hash) ? 0 : 1);
+  state_.num_trials = progress.num_asked;
   state_.num_expected = progress.num_expected;
-  if (options_.max_trials > 0) {
-    state_.num_expected = std::min(state_.num_expected, options_.max_trials);
-  }
   state_.title = request.title;
   state_.step.clear();
   if (summary_.num_run > 0) {
-    double left = trial_seconds_ / static_cast<double>(summary_.num_run) *
-                  static_cast<double>(
-                      std::max<int64_t>(0, state_.num_expected - state_.num_trials + 1));
+    double left =
+        trial_seconds_ / static_cast<double>(summary_.num_run) *
+        static_cast<double>(std::max<int64_t>(0, state_.num_expected - state_.num_trials + 1));
     if (options_.max_seconds > 0) {
       left = std::min(left, static_cast<double>(options_.max_seconds) - seconds_used());
     }
@@ -220,10 +219,9 @@ void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& req
 }
 
 void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome) {
-  std::string line =
-      fmt::format("[{} {}/{}] {}: {}", state_.phase, state_.num_trials,
-                  std::max(state_.num_expected, state_.num_trials), request.title,
-                  spec::name_of(outcome.status));
+  std::string line = fmt::format("[{} {}/{}] {}: {}", state_.phase, state_.num_trials,
+                                 std::max(state_.num_expected, state_.num_trials), request.title,
+                                 spec::name_of(outcome.status));
   if (outcome.status == TrialStatus::ok) {
     if (outcome.step_ns > 0) line += ", " + base::format_ns(outcome.step_ns) + " per step";
     if (outcome.peak_bytes > 0) line += ", peak " + base::format_bytes(outcome.peak_bytes);

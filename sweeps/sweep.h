@@ -1,5 +1,5 @@
-// The loop of a sweep: ask the strategy, run or look up the trial, commit, tell. Every step is in the store before the
-// next one starts, so a killed sweep loses at most the trial that ran.
+// The loop of a sweep: ask the strategy, run or look up the trial, commit, tell. Every step is in
+// the store before the next one starts, so a killed sweep loses at most the trial that ran.
 #pragma once
 
 #include <chrono>
@@ -19,33 +19,34 @@ namespace moetune::sweeps {
 
 struct LoopOptions {
   RunnerOptions runner;
-  int64_t max_trials = 0;   ///< started ones of the whole sweep, earlier calls included; 0: no limit
+  int64_t max_trials = 0;  ///< started ones of the whole sweep, earlier calls included; 0: no limit
   int64_t max_seconds = 0;  ///< of this call and of the trials that earlier calls ran; 0: no limit
 };
 
 /// What run() did.
 struct SweepSummary {
-  std::string status;       ///< done, interrupted
-  std::string stop_reason;  ///< a sentence when the strategy was not done: which budget, or the user
-  int64_t num_run = 0;      ///< trials launched by this call
-  int64_t num_reused = 0;   ///< finished by an earlier call
+  std::string status;  ///< done, interrupted
+  std::string
+      stop_reason;         ///< a sentence when the strategy was not done: which budget, or the user
+  int64_t num_run = 0;     ///< trials launched by this call
+  int64_t num_reused = 0;  ///< finished by an earlier call
   std::map<std::string, int64_t> num_by_status;
   std::string best_hash;
 };
 
 class SweepLoop {
  public:
-  /// The store and the others must outlive the loop. Rows of dead holders are taken back here; a row that somebody
-  /// else is running throws base::Error.
+  /// The store and the others must outlive the loop. Rows of dead holders are taken back here; a
+  /// row that somebody else is running throws base::Error.
   SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& processes, LoopOptions options,
             Progress& progress);
 
-  /// Until the strategy is done, a budget is used up, or the user interrupts. Sets the sweep's status, also (to failed)
-  /// when an exception leaves it.
+  /// Until the strategy is done, a budget is used up, or the user interrupts. Sets the sweep's
+  /// status, also (to failed) when an exception leaves it.
   SweepSummary run(tuner::Strategy& strategy);
 
-  /// One request: what the store has of it when it is finished there, else run and committed. Empty when the user
-  /// interrupted it.
+  /// One request: what the store has of it when it is finished there, else run and committed. Empty
+  /// when the user interrupted it.
   std::optional<tuner::TrialOutcome> execute(const tuner::TrialRequest& request);
 
  private:

@@ -1,5 +1,5 @@
-// flock on a file beside the database. Not on the database itself: closing a second descriptor of it would drop the
-// locks that SQLite holds.
+// flock on a file beside the database. Not on the database itself: closing a second descriptor of
+// it would drop the locks that SQLite holds.
 #include "sweeps/sweep_lock.h"
 
 #include <fcntl.h>
@@ -37,9 +37,9 @@ SweepLock::SweepLock(const std::string& database_path) : path_(database_path + "
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor_ < 0) {
       const int error = errno;
-      const std::string text =
-          fmt::format("{}: cannot be created: {}; --db needs a folder that exists and may be written",
-                      path_, std::strerror(error));
+      const std::string text = fmt::format(
+          "{}: cannot be created: {}; --db needs a folder that exists and may be written", path_,
+          std::strerror(error));
       if (error == ENOSPC || error == EDQUOT) throw base::Error(text);
       throw base::UsageError(text);
     }

@@ -1,4 +1,5 @@
-// One writer at a time: two sweeps on one database would disturb each other's timings and could run a spec twice.
+// One writer at a time: two sweeps on one database would disturb each other's timings and could run
+// a spec twice.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@ namespace moetune::sweeps {
 /// Holds "<database>.lock" until destroyed, or until this process ends in whatever way.
 class SweepLock {
  public:
-  /// Throws base::Error naming the holder when another process has it, base::UsageError when the folder cannot be
-  /// written.
+  /// Throws base::Error naming the holder when another process has it, base::UsageError when the
+  /// folder cannot be written.
   explicit SweepLock(const std::string& database_path);
   ~SweepLock();
   SweepLock(const SweepLock&) = delete;

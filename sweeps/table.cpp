@@ -18,8 +18,8 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 }  // namespace
 
 size_t display_width(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return !is_continuation(c) && !is_control(c); }));
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return !is_continuation(c) && !is_control(c); }));
 }
 
 std::string cut_to_width(std::string_view text, size_t width) {
@@ -44,8 +44,8 @@ std::string one_line(std::string_view text) {
   std::string line;
   for (size_t i = 0; i < text.size(); ++i) {
     // C1 controls, which some terminals obey, are two bytes in UTF-8.
-    const bool is_c1 = text[i] == '\xc2' && i + 1 < text.size() &&
-                       static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const bool is_c1 =
+        text[i] == '\xc2' && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
     if (is_control(text[i]) || is_c1) {
       line += ' ';
       if (is_c1) ++i;

@@ -15,7 +15,8 @@ size_t display_width(std::string_view text);
 std::string cut_to_width(std::string_view text, size_t width);
 /// Columns of the terminal behind a descriptor; empty when it is none.
 std::optional<size_t> terminal_width(int descriptor);
-/// One line without control characters, so that a stored text cannot move the cursor or colour the screen.
+/// One line without control characters, so that a stored text cannot move the cursor or colour the
+/// screen.
 std::string one_line(std::string_view text);
 
 class TextTable {
@@ -29,7 +30,8 @@ class TextTable {
 
   /// As many cells as there are columns. Cells are made one line.
   void add(std::vector<std::string> cells);
-  /// Lines with a header; two blanks between columns. With a `width`, the last column is cut so that lines fit.
+  /// Lines with a header; two blanks between columns. With a `width`, the last column is cut so
+  /// that lines fit.
   [[nodiscard]] std::string text(std::optional<size_t> width) const;
 
  private:

@@ -15,7 +15,8 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kTick{100};
 
-/// What tells one state of the progress file from another: rewriting it with the same text counts as progress.
+/// What tells one state of the progress file from another: rewriting it with the same text counts
+/// as progress.
 struct FileState {
   int64_t modified_ns = 0;
   int64_t size = -1;

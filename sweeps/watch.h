@@ -10,7 +10,7 @@
 namespace moetune::sweeps {
 
 struct WatchOptions {
-  std::string progress_path;                ///< a change of this file is progress
+  std::string progress_path;                     ///< a change of this file is progress
   std::chrono::milliseconds step_limit{60'000};  ///< longest time without progress
   std::chrono::milliseconds grace{3'000};        ///< between SIGTERM and SIGKILL
   /// Called several times a second with the text of the progress file.

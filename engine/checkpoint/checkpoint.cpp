@@ -18,7 +18,8 @@ using nlohmann::json;
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
 constexpr int kMaxDepth = 8;
 
-/// Parses a document and refuses what the parser would silently accept: a key that is there twice in an object.
+/// Parses a document and refuses what the parser would silently accept: a key that is there twice
+/// in an object.
 json parse_index(const std::string& text, const std::string& source) {
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
@@ -37,15 +38,16 @@ json parse_index(const std::string& text, const std::string& source) {
   try {
     return json::parse(text, check);
   } catch (const json::exception& error) {
-    throw UsageError(fmt::format("{}: not valid JSON: {}", source,
-                                 std::string(error.what()).substr(0, 120)));
+    throw UsageError(
+        fmt::format("{}: not valid JSON: {}", source, std::string(error.what()).substr(0, 120)));
   }
 }
 
 /// The index may only name files beside itself.
 void check_shard_name(const std::string& name, const std::string& source) {
-  const bool is_plain = !name.empty() && name.find_first_of(std::string("/\\\0", 3)) ==
-                                             std::string::npos && name != "." && name != "..";
+  const bool is_plain = !name.empty() &&
+                        name.find_first_of(std::string("/\\\0", 3)) == std::string::npos &&
+                        name != "." && name != "..";
   if (is_plain && name.ends_with(".safetensors")) return;
   throw UsageError(fmt::format(
       "{}: weight_map names the shard {}, expected a plain file name that ends in .safetensors",
@@ -103,10 +105,11 @@ Checkpoint Checkpoint::open_index(const std::string& folder, const std::string& 
       total_bytes += tensor.end - tensor.begin;
       const auto mapped = checkpoint.file_of_.find(name);
       if (mapped != checkpoint.file_of_.end() && mapped->second == i) continue;
-      throw UsageError(fmt::format(
-          "{}: tensor {} is in {}, but weight_map {}", path, quoted_name(name),
-          checkpoint.files_[i].path(),
-          mapped == checkpoint.file_of_.end() ? "does not have it" : "says it is in another shard"));
+      throw UsageError(fmt::format("{}: tensor {} is in {}, but weight_map {}", path,
+                                   quoted_name(name), checkpoint.files_[i].path(),
+                                   mapped == checkpoint.file_of_.end()
+                                       ? "does not have it"
+                                       : "says it is in another shard"));
     }
   }
   if (reader.has("metadata") && reader.object("metadata").has("total_size")) {

@@ -1,4 +1,5 @@
-// A checkpoint folder: one safetensors file, or several with an index that says which tensor lies where.
+// A checkpoint folder: one safetensors file, or several with an index that says which tensor lies
+// where.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ namespace moetune::engine {
 
 class Checkpoint {
  public:
-  /// Opens model.safetensors, or model.safetensors.index.json and its shards. Throws base::UsageError when neither is
-  /// there, when a shard is malformed, or when index and shards contradict each other.
+  /// Opens model.safetensors, or model.safetensors.index.json and its shards. Throws
+  /// base::UsageError when neither is there, when a shard is malformed, or when index and shards
+  /// contradict each other.
   static Checkpoint open_folder(const std::string& folder);
   /// One file.
   static Checkpoint open_file(const std::string& path);

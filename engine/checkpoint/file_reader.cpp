@@ -44,13 +44,13 @@ void FileReader::read(uint64_t offset, void* out, uint64_t num_bytes) const {
   constexpr uint64_t kMaxRead = uint64_t{1} << 30;  // the kernel takes no more than 2 GiB at once
   auto* to = static_cast<char*>(out);
   while (num_bytes > 0) {
-    const ssize_t got = pread(descriptor_, to, std::min(num_bytes, kMaxRead),
-                              static_cast<off_t>(offset));
+    const ssize_t got =
+        pread(descriptor_, to, std::min(num_bytes, kMaxRead), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw base::Error(fmt::format("{}: read failed: {}", path_, std::strerror(errno)));
     if (got == 0) {
-      throw UsageError(fmt::format("{}: ends at byte {}, {} more are expected", path_, offset,
-                                   num_bytes));
+      throw UsageError(
+          fmt::format("{}: ends at byte {}, {} more are expected", path_, offset, num_bytes));
     }
     to += got;
     offset += static_cast<uint64_t>(got);

@@ -1,4 +1,5 @@
-// Reading of untrusted files by position: never blocks on a pipe, never maps memory that another process may cut off.
+// Reading of untrusted files by position: never blocks on a pipe, never maps memory that another
+// process may cut off.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,8 @@
 
 namespace moetune::engine {
 
-/// An open regular file. Throws base::UsageError when it is not there, not readable or not a regular file.
+/// An open regular file. Throws base::UsageError when it is not there, not readable or not a
+/// regular file.
 class FileReader {
  public:
   explicit FileReader(std::string path);

@@ -122,6 +122,17 @@ void HfNames::add_experts(int64_t layer, const std::string& block) {
 }
 
 HfNames HfNames::of_checkpoint(const spec::ModelSpec& model, const Checkpoint& checkpoint) {
+  // Before names are made: a hostile config.json may ask for any number of them.
+  constexpr double kMaxTensors = 1e6;
+  const double num_tensors =
+      16.0 * static_cast<double>(model.num_layers) +
+      3.0 * static_cast<double>(model.num_moe_layers()) * static_cast<double>(model.num_experts);
+  if (num_tensors > kMaxTensors) {
+    throw UsageError(
+        fmt::format("{}: config.json describes a model of about {:.0f} tensors, "
+                    "expected at most {:.0f}",
+                    checkpoint.path(), num_tensors, kMaxTensors));
+  }
   ExpertNaming naming;
   if (model.family == "mixtral") naming = {"block_sparse_moe", false, true};
   for (const std::string& name : checkpoint.names()) {
@@ -154,8 +165,8 @@ void HfNames::check(const Checkpoint& checkpoint) const {
     }
     if (tensor->shape != shape) {
       throw UsageError(fmt::format("{}: tensor {} has shape {}, expected {} by config.json",
-                                   checkpoint.path(), quoted_name(name),
-                                   shape_text(tensor->shape), shape_text(shape)));
+                                   checkpoint.path(), quoted_name(name), shape_text(tensor->shape),
+                                   shape_text(shape)));
     }
     const std::string& dtype = tensor->dtype;
     if (dtype != "F32" && dtype != "F64" && dtype != "F16" && dtype != "BF16") {
@@ -165,9 +176,9 @@ void HfNames::check(const Checkpoint& checkpoint) const {
   }
   for (const std::string& name : checkpoint.names()) {
     if (shapes_.contains(name) || is_ignored(name, model_)) continue;
-    throw UsageError(fmt::format(
-        "{}: tensor {} does not belong to the {} model that config.json describes",
-        checkpoint.path(), quoted_name(name), model_.family));
+    throw UsageError(
+        fmt::format("{}: tensor {} does not belong to the {} model that config.json describes",
+                    checkpoint.path(), quoted_name(name), model_.family));
   }
 }
 
@@ -200,10 +211,10 @@ void read_piece(const HfNames& names, const Checkpoint& checkpoint, const spec::
     const int64_t from = std::max(piece.first, segment.param_begin);
     const int64_t to = std::min(end, segment.param_begin + segment.numel);
     if (from >= to) continue;
-    checkpoint.read(segment.tensor, segment.tensor_begin + from - segment.param_begin,
-                    std::span(piece.values)
-                        .subspan(static_cast<size_t>(from - piece.first),
-                                 static_cast<size_t>(to - from)));
+    checkpoint.read(
+        segment.tensor, segment.tensor_begin + from - segment.param_begin,
+        std::span(piece.values)
+            .subspan(static_cast<size_t>(from - piece.first), static_cast<size_t>(to - from)));
     num_read += to - from;
   }
   MOETUNE_CHECK(num_read == param.numel(), "{}: {} of {} elements in the checkpoint", param.name,
@@ -230,7 +241,7 @@ InitialValue checkpoint_initial_value(const spec::ModelSpec& model,
   };
 }
 
-HfGather::HfGather(const spec::ModelSpec&, HfNames names) : names_(std::move(names)) {
+HfGather::HfGather(HfNames names) : names_(std::move(names)) {
   for (const auto& [name, shape] : names_.shapes()) {
     int64_t numel = 1;
     for (const int64_t dim : shape) numel *= dim;
@@ -245,9 +256,9 @@ void HfGather::add(const spec::ParamDesc& param, int64_t first, std::span<const 
     const int64_t from = std::max(first, segment.param_begin);
     const int64_t to = std::min(end, segment.param_begin + segment.numel);
     if (from >= to) continue;
-    std::copy(values.begin() + (from - first), values.begin() + (to - first),
-              tensors_.at(segment.tensor).begin() + segment.tensor_begin +
-                  (from - segment.param_begin));
+    std::copy(
+        values.begin() + (from - first), values.begin() + (to - first),
+        tensors_.at(segment.tensor).begin() + segment.tensor_begin + (from - segment.param_begin));
     num_added_ += to - from;
   }
 }

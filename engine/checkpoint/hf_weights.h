@@ -1,5 +1,6 @@
-// Weights under the names of the public checkpoints of llama, mixtral and qwen3_moe: where each element of our parameters
-// lies in them, loading any layout's shards, and giving gathered parameters their public names back.
+// Weights under the names of the public checkpoints of llama, mixtral and qwen3_moe: where each
+// element of our parameters lies in them, loading any layout's shards, and giving gathered
+// parameters their public names back.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,17 @@
 
 namespace moetune::engine {
 
-/// How a checkpoint spells its experts. Read off its keys, never from the family: the same model exists in several.
+/// How a checkpoint spells its experts. Read off its keys, never from the family: the same model
+/// exists in several.
 struct ExpertNaming {
-  std::string block = "mlp";  ///< layer's MoE block: "mlp", or "block_sparse_moe" of older Mixtral checkpoints
-  bool is_fused = false;      ///< experts.gate_up_proj [E, 2f, h] and experts.down_proj [E, h, f]
-  bool is_numbered = false;   ///< per expert w1 = gate, w3 = up, w2 = down
+  std::string block =
+      "mlp";  ///< layer's MoE block: "mlp", or "block_sparse_moe" of older Mixtral checkpoints
+  bool is_fused = false;     ///< experts.gate_up_proj [E, 2f, h] and experts.down_proj [E, h, f]
+  bool is_numbered = false;  ///< per expert w1 = gate, w3 = up, w2 = down
 };
 
-/// Consecutive elements that a parameter (whole, not sharded, row-major) and a checkpoint tensor share.
+/// Consecutive elements that a parameter (whole, not sharded, row-major) and a checkpoint tensor
+/// share.
 struct HfSegment {
   std::string tensor;
   int64_t tensor_begin = 0;
@@ -44,8 +48,9 @@ class HfNames {
   [[nodiscard]] const std::map<std::string, std::vector<int64_t>>& shapes() const {
     return shapes_;
   }
-  /// Throws base::UsageError unless the checkpoint has exactly these tensors with these shapes and floating-point
-  /// numbers. Passed over: rotary tables of old exporters, and the head of a model that ties it to the embedding.
+  /// Throws base::UsageError unless the checkpoint has exactly these tensors with these shapes and
+  /// floating-point numbers. Passed over: rotary tables of old exporters, and the head of a model
+  /// that ties it to the embedding.
   void check(const Checkpoint& checkpoint) const;
 
  private:
@@ -54,22 +59,23 @@ class HfNames {
   void add_layer(int64_t layer);
   void add_experts(int64_t layer, const std::string& block);
 
-  const spec::ModelSpec model_;
+  spec::ModelSpec model_;
   ExpertNaming experts_;
   std::map<std::pair<spec::ParamKind, int64_t>, std::vector<HfSegment>> segments_;
   std::map<std::string, std::vector<int64_t>> shapes_;
 };
 
-/// Initial values out of a checkpoint, for any layout. Reads a parameter's shard when its first element is asked for and
-/// keeps the last one per thread, so asking for a shard's elements in a row is fast; rank threads may ask at once.
-/// Throws base::UsageError for a checkpoint that does not fit the model.
+/// Initial values out of a checkpoint, for any layout. Reads a parameter's shard when its first
+/// element is asked for and keeps the last one per thread, so asking for a shard's elements in a
+/// row is fast; rank threads may ask at once. Throws base::UsageError for a checkpoint that does
+/// not fit the model.
 InitialValue checkpoint_initial_value(const spec::ModelSpec& model,
                                       std::shared_ptr<const Checkpoint> checkpoint);
 
 /// Collects pieces of parameters from ranks into whole tensors under public names. Not thread-safe.
 class HfGather {
  public:
-  HfGather(const spec::ModelSpec& model, HfNames names);
+  explicit HfGather(HfNames names);
 
   /// Elements [first, first + values.size()) of the whole parameter `param` belongs to, row-major.
   void add(const spec::ParamDesc& param, int64_t first, std::span<const double> values);

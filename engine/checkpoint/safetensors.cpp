@@ -163,10 +163,11 @@ void SafetensorsFile::check_tiling() const {
     at = tensor->end;
   }
   if (at != file_.size() - data_begin_) {
-    throw UsageError(fmt::format("{}: the tensors end at byte {} of the buffer, the file has {}: "
-                                 "the file is {}",
-                                 path(), at, file_.size() - data_begin_,
-                                 at > file_.size() - data_begin_ ? "cut off" : "longer than it says"));
+    throw UsageError(
+        fmt::format("{}: the tensors end at byte {} of the buffer, the file has {}: "
+                    "the file is {}",
+                    path(), at, file_.size() - data_begin_,
+                    at > file_.size() - data_begin_ ? "cut off" : "longer than it says"));
   }
 }
 

@@ -1,5 +1,5 @@
-// The safetensors format: named tensors in one file. Reading treats the file as hostile: everything is checked before
-// anything is believed; writing makes files that other tools read.
+// The safetensors format: named tensors in one file. Reading treats the file as hostile: everything
+// is checked before anything is believed; writing makes files that other tools read.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct TensorInfo {
   std::string dtype;           ///< as in the file: F32, F64, F16, BF16, I32, I64, ...
   std::vector<int64_t> shape;  ///< empty: a scalar
   int64_t numel = 0;
-  uint64_t begin = 0;          ///< bytes from the start of the buffer
+  uint64_t begin = 0;  ///< bytes from the start of the buffer
   uint64_t end = 0;
 };
 
-/// An open file. Throws base::UsageError, naming file, tensor, value found and what would be right, for anything
-/// malformed. Tensors are read when asked for; any number of threads may read.
+/// An open file. Throws base::UsageError, naming file, tensor, value found and what would be right,
+/// for anything malformed. Tensors are read when asked for; any number of threads may read.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -71,13 +71,15 @@ struct TensorBytes {
   std::vector<int64_t> shape;
   std::string bytes;
 };
-TensorBytes make_tensor(std::string name, std::vector<int64_t> shape, std::span<const float> values);
+TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
+                        std::span<const float> values);
 TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
                         std::span<const double> values);
 TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
                         std::span<const int32_t> values);
 
-/// Writes beside `path` and renames, so that a reader never sees half a file. Throws base::Error when the disk fails.
+/// Writes beside `path` and renames, so that a reader never sees half a file. Throws base::Error
+/// when the disk fails.
 void write_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -67,9 +67,9 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
       if (num_offsets_ >= 0) twice();
       place_ = Place::offsets_value;
     } else {
-      throw UsageError(
-          fmt::format("{}: tensor {} has the unknown key {}, expected dtype, shape and data_offsets",
-                      source_, quoted_name(name_), quoted_name(name)));
+      throw UsageError(fmt::format(
+          "{}: tensor {} has the unknown key {}, expected dtype, shape and data_offsets", source_,
+          quoted_name(name_), quoted_name(name)));
     }
     return true;
   }
@@ -104,9 +104,10 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
                               : num_offsets_ != 2 ? "data_offsets"
                                                   : nullptr;
         if (missing != nullptr) {
-          throw UsageError(fmt::format("{}: tensor {} has no {}, expected dtype, shape and "
-                                       "data_offsets",
-                                       source_, quoted_name(name_), missing));
+          throw UsageError(
+              fmt::format("{}: tensor {} has no {}, expected dtype, shape and "
+                          "data_offsets",
+                          source_, quoted_name(name_), missing));
         }
         header_.tensors.push_back(std::move(tensor_));
         place_ = Place::root;
@@ -157,23 +158,31 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
   }
 
   bool number_integer(number_integer_t value) override { wrong(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override {
-    wrong(text.substr(0, 40));
-  }
+  bool number_float(number_float_t, const string_t& text) override { wrong(text.substr(0, 40)); }
   bool null() override { wrong("null"); }
   bool boolean(bool value) override { wrong(value ? "true" : "false"); }
   bool binary(binary_t&) override { wrong("binary data"); }
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    throw UsageError(fmt::format(
-        "{}: the header is not valid JSON at its byte {}", source_, position));
+    throw UsageError(
+        fmt::format("{}: the header is not valid JSON at its byte {}", source_, position));
   }
 
  private:
   enum class Place : uint8_t {
-    start, root, tensor_value, tensor, dtype, shape_value, shape, offsets_value, offsets,
-    metadata, metadata_value, end,
+    start,
+    root,
+    tensor_value,
+    tensor,
+    dtype,
+    shape_value,
+    shape,
+    offsets_value,
+    offsets,
+    metadata,
+    metadata_value,
+    end,
   };
 
   [[noreturn]] void twice() const {
@@ -227,9 +236,10 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& source) {
   if (text.empty() || text.front() != '{') {
-    throw UsageError(fmt::format("{}: the header does not start with '{{', this is no safetensors "
-                                 "file",
-                                 source));
+    throw UsageError(
+        fmt::format("{}: the header does not start with '{{', this is no safetensors "
+                    "file",
+                    source));
   }
   SafetensorsHeader header;
   HeaderHandler handler(header, source);

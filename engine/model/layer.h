@@ -31,8 +31,8 @@ struct AuxLosses {
 class RoutingObserver {
  public:
   virtual ~RoutingObserver() = default;
-  /// indices i32 [T,K] of MoE layer `layer`.
-  virtual void on_routing(int64_t layer, int64_t micro_batch, const int32_t* indices,
+  /// indices i32 [T,K] of MoE layer `layer`; called from the thread of `rank`.
+  virtual void on_routing(int rank, int64_t layer, int64_t micro_batch, const int32_t* indices,
                           int64_t num_tokens, int64_t topk) = 0;
 };
 

@@ -202,7 +202,8 @@ void Layer::plan_route(LayerState& state, std::vector<int32_t>& counts) {
   state.route.forward.resize(static_cast<size_t>(forward_chunks));
   state.route.backward.resize(static_cast<size_t>(backward_chunks));
   if (observer_ != nullptr && rank_.trial.records_routing) {
-    observer_->on_routing(layer_, rank_.place.micro_batch, indices.data(), dims.tokens, dims.topk);
+    observer_->on_routing(rank_.rank, layer_, rank_.place.micro_batch, indices.data(), dims.tokens,
+                          dims.topk);
   }
 }
 

@@ -200,7 +200,9 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
             {x.row_range(at, n), weight, logits.row_range(at, n), false, true, false});
       });
     });
-    if (logits_observer_ != nullptr) logits_observer_->on_logits(micro_batch, begin, logits);
+    if (logits_observer_ != nullptr) {
+      logits_observer_->on_logits(rank_.rank, micro_batch, begin, logits);
+    }
     run_op(rank_, Op::cross_entropy, Pass::forward,
            spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
              rank_.backend.cross_entropy(

@@ -19,6 +19,7 @@ struct SweepBudget {
 
 struct SweepSpec {
   std::string name;
+  std::string strategy = "three_walls";  ///< name of a row of the tuner's strategy table
   /// Everything a trial needs; `knobs` is the starting configuration (the baseline).
   TrialSpec base;
   /// Axes: knob name -> allowed values as text. Knobs that are absent keep the baseline's value.

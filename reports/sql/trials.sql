@@ -1,5 +1,9 @@
--- Why each trial that has a story was tried: the first sentence told about it.
-SELECT t.id, (SELECT d.text FROM decision d WHERE d.trial_id = t.id ORDER BY d.ordinal LIMIT 1) AS told
+-- What each trial was for (the title it ran under) and what was made of it (the last verdict, else the first sentence).
+SELECT t.id,
+       (SELECT l.value FROM trial_log l WHERE l.trial_id = t.id AND l.name = 'title' ORDER BY l.ordinal DESC LIMIT 1) AS title,
+       COALESCE((SELECT d.text FROM decision d WHERE d.trial_id = t.id AND d.kind IN ('kept', 'rejected')
+                 ORDER BY d.ordinal DESC LIMIT 1),
+                (SELECT d.text FROM decision d WHERE d.trial_id = t.id ORDER BY d.ordinal LIMIT 1)) AS told
 FROM trial t
 WHERE t.sweep_id = :sweep_id
 ORDER BY t.ordinal;

@@ -1,11 +1,12 @@
 // moetune knobs: the knob table as text, JSON or the documentation page.
+#include "engine/spec/knobs.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/spec/knobs.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/table.h"
@@ -13,8 +14,9 @@
 namespace moetune::sweeps {
 
 int run_knobs_command(const std::vector<std::string>& words) {
-  CommandOptions options("knobs [--markdown] [--format text|json]",
-                         "Lists what can be tuned: name, values, default, meaning, and Megatron's flag.");
+  CommandOptions options(
+      "knobs [--markdown] [--format text|json]",
+      "Lists what can be tuned: name, values, default, meaning, and Megatron's flag.");
   options.add()("markdown", "print the documentation page");
   options.add_format();
   if (!options.parse(words)) return 0;

@@ -2,6 +2,7 @@
 #include "sweeps/commands/options.h"
 
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 
 #include "engine/spec/json_reader.h"
@@ -11,6 +12,18 @@ namespace moetune::sweeps {
 
 namespace po = boost::program_options;
 using base::UsageError;
+
+namespace {
+
+std::string checked_database(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw UsageError(fmt::format("{}: is a folder, expected a runs database", path));
+  }
+  return path;
+}
+
+}  // namespace
 
 CommandOptions::CommandOptions(std::string_view usage, std::string_view help)
     : usage_(usage), help_(help), options_("options") {
@@ -43,7 +56,7 @@ bool CommandOptions::parse(const std::vector<std::string>& words) {
     std::cout << "usage: moetune " << usage_ << "\n\n" << help_ << "\n\n" << options_;
     return false;
   }
-  if (has("format")) wants_json();
+  [[maybe_unused]] const bool is_known_format = wants_json();
   return true;
 }
 
@@ -53,8 +66,13 @@ std::string CommandOptions::text(const std::string& option) const {
 
 std::string CommandOptions::required(const std::string& option, const char* what) const {
   const std::string value = text(option);
-  if (value.empty()) throw UsageError(fmt::format("{} is missing; usage: moetune {}", what, usage_));
+  if (value.empty())
+    throw UsageError(fmt::format("{} is missing; usage: moetune {}", what, usage_));
   return value;
+}
+
+std::string CommandOptions::database() const {
+  return checked_database(required("db", "the database (--db PATH)"));
 }
 
 int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t otherwise) const {
@@ -63,8 +81,8 @@ int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t 
   int64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size() || number < min) {
-    throw UsageError(fmt::format("--{} is '{}', expected a whole number of at least {}", option,
-                                 value, min));
+    throw UsageError(
+        fmt::format("--{} is '{}', expected a whole number of at least {}", option, value, min));
   }
   return number;
 }
@@ -74,6 +92,19 @@ bool CommandOptions::wants_json() const {
   if (format.empty() || format == "text") return false;
   if (format == "json") return true;
   throw UsageError(fmt::format("--format is '{}', expected text or json", format));
+}
+
+std::pair<std::string, std::string> CommandOptions::database_and_word(const char* what) const {
+  std::vector<std::string> found;
+  if (has("db")) found.push_back(text("db"));
+  if (has("id")) {
+    for (const std::string& word : values_["id"].as<std::vector<std::string>>()) {
+      found.push_back(word);
+    }
+  }
+  if (found.size() == 2) return {checked_database(found[0]), found[1]};
+  throw UsageError(fmt::format("expected the database and {}, found {} words; usage: moetune {}",
+                               what, found.size(), usage_));
 }
 
 void CommandOptions::apply_set(spec::Knobs& knobs) const {

@@ -1,16 +1,19 @@
-// The command line of one sub-command: options, positional words, --help, and what several sub-commands share.
+// The command line of one sub-command: options, positional words, --help, and what several
+// sub-commands share.
 #pragma once
 
 #include <boost/program_options.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/knobs.h"
 
 namespace moetune::sweeps {
 
-/// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the option.
+/// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the
+/// option.
 class CommandOptions {
  public:
   /// `usage`: "ls [--db] PATH [OPTIONS]". `help`: a sentence or two.
@@ -32,9 +35,14 @@ class CommandOptions {
   [[nodiscard]] std::string text(const std::string& option) const;
   /// Throws base::UsageError when the option is missing.
   [[nodiscard]] std::string required(const std::string& option, const char* what) const;
+  /// The value of --db; throws base::UsageError when it is missing or a folder.
+  [[nodiscard]] std::string database() const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
   [[nodiscard]] bool wants_json() const;
+  /// The database and one more word, given as "--db PATH WORD" or as "PATH WORD" (positional option
+  /// "id").
+  [[nodiscard]] std::pair<std::string, std::string> database_and_word(const char* what) const;
   /// Sets the knobs of all --set.
   void apply_set(spec::Knobs& knobs) const;
 

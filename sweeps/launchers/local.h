@@ -7,8 +7,8 @@
 
 namespace moetune::sweeps {
 
-/// What a launched trial reads and writes. moetune-rank writes shard-0.db and `progress` into the folder; the program's
-/// output lands beside them.
+/// What a launched trial reads and writes. moetune-rank writes shard-0.db and `progress` into the
+/// folder; the program's output lands beside them.
 struct TrialFolder {
   std::string path;
 
@@ -19,8 +19,8 @@ struct TrialFolder {
   [[nodiscard]] std::string stderr_file() const { return path + "/stderr"; }
 };
 
-/// The engine's program: MOETUNE_RANK when it is set, else moetune-rank beside this program. Throws base::UsageError
-/// when it is not there.
+/// The engine's program: MOETUNE_RANK when it is set, else moetune-rank beside this program. Throws
+/// base::UsageError when it is not there.
 std::string find_rank_program();
 
 Command local_command(const std::string& rank_program, const TrialFolder& folder);

@@ -1,5 +1,5 @@
-// Makes up a sweep with plausible figures; see fixture_helper.h. Everything is computed from constants, so that the same
-// options give the same database (its times of day excepted).
+// Makes up a sweep with plausible figures; see fixture_helper.h. Everything is computed from
+// constants, so that the same options give the same database (its times of day excepted).
 #include "tests/reports/fixture_helper.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,8 @@
 namespace moetune::tests {
 
 const char* const kHostileText =
-    "</script><script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\"><!--' \" `\x01\x1b "
+    "</script><script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\"><!--' \" "
+    "`\x01\x1b "
     "\xe2\x80\xae\xe2\x80\xa8{{script}} &amp; javascript:window.pwned=1 ";
 
 namespace {
@@ -142,7 +143,7 @@ json hardware() {
 }
 
 json model() {
-  return {{"name", "tiny-moe"}, {"hidden_size", 128},   {"num_layers", 4},
+  return {{"name", "tiny-moe"}, {"hidden_size", 128},     {"num_layers", 4},
           {"num_experts", 8},   {"experts_per_token", 2}, {"vocab_size", 256}};
 }
 
@@ -192,7 +193,9 @@ class ShardMaker {
     const std::string wall = plan_.wall;
     const bool recomputes = std::string(plan_.recompute) != "none";
     const double recompute = !recomputes ? 0 : std::string(plan_.recompute) == "full" ? 0.21 : 0.05;
-    const double starved = std::string(plan_.graphs) == "none" ? (wall == "host" ? 0.19 : 0.10) : wall == "host" ? 0.12 : 0.03;
+    const double starved = std::string(plan_.graphs) == "none" ? (wall == "host" ? 0.19 : 0.10)
+                           : wall == "host"                    ? 0.12
+                                                               : 0.03;
     const double ep = wall == "communication" ? 0.24 : wall == "host" ? 0.09 : 0.04;
     const double bubble = plan_.pp > 1 ? 0.04 * (plan_.pp - 1) : 0;
     const double pp = plan_.pp > 1 ? 0.01 : 0;
@@ -245,8 +248,9 @@ class TracePlayer {
  public:
   TracePlayer(StepTrace& trace, int seed) : trace_(trace), seed_(seed) {}
 
-  int64_t run(const std::string& name, int stream, RecordKind kind, const char* group, int64_t length,
-              int64_t after, int layer, int micro_batch, bool is_graph, int64_t wait = 0) {
+  int64_t run(const std::string& name, int stream, RecordKind kind, const char* group,
+              int64_t length, int64_t after, int layer, int micro_batch, bool is_graph,
+              int64_t wait = 0) {
     TraceRecord record;
     record.id = static_cast<int64_t>(trace_.records.size());
     record.rank = trace_.rank;
@@ -263,8 +267,8 @@ class TracePlayer {
     record.launch_start_ns = host_ - 6000;
     record.launch_end_ns = host_;
     record.graph_id = is_graph ? 1 : 0;
-    const int64_t varied =
-        length + static_cast<int64_t>(0.1 * static_cast<double>(length) * wobble(seed_ + record.id));
+    const int64_t varied = length + static_cast<int64_t>(0.1 * static_cast<double>(length) *
+                                                         wobble(seed_ + record.id));
     record.start_ns = std::max({clocks_[stream], host_, after});
     record.end_ns = record.start_ns + varied + wait;
     record.transfer_ns = kind == RecordKind::kernel ? 0 : varied;
@@ -303,16 +307,17 @@ StepTrace ShardMaker::trace_of(int rank) const {
     for (int mb = 0; mb < options_.num_micro_batches; ++mb) {
       int64_t ready = 0;
       if (is_late_stage != is_backward) {
-        ready = player.run("pp_recv" + pass, kReceive, RecordKind::p2p, "pp", unit / 4, 0, -1, mb, false,
-                           mb == 0 ? 4 * unit : unit / 3);
+        ready = player.run("pp_recv" + pass, kReceive, RecordKind::p2p, "pp", unit / 4, 0, -1, mb,
+                           false, mb == 0 ? 4 * unit : unit / 3);
       }
       for (int layer = 0; layer < 2; ++layer) {
         const auto kernel = [&](const char* name, int64_t length, bool is_graph = false) {
-          return player.run(options_.hostile + name + pass, kCompute, RecordKind::kernel, "", length * factor,
-                            ready, layer, mb, is_graph);
+          return player.run(options_.hostile + name + pass, kCompute, RecordKind::kernel, "",
+                            length * factor, ready, layer, mb, is_graph);
         };
         if (is_backward) {
-          player.run("expert_act.recompute", kCompute, RecordKind::kernel, "", unit / 4, ready, layer, mb, false);
+          player.run("expert_act.recompute", kCompute, RecordKind::kernel, "", unit / 4, ready,
+                     layer, mb, false);
         }
         kernel("attn_norm", unit / 12);
         kernel("qkv_proj", unit / 3, true);
@@ -321,12 +326,12 @@ StepTrace ShardMaker::trace_of(int rank) const {
         kernel("router", unit / 10);
         ready = kernel("permute", unit / 12);
         for (int chunk = 0; chunk < 2; ++chunk) {
-          const int64_t sent = player.run("dispatch" + pass, kExpert, RecordKind::collective, "ep", unit / 2,
-                                          ready, layer, mb, false, unit / 8);
-          const int64_t done = player.run("expert_fc1" + pass, kCompute, RecordKind::kernel, "", unit * factor,
-                                          sent, layer, mb, false);
-          ready = player.run("combine" + pass, kExpert, RecordKind::collective, "ep", unit / 2, done, layer, mb,
-                             false, unit / 10);
+          const int64_t sent = player.run("dispatch" + pass, kExpert, RecordKind::collective, "ep",
+                                          unit / 2, ready, layer, mb, false, unit / 8);
+          const int64_t done = player.run("expert_fc1" + pass, kCompute, RecordKind::kernel, "",
+                                          unit * factor, sent, layer, mb, false);
+          ready = player.run("combine" + pass, kExpert, RecordKind::collective, "ep", unit / 2,
+                             done, layer, mb, false, unit / 10);
         }
         kernel("unpermute", unit / 12);
       }
@@ -335,8 +340,8 @@ StepTrace ShardMaker::trace_of(int rank) const {
       }
     }
   }
-  const int64_t reduced = player.run("grad_reduce.update", kData, RecordKind::collective, "dp", 3 * unit,
-                                     player.latest(), -1, -1, false, unit);
+  const int64_t reduced = player.run("grad_reduce.update", kData, RecordKind::collective, "dp",
+                                     3 * unit, player.latest(), -1, -1, false, unit);
   player.run("adamw.update", kCompute, RecordKind::kernel, "", unit, reduced, -1, -1, false);
   trace.end_ns = player.latest() + 2000;
   return trace;
@@ -347,22 +352,28 @@ int64_t add_trial(store::Store& store, int64_t sweep_id, int ordinal, const Fixt
   const Plan& plan = kPlans.at(static_cast<size_t>(ordinal - 1));
   store::TrialRow row;
   row.sweep_id = sweep_id;
-  row.spec_hash = fmt::format("{:016x}", 0x5eed000000000000ULL + static_cast<uint64_t>(ordinal) * 0x1234567ULL);
+  row.spec_hash =
+      fmt::format("{:016x}", 0x5eed000000000000ULL + static_cast<uint64_t>(ordinal) * 0x1234567ULL);
   row.phase = plan.phase;
   row.is_baseline = ordinal == 2;
   const json knobs = knobs_of(plan);
-  json spec = {{"model", model()}, {"hardware", hardware()}, {"knobs", knobs}, {"clock", "virtual_measured"}};
+  json spec = {{"model", model()},
+               {"hardware", hardware()},
+               {"knobs", knobs},
+               {"clock", "virtual_measured"}};
   spec["data_path"] = options.hostile + "text";
   row.spec_json = spec.dump();
   for (const auto& [name, value] : knobs.items()) {
-    row.knobs.push_back({options.hostile + name,
-                         options.hostile + (value.is_string() ? value.get<std::string>() : value.dump())});
+    row.knobs.push_back(
+        {options.hostile + name,
+         options.hostile + (value.is_string() ? value.get<std::string>() : value.dump())});
   }
   std::vector<store::MemoryPrediction> memory;
   if (plan.peak_mib > 0 || std::string(plan.status) == "pruned") {
     const double peak = plan.peak_mib > 0 ? plan.peak_mib : 61.3;
     row.predicted_peak_bytes = mib(peak * (1 + 0.003 * wobble(ordinal)));
-    row.predicted_step_ns = ms(plan.step_ms > 0 ? plan.step_ms * (1 + 0.12 * wobble(ordinal + 50)) : 500);
+    row.predicted_step_ns =
+        ms(plan.step_ms > 0 ? plan.step_ms * (1 + 0.12 * wobble(ordinal + 50)) : 500);
     const std::array<std::pair<const char*, double>, 6> shares = {{{"weights", 0.18},
                                                                    {"gradients", 0.18},
                                                                    {"optimizer", 0.13},
@@ -397,6 +408,7 @@ int64_t add_trial(store::Store& store, int64_t sweep_id, int ordinal, const Fixt
   result.reason = reason;
   result.wall = plan.wall;
   result.shard_paths = {shard};
+  result.texts = {{"title", fmt::format("{}trial {} of the plan", options.hostile, ordinal)}};
   if (plan.step_ms > 0) {
     result.step_ns = ms(plan.step_ms);
     result.step_ns_low = ms(plan.step_ms * (0.992 - 0.006 * std::abs(wobble(ordinal))));
@@ -453,7 +465,8 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
   sweep.model_json = model().dump();
   sweep.hardware_name = options.hostile + "2 nodes x 4 emulated devices";
   sweep.hardware_json = hardware().dump();
-  sweep.command_line = options.hostile + "moetune sweep sweeps/configs/quickstart.json --db out/quickstart.db";
+  sweep.command_line =
+      options.hostile + "moetune sweep sweeps/configs/quickstart.json --db out/quickstart.db";
   sweep.tool_version = "0.1.0";
   sweep.tool_commit = "0000000";
   const int64_t id = store.create_or_resume_sweep(sweep).id;

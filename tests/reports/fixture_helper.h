@@ -1,5 +1,6 @@
-// A runs database as a sweep would leave it, made through the Store: trials of every status, decisions of every phase,
-// traces of eight ranks. For the tests of the report and for looking at it while working on it.
+// A runs database as a sweep would leave it, made through the Store: trials of every status,
+// decisions of every phase, traces of eight ranks. For the tests of the report and for looking at
+// it while working on it.
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ struct FixtureOptions {
   int num_micro_batches = 4;
 };
 
-/// What a hostile database tries: markup, quotes, the ends of scripts and comments, control and reordering characters.
+/// What a hostile database tries: markup, quotes, the ends of scripts and comments, control and
+/// reordering characters.
 extern const char* const kHostileText;
 
 /// Creates `path` (its folder must exist; shards are written beside it and removed).

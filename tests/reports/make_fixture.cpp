@@ -1,4 +1,5 @@
-// make_fixture DB HTML [hostile]: a made-up sweep and its report, to look at and for the browser test.
+// make_fixture DB HTML [hostile]: a made-up sweep and its report, to look at and for the browser
+// test.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

@@ -30,8 +30,8 @@ function option(data, c) {
       return tip(`Trial ${trial.n}: ${ns(trial.step)}${trial.wall ? `, ${trial.wall} wall` : ''}`,
         data.parts.map((part, i) => (trial.parts[i] > 0 ? `${part} ${ns(trial.parts[i])}, ${percent(trial.parts[i] / trial.step)}` : '')));
     }},
-    grid: {left: 52, right: 24, top: isNarrow() ? 104 : 52, bottom: 34},
-    xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisNs : percent}}),
+    grid: {left: 52, right: 24, top: isNarrow() ? 104 : 40, bottom: 34},
+    xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisNs : (ratio) => `${Math.round(100 * ratio)} %`}}),
     yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0}}),
     series,
   };

@@ -16,6 +16,14 @@ export const bytes = (value) => scaled(value, [' B', ' KiB', ' MiB', ' GiB', ' T
 export const count = (value) => scaled(value, ['', 'k', 'M', 'G'], 1000, 3);
 export const percent = (ratio) => `${(100 * ratio).toFixed(1)} %`;
 const trimmed = (text) => text.replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
-export const axisNs = (value) => trimmed(ns(value));
-export const axisBytes = (value) => trimmed(bytes(value));
-export const axisCount = (value) => trimmed(count(value));
+const orZero = (format) => (value) => (value === 0 ? '0' : trimmed(format(value)));
+export const axisNs = orZero(ns);
+export const axisBytes = orZero(bytes);
+export const axisCount = orZero(count);
+
+/** Distance of axis marks that are round in powers of 1024, for about six of them in `range` bytes. */
+export function byteInterval(range) {
+  const rough = Math.max(1, range / 6);
+  const unit = 1024 ** Math.floor(Math.log(rough) / Math.log(1024));
+  return unit * [1, 2, 4, 5, 8, 10, 16, 20, 25, 50, 100, 128, 200, 256, 500, 512, 1024].find((n) => n * unit >= rough);
+}

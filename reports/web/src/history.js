@@ -4,7 +4,8 @@ import {choice, readData, tip} from './dom.js';
 import {axisCount, axisNs, count, ns} from './format.js';
 
 const phases = ['contract', 'fit', 'scale', 'profile', 'retune', 'validate'];
-const shapes = ['pin', 'rect', 'diamond', 'triangle', 'circle', 'arrow'];
+const star = 'path://M5,0 L6.5,3.4 L10,3.8 L7.4,6.2 L8.1,10 L5,8 L1.9,10 L2.6,6.2 L0,3.8 L3.5,3.4 Z';
+const shapes = ['roundRect', 'rect', 'diamond', 'triangle', 'circle', star];
 const phaseColor = (c, phase) =>
   ({contract: c.black, fit: c.blue, scale: c.orange, profile: c.pink, retune: c.green, validate: c.red})[phase] ?? c.soft;
 const statuses = ['pruned', 'invalid', 'oom', 'wrong', 'failed', 'crashed', 'hung', 'interrupted', 'running'];
@@ -25,7 +26,7 @@ function bestSoFar(trials) {
   let best = null;
   return trials.map((trial) => {
     const value = valueOf(trial);
-    if (trial.status === 'ok' && value !== null && !trial.reference && trial.phase !== 'validate' &&
+    if (trial.status === 'ok' && value !== null && !trial.reference &&
         (best === null || (unit === 'time' ? value < best : value > best))) {
       best = value;
     }
@@ -58,7 +59,7 @@ function errorBar(c) {
 }
 
 function option(trials, c) {
-  const timed = trials.filter((t) => t.status === 'ok' && valueOf(t) !== null);
+  const timed = trials.filter((t) => t.status === 'ok' && !t.reference && valueOf(t) !== null);
   const untimed = trials.filter((t) => t.status !== 'ok');
   const rows = statuses.filter((s) => untimed.some((t) => t.status === s));
   const categories = trials.map((t) => String(t.n));
@@ -66,13 +67,13 @@ function option(trials, c) {
   const values = timed.map(valueOf);
   const isWide = values.length > 1 && Math.max(...values) > 12 * Math.min(...values);
   const left = isNarrow() ? 64 : 84;
-  const top = isNarrow() ? 66 : 44;
+  const top = isNarrow() ? 84 : 62;
   const points = phases.map((phase, index) => ({
     type: 'scatter', name: phase, symbol: shapes[index], symbolSize: 11, z: 4,
     itemStyle: {color: phaseColor(c, phase), borderColor: c.page, borderWidth: 1},
     data: timed.filter((t) => t.phase === phase).map((t) => ({
-      value: [String(t.n), valueOf(t)], trial: t, symbolSize: t.winner ? 17 : 11,
-      label: {show: t.winner, formatter: 'winner', position: unit === 'time' ? 'bottom' : 'top', color: c.text, fontWeight: 600},
+      value: [String(t.n), valueOf(t)], trial: t, symbolSize: t.winner ? 18 : 11,
+      label: {show: t.winner, formatter: 'winner', position: unit === 'time' ? 'top' : 'bottom', color: c.text, fontWeight: 600},
     })),
   })).filter((series) => series.data.length > 0);
   const line = {type: 'line', name: 'best so far', step: 'end', symbol: 'none', data: bestSoFar(trials), z: 2, connectNulls: false,
@@ -86,11 +87,11 @@ function option(trials, c) {
     ...common(c),
     legend: {...common(c).legend, data: [...points.map((p) => p.name), 'best so far']},
     tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.trial ? describe(p.data.trial) : '')},
-    grid: [{left, right: 16, top, bottom: stripHeight + 56}, {left, right: 16, bottom: 44, height: stripHeight}],
+    grid: [{left, right: 28, top, bottom: stripHeight + 56}, {left, right: 28, bottom: 44, height: stripHeight}],
     xAxis: [axis(c, {type: 'category', data: categories, axisLabel: {show: false}, axisTick: {show: false}}),
       axis(c, {type: 'category', data: categories, gridIndex: 1, name: 'trial', nameLocation: 'middle', nameGap: 26})],
     yAxis: [axis(c, {type: isWide ? 'log' : 'value', name: `${unit === 'time' ? 'step time' : 'tokens/s'}${isWide ? ' (log)' : ''}`, scale: true,
-      nameTextStyle: {align: 'left', padding: [0, 0, 0, -left + 16]},
+      nameGap: 12, nameTextStyle: {align: 'right'},
       axisLabel: {formatter: unit === 'time' ? axisNs : axisCount}}),
     axis(c, {type: 'category', data: rows, gridIndex: 1, axisTick: {show: false}, splitLine: {show: true, lineStyle: {color: c.grid}}})],
     series: [line, bars, ...points, failed],

@@ -1,18 +1,23 @@
 // Prediction check: predicted against measured, memory left and time right, with the line of equality.
 import {axis, colors, common, draw, isNarrow} from './charts.js';
 import {readData, tip} from './dom.js';
-import {axisBytes, axisNs, bytes, ns} from './format.js';
+import {axisBytes, axisNs, byteInterval, bytes, ns} from './format.js';
 
 function panel(c, points, index, name, format, axisFormat, color, symbol) {
   const values = points.flatMap((p) => [p.predicted, p.measured]);
-  const low = Math.min(...values) * 0.9;
-  const high = Math.max(...values) * 1.1;
+  let low = Math.min(...values) * 0.9;
+  let high = Math.max(...values) * 1.1;
   const isWide = high > 20 * low;
-  const range = {type: isWide ? 'log' : 'value', gridIndex: index, min: isWide ? low : Math.max(0, low), max: high,
+  const interval = format === bytes && !isWide ? byteInterval(high - low) : undefined;
+  if (interval) {
+    low = Math.floor(low / interval) * interval;
+    high = Math.ceil(high / interval) * interval;
+  }
+  const range = {type: isWide ? 'log' : 'value', gridIndex: index, min: isWide ? low : Math.max(0, low), max: high, interval,
     axisLabel: {formatter: axisFormat, showMinLabel: false, showMaxLabel: false}, nameLocation: 'middle'};
   return {
     x: axis(c, {...range, name: `${name}, measured`, nameGap: 30}),
-    y: axis(c, {...range, name: 'predicted', nameGap: 62}),
+    y: axis(c, {...range, name: 'predicted', nameGap: 68}),
     series: [
       {type: 'line', xAxisIndex: index, yAxisIndex: index, symbol: 'none', silent: true, data: [[range.min, range.min], [high, high]],
         lineStyle: {color: c.soft, type: 'dashed', width: 1.2}},
@@ -38,7 +43,7 @@ export function drawPrediction() {
   }
   const stacked = isNarrow();
   const grids = panels.map((_, i) => (stacked ? {left: 84, right: 16, top: 12 + 330 * i, height: 250}
-    : {left: i === 0 ? 84 : '56%', width: '40%', top: 12, bottom: 52}));
+    : {left: i === 0 ? 90 : '56%', width: '40%', top: 12, bottom: 52}));
   draw('prediction', {
     ...common(c),
     legend: {show: false},

@@ -9,6 +9,7 @@ const classColors = (c) => [c.green, c.blue, c.sky, c.black, c.orange, c.yellow,
 let data = null;
 let lanes = null;
 let rank = null;
+let zoomable = null;
 
 /** Columns to slices, once. */
 function unpack() {
@@ -24,7 +25,7 @@ function unpack() {
         group: data.groups[lane.group[i]], layer: lane.layer[i], microBatch: lane.micro_batch[i], bytes: lane.bytes[i],
         count: lane.count[i]};
     });
-    return {rank: lane.rank, stream: lane.stream, label: lane.label, slices};
+    return {rank: lane.rank, stream: lane.stream, label: lane.label, slices, kinds: new Set(lane.class)};
   });
 }
 
@@ -59,6 +60,12 @@ function describe(slice) {
   ]);
 }
 
+// Black or white, whichever reads better on a colour written as #rrggbb.
+function inkOn(color) {
+  const [r, g, b] = [1, 3, 5].map((i) => (parseInt(color.slice(i, i + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? '#000' : '#fff';
+}
+
 function renderer(c, shown) {
   const fill = classColors(c);
   return (params, api) => {
@@ -75,7 +82,7 @@ function renderer(c, shown) {
     }
     const top = left[1] - height / 2;
     const box = (from, to, more) => ({type: 'rect', shape: {x: from, y: top, width: to - from, height},
-      style: {fill: fill[slice.kind], ...more}});
+      style: {fill: fill[slice.kind], stroke: c.page, lineWidth: to - from > 4 ? 0.8 : 0, ...more}});
     const waitEnd = slice.wait > 0 ? Math.min(x2, Math.max(x1, api.coord([slice.start + slice.wait, y])[0])) : x1;
     const children = [];
     if (waitEnd > x1) {
@@ -86,7 +93,7 @@ function renderer(c, shown) {
     }
     // Wide slices carry their name: the second channel beside colour.
     if (x2 - x1 > 7 * slice.name.length + 8 && !slice.merged && height > 11) {
-      children.push({type: 'text', style: {text: slice.name, x: x1 + 4, y: left[1], textVerticalAlign: 'middle', fill: '#000',
+      children.push({type: 'text', style: {text: slice.name, x: x1 + 4, y: left[1], textVerticalAlign: 'middle', fill: inkOn(fill[slice.kind]),
         fontSize: 11}, silent: true});
     }
     return children.length === 1 ? children[0] : {type: 'group', children};
@@ -111,7 +118,7 @@ function series(c, rows, from, to, width) {
     type: 'custom', id: name, name, itemStyle: {color: classColors(c)[kind]}, renderItem: render, clip: true,
     encode: {x: [1, 2], y: 0},
     data: shown.map((slice, i) => ({value: [slice.lane, slice.start, slice.end, i], slice})).filter((d) => d.slice.kind === kind),
-  })).filter((s) => s.data.length > 0 || from > 0 || to < data.step);
+  })).filter((s, kind) => rows.some((lane) => lane.kinds.has(kind)));
 }
 
 export function drawTimeline() {
@@ -139,6 +146,7 @@ export function drawTimeline() {
     ],
     series: series(c, rows, 0, data.step, width),
   }, top + 76 + Math.max(34 * rows.length, 80));
+  zoomable = chart;
   let pending = false;
   chart?.on('datazoom', () => {
     if (pending) {
@@ -147,11 +155,27 @@ export function drawTimeline() {
     pending = true;
     requestAnimationFrame(() => {
       pending = false;
+      if (chart.isDisposed()) {
+        return;  // drawn anew in the meantime
+      }
       const zoom = chart.getOption().dataZoom[0];
       chart.setOption({series: series(c, rows, zoom.startValue, zoom.endValue, width)}, {replaceMerge: ['series']});
     });
   });
   return chart;
+}
+
+// The same zoom for keyboards: in and out around the middle, a third of the view to either side.
+function zoomBy(how) {
+  const chart = zoomable;
+  const now = chart.getOption().dataZoom[0];
+  const width = now.endValue - now.startValue;
+  const middle = (now.startValue + now.endValue) / 2;
+  const wanted = {in: width / 2, out: width * 2, all: data.step}[how] ?? width;
+  const size = Math.min(data.step, Math.max(2000, wanted));
+  const shift = {left: -width / 3, right: width / 3}[how] ?? 0;
+  const start = Math.min(data.step - size, Math.max(0, middle + shift - size / 2));
+  chart.dispatchAction({type: 'dataZoom', dataZoomIndex: 0, startValue: start, endValue: start + size});
 }
 
 export function setUpTimeline() {
@@ -164,5 +188,7 @@ export function setUpTimeline() {
     rank = event.target.value === 'all' ? 'all' : Number(event.target.value);
     drawTimeline();
   });
-  document.querySelector('button[data-timeline-reset]')?.addEventListener('click', () => drawTimeline());
+  for (const button of document.querySelectorAll('button[data-timeline-zoom]')) {
+    button.addEventListener('click', () => zoomBy(button.dataset.timelineZoom));
+  }
 }

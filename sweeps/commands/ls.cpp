@@ -1,0 +1,94 @@
+// moetune ls: one line per trial.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "profiler/store/store.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/listing.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+namespace {
+
+void check_status(const std::string& status) {
+  std::string names;
+  for (const spec::StatusRow& row : spec::status_table()) {
+    if (row.name == status) return;
+    names += names.empty() ? "" : ", ";
+    names += row.name;
+  }
+  throw base::UsageError(fmt::format("--status is '{}', expected one of {}", status, names));
+}
+
+std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>>& rows,
+                       std::optional<size_t> width) {
+  using Align = TextTable::Align;
+  TextTable table({{"id", Align::right},
+                   {"phase"},
+                   {"status"},
+                   {"step", Align::right},
+                   {"predicted", Align::right},
+                   {"tokens/s", Align::right},
+                   {"peak", Align::right},
+                   {"predicted", Align::right},
+                   {"wall"},
+                   {"trial"}});
+  const auto ns = [](const auto& value) { return value ? base::format_ns(*value) : "-"; };
+  const auto bytes = [](const auto& value) { return value ? base::format_bytes(*value) : "-"; };
+  for (const auto& [trial, title] : rows) {
+    table.add({std::to_string(trial.id), trial.phase, trial.status, ns(trial.step_ns),
+               ns(trial.predicted_step_ns),
+               trial.tokens_per_s ? base::format_count(*trial.tokens_per_s) : "-",
+               bytes(trial.peak_bytes), bytes(trial.predicted_peak_bytes),
+               trial.wall.empty() ? "-" : trial.wall,
+               trial.reason.empty() ? title : title + ": " + trial.reason});
+  }
+  return table.text(width);
+}
+
+}  // namespace
+
+int run_ls_command(const std::vector<std::string>& words) {
+  namespace po = boost::program_options;
+  CommandOptions options("ls [--db] PATH [--status STATUS] [--format text|json]",
+                         "Lists the trials of a runs database, in the order they were tried.");
+  options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
+  options.add()("status", po::value<std::string>()->value_name("STATUS"),
+                "only trials that ended so (ok, oom, invalid, ...)");
+  options.add_format();
+  options.positional("db");
+  if (!options.parse(words)) return 0;
+  const std::string status = options.text("status");
+  if (!status.empty()) check_status(status);
+
+  const auto store = store::Store::open_read_only(options.database());
+  std::map<int64_t, std::vector<store::TrialRow>> by_sweep;
+  for (store::TrialRow& trial : store.list_trials()) {
+    by_sweep[trial.sweep_id].push_back(std::move(trial));
+  }
+  std::vector<std::pair<store::TrialRow, std::string>> rows;
+  for (const auto& [sweep_id, trials] : by_sweep) {
+    for (const store::TrialRow& trial : trials) {
+      if (!status.empty() && trial.status != status) continue;
+      rows.emplace_back(trial, title_of(store, trial, baseline_of(trials)));
+    }
+  }
+  if (options.wants_json()) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& [trial, title] : rows) list.push_back(trial_json(trial, title));
+    std::cout << list.dump(2) << "\n";
+  } else {
+    std::cout << table_text(rows, terminal_width(STDOUT_FILENO));
+  }
+  return 0;
+}
+
+}  // namespace moetune::sweeps

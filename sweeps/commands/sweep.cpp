@@ -1,0 +1,152 @@
+// moetune sweep: the search over a sweep file's space.
+#include "sweeps/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/units.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/interrupt.h"
+#include "sweeps/launchers/local.h"
+#include "sweeps/listing.h"
+#include "sweeps/load.h"
+#include "sweeps/session.h"
+#include "sweeps/strategies.h"
+
+namespace moetune::sweeps {
+namespace {
+
+/// What is said at the end.
+struct Result {
+  std::string database;
+  int64_t sweep_id = 0;
+  SweepSummary summary;
+  std::optional<store::TrialRow> best;
+  std::string best_title;
+  std::optional<store::TrialRow> first_fit;
+
+  [[nodiscard]] std::optional<double> gain_ratio() const {
+    if (!best || !first_fit || best->step_ns.value_or(0) <= 0 || !first_fit->step_ns) {
+      return std::nullopt;
+    }
+    return static_cast<double>(*first_fit->step_ns) / static_cast<double>(*best->step_ns) - 1;
+  }
+};
+
+Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}};
+  const std::vector<store::TrialRow> trials = store.list_trials(sweep_id);
+  // The contract phase measures the reference, which is no candidate.
+  const auto first = std::ranges::find_if(trials, [](const store::TrialRow& trial) {
+    return trial.status == "ok" && trial.phase != "contract";
+  });
+  if (first != trials.end()) result.first_fit = *first;
+  result.best = store.find_trial(sweep_id, result.summary.best_hash);
+  if (result.best) result.best_title = title_of(store, *result.best, baseline_of(trials));
+  return result;
+}
+
+nlohmann::json to_json(const Result& result) {
+  const auto gain = result.gain_ratio();
+  return {{"db", result.database},
+          {"sweep_id", result.sweep_id},
+          {"status", result.summary.status},
+          {"stop_reason", result.summary.stop_reason},
+          {"num_run", result.summary.num_run},
+          {"num_reused", result.summary.num_reused},
+          {"num_by_status", result.summary.num_by_status},
+          {"best", result.best ? trial_json(*result.best, result.best_title) : nlohmann::json()},
+          {"first_fit_id", result.first_fit ? nlohmann::json(result.first_fit->id) : nullptr},
+          {"gain_ratio", gain ? nlohmann::json(*gain) : nlohmann::json()}};
+}
+
+std::string to_text(const Result& result) {
+  const SweepSummary& summary = result.summary;
+  std::vector<std::string> counts;
+  for (const auto& [status, count] : summary.num_by_status) {
+    counts.push_back(fmt::format("{} {}", count, status));
+  }
+  std::string text =
+      fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n", summary.status,
+                  summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
+                  summary.num_run, summary.num_reused, fmt::join(counts, ", "));
+  if (!result.best) return text + "no configuration has fitted and run to its end\n";
+  const store::TrialRow& best = *result.best;
+  text += fmt::format("best: trial {}, {} per step, {} tokens/s, peak {}{}\n", best.id,
+                      base::format_ns(best.step_ns.value_or(0)),
+                      base::format_count(best.tokens_per_s.value_or(0)),
+                      base::format_bytes(best.peak_bytes.value_or(0)),
+                      best.wall.empty() ? "" : ", wall " + best.wall);
+  if (const auto gain = result.gain_ratio()) {
+    text += fmt::format("gain: {:.2f}x over trial {}, the first configuration that fitted\n",
+                        *gain + 1, result.first_fit->id);
+  }
+  std::vector<std::string> knobs;
+  for (const store::NamedText& knob : best.knobs) {
+    knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
+  }
+  return text + fmt::format("knobs: {}\n", fmt::join(knobs, " "));
+}
+
+}  // namespace
+
+int run_sweep_command(const std::vector<std::string>& words) {
+  namespace po = boost::program_options;
+  CommandOptions options(
+      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--format "
+      "text|json]",
+      "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
+      "profiles it, removes what binds it one change at a time, and validates the winner. Every "
+      "trial and decision is stored; the same command resumes a sweep that was stopped.");
+  options.add()("file", po::value<std::string>()->value_name("FILE"), "the sweep file");
+  options.add()("db", po::value<std::string>()->value_name("PATH"),
+                "the runs database, made when it is not there");
+  options.add()("max-trials", po::value<std::string>()->value_name("N"),
+                "instead of the budget in the sweep file");
+  options.add()("max-seconds", po::value<std::string>()->value_name("N"),
+                "instead of the budget in the sweep file");
+  options.add()("quiet,q", "no progress");
+  options.add_set();
+  options.add_format();
+  options.positional("file");
+  if (!options.parse(words)) return 0;
+
+  const std::string file = options.required("file", "the sweep file");
+  const std::string database = options.database();
+  const int64_t max_trials = options.integer("max-trials", 1, 0);
+  const int64_t max_seconds = options.integer("max-seconds", 1, 0);
+  spec::SweepSpec sweep = load_sweep(file);
+  options.apply_set(sweep.base.knobs);
+  if (max_trials > 0) sweep.budget.max_trials = max_trials;
+  if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
+
+  LoopOptions loop_options;
+  loop_options.max_trials = sweep.budget.max_trials;
+  loop_options.max_seconds = sweep.budget.max_seconds;
+  loop_options.runner.rank_program = find_rank_program();
+  loop_options.runner.folder = running_folder(database);
+  loop_options.runner.step_limit =
+      std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
+
+  Session session = open_session(database, sweep_row(sweep));
+  const InterruptGuard guard;
+  Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
+  if (session.is_resumed) progress.note(fmt::format("resuming the sweep in {}", database));
+  const std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
+  SystemProcessRunner processes;
+  SweepLoop loop(session.store, session.sweep_id, processes, loop_options, progress);
+  const Result result = result_of(session.store, session.sweep_id, loop.run(*strategy));
+
+  std::cout << (options.wants_json() ? to_json(result).dump(2) + "\n" : to_text(result));
+  if (result.summary.status != "interrupted") return 0;
+  progress.note("to go on where it stopped: " + command_line());
+  return static_cast<int>(spec::ExitCode::interrupted);
+}
+
+}  // namespace moetune::sweeps

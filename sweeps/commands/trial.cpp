@@ -1,0 +1,175 @@
+// moetune trial: one trial, stored or just shown.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/ops.h"
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "profiler/export/chrome_json.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/interrupt.h"
+#include "sweeps/launchers/local.h"
+#include "sweeps/listing.h"
+#include "sweeps/load.h"
+#include "sweeps/session.h"
+#include "sweeps/sweep.h"
+#include "sweeps/table.h"
+#include "tuner/cost_model.h"
+#include "tuner/memory_model.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder for a database that nobody asked to keep.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = fs::temp_directory_path() / "moetune-trial-XXXXXX";
+    MOETUNE_CHECK(mkdtemp(pattern.data()) != nullptr, "{}: cannot be created", pattern);
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] std::string database() const { return path_ / "trial.db"; }
+
+ private:
+  fs::path path_;
+};
+
+/// What the models say beforehand; without a reference run, for balanced routing.
+tuner::Prediction predict(const spec::TrialSpec& spec) {
+  tuner::Prediction prediction;
+  const int64_t element_bytes = spec.dtype == "f64" ? 8 : 4;
+  prediction.ranks = tuner::predict_memory(spec.model, spec.training, spec.knobs,
+                                           spec::total_steps(spec), element_bytes, {});
+  for (const tuner::Prediction::Rank& rank : prediction.ranks) {
+    prediction.peak_bytes = std::max(prediction.peak_bytes, rank.peak_bytes);
+  }
+  tuner::StepPrediction step = tuner::predict_step(spec, {});
+  prediction.step_ns = step.step_ns;
+  prediction.step_parts_ns = std::move(step.parts_ns);
+  return prediction;
+}
+
+tuner::TrialRequest request_for(spec::TrialSpec spec) {
+  tuner::TrialRequest request;
+  request.hash = spec::spec_hash(spec);
+  request.phase = tuner::Phase::profile;
+  request.title = "single trial";
+  const std::vector<spec::Violation> violations =
+      spec::check_constraints(spec.model, spec.hardware, spec.training, spec.knobs);
+  if (!violations.empty()) {
+    request.action = tuner::Action::invalid;
+    request.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
+  } else {
+    request.prediction = predict(spec);
+  }
+  request.spec = std::move(spec);
+  return request;
+}
+
+/// A search that is over after one request.
+class SingleTrial : public tuner::Strategy {
+ public:
+  explicit SingleTrial(tuner::TrialRequest request) : request_(std::move(request)) {}
+  std::optional<tuner::TrialRequest> ask() override {
+    return is_told_ ? std::nullopt : std::optional(request_);
+  }
+  void tell(const tuner::TrialRequest& /*request*/,
+            const tuner::TrialOutcome& /*outcome*/) override {
+    is_told_ = true;
+  }
+  std::vector<tuner::Decision> take_decisions() override { return {}; }
+  [[nodiscard]] tuner::Progress progress() const override { return {request_.phase, 1, 1}; }
+  [[nodiscard]] std::string best_hash() const override { return request_.hash; }
+
+ private:
+  tuner::TrialRequest request_;
+  bool is_told_ = false;
+};
+
+void write_trace(const store::Store& store, int64_t trial_id, const std::string& path) {
+  profiler::ChromeJsonOptions options;
+  for (int stream = 0; stream < static_cast<int>(spec::Stream::count); ++stream) {
+    options.stream_names[stream] = spec::name_of(static_cast<spec::Stream>(stream));
+  }
+  std::ofstream file(path, std::ios::binary);
+  if (file) profiler::write_chrome_json(file, store.read_trace(trial_id), options);
+  file.flush();
+  if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
+}
+
+int exit_code_of(const std::string& status) {
+  for (const spec::StatusRow& row : spec::status_table()) {
+    if (row.name == status && row.exit_code) return static_cast<int>(*row.exit_code);
+  }
+  return static_cast<int>(spec::ExitCode::failed);
+}
+
+}  // namespace
+
+int run_trial_command(const std::vector<std::string>& words) {
+  namespace po = boost::program_options;
+  CommandOptions options(
+      "trial SPEC [--db PATH] [--set KNOB=VALUE ...] [--format text|json] [--trace-out FILE.json]",
+      "Runs one trial. SPEC is a trial as JSON, or a sweep file, whose base is used. Without --db "
+      "nothing is kept.");
+  options.add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
+  options.add()("db", po::value<std::string>()->value_name("PATH"),
+                "store the trial in this runs database");
+  options.add()("trace-out", po::value<std::string>()->value_name("FILE"),
+                "write the traced step as a Chrome trace (chrome://tracing, Perfetto)");
+  options.add()("step-limit", po::value<std::string>()->value_name("SECONDS"),
+                "longest time without a new step before the trial counts as hung, default 60");
+  options.add()("quiet,q", "no progress");
+  options.add_set();
+  options.add_format();
+  options.positional("spec");
+  if (!options.parse(words)) return 0;
+
+  spec::TrialSpec spec = load_trial(options.required("spec", "the trial file"));
+  options.apply_set(spec.knobs);
+  const tuner::TrialRequest request = request_for(std::move(spec));
+
+  std::optional<ScratchFolder> scratch;
+  std::string database = options.has("db") ? options.database() : "";
+  if (database.empty()) database = scratch.emplace().database();
+  LoopOptions loop_options;
+  loop_options.runner.rank_program = find_rank_program();
+  loop_options.runner.folder = running_folder(database);
+  loop_options.runner.step_limit = std::chrono::seconds(options.integer("step-limit", 1, 60));
+  Session session = open_session(database, single_trials_row(request.spec));
+  const InterruptGuard guard;
+  Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
+  SystemProcessRunner processes;
+  SweepLoop loop(session.store, session.sweep_id, processes, loop_options, progress);
+  SingleTrial strategy(request);
+  loop.run(strategy);
+
+  const auto trial = session.store.find_trial(session.sweep_id, request.hash);
+  MOETUNE_CHECK(trial, "{}: trial {} is not there", database, request.hash);
+  if (options.wants_json()) {
+    std::cout << trial_details_json(session.store, *trial).dump(2) << "\n";
+  } else {
+    std::cout << trial_details_text(session.store, *trial, terminal_width(STDOUT_FILENO));
+  }
+  if (options.has("trace-out")) {
+    write_trace(session.store, trial->id, options.text("trace-out"));
+  }
+  return exit_code_of(trial->status);
+}
+
+}  // namespace moetune::sweeps

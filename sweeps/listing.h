@@ -1,0 +1,32 @@
+// A stored trial as JSON and as text: what ls, show and trial print.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+
+namespace moetune::sweeps {
+
+/// What a trial tries: the stored title, else the knobs that differ from `baseline` (which may be
+/// null).
+std::string title_of(const store::Store& store, const store::TrialRow& trial,
+                     const store::TrialRow* baseline);
+
+/// The row of `ls --format json`: id, hash, phase, title, status, reason, knobs,
+/// predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, wall, tokens_per_s, loss; null
+/// where unknown.
+nlohmann::json trial_json(const store::TrialRow& trial, const std::string& title);
+
+/// Everything stored about a trial except its trace records.
+nlohmann::json trial_details_json(const store::Store& store, const store::TrialRow& trial);
+
+/// The same for people.
+std::string trial_details_text(const store::Store& store, const store::TrialRow& trial,
+                               std::optional<size_t> width);
+
+/// The starting configuration among these, else the first; null when there are none.
+const store::TrialRow* baseline_of(const std::vector<store::TrialRow>& trials);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,90 @@
+// Files of specs; see load.h.
+#include "sweeps/load.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/spec/corpus.h"
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr uintmax_t kMaxSpecBytes = 64 << 20;
+
+std::string folder_of(const std::string& path) {
+  return std::filesystem::absolute(path).parent_path();
+}
+
+/// The digest makes the bytes a part of the trial's identity; the path becomes absolute, because
+/// the ranks run elsewhere.
+void bind_data(spec::TrialSpec& spec, const std::string& source, const std::string& folder) {
+  if (spec.data_path.empty()) {
+    throw base::UsageError(fmt::format(
+        "{}: key 'data_path' is missing, expected a file or folder of text to train on", source));
+  }
+  spec.data_path = (std::filesystem::path(folder) / spec.data_path).lexically_normal();
+  try {
+    spec.data_digest = spec::read_corpus(spec.data_path).digest;
+  } catch (const base::UsageError& error) {
+    throw base::UsageError(fmt::format("{}: key 'data_path': {}", source, error.what()));
+  }
+}
+
+bool is_sweep(const nlohmann::json& document) {
+  return document.is_object() && (document.contains("space") || document.contains("budget"));
+}
+
+}  // namespace
+
+std::string read_spec_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw base::UsageError(fmt::format("{}: is a folder, expected a JSON file", path));
+  }
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > kMaxSpecBytes) {
+    throw base::UsageError(fmt::format("{}: has {} bytes, expected a JSON file of at most {}", path,
+                                       size, kMaxSpecBytes));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw base::UsageError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+spec::SweepSpec load_sweep(const std::string& path) {
+  const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
+  spec::SweepSpec sweep = spec::sweep_from_json(document, path, folder_of(path));
+  bind_data(sweep.base, path, folder_of(path));
+  return sweep;
+}
+
+spec::TrialSpec load_trial(const std::string& path) {
+  const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
+  if (is_sweep(document)) return load_sweep(path).base;
+  spec::TrialSpec spec = spec::trial_spec_from_json(document, path);
+  bind_data(spec, path, folder_of(path));
+  return spec;
+}
+
+std::string digest_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace moetune::sweeps

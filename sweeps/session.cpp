@@ -1,0 +1,83 @@
+// Opening a database for trials; see session.h.
+#include "sweeps/session.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/units.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/load.h"
+#include "sweeps/version.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+std::string dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// What all trials of a sweep have in common, so that their numbers may be compared: everything but
+/// the knobs.
+json contract_of(const spec::TrialSpec& spec) {
+  json contract = spec::to_json(spec);
+  for (const char* key : {"knobs", "data_path", "reference_loss", "reference_tolerance", "fault"}) {
+    contract.erase(key);
+  }
+  return contract;
+}
+
+store::SweepRow row_of(const spec::TrialSpec& base, std::string name, const json& config) {
+  store::SweepRow row;
+  row.name = std::move(name);
+  row.config_json = dump(config);
+  row.config_hash = digest_of(row.config_json);
+  row.contract_json = dump(contract_of(base));
+  row.model_name =
+      fmt::format("{}, {} parameters", base.model.family,
+                  base::format_count(static_cast<double>(base.model.num_parameters())));
+  row.model_json = dump(spec::to_json(base.model));
+  row.hardware_name = base.hardware.name;
+  row.hardware_json = dump(spec::to_json(base.hardware));
+  row.command_line = command_line();
+  row.tool_version = version();
+  row.tool_commit = commit();
+  return row;
+}
+
+}  // namespace
+
+Session open_session(const std::string& database_path, const store::SweepRow& sweep) {
+  auto lock = std::make_unique<SweepLock>(database_path);
+  store::Store store = store::Store::open(database_path);
+  const store::Store::OpenedSweep opened = store.create_or_resume_sweep(sweep);
+  store.set_environment(opened.id, environment_rows());
+  return {std::move(lock), std::move(store), opened.id, opened.is_resumed};
+}
+
+store::SweepRow sweep_row(const spec::SweepSpec& sweep) {
+  json base = spec::to_json(sweep.base);
+  base.erase("data_path");
+  return row_of(sweep.base, sweep.name,
+                {{"name", sweep.name},
+                 {"base", base},
+                 {"space", sweep.space},
+                 {"scale_trials", sweep.scale_trials},
+                 {"min_gain_ratio", sweep.min_gain_ratio},
+                 {"validate_steps", sweep.validate_steps},
+                 {"validate_max_loss", sweep.validate_max_loss},
+                 {"memory_margin_ratio", sweep.memory_margin_ratio}});
+}
+
+store::SweepRow single_trials_row(const spec::TrialSpec& spec) {
+  return row_of(spec, "single trials", {{"single_trials", contract_of(spec)}});
+}
+
+std::string running_folder(const std::string& database_path) {
+  return std::filesystem::absolute(database_path).string() + ".running";
+}
+
+}  // namespace moetune::sweeps

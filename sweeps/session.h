@@ -1,0 +1,35 @@
+// An open database with one sweep in it, held by this process alone: what sweep and trial write
+// into.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/spec/sweep_spec.h"
+#include "profiler/store/store.h"
+#include "sweeps/sweep_lock.h"
+
+namespace moetune::sweeps {
+
+struct Session {
+  std::unique_ptr<SweepLock> lock;  ///< outlives the store
+  store::Store store;
+  int64_t sweep_id = 0;
+  bool is_resumed = false;
+};
+
+/// Opens (or creates) the database, takes its lock, and finds or inserts the sweep. The environment
+/// rows are those of this process: on resume, of the last one.
+Session open_session(const std::string& database_path, const store::SweepRow& sweep);
+
+/// The row of a sweep file. Its identity is everything but the budget: a sweep may be resumed with
+/// a larger one.
+store::SweepRow sweep_row(const spec::SweepSpec& sweep);
+/// The row under which single trials are kept: one per model, hardware and recipe.
+store::SweepRow single_trials_row(const spec::TrialSpec& spec);
+
+/// The folder that the running trial of a database lives in; at most one exists, because the
+/// session is locked.
+std::string running_folder(const std::string& database_path);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,103 @@
+// The memory model against the ledger of real runs, on every rank and group: with the routing profile of a one-rank run
+// the two agree to the byte.
+#include "tuner/memory_model.h"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "engine/routing_recorder.h"
+#include "tests/engine/training_fixture.h"
+
+namespace moetune::engine {
+namespace {
+
+constexpr int64_t kSteps = 2;
+
+spec::RoutingProfile record_profile(const spec::ModelSpec& model) {
+  spec::TrialSpec trial = testing::tiny_trial(model);
+  trial.records_routing = true;
+  trial.num_warmup_steps = 0;
+  trial.num_steps = kSteps;
+  trial.num_traced_steps = 0;
+  RoutingRecorder recorder(trial);
+  TrainerHooks hooks;
+  hooks.routing = &recorder;
+  const testing::RandomTokens tokens(trial);
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int) {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      trainer.step(step, tokens, profiler::TraceLevel::none);
+    }
+  });
+  return recorder.profile();
+}
+
+BOOST_AUTO_TEST_SUITE(memory_model_against_ledger)
+
+BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
+  spec::ModelSpec mixed = testing::tiny_model();
+  mixed.is_moe_layer = {true, false, true};
+  mixed.shared_ffn_size = 8;
+  mixed.ties_embeddings = true;
+  const char* const kKnobs[] = {
+      "{}",
+      R"({"recompute": "full"})",
+      R"({"data_parallel_size": 2, "use_distributed_optimizer": false, "micro_batch_size": 2})",
+      R"({"data_parallel_size": 4, "expert_model_parallel_size": 4, "ep_chunks_forward": 2})",
+      R"({"data_parallel_size": 4, "expert_model_parallel_size": 2, "recompute": "norm,experts"})",
+      R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "recompute": "core_attn,moe_act"})",
+      R"({"context_parallel_size": 4, "expert_model_parallel_size": 2})",
+      R"({"context_parallel_size": 2, "expert_model_parallel_size": 2, "recompute": "full"})",
+      R"({"pipeline_model_parallel_size": 3})",
+      R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "context_parallel_size": 2,
+          "expert_model_parallel_size": 4, "recompute": "norm,core_attn,moe_act,experts"})",
+      R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "recompute": "full",
+          "expert_model_parallel_size": 2, "linear_ce_chunk_tokens": 64})",
+  };
+  for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
+    const spec::RoutingProfile profile = record_profile(model);
+    for (const char* text : kKnobs) {
+      const spec::Knobs knobs =
+          spec::knobs_from_json(nlohmann::json::parse(text), "test");
+      spec::TrialSpec trial = testing::tiny_trial(model, knobs);
+      trial.num_warmup_steps = 0;
+      trial.num_steps = kSteps;
+      trial.num_traced_steps = 0;
+      const testing::TrainingRun run = testing::train(trial, kSteps);
+      const auto ranks =
+          tuner::estimate_memory(
+              trial, tuner::ReceivedRows(profile, model, trial.training.global_batch_size))
+              .ranks;
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        BOOST_TEST_CONTEXT(text << " rank " << rank << " peak at "
+                                << run.ledgers[rank].peak_allocation()) {
+          BOOST_TEST(ranks[rank].peak_bytes == run.ledgers[rank].peak_bytes());
+          for (int group = 0; group < profiler::kNumMemoryGroups; ++group) {
+            const char* name = profiler::name_of(static_cast<profiler::MemoryGroup>(group));
+            const int64_t predicted = ranks[rank].group_bytes[static_cast<size_t>(group)];
+            BOOST_TEST_CONTEXT(name) {
+              BOOST_TEST(predicted ==
+                         run.ledgers[rank].peak_by_group()[static_cast<size_t>(group)]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(recompute_and_sharding_lower_the_peak) {
+  const spec::ModelSpec model = testing::tiny_model();
+  const auto peak = [&](const char* text) {
+    const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
+    return tuner::estimate_memory(testing::tiny_trial(model, knobs), {}).peak_bytes;
+  };
+  BOOST_TEST(peak(R"({"recompute": "norm"})") < peak("{}"));
+  BOOST_TEST(peak(R"({"recompute": "full"})") < peak(R"({"recompute": "norm"})"));
+  BOOST_TEST(peak(R"({"data_parallel_size": 4})") <
+             peak(R"({"data_parallel_size": 4, "use_distributed_optimizer": false})"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::engine

@@ -1,0 +1,233 @@
+// Opens the report in headless Chromium, as a reader would: from file://, with scripts. A probe
+// appended to the page uses it and writes what it saw into the document. Exit code 77 (skipped)
+// where there is no Chromium.
+#define BOOST_TEST_MODULE report_browser
+#define BOOST_TEST_NO_MAIN
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string find_browser() {
+  for (const char* path :
+       {"/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"}) {
+    if (access(path, X_OK) == 0) {
+      return path;
+    }
+  }
+  std::stringstream folders(getenv("PATH") == nullptr ? "" : getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+      const fs::path path = fs::path(folder) / name;
+      if (access(path.c_str(), X_OK) == 0) {
+        return path.string();
+      }
+    }
+  }
+  return "";
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Runs a command line made of our own paths; true when it exits with 0.
+bool run(const std::string& command) {
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// First on the page: counts what goes wrong from the very start.
+constexpr const char* kWatch = R"js(<script>
+window.seen = {errors: []};
+window.addEventListener('error', (event) => window.seen.errors.push(String(event.message)));
+window.addEventListener('securitypolicyviolation', (event) => window.seen.errors.push('blocked ' + event.violatedDirective));
+</script>)js";
+
+// Last on the page: uses it.
+constexpr const char* kProbe = R"js(<script>
+const seen = window.seen;
+const root = document.documentElement;
+const count = (name, what) => document.querySelectorAll(`#chart-${name} svg ${what}`).length;
+const charts = ['history', 'memory', 'budget', 'timeline', 'prediction', 'loss'];
+seen.paths = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
+seen.titles = Object.fromEntries(charts.map((name) => [name, count(name, '> title') + count(name, '> desc')]));
+const background = () => getComputedStyle(document.body).backgroundColor;
+seen.before = [root.dataset.theme ?? '', background()];
+document.getElementById('theme').click();
+seen.after = [root.dataset.theme ?? '', background()];
+seen.redrawn = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
+const html = (name) => document.querySelector(`#chart-${name} svg`).innerHTML;
+const changes = (name, act) => { const old = html(name); act(); return html(name) !== old; };
+seen.throughput = changes('history', () => document.querySelector('[data-history=throughput]').click());
+seen.share = changes('budget', () => document.querySelector('[data-budget=share]').click());
+const pick = (selector, value) => () => {
+  const select = document.querySelector(selector);
+  select.value = value;
+  select.dispatchEvent(new Event('change', {bubbles: true}));
+};
+seen.memory = changes('memory', pick('select[data-memory]', '5'));
+seen.rank = changes('timeline', pick('select[data-timeline]', '3'));
+seen.allRanks = changes('timeline', pick('select[data-timeline]', 'all'));
+const filter = document.querySelector('select[data-filter=status]');
+filter.value = 'oom';
+filter.dispatchEvent(new Event('input', {bubbles: true}));
+const rows = () => [...document.querySelectorAll('#trial-table tbody tr')].filter((row) => !row.hidden);
+seen.oom = rows().length;
+seen.counter = document.getElementById('trial-count').textContent;
+filter.value = '';
+filter.dispatchEvent(new Event('input', {bubbles: true}));
+document.querySelectorAll('#trial-table th button')[4].click();
+seen.sorted = rows().filter((row) => row.cells[4].dataset.value).map((row) => Number(row.cells[4].dataset.value));
+seen.unknownLast = rows().at(-1).cells[4].dataset.value === undefined;
+seen.pwned = window.pwned === 1;
+seen.injected = document.querySelectorAll('img, iframe, object, embed, link, base, [onerror], [onclick]').length;
+seen.scripts = document.querySelectorAll('script:not([type])').length;
+seen.wide = root.scrollWidth > root.clientWidth;
+// A zoom is drawn with the next frame.
+const unzoomed = html('timeline');
+document.querySelector('[data-timeline-zoom=in]').click();
+setTimeout(() => {
+  seen.zoom = html('timeline') !== unzoomed;
+  const out = document.createElement('script');
+  out.type = 'application/json';
+  out.id = 'probe';
+  out.textContent = JSON.stringify(seen).replaceAll('<', '\\u003c');
+  document.body.append(out);
+}, 1000);
+</script>)js";
+
+/// A page opened once; what the probe saw and what the console said.
+class Page {
+ public:
+  Page(const std::string& kind, int width, const std::string& hash = "") {
+    std::string pattern = (fs::temp_directory_path() / "moetune-browser-XXXXXX").string();
+    BOOST_REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    const fs::path html = folder_ / "report.html";
+    BOOST_REQUIRE(run(std::string(MOETUNE_FIXTURE) + " " + (folder_ / "runs.db").string() + " " +
+                      html.string() + " " + kind + " > /dev/null"));
+    std::string text = read_file(html);
+    insert(text, text.find("<title>"), kWatch);
+    insert(text, text.rfind("</body>"), kProbe);
+    std::ofstream(html, std::ios::binary) << text;
+    const std::string command =
+        find_browser() +
+        " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run" +
+        " --user-data-dir=" + (folder_ / "profile").string() +
+        " --window-size=" + std::to_string(width) +
+        ",2000 --virtual-time-budget=10000 --enable-logging=stderr --v=0 --dump-dom 'file://" +
+        html.string() + hash + "' > " + (folder_ / "dom.html").string() + " 2> " +
+        (folder_ / "log.txt").string();
+    BOOST_REQUIRE_MESSAGE(run("timeout 120 " + command), read_file(folder_ / "log.txt"));
+    log_ = read_file(folder_ / "log.txt");
+    const std::string dom = read_file(folder_ / "dom.html");
+    const std::string mark = "id=\"probe\">";
+    const size_t start = dom.rfind(mark);
+    BOOST_REQUIRE_MESSAGE(start != std::string::npos, "the probe did not run to its end:\n"
+                                                          << log_);
+    const size_t end = dom.find("</script>", start);
+    seen = json::parse(dom.substr(start + mark.size(), end - start - mark.size()));
+  }
+  ~Page() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+
+  void check_clean() const {
+    BOOST_TEST(seen["errors"].empty(), seen["errors"].dump());
+    BOOST_TEST(log_.find("CONSOLE") == std::string::npos, log_);
+  }
+
+  json seen;
+
+ private:
+  static void insert(std::string& text, size_t position, const char* what) {
+    BOOST_REQUIRE(position != std::string::npos);
+    text.insert(position, what);
+  }
+
+  fs::path folder_;
+  std::string log_;
+};
+
+BOOST_AUTO_TEST_SUITE(browser)
+
+BOOST_AUTO_TEST_CASE(charts_are_drawn_and_the_page_can_be_used) {
+  const Page page("", 1400);
+  const json& seen = page.seen;
+  page.check_clean();
+  for (const auto& [name, count] : seen["paths"].items()) {
+    BOOST_TEST(count.get<int>() > 10, name << " holds " << count << " paths");
+    BOOST_TEST(seen["titles"][name].get<int>() == 2, name << " has no title and description");
+    BOOST_TEST(seen["redrawn"][name].get<int>() > 10, name << " is empty after the theme changed");
+  }
+  BOOST_TEST(seen["after"][0] == "dark");
+  BOOST_TEST(seen["before"][1] != seen["after"][1]);
+  for (const char* control : {"throughput", "share", "memory", "rank", "zoom", "allRanks"}) {
+    BOOST_TEST(seen[control].get<bool>(), control << " does not change its chart");
+  }
+  BOOST_TEST(seen["oom"].get<int>() == 2);
+  BOOST_TEST(seen["counter"] == "2 of 25");
+  const auto sorted = seen["sorted"].get<std::vector<double>>();
+  BOOST_TEST(sorted.size() > 10u);
+  BOOST_TEST(std::is_sorted(sorted.begin(), sorted.end()));
+  BOOST_TEST(seen["unknownLast"].get<bool>());
+}
+
+BOOST_AUTO_TEST_CASE(the_theme_may_come_with_the_address) {
+  const Page page("", 1400, "#theme=dark");
+  BOOST_TEST(page.seen["before"][0] == "dark");
+  BOOST_TEST(page.seen["after"][0] == "light");
+}
+
+BOOST_AUTO_TEST_CASE(a_phone_needs_no_sideways_scrolling) {
+  const Page page("", 500);
+  page.check_clean();
+  BOOST_TEST(!page.seen["wide"].get<bool>());
+}
+
+BOOST_AUTO_TEST_CASE(nothing_in_a_database_becomes_markup_or_runs) {
+  const Page page("hostile", 1400);
+  page.check_clean();
+  BOOST_TEST(!page.seen["pwned"].get<bool>());
+  BOOST_TEST(page.seen["injected"].get<int>() == 0);
+  // Ours, the watch and the probe.
+  BOOST_TEST(page.seen["scripts"].get<int>() == 3);
+  for (const auto& [name, count] : page.seen["paths"].items()) {
+    BOOST_TEST(count.get<int>() > 10, name << " holds " << count << " paths");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+bool init() { return true; }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (find_browser().empty()) {
+    std::puts("skipped: no Chromium found (Debian: apt-get install chromium)");
+    return 77;
+  }
+  return boost::unit_test::unit_test_main(init, argc, argv);
+}

@@ -1,0 +1,294 @@
+// The program itself: sub-commands, listings, exit codes and messages for bad input.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/sweeps/sweeps_fixture.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+struct Answer {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+struct Cli {
+  tests::TempFolder folder;
+  tests::ScopedEnvironment engine{"MOETUNE_RANK", tests::bin("fake_rank")};
+  std::string db = folder.file("runs.db");
+  std::string spec = folder.file("trial.json");
+
+  Cli() {
+    tests::write_text(folder.file("corpus"), "some text to train on");
+    write_spec([](json&) {});
+  }
+
+  void write_spec(const std::function<void(json&)>& change) {
+    json document = spec::to_json(tests::small_trial());
+    change(document);
+    tests::write_text(spec, document.dump());
+  }
+
+  std::unique_ptr<Process> start(const std::vector<std::string>& words) {
+    Command command{{tests::bin("moetune")}, {}, folder.file("out"), folder.file("err")};
+    command.arguments.insert(command.arguments.end(), words.begin(), words.end());
+    std::filesystem::remove(command.stdout_path);
+    std::filesystem::remove(command.stderr_path);
+    SystemProcessRunner runner;
+    return runner.start(command);
+  }
+  Answer finish(Process& process) {
+    const auto end = process.wait(seconds(60));
+    BOOST_REQUIRE(end.has_value());
+    BOOST_TEST(!end->is_signal);
+    return {end->code, tests::read_text(folder.file("out")), tests::read_text(folder.file("err"))};
+  }
+  Answer run(const std::vector<std::string>& words) { return finish(*start(words)); }
+
+  /// Fails with this code, says all of these on one message, and nothing else.
+  void check_refused(const std::vector<std::string>& words, int code,
+                     const std::vector<std::string>& parts) {
+    const Answer answer = run(words);
+    BOOST_TEST_CONTEXT(answer.err) {
+      BOOST_TEST(answer.code == code);
+      BOOST_TEST(answer.err.starts_with("moetune: "));
+      BOOST_TEST(answer.out == "");
+      for (const std::string& part : parts) {
+        BOOST_TEST(answer.err.find(part) != std::string::npos, "the message says " << part);
+      }
+    }
+  }
+};
+
+std::set<std::string> keys_of(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+const std::set<std::string> kListKeys = {"id",
+                                         "hash",
+                                         "phase",
+                                         "title",
+                                         "status",
+                                         "reason",
+                                         "knobs",
+                                         "predicted_peak_bytes",
+                                         "wall",
+                                         "step_ns",
+                                         "loss",
+                                         "peak_bytes",
+                                         "predicted_step_ns",
+                                         "tokens_per_s"};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(cli, Cli)
+
+BOOST_AUTO_TEST_CASE(a_trial_is_run_stored_listed_and_shown) {
+  const Answer ran = run({"trial", spec, "--db", db, "--format", "json"});
+  BOOST_TEST_CONTEXT(ran.err) { BOOST_REQUIRE(ran.code == 0); }
+  const json trial = json::parse(ran.out);
+  BOOST_TEST(trial.at("status") == "ok");
+  BOOST_TEST(trial.at("step_ns") == 1'500'000);
+  BOOST_TEST(trial.at("steps").size() == 5U);
+
+  const Answer listed = run({"ls", "--db", db, "--format", "json"});
+  BOOST_REQUIRE(listed.code == 0);
+  const json list = json::parse(listed.out);
+  BOOST_REQUIRE(list.size() == 1U);
+  BOOST_TEST((keys_of(list[0]) == kListKeys));
+  BOOST_TEST(list[0].at("knobs").at("data_parallel_size") == 2);
+  BOOST_TEST(list[0].at("knobs").at("recompute") == "none");
+  BOOST_TEST(list[0].at("knobs").at("overlap_grad_reduce") == false);
+  BOOST_TEST(list[0].at("predicted_step_ns") > 0);
+  BOOST_TEST(list[0].at("predicted_peak_bytes") > 0);
+  BOOST_TEST(list[0].at("wall") == "communication");
+
+  const Answer table = run({"ls", db});
+  BOOST_TEST(table.code == 0);
+  BOOST_TEST(table.out.find("1.50 ms") != std::string::npos);
+  BOOST_TEST(json::parse(run({"ls", db, "--status", "oom", "--format", "json"}).out).empty());
+
+  const Answer shown = run({"show", "--db", db, "1", "--format", "json"});
+  BOOST_TEST(json::parse(shown.out).at("hash") == list[0].at("hash"));
+  const std::string prefix = list[0].at("hash").get<std::string>().substr(0, 6);
+  const Answer text = run({"show", db, prefix});
+  BOOST_TEST(text.code == 0);
+  BOOST_TEST(text.out.find("communication") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_trial_is_not_run_twice) {
+  const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
+  for (int i = 0; i < 2; ++i) BOOST_TEST(run({"trial", spec, "--db", db}).code == 0);
+  BOOST_TEST(tests::launches_in(folder.file("launches")).size() == 1U);
+  BOOST_TEST(run({"trial", spec, "--db", db, "--set", "recompute=norm"}).code == 0);
+  BOOST_TEST(tests::launches_in(folder.file("launches")).size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(without_a_database_nothing_is_kept_but_the_trace_that_was_asked_for) {
+  const std::string trace = folder.file("trace.json");
+  const Answer answer = run({"trial", spec, "--trace-out", trace});
+  BOOST_TEST(answer.code == 0);
+  BOOST_TEST(answer.out.find("1.50 ms") != std::string::npos);
+  const json document = json::parse(tests::read_text(trace));
+  BOOST_TEST(document.at("traceEvents").size() > 8U);
+  std::set<std::string> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(trace).parent_path())) {
+    files.insert(entry.path().filename());
+  }
+  BOOST_TEST((files == std::set<std::string>{"corpus", "trial.json", "trace.json", "out", "err"}));
+}
+
+BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
+  const auto code_with = [&](const char* fault) {
+    write_spec([&](json& document) { document["fault"] = {{"kind", fault}, {"step", 1}}; });
+    return run({"trial", spec, "--step-limit", "1"}).code;
+  };
+  BOOST_TEST(code_with("error") == 12);
+  BOOST_TEST(code_with("crash") == 12);
+  BOOST_TEST(code_with("nan") == 11);
+  BOOST_TEST(code_with("hang") == 13);
+  write_spec([](json& document) { document["fault"]["kind"] = ""; });
+  BOOST_TEST(run({"trial", spec, "--set", "micro-batch-size=4"}).code == 10);
+  const Answer invalid = run({"trial", spec, "--set", "expert_model_parallel_size=3"});
+  BOOST_TEST(invalid.code == 2);
+  BOOST_TEST(invalid.out.find("invalid") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {
+  const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "500");
+  const auto process = start({"trial", spec, "--db", db});
+  const auto launches = [&] { return tests::launches_in(folder.file("launches")); };
+  BOOST_REQUIRE(tests::eventually([&] { return launches().size() == 1; }));
+  BOOST_REQUIRE(kill(static_cast<pid_t>(process->pid()), SIGINT) == 0);
+  BOOST_TEST(finish(*process).code == 14);
+  BOOST_TEST(!tests::is_running(launches().front().pid));
+  const json list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_TEST(list.at(0).at("status") == "interrupted");
+}
+
+BOOST_AUTO_TEST_CASE(every_command_has_help) {
+  for (const char* command : {"trial", "sweep", "ls", "show", "knobs", "report"}) {
+    const Answer answer = run({command, "--help"});
+    BOOST_TEST(answer.code == 0);
+    BOOST_TEST(answer.out.starts_with(std::string("usage: moetune ") + command));
+  }
+  BOOST_TEST(run({"--help"}).code == 0);
+  BOOST_TEST(run({"--version"}).out.starts_with("moetune "));
+}
+
+BOOST_AUTO_TEST_CASE(knobs_are_listed_in_three_forms) {
+  const json knobs = json::parse(run({"knobs", "--format", "json"}).out);
+  BOOST_TEST(knobs.size() == spec::knob_table().size());
+  BOOST_TEST(run({"knobs", "--markdown"}).out == spec::knobs_markdown());
+  BOOST_TEST(run({"knobs"}).out.find("data_parallel_size") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_on_the_command_line_are_usage_errors) {
+  check_refused({}, 2, {"command is missing"});
+  check_refused({"swep"}, 2, {"'swep'", "did you mean 'sweep'", "report"});
+  check_refused({"plan"}, 2, {"'plan'", "trial", "sweep", "ls"});
+  check_refused({"ls"}, 2, {"the database is missing"});
+  check_refused({"ls", db, "--colour"}, 2, {"--colour"});
+  check_refused({"ls", db, "--form", "json"}, 2, {"--form"});
+  check_refused({"ls", db, "--format", "xml"}, 2, {"--format", "xml", "json"});
+  check_refused({"ls", db, "--status", "good"}, 2, {"--status", "good", "oom"});
+  check_refused({"show", db}, 2, {"show"});
+  check_refused({"trial", spec, "--set", "recompute"}, 2, {"--set", "recompute", "KNOB=VALUE"});
+  check_refused({"trial", spec, "--set", "recompte=full"}, 2, {"recompte", "recompute"});
+  check_refused({"trial", spec, "--set", "micro_batch_size=0"}, 2, {"micro_batch_size", "0"});
+  check_refused({"sweep", spec}, 2, {"--db"});
+  check_refused({"sweep", spec, "--db", db, "--max-trials", "none"}, 2, {"--max-trials", "none"});
+}
+
+BOOST_AUTO_TEST_CASE(bad_spec_files_are_named_with_key_and_value) {
+  check_refused({"trial", folder.file("none.json")}, 2, {"none.json", "No such file"});
+  check_refused({"trial", folder.file("")}, 2, {"folder"});
+  tests::write_text(folder.file("bad.json"), "{\"model\": ");
+  check_refused({"trial", folder.file("bad.json")}, 2, {"bad.json"});
+  write_spec([](json& document) { document["knobs"]["micro_batch_size"] = "many"; });
+  check_refused({"trial", spec}, 2, {"trial.json", "micro_batch_size", "many"});
+  write_spec([](json& document) { document["modle"] = 1; });
+  check_refused({"trial", spec}, 2, {"trial.json", "modle", "model"});
+  write_spec([](json& document) { document["data_path"] = "no-such-text"; });
+  check_refused({"trial", spec}, 2, {"trial.json", "data_path", "no-such-text"});
+}
+
+BOOST_AUTO_TEST_CASE(bad_databases_are_named) {
+  check_refused({"ls", db}, 2, {db});
+  tests::write_text(folder.file("text.db"), std::string(5000, 'x'));
+  for (const char* command : {"ls", "report"}) {
+    check_refused({command, folder.file("text.db")}, 2, {"text.db", "not a moetune database"});
+  }
+  check_refused({"trial", spec, "--db", folder.file("text.db")}, 2, {"text.db"});
+  check_refused({"trial", spec, "--db", "/no/such/folder/runs.db"}, 2, {"/no/such/folder"});
+  for (const char* command : {"ls", "report"}) {
+    check_refused({command, folder.file("")}, 2, {folder.file(""), "is a folder"});
+  }
+  check_refused({"trial", spec, "--db", folder.file("")}, 2, {folder.file(""), "is a folder"});
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  check_refused({"show", db, "99"}, 2, {"99"});
+  const std::string below_a_file = folder.file("corpus") + "/page.html";
+  check_refused({"report", db, "--out", below_a_file}, 2, {below_a_file});
+  check_refused({"trial", spec, "--trace-out", below_a_file}, 2, {below_a_file});
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_one_message_and_the_database_stays_usable) {
+  const std::string disk = folder.file("disk");
+  std::filesystem::create_directory(disk);
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
+    BOOST_TEST_MESSAGE("no right to mount a small disk: not tested");
+    return;
+  }
+  const std::string small = disk + "/runs.db";
+  int code = 0;
+  std::string error;
+  for (int i = 0; i < 50 && code == 0; ++i) {
+    const Answer answer = run({"trial", spec, "--db", small, "--quiet", "--set",
+                               "linear_ce_chunk_tokens=" + std::to_string(64 * (i + 1))});
+    code = answer.code;
+    error = answer.err;
+  }
+  const Answer listed = run({"ls", small, "--format", "json"});
+  umount(disk.c_str());
+  BOOST_TEST_CONTEXT(error) {
+    BOOST_TEST(code == 12);
+    BOOST_TEST(error.find(disk) != std::string::npos);
+    BOOST_TEST(error.find("full") != std::string::npos);
+  }
+  BOOST_TEST(listed.code == 0);
+  BOOST_TEST(!json::parse(listed.out).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_file_size_limit_is_an_error_and_no_crash) {
+  Command limited{
+      {"/bin/bash", "-c",
+       "ulimit -f 64; exec " + tests::bin("moetune") + " trial " + spec + " --db " + db},
+      {},
+      folder.file("out"),
+      folder.file("err")};
+  SystemProcessRunner runner;
+  const auto end = runner.start(limited)->wait(seconds(60));
+  BOOST_REQUIRE(end.has_value());
+  BOOST_TEST(!end->is_signal);
+  BOOST_TEST(end->code == 12);
+  BOOST_TEST(tests::read_text(folder.file("err")).find(db) != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

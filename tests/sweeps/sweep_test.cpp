@@ -1,0 +1,343 @@
+// The loop with the stand-in engine and a scripted search: every status, resuming, being killed,
+// being interrupted.
+#include "sweeps/sweep.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "kernels/base/error.h"
+#include "sweeps/interrupt.h"
+#include "sweeps/session.h"
+#include "tests/sweeps/sweeps_fixture.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using spec::TrialSpec;
+using tests::request_of;
+using tests::ScriptedStrategy;
+using tests::small_trial;
+using tuner::TrialRequest;
+
+TrialSpec with_fault(const std::string& kind) {
+  TrialSpec spec = small_trial();
+  spec.fault.kind = kind;
+  spec.fault.step = 2;
+  return spec;
+}
+
+TrialSpec with_seed(uint64_t seed) {
+  TrialSpec spec = small_trial();
+  spec.training.seed = seed;
+  return spec;
+}
+
+std::vector<TrialRequest> several(int count) {
+  std::vector<TrialRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    requests.push_back(request_of(with_seed(static_cast<uint64_t>(i + 1)), "seed"));
+  }
+  return requests;
+}
+
+struct Fixture {
+  tests::TempFolder folder;
+  std::string db = folder.file("runs.db");
+  std::string log = folder.file("launches");
+  tests::ScopedEnvironment launch_log{"FAKE_RANK_LOG", log};
+  LoopOptions options;
+
+  Fixture() {
+    options.runner.rank_program = tests::bin("fake_rank");
+    options.runner.folder = running_folder(db);
+    options.runner.grace = std::chrono::milliseconds(200);
+  }
+
+  [[nodiscard]] store::SweepRow row() const { return single_trials_row(small_trial()); }
+
+  SweepSummary run(tuner::Strategy& strategy) const {
+    Session session = open_session(db, row());
+    Progress progress(stderr, Progress::Mode::quiet);
+    SystemProcessRunner processes;
+    SweepLoop loop(session.store, session.sweep_id, processes, options, progress);
+    return loop.run(strategy);
+  }
+
+  /// The whole loop in a process of its own, which may be killed.
+  [[nodiscard]] pid_t run_elsewhere(const std::vector<TrialRequest>& requests) const {
+    const pid_t pid = fork();
+    BOOST_REQUIRE(pid >= 0);
+    if (pid == 0) {
+      int code = 1;
+      try {
+        const InterruptGuard guard;
+        ScriptedStrategy strategy(requests);
+        code = run(strategy).status == "interrupted" ? 14 : 0;
+      } catch (...) {
+      }
+      _exit(code);
+    }
+    return pid;
+  }
+
+  [[nodiscard]] std::vector<store::TrialRow> trials() const {
+    return store::Store::open_read_only(db).list_trials();
+  }
+  [[nodiscard]] size_t num_launches() const { return tests::launches_in(log).size(); }
+};
+
+struct EndCase {
+  const char* fault;
+  const char* status;
+  const char* reason;
+};
+std::ostream& operator<<(std::ostream& out, const EndCase& c) { return out << c.fault; }
+const std::vector<EndCase> kEnds = {
+    {"", "ok", ""},
+    {"crash", "crashed", "killed by signal 11"},
+    {"kill", "crashed", "killed by signal 9 (Killed), likely the kernel's out-of-memory killer"},
+    {"hang", "hung", "no new step within 400 ms, after step 2 of 5"},
+    {"nan", "wrong", "loss is NaN in step 2"},
+    {"error", "failed", "a planned error"},
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(sweep_loop, Fixture)
+
+BOOST_DATA_TEST_CASE(every_end_is_a_row_and_the_sweep_goes_on, boost::unit_test::data::make(kEnds),
+                     c) {
+  options.runner.step_limit = std::chrono::milliseconds(400);
+  ScriptedStrategy strategy(
+      {request_of(with_fault(c.fault), "first"), request_of(with_seed(7), "second")});
+  const SweepSummary summary = run(strategy);
+  BOOST_TEST(summary.status == "done");
+  BOOST_TEST(summary.num_run == 2);
+  const auto rows = trials();
+  BOOST_REQUIRE(rows.size() == 2U);
+  BOOST_TEST(rows[0].status == c.status);
+  BOOST_TEST_CONTEXT(rows[0].reason) {
+    BOOST_TEST(rows[0].reason.find(c.reason) != std::string::npos);
+  }
+  BOOST_TEST(rows[1].status == "ok");
+  BOOST_TEST(std::string(spec::name_of(strategy.told.at(0).status)) == c.status);
+  BOOST_TEST(!std::filesystem::exists(options.runner.folder));
+}
+
+BOOST_AUTO_TEST_CASE(a_measured_trial_is_stored_with_its_numbers) {
+  TrialSpec spec = small_trial();
+  spec.records_routing = true;
+  const TrialRequest request = request_of(spec, "the title");
+  ScriptedStrategy strategy({request});
+  run(strategy);
+  const auto store = store::Store::open_read_only(db);
+  const store::TrialRow trial = trials().at(0);
+  BOOST_TEST(trial.step_ns.value_or(0) == 1'500'000);
+  BOOST_TEST(trial.peak_bytes.value_or(0) == 300'000);
+  BOOST_TEST(trial.predicted_peak_bytes.value_or(0) == 300'000);
+  BOOST_TEST(
+      trial.tokens_per_s.value_or(0) ==
+          static_cast<double>(spec.training.global_batch_size * spec.training.seq_length) / 1.5e-3,
+      boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(trial.wall == "communication");
+  std::map<std::string, double> metrics;
+  for (const store::MetricRow& metric : store.read_metrics(trial.id)) {
+    if (metric.rank == -1) metrics[metric.name] = metric.value;
+  }
+  BOOST_TEST(metrics.at("tracing_overhead_ratio") == 0.1, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(metrics.at("residual_ns") == 0);
+  BOOST_TEST(metrics.at("memory_error_ratio") == 0);
+  BOOST_TEST(metrics.at("model_flops_per_step") > 0);
+  BOOST_TEST(metrics.contains("blocking_transfer_ns.ep"));
+
+  const tuner::TrialOutcome& told = strategy.told.at(0);
+  BOOST_TEST(told.dominant_group == "ep");
+  BOOST_TEST(told.losses.size() == 5U);
+  BOOST_TEST(told.routing_profile == "{\"a\": 1}");
+  BOOST_TEST(told.op_times.at("expert_fc1.forward").count == 8);
+  double sum = 0;
+  for (const auto& [name, share] : told.shares) sum += share;
+  BOOST_TEST(sum == 1.0, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(told.shares.at("blocking_ep") > 0.4);
+}
+
+BOOST_AUTO_TEST_CASE(out_of_memory_is_the_memory_wall) {
+  TrialSpec spec = small_trial();
+  spec.knobs.micro_batch_size = 4;
+  ScriptedStrategy strategy({request_of(spec, "large")});
+  run(strategy);
+  BOOST_TEST(trials().at(0).status == "oom");
+  BOOST_TEST(trials().at(0).wall == "memory");
+  BOOST_TEST(trials().at(0).reason == "out of memory on rank 0: 'qkv'");
+  BOOST_TEST(!trials().at(0).step_ns.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(refused_requests_are_rows_and_launch_nothing) {
+  TrialRequest invalid = request_of(with_seed(1), "a");
+  invalid.action = tuner::Action::invalid;
+  invalid.reason = "rule: why";
+  TrialRequest pruned = request_of(with_seed(2), "b");
+  pruned.action = tuner::Action::pruned;
+  pruned.reason = "does not fit";
+  // Later it is run after all.
+  ScriptedStrategy strategy({invalid, pruned, request_of(with_seed(2), "b")});
+  run(strategy);
+  const auto rows = trials();
+  BOOST_REQUIRE(rows.size() == 2U);
+  BOOST_TEST(rows[0].status == "invalid");
+  BOOST_TEST(rows[0].reason == "rule: why");
+  BOOST_TEST(rows[1].status == "ok");
+  BOOST_TEST((strategy.told[1].status == spec::TrialStatus::pruned));
+  BOOST_TEST(num_launches() == 1U);
+
+  ScriptedStrategy again({invalid, pruned, request_of(with_seed(2), "b")});
+  const SweepSummary summary = run(again);
+  BOOST_TEST((again.told[1].status == spec::TrialStatus::pruned));
+  BOOST_TEST((again.told[2].status == spec::TrialStatus::ok));
+  BOOST_TEST(summary.num_reused == 1);
+  BOOST_TEST(num_launches() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_call_runs_nothing_and_tells_the_same) {
+  ScriptedStrategy first(several(3));
+  run(first);
+  ScriptedStrategy second(several(3));
+  const SweepSummary summary = run(second);
+  BOOST_TEST(summary.num_run == 0);
+  BOOST_TEST(summary.num_reused == 3);
+  BOOST_TEST(num_launches() == 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    BOOST_TEST(second.told[i].step_ns == first.told[i].step_ns);
+    BOOST_TEST(second.told[i].losses == first.told[i].losses, boost::test_tools::per_element());
+    BOOST_TEST((second.told[i].shares == first.told[i].shares));
+    BOOST_TEST(second.told[i].wall == first.told[i].wall);
+  }
+  const auto store = store::Store::open_read_only(db);
+  BOOST_TEST(store.read_decisions(1).size() == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
+  options.max_trials = 2;
+  ScriptedStrategy first(several(4));
+  const SweepSummary stopped = run(first);
+  BOOST_TEST(stopped.status == "done");
+  BOOST_TEST(stopped.stop_reason == "the budget of 2 trials is used up");
+  BOOST_TEST(num_launches() == 2U);
+  options.max_trials = 4;
+  ScriptedStrategy second(several(4));
+  BOOST_TEST(run(second).num_run == 2);
+  BOOST_TEST(num_launches() == 4U);
+
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "300");
+  options.max_trials = 0;
+  options.max_seconds = 1;
+  ScriptedStrategy third(several(8));
+  BOOST_TEST(run(third).stop_reason == "the budget of 1 seconds is used up");
+}
+
+BOOST_AUTO_TEST_CASE(kill_9_loses_only_the_running_trial) {
+  pid_t killed_rank = 0;
+  {
+    const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "60");
+    const tests::ScopedEnvironment stubborn("FAKE_RANK_IS_STUBBORN", "yes");
+    const pid_t sweep = run_elsewhere(several(5));
+    BOOST_REQUIRE(tests::eventually([&] { return num_launches() == 3; }));
+    BOOST_REQUIRE(kill(sweep, SIGKILL) == 0);
+    BOOST_REQUIRE(waitpid(sweep, nullptr, 0) == sweep);
+    killed_rank = tests::launches_in(log).back().pid;
+  }
+  // The engine goes with the tuner.
+  BOOST_TEST(tests::eventually([&] { return !tests::is_running(killed_rank); }));
+
+  ScriptedStrategy strategy(several(5));
+  const SweepSummary summary = run(strategy);
+  BOOST_TEST(summary.status == "done");
+  BOOST_TEST(summary.num_reused == 2);
+  BOOST_TEST(summary.num_run == 3);
+  std::map<std::string, int> launched;
+  for (const tests::Launch& launch : tests::launches_in(log)) ++launched[launch.hash];
+  BOOST_TEST(launched.size() == 5U);
+  for (const TrialRequest& request : several(5)) {
+    BOOST_TEST(launched[request.hash] == (request.hash == several(5)[2].hash ? 2 : 1));
+  }
+  for (const store::TrialRow& trial : trials()) BOOST_TEST(trial.status == "ok");
+  const auto store = store::Store::open_read_only(db);
+  BOOST_TEST(store.read_decisions(1).size() == 5U);
+  BOOST_TEST(!std::filesystem::exists(options.runner.folder));
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_trial_is_repeated_on_resume) {
+  {
+    const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "500");
+    const pid_t sweep = run_elsewhere(several(2));
+    BOOST_REQUIRE(tests::eventually([&] { return num_launches() == 1; }));
+    BOOST_REQUIRE(kill(sweep, SIGINT) == 0);
+    int status = 0;
+    BOOST_REQUIRE(waitpid(sweep, &status, 0) == sweep);
+    BOOST_TEST(WIFEXITED(status));
+    BOOST_TEST(WEXITSTATUS(status) == 14);
+  }
+  BOOST_TEST(trials().at(0).status == "interrupted");
+  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "interrupted");
+  BOOST_TEST(!tests::is_running(tests::launches_in(log).back().pid));
+  ScriptedStrategy strategy(several(2));
+  BOOST_TEST(run(strategy).num_run == 2);
+  BOOST_TEST(trials().at(0).status == "ok");
+  BOOST_TEST(trials().at(0).num_attempts == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_sweep_on_the_database_is_refused) {
+  const Session session = open_session(db, row());
+  const pid_t other = run_elsewhere(several(1));
+  int status = 0;
+  BOOST_REQUIRE(waitpid(other, &status, 0) == other);
+  BOOST_TEST(WEXITSTATUS(status) == 1);
+  BOOST_TEST(num_launches() == 0U);
+  BOOST_CHECK_EXCEPTION(open_session(db, row()), base::Error,
+                        tests::says(db, "another moetune", std::to_string(getpid())));
+}
+
+BOOST_AUTO_TEST_CASE(an_engine_that_cannot_be_started_fails_the_sweep_and_not_the_spec) {
+  options.runner.rank_program = "/no/such/engine";
+  ScriptedStrategy strategy(several(1));
+  BOOST_CHECK_EXCEPTION(run(strategy), base::Error, tests::says("/no/such/engine"));
+  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "failed");
+  options.runner.rank_program = tests::bin("fake_rank");
+  ScriptedStrategy again(several(1));
+  BOOST_TEST(run(again).num_run == 1);
+  BOOST_TEST(trials().at(0).status == "ok");
+}
+
+BOOST_AUTO_TEST_CASE(success_is_believed_only_with_all_its_steps) {
+  const tests::ScopedEnvironment early("FAKE_RANK_STOPS_EARLY", "yes");
+  ScriptedStrategy strategy(several(1));
+  run(strategy);
+  BOOST_TEST(trials().at(0).status == "failed");
+  BOOST_TEST(trials().at(0).reason == "the ranks ended without an error after 0 of 5 steps");
+}
+
+BOOST_AUTO_TEST_CASE(an_unreadable_shard_is_a_failure_that_names_it) {
+  const tests::ScopedEnvironment broken("FAKE_RANK_BREAKS_SHARD", "yes");
+  ScriptedStrategy strategy(several(1));
+  run(strategy);
+  BOOST_TEST(trials().at(0).status == "failed");
+  BOOST_TEST(trials().at(0).reason.find("shard-0.db") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_replay_that_takes_another_way_leaves_no_old_decisions) {
+  ScriptedStrategy first(several(3));
+  run(first);
+  ScriptedStrategy shorter(several(1));
+  run(shorter);
+  BOOST_TEST(store::Store::open_read_only(db).read_decisions(1).size() == 1U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

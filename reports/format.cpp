@@ -65,10 +65,6 @@ std::string number_cell(std::optional<double> value, std::string_view text) {
   return fmt::format("<td class=\"num\" data-value=\"{:.9g}\">{}</td>", *value, escape(text));
 }
 
-std::string text_cell(std::string_view text) {
-  return fmt::format("<td>{}</td>", escape_or_dash(text));
-}
-
 std::optional<double> as_double(std::optional<int64_t> value) {
   return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }

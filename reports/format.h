@@ -31,7 +31,6 @@ std::string trial_link(int64_t ordinal);
 
 /// "<td class=num data-value=...>text</td>": sortable by the value, not by the text.
 std::string number_cell(std::optional<double> value, std::string_view text);
-std::string text_cell(std::string_view text);
 
 std::optional<double> as_double(std::optional<int64_t> value);
 

@@ -49,6 +49,10 @@ class Metrics {
   std::vector<MetricRow>& rows_;
 };
 
+bool is_network(const std::string& group) {
+  return group != profiler::kDispatcherGroup && group != profiler::kMemcpyGroup;
+}
+
 struct BudgetTerm {
   const char* name;
   int64_t (*value)(const StepBudget&);
@@ -79,7 +83,13 @@ constexpr auto kBudgetTerms = std::to_array<BudgetTerm>({
     {"comm_volume_ns", [](const StepBudget& b) { return b.communication.volume_ns; }},
     {"comm_busy_ns", [](const StepBudget& b) { return b.communication.busy_ns; }},
     {"comm_exposed_ns", [](const StepBudget& b) { return b.communication.exposed_ns; }},
-    {"comm_bytes", [](const StepBudget& b) { return b.communication.bytes; }},
+    {"comm_bytes",
+     [](const StepBudget& b) {
+       // What a dispatcher kernel or a copy moves stays on the device: it is not sent.
+       int64_t bytes = 0;
+       for (const GroupBudget& group : b.groups) bytes += is_network(group.group) ? group.bytes : 0;
+       return bytes;
+     }},
     {"comm_count", [](const StepBudget& b) { return b.communication.count; }},
 });
 
@@ -228,7 +238,7 @@ void add_budgets(const std::vector<StepBudget>& budgets, Metrics& metrics) {
         metrics.add_group(budget.rank, name, group.group, static_cast<double>(value));
       };
       add("comm_count", group.count);
-      add("comm_bytes", group.bytes);
+      if (is_network(group.group)) add("comm_bytes", group.bytes);
       add("comm_volume_ns", group.volume_ns);
       add("comm_busy_ns", group.busy_ns);
       add("comm_exposed_ns", group.exposed_ns);
@@ -247,7 +257,7 @@ void add_overlaps(const std::vector<profiler::GroupOverlap>& overlaps, int64_t n
       metrics.add_group(kWholeRun, name, overlap.group,
                         ratio_of(static_cast<double>(value), static_cast<double>(num_ranks)));
     };
-    add_mean("comm_bytes", overlap.bytes);
+    if (is_network(overlap.group)) add_mean("comm_bytes", overlap.bytes);
     add_mean("comm_volume_ns", overlap.volume_ns);
     add_mean("comm_exposed_ns", overlap.exposed_ns);
     add_mean("blocking_transfer_ns", overlap.blocking_transfer_ns);
@@ -264,8 +274,14 @@ void add_overlaps(const std::vector<profiler::GroupOverlap>& overlaps, int64_t n
 
 void add_wall(const profiler::WallEvidence& verdict, Metrics& metrics) {
   for (const profiler::WallBound& bound : verdict.bounds) {
-    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", profiler::name_of(bound.wall)),
-                bound.mean_ratio);
+    double ratio = bound.mean_ratio;
+    // Computing is nothing that could be recovered: its number is its share of the step.
+    if (bound.wall == profiler::Wall::compute) {
+      for (const profiler::StepShare& share : verdict.shares) {
+        if (share.name == "compute") ratio = share.ratio;
+      }
+    }
+    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", profiler::name_of(bound.wall)), ratio);
   }
   const profiler::WallBound& binding = verdict.bounds[static_cast<size_t>(verdict.wall)];
   metrics.add(kWholeRun, "dominant_ratio", verdict.dominant_ratio);

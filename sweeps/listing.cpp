@@ -89,16 +89,30 @@ std::string wall_text(const std::vector<store::NamedText>& texts) {
   return text;
 }
 
+/// One line per rank: what it peaked at, and what the peak was made of.
 std::string memory_text(const std::vector<store::MemoryRow>& rows) {
   if (rows.empty()) return {};
-  TextTable table({{"  rank", Align::right},
-                   {"group"},
-                   {"measured", Align::right},
-                   {"predicted", Align::right},
-                   {"set by"}});
-  for (const store::MemoryRow& row : rows) {
-    table.add({std::to_string(row.rank), row.group, bytes_text(row.bytes),
-               bytes_text(row.predicted_bytes), row.peak_allocation});
+  std::vector<TextTable::Column> columns = {{"  rank", Align::right},
+                                            {"peak", Align::right},
+                                            {"predicted", Align::right},
+                                            {"capacity", Align::right}};
+  std::vector<std::string> groups;
+  for (int i = 0; i < profiler::kNumMemoryGroups; ++i) {
+    groups.emplace_back(profiler::name_of(static_cast<profiler::MemoryGroup>(i)));
+    columns.push_back({groups.back(), Align::right});
+  }
+  columns.push_back({"set by"});
+  std::map<int, std::map<std::string, store::MemoryRow>> ranks;
+  for (const store::MemoryRow& row : rows) ranks[row.rank][row.group] = row;
+  TextTable table(columns);
+  for (auto& [rank, by_group] : ranks) {
+    const store::MemoryRow& total = by_group["total"];
+    std::vector<std::string> cells = {std::to_string(rank), bytes_text(total.bytes),
+                                      bytes_text(total.predicted_bytes),
+                                      bytes_text(by_group["capacity"].bytes)};
+    for (const std::string& group : groups) cells.push_back(bytes_text(by_group[group].bytes));
+    cells.push_back(total.peak_allocation);
+    table.add(std::move(cells));
   }
   return table.text(std::nullopt);
 }

@@ -39,7 +39,7 @@ void bind_data(spec::TrialSpec& spec, const std::string& source, const std::stri
 }
 
 bool is_sweep(const nlohmann::json& document) {
-  return document.is_object() && (document.contains("space") || document.contains("budget"));
+  return document.is_object() && (document.contains("name") || document.contains("space"));
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ store::SweepRow sweep_row(const spec::SweepSpec& sweep) {
   base.erase("data_path");
   return row_of(sweep.base, sweep.name,
                 {{"name", sweep.name},
+                 {"strategy", sweep.strategy},
                  {"base", base},
                  {"space", sweep.space},
                  {"scale_trials", sweep.scale_trials},

@@ -1,4 +1,4 @@
-// Which search a sweep file asks for.
+// The only place that knows which search and which models the tuner has.
 #pragma once
 
 #include <memory>
@@ -9,5 +9,9 @@
 namespace moetune::sweeps {
 
 std::unique_ptr<tuner::Strategy> make_strategy(const spec::SweepSpec& sweep);
+
+/// What the models say about a trial that nothing was measured for: balanced routing, the
+/// hardware's nominal speed. The knobs must satisfy the constraints.
+tuner::Prediction predict(const spec::TrialSpec& spec);
 
 }  // namespace moetune::sweeps

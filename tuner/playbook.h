@@ -1,51 +1,52 @@
-// Which remedies help against which wall: a table of rows, each changing one knob.
+// The playbook: which remedy answers which wall, one row each. A remedy changes one knob; what follows from that knob alone
+// (data parallelism from the layout) changes with it.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/spec/knobs.h"
 #include "tuner/search_space.h"
+#include "tuner/strategy.h"
+#include "tuner/walls.h"
 
 namespace moetune::tuner {
 
-/// What is known about the incumbent when a remedy is looked for.
+/// What a remedy is judged by.
 struct Situation {
-  std::string wall;                      ///< memory, communication, host, compute
-  std::string dominant_group;            ///< ep, cp, dp_cp, edp, pp, ...; may be empty
-  std::map<std::string, double> shares;  ///< TrialOutcome::shares
-  double memory_used_ratio = 0;          ///< peak over capacity
-  spec::Knobs knobs;
+  const SearchSpace& space;
+  const spec::Knobs& knobs;      ///< of the configuration to change
+  const TrialOutcome& outcome;   ///< how it ran; empty shares when it did not
 };
 
-/// One row of the playbook.
+/// When a row is used: to make a configuration fit, or to make one that runs faster.
+enum class Purpose : uint8_t { fit, speed };
+
 struct RemedyRow {
-  const char* name;   ///< such as "overlap expert all-to-all by chunks"
-  const char* wall;
-  const char* knob;   ///< the one it changes
-  const char* why;    ///< a sentence for the report
+  const char* name;
+  Wall wall;
+  Purpose purpose;
+  const char* knob;
+  /// Communication group it relieves; empty: any.
+  const char* group;
   bool (*applies)(const Situation&);
-  /// Values to try in order, as text, given the space's values; never the current one.
-  std::vector<std::string> (*candidates)(const Situation&, const SearchSpace&);
+  /// Values to try in order; never the current one.
+  std::vector<std::string> (*values)(const Situation&);
+  const char* why;
 };
 std::span<const RemedyRow> playbook();
 
 /// One change to try.
-struct Candidate {
-  const RemedyRow* remedy = nullptr;
-  std::string knob;
-  std::string value_before;
-  std::string value_after;
-  Point point;
+struct Remedy {
+  const RemedyRow* row = nullptr;
+  std::string value;
+  spec::Knobs knobs;  ///< the situation's with that one knob changed, completed
 };
 
-/// Legal and illegal candidates of the wall's rows in playbook order, one variable changed in each, none twice.
-std::vector<Candidate> remedies(const Situation& situation, const SearchSpace& space);
-
-/// Recompute settings of the space from cheap to dear in repeated work: none, norm, moe_act, norm+moe_act, core_attn,
-/// experts, ..., full.
-std::vector<std::string> recompute_ladder(const SearchSpace& space);
+/// The remedies for a wall in the order to try them: table order, for communication the groups that block longest first.
+/// Only knobs that the sweep's space has an axis for.
+std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& situation);
 
 }  // namespace moetune::tuner

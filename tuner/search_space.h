@@ -1,46 +1,54 @@
-// The points of a sweep: the axes of the file, enumerated over layouts and completed by what follows from them.
+// The space a sweep file spans over the knobs: its axes, the knobs that follow from others, and which points are legal.
 #pragma once
 
-#include <optional>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/sweep_spec.h"
-#include "engine/spec/trial_spec.h"
 
 namespace moetune::tuner {
 
-/// A point of the space: legal, or with the first rule it breaks.
-struct Point {
-  spec::Knobs knobs;
-  std::optional<spec::Violation> violation;
-};
-
+/// Keeps a reference to the sweep.
 class SearchSpace {
  public:
-  explicit SearchSpace(const spec::SweepSpec& sweep);
+  explicit SearchSpace(const spec::SweepSpec& sweep) : sweep_(sweep) {}
 
-  /// Values of an axis as text, in file order; the baseline's value alone for knobs that are not axes.
-  [[nodiscard]] std::vector<std::string> values(const std::string& knob) const;
-  [[nodiscard]] bool is_axis(const std::string& knob) const;
+  [[nodiscard]] const spec::SweepSpec& sweep() const { return sweep_; }
+  /// The axis has more than one value.
+  [[nodiscard]] bool is_tunable(std::string_view knob) const;
+  /// Values of the axis in the file's order; without an axis the baseline's value alone.
+  [[nodiscard]] std::vector<std::string> values(std::string_view knob) const;
 
-  /// `from` with one knob changed. For the parallel sizes data_parallel_size follows so that the devices are used up,
-  /// unless it is an axis itself. The violation is filled.
-  [[nodiscard]] Point with(const spec::Knobs& from, const std::string& knob,
-                           const std::string& value) const;
+  /// Sets what follows from the rest: data_parallel_size takes the devices that context and pipeline parallelism leave
+  /// (unless it has an axis of its own), and choices that mean nothing elsewhere (chunks without expert parallelism,
+  /// overlap without replicas, stage sizes without stages) go back to their neutral value.
+  [[nodiscard]] spec::Knobs completed(spec::Knobs knobs) const;
+  /// `knobs` with one knob changed and completed. Throws base::UsageError for a value the knob does not take.
+  [[nodiscard]] spec::Knobs with(spec::Knobs knobs, std::string_view knob,
+                                 std::string_view value) const;
+  [[nodiscard]] std::vector<spec::Violation> check(const spec::Knobs& knobs) const;
 
-  /// Every combination of the layout axes (cp, ep, pp, micro_batch_size, stage layers), other knobs as in `from`, in a
-  /// fixed order.
-  [[nodiscard]] std::vector<Point> layouts(const spec::Knobs& from) const;
-
-  /// All combinations of all axes, in a fixed order, at most `limit`.
-  [[nodiscard]] std::vector<Point> all(size_t limit) const;
-
-  /// Knobs checked against the constraints.
-  [[nodiscard]] Point check(const spec::Knobs& knobs) const;
+  /// Every combination of the named axes on top of `base`, completed, in the order of the axes; duplicates that
+  /// completing makes are left out. Illegal points are included.
+  [[nodiscard]] std::vector<spec::Knobs> product(const spec::Knobs& base,
+                                                 std::initializer_list<std::string_view> knobs) const;
+  /// Every combination of all axes.
+  [[nodiscard]] std::vector<spec::Knobs> all() const;
 
  private:
+  [[nodiscard]] std::vector<spec::Knobs> product_of(const spec::Knobs& base,
+                                                    const std::vector<std::string_view>& knobs) const;
   const spec::SweepSpec& sweep_;
 };
+
+/// Values of all knobs as one text: a key for maps.
+std::string knobs_key(const spec::Knobs& knobs);
+/// "dp 4, cp 1, ep 4, pp 2".
+std::string layout_text(const spec::Knobs& knobs);
+bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b);
+/// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums, full last.
+int recompute_weight(std::string_view recompute);
 
 }  // namespace moetune::tuner

@@ -64,6 +64,10 @@ std::string CommandOptions::text(const std::string& option) const {
   return has(option) ? values_[option].as<std::string>() : std::string();
 }
 
+std::vector<std::string> CommandOptions::texts(const std::string& option) const {
+  return has(option) ? values_[option].as<std::vector<std::string>>() : std::vector<std::string>();
+}
+
 std::string CommandOptions::required(const std::string& option, const char* what) const {
   const std::string value = text(option);
   if (value.empty())
@@ -97,19 +101,14 @@ bool CommandOptions::wants_json() const {
 std::pair<std::string, std::string> CommandOptions::database_and_word(const char* what) const {
   std::vector<std::string> found;
   if (has("db")) found.push_back(text("db"));
-  if (has("id")) {
-    for (const std::string& word : values_["id"].as<std::vector<std::string>>()) {
-      found.push_back(word);
-    }
-  }
+  for (const std::string& word : texts("id")) found.push_back(word);
   if (found.size() == 2) return {checked_database(found[0]), found[1]};
   throw UsageError(fmt::format("expected the database and {}, found {} words; usage: moetune {}",
                                what, found.size(), usage_));
 }
 
 void CommandOptions::apply_set(spec::Knobs& knobs) const {
-  if (!has("set")) return;
-  for (const std::string& word : values_["set"].as<std::vector<std::string>>()) {
+  for (const std::string& word : texts("set")) {
     const size_t equals = word.find('=');
     if (equals == std::string::npos) {
       throw UsageError(fmt::format("--set is '{}', expected KNOB=VALUE", word));

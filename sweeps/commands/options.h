@@ -33,6 +33,8 @@ class CommandOptions {
 
   [[nodiscard]] bool has(const std::string& option) const { return values_.count(option) > 0; }
   [[nodiscard]] std::string text(const std::string& option) const;
+  /// All values of an option that may be repeated.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& option) const;
   /// Throws base::UsageError when the option is missing.
   [[nodiscard]] std::string required(const std::string& option, const char* what) const;
   /// The value of --db; throws base::UsageError when it is missing or a folder.

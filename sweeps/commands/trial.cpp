@@ -1,8 +1,8 @@
 // moetune trial: one trial, stored or just shown.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -19,10 +19,9 @@
 #include "sweeps/listing.h"
 #include "sweeps/load.h"
 #include "sweeps/session.h"
+#include "sweeps/strategies.h"
 #include "sweeps/sweep.h"
 #include "sweeps/table.h"
-#include "tuner/cost_model.h"
-#include "tuner/memory_model.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -49,26 +48,11 @@ class ScratchFolder {
   fs::path path_;
 };
 
-/// What the models say beforehand; without a reference run, for balanced routing.
-tuner::Prediction predict(const spec::TrialSpec& spec) {
-  tuner::Prediction prediction;
-  const int64_t element_bytes = spec.dtype == "f64" ? 8 : 4;
-  prediction.ranks = tuner::predict_memory(spec.model, spec.training, spec.knobs,
-                                           spec::total_steps(spec), element_bytes, {});
-  for (const tuner::Prediction::Rank& rank : prediction.ranks) {
-    prediction.peak_bytes = std::max(prediction.peak_bytes, rank.peak_bytes);
-  }
-  tuner::StepPrediction step = tuner::predict_step(spec, {});
-  prediction.step_ns = step.step_ns;
-  prediction.step_parts_ns = std::move(step.parts_ns);
-  return prediction;
-}
-
-tuner::TrialRequest request_for(spec::TrialSpec spec) {
+tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title) {
   tuner::TrialRequest request;
   request.hash = spec::spec_hash(spec);
   request.phase = tuner::Phase::profile;
-  request.title = "single trial";
+  request.title = std::move(title);
   const std::vector<spec::Violation> violations =
       spec::check_constraints(spec.model, spec.hardware, spec.training, spec.knobs);
   if (!violations.empty()) {
@@ -100,6 +84,15 @@ class SingleTrial : public tuner::Strategy {
   tuner::TrialRequest request_;
   bool is_told_ = false;
 };
+
+/// Found out before the trial runs, not after.
+void check_folder_of(const std::string& path) {
+  std::error_code ignored;
+  if (!path.empty() && !fs::is_directory(fs::absolute(path).parent_path(), ignored)) {
+    throw base::UsageError(
+        fmt::format("{}: --trace-out needs a folder that exists and may be written", path));
+  }
+}
 
 void write_trace(const store::Store& store, int64_t trial_id, const std::string& path) {
   profiler::ChromeJsonOptions options;
@@ -140,9 +133,15 @@ int run_trial_command(const std::vector<std::string>& words) {
   options.positional("spec");
   if (!options.parse(words)) return 0;
 
-  spec::TrialSpec spec = load_trial(options.required("spec", "the trial file"));
+  const std::string trace_path = options.text("trace-out");
+  check_folder_of(trace_path);
+  const std::string file = options.required("spec", "the trial file");
+  spec::TrialSpec spec = load_trial(file);
   options.apply_set(spec.knobs);
-  const tuner::TrialRequest request = request_for(std::move(spec));
+  const std::vector<std::string> changes = options.texts("set");
+  const tuner::TrialRequest request =
+      request_for(std::move(spec), changes.empty() ? fs::path(file).stem().string()
+                                                   : fmt::format("{}", fmt::join(changes, ", ")));
 
   std::optional<ScratchFolder> scratch;
   std::string database = options.has("db") ? options.database() : "";
@@ -161,13 +160,11 @@ int run_trial_command(const std::vector<std::string>& words) {
 
   const auto trial = session.store.find_trial(session.sweep_id, request.hash);
   MOETUNE_CHECK(trial, "{}: trial {} is not there", database, request.hash);
+  if (!trace_path.empty()) write_trace(session.store, trial->id, trace_path);
   if (options.wants_json()) {
     std::cout << trial_details_json(session.store, *trial).dump(2) << "\n";
   } else {
     std::cout << trial_details_text(session.store, *trial, terminal_width(STDOUT_FILENO));
-  }
-  if (options.has("trace-out")) {
-    write_trace(session.store, trial->id, options.text("trace-out"));
   }
   return exit_code_of(trial->status);
 }

@@ -1,0 +1,72 @@
+// Comparison of trials and the words for it; see judgement.h.
+#include "tuner/judgement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/units.h"
+#include "tuner/search_space.h"
+
+namespace moetune::tuner {
+namespace {
+
+double relative_half_width(const TrialOutcome& outcome) {
+  if (outcome.step_ns <= 0) return 0;
+  return 0.5 * static_cast<double>(outcome.step_high_ns - outcome.step_low_ns) /
+         static_cast<double>(outcome.step_ns);
+}
+
+std::string share_text(const std::string& name) {
+  static const std::map<std::string, std::string> kTexts = {
+      {"recompute", "recomputation"},
+      {"launch_starved", "waiting for the host's launches"},
+      {"bubble", "pipeline bubble"},
+      {"pipeline_bubble", "pipeline bubble"},
+      {"transfer", "blocking data movement"},
+      {"jitter", "waiting for late ranks"},
+      {"blocking_step_end", "waiting for the slowest rank at the end"},
+      {"dependency_stalled", "unexplained waiting"}};
+  if (const auto known = kTexts.find(name); known != kTexts.end()) return known->second;
+  constexpr std::string_view kBlocking = "blocking_";
+  if (name.starts_with(kBlocking)) {
+    return fmt::format("blocking {} communication", name.substr(kBlocking.size()));
+  }
+  return name;
+}
+
+}  // namespace
+
+Comparison compare(const TrialOutcome& before, const TrialOutcome& after, double min_gain_ratio) {
+  Comparison result;
+  if (before.step_ns <= 0 || after.step_ns <= 0) return result;
+  result.gain_ratio =
+      static_cast<double>(before.step_ns) / static_cast<double>(after.step_ns) - 1.0;
+  result.noise_ratio = std::hypot(relative_half_width(before), relative_half_width(after));
+  result.is_gain = result.gain_ratio > std::max(min_gain_ratio, result.noise_ratio);
+  return result;
+}
+
+std::string describe_shares(const TrialOutcome& outcome) {
+  std::vector<std::pair<std::string, double>> shares(outcome.shares.begin(), outcome.shares.end());
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [name, ratio] : shares) {
+    if (ratio < 0.01) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", share_text(name),
+                        base::format_ratio(ratio));
+  }
+  return text;
+}
+
+std::string describe(const spec::Knobs& knobs) {
+  return fmt::format("{}, micro-batch {}, recompute {}", layout_text(knobs),
+                     knobs.micro_batch_size, knobs.recompute);
+}
+
+}  // namespace moetune::tuner

@@ -1,0 +1,263 @@
+// The rows of the playbook; see playbook.h. The order within a wall is the order of the MoE optimisation workflow: cheap and
+// local changes before changes of the layout.
+#include "tuner/playbook.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace moetune::tuner {
+namespace {
+
+using S = const Situation&;
+using Values = std::vector<std::string>;
+
+/// A group that blocks less than this of the step is not worth a trial.
+constexpr double kMinGroupShare = 0.005;
+
+int64_t number(const std::string& text) {
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+int64_t current(S s, const char* knob) {
+  return number(spec::get_knob(s.knobs, *spec::find_knob(knob)));
+}
+
+/// Values of an integer axis above (or below) the current one, nearest first.
+Values above(S s, const char* knob) {
+  Values values;
+  for (const std::string& v : s.space.values(knob)) {
+    if (number(v) > current(s, knob)) values.push_back(v);
+  }
+  std::sort(values.begin(), values.end(),
+            [](const auto& a, const auto& b) { return number(a) < number(b); });
+  return values;
+}
+
+Values below(S s, const char* knob) {
+  Values values;
+  for (const std::string& v : s.space.values(knob)) {
+    if (number(v) < current(s, knob)) values.push_back(v);
+  }
+  std::sort(values.begin(), values.end(),
+            [](const auto& a, const auto& b) { return number(a) > number(b); });
+  return values;
+}
+
+Values recompute_values(S s, int low, int high) {
+  Values values;
+  for (const std::string& v : s.space.values("recompute")) {
+    const int weight = recompute_weight(v);
+    if (weight >= low && weight < high) values.push_back(v);
+  }
+  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) {
+    return recompute_weight(a) < recompute_weight(b);
+  });
+  return values;
+}
+
+size_t num_items(const std::string& set) {
+  return set == "none" ? 0 : static_cast<size_t>(std::count(set.begin(), set.end(), ',')) + 1;
+}
+
+/// Wider sets of captured modules than now, narrowest first.
+Values wider_graphs(S s) {
+  Values values;
+  for (const std::string& v : s.space.values("cuda_graph_modules")) {
+    if (num_items(v) > num_items(s.knobs.cuda_graph_modules)) values.push_back(v);
+  }
+  std::stable_sort(values.begin(), values.end(),
+                   [](const auto& a, const auto& b) { return num_items(a) < num_items(b); });
+  return values;
+}
+
+/// Expert-parallel sizes that keep the group inside a node, largest first: as many experts' memory saved as possible.
+Values ep_inside_node(S s) {
+  Values values = below(s, "expert_model_parallel_size");
+  std::erase_if(values, [&](const std::string& v) {
+    return number(v) > s.space.sweep().base.hardware.devices_per_node;
+  });
+  return values;
+}
+
+bool always(S) { return true; }
+bool has_ep(S s) { return s.knobs.expert_model_parallel_size > 1; }
+bool has_pp(S s) { return s.knobs.pipeline_model_parallel_size > 1; }
+bool has_cp(S s) { return s.knobs.context_parallel_size > 1; }
+bool has_recompute(S s) { return s.knobs.recompute != "none"; }
+bool ep_spans_nodes(S s) {
+  return s.knobs.expert_model_parallel_size > s.space.sweep().base.hardware.devices_per_node;
+}
+bool has_graphs_possible(S s) { return s.knobs.recompute != "full"; }
+
+constexpr auto kFit = Purpose::fit;
+constexpr auto kSpeed = Purpose::speed;
+
+constexpr const char* kEp = "expert_model_parallel_size";
+constexpr const char* kPp = "pipeline_model_parallel_size";
+constexpr const char* kCp = "context_parallel_size";
+
+const std::array kPlaybook = {
+    // memory: make it fit. Nothing that costs time before what does.
+    RemedyRow{"distributed_optimizer", Wall::memory, kFit, "use_distributed_optimizer", "",
+              [](S s) { return !s.knobs.use_distributed_optimizer; },
+              [](S) { return Values{"true"}; },
+              "optimizer state is held once per group of replicas instead of once per replica"},
+    RemedyRow{"smaller_loss_chunk", Wall::memory, kFit, "linear_ce_chunk_tokens", "", always,
+              [](S s) { return below(s, "linear_ce_chunk_tokens"); },
+              "logits exist for fewer tokens at a time"},
+    RemedyRow{"selective_recompute", Wall::memory, kFit, "recompute", "", always,
+              [](S s) {
+                return recompute_values(s, recompute_weight(s.knobs.recompute) + 1, 1000);
+              },
+              "cheap modules are computed again instead of being kept, before anything dearer"},
+    RemedyRow{"smaller_micro_batch", Wall::memory, kFit, "micro_batch_size", "", always,
+              [](S s) { return below(s, "micro_batch_size"); },
+              "fewer sequences have their activations alive at once"},
+    RemedyRow{"more_expert_parallelism", Wall::memory, kFit, kEp, "", always,
+              [](S s) { return above(s, kEp); }, "each rank holds fewer experts"},
+    RemedyRow{"more_pipeline_stages", Wall::memory, kFit, kPp, "", always,
+              [](S s) { return above(s, kPp); }, "each rank holds fewer layers"},
+    RemedyRow{"more_context_parallelism", Wall::memory, kFit, kCp, "", always,
+              [](S s) { return above(s, kCp); }, "each rank holds fewer tokens of a sequence"},
+    RemedyRow{"full_recompute", Wall::memory, kFit, "recompute", "", always,
+              [](S s) {
+                return recompute_values(s, std::max(1000, recompute_weight(s.knobs.recompute) + 1),
+                                        1 << 30);
+              },
+              "only each layer's input is kept; the last resort"},
+
+    // memory: the step pays for what does not fit.
+    RemedyRow{"less_recompute", Wall::memory, kSpeed, "recompute", "", has_recompute,
+              [](S s) { return recompute_values(s, 0, recompute_weight(s.knobs.recompute)); },
+              "what fits need not be computed twice"},
+    RemedyRow{"smaller_micro_batch_for_room", Wall::memory, kSpeed, "micro_batch_size", "",
+              has_recompute, [](S s) { return below(s, "micro_batch_size"); },
+              "smaller micro-batches leave room"},
+
+    // communication
+    RemedyRow{"chunk_dispatch_forward", Wall::communication, kSpeed, "ep_chunks_forward", "ep",
+              has_ep, [](S s) { return above(s, "ep_chunks_forward"); },
+              "dispatch and combine of one chunk run beside the experts of another"},
+    RemedyRow{"chunk_dispatch_backward", Wall::communication, kSpeed, "ep_chunks_backward", "ep",
+              has_ep, [](S s) { return above(s, "ep_chunks_backward"); },
+              "the same in the backward pass, where there is more to hide behind"},
+    RemedyRow{"ep_inside_node", Wall::communication, kSpeed, kEp, "ep", ep_spans_nodes,
+              ep_inside_node, "the all-to-all stays on the fast links of a node"},
+    RemedyRow{"overlap_grad_reduce", Wall::communication, kSpeed, "overlap_grad_reduce", "dp_cp",
+              [](S s) { return !s.knobs.overlap_grad_reduce; },
+              [](S) { return Values{"true"}; },
+              "gradients travel while the backward pass is still running"},
+    RemedyRow{"distributed_optimizer_off", Wall::communication, kSpeed,
+              "use_distributed_optimizer", "dp_cp",
+              [](S s) { return s.knobs.use_distributed_optimizer; },
+              [](S) { return Values{"false"}; },
+              "one all-reduce instead of a reduce-scatter and a gather of the parameters"},
+    RemedyRow{"more_micro_batches", Wall::communication, kSpeed, "micro_batch_size", "pp", has_pp,
+              [](S s) { return below(s, "micro_batch_size"); },
+              "more micro-batches make the pipeline's bubble a smaller part"},
+    RemedyRow{"larger_first_stage", Wall::communication, kSpeed,
+              "decoder_first_pipeline_num_layers", "pp", has_pp,
+              [](S s) { return above(s, "decoder_first_pipeline_num_layers"); },
+              "stages that take equally long leave no stage waiting"},
+    RemedyRow{"other_last_stage", Wall::communication, kSpeed, "decoder_last_pipeline_num_layers",
+              "pp", has_pp, [](S s) { return above(s, "decoder_last_pipeline_num_layers"); },
+              "the last stage also has the head: fewer layers make it equal"},
+    RemedyRow{"fewer_stages", Wall::communication, kSpeed, kPp, "pp", has_pp,
+              [](S s) { return below(s, kPp); }, "a shorter pipeline has a shorter bubble"},
+    RemedyRow{"less_context_parallelism", Wall::communication, kSpeed, kCp, "cp", has_cp,
+              [](S s) { return below(s, kCp); }, "keys and values are gathered from fewer ranks"},
+    RemedyRow{"less_expert_parallelism", Wall::communication, kSpeed, kEp, "ep", has_ep,
+              [](S s) { return below(s, kEp); }, "fewer tokens leave their rank"},
+    RemedyRow{"pipeline_instead_of_replicas", Wall::communication, kSpeed, kPp, "dp_cp", always,
+              [](S s) { return above(s, kPp); },
+              "fewer replicas reduce fewer gradients; stages exchange activations only"},
+    RemedyRow{"fewer_larger_messages", Wall::communication, kSpeed, "micro_batch_size", "", always,
+              [](S s) { return above(s, "micro_batch_size"); },
+              "larger micro-batches pay latency less often"},
+
+    // host
+    RemedyRow{"cuda_graphs", Wall::host, kSpeed, "cuda_graph_modules", "", has_graphs_possible,
+              wider_graphs, "one replay replaces the launches of a captured part"},
+    RemedyRow{"larger_micro_batch", Wall::host, kSpeed, "micro_batch_size", "", always,
+              [](S s) { return above(s, "micro_batch_size"); },
+              "more work per launch"},
+    RemedyRow{"fewer_chunks_forward", Wall::host, kSpeed, "ep_chunks_forward", "", always,
+              [](S s) { return below(s, "ep_chunks_forward"); }, "chunks multiply launches"},
+    RemedyRow{"fewer_chunks_backward", Wall::host, kSpeed, "ep_chunks_backward", "", always,
+              [](S s) { return below(s, "ep_chunks_backward"); }, "chunks multiply launches"},
+    RemedyRow{"larger_loss_chunk", Wall::host, kSpeed, "linear_ce_chunk_tokens", "", always,
+              [](S s) { return above(s, "linear_ce_chunk_tokens"); },
+              "the head runs in fewer launches"},
+    RemedyRow{"fewer_expert_ranks", Wall::host, kSpeed, kEp, "", has_ep,
+              [](S s) { return below(s, kEp); },
+              "without expert parallelism the host need not wait for row counts"},
+
+    // compute
+    RemedyRow{"less_recompute_work", Wall::compute, kSpeed, "recompute", "", has_recompute,
+              [](S s) { return recompute_values(s, 0, recompute_weight(s.knobs.recompute)); },
+              "recomputation is work, too"},
+    RemedyRow{"larger_gemms", Wall::compute, kSpeed, "micro_batch_size", "", always,
+              [](S s) { return above(s, "micro_batch_size"); },
+              "larger matrices use the device better"},
+    RemedyRow{"whole_experts_forward", Wall::compute, kSpeed, "ep_chunks_forward", "", always,
+              [](S s) { return below(s, "ep_chunks_forward"); },
+              "chunks make the experts' matrices smaller"},
+    RemedyRow{"whole_experts_backward", Wall::compute, kSpeed, "ep_chunks_backward", "", always,
+              [](S s) { return below(s, "ep_chunks_backward"); },
+              "chunks make the experts' matrices smaller"},
+    RemedyRow{"larger_head_gemm", Wall::compute, kSpeed, "linear_ce_chunk_tokens", "", always,
+              [](S s) { return above(s, "linear_ce_chunk_tokens"); },
+              "the head multiplies larger matrices"},
+    RemedyRow{"denser_experts", Wall::compute, kSpeed, kEp, "", always,
+              [](S s) { return above(s, kEp); },
+              "each expert gets the tokens of more ranks at once"},
+};
+
+double relief(const RemedyRow& row, const TrialOutcome& outcome) {
+  const std::string_view group = row.group;
+  if (group.empty()) return 0;
+  double share = group_share(outcome, group);
+  // What the data stream carries is reduced over all replicas, those of the experts, or everybody.
+  if (group == "dp_cp") share += group_share(outcome, "edp") + group_share(outcome, "world");
+  return share;
+}
+
+}  // namespace
+
+std::span<const RemedyRow> playbook() { return kPlaybook; }
+
+std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& situation) {
+  std::vector<const RemedyRow*> rows;
+  for (const RemedyRow& row : kPlaybook) {
+    if (row.wall != wall || row.purpose != purpose) continue;
+    if (!situation.space.is_tunable(row.knob) || !row.applies(situation)) continue;
+    const bool has_group = row.group[0] != '\0';
+    if (has_group && !situation.outcome.shares.empty() &&
+        relief(row, situation.outcome) < kMinGroupShare) {
+      continue;
+    }
+    rows.push_back(&row);
+  }
+  if (wall == Wall::communication) {
+    std::stable_sort(rows.begin(), rows.end(), [&](const RemedyRow* a, const RemedyRow* b) {
+      return relief(*a, situation.outcome) > relief(*b, situation.outcome);
+    });
+  }
+  std::vector<Remedy> remedies;
+  const std::vector<std::string>* axis = nullptr;
+  for (const RemedyRow* row : rows) {
+    axis = &situation.space.sweep().space.at(row->knob);
+    for (std::string& value : row->values(situation)) {
+      // A row may name a fixed value that the sweep does not allow.
+      if (std::find(axis->begin(), axis->end(), value) == axis->end()) continue;
+      spec::Knobs knobs = situation.space.with(situation.knobs, row->knob, value);
+      remedies.push_back({row, std::move(value), std::move(knobs)});
+    }
+  }
+  return remedies;
+}
+
+}  // namespace moetune::tuner

@@ -1,0 +1,138 @@
+// Points of a sweep's space; see search_space.h.
+#include "tuner/search_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/base/error.h"
+
+namespace moetune::tuner {
+namespace {
+
+const spec::KnobRow& row_of(std::string_view knob) {
+  const spec::KnobRow* row = spec::find_knob(knob);
+  MOETUNE_CHECK(row != nullptr, "there is no knob '{}'", knob);
+  return *row;
+}
+
+}  // namespace
+
+bool SearchSpace::is_tunable(std::string_view knob) const {
+  const auto axis = sweep_.space.find(std::string(knob));
+  return axis != sweep_.space.end() && axis->second.size() > 1;
+}
+
+std::vector<std::string> SearchSpace::values(std::string_view knob) const {
+  const auto axis = sweep_.space.find(std::string(knob));
+  if (axis != sweep_.space.end()) return axis->second;
+  return {spec::get_knob(sweep_.base.knobs, row_of(knob))};
+}
+
+spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
+  const int64_t devices = sweep_.base.hardware.num_devices();
+  const int64_t model_ranks =
+      std::max<int64_t>(1, knobs.context_parallel_size * knobs.pipeline_model_parallel_size);
+  if (!sweep_.space.contains("data_parallel_size")) {
+    // Where nothing fits, the constraint on the world size says so.
+    knobs.data_parallel_size = std::max<int64_t>(1, devices / model_ranks);
+  }
+  if (knobs.expert_model_parallel_size == 1) {
+    knobs.ep_chunks_forward = 1;
+    knobs.ep_chunks_backward = 1;
+  }
+  if (knobs.data_parallel_size * knobs.context_parallel_size == 1) {
+    knobs.overlap_grad_reduce = false;
+  }
+  if (knobs.pipeline_model_parallel_size == 1) {
+    knobs.decoder_first_pipeline_num_layers = 0;
+    knobs.decoder_last_pipeline_num_layers = 0;
+  }
+  return knobs;
+}
+
+spec::Knobs SearchSpace::with(spec::Knobs knobs, std::string_view knob,
+                              std::string_view value) const {
+  spec::set_knob(knobs, row_of(knob), value);
+  return completed(std::move(knobs));
+}
+
+std::vector<spec::Violation> SearchSpace::check(const spec::Knobs& knobs) const {
+  return spec::check_constraints(sweep_.base.model, sweep_.base.hardware, sweep_.base.training,
+                                 knobs);
+}
+
+std::vector<spec::Knobs> SearchSpace::product_of(
+    const spec::Knobs& base, const std::vector<std::string_view>& knobs) const {
+  std::vector<spec::Knobs> points = {base};
+  for (const std::string_view knob : knobs) {
+    if (!sweep_.space.contains(std::string(knob))) continue;
+    std::vector<spec::Knobs> next;
+    for (const spec::Knobs& point : points) {
+      for (const std::string& value : values(knob)) {
+        next.push_back(point);
+        spec::set_knob(next.back(), row_of(knob), value);
+      }
+    }
+    points = std::move(next);
+  }
+  std::set<std::string> seen;
+  std::vector<spec::Knobs> unique;
+  for (const spec::Knobs& point : points) {
+    spec::Knobs made = completed(point);
+    if (seen.insert(knobs_key(made)).second) unique.push_back(std::move(made));
+  }
+  return unique;
+}
+
+std::vector<spec::Knobs> SearchSpace::product(
+    const spec::Knobs& base, std::initializer_list<std::string_view> knobs) const {
+  return product_of(base, knobs);
+}
+
+std::vector<spec::Knobs> SearchSpace::all() const {
+  std::vector<std::string_view> knobs;
+  for (const spec::KnobRow& row : spec::knob_table()) knobs.push_back(row.name);
+  return product_of(sweep_.base.knobs, knobs);
+}
+
+std::string knobs_key(const spec::Knobs& knobs) {
+  std::string key;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    key += spec::get_knob(knobs, row);
+    key += ';';
+  }
+  return key;
+}
+
+std::string layout_text(const spec::Knobs& knobs) {
+  return fmt::format("dp {}, cp {}, ep {}, pp {}", knobs.data_parallel_size,
+                     knobs.context_parallel_size, knobs.expert_model_parallel_size,
+                     knobs.pipeline_model_parallel_size);
+}
+
+bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b) {
+  return a.data_parallel_size == b.data_parallel_size &&
+         a.context_parallel_size == b.context_parallel_size &&
+         a.expert_model_parallel_size == b.expert_model_parallel_size &&
+         a.pipeline_model_parallel_size == b.pipeline_model_parallel_size;
+}
+
+int recompute_weight(std::string_view recompute) {
+  if (recompute == "full") return 1000;
+  int weight = 0;
+  while (!recompute.empty()) {
+    const size_t end = std::min(recompute.find(','), recompute.size());
+    const std::string_view item = recompute.substr(0, end);
+    // By what is computed again: an RMS norm, an activation, attention, the experts' first GEMM.
+    if (item == "norm") weight += 1;
+    if (item == "moe_act") weight += 2;
+    if (item == "core_attn") weight += 4;
+    if (item == "experts") weight += 8;
+    recompute.remove_prefix(std::min(end + 1, recompute.size()));
+  }
+  return weight;
+}
+
+}  // namespace moetune::tuner

@@ -1,0 +1,41 @@
+// The Three Walls as the tuner reads them from a measured trial: which wall binds, how much of the step stands behind each,
+// and which communication group is behind the communication wall.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuner/strategy.h"
+
+namespace moetune::tuner {
+
+/// In the order ties are decided: communication before host before memory; compute is what remains.
+enum class Wall : uint8_t { communication, host, memory, compute };
+constexpr size_t kNumWalls = 4;
+const char* name_of(Wall wall);
+std::optional<Wall> wall_from_name(std::string_view name);
+
+struct WallReading {
+  Wall binding = Wall::compute;
+  /// Share of the step that would vanish with the wall, 0..1: recomputation; blocking transfers, waits and bubble; launch
+  /// gaps. Compute has none: what remains is work.
+  std::array<double, kNumWalls> recoverable{};
+  std::string dominant_group;
+
+  [[nodiscard]] double share(Wall wall) const { return recoverable[static_cast<size_t>(wall)]; }
+  /// Most that removing the wall can gain: 1 / (1 - share) - 1. A ceiling, no forecast.
+  [[nodiscard]] double ceiling(Wall wall) const;
+  /// The binding wall, then the others by recoverable share; compute last unless it binds.
+  [[nodiscard]] std::vector<Wall> order() const;
+};
+
+/// The trial's own verdict where it was traced, else the largest share.
+WallReading read_walls(const TrialOutcome& outcome);
+/// Share of the step that one communication group blocks; "pp" includes the bubble.
+double group_share(const TrialOutcome& outcome, std::string_view group);
+
+}  // namespace moetune::tuner

@@ -8,7 +8,7 @@ namespace moetune::engine {
 namespace {
 
 // Fine enough for context parallelism up to half of it.
-constexpr int64_t kMaxPieces = 16;
+constexpr int64_t kMaxPieces = 8;
 
 }  // namespace
 

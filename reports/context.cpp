@@ -16,15 +16,22 @@ bool is_candidate(const TrialRow& trial) { return trial.status == "ok" && !is_re
 
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
 
+// A long run may end well and still be refused: the loss was too high.
+bool is_refused(const Context& context, const TrialRow& trial) {
+  return std::ranges::any_of(context.decisions, [&](const store::DecisionRow& decision) {
+    return decision.kind == "rejected" && decision.trial_id == trial.id;
+  });
+}
+
 int find_winner(const Context& context) {
   const auto& trials = context.trials;
   for (int i = static_cast<int>(trials.size()) - 1; i >= 0; --i) {
-    if (trials[static_cast<size_t>(i)].phase == "validate" &&
-        trials[static_cast<size_t>(i)].status == "ok") {
+    const TrialRow& trial = trials[static_cast<size_t>(i)];
+    if (trial.phase == "validate" && trial.status == "ok" && !is_refused(context, trial)) {
       return i;
     }
   }
-  // No final run yet: what the search kept last, else the fastest.
+  // No final run, or none that held: what the search kept last, else the fastest.
   for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
     if (it->kind == "kept" && it->trial_id) {
       const TrialRow* kept = context.by_id(*it->trial_id);
@@ -75,7 +82,13 @@ int64_t last_sweep(const store::Store& store) {
         "{}: holds no sweep; a report needs one: run `moetune sweep FILE --db {}` first",
         store.path(), store.path()));
   }
-  return std::ranges::max_element(sweeps, {}, &store::SweepRow::id)->id;
+  // The last one that has a story; single trials beside it have none.
+  for (auto it = sweeps.rbegin(); it != sweeps.rend(); ++it) {
+    if (!store.read_decisions(it->id).empty()) {
+      return it->id;
+    }
+  }
+  return sweeps.back().id;
 }
 
 std::set<int64_t> traced_trials(const store::Store& store) {

@@ -54,6 +54,17 @@ std::string phase_badge(std::string_view phase) { return badge("phase", phase); 
 std::string wall_badge(std::string_view wall) { return badge("wall", wall); }
 std::string kind_badge(std::string_view kind) { return badge("kind", kind); }
 
+std::string breakable(std::string_view text) {
+  std::string result;
+  for (const char c : escape_or_dash(text)) {
+    result += c;
+    if (c == '_' || c == ',') {
+      result += "<wbr>";
+    }
+  }
+  return result;
+}
+
 std::string trial_link(int64_t ordinal) {
   return fmt::format("<a href=\"#trial-{0}\">#{0}</a>", ordinal);
 }

@@ -26,6 +26,10 @@ std::string phase_badge(std::string_view phase);
 std::string wall_badge(std::string_view wall);
 std::string kind_badge(std::string_view kind);
 
+/// Escaped, and may break after commas and underscores: knob names and sets are long words. Empty:
+/// a dash.
+std::string breakable(std::string_view text);
+
 /// A link to the row of a trial: "#12".
 std::string trial_link(int64_t ordinal);
 

@@ -66,6 +66,10 @@ std::string render_prediction(const SectionInput& input) {
   std::string body;
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t ordinal = rows.integer(i, "ordinal").value_or(0);
+    const store::TrialRow* trial = input.context.by_id(rows.integer(i, "id").value_or(0));
+    if (trial != nullptr && is_reference(*trial)) {
+      continue;
+    }
     const auto predicted_bytes = rows.integer(i, "predicted_peak_bytes");
     const auto bytes = rows.integer(i, "peak_bytes");
     const auto predicted_ns = rows.integer(i, "predicted_step_ns");

@@ -153,7 +153,11 @@ std::string render_provenance(const SectionInput& input) {
     environment.emplace_back(entry.name, entry.value);
   }
   html += "<h3>Machine and build</h3>\n" + list(environment) + "</div>\n<div>";
-  const auto contract = flatten_text(sweep.contract_json);
+  auto contract = flatten_text(sweep.contract_json);
+  // Those two have lists of their own.
+  std::erase_if(contract, [](const auto& entry) {
+    return entry.first.starts_with("model.") || entry.first.starts_with("hardware.");
+  });
   if (!contract.empty()) {
     html += "<h3>Contract: what was frozen</h3>\n" + list(contract);
   }

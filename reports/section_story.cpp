@@ -21,18 +21,21 @@ constexpr auto kPhases = std::to_array<std::pair<std::string_view, std::string_v
     {"validate", "Validate: the long run"},
 });
 
-/// One remedy that was kept at a wall.
+/// One remedy that was kept.
 struct Remedy {
   std::string what;
-  double gain_ratio = 0;
-  bool has_gain = false;
+  std::string wall;  ///< whose remedy it is
+  std::optional<double> gain_ratio;
 };
 
-/// A stay at one wall: from the decision that met it to the one that met the next. The last one may
-/// be the long run that confirms the winner; it has no wall.
+enum class StayKind : uint8_t { wall, layout, validated, refused };
+
+/// One cell of the strip: a stay at one wall, from the decision that met it to the one that met the
+/// next; the search for a layout; or the long run at the end, whatever it said.
 struct Stay {
+  StayKind kind = StayKind::wall;
   std::string wall;
-  std::string seen;  ///< the sentence that named the wall
+  std::vector<std::string> seen;  ///< sentences
   std::vector<Remedy> kept;
   int num_rejected = 0;
   std::optional<int64_t> step_before_ns;
@@ -41,90 +44,152 @@ struct Stay {
 
 std::string change_text(const Rows& rows, size_t row) {
   const std::string knob = rows.text(row, "knob");
-  const std::string remedy = rows.text(row, "remedy");
   if (knob.empty()) {
-    return remedy;
+    return rows.text(row, "remedy");
   }
   const std::string before = rows.text(row, "value_before");
-  const std::string change =
-      fmt::format("{} {} → {}", knob, before.empty() ? "–" : before, rows.text(row, "value_after"));
-  return change;
+  return fmt::format("{} {} → {}", knob, before.empty() ? "–" : before,
+                     rows.text(row, "value_after"));
+}
+
+// Where a decision belongs: it opens a cell, or goes on with the last one.
+Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
+  const std::string kind = rows.text(i, "kind");
+  const std::string wall = rows.text(i, "wall");
+  const std::string phase = rows.text(i, "phase");
+  const auto open = [&](StayKind stay_kind, const std::string& of_wall) -> Stay& {
+    stays.push_back({.kind = stay_kind, .wall = of_wall});
+    return stays.back();
+  };
+  if (phase == "validate") {
+    const StayKind wanted = kind == "rejected" ? StayKind::refused : StayKind::validated;
+    const bool goes_on = !stays.empty() && stays.back().kind == wanted && kind == "note";
+    return goes_on ? stays.back() : open(wanted, "");
+  }
+  if (phase == "scale" && wall.empty()) {
+    const bool goes_on = !stays.empty() && stays.back().kind == StayKind::layout;
+    return goes_on ? stays.back() : open(StayKind::layout, "");
+  }
+  // A remedy of another wall is tried on the way; only the profile says that the wall has changed.
+  const bool names_wall = !wall.empty() && (kind == "wall" || phase != "retune");
+  const bool is_other =
+      stays.empty() || stays.back().kind != StayKind::wall || stays.back().wall != wall;
+  return (names_wall && is_other) || stays.empty() ? open(StayKind::wall, wall) : stays.back();
+}
+
+void add_kept(Stay& stay, const Rows& rows, size_t i) {
+  const std::string what = change_text(rows, i);
+  std::optional<double> gain = rows.real(i, "gain_ratio");
+  const auto before = rows.integer(i, "baseline_step_ns");
+  if (gain == 0.0 || !before) {
+    gain.reset();  // nothing to compare with: the first that fitted
+  }
+  stay.kept.push_back(
+      {what.empty() || !gain ? rows.text(i, "text") : what, rows.text(i, "wall"), gain});
+  if (!stay.step_before_ns && !stay.step_after_ns) {
+    stay.step_before_ns = before;
+  }
+  if (const auto after = rows.integer(i, "trial_step_ns")) {
+    stay.step_after_ns = after;
+  }
 }
 
 std::vector<Stay> collect_stays(const Rows& rows) {
   std::vector<Stay> stays;
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string kind = rows.text(i, "kind");
-    const std::string wall = rows.text(i, "wall");
     const std::string phase = rows.text(i, "phase");
-    const bool names_wall =
-        kind == "wall" || phase == "fit" || phase == "scale" || phase == "retune";
-    if (!wall.empty() && names_wall && (stays.empty() || stays.back().wall != wall)) {
-      stays.push_back({wall, rows.text(i, "text"), {}, 0, {}, {}});
-    }
-    if (phase == "validate" && kind != "wall") {
-      stays.push_back({"", rows.text(i, "text"), {}, 0, {}, rows.integer(i, "trial_step_ns")});
+    const bool is_judged = kind == "kept" || kind == "rejected";
+    if (phase == "contract" || kind == "tried" || kind == "pruned") {
       continue;
     }
-    if (stays.empty()) {
+    if (kind == "note" && phase != "validate" && phase != "scale") {
       continue;
     }
-    Stay& stay = stays.back();
-    if (kind == "wall" && stay.seen.empty()) {
-      stay.seen = rows.text(i, "text");
-    }
-    if (kind == "rejected") {
+    Stay& stay = stay_for(stays, rows, i);
+    if (phase == "validate") {
+      stay.seen.push_back(rows.text(i, "text"));
+      if (is_judged) {
+        stay.step_after_ns = rows.integer(i, "trial_step_ns");
+      }
+    } else if (kind == "kept") {
+      add_kept(stay, rows, i);
+    } else if (kind == "rejected") {
       ++stay.num_rejected;
-    }
-    if (kind == "kept") {
-      const std::optional<double> gain = rows.real(i, "gain_ratio");
-      std::string what = change_text(rows, i);
-      stay.kept.push_back({what.empty() ? rows.text(i, "text") : what, gain.value_or(0),
-                           gain.has_value() && gain.value() != 0});
-      if (!stay.step_before_ns) {
-        stay.step_before_ns = rows.integer(i, "baseline_step_ns");
-      }
-      if (const auto after = rows.integer(i, "trial_step_ns")) {
-        stay.step_after_ns = after;
-      }
+    } else if (stay.seen.empty()) {
+      stay.seen.push_back(rows.text(i, "text"));
     }
   }
   return stays;
 }
 
+std::string head_of(const Stay& stay) {
+  switch (stay.kind) {
+    case StayKind::layout:
+      return "<span class=\"badge cell-head\">layout</span>";
+    case StayKind::validated:
+      return "<span class=\"badge cell-head validated\">validated</span>";
+    case StayKind::refused:
+      return "<span class=\"badge cell-head refused\">not confirmed</span>";
+    case StayKind::wall:
+      break;
+  }
+  return wall_badge(stay.wall);
+}
+
+std::string class_of(const Stay& stay) {
+  switch (stay.kind) {
+    case StayKind::layout:
+      return "at-layout";
+    case StayKind::validated:
+      return "validation";
+    case StayKind::refused:
+      return "refusal";
+    case StayKind::wall:
+      break;
+  }
+  return "at-" + identifier(stay.wall);
+}
+
+std::string remedies_of(const Stay& stay) {
+  std::string html;
+  if (!stay.kept.empty()) {
+    html += "<ul>";
+    for (const Remedy& remedy : stay.kept) {
+      const bool is_other =
+          stay.kind == StayKind::wall && !remedy.wall.empty() && remedy.wall != stay.wall;
+      html += fmt::format("<li>{}<span class=\"what\">{}</span>",
+                          is_other ? wall_badge(remedy.wall) + " " : "", breakable(remedy.what));
+      if (remedy.gain_ratio) {
+        html += fmt::format(" <strong class=\"{}\">{}</strong>",
+                            *remedy.gain_ratio > 0 ? "gain" : "loss",
+                            signed_percent(*remedy.gain_ratio));
+      }
+      html += "</li>";
+    }
+    html += "</ul>";
+  } else if (stay.num_rejected > 0) {
+    html += "<p class=\"note\">Nothing that was tried here gained more than the noise.</p>";
+  }
+  if (stay.num_rejected > 0) {
+    html += fmt::format("<p class=\"note\">{} tried and not kept</p>", stay.num_rejected);
+  }
+  return html;
+}
+
 std::string render_strip(const std::vector<Stay>& stays) {
   std::string html = "<ol class=\"strip\">\n";
   for (const Stay& stay : stays) {
-    const bool is_validation = stay.wall.empty();
-    html += fmt::format(
-        "<li class=\"stay {}\"><div class=\"stay-head\">{}</div><p>{}</p>",
-        is_validation ? "validation" : "at-" + identifier(stay.wall),
-        is_validation ? "<span class=\"badge validation\">validated</span>" : wall_badge(stay.wall),
-        escape(stay.seen));
-    if (is_validation) {
-      html += fmt::format("<p class=\"step\"><strong>{}</strong></p></li>\n",
+    html += fmt::format("<li class=\"stay {}\"><div class=\"stay-head\">{}</div>", class_of(stay),
+                        head_of(stay));
+    for (const std::string& sentence : stay.seen) {
+      html += fmt::format("<p>{}</p>", breakable(sentence));
+    }
+    html += remedies_of(stay);
+    if (stay.step_after_ns) {
+      html += fmt::format("<p class=\"step\">{}<strong>{}</strong> a step</p>",
+                          stay.step_before_ns ? ns_text(stay.step_before_ns) + " → " : "",
                           ns_text(stay.step_after_ns));
-      continue;
-    }
-    if (!stay.kept.empty()) {
-      html += "<ul>";
-      for (const Remedy& remedy : stay.kept) {
-        html += fmt::format("<li><span class=\"what\">{}</span>{}</li>", escape(remedy.what),
-                            remedy.has_gain ? fmt::format(" <strong class=\"{}\">{}</strong>",
-                                                          remedy.gain_ratio > 0 ? "gain" : "loss",
-                                                          signed_percent(remedy.gain_ratio))
-                                            : "");
-      }
-      html += "</ul>";
-    } else {
-      html += "<p class=\"note\">Nothing that was tried here gained more than the noise.</p>";
-    }
-    if (stay.num_rejected > 0) {
-      html += fmt::format("<p class=\"note\">{} more tried, not kept</p>", stay.num_rejected);
-    }
-    if (stay.step_before_ns && stay.step_after_ns && *stay.step_before_ns != *stay.step_after_ns) {
-      html += fmt::format("<p class=\"step\">{} → <strong>{}</strong></p>",
-                          ns_text(stay.step_before_ns), ns_text(stay.step_after_ns));
     }
     html += "</li>\n";
   }

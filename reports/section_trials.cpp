@@ -34,18 +34,6 @@ std::string filters(const Context& context) {
       options(statuses), options(phases));
 }
 
-// Long names and sets may break after this character.
-std::string breakable(const std::string& text, char after) {
-  std::string result;
-  for (const char c : escape_or_dash(text)) {
-    result += c;
-    if (c == after) {
-      result += "<wbr>";
-    }
-  }
-  return result;
-}
-
 // The sizes of the process grid take more room than their values: their usual short names.
 std::string knob_head(const std::string& name) {
   static const std::map<std::string, std::string> kShort = {{"data_parallel_size", "dp"},
@@ -53,7 +41,7 @@ std::string knob_head(const std::string& name) {
                                                             {"expert_model_parallel_size", "ep"},
                                                             {"pipeline_model_parallel_size", "pp"}};
   const auto found = kShort.find(name);
-  return found == kShort.end() ? fmt::format("<th class=\"knob\">{}</th>", breakable(name, '_'))
+  return found == kShort.end() ? fmt::format("<th class=\"knob\">{}</th>", breakable(name))
                                : fmt::format("<th class=\"knob\"><abbr title=\"{}\">{}</abbr></th>",
                                              name, found->second);
 }
@@ -87,7 +75,7 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
                       escape_or_dash(why));
   for (const std::string& knob : context.varying_knobs) {
-    html += fmt::format("<td>{}</td>", breakable(knob_of(trial, knob), ','));
+    html += fmt::format("<td>{}</td>", breakable(knob_of(trial, knob)));
   }
   return html +
          fmt::format("<td><code>{}</code></td></tr>\n", escape(trial.spec_hash.substr(0, 8)));

@@ -180,6 +180,9 @@ std::string render_verdict(const SectionInput& input) {
            "<p class=\"headline\">No configuration has run to its end yet. The trials below say "
            "why.</p>\n";
   }
+  if (winner->phase != "validate" && context.sweep.status == "done" && !context.decisions.empty()) {
+    html += "<p class=\"notice\">No long run has confirmed this configuration.</p>\n";
+  }
   html += headline(context, *winner) + cards(input, *winner);
   html += "<div class=\"columns\">\n<div>\n";
   if (!context.sweep.command_line.empty()) {

@@ -25,14 +25,16 @@ std::string folder_of(const std::string& path) {
 
 /// The digest makes the bytes a part of the trial's identity; the path becomes absolute, because
 /// the ranks run elsewhere.
-void bind_data(spec::TrialSpec& spec, const std::string& source, const std::string& folder) {
+std::string bind_data(spec::TrialSpec& spec, const std::string& source, const std::string& folder) {
   if (spec.data_path.empty()) {
     throw base::UsageError(fmt::format(
         "{}: key 'data_path' is missing, expected a file or folder of text to train on", source));
   }
   spec.data_path = (std::filesystem::path(folder) / spec.data_path).lexically_normal();
   try {
-    spec.data_digest = spec::read_corpus(spec.data_path).digest;
+    spec::Corpus corpus = spec::read_corpus(spec.data_path);
+    spec.data_digest = corpus.digest;
+    return std::move(corpus.bytes);
   } catch (const base::UsageError& error) {
     throw base::UsageError(fmt::format("{}: key 'data_path': {}", source, error.what()));
   }
@@ -63,19 +65,39 @@ std::string read_spec_file(const std::string& path) {
   return text.str();
 }
 
-spec::SweepSpec load_sweep(const std::string& path) {
+Loaded<spec::SweepSpec> load_sweep(const std::string& path) {
   const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
   spec::SweepSpec sweep = spec::sweep_from_json(document, path, folder_of(path));
-  bind_data(sweep.base, path, folder_of(path));
-  return sweep;
+  std::string text = bind_data(sweep.base, path, folder_of(path));
+  return {std::move(sweep), std::move(text)};
 }
 
-spec::TrialSpec load_trial(const std::string& path) {
+Loaded<spec::TrialSpec> load_trial(const std::string& path) {
   const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
-  if (is_sweep(document)) return load_sweep(path).base;
+  if (is_sweep(document)) {
+    Loaded<spec::SweepSpec> sweep = load_sweep(path);
+    return {std::move(sweep.spec.base), std::move(sweep.text)};
+  }
   spec::TrialSpec spec = spec::trial_spec_from_json(document, path);
-  bind_data(spec, path, folder_of(path));
-  return spec;
+  std::string text = bind_data(spec, path, folder_of(path));
+  return {std::move(spec), std::move(text)};
+}
+
+TextSnapshot::TextSnapshot(const std::string& database_path, const std::string& text)
+    : path_(std::filesystem::absolute(database_path).string() + ".text") {
+  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) {
+    const int error = errno;
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+    throw base::Error(fmt::format("{}: cannot be written: {}", path_, std::strerror(error)));
+  }
+}
+
+TextSnapshot::~TextSnapshot() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
 }
 
 std::string digest_of(const std::string& text) {

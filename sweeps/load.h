@@ -10,11 +10,33 @@ namespace moetune::sweeps {
 /// Whole file; throws base::UsageError naming it when it cannot be read or is larger than any spec.
 std::string read_spec_file(const std::string& path);
 
-/// A sweep file, its training text read once for the digest. Throws base::UsageError.
-spec::SweepSpec load_sweep(const std::string& path);
+/// A spec and the bytes it trains on, as they were when its digest was taken.
+template <class Spec>
+struct Loaded {
+  Spec spec;
+  std::string text;
+};
+
+/// A sweep file. Throws base::UsageError.
+Loaded<spec::SweepSpec> load_sweep(const std::string& path);
 
 /// A trial file, or the base of a sweep file.
-spec::TrialSpec load_trial(const std::string& path);
+Loaded<spec::TrialSpec> load_trial(const std::string& path);
+
+/// A copy of the text beside the database for as long as trials run: the original may be edited
+/// meanwhile, and then the losses of one sweep could not be compared.
+class TextSnapshot {
+ public:
+  /// Throws base::Error when there is no room for it.
+  TextSnapshot(const std::string& database_path, const std::string& text);
+  ~TextSnapshot();
+  TextSnapshot(const TextSnapshot&) = delete;
+  TextSnapshot& operator=(const TextSnapshot&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 /// 16 hexadecimal digits (FNV-1a 64) of a text.
 std::string digest_of(const std::string& text);

@@ -138,8 +138,10 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   const TrialFolder folder{options.folder};
   make_empty_folder(folder.path);
   TrialRun run(folder.path);
+  spec::TrialSpec launched = spec;
+  if (!options.text_path.empty()) launched.data_path = options.text_path;
   write_file(folder.spec(),
-             spec::to_json(spec).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+             spec::to_json(launched).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   const Command command = local_command(options.rank_program, folder);
   const auto start = std::chrono::steady_clock::now();
   const std::unique_ptr<Process> process = runner.start(command);

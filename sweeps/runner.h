@@ -17,6 +17,7 @@ struct RunnerOptions {
   std::string rank_program;
   std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run
                        ///< is destroyed
+  std::string text_path;  ///< what the ranks read in place of the spec's data_path; empty: that
   std::chrono::milliseconds step_limit{60'000};
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"

@@ -203,7 +203,8 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
 void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
   const tuner::Progress progress = strategy.progress();
   state_.phase = tuner::name_of(request.phase);
-  state_.num_trials = progress.num_asked;
+  const bool is_new = request.action == Action::run && !started_.contains(request.hash);
+  state_.num_trials = static_cast<int64_t>(started_.size()) + (is_new ? 1 : 0);
   state_.num_expected = progress.num_expected;
   state_.title = request.title;
   state_.step.clear();

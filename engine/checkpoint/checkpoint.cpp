@@ -21,6 +21,10 @@ constexpr int kMaxDepth = 8;
 /// Parses a document and refuses what the parser would silently accept: a key that is there twice
 /// in an object.
 json parse_index(const std::string& text, const std::string& source) {
+  // The parser takes a NUL for the end of its input and would not look at what follows.
+  if (text.find('\0') != std::string::npos) {
+    throw UsageError(fmt::format("{}: not valid JSON: it has a NUL byte", source));
+  }
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaxDepth) {

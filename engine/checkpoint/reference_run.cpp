@@ -109,6 +109,7 @@ ReferenceRun load_reference_run(const std::string& folder) {
       spec::model_from_json(spec::parse_json(read_text(config, kMaxJsonBytes), config), config);
   read_expected(folder + "/expected.json", run);
   run.weights = std::make_shared<const Checkpoint>(Checkpoint::open_folder(folder));
+  HfNames::of_checkpoint(run.model, *run.weights).check(*run.weights);
   read_tokens(folder + "/tokens.safetensors", run);
   read_activations(folder + "/activations.safetensors", run);
   read_gradients(folder + "/gradients.safetensors", run);

@@ -241,6 +241,11 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
                     "file",
                     source));
   }
+  // The parser takes a NUL for the end of its input and would not look at what follows.
+  const size_t nul = text.find('\0');
+  if (nul != std::string_view::npos) {
+    throw UsageError(fmt::format("{}: the header is not valid JSON at its byte {}", source, nul));
+  }
   SafetensorsHeader header;
   HeaderHandler handler(header, source);
   json::sax_parse(text.begin(), text.end(), &handler);

@@ -121,7 +121,8 @@ int run_sweep_command(const std::vector<std::string>& words) {
   const std::string database = options.database();
   const int64_t max_trials = options.integer("max-trials", 1, 0);
   const int64_t max_seconds = options.integer("max-seconds", 1, 0);
-  spec::SweepSpec sweep = load_sweep(file);
+  Loaded<spec::SweepSpec> loaded = load_sweep(file);
+  spec::SweepSpec& sweep = loaded.spec;
   options.apply_set(sweep.base.knobs);
   if (max_trials > 0) sweep.budget.max_trials = max_trials;
   if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
@@ -135,6 +136,8 @@ int run_sweep_command(const std::vector<std::string>& words) {
       std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
 
   Session session = open_session(database, sweep_row(sweep));
+  const TextSnapshot snapshot(database, loaded.text);
+  loop_options.runner.text_path = snapshot.path();
   const InterruptGuard guard;
   Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
   if (session.is_resumed) progress.note(fmt::format("resuming the sweep in {}", database));

@@ -136,12 +136,12 @@ int run_trial_command(const std::vector<std::string>& words) {
   const std::string trace_path = options.text("trace-out");
   check_folder_of(trace_path);
   const std::string file = options.required("spec", "the trial file");
-  spec::TrialSpec spec = load_trial(file);
-  options.apply_set(spec.knobs);
+  Loaded<spec::TrialSpec> loaded = load_trial(file);
+  options.apply_set(loaded.spec.knobs);
   const std::vector<std::string> changes = options.texts("set");
-  const tuner::TrialRequest request =
-      request_for(std::move(spec), changes.empty() ? fs::path(file).stem().string()
-                                                   : fmt::format("{}", fmt::join(changes, ", ")));
+  const tuner::TrialRequest request = request_for(
+      std::move(loaded.spec), changes.empty() ? fs::path(file).stem().string()
+                                              : fmt::format("{}", fmt::join(changes, ", ")));
 
   std::optional<ScratchFolder> scratch;
   std::string database = options.has("db") ? options.database() : "";
@@ -151,6 +151,8 @@ int run_trial_command(const std::vector<std::string>& words) {
   loop_options.runner.folder = running_folder(database);
   loop_options.runner.step_limit = std::chrono::seconds(options.integer("step-limit", 1, 60));
   Session session = open_session(database, single_trials_row(request.spec));
+  const TextSnapshot snapshot(database, loaded.text);
+  loop_options.runner.text_path = snapshot.path();
   const InterruptGuard guard;
   Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
   SystemProcessRunner processes;

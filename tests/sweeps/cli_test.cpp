@@ -181,6 +181,20 @@ BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {
   BOOST_TEST(list.at(0).at("status") == "interrupted");
 }
 
+BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
+  const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");
+  const auto process = start({"trial", spec, "--db", db, "--format", "json"});
+  BOOST_REQUIRE(
+      tests::eventually([&] { return tests::launches_in(folder.file("launches")).size() == 1; }));
+  tests::write_text(folder.file("corpus"), "edited");
+  BOOST_TEST(tests::read_text(db + ".text") == "some text to train on");
+  const Answer answer = finish(*process);
+  BOOST_TEST(answer.code == 0);
+  BOOST_TEST(json::parse(answer.out).at("spec").at("data_path") == folder.file("corpus"));
+  BOOST_TEST(!std::filesystem::exists(db + ".text"));
+}
+
 BOOST_AUTO_TEST_CASE(every_command_has_help) {
   for (const char* command : {"trial", "sweep", "ls", "show", "knobs", "report"}) {
     const Answer answer = run({command, "--help"});

@@ -126,6 +126,7 @@ BOOST_AUTO_TEST_CASE(the_engine_gets_the_spec_and_the_folder) {
   runner.end = {false, 12, false, 0};
   const TrialRun run = run_trial(runner, tests::small_trial(), options);
   BOOST_TEST(spec::spec_hash(written) == spec::spec_hash(tests::small_trial()));
+  BOOST_TEST(written.data_path == folder.file("text"));
   BOOST_TEST(runner.last.arguments ==
                  (std::vector<std::string>{"/bin/engine", "--spec", options.folder + "/spec.json",
                                            "--out", options.folder}),

@@ -21,6 +21,7 @@ spec::SweepSpec sweep(std::map<std::string, std::vector<std::string>> space) {
   made.base = samples::trial();
   made.base.knobs = {};
   made.base.knobs.data_parallel_size = 8;
+  made.base.training.global_batch_size = 16;
   made.space = std::move(space);
   return made;
 }

@@ -104,7 +104,9 @@ bool ThreeWalls::contract() {
   s.hardware.memory_bytes = 0;
   s.clock = "virtual_modelled";
   s.num_warmup_steps = 0;
-  s.num_steps = spec::total_steps(sweep_.base);
+  // As long as the longest trial: routing drifts while the router learns, and with it the memory the experts need.
+  s.num_steps = std::max(spec::total_steps(sweep_.base),
+                         spec::total_steps(validation_spec(sweep_.base.knobs)));
   s.num_traced_steps = 0;
   s.records_routing = sweep_.base.model.num_experts > 0;
   reference.phase = Phase::contract;
@@ -121,6 +123,8 @@ bool ThreeWalls::contract() {
     return false;
   }
   reference_loss_ = trial.outcome.losses;
+  reference_loss_.resize(std::min(reference_loss_.size(),
+                                  static_cast<size_t>(spec::total_steps(sweep_.base))));
   const nlohmann::json profile =
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object()) {
@@ -365,6 +369,10 @@ bool ThreeWalls::retune_once() {
   const spec::Knobs now_knobs = incumbent_->request.spec.knobs;
   const Situation situation{space_, now_knobs, outcome};
   const WallReading reading = read_walls(outcome);
+  // By the same state of the cost model as the candidates.
+  TrialRequest again = incumbent_->request;
+  predict(again);
+  const auto expected_now = static_cast<double>(again.prediction.step_ns);
   std::set<std::string> looked_at;
   for (const Wall wall : reading.order()) {
     // A wall that could not give back more than the smallest gain that counts is none.
@@ -383,13 +391,11 @@ bool ThreeWalls::retune_once() {
         refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
         continue;
       }
-      const bool is_known = outcomes_.contains(request.hash);
       const auto expected = static_cast<double>(request.prediction.step_ns);
-      const auto now = static_cast<double>(incumbent_->request.prediction.step_ns);
-      if (!is_known && now > 0 && expected > kHopelessSlowdown * now) {
+      if (!is_measured(request.hash) && expected > kHopelessSlowdown * expected_now) {
         refuse(request, Action::pruned,
                fmt::format("predicted to be {} slower than the best so far",
-                           base::format_ratio(expected / now - 1.0)),
+                           base::format_ratio(expected / expected_now - 1.0)),
                kMaxPrunedPerPhase);
         continue;
       }
@@ -438,7 +444,7 @@ void ThreeWalls::validate() {
   if (runner_up_) candidates.push_back(*runner_up_);
   for (const Trial& candidate : candidates) {
     TrialRequest request = candidate.request;
-    request.spec.num_steps = sweep_.validate_steps;
+    request.spec = validation_spec(candidate.request.spec.knobs);
     request.spec.reference_loss = reference_loss_;
     request.hash = spec::spec_hash(request.spec);
     request.phase = Phase::validate;
@@ -495,7 +501,7 @@ void ThreeWalls::validate() {
 
 ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
   const auto known = outcomes_.find(request.hash);
-  if (known == outcomes_.end()) {
+  if (!is_measured(request.hash)) {
     // One trial is kept back for the validation.
     if (!is_validating_ && num_started_ + 1 >= sweep_.budget.max_trials) throw BudgetSpent{};
     pending_ = std::move(request);
@@ -582,16 +588,44 @@ void ThreeWalls::predict(TrialRequest& request) {
   request.prediction = found->second;
 }
 
-bool ThreeWalls::fits(const TrialRequest& request) const {
-  const auto capacity = static_cast<double>(sweep_.base.hardware.memory_bytes);
-  return capacity <= 0 || static_cast<double>(request.prediction.peak_bytes) <=
-                              capacity * (1.0 - sweep_.memory_margin_ratio);
+// A configuration fits when its short trial fits and, as far as the routing of the reference run can tell, the long
+// validation, too.
+bool ThreeWalls::fits(const TrialRequest& request) {
+  const auto limit = static_cast<double>(sweep_.base.hardware.memory_bytes) *
+                     (1.0 - sweep_.memory_margin_ratio);
+  if (limit <= 0) return true;
+  if (static_cast<double>(request.prediction.peak_bytes) > limit) return false;
+  auto found = long_run_peaks_.find(request.hash);
+  if (found == long_run_peaks_.end()) {
+    const int64_t peak =
+        estimate_memory(validation_spec(request.spec.knobs), rows_).peak_bytes;
+    found = long_run_peaks_.emplace(request.hash, peak).first;
+  }
+  return static_cast<double>(found->second) <= limit;
+}
+
+spec::TrialSpec ThreeWalls::validation_spec(const spec::Knobs& knobs) const {
+  spec::TrialSpec spec = sweep_.base;
+  spec.knobs = knobs;
+  spec.num_steps = sweep_.validate_steps;
+  return spec;
+}
+
+bool ThreeWalls::is_measured(const std::string& hash) const {
+  const auto known = outcomes_.find(hash);
+  return known != outcomes_.end() && known->second.status != spec::TrialStatus::pruned;
 }
 
 std::string ThreeWalls::over_capacity_text(const TrialRequest& request) const {
+  const int64_t capacity = sweep_.base.hardware.memory_bytes;
+  if (request.prediction.peak_bytes <= capacity && long_run_peaks_.contains(request.hash)) {
+    return fmt::format("predicted peak {} over the validation's steps exceeds the capacity of {}",
+                       base::format_bytes(long_run_peaks_.at(request.hash)),
+                       base::format_bytes(capacity));
+  }
   return fmt::format("predicted peak {} exceeds the capacity of {}",
                      base::format_bytes(request.prediction.peak_bytes),
-                     base::format_bytes(sweep_.base.hardware.memory_bytes));
+                     base::format_bytes(capacity));
 }
 
 Decision& ThreeWalls::decide(Phase phase, std::string kind, std::string text) {

@@ -62,7 +62,9 @@ class ThreeWalls final : public Strategy {
   bool is_illegal(const spec::Knobs& knobs, Phase phase, const std::string& title);
   [[nodiscard]] std::vector<std::string> recompute_ladder() const;
   void predict(TrialRequest& request);
-  [[nodiscard]] bool fits(const TrialRequest& request) const;
+  bool fits(const TrialRequest& request);
+  [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
+  [[nodiscard]] bool is_measured(const std::string& hash) const;
   [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
   Decision& decide(Phase phase, std::string kind, std::string text);
 
@@ -73,6 +75,7 @@ class ThreeWalls final : public Strategy {
   std::map<std::string, TrialOutcome> outcomes_;
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
+  std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
   size_t num_taken_ = 0;
   bool is_done_ = false;
 

@@ -201,8 +201,10 @@ double worse(double so_far, double value) {
 
 }  // namespace
 
-VerifyResult verify(const std::string& folder, const spec::Knobs& knobs) {
-  const ReferenceRun run = load_reference_run(folder);
+namespace {
+
+VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
+                        const spec::Knobs& knobs) {
   const spec::TrialSpec trial = make_trial(run, knobs, folder);
   const ReferenceTokens tokens(run);
   TrainerHooks hooks;
@@ -242,13 +244,21 @@ VerifyResult verify(const std::string& folder, const spec::Knobs& knobs) {
   return result;
 }
 
+}  // namespace
+
+VerifyResult verify(const std::string& folder, const spec::Knobs& knobs) {
+  return verify_run(load_reference_run(folder), folder, knobs);
+}
+
 VerifyResult verify(const std::string& folder, const spec::Layout& layout) {
   spec::Knobs knobs;
   knobs.data_parallel_size = layout.dp;
   knobs.context_parallel_size = layout.cp;
-  knobs.expert_model_parallel_size = layout.ep;
+  // A dense model has nothing that expert parallelism could split: any layout that is legal without it gives the same run.
+  const ReferenceRun run = load_reference_run(folder);
+  knobs.expert_model_parallel_size = run.model.num_experts > 0 ? layout.ep : 1;
   knobs.pipeline_model_parallel_size = layout.pp;
-  return verify(folder, knobs);
+  return verify_run(run, folder, knobs);
 }
 
 nlohmann::json to_json(const VerifyResult& result) {

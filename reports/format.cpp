@@ -40,6 +40,9 @@ std::string signed_percent(double ratio) {
     return std::string(kUnknown);
   }
   const double percent = 100 * ratio;
+  if (std::abs(percent) < 0.005) {
+    return "0.00 %";
+  }
   return fmt::format("{}{:.{}f} %", percent < 0 ? "−" : "+", std::abs(percent),
                      std::abs(percent) < 1 ? 2 : 1);
 }

@@ -1,6 +1,7 @@
 // Section "history": time or throughput per trial in order, the best so far, and a strip of those
 // that have no time.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "reports/format.h"
 #include "reports/html.h"
@@ -39,6 +40,12 @@ std::string render_history(const SectionInput& input) {
     return "<p>No trial yet.</p>\n";
   }
   json trials = json::array();
+  std::set<int64_t> kept;
+  for (const store::DecisionRow& decision : context.decisions) {
+    if (decision.kind == "kept" && decision.trial_id) {
+      kept.insert(*decision.trial_id);
+    }
+  }
   size_t num_ok = 0;
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const Rows& rows = input.rows;
@@ -55,6 +62,7 @@ std::string render_history(const SectionInput& input) {
          {"low", or_null(rows.integer(i, "step_ns_low"))},
          {"high", or_null(rows.integer(i, "step_ns_high"))},
          {"tokens", or_null(rows.real(i, "tokens_per_s"))},
+         {"kept", kept.contains(id)},
          {"reference", trial != nullptr && is_reference(*trial)},
          {"winner", trial != nullptr && trial == context.at(context.winner)}});
   }
@@ -71,7 +79,7 @@ std::string render_history(const SectionInput& input) {
              "<button type=\"button\" data-history=\"throughput\" aria-pressed=\"false\">Throughput"
              "</button></div>",
              "") +
-         json_element("data-history", {{"trials", trials}});
+         json_element("data-history", {{"trials", trials}, {"hasDecisions", !kept.empty()}});
 }
 
 }  // namespace moetune::reports

@@ -63,7 +63,7 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
   };
   if (phase == "validate") {
     const StayKind wanted = kind == "rejected" ? StayKind::refused : StayKind::validated;
-    const bool goes_on = !stays.empty() && stays.back().kind == wanted && kind == "note";
+    const bool goes_on = !stays.empty() && stays.back().kind == wanted;
     return goes_on ? stays.back() : open(wanted, "");
   }
   if (phase == "scale" && wall.empty()) {
@@ -78,7 +78,11 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
 }
 
 void add_kept(Stay& stay, const Rows& rows, size_t i) {
-  const std::string what = change_text(rows, i);
+  // A layout is spelled out in full: here the new one is enough.
+  const bool is_long = rows.text(i, "value_before").size() > 40;
+  const std::string what =
+      is_long ? fmt::format("{} → {}", rows.text(i, "knob"), rows.text(i, "value_after"))
+              : change_text(rows, i);
   std::optional<double> gain = rows.real(i, "gain_ratio");
   const auto before = rows.integer(i, "baseline_step_ns");
   if (gain == 0.0 || !before) {
@@ -183,7 +187,7 @@ std::string render_strip(const std::vector<Stay>& stays) {
     html += fmt::format("<li class=\"stay {}\"><div class=\"stay-head\">{}</div>", class_of(stay),
                         head_of(stay));
     for (const std::string& sentence : stay.seen) {
-      html += fmt::format("<p>{}</p>", breakable(sentence));
+      html += fmt::format("<p class=\"seen\">{}</p>", breakable(sentence));
     }
     html += remedies_of(stay);
     if (stay.step_after_ns) {

@@ -73,7 +73,7 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   const std::string& why = trial.reason.empty() ? story.told : trial.reason;
   html += fmt::format("<td class=\"why\">{}{}</td>",
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
-                      escape_or_dash(why));
+                      story.title.empty() ? escape_or_dash(why) : escape(why));
   for (const std::string& knob : context.varying_knobs) {
     html += fmt::format("<td>{}</td>", breakable(knob_of(trial, knob)));
   }

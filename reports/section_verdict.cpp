@@ -42,6 +42,13 @@ int64_t capacity_of(const TrialRow& trial) {
   return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
+std::string clock_of(const TrialRow& trial) {
+  const json spec = json::parse(trial.spec_json, nullptr, false);
+  return spec.is_object() && spec.contains("clock") && spec["clock"].is_string()
+             ? spec["clock"].get<std::string>()
+             : "";
+}
+
 // time before / time after, when both are known.
 std::optional<double> speed_up(const TrialRow* before, const TrialRow& after) {
   if (before == nullptr || !before->step_ns || !after.step_ns || *after.step_ns <= 0) {
@@ -72,7 +79,10 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
                first == nullptr ? "nothing fitted before"
                                 : fmt::format("{} took {} a step", trial_link(first->ordinal),
                                               ns_text(first->step_ns)));
-  const std::optional<double> mfu = metric(input.rows, "mfu_ratio");
+  // Where operations are measured on this machine, the emulated device's peak says nothing about
+  // them.
+  const bool has_mfu = clock_of(winner) != "virtual_measured";
+  const std::optional<double> mfu = has_mfu ? metric(input.rows, "mfu_ratio") : std::nullopt;
   html += card("Throughput", count_text(winner.tokens_per_s),
                "tokens per second" + (mfu ? fmt::format(", MFU {:.1f} %", 100 * *mfu) : ""));
   const bool has_interval = winner.step_ns_low && winner.step_ns_high;
@@ -107,6 +117,23 @@ std::string headline(const Context& context, const TrialRow& winner) {
                         baseline->reason.empty() ? "" : ": " + escape(baseline->reason));
   }
   return text + "</p>\n";
+}
+
+// A sweep that is done, but whose long run did not hold (or never was), must not look like a
+// success.
+std::string unconfirmed_notice(const Context& context, const TrialRow& winner) {
+  if (winner.phase == "validate" || context.sweep.status != "done" || context.decisions.empty()) {
+    return "";
+  }
+  std::string why;
+  for (const store::DecisionRow& decision : context.decisions) {
+    if (decision.phase == "validate" && decision.kind == "rejected") {
+      why = " " + decision.text;
+    }
+  }
+  return fmt::format(
+      "<p class=\"notice\"><strong>No long run has confirmed this configuration.</strong>{}</p>\n",
+      escape(why));
 }
 
 std::string changes_table(const Context& context, const TrialRow& winner) {
@@ -180,9 +207,7 @@ std::string render_verdict(const SectionInput& input) {
            "<p class=\"headline\">No configuration has run to its end yet. The trials below say "
            "why.</p>\n";
   }
-  if (winner->phase != "validate" && context.sweep.status == "done" && !context.decisions.empty()) {
-    html += "<p class=\"notice\">No long run has confirmed this configuration.</p>\n";
-  }
+  html += unconfirmed_notice(context, *winner);
   html += headline(context, *winner) + cards(input, *winner);
   html += "<div class=\"columns\">\n<div>\n";
   if (!context.sweep.command_line.empty()) {

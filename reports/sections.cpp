@@ -28,7 +28,7 @@ constexpr auto kSections = std::to_array<SectionRow>({
      "next.",
      &kStorySql, render_story},
     {"history", "Trial history", "History",
-     "Every trial in order. The line is the best configuration so far; trials without a time stand "
+     "Every trial in order. The line is what the search held on to; trials without a time stand "
      "in "
      "the strip below.",
      &kHistorySql, render_history},

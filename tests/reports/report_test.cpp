@@ -204,6 +204,61 @@ BOOST_AUTO_TEST_CASE(hostile_texts_stay_texts) {
   BOOST_TEST(page.data("timeline")["lanes"].size() > 8u);
 }
 
+BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store::DecisionRow decision = store.read_decisions(1).back();
+    decision.kind = "rejected";
+    decision.text = "The loss stayed above 2.5.";
+    store.add_decision(decision);
+  }
+  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  BOOST_TEST(page.find("No long run has confirmed this configuration") != std::string::npos);
+  BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
+  BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
+  const TempFolder folder;
+  {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store::SweepRow sweep;
+    sweep.config_hash = "0";
+    const int64_t id = store.create_or_resume_sweep(sweep).id;
+    int64_t ordinal = 0;
+    const auto add = [&](const char* phase, const char* kind, const char* wall) {
+      store::DecisionRow row;
+      row.sweep_id = id;
+      row.ordinal = ++ordinal;
+      row.phase = phase;
+      row.kind = kind;
+      row.wall = wall;
+      row.text = "text";
+      store.add_decision(row);
+    };
+    add("fit", "wall", "memory");
+    add("fit", "kept", "memory");
+    add("scale", "note", "");
+    add("scale", "rejected", "");
+    add("profile", "wall", "communication");
+    add("retune", "rejected", "communication");
+    add("retune", "rejected", "host");
+    add("retune", "rejected", "memory");
+    add("profile", "wall", "communication");
+    add("profile", "wall", "compute");
+  }
+  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  std::string cells;
+  for (size_t at = page.find("class=\"stay "); at != std::string::npos;
+       at = page.find("class=\"stay ", at + 1)) {
+    cells += page.substr(at + 12, page.find('"', at + 12) - at - 12) + " ";
+  }
+  BOOST_TEST(cells == "at-memory at-layout at-communication at-compute ");
+  BOOST_TEST(page.find("3 tried and not kept") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(an_unfinished_sweep_says_so) {
   BOOST_TEST(
       Page({.sweep_status = "interrupted"}).has("This sweep is <strong>interrupted</strong>"));

@@ -84,8 +84,8 @@ class FakeRunner : public ProcessRunner {
 struct Fixture {
   tests::TempFolder folder;
   FakeRunner runner;
-  RunnerOptions options{
-      "/bin/engine", folder.file("trial"), milliseconds(1500), milliseconds(10), {}};
+  RunnerOptions options{"/bin/engine",      folder.file("trial"), folder.file("text"),
+                        milliseconds(1500), milliseconds(10),     {}};
 };
 
 }  // namespace

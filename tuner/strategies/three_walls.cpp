@@ -90,8 +90,8 @@ void ThreeWalls::run() {
   if (incumbent_) validate();
 }
 
-// What is compared is frozen first: model, data, recipe, precision, steps. A run on one emulated device without a
-// memory limit gives the losses every other trial must reproduce, and where the router sends each token.
+// What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal device (no memory limit,
+// no launch costs) gives the losses every other trial must reproduce, and where the router sends each token.
 bool ThreeWalls::contract() {
   phase_ = Phase::contract;
   TrialRequest reference;
@@ -102,15 +102,18 @@ bool ThreeWalls::contract() {
   s.hardware.num_nodes = 1;
   s.hardware.devices_per_node = 1;
   s.hardware.memory_bytes = 0;
-  s.clock = "virtual_modelled";
+  s.hardware.launch_ns = 0;
+  s.hardware.graph_launch_ns = 0;
+  s.hardware.sync_ns = 0;
   s.num_warmup_steps = 0;
   // As long as the longest trial: routing drifts while the router learns, and with it the memory the experts need.
   s.num_steps = std::max(spec::total_steps(sweep_.base),
-                         spec::total_steps(validation_spec(sweep_.base.knobs)));
-  s.num_traced_steps = 0;
+                         spec::total_steps(validation_spec(sweep_.base.knobs))) -
+                1;
+  s.num_traced_steps = 1;
   s.records_routing = sweep_.base.model.num_experts > 0;
   reference.phase = Phase::contract;
-  reference.title = "reference: one device, no memory limit";
+  reference.title = "reference: one ideal device, no memory limit, no launch costs";
   reference.is_reference = true;
   reference.hash = spec::spec_hash(s);
   const Trial trial = measure(std::move(reference));
@@ -143,6 +146,19 @@ bool ThreeWalls::contract() {
           sweep_.base.reference_tolerance));
   frozen.trial_hash = trial.request.hash;
   frozen.evidence["reference_loss"] = reference_loss_;
+  if (!trial.outcome.wall.empty()) {
+    const int64_t num_devices = sweep_.base.hardware.num_devices();
+    Decision& wall = decide(Phase::contract, "wall",
+                            fmt::format("On one ideal device (no memory limit, no launch costs) a "
+                                        "step takes {} and the wall is {}. Spread perfectly over "
+                                        "{} devices that would be {}: whatever a step takes beyond "
+                                        "it is the price of memory, communication and the host.",
+                                        base::format_ns(trial.outcome.step_ns), trial.outcome.wall,
+                                        num_devices,
+                                        base::format_ns(trial.outcome.step_ns / num_devices)));
+    wall.trial_hash = trial.request.hash;
+    wall.wall = trial.outcome.wall;
+  }
 
   TrialRequest baseline = request_for(sweep_.base.knobs, Phase::contract,
                                       "baseline: the starting configuration");

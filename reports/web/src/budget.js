@@ -1,16 +1,32 @@
 // Step budget: one stacked bar per traced trial.
-import {axis, colors, common, draw, hatch, isNarrow} from './charts.js';
+import {axis, colors, common, draw, hatch} from './charts.js';
 import {choice, readData, tip} from './dom.js';
 import {axisNs, ns, percent} from './format.js';
 
 const fixed = (c) => ({
   compute: [c.green, 0], recompute: [c.sky, 1], 'launch-starved': [c.pink, 2], 'late participant': [c.yellow, 3],
-  'pipeline bubble': [c.black, 4], blocking: [c.orange, 0], 'dependency-stalled': [c.blue, 5], unexplained: [c.line, 6],
+  'pipeline bubble': [c.black, 4], blocking: [c.orange, 0], 'dependency-stalled': [c.blue, 5], 'dispatch packing': [c.blue, 4], copies: [c.blue, 2], 'other transfers': [c.red, 6], unexplained: [c.line, 6],
 });
 // Transfers share one colour and differ in hatch.
 const transferHatches = [0, 1, 3, 4, 5, 2, 6];
 
 let unit = 'time';
+
+// Room for the legend: its rows depend on the names and on the width.
+function legendHeight(names) {
+  const width = document.getElementById('chart-budget').clientWidth;
+  let rows = 1;
+  let used = 0;
+  for (const name of names) {
+    const item = 36 + 6.6 * name.length;
+    if (used > 0 && used + item > width) {
+      ++rows;
+      used = 0;
+    }
+    used += item;
+  }
+  return 12 + 24 * rows;
+}
 
 function option(data, c) {
   const styles = fixed(c);
@@ -30,7 +46,7 @@ function option(data, c) {
       return tip(`Trial ${trial.n}: ${ns(trial.step)}${trial.wall ? `, ${trial.wall} wall` : ''}`,
         data.parts.map((part, i) => (trial.parts[i] > 0 ? `${part} ${ns(trial.parts[i])}, ${percent(trial.parts[i] / trial.step)}` : '')));
     }},
-    grid: {left: 52, right: 24, top: isNarrow() ? 104 : 40, bottom: 34},
+    grid: {left: 52, right: 24, top: legendHeight(data.parts), bottom: 34},
     xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisNs : (ratio) => `${Math.round(100 * ratio)} %`}}),
     yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0}}),
     series,
@@ -40,7 +56,7 @@ function option(data, c) {
 export function drawBudget() {
   const data = readData('budget');
   if (data) {
-    draw('budget', option(data, colors()), (isNarrow() ? 150 : 96) + 24 * data.trials.length);
+    draw('budget', option(data, colors()), legendHeight(data.parts) + 44 + 24 * data.trials.length);
   }
 }
 

@@ -1,4 +1,4 @@
-// Trial history: time or throughput in order, the best so far as a line, and a strip for trials without a time.
+// Trial history: time or throughput in order, what was kept as a line, and a strip for trials without a time.
 import {axis, colors, common, draw, isNarrow} from './charts.js';
 import {choice, readData, tip} from './dom.js';
 import {axisCount, axisNs, count, ns} from './format.js';
@@ -22,15 +22,16 @@ function intervalOf(trial) {
   return unit === 'time' ? [trial.low, trial.high] : [trial.tokens * trial.step / trial.high, trial.tokens * trial.step / trial.low];
 }
 
-function bestSoFar(trials) {
-  let best = null;
+// What the search held on to: a faster trial within the noise is not kept. Without decisions, the fastest so far.
+function heldSoFar(trials, hasDecisions) {
+  let held = null;
   return trials.map((trial) => {
     const value = valueOf(trial);
-    if (trial.status === 'ok' && value !== null && !trial.reference &&
-        (best === null || (unit === 'time' ? value < best : value > best))) {
-      best = value;
+    const isBetter = held === null || (unit === 'time' ? value < held : value > held);
+    if (trial.status === 'ok' && value !== null && !trial.reference && (hasDecisions ? trial.kept : isBetter)) {
+      held = value;
     }
-    return [String(trial.n), best];
+    return [String(trial.n), held];
   });
 }
 
@@ -58,7 +59,7 @@ function errorBar(c) {
   };
 }
 
-function option(trials, c) {
+function option({trials, hasDecisions}, c) {
   const timed = trials.filter((t) => t.status === 'ok' && !t.reference && valueOf(t) !== null);
   const untimed = trials.filter((t) => t.status !== 'ok');
   const rows = statuses.filter((s) => untimed.some((t) => t.status === s));
@@ -76,7 +77,7 @@ function option(trials, c) {
       label: {show: t.winner, formatter: 'winner', position: unit === 'time' ? 'top' : 'bottom', color: c.text, fontWeight: 600},
     })),
   })).filter((series) => series.data.length > 0);
-  const line = {type: 'line', name: 'best so far', step: 'end', symbol: 'none', data: bestSoFar(trials), z: 2, connectNulls: false,
+  const line = {type: 'line', name: 'kept so far', step: 'end', symbol: 'none', data: heldSoFar(trials, hasDecisions), z: 2, connectNulls: false,
     lineStyle: {color: c.text, width: 1.6}, itemStyle: {color: c.text}};
   const bars = {type: 'custom', name: 'interval', renderItem: errorBar(c), z: 3, silent: true, encode: {x: 0, y: [1, 2]},
     data: timed.map((t) => [t, intervalOf(t)]).filter(([, i]) => i).map(([t, i]) => [String(t.n), ...i])};
@@ -85,7 +86,7 @@ function option(trials, c) {
     data: untimed.map((t) => ({value: [String(t.n), t.status], trial: t, itemStyle: {color: phaseColor(c, t.phase)}}))};
   return {
     ...common(c),
-    legend: {...common(c).legend, data: [...points.map((p) => p.name), 'best so far']},
+    legend: {...common(c).legend, data: [...points.map((p) => p.name), 'kept so far']},
     tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.trial ? describe(p.data.trial) : '')},
     grid: [{left, right: 28, top, bottom: stripHeight + 56}, {left, right: 28, bottom: 44, height: stripHeight}],
     xAxis: [axis(c, {type: 'category', data: categories, axisLabel: {show: false}, axisTick: {show: false}}),
@@ -101,7 +102,7 @@ function option(trials, c) {
 export function drawHistory() {
   const data = readData('history');
   if (data) {
-    draw('history', option(data.trials, colors()), 420);
+    draw('history', option(data, colors()), 420);
   }
 }
 

@@ -182,7 +182,8 @@ BOOST_AUTO_TEST_CASE(the_timeline_shows_all_ranks_of_one_step) {
 BOOST_AUTO_TEST_CASE(a_long_trace_is_merged_and_says_so) {
   const Page page({.num_micro_batches = 80});
   size_t num_slices = 0;
-  for (const json& lane : page.data("timeline")["lanes"]) {
+  const json data = page.data("timeline");
+  for (const json& lane : data["lanes"]) {
     num_slices += lane["start"].size();
   }
   BOOST_TEST(num_slices <= 50'000u);

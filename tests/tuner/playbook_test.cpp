@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(every_row_is_complete) {
       BOOST_TEST(groups.contains(row.group));
       BOOST_TEST((row.group[0] == '\0' || row.wall == Wall::communication));
       BOOST_TEST((row.purpose == Purpose::speed || row.wall == Wall::memory));
-      BOOST_TEST(std::string(row.why).size() > 20u);
+      BOOST_TEST(samples::contains(row.why, " "));  // a phrase, it ends up in decisions
     }
   }
   for (const Wall wall : kWalls) {

@@ -1,4 +1,5 @@
-// moetune-rank: one trial in one process. The parent reads the exit code, the last line of stderr and the shard file.
+// moetune-rank: one trial in one process. The parent reads the exit code, the last line of stderr
+// and the shard file.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -37,9 +38,10 @@ nlohmann::json read_json(const std::string& path) {
 spec::Layout parse_layout(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
-    throw base::UsageError(fmt::format(
-        "--layout '{}' must be a JSON object such as {{\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}}",
-        text));
+    throw base::UsageError(
+        fmt::format("--layout '{}' must be a JSON object such as {{\"dp\": 1, \"cp\": 2, \"ep\": "
+                    "2, \"pp\": 1}}",
+                    text));
   }
   spec::Layout layout;
   for (const auto& [key, value] : json.items()) {
@@ -79,8 +81,8 @@ int run_verify(const po::variables_map& options) {
 int run(int argc, char** argv) {
   po::options_description description(
       "moetune-rank runs one trial, or compares the engine with a reference model");
-  description.add_options()("help", "this text")(
-      "spec", po::value<std::string>(), "trial specification (JSON)")(
+  description.add_options()("help", "this text")("spec", po::value<std::string>(),
+                                                 "trial specification (JSON)")(
       "out", po::value<std::string>(), "folder for the shard file and the progress")(
       "verify", po::value<std::string>(),
       "folder of a reference model with weights, tokens, logits, gradients and losses")(
@@ -103,8 +105,7 @@ int run(int argc, char** argv) {
   }
   const std::string path = options["spec"].as<std::string>();
   const spec::TrialSpec trial = spec::trial_spec_from_json(read_json(path), path);
-  return static_cast<int>(
-      moetune::engine::run_trial(trial, options["out"].as<std::string>()));
+  return static_cast<int>(moetune::engine::run_trial(trial, options["out"].as<std::string>()));
 }
 
 int fail(ExitCode code, const std::exception& error) {

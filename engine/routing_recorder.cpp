@@ -1,7 +1,6 @@
 // Recording of the routing profile; see routing_recorder.h.
 #include "engine/routing_recorder.h"
 
-
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -31,8 +30,8 @@ RoutingRecorder::RoutingRecorder(const spec::TrialSpec& trial) : trial_(trial) {
       0);
 }
 
-void RoutingRecorder::on_routing(int /*rank*/, int64_t layer, int64_t micro_batch, const int32_t* indices,
-                                 int64_t num_tokens, int64_t topk) {
+void RoutingRecorder::on_routing(int /*rank*/, int64_t layer, int64_t micro_batch,
+                                 const int32_t* indices, int64_t num_tokens, int64_t topk) {
   // One rank runs every MoE layer of every sequence once per step, so calls count steps.
   const int64_t calls_per_step = profile_.num_layers * profile_.num_sequences;
   const int64_t step = num_calls_++ / calls_per_step;

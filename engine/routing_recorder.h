@@ -1,5 +1,6 @@
-// Counts where the router sends tokens, by step, layer, sequence and piece of the sequence, on a one-rank run: the
-// routing profile that tells the memory model how many rows every rank of any layout receives.
+// Counts where the router sends tokens, by step, layer, sequence and piece of the sequence, on a
+// one-rank run: the routing profile that tells the memory model how many rows every rank of any
+// layout receives.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ class RoutingRecorder final : public RoutingObserver {
   /// The trial must run on one rank with micro_batch_size 1 when it records.
   explicit RoutingRecorder(const spec::TrialSpec& trial);
 
-  void on_routing(int rank, int64_t layer, int64_t micro_batch, const int32_t* indices, int64_t num_tokens,
-                  int64_t topk) override;
+  void on_routing(int rank, int64_t layer, int64_t micro_batch, const int32_t* indices,
+                  int64_t num_tokens, int64_t topk) override;
 
   [[nodiscard]] const spec::RoutingProfile& profile() const { return profile_; }
 

@@ -1,5 +1,5 @@
-// The context of one rank and the one way to run work on it: every operation passes run_op, which launches it on the
-// rank's timeline, measures it and labels it.
+// The context of one rank and the one way to run work on it: every operation passes run_op, which
+// launches it on the rank's timeline, measures it and labels it.
 #pragma once
 
 #include <cstdint>
@@ -75,10 +75,10 @@ struct RankContext {
 
 inline int stream_of(Op op) { return static_cast<int>(spec::op_row(op).stream); }
 
-inline profiler::OpTag tag_of(const RankContext& rank, Op op, Pass pass,
-                              const spec::OpCost& cost) {
-  return {spec::op_label(op, pass), rank.place.layer, rank.place.micro_batch, cost.flops,
-          cost.bytes, 0, pass == Pass::recompute};
+inline profiler::OpTag tag_of(const RankContext& rank, Op op, Pass pass, const spec::OpCost& cost) {
+  return {
+      spec::op_label(op, pass), rank.place.layer, rank.place.micro_batch, cost.flops, cost.bytes, 0,
+      pass == Pass::recompute};
 }
 
 /// Runs `body` (backend calls) as one launch of `op`.
@@ -98,7 +98,8 @@ Event run_op(RankContext& rank, Op op, Pass pass, const spec::OpCost& cost, Body
   return rank.timeline.finish(stream, profiler::RecordKind::kernel, tag, start, duration);
 }
 
-/// Runs `body`, a communicator call taking the ready time and returning CommTiming, as one launch of `op`.
+/// Runs `body`, a communicator call taking the ready time and returning CommTiming, as one launch
+/// of `op`.
 template <typename Body>
 Event run_comm(RankContext& rank, Op op, Pass pass, spec::Group group, Body&& body) {
   profiler::OpTag tag = tag_of(rank, op, pass, {});

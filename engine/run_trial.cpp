@@ -33,7 +33,8 @@ profiler::TraceLevel trace_level(const std::string& name) {
   return name == "all" ? profiler::TraceLevel::all : profiler::TraceLevel::ops;
 }
 
-// Breaks the trial on purpose where the spec asks for it, so that the tuner's handling can be tested.
+// Breaks the trial on purpose where the spec asks for it, so that the tuner's handling can be
+// tested.
 void inject_fault(const spec::InjectedFault& fault, int64_t step, int rank) {
   if (fault.kind.empty() || fault.step != step || fault.rank != rank) return;
   if (fault.kind == "crash") std::raise(SIGSEGV);
@@ -161,8 +162,7 @@ void train(const spec::TrialSpec& trial, const TokenSource& tokens, TrialRecorde
       break;
     }
     inject_fault(trial.fault, step, rank);
-    const auto level =
-        step >= first_traced ? trace_level(trial.trace) : profiler::TraceLevel::none;
+    const auto level = step >= first_traced ? trace_level(trial.trace) : profiler::TraceLevel::none;
     const int64_t begin_ns = profiler::wall_ns();
     StepResult result = trainer.step(step, tokens, level);
     const bool is_nan_asked = trial.fault.kind == "nan" && trial.fault.step == step;
@@ -188,13 +188,13 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
         fmt::format("{}: {}", violations.front().rule, violations.front().message));
   }
   if (trial.backend != "cpu") {
-    throw base::UsageError(fmt::format(
-        "backend '{}' is not in this build; it would be right: cpu", trial.backend));
+    throw base::UsageError(
+        fmt::format("backend '{}' is not in this build; it would be right: cpu", trial.backend));
   }
   if (trial.model.vocab_size < 256) {
-    throw base::UsageError(fmt::format(
-        "vocab_size {} is too small for text read as bytes; it must be at least 256",
-        trial.model.vocab_size));
+    throw base::UsageError(
+        fmt::format("vocab_size {} is too small for text read as bytes; it must be at least 256",
+                    trial.model.vocab_size));
   }
   const TextSource tokens(spec::read_corpus(trial.data_path), trial.training, trial.data_path);
   std::filesystem::create_directories(out_dir);

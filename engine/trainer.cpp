@@ -1,7 +1,6 @@
 // One rank's training step; see trainer.h.
 #include "engine/trainer.h"
 
-
 namespace moetune::engine {
 
 RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world,
@@ -18,15 +17,13 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& wo
     comms.embedding = world.communicator(spec::Group::embedding, rank);
   }
   params_ = std::make_unique<Parameters>(
-      rank_, hooks.initial_value
-                 ? hooks.initial_value
-                 : random_initial_value(trial.model, trial.training.seed));
+      rank_, hooks.initial_value ? hooks.initial_value
+                                 : random_initial_value(trial.model, trial.training.seed));
   stage_ = std::make_unique<Stage>(rank_, *params_, hooks.routing, hooks.logits);
   optimizer_ = std::make_unique<Optimizer>(rank_, *params_);
   const int64_t num_micro_batches =
       spec::num_micro_batches(rank_.layout, trial.knobs, trial.training.global_batch_size);
-  schedule_ =
-      spec::one_f_one_b(rank_.layout.pp, rank_.layout.pp_rank(rank), num_micro_batches);
+  schedule_ = spec::one_f_one_b(rank_.layout.pp, rank_.layout.pp_rank(rank), num_micro_batches);
   if (trial.knobs.overlap_grad_reduce) {
     stage_->set_layer_done([this, num_micro_batches](int64_t layer, int64_t micro_batch) {
       // Gradients of a layer are complete after the last micro-batch's backward.
@@ -37,8 +34,7 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& wo
 
 RankTrainer::~RankTrainer() = default;
 
-StepResult RankTrainer::step(int64_t step, const TokenSource& tokens,
-                             profiler::TraceLevel level) {
+StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::TraceLevel level) {
   const StepTokens batch = step_tokens(tokens, rank_.trial, rank_.rank, step);
   rank_.timeline.begin_step(static_cast<int>(step), level);
   const int64_t begin_ns = rank_.timeline.host_ns();

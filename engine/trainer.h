@@ -1,4 +1,5 @@
-// Training on one rank: a step is zero, schedule, reduce, clip, update, report. Every rank thread runs the same calls.
+// Training on one rank: a step is zero, schedule, reduce, clip, update, report. Every rank thread
+// runs the same calls.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace moetune::engine {
 
 /// What a step came to, the same on every rank.
 struct StepResult {
-  double loss = 0;       ///< mean cross-entropy over the global batch, nats per token
+  double loss = 0;  ///< mean cross-entropy over the global batch, nats per token
   double aux_loss = 0;
   double z_loss = 0;
   double grad_norm = 0;  ///< before clipping
@@ -38,8 +39,8 @@ struct TrainerHooks {
 
 class RankTrainer {
  public:
-  RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world,
-              kernels::Backend& backend, const TrainerHooks& hooks);
+  RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world, kernels::Backend& backend,
+              const TrainerHooks& hooks);
   ~RankTrainer();
 
   StepResult step(int64_t step, const TokenSource& tokens, profiler::TraceLevel level);

@@ -254,7 +254,8 @@ VerifyResult verify(const std::string& folder, const spec::Layout& layout) {
   spec::Knobs knobs;
   knobs.data_parallel_size = layout.dp;
   knobs.context_parallel_size = layout.cp;
-  // A dense model has nothing that expert parallelism could split: any layout that is legal without it gives the same run.
+  // A dense model has nothing that expert parallelism could split: any layout that is legal without
+  // it gives the same run.
   const ReferenceRun run = load_reference_run(folder);
   knobs.expert_model_parallel_size = run.model.num_experts > 0 ? layout.ep : 1;
   knobs.pipeline_model_parallel_size = layout.pp;

@@ -9,8 +9,9 @@
 
 namespace moetune::engine {
 
-/// Starts one thread per rank of the trial's layout on the CPU backend, gives each a trainer and calls body(trainer,
-/// rank). When a rank throws, the others are released and the first real cause is thrown to the caller.
+/// Starts one thread per rank of the trial's layout on the CPU backend, gives each a trainer and
+/// calls body(trainer, rank). When a rank throws, the others are released and the first real cause
+/// is thrown to the caller.
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
                const std::function<void(RankTrainer&, ThreadWorld&, int rank)>& body);
 

@@ -1,5 +1,5 @@
-// What a device can do. One pure virtual per operation: a backend that lacks one does not compile. `cpu` is the
-// definition of correct; faster backends are compared with it op by op.
+// What a device can do. One pure virtual per operation: a backend that lacks one does not compile.
+// `cpu` is the definition of correct; faster backends are compared with it op by op.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace moetune::kernels {
 
-/// A device of one rank. Not thread-safe: each rank owns one. Calls run in program order; on the CPU they have finished
-/// when they return.
+/// A device of one rank. Not thread-safe: each rank owns one. Calls run in program order; on the
+/// CPU they have finished when they return.
 class Backend {
  public:
   virtual ~Backend() = default;

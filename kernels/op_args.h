@@ -1,6 +1,6 @@
-// The arguments of every operation a backend offers, one struct each. Shapes are given as [rows, cols]; T is tokens on
-// this rank, h hidden size. Outputs may alias inputs only where the comment says so. Floating tensors of one call share
-// one dtype (f32 or f64); index tensors are i32.
+// The arguments of every operation a backend offers, one struct each. Shapes are given as [rows,
+// cols]; T is tokens on this rank, h hidden size. Outputs may alias inputs only where the comment
+// says so. Floating tensors of one call share one dtype (f32 or f64); index tensors are i32.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct GemmArgs {
 
 enum class GroupedGemmMode : uint8_t { forward, dgrad, wgrad };
 
-/// The experts' GEMM. Expert e owns entries [offsets[e], offsets[e+1]) of the row list; entry i stands for row rows[i]
-/// of both activations (rows null: entry i is row i).
+/// The experts' GEMM. Expert e owns entries [offsets[e], offsets[e+1]) of the row list; entry i
+/// stands for row rows[i] of both activations (rows null: entry i is row i).
 ///   forward: y[row, :] = x[row, :] * W_e^T            x [R,in], y [R,out], W_e [out,in]
 ///   dgrad:   x[row, :] = y[row, :] * W_e              (x is the output)
 ///   wgrad:   W_e += sum over rows y[row, :]^T x[row, :] (w is the output, accumulated)
-/// forward and dgrad give each row bits that do not depend on which other rows are in the call: splitting the rows
-/// over several calls (EP chunks) changes no bit.
+/// forward and dgrad give each row bits that do not depend on which other rows are in the call:
+/// splitting the rows over several calls (EP chunks) changes no bit.
 struct GroupedGemmArgs {
   GroupedGemmMode mode = GroupedGemmMode::forward;
   Tensor x;
@@ -38,8 +38,9 @@ struct GroupedGemmArgs {
   Tensor offsets;  ///< i32 [num_experts + 1, 1]
 };
 
-/// out = x * rstd * (w + weight_offset) per row of width w.cols; x [n, w.cols], rstd [n,1] is an output.
-/// With heads > 1 each row of x holds `heads` groups of w.cols columns, normalised one by one (QK-norm): x [n, heads*d].
+/// out = x * rstd * (w + weight_offset) per row of width w.cols; x [n, w.cols], rstd [n,1] is an
+/// output. With heads > 1 each row of x holds `heads` groups of w.cols columns, normalised one by
+/// one (QK-norm): x [n, heads*d].
 struct RmsNormArgs {
   Tensor x;
   Tensor weight;  ///< [1, d]
@@ -61,8 +62,9 @@ struct RmsNormBackwardArgs {
   bool accumulate_dx = false;
 };
 
-/// Rotary position embedding on x [n, heads*d], halves layout (first d/2 dims rotate with the last d/2), in place.
-/// cos/sin [max_positions, d/2] (already scaled by the attention factor); positions i32 [n,1]. inverse = backward.
+/// Rotary position embedding on x [n, heads*d], halves layout (first d/2 dims rotate with the last
+/// d/2), in place. cos/sin [max_positions, d/2] (already scaled by the attention factor); positions
+/// i32 [n,1]. inverse = backward.
 struct RopeArgs {
   Tensor x;
   Tensor cos;
@@ -72,9 +74,10 @@ struct RopeArgs {
   bool inverse = false;
 };
 
-/// Causal grouped-query attention over `batch` sequences. q [batch*tq, heads*d], rows of one sequence together; k, v
-/// [batch*s, kv_heads*d] in global position order. Query row i sits at positions[i % tq] and sees keys
-/// (position - window, position] (window 0: all up to its position). Saves lse [batch*tq, heads] (natural log).
+/// Causal grouped-query attention over `batch` sequences. q [batch*tq, heads*d], rows of one
+/// sequence together; k, v [batch*s, kv_heads*d] in global position order. Query row i sits at
+/// positions[i % tq] and sees keys (position - window, position] (window 0: all up to its
+/// position). Saves lse [batch*tq, heads] (natural log).
 struct AttentionArgs {
   Tensor q;
   Tensor k;
@@ -100,8 +103,8 @@ struct AttentionBackwardArgs {
 
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
 
-/// Gated activation: out[r, :] = act(x[r, :f]) * x[r, f:] * (probs ? probs[r] : 1). x [R, 2f] (gate first), out [R, f],
-/// probs [R,1] or null. Only the rows listed are touched (rows null: all).
+/// Gated activation: out[r, :] = act(x[r, :f]) * x[r, f:] * (probs ? probs[r] : 1). x [R, 2f] (gate
+/// first), out [R, f], probs [R,1] or null. Only the rows listed are touched (rows null: all).
 struct GatedActArgs {
   Tensor x;
   Tensor probs;
@@ -118,10 +121,11 @@ struct GatedActBackwardArgs {
   Tensor dprobs;
 };
 
-/// Softmax top-k router. probs = softmax(logits) [T,E] (may alias logits); the k largest per token, ties to the lower
-/// index, sorted by probability; weights [T,K] are the chosen probabilities, divided by their sum when normalize.
-/// lse [T,1] is log sum exp of the logits (for the z loss). counts i32 [num_seqs, E]: tokens per expert per sequence
-/// (T = num_seqs * tokens_per_seq, sequence-major). prob_sums [num_seqs, E]: sum of probs per sequence.
+/// Softmax top-k router. probs = softmax(logits) [T,E] (may alias logits); the k largest per token,
+/// ties to the lower index, sorted by probability; weights [T,K] are the chosen probabilities,
+/// divided by their sum when normalize. lse [T,1] is log sum exp of the logits (for the z loss).
+/// counts i32 [num_seqs, E]: tokens per expert per sequence (T = num_seqs * tokens_per_seq,
+/// sequence-major). prob_sums [num_seqs, E]: sum of probs per sequence.
 struct RouterArgs {
   Tensor logits;
   Tensor probs;
@@ -133,8 +137,9 @@ struct RouterArgs {
   bool normalize = true;
 };
 
-/// dlogits [T,E] overwritten from dweights [T,K] and both auxiliary losses. aux_scale[s, e] is d(aux loss)/d probs for
-/// sequence s (the same for each of its tokens), already scaled; z_scale multiplies 2 * lse * softmax (scaled too).
+/// dlogits [T,E] overwritten from dweights [T,K] and both auxiliary losses. aux_scale[s, e] is
+/// d(aux loss)/d probs for sequence s (the same for each of its tokens), already scaled; z_scale
+/// multiplies 2 * lse * softmax (scaled too).
 struct RouterBackwardArgs {
   Tensor probs;
   Tensor lse;
@@ -162,8 +167,8 @@ struct ScatterRowsArgs {
   Tensor index;  ///< i32 [n,1]
 };
 
-/// out[t, :] += sum over k of x[position[t*K + k], :], k ascending: a token's K expert rows brought back. position is
-/// i32 [T*K,1], the place of slot (t,k) in x.
+/// out[t, :] += sum over k of x[position[t*K + k], :], k ascending: a token's K expert rows brought
+/// back. position is i32 [T*K,1], the place of slot (t,k) in x.
 struct CombineRowsArgs {
   Tensor x;
   Tensor out;
@@ -185,8 +190,8 @@ struct EmbeddingBackwardArgs {
   Tensor dout;
 };
 
-/// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits times grad_scale.
-/// loss_sum (host double) += sum of -log softmax[target].
+/// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits
+/// times grad_scale. loss_sum (host double) += sum of -log softmax[target].
 struct CrossEntropyArgs {
   Tensor logits;
   Tensor targets;  ///< i32 [n,1]
@@ -213,8 +218,9 @@ struct BiasBackwardArgs {
   Tensor dbias;
 };
 
-/// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor: master, m, v (f32 or
-/// f64) and the gradient, all flat of the same length; the weight is written from the master.
+/// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor:
+/// master, m, v (f32 or f64) and the gradient, all flat of the same length; the weight is written
+/// from the master.
 struct AdamWArgs {
   struct Slice {
     void* weight;

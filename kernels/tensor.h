@@ -1,5 +1,6 @@
-// A non-owning view of a matrix in device memory. Everything in the engine is a matrix: [rows, cols] with a row stride,
-// rows being tokens wherever there are tokens; heads and experts are folded into cols or rows.
+// A non-owning view of a matrix in device memory. Everything in the engine is a matrix: [rows,
+// cols] with a row stride, rows being tokens wherever there are tokens; heads and experts are
+// folded into cols or rows.
 #pragma once
 
 #include <cassert>
@@ -12,7 +13,8 @@ namespace moetune::kernels {
 
 using base::DType;
 
-/// Row-major view. `ld` is the distance between rows in elements. A null view has data == nullptr and no elements.
+/// Row-major view. `ld` is the distance between rows in elements. A null view has data == nullptr
+/// and no elements.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;

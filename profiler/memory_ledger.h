@@ -1,5 +1,5 @@
-// Every device allocation of a rank has a name and a group and passes here first: the ledger knows what is in use, what
-// the peak was made of, and refuses what goes past the capacity.
+// Every device allocation of a rank has a name and a group and passes here first: the ledger knows
+// what is in use, what the peak was made of, and refuses what goes past the capacity.
 #pragma once
 
 #include <array>
@@ -33,8 +33,8 @@ class MemoryLedger {
  public:
   MemoryLedger(int rank, int64_t capacity_bytes);
 
-  /// Books `bytes` (rounded up). Throws base::OutOfMemory naming the allocation when the capacity is passed; nothing
-  /// is booked then.
+  /// Books `bytes` (rounded up). Throws base::OutOfMemory naming the allocation when the capacity
+  /// is passed; nothing is booked then.
   void allocate(const char* name, MemoryGroup group, int64_t bytes);
   void release(MemoryGroup group, int64_t bytes);
 

@@ -1,4 +1,5 @@
-// NVTX ranges around the engine's ops, so that Nsight Systems shows our names. nvtx.cpp or nvtx_stub.cpp is linked.
+// NVTX ranges around the engine's ops, so that Nsight Systems shows our names. nvtx.cpp or
+// nvtx_stub.cpp is linked.
 #pragma once
 
 namespace moetune::profiler {

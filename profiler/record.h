@@ -1,5 +1,6 @@
-// The one trace schema. Every recorder (CPU in virtual time, CUPTI, importers of other tools' traces) produces these
-// records and every analysis reads them. Times are nanoseconds on the rank's clock; ids are unique per rank and step.
+// The one trace schema. Every recorder (CPU in virtual time, CUPTI, importers of other tools'
+// traces) produces these records and every analysis reads them. Times are nanoseconds on the rank's
+// clock; ids are unique per rank and step.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +22,24 @@ constexpr int64_t kNoRecord = -1;
 
 /// One operation on one stream of one rank.
 struct TraceRecord {
-  int64_t id = 0;            ///< position in the rank's program order within the step
+  int64_t id = 0;  ///< position in the rank's program order within the step
   int32_t rank = 0;
   int32_t step = 0;
   RecordKind kind = RecordKind::kernel;
   int32_t stream = 0;
-  std::string name;          ///< op and pass, such as "core_attn.backward"
+  std::string name;  ///< op and pass, such as "core_attn.backward"
   int32_t layer = -1;
   int32_t micro_batch = -1;
   int64_t launch_start_ns = 0;  ///< host: when the enqueueing call began
   int64_t launch_end_ns = 0;    ///< host: when it returned; the device cannot start earlier
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  std::string group;            ///< communication: tp, cp, ep, dp, edp, pp, world; else empty
-  int64_t bytes = 0;            ///< communication: bytes this rank sent; else bytes read and written
+  std::string group;  ///< communication: tp, cp, ep, dp, edp, pp, world; else empty
+  int64_t bytes = 0;  ///< communication: bytes this rank sent; else bytes read and written
   int64_t flops = 0;
-  int64_t transfer_ns = 0;      ///< communication: the part after all participants had arrived
-  int64_t sequence = -1;        ///< communication: instance number within the group
-  int32_t graph_id = 0;         ///< graph scope that replayed it, 0 for a plain launch
+  int64_t transfer_ns = 0;          ///< communication: the part after all participants had arrived
+  int64_t sequence = -1;            ///< communication: instance number within the group
+  int32_t graph_id = 0;             ///< graph scope that replayed it, 0 for a plain launch
   int64_t producer_id = kNoRecord;  ///< latest-ending record that its stream had to wait for
   bool is_recompute = false;
 };

@@ -1,5 +1,5 @@
-// The rules of virtual time: an op starts at the latest of its launch's end, its stream's last end and the events its
-// stream waits for.
+// The rules of virtual time: an op starts at the latest of its launch's end, its stream's last end
+// and the events its stream waits for.
 #include "profiler/timeline.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// The clocks of one rank: its host thread and its streams. In virtual time every clock moves by the duration of the
-// work put on it, so that several ranks with several streams on one processor show the overlap, bubbles and launch gaps
-// they would have on a cluster; in wall time the clocks are the machine's.
+// The clocks of one rank: its host thread and its streams. In virtual time every clock moves by the
+// duration of the work put on it, so that several ranks with several streams on one processor show
+// the overlap, bubbles and launch gaps they would have on a cluster; in wall time the clocks are
+// the machine's.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct Event {
   int64_t record_id = kNoRecord;
 };
 
-/// What an operation is, for the trace. `name` must outlive the timeline (string literals or table entries).
+/// What an operation is, for the trace. `name` must outlive the timeline (string literals or table
+/// entries).
 struct OpTag {
   const char* name = "";
   int32_t layer = -1;
@@ -50,13 +52,14 @@ class Timeline {
 
   /// Begins an op: the host pays for the launch. Returns the earliest time the stream can start it.
   int64_t launch(int stream);
-  /// Ends the op that was launched last: it ran from `start_ns` (>= what launch returned) for `duration_ns`.
+  /// Ends the op that was launched last: it ran from `start_ns` (>= what launch returned) for
+  /// `duration_ns`.
   Event finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
                int64_t duration_ns);
   /// The same for communication; `start_ns` is when this rank was ready, the end is `end_ns`.
-  Event finish_communication(int stream, RecordKind kind, const OpTag& tag, const std::string& group,
-                             int64_t sequence, int64_t start_ns, int64_t end_ns,
-                             int64_t transfer_ns);
+  Event finish_communication(int stream, RecordKind kind, const OpTag& tag,
+                             const std::string& group, int64_t sequence, int64_t start_ns,
+                             int64_t end_ns, int64_t transfer_ns);
 
   [[nodiscard]] Event record_event(int stream) const;
   void wait_event(int stream, const Event& event);
@@ -68,8 +71,8 @@ class Timeline {
   void end_graph();
 
   void begin_step(int step, TraceLevel level);
-  /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns the trace, empty
-  /// records when the level is none.
+  /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns
+  /// the trace, empty records when the level is none.
   StepTrace end_step(int64_t end_ns);
 
   /// The latest time on any clock of this rank.

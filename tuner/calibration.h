@@ -1,5 +1,5 @@
-// How fast each op really runs: fitted from the op times of finished trials, so that predictions stop being roofline
-// estimates after the first trial.
+// How fast each op really runs: fitted from the op times of finished trials, so that predictions
+// stop being roofline estimates after the first trial.
 #pragma once
 
 #include <array>
@@ -13,17 +13,19 @@
 
 namespace moetune::tuner {
 
-/// Per op label, ns per launch = fixed + slope * roofline time. Both are at least 0. Communication is not fitted: its
-/// measured times contain the waiting for others, and its transfers follow the links.
+/// Per op label, ns per launch = fixed + slope * roofline time. Both are at least 0. Communication
+/// is not fitted: its measured times contain the waiting for others, and its transfers follow the
+/// links.
 class Calibration {
  public:
   /// Adds the op times of one finished trial on `hardware` and fits again.
-  void add(const spec::HardwareSpec& hardware, const std::map<std::string, TrialOutcome::OpTime>& op_times);
+  void add(const spec::HardwareSpec& hardware,
+           const std::map<std::string, TrialOutcome::OpTime>& op_times);
 
-  /// Predicted time of one launch. An op that was never measured borrows the mean efficiency of its kind; without any
-  /// measurement the roofline decides.
-  [[nodiscard]] int64_t duration_ns(const spec::HardwareSpec& hardware, spec::Op op, spec::Pass pass,
-                                    const spec::OpCost& cost) const;
+  /// Predicted time of one launch. An op that was never measured borrows the mean efficiency of its
+  /// kind; without any measurement the roofline decides.
+  [[nodiscard]] int64_t duration_ns(const spec::HardwareSpec& hardware, spec::Op op,
+                                    spec::Pass pass, const spec::OpCost& cost) const;
   [[nodiscard]] bool is_empty() const { return num_trials_ == 0; }
 
  private:

@@ -19,8 +19,8 @@ using spec::Stream;
 using Role = PricedOp::Role;
 
 enum Part : size_t { kCompute, kRecompute, kLaunch, kEp, kCp, kDp, kBubble, kOther, kNumParts };
-constexpr std::array<const char*, kNumParts> kPartNames = {"compute", "recompute", "launch", "ep",
-                                                           "cp",      "dp",        "pp_bubble", "other"};
+constexpr std::array<const char*, kNumParts> kPartNames = {
+    "compute", "recompute", "launch", "ep", "cp", "dp", "pp_bubble", "other"};
 
 Part part_of(Stream stream) {
   switch (stream) {
@@ -77,7 +77,8 @@ class StageClock {
 
   /// Parts of this stage's step, adding up to step_ns.
   std::array<int64_t, kNumParts> finish(int64_t step_ns, bool is_pipeline) {
-    // What the compute stream does not account for: waiting for other stages, then the data stream's tail.
+    // What the compute stream does not account for: waiting for other stages, then the data
+    // stream's tail.
     const int64_t rest = step_ns - end_of(Stream::compute);
     const int64_t waited = std::min(meeting_wait_ns_, rest);
     parts_[is_pipeline ? kBubble : kOther] += waited;
@@ -89,7 +90,8 @@ class StageClock {
   int64_t& end_of(Stream stream) { return streams_[static_cast<size_t>(stream)]; }
 
   [[nodiscard]] int64_t arrival_of(int64_t chunk) const {
-    return chunk < static_cast<int64_t>(arrivals_.size()) ? arrivals_[static_cast<size_t>(chunk)] : 0;
+    return chunk < static_cast<int64_t>(arrivals_.size()) ? arrivals_[static_cast<size_t>(chunk)]
+                                                          : 0;
   }
 
   void launch(const PricedOp& op, std::deque<int64_t>* inbox, std::deque<int64_t>* outbox) {
@@ -266,7 +268,6 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-
 }  // namespace
 
 CostEstimate replay_step(const spec::TrialSpec& spec, const Calibration& calibration) {
@@ -282,9 +283,8 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome) {
   std::vector<double> ratios;
   for (Trial& trial : trials_) {
     const int64_t replayed = replay_step(trial.spec, calibration_).step_ns;
-    trial.ratio = replayed > 0
-                      ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed)
-                      : 1.0;
+    trial.ratio =
+        replayed > 0 ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed) : 1.0;
     ratios.push_back(trial.ratio);
   }
   median_ratio_ = median(ratios);
@@ -293,7 +293,8 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome) {
 }
 
 double CostModel::correction(const spec::Knobs& knobs) const {
-  // The latest trial of the same layout knows best what the replay leaves out there, such as uneven routing.
+  // The latest trial of the same layout knows best what the replay leaves out there, such as uneven
+  // routing.
   for (size_t i = trials_.size(); i-- > 0;) {
     if (is_same_layout(trials_[i].spec.knobs, knobs)) return trials_[i].ratio;
   }

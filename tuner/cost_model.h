@@ -1,5 +1,5 @@
-// Predicts the time of a training step: replays the op programs of one rank per pipeline stage in a virtual time of its
-// own (host clock, streams, waits, 1F1B), without running anything.
+// Predicts the time of a training step: replays the op programs of one rank per pipeline stage in a
+// virtual time of its own (host clock, streams, waits, 1F1B), without running anything.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace moetune::tuner {
 struct CostEstimate {
   int64_t step_ns = 0;
   Grade grade = Grade::analytic;
-  /// compute, recompute, launch, ep, cp, dp, pp_bubble, other: mean over stages, adds up to step_ns.
+  /// compute, recompute, launch, ep, cp, dp, pp_bubble, other: mean over stages, adds up to
+  /// step_ns.
   std::map<std::string, int64_t> parts_ns;
 };
 
@@ -29,7 +30,8 @@ class CostModel {
   /// Learns from a finished trial; those that did not end ok teach nothing.
   void add(const spec::TrialSpec& spec, const TrialOutcome& outcome);
   [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec) const;
-  /// Typical error of the replay relative to measured steps once scaled by their median, 0..1; without trials 1.
+  /// Typical error of the replay relative to measured steps once scaled by their median, 0..1;
+  /// without trials 1.
   [[nodiscard]] double error_ratio() const { return error_ratio_; }
 
  private:

@@ -1,4 +1,5 @@
-// The walk through a step's allocations; see memory_model.h. What is allocated when follows engine/model (stage, layer).
+// The walk through a step's allocations; see memory_model.h. What is allocated when follows
+// engine/model (stage, layer).
 #include "tuner/memory_model.h"
 
 #include <algorithm>
@@ -60,7 +61,8 @@ class Usage {
   RankMemory peak_;
 };
 
-/// One rank of one stage. Expert parts depend on the rows received and are priced per layer and micro-batch.
+/// One rank of one stage. Expert parts depend on the rows received and are priced per layer and
+/// micro-batch.
 class StageWalk {
  public:
   StageWalk(const spec::TrialSpec& spec, const spec::Layout& layout, int stage)
@@ -73,8 +75,8 @@ class StageWalk {
         num_micro_batches_(
             spec::num_micro_batches(layout, spec.knobs, spec.training.global_batch_size)) {
     for (int64_t i = 0; i < layers_.count; ++i) {
-      const LayerDims dims = spec::layer_dims(spec.model, spec.knobs, spec.training.seq_length,
-                                              layers_.first + i);
+      const LayerDims dims =
+          spec::layer_dims(spec.model, spec.knobs, spec.training.seq_length, layers_.first + i);
       Kind& kind = dims.is_moe ? moe_ : dense_;
       if (!kind.is_set) kind = {true, dims, part_table(dims, spec.knobs, element_bytes_)};
       kinds_.push_back(&kind);
@@ -253,14 +255,13 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
     // Without experts, and with all of them on every rank, no rank can receive more than another.
     if (rows.has_profile() && walk.has_experts() && layout.ep > 1) {
       for (int i = 0; i < plane; ++i) {
-        estimate.ranks.push_back(
-            walk_profile(walk, rows, spec, layout, stage * plane + i));
+        estimate.ranks.push_back(walk_profile(walk, rows, spec, layout, stage * plane + i));
       }
       continue;
     }
     const double ratio = layout.ep > 1 ? options.imbalance_ratio : 1.0;
-    const auto assumed = static_cast<int64_t>(
-        std::ceil(static_cast<double>(walk.balanced_rows()) * ratio));
+    const auto assumed =
+        static_cast<int64_t>(std::ceil(static_cast<double>(walk.balanced_rows()) * ratio));
     const RankMemory memory = walk.run([&](int64_t, int64_t) { return assumed; });
     estimate.ranks.insert(estimate.ranks.end(), static_cast<size_t>(plane), memory);
   }

@@ -1,5 +1,6 @@
-// Predicts the peak of the engine's memory ledger by walking the schedule with the sizes of the parameter plan and the
-// buffer table: the same rows that the engine allocates by, in the same order, without running anything.
+// Predicts the peak of the engine's memory ledger by walking the schedule with the sizes of the
+// parameter plan and the buffer table: the same rows that the engine allocates by, in the same
+// order, without running anything.
 #pragma once
 
 #include <array>

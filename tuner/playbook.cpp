@@ -1,5 +1,5 @@
-// The rows of the playbook; see playbook.h. The order within a wall is the order of the MoE optimisation workflow: cheap and
-// local changes before changes of the layout.
+// The rows of the playbook; see playbook.h. The order within a wall is the order of the MoE
+// optimisation workflow: cheap and local changes before changes of the layout.
 #include "tuner/playbook.h"
 
 #include <algorithm>
@@ -73,7 +73,8 @@ Values wider_graphs(S s) {
   return values;
 }
 
-/// Expert-parallel sizes that keep the group inside a node, largest first: as many experts' memory saved as possible.
+/// Expert-parallel sizes that keep the group inside a node, largest first: as many experts' memory
+/// saved as possible.
 Values ep_inside_node(S s) {
   Values values = below(s, "expert_model_parallel_size");
   std::erase_if(values, [&](const std::string& v) {
@@ -108,11 +109,10 @@ const std::array kPlaybook = {
     RemedyRow{"smaller_loss_chunk", Wall::memory, kFit, "linear_ce_chunk_tokens", "", always,
               [](S s) { return below(s, "linear_ce_chunk_tokens"); },
               "logits exist for fewer tokens at a time"},
-    RemedyRow{"selective_recompute", Wall::memory, kFit, "recompute", "", always,
-              [](S s) {
-                return recompute_values(s, recompute_weight(s.knobs.recompute) + 1, 1000);
-              },
-              "cheap modules are computed again instead of being kept, before anything dearer"},
+    RemedyRow{
+        "selective_recompute", Wall::memory, kFit, "recompute", "", always,
+        [](S s) { return recompute_values(s, recompute_weight(s.knobs.recompute) + 1, 1000); },
+        "cheap modules are computed again instead of being kept, before anything dearer"},
     RemedyRow{"smaller_micro_batch", Wall::memory, kFit, "micro_batch_size", "", always,
               [](S s) { return below(s, "micro_batch_size"); },
               "fewer sequences have their activations alive at once"},
@@ -147,12 +147,10 @@ const std::array kPlaybook = {
     RemedyRow{"ep_inside_node", Wall::communication, kSpeed, kEp, "ep", ep_spans_nodes,
               ep_inside_node, "the all-to-all stays on the fast links of a node"},
     RemedyRow{"overlap_grad_reduce", Wall::communication, kSpeed, "overlap_grad_reduce", "dp_cp",
-              [](S s) { return !s.knobs.overlap_grad_reduce; },
-              [](S) { return Values{"true"}; },
+              [](S s) { return !s.knobs.overlap_grad_reduce; }, [](S) { return Values{"true"}; },
               "gradients travel while the backward pass is still running"},
-    RemedyRow{"distributed_optimizer_off", Wall::communication, kSpeed,
-              "use_distributed_optimizer", "dp_cp",
-              [](S s) { return s.knobs.use_distributed_optimizer; },
+    RemedyRow{"distributed_optimizer_off", Wall::communication, kSpeed, "use_distributed_optimizer",
+              "dp_cp", [](S s) { return s.knobs.use_distributed_optimizer; },
               [](S) { return Values{"false"}; },
               "one all-reduce instead of a reduce-scatter and a gather of the parameters"},
     RemedyRow{"more_micro_batches", Wall::communication, kSpeed, "micro_batch_size", "pp", has_pp,
@@ -182,8 +180,7 @@ const std::array kPlaybook = {
     RemedyRow{"cuda_graphs", Wall::host, kSpeed, "cuda_graph_modules", "", has_graphs_possible,
               wider_graphs, "one replay replaces the launches of a captured part"},
     RemedyRow{"larger_micro_batch", Wall::host, kSpeed, "micro_batch_size", "", always,
-              [](S s) { return above(s, "micro_batch_size"); },
-              "more work per launch"},
+              [](S s) { return above(s, "micro_batch_size"); }, "more work per launch"},
     RemedyRow{"fewer_chunks_forward", Wall::host, kSpeed, "ep_chunks_forward", "", always,
               [](S s) { return below(s, "ep_chunks_forward"); }, "chunks multiply launches"},
     RemedyRow{"fewer_chunks_backward", Wall::host, kSpeed, "ep_chunks_backward", "", always,

@@ -1,5 +1,5 @@
-// The playbook: which remedy answers which wall, one row each. A remedy changes one knob; what follows from that knob alone
-// (data parallelism from the layout) changes with it.
+// The playbook: which remedy answers which wall, one row each. A remedy changes one knob; what
+// follows from that knob alone (data parallelism from the layout) changes with it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace moetune::tuner {
 /// What a remedy is judged by.
 struct Situation {
   const SearchSpace& space;
-  const spec::Knobs& knobs;      ///< of the configuration to change
-  const TrialOutcome& outcome;   ///< how it ran; empty shares when it did not
+  const spec::Knobs& knobs;     ///< of the configuration to change
+  const TrialOutcome& outcome;  ///< how it ran; empty shares when it did not
 };
 
 /// When a row is used: to make a configuration fit, or to make one that runs faster.
@@ -45,8 +45,8 @@ struct Remedy {
   spec::Knobs knobs;  ///< the situation's with that one knob changed, completed
 };
 
-/// The remedies for a wall in the order to try them: table order, for communication the groups that block longest first.
-/// Only knobs that the sweep's space has an axis for.
+/// The remedies for a wall in the order to try them: table order, for communication the groups that
+/// block longest first. Only knobs that the sweep's space has an axis for.
 std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& situation);
 
 }  // namespace moetune::tuner

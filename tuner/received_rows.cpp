@@ -36,8 +36,7 @@ const ReceivedRows::Sums& ReceivedRows::sums(int cp, int ep) const {
       const int64_t chunk = has_chunks ? piece / (profile_.num_pieces / num_chunks) : 0;
       const int64_t cp_rank = chunk < cp ? chunk : num_chunks - 1 - chunk;
       for (int64_t expert = 0; expert < profile_.num_experts; ++expert) {
-        const int64_t at =
-            (group * profile_.num_pieces + piece) * profile_.num_experts + expert;
+        const int64_t at = (group * profile_.num_pieces + piece) * profile_.num_experts + expert;
         sums[static_cast<size_t>((group * cp + cp_rank) * ep + expert / local_experts)] +=
             profile_.counts[static_cast<size_t>(at)];
       }

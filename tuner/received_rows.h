@@ -1,5 +1,5 @@
-// How many rows each rank's experts receive: from the routing profile of a reference run when there is one, else the
-// balanced share. This is the only part of the memory model that depends on data.
+// How many rows each rank's experts receive: from the routing profile of a reference run when there
+// is one, else the balanced share. This is the only part of the memory model that depends on data.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace moetune::tuner {
 
-/// Answers for one model and recipe; keeps partial sums per (cp, ep), so that many layouts are asked cheaply. Not
-/// thread-safe.
+/// Answers for one model and recipe; keeps partial sums per (cp, ep), so that many layouts are
+/// asked cheaply. Not thread-safe.
 class ReceivedRows {
  public:
   ReceivedRows() = default;
@@ -25,14 +25,14 @@ class ReceivedRows {
   [[nodiscard]] bool has_profile() const { return !profile_.is_empty(); }
   [[nodiscard]] int64_t num_steps() const { return profile_.num_steps; }
 
-  /// Rows that `rank` receives in MoE layer `layer` (global index over all layers) of `micro_batch` at `step` of the
-  /// profile. Needs has_profile().
+  /// Rows that `rank` receives in MoE layer `layer` (global index over all layers) of `micro_batch`
+  /// at `step` of the profile. Needs has_profile().
   [[nodiscard]] int64_t at(const spec::Layout& layout, const spec::Knobs& knobs, int64_t step,
                            int64_t layer, int64_t micro_batch, int rank) const;
 
  private:
-  /// rows[(((step * layers + layer) * sequences + sequence) * cp + cp_rank) * ep + ep_rank]: rows of the tokens that
-  /// cp_rank holds of the sequence for the experts of ep_rank.
+  /// rows[(((step * layers + layer) * sequences + sequence) * cp + cp_rank) * ep + ep_rank]: rows
+  /// of the tokens that cp_rank holds of the sequence for the experts of ep_rank.
   using Sums = std::vector<int64_t>;
   const Sums& sums(int cp, int ep) const;
 

@@ -63,8 +63,8 @@ std::vector<spec::Violation> SearchSpace::check(const spec::Knobs& knobs) const 
                                  knobs);
 }
 
-std::vector<spec::Knobs> SearchSpace::product_of(
-    const spec::Knobs& base, const std::vector<std::string_view>& knobs) const {
+std::vector<spec::Knobs> SearchSpace::product_of(const spec::Knobs& base,
+                                                 const std::vector<std::string_view>& knobs) const {
   std::vector<spec::Knobs> points = {base};
   for (const std::string_view knob : knobs) {
     if (!sweep_.space.contains(std::string(knob))) continue;
@@ -86,8 +86,8 @@ std::vector<spec::Knobs> SearchSpace::product_of(
   return unique;
 }
 
-std::vector<spec::Knobs> SearchSpace::product(
-    const spec::Knobs& base, std::initializer_list<std::string_view> knobs) const {
+std::vector<spec::Knobs> SearchSpace::product(const spec::Knobs& base,
+                                              std::initializer_list<std::string_view> knobs) const {
   return product_of(base, knobs);
 }
 

@@ -1,4 +1,5 @@
-// The space a sweep file spans over the knobs: its axes, the knobs that follow from others, and which points are legal.
+// The space a sweep file spans over the knobs: its axes, the knobs that follow from others, and
+// which points are legal.
 #pragma once
 
 #include <initializer_list>
@@ -21,25 +22,27 @@ class SearchSpace {
   /// Values of the axis in the file's order; without an axis the baseline's value alone.
   [[nodiscard]] std::vector<std::string> values(std::string_view knob) const;
 
-  /// Sets what follows from the rest: data_parallel_size takes the devices that context and pipeline parallelism leave
-  /// (unless it has an axis of its own), and choices that mean nothing elsewhere (chunks without expert parallelism,
-  /// overlap without replicas, stage sizes without stages) go back to their neutral value.
+  /// Sets what follows from the rest: data_parallel_size takes the devices that context and
+  /// pipeline parallelism leave (unless it has an axis of its own), and choices that mean nothing
+  /// elsewhere (chunks without expert parallelism, overlap without replicas, stage sizes without
+  /// stages) go back to their neutral value.
   [[nodiscard]] spec::Knobs completed(spec::Knobs knobs) const;
-  /// `knobs` with one knob changed and completed. Throws base::UsageError for a value the knob does not take.
+  /// `knobs` with one knob changed and completed. Throws base::UsageError for a value the knob does
+  /// not take.
   [[nodiscard]] spec::Knobs with(spec::Knobs knobs, std::string_view knob,
                                  std::string_view value) const;
   [[nodiscard]] std::vector<spec::Violation> check(const spec::Knobs& knobs) const;
 
-  /// Every combination of the named axes on top of `base`, completed, in the order of the axes; duplicates that
-  /// completing makes are left out. Illegal points are included.
-  [[nodiscard]] std::vector<spec::Knobs> product(const spec::Knobs& base,
-                                                 std::initializer_list<std::string_view> knobs) const;
+  /// Every combination of the named axes on top of `base`, completed, in the order of the axes;
+  /// duplicates that completing makes are left out. Illegal points are included.
+  [[nodiscard]] std::vector<spec::Knobs> product(
+      const spec::Knobs& base, std::initializer_list<std::string_view> knobs) const;
   /// Every combination of all axes.
   [[nodiscard]] std::vector<spec::Knobs> all() const;
 
  private:
-  [[nodiscard]] std::vector<spec::Knobs> product_of(const spec::Knobs& base,
-                                                    const std::vector<std::string_view>& knobs) const;
+  [[nodiscard]] std::vector<spec::Knobs> product_of(
+      const spec::Knobs& base, const std::vector<std::string_view>& knobs) const;
   const spec::SweepSpec& sweep_;
 };
 
@@ -48,7 +51,8 @@ std::string knobs_key(const spec::Knobs& knobs);
 /// "dp 4, cp 1, ep 4, pp 2".
 std::string layout_text(const spec::Knobs& knobs);
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b);
-/// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums, full last.
+/// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums,
+/// full last.
 int recompute_weight(std::string_view recompute);
 
 }  // namespace moetune::tuner

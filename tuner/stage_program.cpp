@@ -9,8 +9,8 @@ namespace moetune::tuner {
 namespace {
 
 using spec::CollectiveKind;
-using spec::Group;
 using spec::GraphScope;
+using spec::Group;
 using spec::Op;
 using spec::OpInstance;
 using spec::Pass;
@@ -33,9 +33,8 @@ class Pricer {
     StageOps ops;
     ops.forward = price_pass(program_.forward, true, false);
     ops.backward = price_pass(program_.backward, false, false);
-    ops.last_backward = spec_.knobs.overlap_grad_reduce
-                            ? price_pass(program_.backward, false, true)
-                            : ops.backward;
+    ops.last_backward =
+        spec_.knobs.overlap_grad_reduce ? price_pass(program_.backward, false, true) : ops.backward;
     price_update(ops);
     return ops;
   }
@@ -81,11 +80,10 @@ class Pricer {
     // An op's bytes are what this rank sends; the gathered payload is cp / (cp - 1) of it.
     switch (op.op) {
       case Op::kv_gather: {
-        const int64_t payload =
-            layout_.cp > 1 ? op.cost.bytes / (layout_.cp - 1) * layout_.cp : 0;
-        return collective(op.pass == Pass::backward ? CollectiveKind::reduce_scatter
-                                                    : CollectiveKind::all_gather,
-                          Group::cp, payload);
+        const int64_t payload = layout_.cp > 1 ? op.cost.bytes / (layout_.cp - 1) * layout_.cp : 0;
+        return collective(
+            op.pass == Pass::backward ? CollectiveKind::reduce_scatter : CollectiveKind::all_gather,
+            Group::cp, payload);
       }
       case Op::aux_loss_reduce:
         return collective(CollectiveKind::all_reduce, Group::cp, op.cost.bytes);
@@ -118,8 +116,8 @@ class Pricer {
         made.wait = is_send ? Wait::compute : Wait::none;
         made.joins_compute = !is_send;
         const bool is_up = is_send != is_backward;
-        made.duration_ns = spec::p2p_ns(spec_.hardware, rank_, is_up ? rank_ + plane_ : rank_ - plane_,
-                                        op.cost.bytes);
+        made.duration_ns = spec::p2p_ns(spec_.hardware, rank_,
+                                        is_up ? rank_ + plane_ : rank_ - plane_, op.cost.bytes);
         return made;
       }
       case spec::OpKind::collective: {

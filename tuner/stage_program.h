@@ -1,5 +1,5 @@
-// One stage's op program made ready for replay: every op with its price, its launch cost, and whom it waits for. The waits
-// are those of engine/model and engine/optim.
+// One stage's op program made ready for replay: every op with its price, its launch cost, and whom
+// it waits for. The waits are those of engine/model and engine/optim.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct PricedOp {
   spec::Stream stream = spec::Stream::compute;
   Wait wait = Wait::none;
   bool is_recompute = false;
-  bool marks_arrival = false;   ///< its end is the arrival of `chunk`
-  bool joins_compute = false;   ///< the compute stream waits for its end at once
+  bool marks_arrival = false;  ///< its end is the arrival of `chunk`
+  bool joins_compute = false;  ///< the compute stream waits for its end at once
   int64_t chunk = 0;
-  int64_t host_ns = 0;          ///< launch cost; of host_sync: the return
+  int64_t host_ns = 0;  ///< launch cost; of host_sync: the return
   int64_t duration_ns = 0;
 };
 
 struct StageOps {
-  std::vector<PricedOp> begin;          ///< zeroing of gradients
-  std::vector<PricedOp> forward;        ///< of one micro-batch
+  std::vector<PricedOp> begin;    ///< zeroing of gradients
+  std::vector<PricedOp> forward;  ///< of one micro-batch
   std::vector<PricedOp> backward;
   std::vector<PricedOp> last_backward;  ///< of the last micro-batch, with overlapped reductions
   std::vector<PricedOp> tail;

@@ -1,5 +1,6 @@
-// How a search talks to the loop that runs trials: ask for the next trial, tell what became of it. Pure: no files, no
-// clock, no randomness, so that replaying stored outcomes repeats every decision and a sweep resumes for free.
+// How a search talks to the loop that runs trials: ask for the next trial, tell what became of it.
+// Pure: no files, no clock, no randomness, so that replaying stored outcomes repeats every decision
+// and a sweep resumes for free.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct Prediction {
   int64_t step_ns = 0;
   Grade memory_grade = Grade::analytic;
   Grade time_grade = Grade::analytic;
-  /// Per rank: peak and its groups (profiler::MemoryGroup order), for the waterfall beside the measured ones.
+  /// Per rank: peak and its groups (profiler::MemoryGroup order), for the waterfall beside the
+  /// measured ones.
   struct Rank {
     int64_t peak_bytes = 0;
     std::map<std::string, int64_t> group_bytes;
@@ -41,12 +43,13 @@ enum class Action : uint8_t { run, invalid, pruned };
 
 struct TrialRequest {
   spec::TrialSpec spec;
-  std::string hash;          ///< spec_hash(spec)
+  std::string hash;  ///< spec_hash(spec)
   Phase phase = Phase::contract;
   Action action = Action::run;
-  std::string reason;        ///< of invalid and pruned: rule name and message
-  std::string title;         ///< one line for progress and report, such as "ep_chunks_forward 1 -> 2"
-  bool is_reference = false; ///< the one-rank run that gives the expected losses and the routing profile
+  std::string reason;  ///< of invalid and pruned: rule name and message
+  std::string title;   ///< one line for progress and report, such as "ep_chunks_forward 1 -> 2"
+  bool is_reference =
+      false;  ///< the one-rank run that gives the expected losses and the routing profile
   bool is_baseline = false;  ///< the user's starting configuration
   bool is_final = false;     ///< the validation run
   Prediction prediction;
@@ -56,17 +59,19 @@ struct TrialRequest {
 struct TrialOutcome {
   spec::TrialStatus status = spec::TrialStatus::failed;
   std::string reason;
-  int64_t step_ns = 0;       ///< median of the timed steps
-  int64_t step_low_ns = 0;   ///< interval of the median
+  int64_t step_ns = 0;      ///< median of the timed steps
+  int64_t step_low_ns = 0;  ///< interval of the median
   int64_t step_high_ns = 0;
-  int64_t peak_bytes = 0;    ///< highest rank
-  std::string wall;          ///< memory, communication, host, compute; empty when not traced
-  std::string dominant_group;               ///< communication group with the largest blocking time
-  std::map<std::string, double> shares;     ///< parts of the traced step, adding up to 1: compute, recompute,
-                                            ///< launch_starved, blocking_<group>, bubble, dependency_stalled, ...
-  std::vector<double> losses;               ///< per step, warm-up included
-  std::string routing_profile;              ///< JSON, of the reference run only
-  /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns) of the traced step.
+  int64_t peak_bytes = 0;      ///< highest rank
+  std::string wall;            ///< memory, communication, host, compute; empty when not traced
+  std::string dominant_group;  ///< communication group with the largest blocking time
+  std::map<std::string, double>
+      shares;  ///< parts of the traced step, adding up to 1: compute, recompute,
+               ///< launch_starved, blocking_<group>, bubble, dependency_stalled, ...
+  std::vector<double> losses;   ///< per step, warm-up included
+  std::string routing_profile;  ///< JSON, of the reference run only
+  /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns)
+  /// of the traced step.
   struct OpTime {
     int64_t count = 0;
     int64_t flops = 0;
@@ -87,17 +92,17 @@ struct Decision {
   std::string knob;
   std::string value_before;
   std::string value_after;
-  double gain_ratio = 0;      ///< time_before / time_after - 1
-  double noise_ratio = 0;     ///< what the gain has to exceed
-  std::string text;           ///< a sentence for people
-  nlohmann::json evidence;    ///< object
+  double gain_ratio = 0;    ///< time_before / time_after - 1
+  double noise_ratio = 0;   ///< what the gain has to exceed
+  std::string text;         ///< a sentence for people
+  nlohmann::json evidence;  ///< object
 };
 
 /// How far a search has come, for the progress line.
 struct Progress {
   Phase phase = Phase::contract;
   int64_t num_asked = 0;
-  int64_t num_expected = 0;   ///< current guess of the total, asked ones included
+  int64_t num_expected = 0;  ///< current guess of the total, asked ones included
 };
 
 class Strategy {

@@ -6,7 +6,8 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr std::array<const char*, kNumWalls> kNames = {"communication", "host", "memory", "compute"};
+constexpr std::array<const char*, kNumWalls> kNames = {"communication", "host", "memory",
+                                                       "compute"};
 /// Below this share a wall does not bind by itself.
 constexpr double kThresholdRatio = 0.10;
 
@@ -35,8 +36,7 @@ double WallReading::ceiling(Wall wall) const {
 
 std::vector<Wall> WallReading::order() const {
   std::vector<Wall> walls = {Wall::communication, Wall::host, Wall::memory};
-  std::stable_sort(walls.begin(), walls.end(),
-                   [&](Wall a, Wall b) { return share(a) > share(b); });
+  std::stable_sort(walls.begin(), walls.end(), [&](Wall a, Wall b) { return share(a) > share(b); });
   walls.push_back(Wall::compute);
   const auto found = std::find(walls.begin(), walls.end(), binding);
   std::rotate(walls.begin(), found, found + 1);

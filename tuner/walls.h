@@ -1,5 +1,5 @@
-// The Three Walls as the tuner reads them from a measured trial: which wall binds, how much of the step stands behind each,
-// and which communication group is behind the communication wall.
+// The Three Walls as the tuner reads them from a measured trial: which wall binds, how much of the
+// step stands behind each, and which communication group is behind the communication wall.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ std::optional<Wall> wall_from_name(std::string_view name);
 
 struct WallReading {
   Wall binding = Wall::compute;
-  /// Share of the step that would vanish with the wall, 0..1: recomputation; blocking transfers, waits and bubble; launch
-  /// gaps. Compute has none: what remains is work.
+  /// Share of the step that would vanish with the wall, 0..1: recomputation; blocking transfers,
+  /// waits and bubble; launch gaps. Compute has none: what remains is work.
   std::array<double, kNumWalls> recoverable{};
   std::string dominant_group;
 

@@ -1,5 +1,5 @@
-// How ranks move data. A collective's data has moved when the call returns; when it would have ended on the cluster is in
-// the returned timing, which the timeline books.
+// How ranks move data. A collective's data has moved when the call returns; when it would have
+// ended on the cluster is in the returned timing, which the timeline books.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace moetune::engine {
 
-/// When communication happened on this rank's clock. It was ready at the time it passed in, transfer_ns of the time until
-/// end_ns was the transfer itself, the rest waiting for the last participant.
+/// When communication happened on this rank's clock. It was ready at the time it passed in,
+/// transfer_ns of the time until end_ns was the transfer itself, the rest waiting for the last
+/// participant.
 struct CommTiming {
   int64_t end_ns = 0;
   int64_t transfer_ns = 0;
-  int64_t sequence = 0;   ///< number of this instance within the group
-  int64_t sent_bytes = 0; ///< by this rank
+  int64_t sequence = 0;    ///< number of this instance within the group
+  int64_t sent_bytes = 0;  ///< by this rank
 };
 
 /// One tensor of an all-to-all: rows of row_bytes, grouped by peer in rank order.
@@ -26,8 +27,9 @@ struct AllToAllLane {
   int64_t row_bytes = 0;
 };
 
-/// A group of ranks seen by one of them. Calls must come in the same order on all members. Throws base::PeerFailed when
-/// another rank has failed. `ready_ns` is when this rank's stream could start.
+/// A group of ranks seen by one of them. Calls must come in the same order on all members. Throws
+/// base::PeerFailed when another rank has failed. `ready_ns` is when this rank's stream could
+/// start.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -38,7 +40,8 @@ class Communicator {
   /// recv[i] = send of rank i, bytes_per_rank each. `send` may be this rank's place in `recv`.
   virtual CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
                                 int64_t ready_ns) = 0;
-  /// recv = sum over ranks, in rank order, of their send[rank()]. `recv` may be this rank's place in `send`.
+  /// recv = sum over ranks, in rank order, of their send[rank()]. `recv` may be this rank's place
+  /// in `send`.
   virtual CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank,
                                     base::DType dtype, int64_t ready_ns) = 0;
   /// In place, summed in rank order.

@@ -1,4 +1,5 @@
-// Collectives between threads: every member publishes its pointers, all meet, each copies what it needs, all meet again.
+// Collectives between threads: every member publishes its pointers, all meet, each copies what it
+// needs, all meet again.
 #include "engine/comm/thread_world.h"
 
 #include <algorithm>
@@ -126,8 +127,8 @@ class ThreadCommunicator final : public Communicator {
                   bytes_per_rank * (size() - 1));
   }
 
-  CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank,
-                            base::DType dtype, int64_t ready_ns) override {
+  CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
+                            int64_t ready_ns) override {
     publish(send, recv, ready_ns);
     group_->meet();
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
@@ -255,7 +256,8 @@ class ThreadCommunicator final : public Communicator {
     me.ready_ns = ready_ns;
   }
 
-  // self().reduced = sum over members of [offset_bytes, numel elements) of their send, in rank order.
+  // self().reduced = sum over members of [offset_bytes, numel elements) of their send, in rank
+  // order.
   void sum_part(int64_t offset_bytes, int64_t numel, base::DType dtype) {
     std::vector<char>& sum = self().reduced;
     sum.assign(static_cast<size_t>(numel * base::size_of(dtype)), 0);
@@ -265,9 +267,9 @@ class ThreadCommunicator final : public Communicator {
   }
 
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes) {
-    return finish_after(spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_,
-                                            payload_bytes),
-                        sent_bytes);
+    return finish_after(
+        spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_, payload_bytes),
+        sent_bytes);
   }
 
   // All timings are read before the second meeting: after it members may publish the next call.

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: collectives are memory copies between the ranks' device buffers, timed by the links
-// of the emulated cluster.
+// Ranks as threads of one process: collectives are memory copies between the ranks' device buffers,
+// timed by the links of the emulated cluster.
 #pragma once
 
 #include <condition_variable>
@@ -17,8 +17,8 @@
 
 namespace moetune::engine {
 
-/// Lets only so many rank threads compute at once, so that the processor's caches and cores are not fought over and
-/// measured durations stay those of a rank that has a core to itself.
+/// Lets only so many rank threads compute at once, so that the processor's caches and cores are not
+/// fought over and measured durations stay those of a rank that has a core to itself.
 class ComputeSlots {
  public:
   explicit ComputeSlots(int num_slots) : num_free_(num_slots) {}

@@ -25,8 +25,8 @@ TextSource::TextSource(spec::Corpus corpus, const spec::TrainingSpec& training,
 
 std::vector<int32_t> TextSource::sequence(int64_t step, int64_t index) const {
   const uint64_t bound = corpus_.bytes.size() - static_cast<uint64_t>(seq_length_);
-  const uint64_t begin = philox_uniform(
-      key_, static_cast<uint64_t>(step * global_batch_size_ + index), bound);
+  const uint64_t begin =
+      philox_uniform(key_, static_cast<uint64_t>(step * global_batch_size_ + index), bound);
   std::vector<int32_t> tokens(static_cast<size_t>(seq_length_) + 1);
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<unsigned char>(corpus_.bytes[begin + i]);

@@ -1,5 +1,5 @@
-// Where training tokens come from. A sequence is named by step and index in the global batch, so every layout trains on
-// the same tokens.
+// Where training tokens come from. A sequence is named by step and index in the global batch, so
+// every layout trains on the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ class TextSource final : public TokenSource {
   uint64_t key_;
 };
 
-/// The tokens one rank trains on in one step: its sequences, and of each the positions of its context-parallel part.
+/// The tokens one rank trains on in one step: its sequences, and of each the positions of its
+/// context-parallel part.
 StepTokens step_tokens(const TokenSource& source, const spec::TrialSpec& trial, int rank,
                        int64_t step);
 

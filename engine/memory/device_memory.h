@@ -1,5 +1,5 @@
-// Device memory of one rank: every allocation is booked in the ledger by name and group; blocks are kept and reused by
-// size, so that a step after the first asks the device for nothing.
+// Device memory of one rank: every allocation is booked in the ledger by name and group; blocks are
+// kept and reused by size, so that a step after the first asks the device for nothing.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,7 @@ void BufferPlan::release(LayerState& state, const spec::BufferRow& row, MemoryGr
 void BufferPlan::release_workspace(LayerState& state, Part part, PassKind pass) {
   for (const spec::BufferRow& row : spec::buffer_table()) {
     if (row.part != part) continue;
-    if (places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)] ==
-        spec::Place::workspace) {
+    if (places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)] == spec::Place::workspace) {
       release(state, row, MemoryGroup::workspace);
     }
   }

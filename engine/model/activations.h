@@ -1,4 +1,5 @@
-// The buffers of one layer for one micro-batch, allocated part by part from the rows of engine/spec/buffers.h.
+// The buffers of one layer for one micro-batch, allocated part by part from the rows of
+// engine/spec/buffers.h.
 #pragma once
 
 #include <array>
@@ -15,13 +16,13 @@ using spec::Buf;
 using spec::Part;
 using spec::PassKind;
 
-/// How the rows of one direction (forward or backward) travel, chunk by chunk: row counts by peer of the
-/// expert-parallel group, and where each chunk's entries begin in the index lists.
+/// How the rows of one direction (forward or backward) travel, chunk by chunk: row counts by peer
+/// of the expert-parallel group, and where each chunk's entries begin in the index lists.
 struct ChunkRoute {
-  std::vector<int64_t> send_rows;    ///< per peer
-  std::vector<int64_t> recv_rows;    ///< per peer
-  int64_t send_begin = 0;            ///< first entry in send order
-  int64_t recv_begin = 0;            ///< first entry in arrival order
+  std::vector<int64_t> send_rows;  ///< per peer
+  std::vector<int64_t> recv_rows;  ///< per peer
+  int64_t send_begin = 0;          ///< first entry in send order
+  int64_t recv_begin = 0;          ///< first entry in arrival order
   int64_t num_sent = 0;
   int64_t num_received = 0;
   std::vector<int32_t> expert_offsets;  ///< [local experts + 1] into this chunk's row list
@@ -33,7 +34,7 @@ struct Route {
   std::vector<int32_t> expert_offsets;  ///< [local experts + 1] over canonical rows
   std::vector<ChunkRoute> forward;
   std::vector<ChunkRoute> backward;
-  std::vector<int32_t> counts;          ///< [source rank, chunk of both directions, local expert]
+  std::vector<int32_t> counts;  ///< [source rank, chunk of both directions, local expert]
 };
 
 /// Tensors by Buf; null when not allocated.

@@ -1,9 +1,8 @@
-// The attention half of a layer: norm, projections, QK-norm, RoPE, context-parallel gathering of keys and values, core
-// attention, output projection onto the residual.
+// The attention half of a layer: norm, projections, QK-norm, RoPE, context-parallel gathering of
+// keys and values, core attention, output projection onto the residual.
 #include <cmath>
 
 #include "engine/model/layer.h"
-
 
 namespace moetune::engine {
 namespace {
@@ -47,26 +46,29 @@ void Layer::attention_forward(LayerState& state, Pass label) {
   });
   gather_kv(state, label);
   core_attention(state, label);
-  run_op(rank_, Op::attn_residual, label, spec::op_cost(Op::attn_residual, label, dims, e),
-         [&] { rank_.backend.copy({state[Buf::input], state[Buf::mid], false}); });
+  run_op(rank_, Op::attn_residual, label, spec::op_cost(Op::attn_residual, label, dims, e), [&] {
+    rank_.backend.copy({state[Buf::input], state[Buf::mid], false});
+  });
   linear_forward(Op::o_proj, Op::o_bias, label, o_, state[Buf::attn_out], state[Buf::mid], true,
                  dims);
 }
 
-// Rows of a context-parallel rank lie sequence by sequence; gathered they lie rank by rank and are brought into position
-// order, so that causal attention sees contiguous keys.
+// Rows of a context-parallel rank lie sequence by sequence; gathered they lie rank by rank and are
+// brought into position order, so that causal attention sees contiguous keys.
 void Layer::gather_kv(LayerState& state, Pass label) {
   const auto& dims = state.dims;
   if (dims.cp == 1) return;
   const int64_t e = rank_.element_bytes;
-  const Tensor k = rank_.trial.model.has_qk_norm ? state[Buf::k_rot]
-                                                 : state[Buf::qkv].columns(dims.q, dims.kv);
+  const Tensor k =
+      rank_.trial.model.has_qk_norm ? state[Buf::k_rot] : state[Buf::qkv].columns(dims.q, dims.kv);
   const Tensor v = state[Buf::qkv].columns(dims.q + dims.kv, dims.kv);
   const spec::OpCost pack_cost = spec::op_cost(Op::kv_pack, label, dims, e);
-  run_op(rank_, Op::kv_pack, label, pack_cost,
-         [&] { rank_.backend.copy({k, state[Buf::kv_local].columns(0, dims.kv), false}); });
-  run_op(rank_, Op::kv_pack, label, pack_cost,
-         [&] { rank_.backend.copy({v, state[Buf::kv_local].columns(dims.kv, dims.kv), false}); });
+  run_op(rank_, Op::kv_pack, label, pack_cost, [&] {
+    rank_.backend.copy({k, state[Buf::kv_local].columns(0, dims.kv), false});
+  });
+  run_op(rank_, Op::kv_pack, label, pack_cost, [&] {
+    rank_.backend.copy({v, state[Buf::kv_local].columns(dims.kv, dims.kv), false});
+  });
   join_streams(rank_, Stream::context, Stream::compute);
   run_comm(rank_, Op::kv_gather, label, spec::Group::cp, [&](int64_t ready_ns) {
     return rank_.comms.cp->all_gather(state[Buf::kv_local].data, state[Buf::kv_gathered].data,
@@ -74,8 +76,7 @@ void Layer::gather_kv(LayerState& state, Pass label) {
   });
   join_streams(rank_, Stream::compute, Stream::context);
   run_op(rank_, Op::kv_reorder, label, spec::op_cost(Op::kv_reorder, label, dims, e), [&] {
-    rank_.backend.gather_rows(
-        {state[Buf::kv_gathered], state[Buf::kv_full], tables_.kv_order, 1});
+    rank_.backend.gather_rows({state[Buf::kv_gathered], state[Buf::kv_full], tables_.kv_order, 1});
   });
 }
 
@@ -147,8 +148,9 @@ void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
     });
     join_streams(rank_, Stream::compute, Stream::context);
     const spec::OpCost cost = spec::op_cost(Op::kv_pack, Pass::backward, dims, e);
-    run_op(rank_, Op::kv_pack, Pass::backward, cost,
-           [&] { rank_.backend.copy({state[Buf::kv_local].columns(0, dims.kv), dk, false}); });
+    run_op(rank_, Op::kv_pack, Pass::backward, cost, [&] {
+      rank_.backend.copy({state[Buf::kv_local].columns(0, dims.kv), dk, false});
+    });
     run_op(rank_, Op::kv_pack, Pass::backward, cost, [&] {
       rank_.backend.copy({state[Buf::kv_local].columns(dims.kv, dims.kv), dv, false});
     });

@@ -1,4 +1,5 @@
-// A layer's halves in order, with the allocation discipline the memory model relies on; see layer.h.
+// A layer's halves in order, with the allocation discipline the memory model relies on; see
+// layer.h.
 #include "engine/model/layer.h"
 
 #include "kernels/base/error.h"
@@ -125,25 +126,30 @@ void Layer::norm_forward(Op op, Pass label, Tensor x, const Norm& norm, Tensor o
 
 void Layer::linear_forward(Op op, Op bias_op, Pass label, const Linear& l, Tensor x, Tensor y,
                            bool accumulate, const spec::LayerDims& dims) {
-  run_op(rank_, op, label, spec::op_cost(op, label, dims, rank_.element_bytes),
-         [&] { rank_.backend.gemm({x, l.weight, y, false, true, accumulate}); });
+  run_op(rank_, op, label, spec::op_cost(op, label, dims, rank_.element_bytes), [&] {
+    rank_.backend.gemm({x, l.weight, y, false, true, accumulate});
+  });
   if (l.bias.is_null()) return;
-  run_op(rank_, bias_op, label, spec::op_cost(bias_op, label, dims, rank_.element_bytes),
-         [&] { rank_.backend.add_bias({y, l.bias}); });
+  run_op(rank_, bias_op, label, spec::op_cost(bias_op, label, dims, rank_.element_bytes), [&] {
+    rank_.backend.add_bias({y, l.bias});
+  });
 }
 
 void Layer::linear_backward(Op op, Op bias_op, const Linear& l, Tensor x, Tensor dy, Tensor dx,
                             bool accumulate, const spec::LayerDims& dims) {
   if (!l.bias.is_null()) {
     run_op(rank_, bias_op, Pass::backward,
-           spec::op_cost(bias_op, Pass::backward, dims, rank_.element_bytes),
-           [&] { rank_.backend.bias_backward({dy, l.bias_grad}); });
+           spec::op_cost(bias_op, Pass::backward, dims, rank_.element_bytes), [&] {
+             rank_.backend.bias_backward({dy, l.bias_grad});
+           });
   }
   const spec::OpCost cost = spec::op_cost(op, Pass::backward, dims, rank_.element_bytes);
-  run_op(rank_, op, Pass::backward, cost,
-         [&] { rank_.backend.gemm({dy, l.weight, dx, false, false, accumulate}); });
-  run_op(rank_, op, Pass::wgrad, cost,
-         [&] { rank_.backend.gemm({dy, x, l.grad, true, false, true}); });
+  run_op(rank_, op, Pass::backward, cost, [&] {
+    rank_.backend.gemm({dy, l.weight, dx, false, false, accumulate});
+  });
+  run_op(rank_, op, Pass::wgrad, cost, [&] {
+    rank_.backend.gemm({dy, x, l.grad, true, false, true});
+  });
 }
 
 }  // namespace moetune::engine

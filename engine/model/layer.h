@@ -1,6 +1,6 @@
-// One decoder layer on one rank, with forward and backward written out: attention half (attention.cpp), dense
-// feed-forward half (mlp.cpp) or Mixture-of-Experts half (moe.cpp). What is saved between the passes is exactly what the
-// buffer table says.
+// One decoder layer on one rank, with forward and backward written out: attention half
+// (attention.cpp), dense feed-forward half (mlp.cpp) or Mixture-of-Experts half (moe.cpp). What is
+// saved between the passes is exactly what the buffer table says.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,22 @@ namespace moetune::engine {
 
 /// Tables that every layer of a rank shares.
 struct SharedTables {
-  Tensor rope_cos;    ///< [seq, d/2]
+  Tensor rope_cos;  ///< [seq, d/2]
   Tensor rope_sin;
   Tensor positions;   ///< i32 [T, 1]: position of each of this rank's tokens in its sequence
   Tensor kv_order;    ///< i32 [S, 1]: row of the gathered keys for each position; null without cp
   Tensor kv_inverse;  ///< i32 [S, 1]: the inverse
 };
 
-/// Sums of the auxiliary losses over the rank's layers and micro-batches of a step, already scaled to the global mean.
+/// Sums of the auxiliary losses over the rank's layers and micro-batches of a step, already scaled
+/// to the global mean.
 struct AuxLosses {
   double load_balance = 0;
   double z = 0;
 };
 
-/// Receives every routing decision of a forward pass (not of recomputation); used to record the routing profile.
+/// Receives every routing decision of a forward pass (not of recomputation); used to record the
+/// routing profile.
 class RoutingObserver {
  public:
   virtual ~RoutingObserver() = default;
@@ -43,8 +45,9 @@ class Layer {
 
   /// state[input] holds the input; writes the layer's output to `out` [T,h].
   void forward(LayerState& state, Tensor out, PassKind pass, Pass label);
-  /// d_hidden [T,h] comes in as the gradient of the output and leaves as that of the input. Needs the state of a
-  /// forward with PassKind::forward (under full recompute: made again by the caller). Releases what forward saved.
+  /// d_hidden [T,h] comes in as the gradient of the output and leaves as that of the input. Needs
+  /// the state of a forward with PassKind::forward (under full recompute: made again by the
+  /// caller). Releases what forward saved.
   void backward(LayerState& state, Tensor d_hidden);
 
   [[nodiscard]] bool is_moe() const { return is_moe_; }
@@ -53,7 +56,7 @@ class Layer {
   struct Linear {
     Tensor weight;  ///< [out, in]
     Tensor grad;
-    Tensor bias;       ///< [1, out] or null
+    Tensor bias;  ///< [1, out] or null
     Tensor bias_grad;
   };
   struct Norm {

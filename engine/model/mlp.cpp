@@ -8,8 +8,9 @@ void Layer::mlp_forward(LayerState& state, Tensor out, Pass label) {
   const int64_t e = rank_.element_bytes;
   norm_forward(Op::mlp_norm, label, state[Buf::mid], mlp_norm_, state[Buf::mlp_norm_out],
                state[Buf::mlp_norm_rstd], dims);
-  run_op(rank_, Op::ffn_residual, label, spec::op_cost(Op::ffn_residual, label, dims, e),
-         [&] { rank_.backend.copy({state[Buf::mid], out, false}); });
+  run_op(rank_, Op::ffn_residual, label, spec::op_cost(Op::ffn_residual, label, dims, e), [&] {
+    rank_.backend.copy({state[Buf::mid], out, false});
+  });
   linear_forward(Op::mlp_fc1, Op::mlp_bias, label, mlp_fc1_, state[Buf::mlp_norm_out],
                  state[Buf::mlp_fc1], false, dims);
   run_op(rank_, Op::mlp_act, label, spec::op_cost(Op::mlp_act, label, dims, e), [&] {

@@ -1,6 +1,6 @@
-// The Mixture-of-Experts half of a layer: router, dispatch, experts, combine, in chunks that let the all-to-alls run
-// beside the experts' GEMMs. Saved rows lie in canonical order (expert, source rank, token), which no chunk count
-// changes: that is what makes chunking bit-identical.
+// The Mixture-of-Experts half of a layer: router, dispatch, experts, combine, in chunks that let
+// the all-to-alls run beside the experts' GEMMs. Saved rows lie in canonical order (expert, source
+// rank, token), which no chunk count changes: that is what makes chunking bit-identical.
 #include <vector>
 
 #include "engine/model/layer.h"
@@ -36,8 +36,9 @@ void Layer::moe_forward(LayerState& state, Tensor out, PassKind pass, Pass label
   const bool is_parallel = dims.ep > 1;
   route(state, label);
   preprocess(state, pass, label);
-  run_op(rank_, Op::ffn_residual, label, spec::op_cost(Op::ffn_residual, label, dims, e),
-         [&] { rank_.backend.copy({state[Buf::mid], out, false}); });
+  run_op(rank_, Op::ffn_residual, label, spec::op_cost(Op::ffn_residual, label, dims, e), [&] {
+    rank_.backend.copy({state[Buf::mid], out, false});
+  });
 
   const std::vector<ChunkRoute>& chunks = state.route.forward;
   if (is_parallel) {
@@ -68,7 +69,8 @@ void Layer::moe_forward(LayerState& state, Tensor out, PassKind pass, Pass label
   });
 }
 
-// One all-to-all of a chunk's rows (and their probabilities): to the experts, or back to the tokens' ranks.
+// One all-to-all of a chunk's rows (and their probabilities): to the experts, or back to the
+// tokens' ranks.
 void Layer::move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& chunk,
                       bool is_to_experts, bool moves_probs) {
   const int64_t row_bytes = state.dims.hidden * rank_.element_bytes;
@@ -98,7 +100,8 @@ void Layer::move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& ch
   });
 }
 
-// The chunk's entries of the expert-major row list; null when the chunk is everything, in canonical order already.
+// The chunk's entries of the expert-major row list; null when the chunk is everything, in canonical
+// order already.
 Tensor Layer::chunk_rows(LayerState& state, bool is_forward, const ChunkRoute& chunk,
                          int64_t num_chunks) const {
   if (num_chunks == 1) return {};
@@ -151,8 +154,8 @@ void Layer::expert_forward_chunk(LayerState& state, const ChunkRoute& chunk, int
   });
   run_op(rank_, Op::expert_act, label, spec::op_cost(Op::expert_act, label, dims, e), [&] {
     if (chunk.num_received == 0) return;
-    rank_.backend.gated_act({state[Buf::fc1_out], state[Buf::expert_probs], state[Buf::act_out],
-                             rows, activation_});
+    rank_.backend.gated_act(
+        {state[Buf::fc1_out], state[Buf::expert_probs], state[Buf::act_out], rows, activation_});
   });
   run_op(rank_, Op::expert_fc2, label, spec::op_cost(Op::expert_fc2, label, dims, e), [&] {
     auto args = grouped(state, expert_fc2_, Buf::act_out, Buf::fc2_out, GroupedGemmMode::forward,
@@ -164,8 +167,8 @@ void Layer::expert_forward_chunk(LayerState& state, const ChunkRoute& chunk, int
   run_op(rank_, Op::unsort_rows, label, spec::op_cost(Op::unsort_rows, label, dims, e), [&] {
     if (chunk.num_received == 0) return;
     rank_.backend.gather_rows(
-        {state[Buf::fc2_out],
-         state[Buf::recv_rows].row_range(chunk.recv_begin, chunk.num_received), arrival, 1});
+        {state[Buf::fc2_out], state[Buf::recv_rows].row_range(chunk.recv_begin, chunk.num_received),
+         arrival, 1});
   });
 }
 
@@ -194,9 +197,8 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
 
   run_op(rank_, Op::unpermute, Pass::backward,
          spec::op_cost(Op::unpermute, Pass::backward, dims, e), [&] {
-           rank_.backend.gather_rows({d_hidden,
-                                      state[is_parallel ? Buf::send_rows : Buf::d_fc2_out], order,
-                                      dims.topk});
+           rank_.backend.gather_rows(
+               {d_hidden, state[is_parallel ? Buf::send_rows : Buf::d_fc2_out], order, dims.topk});
          });
   std::vector<Event> arrivals(chunks.size());
   if (is_parallel) {
@@ -209,16 +211,19 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
   if (recomputes_fc1) {
     run_op(rank_, Op::expert_fc1, Pass::recompute,
            spec::op_cost(Op::expert_fc1, Pass::recompute, dims, e), [&] {
-             rank_.backend.grouped_gemm(grouped(state, expert_fc1_, Buf::expert_input,
-                                                Buf::fc1_out, GroupedGemmMode::forward, 0));
+             rank_.backend.grouped_gemm(grouped(state, expert_fc1_, Buf::expert_input, Buf::fc1_out,
+                                                GroupedGemmMode::forward, 0));
            });
   }
   if (recomputes_fc1 || spec::recomputes(knobs, RecomputeModule::moe_act)) {
     run_op(rank_, Op::expert_act, Pass::recompute,
            spec::op_cost(Op::expert_act, Pass::recompute, dims, e), [&] {
              if (dims.received_rows == 0) return;
-             rank_.backend.gated_act({state[Buf::fc1_out], state[Buf::expert_probs],
-                                      state[Buf::act_out], {}, activation_});
+             rank_.backend.gated_act({state[Buf::fc1_out],
+                                      state[Buf::expert_probs],
+                                      state[Buf::act_out],
+                                      {},
+                                      activation_});
            });
   }
   const spec::OpCost permute_cost = spec::op_cost(Op::permute, Pass::backward, dims, e);
@@ -246,12 +251,12 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
     if (is_parallel) {
       rank_.timeline.wait_event(static_cast<int>(Stream::compute),
                                 arrivals[static_cast<size_t>(c)]);
-      run_op(rank_, Op::unsort_rows, Pass::backward,
-             spec::op_cost(Op::unsort_rows, Pass::backward, part, e), [&] {
-               if (chunk.num_received == 0) return;
-               rank_.backend.scatter_rows(
-                   {arrived(Buf::recv_rows), state[Buf::d_fc2_out], arrival});
-             });
+      run_op(
+          rank_, Op::unsort_rows, Pass::backward,
+          spec::op_cost(Op::unsort_rows, Pass::backward, part, e), [&] {
+            if (chunk.num_received == 0) return;
+            rank_.backend.scatter_rows({arrived(Buf::recv_rows), state[Buf::d_fc2_out], arrival});
+          });
     }
     run_op(rank_, Op::expert_fc2, Pass::backward,
            spec::op_cost(Op::expert_fc2, Pass::backward, part, e), [&] {
@@ -284,23 +289,22 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
     });
     run_op(rank_, Op::sort_rows, Pass::backward, sort_cost, [&] {
       if (chunk.num_received == 0) return;
-      rank_.backend.gather_rows(
-          {state[Buf::d_expert_probs], arrived(Buf::recv_probs), arrival, 1});
+      rank_.backend.gather_rows({state[Buf::d_expert_probs], arrived(Buf::recv_probs), arrival, 1});
     });
     join_streams(rank_, Stream::expert, Stream::compute);
     move_rows(state, Op::dispatch, Pass::backward, chunk, false, true);
   }
   // Weight gradients over all rows in canonical order, while the last gradients travel back.
-  run_op(rank_, Op::expert_fc2, Pass::wgrad, spec::op_cost(Op::expert_fc2, Pass::wgrad, dims, e),
-         [&] {
-           rank_.backend.grouped_gemm(grouped(state, expert_fc2_, Buf::act_out, Buf::d_fc2_out,
-                                              GroupedGemmMode::wgrad, 0));
-         });
-  run_op(rank_, Op::expert_fc1, Pass::wgrad, spec::op_cost(Op::expert_fc1, Pass::wgrad, dims, e),
-         [&] {
-           rank_.backend.grouped_gemm(grouped(state, expert_fc1_, Buf::expert_input, Buf::d_fc1,
-                                              GroupedGemmMode::wgrad, 0));
-         });
+  run_op(
+      rank_, Op::expert_fc2, Pass::wgrad, spec::op_cost(Op::expert_fc2, Pass::wgrad, dims, e), [&] {
+        rank_.backend.grouped_gemm(
+            grouped(state, expert_fc2_, Buf::act_out, Buf::d_fc2_out, GroupedGemmMode::wgrad, 0));
+      });
+  run_op(
+      rank_, Op::expert_fc1, Pass::wgrad, spec::op_cost(Op::expert_fc1, Pass::wgrad, dims, e), [&] {
+        rank_.backend.grouped_gemm(
+            grouped(state, expert_fc1_, Buf::expert_input, Buf::d_fc1, GroupedGemmMode::wgrad, 0));
+      });
   if (is_parallel) join_streams(rank_, Stream::compute, Stream::expert);
   run_op(rank_, Op::permute, Pass::backward, permute_cost, [&] {
     rank_.backend.combine_rows({state[is_parallel ? Buf::send_rows : Buf::d_expert_input],

@@ -51,8 +51,7 @@ Parameters::Parameters(RankContext& rank, const InitialValue& initial_value)
   for (const spec::BucketDesc& desc : plan_.buckets) {
     Bucket bucket;
     bucket.desc = desc;
-    bucket.group =
-        desc.group == spec::Group::edp ? rank.comms.edp.get() : rank.comms.dp_cp.get();
+    bucket.group = desc.group == spec::Group::edp ? rank.comms.edp.get() : rank.comms.dp_cp.get();
     bucket.shard_numel = is_sharded ? desc.numel / bucket.group->size() : desc.numel;
     bucket.shard_begin = is_sharded ? bucket.shard_numel * bucket.group->rank() : 0;
     buckets_.push_back(bucket);

@@ -1,5 +1,5 @@
-// The parameters of one rank: weights, gradients and optimizer state in flat buckets, as the plan in engine/spec/params.h
-// lays them out.
+// The parameters of one rank: weights, gradients and optimizer state in flat buckets, as the plan
+// in engine/spec/params.h lays them out.
 #pragma once
 
 #include <functional>
@@ -29,16 +29,16 @@ struct Bucket {
 /// Gives the initial value of element (row, col) of the whole parameter, before sharding.
 using InitialValue = std::function<double(const spec::ParamDesc&, int64_t row, int64_t col)>;
 
-/// Normal(0, initializer_range), output projections scaled by 1/sqrt(2 * layers) (Shoeybi et al. 2019), norms one,
-/// biases zero; counter-based, so the same for every layout.
+/// Normal(0, initializer_range), output projections scaled by 1/sqrt(2 * layers) (Shoeybi et al.
+/// 2019), norms one, biases zero; counter-based, so the same for every layout.
 InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed);
 
 class Parameters {
  public:
   Parameters(RankContext& rank, const InitialValue& initial_value);
 
-  /// Weight or gradient of a parameter; `layer` is the global index, -1 for those outside layers. Null when this rank
-  /// has none of that kind.
+  /// Weight or gradient of a parameter; `layer` is the global index, -1 for those outside layers.
+  /// Null when this rank has none of that kind.
   [[nodiscard]] Tensor weight(spec::ParamKind kind, int64_t layer = -1) const;
   [[nodiscard]] Tensor grad(spec::ParamKind kind, int64_t layer = -1) const;
 

@@ -1,5 +1,5 @@
-// Counter-based random numbers: the value at an index does not depend on who asks, so any sharding of a parameter starts
-// from identical weights.
+// Counter-based random numbers: the value at an index does not depend on who asks, so any sharding
+// of a parameter starts from identical weights.
 #pragma once
 
 #include <array>
@@ -37,16 +37,16 @@ inline uint64_t philox_key(uint64_t seed, std::string_view name) {
 
 /// Uniform integer in [0, bound) for a key and an index.
 inline uint64_t philox_uniform(uint64_t key, uint64_t index, uint64_t bound) {
-  const auto bits = philox(
-      {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 1}, key);
+  const auto bits =
+      philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 1}, key);
   const uint64_t wide = (uint64_t{bits[0]} << 32) | bits[1];
   return static_cast<uint64_t>((static_cast<unsigned __int128>(wide) * bound) >> 64);
 }
 
 /// Standard normal number for a key and an index (Box-Muller).
 inline double philox_normal(uint64_t key, uint64_t index) {
-  const auto bits = philox(
-      {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0}, key);
+  const auto bits =
+      philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0}, key);
   const double u1 = (static_cast<double>(bits[0]) + 1.0) / 4294967297.0;
   const double u2 = (static_cast<double>(bits[1]) + 0.5) / 4294967296.0;
   return std::sqrt(-2.0 * std::log(u1)) * std::cos(2.0 * std::numbers::pi * u2);

@@ -1,4 +1,5 @@
-// Where tokens go: the router, its auxiliary losses, and the plan of who sends how many rows to whom in which chunk.
+// Where tokens go: the router, its auxiliary losses, and the plan of who sends how many rows to
+// whom in which chunk.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -16,7 +17,8 @@ int64_t chunk_of(int64_t token, int64_t num_chunks, int64_t num_tokens) {
   return chunk;
 }
 
-// Send order of the (token, slot) pairs: by chunk, expert, token, slot. Counts per chunk and expert.
+// Send order of the (token, slot) pairs: by chunk, expert, token, slot. Counts per chunk and
+// expert.
 struct SendPlan {
   std::vector<int32_t> order;     ///< place -> slot number token * topk + slot
   std::vector<int32_t> position;  ///< its inverse
@@ -73,8 +75,8 @@ void Layer::route(LayerState& state, Pass label) {
   }
 }
 
-// Plans who sends what to whom and packs the rows to send. Nothing here waits for the counts of other ranks, so the
-// packing is launched before the host stops to read them.
+// Plans who sends what to whom and packs the rows to send. Nothing here waits for the counts of
+// other ranks, so the packing is launched before the host stops to read them.
 void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   const auto& dims = state.dims;
   const int64_t e = rank_.element_bytes;
@@ -112,9 +114,10 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   size_buffers();
 }
 
-// Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean prob_e (the sequence-wise
-// form of Fedus et al. 2021, eq. 4), and z loss: mean over tokens of the squared log-sum-exp (Zoph et al. 2022, eq. 5).
-// Both are means over the global batch, so no layout changes them.
+// Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean
+// prob_e (the sequence-wise form of Fedus et al. 2021, eq. 4), and z loss: mean over tokens of the
+// squared log-sum-exp (Zoph et al. 2022, eq. 5). Both are means over the global batch, so no layout
+// changes them.
 void Layer::aux_losses(LayerState& state, Pass label) {
   const auto& dims = state.dims;
   const auto& training = rank_.trial.training;
@@ -163,8 +166,7 @@ void Layer::aux_losses(LayerState& state, Pass label) {
   std::vector<double> sums;
   read(state[Buf::aux_sums], sums);
   const auto seq = static_cast<double>(training.seq_length);
-  const double scale = training.aux_loss_coeff /
-                       static_cast<double>(training.global_batch_size) *
+  const double scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
                        static_cast<double>(dims.experts) /
                        (static_cast<double>(dims.topk) * seq * seq);
   std::vector<double> gradient(static_cast<size_t>(numel));
@@ -191,8 +193,7 @@ void Layer::plan_route(LayerState& state, std::vector<int32_t>& counts) {
   counts.clear();
   int64_t map_row = 0;
   for (const int64_t num_chunks : {forward_chunks, backward_chunks}) {
-    const SendPlan plan =
-        make_send_plan(indices, dims.tokens, dims.topk, dims.experts, num_chunks);
+    const SendPlan plan = make_send_plan(indices, dims.tokens, dims.topk, dims.experts, num_chunks);
     Tensor maps = state[Buf::slot_maps];
     rank_.backend.copy_to_device(maps.row<int32_t>(map_row), plan.order.data(), bytes);
     rank_.backend.copy_to_device(maps.row<int32_t>(map_row + 1), plan.position.data(), bytes);
@@ -207,7 +208,8 @@ void Layer::plan_route(LayerState& state, std::vector<int32_t>& counts) {
   }
 }
 
-// counts is [chunk of both directions, expert]; received becomes [source rank, chunk, local expert].
+// counts is [chunk of both directions, expert]; received becomes [source rank, chunk, local
+// expert].
 void Layer::exchange_counts(LayerState& state, Pass label, const std::vector<int32_t>& counts,
                             std::vector<int32_t>& received) {
   const auto& dims = state.dims;
@@ -244,8 +246,7 @@ void Layer::exchange_counts(LayerState& state, Pass label, const std::vector<int
   received.resize(outgoing.size());
   join_streams(rank_, Stream::expert, Stream::compute);
   run_comm(rank_, Op::count_exchange, label, spec::Group::ep, [&](int64_t ready_ns) {
-    const AllToAllLane lane{outgoing.data(), received.data(),
-                            num_chunks * dims.local_experts * 4};
+    const AllToAllLane lane{outgoing.data(), received.data(), num_chunks * dims.local_experts * 4};
     const std::vector<int64_t> ones(static_cast<size_t>(dims.ep), 1);
     return rank_.comms.ep->all_to_all({&lane, 1}, ones, ones, ready_ns);
   });
@@ -296,15 +297,16 @@ void Layer::finish_route(LayerState& state, const std::vector<int32_t>& received
   dims.received_rows = route.num_received;
 }
 
-// The device's index lists: arrival order -> canonical row, and each chunk's canonical rows expert by expert.
+// The device's index lists: arrival order -> canonical row, and each chunk's canonical rows expert
+// by expert.
 void Layer::write_route(LayerState& state) {
   const auto& dims = state.dims;
   const Route& route = state.route;
   const auto num_forward = static_cast<int64_t>(route.forward.size());
   const int64_t num_chunks = num_forward + static_cast<int64_t>(route.backward.size());
   const auto count = [&](int64_t source, int64_t chunk, int64_t expert) {
-    return route.counts[static_cast<size_t>((source * num_chunks + chunk) * dims.local_experts +
-                                            expert)];
+    return route
+        .counts[static_cast<size_t>((source * num_chunks + chunk) * dims.local_experts + expert)];
   };
   std::vector<int32_t> offsets(route.expert_offsets);
   int64_t map_row = 0;
@@ -313,8 +315,8 @@ void Layer::write_route(LayerState& state) {
     const auto n = static_cast<int64_t>(direction->size());
     std::vector<int32_t> arrival(static_cast<size_t>(route.num_received));
     std::vector<int32_t> rows(arrival.size());
-    // Canonical segment of (expert, source, chunk): chunks are ascending token ranges, so any number of them gives the
-    // same order of tokens.
+    // Canonical segment of (expert, source, chunk): chunks are ascending token ranges, so any
+    // number of them gives the same order of tokens.
     std::vector<int32_t> segment(static_cast<size_t>(dims.local_experts * dims.ep * n));
     int32_t next = 0;
     for (int64_t expert = 0; expert < dims.local_experts; ++expert) {

@@ -10,7 +10,8 @@ namespace {
 
 using spec::ParamKind;
 
-// Linear cross-entropy works on tiles of this many tokens whatever the chunk size, so that chunking changes no bit.
+// Linear cross-entropy works on tiles of this many tokens whatever the chunk size, so that chunking
+// changes no bit.
 constexpr int64_t kLossTile = 64;
 
 }  // namespace
@@ -21,9 +22,8 @@ Stage::Stage(RankContext& rank, Parameters& params, RoutingObserver* routing,
       params_(params),
       buffers_(rank),
       logits_observer_(logits),
-      range_(spec::split_layers(rank.trial.model,
-                                rank.trial.knobs)[static_cast<size_t>(rank.layout.pp_rank(
-          rank.rank))]),
+      range_(spec::split_layers(
+          rank.trial.model, rank.trial.knobs)[static_cast<size_t>(rank.layout.pp_rank(rank.rank))]),
       dims_(spec::layer_dims(rank.trial.model, rank.trial.knobs, rank.trial.training.seq_length,
                              range_.first)),
       num_micro_batches_(spec::num_micro_batches(rank.layout, rank.trial.knobs,
@@ -64,8 +64,7 @@ void Stage::make_tables() {
   for (int64_t b = 0; b < dims_.sequences; ++b) {
     positions.insert(positions.end(), local.begin(), local.end());
   }
-  tables_.positions =
-      upload("positions", base::DType::i32, dims_.tokens, 1, positions.data());
+  tables_.positions = upload("positions", base::DType::i32, dims_.tokens, 1, positions.data());
   const spec::RopeTable rope = spec::make_rope_table(rank_.trial.model, seq);
   for (const bool is_cos : {true, false}) {
     const std::vector<double>& values = is_cos ? rope.cos : rope.sin;
@@ -82,16 +81,15 @@ void Stage::make_tables() {
     const std::vector<int32_t> part = spec::local_positions(rank_.layout, cp_rank, seq);
     for (int64_t b = 0; b < dims_.sequences; ++b) {
       for (size_t i = 0; i < part.size(); ++i) {
-        const int64_t gathered =
-            cp_rank * dims_.tokens + b * static_cast<int64_t>(part.size()) + static_cast<int64_t>(i);
+        const int64_t gathered = cp_rank * dims_.tokens + b * static_cast<int64_t>(part.size()) +
+                                 static_cast<int64_t>(i);
         const int64_t global = b * seq + part[i];
         order[static_cast<size_t>(global)] = static_cast<int32_t>(gathered);
         inverse[static_cast<size_t>(gathered)] = static_cast<int32_t>(global);
       }
     }
   }
-  tables_.kv_order =
-      upload("kv_order", base::DType::i32, dims_.context_tokens, 1, order.data());
+  tables_.kv_order = upload("kv_order", base::DType::i32, dims_.context_tokens, 1, order.data());
   tables_.kv_inverse =
       upload("kv_inverse", base::DType::i32, dims_.context_tokens, 1, inverse.data());
 }
@@ -115,8 +113,8 @@ LayerState& Stage::next_state(MicroBatch& m, size_t layer) {
 
 void Stage::forward(int64_t micro_batch) {
   rank_.place.micro_batch = static_cast<int32_t>(micro_batch);
-  const PassKind pass = spec::is_full_recompute(rank_.trial.knobs) ? PassKind::forward_dropped
-                                                                   : PassKind::forward;
+  const PassKind pass =
+      spec::is_full_recompute(rank_.trial.knobs) ? PassKind::forward_dropped : PassKind::forward;
   MicroBatch& m = in_flight_[micro_batch];
   m.layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -129,11 +127,10 @@ void Stage::forward(int64_t micro_batch) {
   buffers_.allocate(first, Part::input, pass);
   const int64_t e = rank_.element_bytes;
   if (rank_.is_first_stage()) {
-    run_op(rank_, Op::embed, Pass::forward, spec::op_cost(Op::embed, Pass::forward, dims_, e),
-           [&] {
-             rank_.backend.embedding({params_.weight(ParamKind::embedding),
-                                      token_view(tokens_, micro_batch), first[Buf::input]});
-           });
+    run_op(rank_, Op::embed, Pass::forward, spec::op_cost(Op::embed, Pass::forward, dims_, e), [&] {
+      rank_.backend.embedding({params_.weight(ParamKind::embedding),
+                               token_view(tokens_, micro_batch), first[Buf::input]});
+    });
   } else {
     run_comm(rank_, Op::pp_recv, Pass::forward, spec::Group::pp, [&](int64_t ready_ns) {
       return rank_.comms.pp->recv(rank_.comms.pp->rank() - 1, first[Buf::input].data,
@@ -159,8 +156,9 @@ void Stage::forward(int64_t micro_batch) {
   rank_.place.micro_batch = -1;
 }
 
-// Linear cross-entropy: logits exist for one chunk of tokens at a time, and the gradients with respect to the hidden
-// states and the head are taken from them at once, so that nothing of size tokens x vocabulary is ever kept.
+// Linear cross-entropy: logits exist for one chunk of tokens at a time, and the gradients with
+// respect to the hidden states and the head are taken from them at once, so that nothing of size
+// tokens x vocabulary is ever kept.
 void Stage::head(MicroBatch& m, int64_t micro_batch) {
   LayerState& s = m.edge;
   const int64_t e = rank_.element_bytes;
@@ -203,11 +201,11 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
     if (logits_observer_ != nullptr) {
       logits_observer_->on_logits(rank_.rank, micro_batch, begin, logits);
     }
-    run_op(rank_, Op::cross_entropy, Pass::forward,
-           spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
-             rank_.backend.cross_entropy(
-                 {logits, targets.row_range(begin, count), grad_scale, &loss});
-           });
+    run_op(
+        rank_, Op::cross_entropy, Pass::forward,
+        spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
+          rank_.backend.cross_entropy({logits, targets.row_range(begin, count), grad_scale, &loss});
+        });
     run_op(rank_, Op::lm_head, Pass::backward, gemm_cost, [&] {
       for_tiles([&](int64_t at, int64_t n) {
         rank_.backend.gemm(
@@ -258,8 +256,8 @@ void Stage::backward(int64_t micro_batch) {
   if (rank_.is_first_stage()) {
     run_op(rank_, Op::embed, Pass::backward,
            spec::op_cost(Op::embed, Pass::backward, dims_, rank_.element_bytes), [&] {
-             rank_.backend.embedding_backward({params_.grad(ParamKind::embedding),
-                                               token_view(tokens_, micro_batch), d_hidden});
+             rank_.backend.embedding_backward(
+                 {params_.grad(ParamKind::embedding), token_view(tokens_, micro_batch), d_hidden});
            });
     if (layer_done_) layer_done_(-1, micro_batch);
   } else {

@@ -1,5 +1,5 @@
-// The part of the model one rank holds: its pipeline stage's layers, the embedding on the first stage, the head and the
-// loss on the last. Runs one micro-batch forward or backward.
+// The part of the model one rank holds: its pipeline stage's layers, the embedding on the first
+// stage, the head and the loss on the last. Runs one micro-batch forward or backward.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct StepTokens {
 class LogitsObserver {
  public:
   virtual ~LogitsObserver() = default;
-  /// logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch; called from the thread of
-  /// `rank`.
+  /// logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch;
+  /// called from the thread of `rank`.
   virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token, Tensor logits) = 0;
 };
 
@@ -39,20 +39,22 @@ class Stage {
   void forward(int64_t micro_batch);
   void backward(int64_t micro_batch);
 
-  /// Called after each layer's backward of a micro-batch (global layer index; -1 after the embedding's), so that
-  /// gradient reduction can start early.
+  /// Called after each layer's backward of a micro-batch (global layer index; -1 after the
+  /// embedding's), so that gradient reduction can start early.
   void set_layer_done(std::function<void(int64_t layer, int64_t micro_batch)> done) {
     layer_done_ = std::move(done);
   }
 
-  /// Sum over this rank's tokens of the cross-entropy, divided by the number of tokens of the global batch.
+  /// Sum over this rank's tokens of the cross-entropy, divided by the number of tokens of the
+  /// global batch.
   [[nodiscard]] double loss() const { return loss_sum_; }
   [[nodiscard]] const AuxLosses& aux() const { return aux_; }
 
  private:
   struct MicroBatch {
     std::vector<LayerState> layers;
-    LayerState edge;  ///< the stage's output or the head's buffers, and the gradient of the residual stream
+    LayerState edge;  ///< the stage's output or the head's buffers, and the gradient of the
+                      ///< residual stream
   };
 
   void make_tables();
@@ -71,7 +73,7 @@ class Stage {
   spec::StageLayers range_;
   spec::LayerDims dims_;
   int64_t num_micro_batches_;
-  Tensor tokens_;   ///< i32 [micro-batches * T, 1]
+  Tensor tokens_;  ///< i32 [micro-batches * T, 1]
   Tensor targets_;
   std::map<int64_t, MicroBatch> in_flight_;
   double loss_sum_ = 0;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-
 namespace moetune::engine {
 namespace {
 
@@ -25,8 +24,8 @@ double learning_rate(const spec::TrainingSpec& training, int64_t step) {
       std::min(1.0, static_cast<double>(step - training.lr_warmup_steps) /
                         static_cast<double>(std::max<int64_t>(
                             1, training.lr_decay_steps - training.lr_warmup_steps)));
-  return training.min_lr + 0.5 * (training.lr - training.min_lr) *
-                               (1.0 + std::cos(std::numbers::pi * progress));
+  return training.min_lr +
+         0.5 * (training.lr - training.min_lr) * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
 Optimizer::Optimizer(RankContext& rank, Parameters& params)
@@ -153,8 +152,8 @@ void Optimizer::update(int64_t step, double grad_norm) {
     join_streams(rank_, Stream::data, Stream::compute);
     run_comm(rank_, Op::param_gather, Pass::update, bucket.desc.group, [&](int64_t ready_ns) {
       return bucket.group->all_gather(element(bucket.weight, bucket.shard_begin),
-                                      bucket.weight.data,
-                                      bucket.shard_numel * rank_.element_bytes, ready_ns);
+                                      bucket.weight.data, bucket.shard_numel * rank_.element_bytes,
+                                      ready_ns);
     });
   }
   rank_.place.layer = -1;

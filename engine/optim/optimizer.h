@@ -1,5 +1,6 @@
-// The end of a step: gradients reduced over the ranks that share parameters, clipped by their global norm, AdamW on this
-// rank's shard (ZeRO-1, Rajbhandari et al. 2020) or on everything, weights gathered again.
+// The end of a step: gradients reduced over the ranks that share parameters, clipped by their
+// global norm, AdamW on this rank's shard (ZeRO-1, Rajbhandari et al. 2020) or on everything,
+// weights gathered again.
 #pragma once
 
 #include <cstdint>

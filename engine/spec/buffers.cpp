@@ -68,7 +68,8 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
      [](D d) { return d.topk; }},
     {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, true, sequences_if_moe,
      [](D d) { return d.experts; }},
-    // Probability sums per sequence, then tokens per expert; the latter become the aux loss's gradient.
+    // Probability sums per sequence, then tokens per expert; the latter become the aux loss's
+    // gradient.
     {Buf::aux_sums, "aux_sums", Part::route, Keep::saved, kKept, false,
      [](D d) { return 2 * sequences_if_moe(d); }, [](D d) { return d.experts; }},
     // Send order of the (token, slot) pairs and its inverse, for forward and backward chunks.
@@ -129,8 +130,8 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, false, tokens,
      hidden},
     {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, false, tokens, one},
-    {Buf::logits, "logits", Part::head, Keep::forward, kKept, false,
-     [](D d) { return d.ce_chunk; }, [](D d) { return d.vocab; }},
+    {Buf::logits, "logits", Part::head, Keep::forward, kKept, false, [](D d) { return d.ce_chunk; },
+     [](D d) { return d.vocab; }},
     {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, false, tokens, hidden},
 }};
 

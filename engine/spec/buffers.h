@@ -1,6 +1,7 @@
-// The buffer table: every device buffer a layer needs besides its parameters, one row each: how large it is, how long it
-// lives, which recompute module drops it. The engine allocates by these rows and the memory model adds the same rows up,
-// so a prediction differs from the ledger only by what nobody can know beforehand (how many rows an expert receives).
+// The buffer table: every device buffer a layer needs besides its parameters, one row each: how
+// large it is, how long it lives, which recompute module drops it. The engine allocates by these
+// rows and the memory model adds the same rows up, so a prediction differs from the ledger only by
+// what nobody can know beforehand (how many rows an expert receives).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct LayerDims {
   int64_t shared_ffn = 0;
   int64_t ffn = 0;
   int64_t vocab = 0;
-  int64_t ce_chunk = 0;        ///< tokens per linear cross-entropy chunk, at most T
+  int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most T
   int64_t cp = 1;
   int64_t ep = 1;
   int64_t chunks_forward = 1;
@@ -112,7 +113,8 @@ enum class Buf : uint8_t {
   final_norm_rstd,
   logits,
   // grad
-  d_hidden,  ///< gradient of the residual stream, updated in place from the stage's end to its start
+  d_hidden,  ///< gradient of the residual stream, updated in place from the stage's end to its
+             ///< start
   count
 };
 
@@ -146,7 +148,8 @@ enum class PassKind : uint8_t {
 };
 
 enum class Place : uint8_t { absent, saved, workspace };
-/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace ends with the part.
+/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace ends
+/// with the part.
 Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
 
 /// Bytes of one part in one pass, each buffer aligned as allocated.
@@ -159,10 +162,10 @@ PartBytes part_bytes(const LayerDims& dims, const Knobs& knobs, Part part, PassK
 
 /// Elements of the tables every rank holds from start to end, besides parameters.
 struct ConstantSizes {
-  int64_t token_ids = 0;    ///< i32, tokens and again targets of all micro-batches of a step
-  int64_t positions = 0;    ///< i32
-  int64_t rope_table = 0;   ///< cos and again sin
-  int64_t kv_order = 0;     ///< i32, and again its inverse; 0 without context parallelism
+  int64_t token_ids = 0;   ///< i32, tokens and again targets of all micro-batches of a step
+  int64_t positions = 0;   ///< i32
+  int64_t rope_table = 0;  ///< cos and again sin
+  int64_t kv_order = 0;    ///< i32, and again its inverse; 0 without context parallelism
 };
 ConstantSizes constant_sizes(const LayerDims& dims, int64_t seq_length, int64_t num_micro_batches);
 int64_t constant_bytes(const ConstantSizes& sizes, int64_t element_bytes);

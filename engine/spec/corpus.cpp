@@ -36,8 +36,8 @@ bool is_passed_over(const fs::path& folder) {
 
 std::vector<fs::path> text_files(const fs::path& folder) {
   std::vector<fs::path> files;
-  auto entry = fs::recursive_directory_iterator(
-      folder, fs::directory_options::skip_permission_denied);
+  auto entry =
+      fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
   for (; entry != fs::recursive_directory_iterator(); ++entry) {
     if (entry->is_directory() && is_passed_over(entry->path())) {
       entry.disable_recursion_pending();

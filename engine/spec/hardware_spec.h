@@ -1,4 +1,5 @@
-// A cluster as numbers: devices, links, what the host pays for a launch. Emulated clusters and real ones look alike.
+// A cluster as numbers: devices, links, what the host pays for a launch. Emulated clusters and real
+// ones look alike.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,15 @@ struct HardwareSpec {
   std::string name;
   int64_t num_nodes = 1;
   int64_t devices_per_node = 1;
-  int64_t memory_bytes = 0;        ///< capacity of one device, 0: unlimited
-  double peak_flops_per_s = 0;     ///< of one device, for the cost model and modelled time
-  double memory_bytes_per_s = 0;   ///< of one device's memory
-  LinkSpec intra_node;             ///< per device and direction
-  LinkSpec inter_node;             ///< per device and direction
-  int64_t launch_ns = 0;           ///< host time per kernel launch
-  int64_t graph_launch_ns = 0;     ///< host time per graph replay
-  int64_t sync_ns = 0;             ///< host time of a device synchronisation
-  int64_t kernel_floor_ns = 0;     ///< modelled time: the shortest kernel
+  int64_t memory_bytes = 0;       ///< capacity of one device, 0: unlimited
+  double peak_flops_per_s = 0;    ///< of one device, for the cost model and modelled time
+  double memory_bytes_per_s = 0;  ///< of one device's memory
+  LinkSpec intra_node;            ///< per device and direction
+  LinkSpec inter_node;            ///< per device and direction
+  int64_t launch_ns = 0;          ///< host time per kernel launch
+  int64_t graph_launch_ns = 0;    ///< host time per graph replay
+  int64_t sync_ns = 0;            ///< host time of a device synchronisation
+  int64_t kernel_floor_ns = 0;    ///< modelled time: the shortest kernel
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
@@ -35,17 +36,26 @@ struct HardwareSpec {
 HardwareSpec hardware_from_json(const nlohmann::json& json, const std::string& source);
 nlohmann::json to_json(const HardwareSpec& hardware);
 
-enum class CollectiveKind : uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, barrier };
+enum class CollectiveKind : uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  broadcast,
+  barrier
+};
 const char* name_of(CollectiveKind kind);
 
-/// Time of a collective after all have arrived. `bytes` is the full payload S: the gathered result (all_gather), the
-/// input of each rank (reduce_scatter, all_reduce, broadcast). All-gather and reduce-scatter move S*(n-1)/n per rank,
-/// all-reduce twice that (ring); the slowest link the group spans decides; latency counts once per ring step within log2.
+/// Time of a collective after all have arrived. `bytes` is the full payload S: the gathered result
+/// (all_gather), the input of each rank (reduce_scatter, all_reduce, broadcast). All-gather and
+/// reduce-scatter move S*(n-1)/n per rank, all-reduce twice that (ring); the slowest link the group
+/// spans decides; latency counts once per ring step within log2.
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
                       const std::vector<int>& ranks, int64_t bytes);
 
-/// Time of an uneven all-to-all after all have arrived. bytes[i * n + j] goes from ranks[i] to ranks[j]; each rank
-/// sends and receives on its intra-node and inter-node links at the same time, and the busiest of all ends last.
+/// Time of an uneven all-to-all after all have arrived. bytes[i * n + j] goes from ranks[i] to
+/// ranks[j]; each rank sends and receives on its intra-node and inter-node links at the same time,
+/// and the busiest of all ends last.
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
                       const std::vector<int64_t>& bytes);
 

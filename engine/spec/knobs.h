@@ -1,5 +1,5 @@
-// The knob table: every choice the tuner can make, one row each. CLI flags, JSON keys, search axes, stored rows, report
-// columns and the documentation page come from the rows.
+// The knob table: every choice the tuner can make, one row each. CLI flags, JSON keys, search axes,
+// stored rows, report columns and the documentation page come from the rows.
 #pragma once
 
 #include <array>
@@ -21,30 +21,29 @@ struct Knobs {
   int64_t decoder_first_pipeline_num_layers = 0;  ///< 0: even split
   int64_t decoder_last_pipeline_num_layers = 0;   ///< 0: even split
   int64_t micro_batch_size = 1;
-  std::string recompute = "none";                 ///< none, full, or a set such as "norm,moe_act"
+  std::string recompute = "none";  ///< none, full, or a set such as "norm,moe_act"
   int64_t ep_chunks_forward = 1;
   int64_t ep_chunks_backward = 1;
   int64_t linear_ce_chunk_tokens = 256;
-  std::string cuda_graph_modules = "none";        ///< none, or a set such as "attn,moe_router"
+  std::string cuda_graph_modules = "none";  ///< none, or a set such as "attn,moe_router"
   bool use_distributed_optimizer = true;
   bool overlap_grad_reduce = false;
 
   bool operator==(const Knobs&) const = default;
 };
 
-using KnobMember =
-    std::variant<int64_t Knobs::*, bool Knobs::*, std::string Knobs::*>;
+using KnobMember = std::variant<int64_t Knobs::*, bool Knobs::*, std::string Knobs::*>;
 
 /// One row of the table.
 struct KnobRow {
-  std::string_view name;           ///< JSON key and CLI flag (underscores become dashes)
-  std::string_view group;          ///< parallelism, batch, memory, communication, host
-  std::string_view unit;           ///< ranks, layers, sequences, chunks, tokens, or empty
-  std::string_view values;         ///< what is allowed, for people: ">= 1", "none | full | set of ..."
-  std::string_view set_items;      ///< comma list of the items of a set-valued knob, else empty
+  std::string_view name;       ///< JSON key and CLI flag (underscores become dashes)
+  std::string_view group;      ///< parallelism, batch, memory, communication, host
+  std::string_view unit;       ///< ranks, layers, sequences, chunks, tokens, or empty
+  std::string_view values;     ///< what is allowed, for people: ">= 1", "none | full | set of ..."
+  std::string_view set_items;  ///< comma list of the items of a set-valued knob, else empty
   std::string_view megatron_flag;  ///< exact spelling, or the nearest one with a note in help
   std::string_view help;
-  int64_t min_value;               ///< integers: smallest legal value
+  int64_t min_value;  ///< integers: smallest legal value
   KnobMember member;
 };
 
@@ -54,11 +53,13 @@ const KnobRow* find_knob(std::string_view name);
 
 /// Value of one knob as text, as stored and shown ("4", "true", "norm,moe_act").
 std::string get_knob(const Knobs& knobs, const KnobRow& row);
-/// Parses text into the knob; sets are brought into table order without duplicates. Throws base::UsageError.
+/// Parses text into the knob; sets are brought into table order without duplicates. Throws
+/// base::UsageError.
 void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text);
 
 nlohmann::json to_json(const Knobs& knobs);
-/// Unknown keys and wrong types throw base::UsageError naming `source`, the key, the value and what would be right.
+/// Unknown keys and wrong types throw base::UsageError naming `source`, the key, the value and what
+/// would be right.
 Knobs knobs_from_json(const nlohmann::json& json, const std::string& source);
 /// Sets the keys present, leaves the rest.
 void update_knobs(Knobs& knobs, const nlohmann::json& json, const std::string& source);
@@ -66,7 +67,8 @@ void update_knobs(Knobs& knobs, const nlohmann::json& json, const std::string& s
 enum class RecomputeModule : uint8_t { norm, core_attn, moe_act, experts };
 enum class GraphScope : uint8_t { none, attn, moe_router, moe_preprocess };
 
-bool recomputes(const Knobs& knobs, RecomputeModule module);  ///< false under full: the block is redone as a whole
+bool recomputes(const Knobs& knobs,
+                RecomputeModule module);  ///< false under full: the block is redone as a whole
 bool is_full_recompute(const Knobs& knobs);
 bool has_graph(const Knobs& knobs, GraphScope scope);
 

@@ -1,5 +1,6 @@
 // Process grid arithmetic: which rank does what. Ranks are numbered cp fastest, then dp, then pp:
-// rank = (pp_rank * dp + dp_rank) * cp + cp_rank. Expert parallelism is folded over the dp x cp plane of a pipeline stage.
+// rank = (pp_rank * dp + dp_rank) * cp + cp_rank. Expert parallelism is folded over the dp x cp
+// plane of a pipeline stage.
 #pragma once
 
 #include <cstdint>
@@ -28,29 +29,32 @@ struct Layout {
   /// Position within the expert-parallel group: neighbours in rank order.
   [[nodiscard]] int ep_rank(int rank) const { return rank % (dp * cp) % ep; }
   [[nodiscard]] int edp_rank(int rank) const { return rank % (dp * cp) / ep; }
-  /// Global ranks of the group that `rank` belongs to, ascending. `embedding`: first and last stage at the same plane
-  /// position (one rank when pp is 1).
+  /// Global ranks of the group that `rank` belongs to, ascending. `embedding`: first and last stage
+  /// at the same plane position (one rank when pp is 1).
   [[nodiscard]] std::vector<int> group_ranks(Group group, int rank) const;
 };
 
 Layout layout_of(const Knobs& knobs);
 
-/// Layers of each pipeline stage: [first, first + count). Uneven by first/last counts; otherwise the remainder goes to
-/// the earlier stages. Call only with constraints satisfied.
+/// Layers of each pipeline stage: [first, first + count). Uneven by first/last counts; otherwise
+/// the remainder goes to the earlier stages. Call only with constraints satisfied.
 struct StageLayers {
   int64_t first = 0;
   int64_t count = 0;
 };
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs);
 
-/// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot b.
-int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_batch, int dp_rank, int64_t slot);
+/// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot
+/// b.
+int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_batch, int dp_rank,
+                       int64_t slot);
 
 /// Micro-batches per step and rank.
 int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t global_batch_size);
 
-/// Positions of the tokens of one sequence on a context-parallel rank, ascending within each of the two zig-zag chunks
-/// (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal work is balanced. cp 1: all positions.
+/// Positions of the tokens of one sequence on a context-parallel rank, ascending within each of the
+/// two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal work is
+/// balanced. cp 1: all positions.
 std::vector<int32_t> local_positions(const Layout& layout, int cp_rank, int64_t seq_length);
 
 }  // namespace moetune::spec

@@ -1,4 +1,5 @@
-// The architecture of a decoder with attention and dense or Mixture-of-Experts layers, as plain data.
+// The architecture of a decoder with attention and dense or Mixture-of-Experts layers, as plain
+// data.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +9,20 @@
 
 namespace moetune::spec {
 
-/// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3 (Hugging Face's names).
+/// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3 (Hugging
+/// Face's names).
 struct RopeSpec {
   std::string type = "default";
   double theta = 10000.0;
   double factor = 1.0;
-  double low_freq_factor = 1.0;    ///< llama3
-  double high_freq_factor = 4.0;   ///< llama3
-  double beta_fast = 32.0;         ///< yarn
-  double beta_slow = 1.0;          ///< yarn
-  double attention_factor = 0.0;   ///< yarn; 0: from factor and mscale
-  double mscale = 0.0;             ///< yarn
-  double mscale_all_dim = 0.0;     ///< yarn
-  bool truncate = true;            ///< yarn
+  double low_freq_factor = 1.0;                  ///< llama3
+  double high_freq_factor = 4.0;                 ///< llama3
+  double beta_fast = 32.0;                       ///< yarn
+  double beta_slow = 1.0;                        ///< yarn
+  double attention_factor = 0.0;                 ///< yarn; 0: from factor and mscale
+  double mscale = 0.0;                           ///< yarn
+  double mscale_all_dim = 0.0;                   ///< yarn
+  bool truncate = true;                          ///< yarn
   int64_t original_max_position_embeddings = 0;  ///< 0: max_position_embeddings
 };
 
@@ -41,11 +43,11 @@ struct ModelSpec {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t ffn_size = 0;         ///< dense layers
+  int64_t ffn_size = 0;  ///< dense layers
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t moe_ffn_size = 0;
-  int64_t shared_ffn_size = 0;  ///< shared expert without a gate, 0: none
+  int64_t shared_ffn_size = 0;     ///< shared expert without a gate, 0: none
   std::vector<bool> is_moe_layer;  ///< one entry per layer
   int64_t max_position_embeddings = 0;
   /// Per layer: how many keys a query sees, 0: all before it.
@@ -67,19 +69,21 @@ struct ModelSpec {
   [[nodiscard]] int64_t num_parameters() const;
   /// Parameters a token passes through (top-k experts only), embedding look-up included.
   [[nodiscard]] int64_t num_active_parameters() const;
-  /// Training FLOPs per token (forward and backward, causal core halved, recompute not counted), Megatron's
-  /// num_floating_point_operations.
+  /// Training FLOPs per token (forward and backward, causal core halved, recompute not counted),
+  /// Megatron's num_floating_point_operations.
   [[nodiscard]] double training_flops_per_token(int64_t seq_length) const;
 };
 
-/// Reads a model description: a Hugging Face config.json as it is (older and newer spellings), which is also moetune's
-/// own format with the additional key `shared_expert_intermediate_size` for mixtral and qwen3_moe. `source` names the
-/// file in messages. Throws base::UsageError for anything that cannot be trained faithfully (unknown family, dropout,
-/// unknown activation or rope type, sizes that do not fit together).
+/// Reads a model description: a Hugging Face config.json as it is (older and newer spellings),
+/// which is also moetune's own format with the additional key `shared_expert_intermediate_size` for
+/// mixtral and qwen3_moe. `source` names the file in messages. Throws base::UsageError for anything
+/// that cannot be trained faithfully (unknown family, dropout, unknown activation or rope type,
+/// sizes that do not fit together).
 ModelSpec model_from_json(const nlohmann::json& json, const std::string& source);
 nlohmann::json to_json(const ModelSpec& model);
 
-/// Frequencies as the Hugging Face reference computes them for each rope type, for positions 0..num_positions-1.
+/// Frequencies as the Hugging Face reference computes them for each rope type, for positions
+/// 0..num_positions-1.
 RopeTable make_rope_table(const ModelSpec& model, int64_t num_positions);
 
 }  // namespace moetune::spec

@@ -1,5 +1,5 @@
-// The order of a step's operations on one rank, as the engine runs them (engine/model, engine/trainer). A test compares
-// this list with the trace of a real step.
+// The order of a step's operations on one rank, as the engine runs them (engine/model,
+// engine/trainer). A test compares this list with the trace of a real step.
 #include <algorithm>
 
 #include "engine/spec/ops.h"
@@ -139,7 +139,8 @@ class ProgramBuilder {
     for (int64_t done = 0; done < dims_.tokens; done += dims_.ce_chunk) {
       LayerDims chunk = dims_;
       chunk.ce_chunk = std::min(dims_.ce_chunk, dims_.tokens - done);
-      add_cost(Op::lm_head, Pass::forward, op_cost(Op::lm_head, Pass::forward, chunk, kElementBytes));
+      add_cost(Op::lm_head, Pass::forward,
+               op_cost(Op::lm_head, Pass::forward, chunk, kElementBytes));
       add_cost(Op::cross_entropy, Pass::forward,
                op_cost(Op::cross_entropy, Pass::forward, chunk, kElementBytes));
       add_cost(Op::lm_head, Pass::backward,
@@ -309,7 +310,8 @@ class ProgramBuilder {
 
 }  // namespace
 
-StageProgram op_list(const ModelSpec& model, const TrainingSpec& training, const Knobs& knobs, int rank) {
+StageProgram op_list(const ModelSpec& model, const TrainingSpec& training, const Knobs& knobs,
+                     int rank) {
   return ProgramBuilder(model, training, knobs, rank).build();
 }
 

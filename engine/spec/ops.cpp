@@ -93,7 +93,8 @@ const Labels& labels() {
   return kLabels;
 }
 
-// A GEMM of [m,k] x [k,n]: a multiply-add is two FLOPs; operands read once, the result written once.
+// A GEMM of [m,k] x [k,n]: a multiply-add is two FLOPs; operands read once, the result written
+// once.
 OpCost gemm(int64_t m, int64_t n, int64_t k, int64_t element_bytes) {
   return {2 * m * n * k, (m * k + k * n + m * n) * element_bytes};
 }
@@ -121,8 +122,8 @@ const char* name_of(Pass pass) {
 
 const char* name_of(Stream stream) {
   static constexpr std::array<const char*, static_cast<size_t>(Stream::count)> kNames = {
-      "compute", "expert parallel", "context parallel", "data parallel", "pipeline send",
-      "pipeline receive"};
+      "compute",       "expert parallel", "context parallel",
+      "data parallel", "pipeline send",   "pipeline receive"};
   return kNames[static_cast<size_t>(stream)];
 }
 

@@ -1,5 +1,6 @@
-// The one vocabulary of work: every operation of a training step, with its FLOPs, bytes and communication. The engine
-// runs these ops, the trace is labelled with them, the cost model prices them and the report explains them.
+// The one vocabulary of work: every operation of a training step, with its FLOPs, bytes and
+// communication. The engine runs these ops, the trace is labelled with them, the cost model prices
+// them and the report explains them.
 #pragma once
 
 #include <cstdint>
@@ -89,13 +90,14 @@ struct OpRow {
   const char* name;
   OpKind kind;
   Stream stream;
-  Group group;            ///< collectives and p2p; world otherwise
-  GraphScope graph_scope; ///< which captured graph its forward and backward belong to
+  Group group;             ///< collectives and p2p; world otherwise
+  GraphScope graph_scope;  ///< which captured graph its forward and backward belong to
 };
 std::span<const OpRow> op_table();
 const OpRow& op_row(Op op);
 const char* name_of(Pass pass);
-/// "core_attn.backward": the label in traces, op rows and reports. The text lives as long as the program.
+/// "core_attn.backward": the label in traces, op rows and reports. The text lives as long as the
+/// program.
 const char* op_label(Op op, Pass pass);
 /// Row of a label, null for an unknown one.
 const OpRow* find_op_label(std::string_view label);
@@ -105,8 +107,8 @@ struct OpCost {
   int64_t flops = 0;
   int64_t bytes = 0;
 };
-/// Cost of one launch for the given dims; element_bytes 4 or 8. Ops of the update pass are sized by parameters and get
-/// their cost from op_list.
+/// Cost of one launch for the given dims; element_bytes 4 or 8. Ops of the update pass are sized by
+/// parameters and get their cost from op_list.
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, int64_t element_bytes);
 
 /// Time of one launch on a device by the roofline: max(flops / peak, bytes / bandwidth, floor).
@@ -122,8 +124,8 @@ struct OpInstance {
   int64_t chunk = -1;  ///< expert-parallel chunk
 };
 
-/// What one rank runs: the program of one micro-batch's forward and backward, and the step's tail, each in program
-/// order. With balanced routing; PP sends and receives included.
+/// What one rank runs: the program of one micro-batch's forward and backward, and the step's tail,
+/// each in program order. With balanced routing; PP sends and receives included.
 struct StageProgram {
   std::vector<OpInstance> forward;
   std::vector<OpInstance> backward;

@@ -83,7 +83,8 @@ void add_dense_layer(PlanBuilder& builder, const ModelSpec& model, int64_t layer
     return;
   }
   builder.add(ParamKind::mlp_fc1, "mlp_fc1", 2 * model.ffn_size, h);
-  if (model.has_mlp_bias) builder.add(ParamKind::mlp_fc1_bias, "mlp_fc1_bias", 1, 2 * model.ffn_size);
+  if (model.has_mlp_bias)
+    builder.add(ParamKind::mlp_fc1_bias, "mlp_fc1_bias", 1, 2 * model.ffn_size);
   builder.add(ParamKind::mlp_fc2, "mlp_fc2", h, model.ffn_size);
   if (model.has_mlp_bias) builder.add(ParamKind::mlp_fc2_bias, "mlp_fc2_bias", 1, h);
 }
@@ -103,8 +104,7 @@ void add_experts(PlanBuilder& builder, const ModelSpec& model, const Layout& lay
 
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) {
   const Layout layout = layout_of(knobs);
-  const StageLayers stage =
-      split_layers(model, knobs)[static_cast<size_t>(layout.pp_rank(rank))];
+  const StageLayers stage = split_layers(model, knobs)[static_cast<size_t>(layout.pp_rank(rank))];
   PlanBuilder builder(layout);
   const bool is_first = layout.pp_rank(rank) == 0;
   const bool is_last = layout.pp_rank(rank) == layout.pp - 1;
@@ -137,7 +137,8 @@ StaticBytes static_bytes(const ParamPlan& plan, const Layout& layout, const Knob
     const int64_t full = align(bucket.numel * element_bytes, kAlignmentBytes);
     const int64_t group_size =
         bucket.group == Group::edp ? layout.edp() : int64_t{layout.dp} * layout.cp;
-    const int64_t shard = knobs.use_distributed_optimizer ? bucket.numel / group_size : bucket.numel;
+    const int64_t shard =
+        knobs.use_distributed_optimizer ? bucket.numel / group_size : bucket.numel;
     bytes.weights += full;
     bytes.gradients += full;
     bytes.optimizer += 3 * align(shard * element_bytes, kAlignmentBytes);

@@ -1,5 +1,6 @@
-// How tokens went to experts in one reference run, at the finest grain any layout splits them: the memory model uses it
-// to know how many rows each rank will receive. Routing depends on weights and data only, not on the layout.
+// How tokens went to experts in one reference run, at the finest grain any layout splits them: the
+// memory model uses it to know how many rows each rank will receive. Routing depends on weights and
+// data only, not on the layout.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,9 @@
 
 namespace moetune::spec {
 
-/// counts[((step * num_layers + layer) * num_sequences + sequence) * num_pieces + piece) * num_experts + expert]:
-/// tokens of that piece (an equal part of the sequence, in position order) sent to that expert. Layer counts MoE layers
-/// only, sequence counts within the global batch.
+/// counts[((step * num_layers + layer) * num_sequences + sequence) * num_pieces + piece) *
+/// num_experts + expert]: tokens of that piece (an equal part of the sequence, in position order)
+/// sent to that expert. Layer counts MoE layers only, sequence counts within the global batch.
 struct RoutingProfile {
   int64_t num_steps = 0;
   int64_t num_layers = 0;

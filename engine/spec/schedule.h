@@ -11,8 +11,8 @@ struct ScheduleStep {
   int64_t micro_batch = 0;
 };
 
-/// 1F1B (Narayanan et al. 2021): min(pp - 1 - stage, m) warm-up forwards, then one forward one backward, then the
-/// remaining backwards.
+/// 1F1B (Narayanan et al. 2021): min(pp - 1 - stage, m) warm-up forwards, then one forward one
+/// backward, then the remaining backwards.
 std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batches);
 
 /// Most micro-batches whose saved activations live at the same time.

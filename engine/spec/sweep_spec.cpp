@@ -1,4 +1,5 @@
-// Reads a sweep file: the trial part is a trial spec without the parts a sweep decides itself, the rest is the search.
+// Reads a sweep file: the trial part is a trial spec without the parts a sweep decides itself, the
+// rest is the search.
 #include "engine/spec/sweep_spec.h"
 
 #include <fmt/format.h>
@@ -80,7 +81,8 @@ void read_space(JsonReader space, SweepSpec& sweep) {
     for (const json& value : space.array(row.name)) {
       std::string text = axis_value(value, row, sweep.base.knobs, space);
       for (const std::string& other : values) {
-        if (other == text) space.fail(row.name, fmt::format("each value once, '{}' is there twice", text));
+        if (other == text)
+          space.fail(row.name, fmt::format("each value once, '{}' is there twice", text));
       }
       values.push_back(std::move(text));
     }
@@ -105,9 +107,9 @@ SweepSpec sweep_from_json(const json& document, const std::string& source,
   const json hardware = load_document(reader, "hardware", folder, hardware_source);
   json trial = {{"model", to_json(model_from_json(model, model_source))},
                 {"hardware", to_json(hardware_from_json(hardware, hardware_source))}};
-  for (const char* key : {"knobs", "training", "data_path", "data_digest", "dtype", "clock",
-                          "backend", "trace", "num_warmup_steps", "num_steps", "num_traced_steps",
-                          "reference_tolerance", "fault"}) {
+  for (const char* key :
+       {"knobs", "training", "data_path", "data_digest", "dtype", "clock", "backend", "trace",
+        "num_warmup_steps", "num_steps", "num_traced_steps", "reference_tolerance", "fault"}) {
     reader.ignore(key);
     if (reader.has(key)) trial[key] = reader.value(key);
   }

@@ -1,4 +1,5 @@
-// A sweep file as plain data: model, hardware, recipe, the starting point, the space and the budget.
+// A sweep file as plain data: model, hardware, recipe, the starting point, the space and the
+// budget.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@
 namespace moetune::spec {
 
 struct SweepBudget {
-  int64_t max_trials = 60;     ///< started ones
+  int64_t max_trials = 60;  ///< started ones
   int64_t max_seconds = 600;
-  double trial_timeout_s = 60; ///< no new step within this: hung
+  double trial_timeout_s = 60;  ///< no new step within this: hung
 };
 
 struct SweepSpec {
@@ -25,15 +26,17 @@ struct SweepSpec {
   /// Axes: knob name -> allowed values as text. Knobs that are absent keep the baseline's value.
   std::map<std::string, std::vector<std::string>> space;
   SweepBudget budget;
-  int64_t scale_trials = 6;        ///< layouts measured in the scale phase
-  double min_gain_ratio = 0.01;    ///< smaller gains are never kept, however quiet the machine
-  int64_t validate_steps = 50;     ///< steps of the final run
-  double validate_max_loss = 0;    ///< the final run must fall below this; 0: not checked
-  double memory_margin_ratio = 0.0;///< predicted peaks above (1 - margin) * capacity are pruned
+  int64_t scale_trials = 6;          ///< layouts measured in the scale phase
+  double min_gain_ratio = 0.01;      ///< smaller gains are never kept, however quiet the machine
+  int64_t validate_steps = 50;       ///< steps of the final run
+  double validate_max_loss = 0;      ///< the final run must fall below this; 0: not checked
+  double memory_margin_ratio = 0.0;  ///< predicted peaks above (1 - margin) * capacity are pruned
 };
 
-/// Reads a sweep file. `folder` is where relative model, hardware and data paths start from; model and hardware may be
-/// paths or objects. Throws base::UsageError naming file, key, value and what would be right.
-SweepSpec sweep_from_json(const nlohmann::json& json, const std::string& source, const std::string& folder);
+/// Reads a sweep file. `folder` is where relative model, hardware and data paths start from; model
+/// and hardware may be paths or objects. Throws base::UsageError naming file, key, value and what
+/// would be right.
+SweepSpec sweep_from_json(const nlohmann::json& json, const std::string& source,
+                          const std::string& folder);
 
 }  // namespace moetune::spec

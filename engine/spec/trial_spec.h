@@ -1,4 +1,5 @@
-// One trial as plain data: everything that decides what moetune-rank does. Canonical JSON; its hash is the identity.
+// One trial as plain data: everything that decides what moetune-rank does. Canonical JSON; its hash
+// is the identity.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,20 @@ struct TrainingSpec {
   double lr = 1e-3;
   double min_lr = 1e-4;
   int64_t lr_warmup_steps = 0;
-  int64_t lr_decay_steps = 0;     ///< cosine to min_lr; 0: constant
+  int64_t lr_decay_steps = 0;  ///< cosine to min_lr; 0: constant
   double weight_decay = 0.1;
-  bool decays_all = false;        ///< false: matrices only
+  bool decays_all = false;  ///< false: matrices only
   double beta1 = 0.9;
   double beta2 = 0.95;
   double adam_eps = 1e-8;
-  double clip_grad = 1.0;         ///< 0: no clipping
-  double aux_loss_coeff = 0.0;    ///< sequence-level load-balancing loss
+  double clip_grad = 1.0;       ///< 0: no clipping
+  double aux_loss_coeff = 0.0;  ///< sequence-level load-balancing loss
   double z_loss_coeff = 0.0;
 };
 
 /// A fault to inject, so that what happens to a failing trial can be tested end to end.
 struct InjectedFault {
-  std::string kind;   ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start
+  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start
   int64_t step = 0;
   int64_t rank = 0;
 };
@@ -43,9 +44,9 @@ struct TrialSpec {
   HardwareSpec hardware;
   Knobs knobs;
   TrainingSpec training;
-  std::string data_path;         ///< a file or folder, read as bytes
-  std::string data_digest;       ///< of the bytes; part of the identity instead of the path
-  std::string dtype = "f32";     ///< f32, f64
+  std::string data_path;      ///< a file or folder, read as bytes
+  std::string data_digest;    ///< of the bytes; part of the identity instead of the path
+  std::string dtype = "f32";  ///< f32, f64
   std::string clock = "virtual_measured";  ///< wall, virtual_measured, virtual_modelled
   std::string backend = "cpu";
   std::string trace = "ops";     ///< none, ops, all
@@ -53,7 +54,8 @@ struct TrialSpec {
   int64_t num_steps = 4;         ///< timed, untraced
   int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing
   bool records_routing = false;
-  /// Expected loss per step (from the reference run) and the allowed absolute difference; empty: not checked.
+  /// Expected loss per step (from the reference run) and the allowed absolute difference; empty:
+  /// not checked.
   std::vector<double> reference_loss;
   double reference_tolerance = 0.02;
   InjectedFault fault;
@@ -85,8 +87,8 @@ struct ConstraintRow {
 };
 const std::vector<ConstraintRow>& constraint_table();
 
-/// All broken rules, in table order; empty when the trial can run. When the first rule, `sizes`, is broken the others
-/// are not checked, because they divide by those sizes.
+/// All broken rules, in table order; empty when the trial can run. When the first rule, `sizes`, is
+/// broken the others are not checked, because they divide by those sizes.
 std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
                                          const TrainingSpec& training, const Knobs& knobs);
 

@@ -1,4 +1,5 @@
-// What can become of a trial, and the exit codes that carry it from the child process to the tuner. One table.
+// What can become of a trial, and the exit codes that carry it from the child process to the tuner.
+// One table.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@ namespace moetune::spec {
 enum class TrialStatus : uint8_t {
   running,
   ok,
-  invalid,      ///< breaks a constraint; never started
-  pruned,       ///< predicted not to fit or not to win; never started
+  invalid,  ///< breaks a constraint; never started
+  pruned,   ///< predicted not to fit or not to win; never started
   oom,
   wrong,        ///< NaN, or a loss off the reference
   failed,       ///< an error with a message

@@ -1,6 +1,6 @@
-// Exception types and the CHECK macros. Programmer errors assert; the world failing throws one of these; an expected
-// outcome is a value. Each type maps to one process exit code (engine/spec/trial_status.h), so that a parent can tell
-// what happened to its child.
+// Exception types and the CHECK macros. Programmer errors assert; the world failing throws one of
+// these; an expected outcome is a value. Each type maps to one process exit code
+// (engine/spec/trial_status.h), so that a parent can tell what happened to its child.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,8 +17,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bad input by the user: a file, key, knob or layout that cannot work. The message names the file, the key, the value
-/// found and what would be right. Ends in exit code 2.
+/// Bad input by the user: a file, key, knob or layout that cannot work. The message names the file,
+/// the key, the value found and what would be right. Ends in exit code 2.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -56,10 +56,9 @@ class PeerFailed : public Error {
 }  // namespace moetune::base
 
 /// Throws base::Error naming expression, file and line when `condition` does not hold.
-#define MOETUNE_CHECK(condition, ...)                                        \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      ::moetune::base::check_failed(#condition, __FILE__, __LINE__,          \
-                                    ::fmt::format(__VA_ARGS__));             \
-    }                                                                        \
+#define MOETUNE_CHECK(condition, ...)                                                            \
+  do {                                                                                           \
+    if (!(condition)) {                                                                          \
+      ::moetune::base::check_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+    }                                                                                            \
   } while (false)

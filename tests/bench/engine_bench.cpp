@@ -1,5 +1,5 @@
-// Speed of the engine itself: one rank in wall-clock time on the quick-start model, beside this machine's own GEMM rate.
-// Prints figures; asserts nothing.
+// Speed of the engine itself: one rank in wall-clock time on the quick-start model, beside this
+// machine's own GEMM rate. Prints figures; asserts nothing.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Central differences through the whole tiny model in double precision: the gradient of the training objective (cross-
-// entropy plus both auxiliary losses) with respect to single weights, on one rank and on a parallel layout.
+// Central differences through the whole tiny model in double precision: the gradient of the
+// training objective (cross- entropy plus both auxiliary losses) with respect to single weights, on
+// one rank and on a parallel layout.
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +26,8 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
   hooks.initial_value = [&](const spec::ParamDesc& param, int64_t row, int64_t col) {
     const double value = base(param, row, col);
     const bool is_tied_head = param.is_tied_copy && probe.name == "embedding";
-    const bool is_probe = (param.name == probe.name || is_tied_head) && row == probe.row && col == probe.col;
+    const bool is_probe =
+        (param.name == probe.name || is_tied_head) && row == probe.row && col == probe.col;
     return is_probe ? value + delta : value;
   };
   testing::GradientGatherer gatherer(trial);
@@ -40,13 +42,11 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
   return result;
 }
 
-double objective(const StepResult& result) {
-  return result.loss + result.aux_loss + result.z_loss;
-}
+double objective(const StepResult& result) { return result.loss + result.aux_loss + result.z_loss; }
 
 void check_model(const spec::ModelSpec& model, const std::string& knobs) {
-  spec::TrialSpec trial = testing::tiny_trial(
-      model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
+  spec::TrialSpec trial =
+      testing::tiny_trial(model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
   trial.dtype = "f64";
   GradientMap gradients;
   run_with(trial, {}, 0, &gradients);

@@ -1,5 +1,5 @@
-// The memory model against the ledger of real runs, on every rank and group: with the routing profile of a one-rank run
-// the two agree to the byte.
+// The memory model against the ledger of real runs, on every rank and group: with the routing
+// profile of a one-rank run the two agree to the byte.
 #include "tuner/memory_model.h"
 
 #include <boost/test/unit_test.hpp>
@@ -56,8 +56,7 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
   for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
     const spec::RoutingProfile profile = record_profile(model);
     for (const char* text : kKnobs) {
-      const spec::Knobs knobs =
-          spec::knobs_from_json(nlohmann::json::parse(text), "test");
+      const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
       spec::TrialSpec trial = testing::tiny_trial(model, knobs);
       trial.num_warmup_steps = 0;
       trial.num_steps = kSteps;

@@ -21,8 +21,8 @@ spec::Knobs knobs_of(const std::string& json) {
 }
 
 void check_constraints_hold(const spec::TrialSpec& trial) {
-  for (const spec::Violation& violation : spec::check_constraints(
-           trial.model, trial.hardware, trial.training, trial.knobs)) {
+  for (const spec::Violation& violation :
+       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs)) {
     BOOST_FAIL(violation.rule << ": " << violation.message);
   }
 }
@@ -117,8 +117,8 @@ BOOST_AUTO_TEST_CASE(tied_embeddings) {
 }
 
 BOOST_AUTO_TEST_CASE(same_seed_same_bits) {
-  const spec::TrialSpec trial = tiny_trial(
-      tiny_model(), knobs_of(R"({"data_parallel_size": 2, "context_parallel_size": 2,
+  const spec::TrialSpec trial =
+      tiny_trial(tiny_model(), knobs_of(R"({"data_parallel_size": 2, "context_parallel_size": 2,
                                  "expert_model_parallel_size": 4})"));
   check_identical(train(trial, 3), train(trial, 3));
 }
@@ -147,8 +147,8 @@ BOOST_AUTO_TEST_CASE(schedule_only_choices_change_no_bit) {
     spec::ModelSpec model = tiny_model();
     if (has_shared) model.shared_ffn_size = 8;
     const auto make = [&](const std::string& choice) {
-      spec::TrialSpec trial = tiny_trial(
-          model, knobs_of("{" + base + (choice.empty() ? "" : "," + choice) + "}"));
+      spec::TrialSpec trial =
+          tiny_trial(model, knobs_of("{" + base + (choice.empty() ? "" : "," + choice) + "}"));
       trial.training.global_batch_size = 8;
       trial.training.seq_length = 48;
       check_constraints_hold(trial);

@@ -1,5 +1,5 @@
-// What the engine runs is what the op list says: the trace of a real step and the planned program have the same ops in
-// the same order, so predictions and measurements can be joined by op.
+// What the engine runs is what the op list says: the trace of a real step and the planned program
+// have the same ops in the same order, so predictions and measurements can be joined by op.
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
@@ -18,12 +18,11 @@ void append(Labels& labels, const std::vector<spec::OpInstance>& ops) {
 }
 
 void check_program(const spec::ModelSpec& model, const std::string& knobs) {
-  const spec::TrialSpec trial = testing::tiny_trial(
-      model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
+  const spec::TrialSpec trial =
+      testing::tiny_trial(model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
   const testing::TrainingRun run = testing::train(trial, 1);
   const spec::Layout layout = spec::layout_of(trial.knobs);
-  const int64_t m =
-      spec::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
+  const int64_t m = spec::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
   for (int rank = 0; rank < layout.world_size(); ++rank) {
     const spec::StageProgram program =
         spec::op_list(trial.model, trial.training, trial.knobs, rank);

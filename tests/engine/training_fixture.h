@@ -1,5 +1,5 @@
-// A tiny model trained on made-up tokens, with everything a parity test compares: losses, gradient norms and gradients
-// gathered from all ranks.
+// A tiny model trained on made-up tokens, with everything a parity test compares: losses, gradient
+// norms and gradients gathered from all ranks.
 #pragma once
 
 #include <algorithm>
@@ -124,8 +124,8 @@ class GradientGatherer {
 
 struct TrainingRun {
   std::vector<StepResult> steps;
-  GradientMap gradients;  ///< of the last step
-  std::vector<profiler::StepTrace> traces;  ///< of the last step, by rank
+  GradientMap gradients;                        ///< of the last step
+  std::vector<profiler::StepTrace> traces;      ///< of the last step, by rank
   std::vector<profiler::MemoryLedger> ledgers;  ///< by rank
 };
 

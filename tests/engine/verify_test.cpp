@@ -216,8 +216,11 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
   refuses("mixtral", {1, 1, 1, 3}, "pp_within_layers");
   refuses("mixtral", {1, 5, 1, 1}, "cp_divides_sequence");
   refuses("mixtral", {4, 1, 1, 1}, "micro_batch_divides_global");
-  refuses("llama", {2, 1, 2, 1}, "ep_needs_experts");
   refuses("llama", {0, 1, 1, 1}, "sizes");
+}
+
+BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
+  BOOST_TEST(verify(golden("llama"), spec::Layout{1, 2, 2, 1}).ok);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {

@@ -15,7 +15,8 @@
 namespace moetune::tuner {
 namespace {
 
-// Rows of points that never run: enough to show the frontier, not so many that they drown the trials.
+// Rows of points that never run: enough to show the frontier, not so many that they drown the
+// trials.
 constexpr int64_t kMaxInvalidPerRule = 2;
 constexpr int64_t kMaxPrunedPerPhase = 8;
 // A change that the calibrated cost model expects to slow the step down by so much is not measured.
@@ -66,14 +67,13 @@ std::vector<Decision> ThreeWalls::take_decisions() {
 
 Progress ThreeWalls::progress() const {
   // The phases' usual lengths: what is left is a guess until the end.
-  const int64_t left = is_done_                        ? 0
-                       : phase_ == Phase::validate     ? 0
-                       : phase_ == Phase::retune       ? 6
-                       : phase_ == Phase::profile      ? 12
-                       : phase_ == Phase::scale        ? 14 + sweep_.scale_trials
-                                                       : 18 + sweep_.scale_trials;
-  return {phase_, num_started_,
-          std::min(sweep_.budget.max_trials, num_started_ + left)};
+  const int64_t left = is_done_                    ? 0
+                       : phase_ == Phase::validate ? 0
+                       : phase_ == Phase::retune   ? 6
+                       : phase_ == Phase::profile  ? 12
+                       : phase_ == Phase::scale    ? 14 + sweep_.scale_trials
+                                                   : 18 + sweep_.scale_trials;
+  return {phase_, num_started_, std::min(sweep_.budget.max_trials, num_started_ + left)};
 }
 
 void ThreeWalls::run() {
@@ -90,8 +90,9 @@ void ThreeWalls::run() {
   if (incumbent_) validate();
 }
 
-// What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal device (no memory limit,
-// no launch costs) gives the losses every other trial must reproduce, and where the router sends each token.
+// What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal
+// device (no memory limit, no launch costs) gives the losses every other trial must reproduce, and
+// where the router sends each token.
 bool ThreeWalls::contract() {
   phase_ = Phase::contract;
   TrialRequest reference;
@@ -106,7 +107,8 @@ bool ThreeWalls::contract() {
   s.hardware.graph_launch_ns = 0;
   s.hardware.sync_ns = 0;
   s.num_warmup_steps = 0;
-  // As long as the longest trial: routing drifts while the router learns, and with it the memory the experts need.
+  // As long as the longest trial: routing drifts while the router learns, and with it the memory
+  // the experts need.
   s.num_steps = std::max(spec::total_steps(sweep_.base),
                          spec::total_steps(validation_spec(sweep_.base.knobs))) -
                 1;
@@ -126,8 +128,8 @@ bool ThreeWalls::contract() {
     return false;
   }
   reference_loss_ = trial.outcome.losses;
-  reference_loss_.resize(std::min(reference_loss_.size(),
-                                  static_cast<size_t>(spec::total_steps(sweep_.base))));
+  reference_loss_.resize(
+      std::min(reference_loss_.size(), static_cast<size_t>(spec::total_steps(sweep_.base))));
   const nlohmann::json profile =
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object()) {
@@ -138,7 +140,8 @@ bool ThreeWalls::contract() {
   Decision& frozen = decide(
       Phase::contract, "note",
       fmt::format(
-          "Frozen for every trial: model ({} parameters), text, seed, {} sequences of {} tokens per "
+          "Frozen for every trial: model ({} parameters), text, seed, {} sequences of {} tokens "
+          "per "
           "step, {} precision, natural routing. A trial counts only if its losses agree with the "
           "one-device reference within {}: all candidates are training-equivalent.",
           base::format_count(static_cast<double>(sweep_.base.model.num_parameters())),
@@ -148,25 +151,24 @@ bool ThreeWalls::contract() {
   frozen.evidence["reference_loss"] = reference_loss_;
   if (!trial.outcome.wall.empty()) {
     const int64_t num_devices = sweep_.base.hardware.num_devices();
-    Decision& wall = decide(Phase::contract, "wall",
-                            fmt::format("On one ideal device (no memory limit, no launch costs) a "
-                                        "step takes {} and the wall is {}. Spread perfectly over "
-                                        "{} devices that would be {}: whatever a step takes beyond "
-                                        "it is the price of memory, communication and the host.",
-                                        base::format_ns(trial.outcome.step_ns), trial.outcome.wall,
-                                        num_devices,
-                                        base::format_ns(trial.outcome.step_ns / num_devices)));
+    Decision& wall =
+        decide(Phase::contract, "wall",
+               fmt::format("On one ideal device (no memory limit, no launch costs) a "
+                           "step takes {} and the wall is {}. Spread perfectly over "
+                           "{} devices that would be {}: whatever a step takes beyond "
+                           "it is the price of memory, communication and the host.",
+                           base::format_ns(trial.outcome.step_ns), trial.outcome.wall, num_devices,
+                           base::format_ns(trial.outcome.step_ns / num_devices)));
     wall.trial_hash = trial.request.hash;
     wall.wall = trial.outcome.wall;
   }
 
-  TrialRequest baseline = request_for(sweep_.base.knobs, Phase::contract,
-                                      "baseline: the starting configuration");
+  TrialRequest baseline =
+      request_for(sweep_.base.knobs, Phase::contract, "baseline: the starting configuration");
   baseline.is_baseline = true;
   const std::vector<spec::Violation> violations = space_.check(sweep_.base.knobs);
   if (!violations.empty()) {
-    baseline.reason =
-        fmt::format("{}: {}", violations.front().rule, violations.front().message);
+    baseline.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
     refuse(baseline, Action::invalid, baseline.reason, 1);
     decide(Phase::contract, "note",
            fmt::format("The starting configuration is not legal ({}).", baseline.reason));
@@ -177,8 +179,8 @@ bool ThreeWalls::contract() {
   return true;
 }
 
-// Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then selective recompute,
-// then more expert parallelism before pipeline stages, full recompute last.
+// Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
+// selective recompute, then more expert parallelism before pipeline stages, full recompute last.
 bool ThreeWalls::fit() {
   phase_ = Phase::fit;
   if (baseline_ && baseline_->is_ok()) {
@@ -193,18 +195,18 @@ bool ThreeWalls::fit() {
   }
   if (baseline_) {
     const bool is_oom = baseline_->outcome.status == spec::TrialStatus::oom;
-    Decision& wall = decide(
-        Phase::fit, "wall",
-        fmt::format("The starting configuration ({}) ended as {}: {}.",
-                    describe(baseline_->request.spec.knobs),
-                    spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
+    Decision& wall =
+        decide(Phase::fit, "wall",
+               fmt::format("The starting configuration ({}) ended as {}: {}.",
+                           describe(baseline_->request.spec.knobs),
+                           spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
     wall.trial_hash = baseline_->request.hash;
     wall.wall = is_oom ? "memory" : "";
     wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
     wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
   }
-  // From little to much: each entry is the layout change, tried with every rung of the recompute ladder but full, and
-  // all of them once more with full recompute at the very end.
+  // From little to much: each entry is the layout change, tried with every rung of the recompute
+  // ladder but full, and all of them once more with full recompute at the very end.
   std::vector<spec::Knobs> steps = {sweep_.base.knobs};
   const auto extend = [&](const char* knob) {
     for (const std::string& value : space_.values(knob)) {
@@ -214,8 +216,7 @@ bool ThreeWalls::fit() {
     }
   };
   if (space_.is_tunable("use_distributed_optimizer")) {
-    const spec::Knobs sharded =
-        space_.with(sweep_.base.knobs, "use_distributed_optimizer", "true");
+    const spec::Knobs sharded = space_.with(sweep_.base.knobs, "use_distributed_optimizer", "true");
     if (space_.check(sharded).empty() && sharded != steps.front()) {
       steps.insert(steps.begin(), sharded);
     }
@@ -239,17 +240,18 @@ bool ThreeWalls::fit() {
           continue;
         }
         const Trial trial = measure(std::move(request));
-        Decision& decision = decide(
-            Phase::fit, trial.is_ok() ? "kept" : "rejected",
-            trial.is_ok()
-                ? fmt::format("The first configuration that fits: {}, sharded optimizer {}, with {} "
-                              "of {} ({} configurations with less were predicted not to fit).",
-                              describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
-                              base::format_bytes(trial.outcome.peak_bytes),
-                              base::format_bytes(sweep_.base.hardware.memory_bytes),
-                              num_refused_["fit pruned"])
-                : fmt::format("{} ended as {}: {}.", describe(knobs),
-                              spec::name_of(trial.outcome.status), trial.outcome.reason));
+        Decision& decision =
+            decide(Phase::fit, trial.is_ok() ? "kept" : "rejected",
+                   trial.is_ok()
+                       ? fmt::format(
+                             "The first configuration that fits: {}, sharded optimizer {}, with {} "
+                             "of {} ({} configurations with less were predicted not to fit).",
+                             describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
+                             base::format_bytes(trial.outcome.peak_bytes),
+                             base::format_bytes(sweep_.base.hardware.memory_bytes),
+                             num_refused_["fit pruned"])
+                       : fmt::format("{} ended as {}: {}.", describe(knobs),
+                                     spec::name_of(trial.outcome.status), trial.outcome.reason));
         decision.trial_hash = trial.request.hash;
         decision.wall = "memory";
         decision.remedy = "smallest parallelism and recompute that fit";
@@ -268,19 +270,18 @@ bool ThreeWalls::fit() {
   return false;
 }
 
-// Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated cost model; the best
-// few, no two with the same layout, are measured.
+// Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
+// cost model; the best few, no two with the same layout, are measured.
 void ThreeWalls::scale() {
   phase_ = Phase::scale;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
   const std::vector<std::string> ladder = recompute_ladder();
   std::vector<TrialRequest> ranked;
   int64_t num_points = 0;
-  const std::vector<spec::Knobs> layouts =
-      space_.product(from, {"pipeline_model_parallel_size", "context_parallel_size",
-                            "expert_model_parallel_size", "micro_batch_size",
-                            "decoder_first_pipeline_num_layers",
-                            "decoder_last_pipeline_num_layers"});
+  const std::vector<spec::Knobs> layouts = space_.product(
+      from, {"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
+             "micro_batch_size", "decoder_first_pipeline_num_layers",
+             "decoder_last_pipeline_num_layers"});
   for (const spec::Knobs& layout : layouts) {
     ++num_points;
     if (is_illegal(layout, Phase::scale, "scale: " + describe(layout))) continue;
@@ -349,8 +350,8 @@ void ThreeWalls::scale() {
   }
 }
 
-// Where does the incumbent's time go, what does the playbook name for that, does it gain more than the noise? Again
-// from the profile after each change that was kept.
+// Where does the incumbent's time go, what does the playbook name for that, does it gain more than
+// the noise? Again from the profile after each change that was kept.
 void ThreeWalls::retune() {
   do {
     note_wall();
@@ -398,8 +399,7 @@ bool ThreeWalls::retune_once() {
     }
     for (const Remedy& remedy : remedies_for(wall, Purpose::speed, situation)) {
       const std::string before = spec::get_knob(now_knobs, *spec::find_knob(remedy.row->knob));
-      const std::string title =
-          fmt::format("{} {} -> {}", remedy.row->knob, before, remedy.value);
+      const std::string title = fmt::format("{} {} -> {}", remedy.row->knob, before, remedy.value);
       TrialRequest request = request_for(remedy.knobs, Phase::retune, title);
       if (!looked_at.insert(request.hash).second) continue;
       if (is_illegal(remedy.knobs, Phase::retune, title)) continue;
@@ -420,17 +420,16 @@ bool ThreeWalls::retune_once() {
       const bool is_kept = trial.is_ok() && change.is_gain;
       Decision& decision = decide(
           Phase::retune, is_kept ? "kept" : "rejected",
-          !trial.is_ok()
-              ? fmt::format("{}: ended as {} ({}).", title,
-                            spec::name_of(trial.outcome.status), trial.outcome.reason)
-          : is_kept ? fmt::format("{}: {} faster, more than the noise of {}. {}", title,
-                                  base::format_ratio(change.gain_ratio),
-                                  base::format_ratio(change.noise_ratio), remedy.row->why)
-                    : fmt::format("{}: {} {}, not kept (a gain has to exceed {}).", title,
-                                  base::format_ratio(std::abs(change.gain_ratio)),
-                                  change.gain_ratio >= 0 ? "faster" : "slower",
-                                  base::format_ratio(
-                                      std::max(change.noise_ratio, sweep_.min_gain_ratio))));
+          !trial.is_ok() ? fmt::format("{}: ended as {} ({}).", title,
+                                       spec::name_of(trial.outcome.status), trial.outcome.reason)
+          : is_kept      ? fmt::format("{}: {} faster, more than the noise of {}. {}", title,
+                                       base::format_ratio(change.gain_ratio),
+                                       base::format_ratio(change.noise_ratio), remedy.row->why)
+                         : fmt::format(
+                               "{}: {} {}, not kept (a gain has to exceed {}).", title,
+                               base::format_ratio(std::abs(change.gain_ratio)),
+                          change.gain_ratio >= 0 ? "faster" : "slower",
+                               base::format_ratio(std::max(change.noise_ratio, sweep_.min_gain_ratio))));
       decision.trial_hash = trial.request.hash;
       decision.baseline_hash = incumbent_->request.hash;
       decision.wall = name_of(wall);
@@ -452,7 +451,8 @@ bool ThreeWalls::retune_once() {
   return false;
 }
 
-// The winner once more over a long window: its numbers stay right, its loss falls, its step time holds.
+// The winner once more over a long window: its numbers stay right, its loss falls, its step time
+// holds.
 void ThreeWalls::validate() {
   phase_ = Phase::validate;
   is_validating_ = true;
@@ -471,9 +471,9 @@ void ThreeWalls::validate() {
     const Trial trial = measure(std::move(request));
     double lowest_loss = trial.outcome.losses.empty() ? 0 : trial.outcome.losses.front();
     for (const double loss : trial.outcome.losses) lowest_loss = std::min(lowest_loss, loss);
-    const bool has_learned = sweep_.validate_max_loss <= 0 ||
-                             (!trial.outcome.losses.empty() &&
-                              trial.outcome.losses.back() < sweep_.validate_max_loss);
+    const bool has_learned =
+        sweep_.validate_max_loss <= 0 ||
+        (!trial.outcome.losses.empty() && trial.outcome.losses.back() < sweep_.validate_max_loss);
     const bool is_kept = trial.is_ok() && has_learned;
     const double drift = candidate.outcome.step_ns > 0
                              ? static_cast<double>(trial.outcome.step_ns) /
@@ -493,8 +493,8 @@ void ThreeWalls::validate() {
                               : "",
                           base::format_ns(trial.outcome.step_ns),
                           base::format_ratio(std::abs(drift)), drift > 0 ? "slower" : "faster")
-            : fmt::format("The validation ended as {}: {}.",
-                          spec::name_of(trial.outcome.status), trial.outcome.reason));
+            : fmt::format("The validation ended as {}: {}.", spec::name_of(trial.outcome.status),
+                          trial.outcome.reason));
     decision.trial_hash = trial.request.hash;
     decision.baseline_hash = candidate.request.hash;
     decision.wall = trial.outcome.wall;
@@ -604,17 +604,16 @@ void ThreeWalls::predict(TrialRequest& request) {
   request.prediction = found->second;
 }
 
-// A configuration fits when its short trial fits and, as far as the routing of the reference run can tell, the long
-// validation, too.
+// A configuration fits when its short trial fits and, as far as the routing of the reference run
+// can tell, the long validation, too.
 bool ThreeWalls::fits(const TrialRequest& request) {
-  const auto limit = static_cast<double>(sweep_.base.hardware.memory_bytes) *
-                     (1.0 - sweep_.memory_margin_ratio);
+  const auto limit =
+      static_cast<double>(sweep_.base.hardware.memory_bytes) * (1.0 - sweep_.memory_margin_ratio);
   if (limit <= 0) return true;
   if (static_cast<double>(request.prediction.peak_bytes) > limit) return false;
   auto found = long_run_peaks_.find(request.hash);
   if (found == long_run_peaks_.end()) {
-    const int64_t peak =
-        estimate_memory(validation_spec(request.spec.knobs), rows_).peak_bytes;
+    const int64_t peak = estimate_memory(validation_spec(request.spec.knobs), rows_).peak_bytes;
     found = long_run_peaks_.emplace(request.hash, peak).first;
   }
   return static_cast<double>(found->second) <= limit;

@@ -17,9 +17,10 @@
 
 namespace moetune::tuner {
 
-/// The workflow is written as one straight program (run()) that measures trials as it goes. ask() runs it from the start
-/// with the outcomes known so far and stops it at the first one that is missing: so it has no states to keep in step,
-/// and a resumed sweep takes the same way as the one that was interrupted. Predictions are kept between runs.
+/// The workflow is written as one straight program (run()) that measures trials as it goes. ask()
+/// runs it from the start with the outcomes known so far and stops it at the first one that is
+/// missing: so it has no states to keep in step, and a resumed sweep takes the same way as the one
+/// that was interrupted. Predictions are kept between runs.
 class ThreeWalls final : public Strategy {
  public:
   explicit ThreeWalls(const spec::SweepSpec& sweep);
@@ -82,14 +83,15 @@ class ThreeWalls final : public Strategy {
   // Of the current run of the program.
   std::optional<TrialRequest> pending_;
   std::vector<Decision> decisions_;
-  size_t num_calibrations_ = 0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
+  size_t num_calibrations_ =
+      0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
   ReceivedRows rows_;
   std::vector<double> reference_loss_;
   std::optional<Trial> baseline_;
   std::optional<Trial> first_fitting_;
   std::optional<Trial> incumbent_;
   std::optional<Trial> runner_up_;
-  std::set<std::string> refused_;            ///< hashes
+  std::set<std::string> refused_;               ///< hashes
   std::map<std::string, int64_t> num_refused_;  ///< by kind
   int64_t num_started_ = 0;
   bool is_validating_ = false;

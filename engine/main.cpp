@@ -75,6 +75,9 @@ int run_verify(const po::variables_map& options) {
   } else {
     for (const auto& [key, value] : json.items()) std::cout << key << ": " << value << "\n";
   }
+  // A verdict that nobody received is not a success.
+  std::cout.flush();
+  if (!std::cout) throw base::Error("standard output cannot be written");
   return static_cast<int>(result.ok ? ExitCode::ok : ExitCode::mismatch);
 }
 

@@ -14,11 +14,16 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "engine/comm/mpi_comm.h"
+#include "engine/comm/nccl_comm.h"
 #include "engine/routing_recorder.h"
 #include "engine/world_run.h"
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "profiler/cupti_recorder.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::engine {
@@ -93,7 +98,11 @@ class TrialRecorder {
   void finish(const RoutingRecorder* routing) {
     shard_.add_metric(-1, "wall_step_ns", median(wall_ns_));
     if (!traced_wall_ns_.empty()) {
-      shard_.add_metric(-1, "wall_traced_step_ns", median(traced_wall_ns_));
+      const double traced_ns = median(traced_wall_ns_);
+      shard_.add_metric(-1, "wall_traced_step_ns", traced_ns);
+      if (!wall_ns_.empty()) {
+        shard_.add_metric(-1, "tracing_wall_overhead_ratio", traced_ns / median(wall_ns_) - 1.0);
+      }
     }
     if (routing != nullptr) {
       shard_.add_text("routing_profile", spec::to_json(routing->profile()).dump());
@@ -134,6 +143,19 @@ class TrialRecorder {
   std::vector<int64_t> traced_wall_ns_;
   std::mutex mutex_;
 };
+
+// What a trial on GPUs could use and this build was linked without.
+std::string missing_parts() {
+  std::string names;
+  const auto add_unless = [&](bool has_part, const char* name) {
+    if (!has_part) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  };
+  add_unless(kernels::make_cuda_backend(0) != nullptr, "CUDA kernels");
+  add_unless(has_nccl(), "NCCL");
+  add_unless(has_mpi(), "MPI");
+  add_unless(profiler::has_cupti(), "CUPTI");
+  return names.empty() ? "nothing known" : names;
+}
 
 void check_numbers(const spec::TrialSpec& trial, int64_t step, const StepResult& result) {
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
@@ -188,15 +210,23 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
         fmt::format("{}: {}", violations.front().rule, violations.front().message));
   }
   if (trial.backend != "cpu") {
-    throw base::UsageError(
-        fmt::format("backend '{}' is not in this build; it would be right: cpu", trial.backend));
+    throw base::UsageError(fmt::format(
+        "backend '{}' cannot run in this build, which lacks: {}; it would be right: cpu",
+        trial.backend, missing_parts()));
   }
   if (trial.model.vocab_size < 256) {
     throw base::UsageError(
         fmt::format("vocab_size {} is too small for text read as bytes; it must be at least 256",
                     trial.model.vocab_size));
   }
-  const TextSource tokens(spec::read_corpus(trial.data_path), trial.training, trial.data_path);
+  spec::Corpus corpus = spec::read_corpus(trial.data_path);
+  if (!trial.data_digest.empty() && corpus.digest != trial.data_digest) {
+    throw base::UsageError(
+        fmt::format("training text '{}' has the digest {}, the trial was planned for {}: the text "
+                    "has changed since",
+                    trial.data_path, corpus.digest, trial.data_digest));
+  }
+  const TextSource tokens(std::move(corpus), trial.training, trial.data_path);
   std::filesystem::create_directories(out_dir);
   TrialRecorder recorder(trial, out_dir);
   RoutingRecorder routing(trial);

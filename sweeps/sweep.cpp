@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
@@ -20,6 +21,14 @@ using std::chrono::steady_clock;
 using tuner::Action;
 using tuner::TrialOutcome;
 using tuner::TrialRequest;
+
+/// A sweep winds up when no more seconds are left than this many times its longest trial takes, so
+/// that the validation fits into the rest; but never before the first of these shares of its
+/// seconds is used, nor after the second.
+constexpr double kLateTrials = 3;
+constexpr double kEarliestRatio = 0.5;
+constexpr double kLateRatio = 0.85;
+constexpr double kTooLateRatio = 0.95;
 
 bool was_run(const store::TrialRow& trial) {
   return store::is_final(trial.status) && trial.status != spec::name_of(TrialStatus::pruned);
@@ -77,6 +86,7 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
 void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
   summary_.status = "done";
   while (true) {
+    if (is_late()) strategy.finish_soon();
     const std::optional<TrialRequest> request = strategy.ask();
     store_decisions(strategy);
     if (!request) return;
@@ -128,6 +138,7 @@ std::optional<TrialOutcome> SweepLoop::reuse(const TrialRequest& request) {
   if (request.is_baseline && !stored->is_baseline) store_.set_baseline(stored->id);
   ++summary_.num_reused;
   earlier_seconds_ += static_cast<double>(stored->duration_ns.value_or(0)) * 1e-9;
+  add_time(*stored);
   return read_outcome(store_, *stored);
 }
 
@@ -158,7 +169,9 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   add_memory_error(request, run->shard, run->result);
   store_.finish_trial(id, run->result);
   trial_seconds_ += duration<double>(steady_clock::now() - start).count();
-  const TrialOutcome outcome = read_outcome(store_, *store_.get_trial(id));
+  const std::optional<store::TrialRow> stored = store_.get_trial(id);
+  add_time(*stored);
+  const TrialOutcome outcome = read_outcome(store_, *stored);
   report(request, outcome);
   if (outcome.status == TrialStatus::interrupted) return std::nullopt;
   return outcome;
@@ -235,6 +248,22 @@ void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome)
 
 double SweepLoop::seconds_used() const {
   return earlier_seconds_ + duration<double>(steady_clock::now() - start_).count();
+}
+
+void SweepLoop::add_time(const store::TrialRow& trial) {
+  const double seconds = static_cast<double>(trial.duration_ns.value_or(0)) * 1e-9;
+  stored_seconds_ += seconds;
+  longest_seconds_ = std::max(longest_seconds_, seconds);
+}
+
+bool SweepLoop::is_late() const {
+  if (options_.max_seconds <= 0) return false;
+  const auto limit = static_cast<double>(options_.max_seconds);
+  const double late = std::clamp(limit - kLateTrials * longest_seconds_, kEarliestRatio * limit,
+                                 kLateRatio * limit);
+  // Stored durations, not the clock: so a resumed sweep winds up after the same trial as before.
+  // The clock decides only where much time went by outside of trials.
+  return stored_seconds_ >= late || seconds_used() >= kTooLateRatio * limit;
 }
 
 std::string SweepLoop::exhausted_budget(const TrialRequest& request) const {

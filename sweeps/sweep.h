@@ -58,6 +58,9 @@ class SweepLoop {
   void report(const tuner::TrialRequest& request, const tuner::TrialOutcome& outcome);
   [[nodiscard]] std::string exhausted_budget(const tuner::TrialRequest& request) const;
   [[nodiscard]] double seconds_used() const;
+  void add_time(const store::TrialRow& trial);
+  /// Only enough time is left to conclude the search.
+  [[nodiscard]] bool is_late() const;
   void run_until_stopped(tuner::Strategy& strategy);
 
   store::Store& store_;
@@ -70,7 +73,9 @@ class SweepLoop {
   std::set<std::string> started_;  ///< hashes that count against the budget
   int64_t num_decisions_ = 0;
   double earlier_seconds_ = 0;
-  double trial_seconds_ = 0;  ///< of the trials launched by this call
+  double stored_seconds_ = 0;   ///< of all trials told so far, as stored
+  double longest_seconds_ = 0;  ///< of one of them
+  double trial_seconds_ = 0;    ///< of the trials launched by this call
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

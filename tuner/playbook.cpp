@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 namespace moetune::tuner {
 namespace {
@@ -46,11 +47,19 @@ Values below(S s, const char* knob) {
   return values;
 }
 
-Values recompute_values(S s, int low, int high) {
+/// The smaller values, then the larger ones.
+Values others(S s, const char* knob) {
+  Values values = below(s, knob);
+  const Values larger = above(s, knob);
+  values.insert(values.end(), larger.begin(), larger.end());
+  return values;
+}
+
+/// Cheaper recompute settings than now, cheapest first.
+Values less_recompute(S s) {
   Values values;
   for (const std::string& v : s.space.values("recompute")) {
-    const int weight = recompute_weight(v);
-    if (weight >= low && weight < high) values.push_back(v);
+    if (recompute_weight(v) < recompute_weight(s.knobs.recompute)) values.push_back(v);
   }
   std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) {
     return recompute_weight(a) < recompute_weight(b);
@@ -62,14 +71,18 @@ size_t num_items(const std::string& set) {
   return set == "none" ? 0 : static_cast<size_t>(std::count(set.begin(), set.end(), ',')) + 1;
 }
 
-/// Wider sets of captured modules than now, narrowest first.
+/// Wider sets of captured modules than now, narrowest first. Of equally many, those without
+/// attention first: the router's many small launches are what a replay saves most of.
 Values wider_graphs(S s) {
   Values values;
   for (const std::string& v : s.space.values("cuda_graph_modules")) {
     if (num_items(v) > num_items(s.knobs.cuda_graph_modules)) values.push_back(v);
   }
+  const auto width = [](const std::string& set) {
+    return std::pair(num_items(set), set.find("attn") != std::string::npos);
+  };
   std::stable_sort(values.begin(), values.end(),
-                   [](const auto& a, const auto& b) { return num_items(a) < num_items(b); });
+                   [&](const auto& a, const auto& b) { return width(a) < width(b); });
   return values;
 }
 
@@ -93,124 +106,88 @@ bool ep_spans_nodes(S s) {
 }
 bool has_graphs_possible(S s) { return s.knobs.recompute != "full"; }
 
-constexpr auto kFit = Purpose::fit;
-constexpr auto kSpeed = Purpose::speed;
-
 constexpr const char* kEp = "expert_model_parallel_size";
 constexpr const char* kPp = "pipeline_model_parallel_size";
 constexpr const char* kCp = "context_parallel_size";
 
 const std::array kPlaybook = {
-    // memory: make it fit. Nothing that costs time before what does.
-    RemedyRow{"distributed_optimizer", Wall::memory, kFit, "use_distributed_optimizer", "",
-              [](S s) { return !s.knobs.use_distributed_optimizer; },
-              [](S) { return Values{"true"}; },
-              "optimizer state is held once per group of replicas instead of once per replica"},
-    RemedyRow{"smaller_loss_chunk", Wall::memory, kFit, "linear_ce_chunk_tokens", "", always,
-              [](S s) { return below(s, "linear_ce_chunk_tokens"); },
-              "logits exist for fewer tokens at a time"},
-    RemedyRow{
-        "selective_recompute", Wall::memory, kFit, "recompute", "", always,
-        [](S s) { return recompute_values(s, recompute_weight(s.knobs.recompute) + 1, 1000); },
-        "cheap modules are computed again instead of being kept, before anything dearer"},
-    RemedyRow{"smaller_micro_batch", Wall::memory, kFit, "micro_batch_size", "", always,
-              [](S s) { return below(s, "micro_batch_size"); },
-              "fewer sequences have their activations alive at once"},
-    RemedyRow{"more_expert_parallelism", Wall::memory, kFit, kEp, "", always,
-              [](S s) { return above(s, kEp); }, "each rank holds fewer experts"},
-    RemedyRow{"more_pipeline_stages", Wall::memory, kFit, kPp, "", always,
-              [](S s) { return above(s, kPp); }, "each rank holds fewer layers"},
-    RemedyRow{"more_context_parallelism", Wall::memory, kFit, kCp, "", always,
-              [](S s) { return above(s, kCp); }, "each rank holds fewer tokens of a sequence"},
-    RemedyRow{"full_recompute", Wall::memory, kFit, "recompute", "", always,
-              [](S s) {
-                return recompute_values(s, std::max(1000, recompute_weight(s.knobs.recompute) + 1),
-                                        1 << 30);
-              },
-              "only each layer's input is kept; the last resort"},
-
     // memory: the step pays for what does not fit.
-    RemedyRow{"less_recompute", Wall::memory, kSpeed, "recompute", "", has_recompute,
-              [](S s) { return recompute_values(s, 0, recompute_weight(s.knobs.recompute)); },
-              "what fits need not be computed twice"},
-    RemedyRow{"smaller_micro_batch_for_room", Wall::memory, kSpeed, "micro_batch_size", "",
-              has_recompute, [](S s) { return below(s, "micro_batch_size"); },
-              "smaller micro-batches leave room"},
+    RemedyRow{"less_recompute", Wall::memory, "recompute", "", has_recompute, less_recompute,
+              "What fits need not be computed twice."},
+    RemedyRow{"smaller_micro_batch_for_room", Wall::memory, "micro_batch_size", "", has_recompute,
+              [](S s) { return below(s, "micro_batch_size"); },
+              "Smaller micro-batches leave room."},
 
     // communication
-    RemedyRow{"chunk_dispatch_forward", Wall::communication, kSpeed, "ep_chunks_forward", "ep",
-              has_ep, [](S s) { return above(s, "ep_chunks_forward"); },
-              "dispatch and combine of one chunk run beside the experts of another"},
-    RemedyRow{"chunk_dispatch_backward", Wall::communication, kSpeed, "ep_chunks_backward", "ep",
-              has_ep, [](S s) { return above(s, "ep_chunks_backward"); },
-              "the same in the backward pass, where there is more to hide behind"},
-    RemedyRow{"ep_inside_node", Wall::communication, kSpeed, kEp, "ep", ep_spans_nodes,
-              ep_inside_node, "the all-to-all stays on the fast links of a node"},
-    RemedyRow{"overlap_grad_reduce", Wall::communication, kSpeed, "overlap_grad_reduce", "dp_cp",
+    RemedyRow{"chunk_dispatch_forward", Wall::communication, "ep_chunks_forward", "ep", has_ep,
+              [](S s) { return above(s, "ep_chunks_forward"); },
+              "Dispatch and combine of one chunk run beside the experts of another."},
+    RemedyRow{"chunk_dispatch_backward", Wall::communication, "ep_chunks_backward", "ep", has_ep,
+              [](S s) { return above(s, "ep_chunks_backward"); },
+              "Chunks overlap in the backward pass as well, where there is more to hide behind."},
+    RemedyRow{"ep_inside_node", Wall::communication, kEp, "ep", ep_spans_nodes, ep_inside_node,
+              "The all-to-all stays on the fast links of a node."},
+    RemedyRow{"overlap_grad_reduce", Wall::communication, "overlap_grad_reduce", "dp_cp",
               [](S s) { return !s.knobs.overlap_grad_reduce; }, [](S) { return Values{"true"}; },
-              "gradients travel while the backward pass is still running"},
-    RemedyRow{"distributed_optimizer_off", Wall::communication, kSpeed, "use_distributed_optimizer",
+              "Gradients travel while the backward pass is still running."},
+    RemedyRow{"distributed_optimizer_off", Wall::communication, "use_distributed_optimizer",
               "dp_cp", [](S s) { return s.knobs.use_distributed_optimizer; },
               [](S) { return Values{"false"}; },
-              "one all-reduce instead of a reduce-scatter and a gather of the parameters"},
-    RemedyRow{"more_micro_batches", Wall::communication, kSpeed, "micro_batch_size", "pp", has_pp,
+              "One all-reduce instead of a reduce-scatter and a gather of the parameters."},
+    RemedyRow{"more_micro_batches", Wall::communication, "micro_batch_size", "pp", has_pp,
               [](S s) { return below(s, "micro_batch_size"); },
-              "more micro-batches make the pipeline's bubble a smaller part"},
-    RemedyRow{"larger_first_stage", Wall::communication, kSpeed,
-              "decoder_first_pipeline_num_layers", "pp", has_pp,
-              [](S s) { return above(s, "decoder_first_pipeline_num_layers"); },
-              "stages that take equally long leave no stage waiting"},
-    RemedyRow{"other_last_stage", Wall::communication, kSpeed, "decoder_last_pipeline_num_layers",
-              "pp", has_pp, [](S s) { return above(s, "decoder_last_pipeline_num_layers"); },
-              "the last stage also has the head: fewer layers make it equal"},
-    RemedyRow{"fewer_stages", Wall::communication, kSpeed, kPp, "pp", has_pp,
-              [](S s) { return below(s, kPp); }, "a shorter pipeline has a shorter bubble"},
-    RemedyRow{"less_context_parallelism", Wall::communication, kSpeed, kCp, "cp", has_cp,
-              [](S s) { return below(s, kCp); }, "keys and values are gathered from fewer ranks"},
-    RemedyRow{"less_expert_parallelism", Wall::communication, kSpeed, kEp, "ep", has_ep,
-              [](S s) { return below(s, kEp); }, "fewer tokens leave their rank"},
-    RemedyRow{"pipeline_instead_of_replicas", Wall::communication, kSpeed, kPp, "dp_cp", always,
+              "More micro-batches make the pipeline's bubble a smaller part."},
+    RemedyRow{"larger_first_stage", Wall::communication, "decoder_first_pipeline_num_layers", "pp",
+              has_pp, [](S s) { return above(s, "decoder_first_pipeline_num_layers"); },
+              "Stages that take equally long leave no stage waiting."},
+    RemedyRow{"other_last_stage", Wall::communication, "decoder_last_pipeline_num_layers", "pp",
+              has_pp, [](S s) { return others(s, "decoder_last_pipeline_num_layers"); },
+              "The last stage also has the head: fewer layers make it equal."},
+    RemedyRow{"fewer_stages", Wall::communication, kPp, "pp", has_pp,
+              [](S s) { return below(s, kPp); }, "A shorter pipeline has a shorter bubble."},
+    RemedyRow{"less_context_parallelism", Wall::communication, kCp, "cp", has_cp,
+              [](S s) { return below(s, kCp); }, "Keys and values are gathered from fewer ranks."},
+    RemedyRow{"less_expert_parallelism", Wall::communication, kEp, "ep", has_ep,
+              [](S s) { return below(s, kEp); }, "Fewer tokens leave their rank."},
+    RemedyRow{"pipeline_instead_of_replicas", Wall::communication, kPp, "dp_cp", always,
               [](S s) { return above(s, kPp); },
-              "fewer replicas reduce fewer gradients; stages exchange activations only"},
-    RemedyRow{"fewer_larger_messages", Wall::communication, kSpeed, "micro_batch_size", "", always,
+              "Fewer replicas reduce fewer gradients; stages exchange activations only."},
+    RemedyRow{"fewer_larger_messages", Wall::communication, "micro_batch_size", "", always,
               [](S s) { return above(s, "micro_batch_size"); },
-              "larger micro-batches pay latency less often"},
+              "Larger micro-batches pay latency less often."},
 
     // host
-    RemedyRow{"cuda_graphs", Wall::host, kSpeed, "cuda_graph_modules", "", has_graphs_possible,
-              wider_graphs, "one replay replaces the launches of a captured part"},
-    RemedyRow{"larger_micro_batch", Wall::host, kSpeed, "micro_batch_size", "", always,
-              [](S s) { return above(s, "micro_batch_size"); }, "more work per launch"},
-    RemedyRow{"fewer_chunks_forward", Wall::host, kSpeed, "ep_chunks_forward", "", always,
-              [](S s) { return below(s, "ep_chunks_forward"); }, "chunks multiply launches"},
-    RemedyRow{"fewer_chunks_backward", Wall::host, kSpeed, "ep_chunks_backward", "", always,
-              [](S s) { return below(s, "ep_chunks_backward"); }, "chunks multiply launches"},
-    RemedyRow{"larger_loss_chunk", Wall::host, kSpeed, "linear_ce_chunk_tokens", "", always,
+    RemedyRow{"cuda_graphs", Wall::host, "cuda_graph_modules", "", has_graphs_possible,
+              wider_graphs, "One replay replaces the launches of a captured part."},
+    RemedyRow{"larger_micro_batch", Wall::host, "micro_batch_size", "", always,
+              [](S s) { return above(s, "micro_batch_size"); }, "More work per launch."},
+    RemedyRow{"fewer_chunks_forward", Wall::host, "ep_chunks_forward", "", always,
+              [](S s) { return below(s, "ep_chunks_forward"); }, "Chunks multiply launches."},
+    RemedyRow{"fewer_chunks_backward", Wall::host, "ep_chunks_backward", "", always,
+              [](S s) { return below(s, "ep_chunks_backward"); }, "Chunks multiply launches."},
+    RemedyRow{"larger_loss_chunk", Wall::host, "linear_ce_chunk_tokens", "", always,
               [](S s) { return above(s, "linear_ce_chunk_tokens"); },
-              "the head runs in fewer launches"},
-    RemedyRow{"fewer_expert_ranks", Wall::host, kSpeed, kEp, "", has_ep,
-              [](S s) { return below(s, kEp); },
-              "without expert parallelism the host need not wait for row counts"},
+              "The head runs in fewer launches."},
+    RemedyRow{"fewer_expert_ranks", Wall::host, kEp, "", has_ep, [](S s) { return below(s, kEp); },
+              "Without expert parallelism the host need not wait for row counts."},
 
     // compute
-    RemedyRow{"less_recompute_work", Wall::compute, kSpeed, "recompute", "", has_recompute,
-              [](S s) { return recompute_values(s, 0, recompute_weight(s.knobs.recompute)); },
-              "recomputation is work, too"},
-    RemedyRow{"larger_gemms", Wall::compute, kSpeed, "micro_batch_size", "", always,
+    RemedyRow{"less_recompute_work", Wall::compute, "recompute", "", has_recompute, less_recompute,
+              "Recomputation is work, too."},
+    RemedyRow{"larger_gemms", Wall::compute, "micro_batch_size", "", always,
               [](S s) { return above(s, "micro_batch_size"); },
-              "larger matrices use the device better"},
-    RemedyRow{"whole_experts_forward", Wall::compute, kSpeed, "ep_chunks_forward", "", always,
+              "Larger matrices use the device better."},
+    RemedyRow{"whole_experts_forward", Wall::compute, "ep_chunks_forward", "", always,
               [](S s) { return below(s, "ep_chunks_forward"); },
-              "chunks make the experts' matrices smaller"},
-    RemedyRow{"whole_experts_backward", Wall::compute, kSpeed, "ep_chunks_backward", "", always,
+              "Chunks make the experts' matrices smaller."},
+    RemedyRow{"whole_experts_backward", Wall::compute, "ep_chunks_backward", "", always,
               [](S s) { return below(s, "ep_chunks_backward"); },
-              "chunks make the experts' matrices smaller"},
-    RemedyRow{"larger_head_gemm", Wall::compute, kSpeed, "linear_ce_chunk_tokens", "", always,
+              "Chunks make the experts' matrices smaller."},
+    RemedyRow{"larger_head_gemm", Wall::compute, "linear_ce_chunk_tokens", "", always,
               [](S s) { return above(s, "linear_ce_chunk_tokens"); },
-              "the head multiplies larger matrices"},
-    RemedyRow{"denser_experts", Wall::compute, kSpeed, kEp, "", always,
-              [](S s) { return above(s, kEp); },
-              "each expert gets the tokens of more ranks at once"},
+              "The head multiplies larger matrices."},
+    RemedyRow{"denser_experts", Wall::compute, kEp, "", always, [](S s) { return above(s, kEp); },
+              "Each expert gets the tokens of more ranks at once."},
 };
 
 double relief(const RemedyRow& row, const TrialOutcome& outcome) {
@@ -226,10 +203,10 @@ double relief(const RemedyRow& row, const TrialOutcome& outcome) {
 
 std::span<const RemedyRow> playbook() { return kPlaybook; }
 
-std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& situation) {
+std::vector<Remedy> remedies_for(Wall wall, const Situation& situation) {
   std::vector<const RemedyRow*> rows;
   for (const RemedyRow& row : kPlaybook) {
-    if (row.wall != wall || row.purpose != purpose) continue;
+    if (row.wall != wall) continue;
     if (!situation.space.is_tunable(row.knob) || !row.applies(situation)) continue;
     const bool has_group = row.group[0] != '\0';
     if (has_group && !situation.outcome.shares.empty() &&
@@ -244,13 +221,15 @@ std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& si
     });
   }
   std::vector<Remedy> remedies;
-  const std::vector<std::string>* axis = nullptr;
+  const spec::Knobs now = situation.space.completed(situation.knobs);
   for (const RemedyRow* row : rows) {
-    axis = &situation.space.sweep().space.at(row->knob);
+    const std::vector<std::string>& axis = situation.space.sweep().space.at(row->knob);
     for (std::string& value : row->values(situation)) {
       // A row may name a fixed value that the sweep does not allow.
-      if (std::find(axis->begin(), axis->end(), value) == axis->end()) continue;
+      if (std::find(axis.begin(), axis.end(), value) == axis.end()) continue;
       spec::Knobs knobs = situation.space.with(situation.knobs, row->knob, value);
+      // A change that completing takes back is none.
+      if (knobs == now) continue;
       remedies.push_back({row, std::move(value), std::move(knobs)});
     }
   }

@@ -2,7 +2,6 @@
 // follows from that knob alone (data parallelism from the layout) changes with it.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,20 +20,16 @@ struct Situation {
   const TrialOutcome& outcome;  ///< how it ran; empty shares when it did not
 };
 
-/// When a row is used: to make a configuration fit, or to make one that runs faster.
-enum class Purpose : uint8_t { fit, speed };
-
 struct RemedyRow {
   const char* name;
   Wall wall;
-  Purpose purpose;
   const char* knob;
   /// Communication group it relieves; empty: any.
   const char* group;
   bool (*applies)(const Situation&);
   /// Values to try in order; never the current one.
   std::vector<std::string> (*values)(const Situation&);
-  const char* why;
+  const char* why;  ///< a sentence
 };
 std::span<const RemedyRow> playbook();
 
@@ -46,7 +41,8 @@ struct Remedy {
 };
 
 /// The remedies for a wall in the order to try them: table order, for communication the groups that
-/// block longest first. Only knobs that the sweep's space has an axis for.
-std::vector<Remedy> remedies_for(Wall wall, Purpose purpose, const Situation& situation);
+/// block longest first. Only knobs that the sweep's space has an axis for, and only values that
+/// change something.
+std::vector<Remedy> remedies_for(Wall wall, const Situation& situation);
 
 }  // namespace moetune::tuner

@@ -111,6 +111,9 @@ class Strategy {
   /// The next point, or nothing when the search is done. Call tell() for it before asking again.
   virtual std::optional<TrialRequest> ask() = 0;
   virtual void tell(const TrialRequest& request, const TrialOutcome& outcome) = 0;
+  /// The time budget is nearly used up: from now on ask only for what concludes the search with
+  /// what is known already. A search that has nothing to conclude need not listen.
+  virtual void finish_soon() {}
   /// Decisions made since the last call, in order.
   virtual std::vector<Decision> take_decisions() = 0;
   [[nodiscard]] virtual Progress progress() const = 0;

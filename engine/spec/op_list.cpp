@@ -259,9 +259,11 @@ class ProgramBuilder {
     const ParamPlan plan = make_param_plan(model_, knobs_, rank_);
     int64_t numel = 0;
     int64_t shard = 0;
+    int64_t share = 0;  // of the norm: every rank adds up its own part, also where all hold the whole
     for (const BucketDesc& bucket : plan.buckets) {
       const int64_t n = bucket.group == Group::edp ? layout_.edp() : layout_.dp * layout_.cp;
       numel += bucket.numel;
+      share += bucket.is_tied_copy ? 0 : bucket.numel / n;
       shard += knobs_.use_distributed_optimizer ? bucket.numel / n : bucket.numel;
     }
     add_cost(Op::zero_grads, Pass::update, {0, numel * kElementBytes});
@@ -278,7 +280,7 @@ class ProgramBuilder {
                {0, knobs_.use_distributed_optimizer ? moved : 2 * moved});
     }
     layer_ = -1;
-    add_cost(Op::grad_norm, Pass::update, {2 * shard, shard * kElementBytes});
+    add_cost(Op::grad_norm, Pass::update, {2 * share, share * kElementBytes});
     add_cost(Op::norm_reduce, Pass::update, {0, 8});
     add_cost(Op::host_sync, Pass::update, {});
     add_cost(Op::adamw, Pass::update, {12 * shard, 8 * shard * kElementBytes});

@@ -2,7 +2,10 @@
 // one thread each: OpenBLAS, oneDNN where it is installed, and the own row_gemm of the experts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/blas.h"
@@ -60,6 +63,10 @@ void run_own(Product product, int64_t m, int64_t n, int64_t k, Operands& t) {
   }
 }
 
+/// (n, k) of the quick-start model's linear layers.
+constexpr std::array<std::pair<int64_t, int64_t>, 5> kShapes = {
+    {{128, 128}, {384, 128}, {128, 64}, {256, 128}, {256, 256}}};
+
 using Run = void (*)(Product, int64_t, int64_t, int64_t, Operands&);
 
 double gflops(Run run, Product product, int64_t m, int64_t n, int64_t k) {
@@ -80,6 +87,34 @@ void print_row(Product product, int64_t m, int64_t n, int64_t k) {
   fmt::print(" {:10.1f}\n", gflops(run_own, product, m, n, k));
 }
 
+/// Rows of a forward product whose bits change when the call is split into calls of 1 to 60 rows.
+/// EP chunks are such splits, so anything but zero would make training depend on the chunk count.
+int64_t rows_that_depend_on_the_split(Run run) {
+  constexpr int64_t kRows = 256;
+  int64_t num_changed = 0;
+  uint32_t state = 1;
+  const auto random = [&] { return state = state * 1664525U + 1013904223U; };
+  for (const auto& [n, k] : kShapes) {
+    Operands whole(kRows, n, k);
+    for (float& value : whole.x) value = static_cast<float>(random() >> 8) * 0x1p-24F - 0.5F;
+    for (float& value : whole.w) value = static_cast<float>(random() >> 8) * 0x1p-24F - 0.5F;
+    run(Product::forward, kRows, n, k, whole);
+    for (int64_t begin = 0; begin < kRows;) {
+      const int64_t count = std::min<int64_t>(1 + random() % 60, kRows - begin);
+      Operands part(count, n, k);
+      part.w = whole.w;
+      std::copy_n(whole.x.begin() + begin * k, count * k, part.x.begin());
+      run(Product::forward, count, n, k, part);
+      for (int64_t row = 0; row < count; ++row) {
+        num_changed += !std::equal(part.y.begin() + row * n, part.y.begin() + (row + 1) * n,
+                                   whole.y.begin() + (begin + row) * n);
+      }
+      begin += count;
+    }
+  }
+  return num_changed;
+}
+
 }  // namespace
 }  // namespace moetune::bench
 
@@ -89,12 +124,21 @@ int main() {
   fmt::print("{:8} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10}\n", "product", "m", "n", "k", "OpenBLAS",
              "oneDNN", "row_gemm");
   for (const Product product : {Product::forward, Product::dgrad, Product::wgrad}) {
-    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{
-             {128, 128}, {384, 128}, {128, 64}, {256, 128}, {256, 256}}) {
+    for (const auto& [n, k] : moetune::bench::kShapes) {
       for (const int64_t m : {32, 64, 256, 512, 1024}) {
         moetune::bench::print_row(product, m, n, k);
       }
     }
     moetune::bench::print_row(product, 1024, 1024, 1024);
   }
+  using moetune::bench::rows_that_depend_on_the_split;
+  fmt::print(
+      "rows of {} whose bits depend on how the call is split: OpenBLAS {}, oneDNN {}, row_gemm "
+      "{}\n",
+      256 * moetune::bench::kShapes.size(),
+      rows_that_depend_on_the_split(moetune::bench::run_openblas),
+      moetune::bench::has_onednn()
+          ? std::to_string(rows_that_depend_on_the_split(moetune::bench::run_onednn))
+          : "-",
+      rows_that_depend_on_the_split(moetune::bench::run_own));
 }

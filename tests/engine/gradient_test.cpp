@@ -1,8 +1,10 @@
 // Central differences through the whole tiny model in double precision: the gradient of the
-// training objective (cross- entropy plus both auxiliary losses) with respect to single weights, on
-// one rank and on a parallel layout.
+// training objective (cross-entropy plus both auxiliary losses) with respect to single weights and
+// along a random direction through all weights of a tensor, on one rank and on a parallel layout.
 #include <boost/test/unit_test.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "tests/engine/training_fixture.h"
 
@@ -12,13 +14,26 @@ namespace {
 using testing::GradientMap;
 using testing::RandomTokens;
 
+// How far each weight of the tensor `name` moves per unit of `delta`.
 struct Probe {
   std::string name;
-  int64_t row = 0;
-  int64_t col = 0;
+  std::function<double(int64_t row, int64_t col)> direction;
 };
 
-// Objective of step 0 with one weight moved by `delta`.
+// A unit vector through a whole tensor.
+std::vector<double> random_direction(const std::string& name, size_t numel) {
+  const uint64_t key = philox_key(11, name);
+  std::vector<double> direction(numel);
+  double squared_norm = 0;
+  for (size_t i = 0; i < numel; ++i) {
+    direction[i] = philox_normal(key, i);
+    squared_norm += direction[i] * direction[i];
+  }
+  for (double& value : direction) value /= std::sqrt(squared_norm);
+  return direction;
+}
+
+// Objective of step 0 with one tensor moved by `delta` along the probe's direction.
 StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double delta,
                     GradientMap* gradients) {
   const InitialValue base = random_initial_value(trial.model, trial.training.seed);
@@ -26,9 +41,8 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
   hooks.initial_value = [&](const spec::ParamDesc& param, int64_t row, int64_t col) {
     const double value = base(param, row, col);
     const bool is_tied_head = param.is_tied_copy && probe.name == "embedding";
-    const bool is_probe =
-        (param.name == probe.name || is_tied_head) && row == probe.row && col == probe.col;
-    return is_probe ? value + delta : value;
+    const bool is_probe = param.name == probe.name || is_tied_head;
+    return is_probe ? value + delta * probe.direction(row, col) : value;
   };
   testing::GradientGatherer gatherer(trial);
   hooks.on_gradients = [&](int64_t step, const Parameters& params) { gatherer.add(step, params); };
@@ -44,13 +58,20 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
 
 double objective(const StepResult& result) { return result.loss + result.aux_loss + result.z_loss; }
 
+// Central difference along the probe's direction.
+double numeric_derivative(const spec::TrialSpec& trial, const Probe& probe) {
+  constexpr double kStep = 1e-5;
+  const double up = objective(run_with(trial, probe, kStep, nullptr));
+  const double down = objective(run_with(trial, probe, -kStep, nullptr));
+  return (up - down) / (2 * kStep);
+}
+
 void check_model(const spec::ModelSpec& model, const std::string& knobs) {
   spec::TrialSpec trial =
       testing::tiny_trial(model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
   trial.dtype = "f64";
   GradientMap gradients;
   run_with(trial, {}, 0, &gradients);
-  constexpr double kStep = 1e-5;
   for (const auto& [name, gradient] : gradients) {
     // The largest element of each parameter and another one.
     const auto largest = static_cast<int64_t>(
@@ -64,15 +85,31 @@ void check_model(const spec::ModelSpec& model, const std::string& knobs) {
       if (param.name == name) cols = param.cols;
     }
     for (const int64_t at : {largest, static_cast<int64_t>(gradient.size()) / 3}) {
-      const Probe probe{name, at / cols, at % cols};
-      const double up = objective(run_with(trial, probe, kStep, nullptr));
-      const double down = objective(run_with(trial, probe, -kStep, nullptr));
-      const double numeric = (up - down) / (2 * kStep);
-      BOOST_TEST_CONTEXT(name << "[" << probe.row << "," << probe.col << "] analytic "
+      const int64_t probe_row = at / cols;
+      const int64_t probe_col = at % cols;
+      const double numeric =
+          numeric_derivative(trial, {name, [=](int64_t row, int64_t col) {
+                                       return row == probe_row && col == probe_col ? 1.0 : 0.0;
+                                     }});
+      BOOST_TEST_CONTEXT(name << "[" << probe_row << "," << probe_col << "] analytic "
                               << gradient[static_cast<size_t>(at)] << " numeric " << numeric) {
         BOOST_TEST(scale > 0);
         BOOST_TEST(std::abs(numeric - gradient[static_cast<size_t>(at)]) < 1e-6 * scale);
       }
+    }
+    // All elements at once, so that an error in any one of them shows.
+    const std::vector<double> direction = random_direction(name, gradient.size());
+    const double numeric =
+        numeric_derivative(trial, {name, [&](int64_t row, int64_t col) {
+                                     return direction[static_cast<size_t>(row * cols + col)];
+                                   }});
+    const double analytic =
+        std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
+    const double norm =
+        std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
+    BOOST_TEST_CONTEXT(name << " along a random direction: analytic " << analytic << " numeric "
+                            << numeric << " norm " << norm) {
+      BOOST_TEST(std::abs(numeric - analytic) < 1e-6 * norm);
     }
   }
 }

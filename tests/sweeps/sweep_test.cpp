@@ -241,6 +241,49 @@ BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
   BOOST_TEST(run(third).stop_reason == "the budget of 1 seconds is used up");
 }
 
+/// Concludes with a validation of its own when told to.
+class HurriedStrategy : public ScriptedStrategy {
+ public:
+  using ScriptedStrategy::ScriptedStrategy;
+  void finish_soon() override { is_finishing_ = true; }
+  std::optional<TrialRequest> ask() override {
+    if (!is_finishing_) return ScriptedStrategy::ask();
+    if (is_validated_) return std::nullopt;
+    if (num_searched == 0) num_searched = told.size();
+    is_validated_ = true;
+    return request_of(with_seed(99), "validation");
+  }
+  size_t num_searched = 0;
+
+ private:
+  bool is_finishing_ = false;
+  bool is_validated_ = false;
+};
+
+BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");  // half a second per trial
+  options.max_seconds = 4;
+  HurriedStrategy strategy(several(20));
+  const SweepSummary summary = run(strategy);
+  BOOST_TEST(summary.status == "done");
+  BOOST_TEST(summary.stop_reason == "");
+  BOOST_TEST(strategy.num_searched > 0U);
+  BOOST_TEST(strategy.num_searched < 20U);
+  BOOST_TEST(strategy.told.size() == strategy.num_searched + 1);
+  BOOST_TEST(tests::launches_in(log).back().hash == spec::spec_hash(with_seed(99)));
+
+  // The same way again, although what is stored takes no time.
+  HurriedStrategy again(several(20));
+  BOOST_TEST(run(again).num_run == 0);
+  BOOST_TEST(again.num_searched == strategy.num_searched);
+
+  // With more time it goes on where it was.
+  options.max_seconds = 1000;
+  HurriedStrategy patient(several(static_cast<int>(strategy.num_searched) + 1));
+  BOOST_TEST(run(patient).num_run == 1);
+  BOOST_TEST(patient.num_searched == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(kill_9_loses_only_the_running_trial) {
   pid_t killed_rank = 0;
   {

@@ -28,6 +28,7 @@ class ThreeWalls final : public Strategy {
   std::optional<TrialRequest> ask() override;
   void tell(const TrialRequest& request, const TrialOutcome& outcome) override;
   std::vector<Decision> take_decisions() override;
+  void finish_soon() override { is_finishing_ = true; }
   [[nodiscard]] Progress progress() const override;
   [[nodiscard]] std::string best_hash() const override { return best_hash_; }
 
@@ -40,7 +41,7 @@ class ThreeWalls final : public Strategy {
   };
   /// Thrown by measure() when the outcome is not known yet.
   struct Pending {};
-  /// Thrown when the budget leaves only the validation.
+  /// Thrown when the budget, of trials or of time, leaves only the validation.
   struct BudgetSpent {};
 
   void run();
@@ -55,17 +56,23 @@ class ThreeWalls final : public Strategy {
   bool retune_once();
   void note_wall();
 
+  /// Rows of points that never run: enough to show the frontier, not so many that they drown the
+  /// trials.
+  static constexpr int64_t kMaxPrunedPerPhase = 8;
+  static constexpr int64_t kMaxInvalidPerRule = 2;
+
   Trial measure(TrialRequest request);
+  [[nodiscard]] int64_t num_started() const { return static_cast<int64_t>(measured_.size()); }
   TrialRequest request_for(const spec::Knobs& knobs, Phase phase, std::string title);
   /// Stores a point that will not run, unless enough of its kind are stored already.
   void refuse(TrialRequest request, Action action, const std::string& reason, int64_t limit);
   /// True, and refused as invalid, when the knobs break a rule.
   bool is_illegal(const spec::Knobs& knobs, Phase phase, const std::string& title);
+  /// The axis of recompute settings, cheapest first.
   [[nodiscard]] std::vector<std::string> recompute_ladder() const;
   void predict(TrialRequest& request);
   bool fits(const TrialRequest& request);
   [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
-  [[nodiscard]] bool is_measured(const std::string& hash) const;
   [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
   Decision& decide(Phase phase, std::string kind, std::string text);
 
@@ -79,6 +86,7 @@ class ThreeWalls final : public Strategy {
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
   size_t num_taken_ = 0;
   bool is_done_ = false;
+  bool is_finishing_ = false;
 
   // Of the current run of the program.
   std::optional<TrialRequest> pending_;
@@ -93,7 +101,7 @@ class ThreeWalls final : public Strategy {
   std::optional<Trial> runner_up_;
   std::set<std::string> refused_;               ///< hashes
   std::map<std::string, int64_t> num_refused_;  ///< by kind
-  int64_t num_started_ = 0;
+  std::set<std::string> measured_;              ///< hashes of the trials that ran
   bool is_validating_ = false;
   Phase phase_ = Phase::contract;
   std::string best_hash_;

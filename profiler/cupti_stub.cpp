@@ -1,0 +1,10 @@
+// Stands in for CUPTI in builds without it.
+#include "profiler/cupti_recorder.h"
+
+namespace moetune::profiler {
+
+bool has_cupti() { return false; }
+
+std::unique_ptr<DeviceRecorder> make_cupti_recorder(int /*rank*/) { return nullptr; }
+
+}  // namespace moetune::profiler

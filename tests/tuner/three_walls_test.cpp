@@ -1,0 +1,501 @@
+// The workflow as a whole against a world whose best configuration is known, and its manners when
+// things go wrong.
+#include "tuner/strategies/three_walls.h"
+
+#include <fmt/format.h>
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "kernels/base/error.h"
+#include "tests/tuner/fake_world.h"
+#include "tuner/judgement.h"
+#include "tuner/strategies/strategies.h"
+
+namespace moetune::tuner {
+namespace {
+
+namespace data = boost::unit_test::data;
+namespace samples = spec::samples;
+using spec::Knobs;
+using spec::TrialStatus;
+using testing::run_in_fake_world;
+
+constexpr size_t kMaxAsks = 300;
+
+spec::SweepSpec wide_sweep() {
+  spec::SweepSpec sweep = testing::small_sweep({
+      {"expert_model_parallel_size", {"1", "2", "3", "4", "8"}},  // 3: not legal
+      {"pipeline_model_parallel_size", {"1", "2", "4"}},
+      {"context_parallel_size", {"1", "2"}},
+      {"micro_batch_size", {"1", "2", "4"}},
+      {"recompute", {"none", "norm", "norm,moe_act", "full"}},
+      {"ep_chunks_forward", {"1", "2", "4"}},
+      {"ep_chunks_backward", {"1", "2", "4"}},
+      {"cuda_graph_modules", {"none", "moe_router"}},
+      {"overlap_grad_reduce", {"false", "true"}},
+      {"use_distributed_optimizer", {"false", "true"}},
+  });
+  // The start lacks a few bytes.
+  sweep.base.hardware.memory_bytes = testing::peak_of(sweep.base) * 85 / 100;
+  return sweep;
+}
+
+spec::SweepSpec narrow_sweep() {
+  spec::SweepSpec sweep = testing::small_sweep({{"expert_model_parallel_size", {"1", "4"}},
+                                                {"recompute", {"none", "norm"}},
+                                                {"ep_chunks_forward", {"1", "2"}},
+                                                {"cuda_graph_modules", {"none", "moe_router"}},
+                                                {"use_distributed_optimizer", {"false", "true"}}});
+  sweep.base.hardware.memory_bytes = testing::peak_of(sweep.base) * 85 / 100;
+  sweep.validate_steps = 3;
+  return sweep;
+}
+
+using World = std::function<TrialOutcome(const TrialRequest&)>;
+
+/// All that one search did.
+struct Story {
+  std::vector<TrialRequest> requests;
+  std::vector<TrialOutcome> outcomes;
+  std::vector<Decision> decisions;
+  std::string best_hash;
+  bool has_ended = false;
+
+  [[nodiscard]] std::vector<TrialRequest> started() const {
+    std::vector<TrialRequest> trials;
+    for (const TrialRequest& request : requests) {
+      if (request.action == Action::run) trials.push_back(request);
+    }
+    return trials;
+  }
+  [[nodiscard]] const TrialOutcome& outcome_of(const std::string& hash) const {
+    for (size_t i = requests.size(); i-- > 0;) {
+      if (requests[i].hash == hash) return outcomes[i];
+    }
+    BOOST_FAIL("nothing ran as " << hash);
+    throw base::Error("unreachable");
+  }
+  [[nodiscard]] const TrialRequest& request_of(const std::string& hash) const {
+    for (size_t i = requests.size(); i-- > 0;) {
+      if (requests[i].hash == hash) return requests[i];
+    }
+    BOOST_FAIL("nothing was asked as " << hash);
+    throw base::Error("unreachable");
+  }
+  [[nodiscard]] bool has_decision(Phase phase, const std::string& kind) const {
+    return std::any_of(decisions.begin(), decisions.end(),
+                       [&](const Decision& d) { return d.phase == phase && d.kind == kind; });
+  }
+};
+
+/// `hurry_after`: told to finish soon when so many trials have been started.
+Story drive(const spec::SweepSpec& sweep, const World& world, size_t hurry_after = kMaxAsks) {
+  const std::unique_ptr<Strategy> strategy = make_strategy("three_walls", sweep);
+  Story story;
+  const auto take = [&] {
+    for (Decision& decision : strategy->take_decisions()) story.decisions.push_back(decision);
+  };
+  while (story.requests.size() < kMaxAsks) {
+    if (story.started().size() >= hurry_after) strategy->finish_soon();
+    const std::optional<TrialRequest> request = strategy->ask();
+    take();
+    story.best_hash = strategy->best_hash();
+    if (!request) {
+      story.has_ended = true;
+      break;
+    }
+    story.requests.push_back(*request);
+    story.outcomes.push_back(world(*request));
+    strategy->tell(*request, story.outcomes.back());
+    take();
+  }
+  return story;
+}
+
+std::string text_of(const Decision& d) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), d.kind,
+                     d.trial_hash, d.baseline_hash, d.wall, d.remedy, d.knob, d.value_before,
+                     d.value_after, d.gain_ratio, d.noise_ratio, d.text, d.evidence.dump());
+}
+
+std::string text_of(const TrialRequest& r) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}{}{}|{}|{}", r.hash, name_of(r.phase),
+                     static_cast<int>(r.action), r.reason, r.title, r.spec.reference_loss.size(),
+                     r.is_reference, r.is_baseline, r.is_final, r.prediction.peak_bytes,
+                     r.prediction.step_ns);
+}
+
+template <class Items>
+std::vector<std::string> texts_of(const Items& items) {
+  std::vector<std::string> texts;
+  for (const auto& item : items) texts.push_back(text_of(item));
+  return texts;
+}
+
+/// What every search keeps to, however it went.
+void check_manners(const spec::SweepSpec& sweep, const Story& story) {
+  BOOST_TEST(story.has_ended);
+  std::set<std::string> started;
+  for (const TrialRequest& request : story.requests) {
+    BOOST_TEST(request.hash == spec::spec_hash(request.spec));
+    BOOST_TEST(!request.title.empty());
+    if (request.action == Action::run) {
+      BOOST_TEST(started.insert(request.hash).second, request.title << " is asked for again");
+      BOOST_TEST(request.reason == "");
+    } else {
+      BOOST_TEST(request.reason.size() > 10U);
+      BOOST_TEST(!request.is_reference);
+    }
+    const bool is_invalid = request.action == Action::invalid;
+    const SearchSpace space(sweep);
+    if (!request.is_reference) {
+      BOOST_TEST(space.check(request.spec.knobs).empty() == !is_invalid);
+    }
+  }
+  BOOST_TEST(static_cast<int64_t>(started.size()) <= sweep.budget.max_trials);
+  Phase last = Phase::contract;
+  for (const Decision& decision : story.decisions) {
+    BOOST_TEST_CONTEXT(decision.text) {
+      // Forward only, but for the profile between two turns of retuning.
+      BOOST_TEST(
+          (decision.phase >= last || (decision.phase == Phase::profile && last == Phase::retune)));
+      last = decision.phase;
+      BOOST_TEST(std::isfinite(decision.gain_ratio));
+      BOOST_REQUIRE(!decision.text.empty());
+      BOOST_TEST(decision.text.back() == '.');
+      if (decision.kind == "kept" && decision.phase == Phase::retune) {
+        BOOST_TEST(decision.gain_ratio > std::max(sweep.min_gain_ratio, decision.noise_ratio));
+        BOOST_TEST((story.outcome_of(decision.trial_hash).status == TrialStatus::ok));
+      }
+    }
+  }
+}
+
+/// One long search that several tests look at.
+const Story& wide_story() {
+  static const Story story = drive(wide_sweep(), run_in_fake_world);
+  return story;
+}
+
+BOOST_AUTO_TEST_SUITE(three_walls)
+
+BOOST_AUTO_TEST_CASE(the_phases_come_in_order_and_leave_their_decisions) {
+  const Story& story = wide_story();
+  check_manners(wide_sweep(), story);
+  for (const Phase phase : {Phase::contract, Phase::fit, Phase::scale, Phase::profile,
+                            Phase::retune, Phase::validate}) {
+    BOOST_TEST_CONTEXT(name_of(phase)) {
+      BOOST_TEST(std::any_of(story.decisions.begin(), story.decisions.end(),
+                             [&](const Decision& d) { return d.phase == phase; }));
+    }
+  }
+  for (size_t i = 1; i < story.requests.size(); ++i) {
+    BOOST_TEST((story.requests[i].phase >= story.requests[i - 1].phase));
+  }
+  const std::vector<TrialRequest> started = story.started();
+  BOOST_REQUIRE(started.size() > 10U);
+  BOOST_TEST(started[0].is_reference);
+  BOOST_TEST(started[0].spec.hardware.memory_bytes == 0);
+  BOOST_TEST(started[0].spec.records_routing);
+  BOOST_TEST(started[1].is_baseline);
+  BOOST_TEST((started[1].spec.knobs == wide_sweep().base.knobs));
+  BOOST_TEST(started[1].prediction.peak_bytes > wide_sweep().base.hardware.memory_bytes);
+  BOOST_TEST((story.outcomes[1].status == TrialStatus::oom));
+  BOOST_TEST(started.back().is_final);
+  BOOST_TEST(story.best_hash == started.back().hash);
+  int num_invalid = 0;
+  int num_pruned = 0;
+  for (const TrialRequest& request : story.requests) {
+    num_invalid += request.action == Action::invalid ? 1 : 0;
+    num_pruned += request.action == Action::pruned ? 1 : 0;
+    if (request.action == Action::invalid) {
+      BOOST_TEST(std::any_of(spec::constraint_table().begin(), spec::constraint_table().end(),
+                             [&](const spec::ConstraintRow& row) {
+                               return request.reason.starts_with(std::string(row.name) + ": ");
+                             }),
+                 request.reason);
+    }
+  }
+  BOOST_TEST(num_invalid > 0);
+  BOOST_TEST(num_pruned > 0);
+}
+
+BOOST_AUTO_TEST_CASE(predicted_peaks_keep_the_search_out_of_memory_trouble) {
+  const Story& story = wide_story();
+  for (size_t i = 0; i < story.requests.size(); ++i) {
+    if (story.requests[i].action != Action::run || story.requests[i].is_baseline) continue;
+    BOOST_TEST((story.outcomes[i].status == TrialStatus::ok), story.requests[i].title);
+    if (story.requests[i].is_reference) continue;
+    BOOST_TEST(story.requests[i].prediction.peak_bytes == story.outcomes[i].peak_bytes);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(it_ends_at_the_optimum) {
+  const spec::SweepSpec sweep = wide_sweep();
+  const SearchSpace space(sweep);
+  const auto fits = [&](const Knobs& knobs) {
+    spec::TrialSpec trial = sweep.base;
+    trial.knobs = knobs;
+    return testing::peak_of(trial) <= sweep.base.hardware.memory_bytes;
+  };
+  std::vector<Knobs> points = space.all();
+  std::stable_sort(points.begin(), points.end(), [](const Knobs& a, const Knobs& b) {
+    return testing::step_of(a) < testing::step_of(b);
+  });
+  const auto best = std::find_if(points.begin(), points.end(), [&](const Knobs& knobs) {
+    return space.check(knobs).empty() && fits(knobs);
+  });
+  BOOST_REQUIRE((best != points.end()));
+  const Knobs winner = wide_story().request_of(wide_story().best_hash).spec.knobs;
+  BOOST_TEST_MESSAGE(describe(*best) << " / " << describe(winner));
+  BOOST_TEST(static_cast<double>(testing::step_of(winner)) <=
+             1.03 * static_cast<double>(testing::step_of(*best)));
+  BOOST_TEST(testing::step_of(winner) < testing::step_of(sweep.base.knobs));
+}
+
+BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {
+  const Story& story = wide_story();
+  int num_looked_at = 0;
+  int num_kept = 0;
+  for (const Decision& decision : story.decisions) {
+    if (decision.phase != Phase::retune || decision.knob.empty()) continue;
+    ++num_looked_at;
+    num_kept += decision.kind == "kept" ? 1 : 0;
+    const Knobs before = story.request_of(decision.baseline_hash).spec.knobs;
+    const Knobs after = story.request_of(decision.trial_hash).spec.knobs;
+    BOOST_TEST_CONTEXT(decision.text) {
+      BOOST_TEST(decision.value_before != decision.value_after);
+      // The same point by that one change alone.
+      Knobs changed = before;
+      spec::set_knob(changed, *spec::find_knob(decision.knob), decision.value_after);
+      const spec::SweepSpec sweep = wide_sweep();
+      BOOST_TEST((SearchSpace(sweep).completed(changed) == after));
+      const Comparison judged =
+          compare(story.outcome_of(decision.baseline_hash), story.outcome_of(decision.trial_hash),
+                  sweep.min_gain_ratio);
+      BOOST_TEST(judged.is_gain == (decision.kind == "kept"));
+      BOOST_TEST(judged.gain_ratio == decision.gain_ratio);
+    }
+  }
+  BOOST_TEST(num_looked_at > 5);
+  BOOST_TEST(num_kept > 2);
+}
+
+BOOST_AUTO_TEST_CASE(small_gains_and_noisy_ones_are_not_kept) {
+  for (const bool is_noisy : {false, true}) {
+    spec::SweepSpec sweep = narrow_sweep();
+    // All there is to gain is 8 and 6 %.
+    if (!is_noisy) sweep.min_gain_ratio = 0.2;
+    const Story story = drive(sweep, [&](const TrialRequest& request) {
+      TrialOutcome outcome = run_in_fake_world(request);
+      if (is_noisy) outcome.step_low_ns = outcome.step_ns - outcome.step_ns / 3;
+      return outcome;
+    });
+    check_manners(sweep, story);
+    BOOST_TEST(!story.has_decision(Phase::retune, "kept"));
+    BOOST_TEST(story.has_decision(Phase::retune, "rejected"));
+  }
+  BOOST_TEST(drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, "kept"));
+}
+
+BOOST_AUTO_TEST_CASE(a_resumed_search_goes_the_same_way) {
+  const Story& first = wide_story();
+  size_t at = 0;
+  const Story second = drive(wide_sweep(), [&](const TrialRequest& request) {
+    // The next stored outcome and no other.
+    BOOST_REQUIRE(at < first.requests.size());
+    BOOST_REQUIRE(request.hash == first.requests[at].hash);
+    return first.outcomes[at++];
+  });
+  BOOST_TEST(texts_of(second.requests) == texts_of(first.requests),
+             boost::test_tools::per_element());
+  BOOST_TEST(texts_of(second.decisions) == texts_of(first.decisions),
+             boost::test_tools::per_element());
+  BOOST_TEST(second.best_hash == first.best_hash);
+}
+
+BOOST_AUTO_TEST_CASE(decisions_taken_step_by_step_are_those_of_one_look_back) {
+  // All outcomes known beforehand: one ask() walks the whole way.
+  const Story& story = wide_story();
+  ThreeWalls strategy(wide_sweep());
+  for (size_t i = 0; i < story.requests.size(); ++i) {
+    strategy.tell(story.requests[i], story.outcomes[i]);
+  }
+  BOOST_TEST(!strategy.ask().has_value());
+  BOOST_TEST(texts_of(strategy.take_decisions()) == texts_of(story.decisions),
+             boost::test_tools::per_element());
+  const Progress progress = strategy.progress();
+  BOOST_TEST(progress.num_asked == static_cast<int64_t>(story.started().size()));
+  BOOST_TEST(progress.num_expected == progress.num_asked);
+}
+
+const TrialStatus kBadEnds[] = {TrialStatus::oom, TrialStatus::wrong, TrialStatus::failed,
+                                TrialStatus::crashed, TrialStatus::hung};
+
+BOOST_DATA_TEST_CASE(any_trial_may_end_badly, data::xrange(std::size(kBadEnds)), index) {
+  const TrialStatus status = kBadEnds[index];
+  const spec::SweepSpec sweep = narrow_sweep();
+  const size_t num_started = drive(sweep, run_in_fake_world).started().size();
+  BOOST_REQUIRE(num_started > 6U);
+  for (size_t position = 0; position < num_started; ++position) {
+    BOOST_TEST_CONTEXT(spec::name_of(status) << " at trial " << position) {
+      size_t count = 0;
+      const Story story = drive(sweep, [&](const TrialRequest& request) {
+        if (request.action != Action::run || count++ != position) return run_in_fake_world(request);
+        TrialOutcome bad;
+        bad.status = status;
+        bad.reason = "on purpose";
+        return bad;
+      });
+      check_manners(sweep, story);
+      if (position == 0) {
+        BOOST_TEST(story.started().size() == 1U);
+        BOOST_TEST(story.best_hash == "");
+      } else {
+        // Something else is found, and it is validated.
+        BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+        BOOST_TEST((story.outcome_of(story.best_hash).status == TrialStatus::ok));
+      }
+    }
+  }
+}
+
+BOOST_DATA_TEST_CASE(all_trials_may_end_badly, data::xrange(std::size(kBadEnds)), index) {
+  const spec::SweepSpec sweep = narrow_sweep();
+  const Story story = drive(sweep, [&](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.action != Action::run || request.is_reference) return outcome;
+    outcome = {};
+    outcome.status = kBadEnds[index];
+    outcome.reason = "on purpose";
+    return outcome;
+  });
+  check_manners(sweep, story);
+  BOOST_TEST(story.best_hash == "");
+  BOOST_TEST(story.has_decision(Phase::fit, "note"));
+}
+
+BOOST_DATA_TEST_CASE(trials_are_limited_and_one_is_kept_for_the_validation,
+                     data::make({1, 2, 3, 4, 5, 7, 10}), max_trials) {
+  spec::SweepSpec sweep = wide_sweep();
+  sweep.budget.max_trials = max_trials;
+  const Story story = drive(sweep, run_in_fake_world);
+  check_manners(sweep, story);
+  const std::vector<TrialRequest> started = story.started();
+  if (max_trials < 4) {  // reference, baseline, the first that fits, its validation
+    BOOST_TEST(started.size() < static_cast<size_t>(max_trials));
+    BOOST_TEST(story.best_hash == "");
+  } else {
+    BOOST_TEST(started.size() == static_cast<size_t>(max_trials));
+    BOOST_TEST(started.back().is_final);
+    BOOST_TEST(story.best_hash == started.back().hash);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_budget_without_room_for_the_runner_up_is_kept_to) {
+  spec::SweepSpec sweep = wide_sweep();
+  sweep.budget.max_trials = 8;
+  const Story story = drive(sweep, [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.is_final) outcome.losses.back() = 9;
+    return outcome;
+  });
+  check_manners(sweep, story);
+  BOOST_TEST(story.started().size() == 8U);
+  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+}
+
+BOOST_DATA_TEST_CASE(told_to_finish_it_only_validates, data::xrange(size_t{0}, size_t{14}), after) {
+  const spec::SweepSpec sweep = wide_sweep();
+  const Story story = drive(sweep, run_in_fake_world, after);
+  check_manners(sweep, story);
+  const std::vector<TrialRequest> started = story.started();
+  if (after < 3) {  // nothing fits yet
+    BOOST_TEST(started.size() == after);
+    BOOST_TEST(story.best_hash == "");
+  } else {
+    BOOST_TEST(started.size() == after + 1);
+    BOOST_TEST(started.back().is_final);
+    BOOST_TEST(story.best_hash == started.back().hash);
+    // The same way as without hurry until then.
+    for (size_t i = 0; i < after; ++i) {
+      BOOST_TEST(started[i].hash == wide_story().started()[i].hash);
+    }
+  }
+  BOOST_TEST(
+      texts_of(drive(sweep, run_in_fake_world, after).decisions) == texts_of(story.decisions),
+      boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(where_nothing_fits_memory_is_the_last_word) {
+  spec::SweepSpec sweep = narrow_sweep();
+  sweep.base.hardware.memory_bytes = 1000;
+  const Story story = drive(sweep, run_in_fake_world);
+  check_manners(sweep, story);
+  BOOST_TEST(story.started().size() == 2U);  // the baseline runs all the same
+  BOOST_REQUIRE(!story.decisions.empty());
+  BOOST_TEST((story.decisions.back().phase == Phase::fit));
+  BOOST_TEST(story.decisions.back().wall == "memory");
+  BOOST_TEST(story.best_hash == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replaced) {
+  spec::SweepSpec roomy = narrow_sweep();
+  roomy.base.hardware.memory_bytes *= 10;
+  const Story story = drive(roomy, run_in_fake_world);
+  check_manners(roomy, story);
+  BOOST_TEST(story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST((story.started().at(2).phase == Phase::scale));
+
+  spec::SweepSpec illegal = narrow_sweep();
+  illegal.base.knobs.micro_batch_size = 3;
+  illegal.space["micro_batch_size"] = {"1", "2"};
+  const Story repaired = drive(illegal, run_in_fake_world);
+  check_manners(illegal, repaired);
+  BOOST_TEST((repaired.requests.at(1).action == Action::invalid));
+  BOOST_TEST(repaired.requests.at(1).is_baseline);
+  BOOST_TEST(repaired.has_decision(Phase::validate, "kept"));
+}
+
+BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_up) {
+  for (const bool is_oom : {false, true}) {
+    int num_validations = 0;
+    const Story story = drive(wide_sweep(), [&](const TrialRequest& request) {
+      TrialOutcome outcome = run_in_fake_world(request);
+      if (!request.is_final || ++num_validations > 1) return outcome;
+      if (is_oom) {
+        outcome = {};
+        outcome.status = TrialStatus::oom;
+        outcome.reason = "later in the run";
+      } else {
+        outcome.losses.back() = 3.0;
+      }
+      return outcome;
+    });
+    check_manners(wide_sweep(), story);
+    BOOST_TEST(num_validations == 2);
+    const std::vector<TrialRequest> started = story.started();
+    const TrialRequest& failed = started.at(started.size() - 2);
+    BOOST_TEST(failed.is_final);
+    BOOST_TEST(!(failed.spec.knobs == started.back().spec.knobs));
+    BOOST_TEST(story.best_hash == started.back().hash);
+    BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(strategies_are_known_by_name) {
+  const spec::SweepSpec sweep = narrow_sweep();
+  BOOST_TEST((make_strategy("three_walls", sweep) != nullptr));
+  const std::string error = samples::usage_error([&] { (void)make_strategy("guess", sweep); });
+  BOOST_TEST(samples::contains(error, "'guess'"), error);
+  BOOST_TEST(samples::contains(error, "three_walls"), error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::tuner

@@ -1,0 +1,275 @@
+// The first half of the workflow, up to the layout: contract, fit, scale; see three_walls.h. What
+// each phase looks for is said where it begins.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "kernels/base/units.h"
+#include "tuner/judgement.h"
+#include "tuner/strategies/three_walls.h"
+
+namespace moetune::tuner {
+
+// What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal
+// device (no memory limit, no launch costs) gives the losses every other trial must reproduce, and
+// where the router sends each token.
+bool ThreeWalls::contract() {
+  phase_ = Phase::contract;
+  TrialRequest reference;
+  reference.spec = sweep_.base;
+  spec::TrialSpec& s = reference.spec;
+  s.knobs = spec::Knobs{};
+  s.knobs.linear_ce_chunk_tokens = sweep_.base.knobs.linear_ce_chunk_tokens;
+  s.hardware.num_nodes = 1;
+  s.hardware.devices_per_node = 1;
+  s.hardware.memory_bytes = 0;
+  s.hardware.launch_ns = 0;
+  s.hardware.graph_launch_ns = 0;
+  s.hardware.sync_ns = 0;
+  s.num_warmup_steps = 0;
+  // As long as the longest trial: routing drifts while the router learns, and with it the memory
+  // the experts need.
+  s.num_steps = std::max(spec::total_steps(sweep_.base),
+                         spec::total_steps(validation_spec(sweep_.base.knobs))) -
+                1;
+  s.num_traced_steps = 1;
+  s.records_routing = sweep_.base.model.num_experts > 0;
+  reference.phase = Phase::contract;
+  reference.title = "reference: one ideal device, no memory limit, no launch costs";
+  reference.is_reference = true;
+  reference.hash = spec::spec_hash(s);
+  const Trial trial = measure(std::move(reference));
+  if (!trial.is_ok()) {
+    decide(Phase::contract, "note",
+           fmt::format("The reference run on one device ended as {}: {}. Without its losses no "
+                       "trial can be judged, so the sweep ends here.",
+                       spec::name_of(trial.outcome.status), trial.outcome.reason))
+        .trial_hash = trial.request.hash;
+    return false;
+  }
+  reference_loss_ = trial.outcome.losses;
+  reference_loss_.resize(std::min(reference_loss_.size(), kReferenceSteps));
+  const nlohmann::json profile =
+      nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
+  if (profile.is_object()) {
+    rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
+                         sweep_.base.training.global_batch_size);
+  }
+  const spec::TrainingSpec& training = sweep_.base.training;
+  Decision& frozen = decide(
+      Phase::contract, "note",
+      fmt::format(
+          "Frozen for every trial: model ({} parameters), text, seed, {} sequences of {} tokens "
+          "per "
+          "step, {} precision, natural routing. A trial counts only if its losses agree with the "
+          "one-device reference within {}: all candidates are training-equivalent.",
+          base::format_count(static_cast<double>(sweep_.base.model.num_parameters())),
+          training.global_batch_size, training.seq_length, sweep_.base.dtype,
+          sweep_.base.reference_tolerance));
+  frozen.trial_hash = trial.request.hash;
+  frozen.evidence["reference_loss"] = reference_loss_;
+  if (!trial.outcome.wall.empty()) {
+    const int64_t num_devices = sweep_.base.hardware.num_devices();
+    Decision& wall =
+        decide(Phase::contract, "wall",
+               fmt::format("On one ideal device (no memory limit, no launch costs) a "
+                           "step takes {} and the wall is {}. Spread perfectly over "
+                           "{} devices that would be {}: whatever a step takes beyond "
+                           "it is the price of memory, communication and the host.",
+                           base::format_ns(trial.outcome.step_ns), trial.outcome.wall, num_devices,
+                           base::format_ns(trial.outcome.step_ns / num_devices)));
+    wall.trial_hash = trial.request.hash;
+    wall.wall = trial.outcome.wall;
+  }
+
+  TrialRequest baseline =
+      request_for(sweep_.base.knobs, Phase::contract, "baseline: the starting configuration");
+  baseline.is_baseline = true;
+  const std::vector<spec::Violation> violations = space_.check(sweep_.base.knobs);
+  if (!violations.empty()) {
+    baseline.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
+    refuse(baseline, Action::invalid, baseline.reason, 1);
+    decide(Phase::contract, "note",
+           fmt::format("The starting configuration is not legal ({}).", baseline.reason));
+    return true;
+  }
+  // It runs even when it is predicted not to fit: how it fails is evidence.
+  baseline_ = measure(std::move(baseline));
+  return true;
+}
+
+// Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
+// selective recompute, then more expert parallelism before pipeline stages, full recompute last.
+bool ThreeWalls::fit() {
+  phase_ = Phase::fit;
+  if (baseline_ && baseline_->is_ok()) {
+    first_fitting_ = incumbent_ = baseline_;
+    best_hash_ = baseline_->request.hash;
+    decide(Phase::fit, "kept",
+           fmt::format("The starting configuration fits as it is: {} of {}.",
+                       base::format_bytes(baseline_->outcome.peak_bytes),
+                       base::format_bytes(sweep_.base.hardware.memory_bytes)))
+        .trial_hash = baseline_->request.hash;
+    return true;
+  }
+  if (baseline_) {
+    const bool is_oom = baseline_->outcome.status == spec::TrialStatus::oom;
+    Decision& wall =
+        decide(Phase::fit, "wall",
+               fmt::format("The starting configuration ({}) ended as {}: {}.",
+                           describe(baseline_->request.spec.knobs),
+                           spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
+    wall.trial_hash = baseline_->request.hash;
+    wall.wall = is_oom ? "memory" : "";
+    wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
+    wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
+  }
+  // From little to much: each entry is the layout change, tried with every rung of the recompute
+  // ladder but full, and all of them once more with full recompute at the very end.
+  std::vector<spec::Knobs> steps = {sweep_.base.knobs};
+  const auto extend = [&](const char* knob) {
+    for (const std::string& value : space_.values(knob)) {
+      const spec::Knobs knobs = space_.with(steps.front(), knob, value);
+      if (is_illegal(knobs, Phase::fit, fmt::format("fit: {} {}", knob, value))) continue;
+      if (std::find(steps.begin(), steps.end(), knobs) == steps.end()) steps.push_back(knobs);
+    }
+  };
+  if (space_.is_tunable("use_distributed_optimizer")) {
+    const spec::Knobs sharded = space_.with(sweep_.base.knobs, "use_distributed_optimizer", "true");
+    if (space_.check(sharded).empty() && sharded != steps.front()) {
+      steps.insert(steps.begin(), sharded);
+    }
+  }
+  extend("expert_model_parallel_size");
+  extend("pipeline_model_parallel_size");
+  extend("context_parallel_size");
+  extend("micro_batch_size");
+  const std::vector<std::string> ladder = recompute_ladder();
+  for (const bool is_full_turn : {false, true}) {
+    for (const spec::Knobs& step : steps) {
+      for (const std::string& rung : ladder) {
+        if ((rung == "full") != is_full_turn) continue;
+        spec::Knobs knobs = step;
+        knobs.recompute = rung;
+        if (baseline_ && knobs == baseline_->request.spec.knobs) continue;
+        if (!space_.check(knobs).empty()) continue;
+        TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));
+        if (!fits(request)) {
+          refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
+          continue;
+        }
+        const Trial trial = measure(std::move(request));
+        Decision& decision =
+            decide(Phase::fit, trial.is_ok() ? "kept" : "rejected",
+                   trial.is_ok()
+                       ? fmt::format(
+                             "The first configuration that fits: {}, sharded optimizer {}, with {} "
+                             "of {} ({} configurations with less were predicted not to fit).",
+                             describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
+                             base::format_bytes(trial.outcome.peak_bytes),
+                             base::format_bytes(sweep_.base.hardware.memory_bytes),
+                             num_refused_["fit pruned"])
+                       : fmt::format("{} ended as {}: {}.", describe(knobs),
+                                     spec::name_of(trial.outcome.status), trial.outcome.reason));
+        decision.trial_hash = trial.request.hash;
+        decision.wall = "memory";
+        decision.remedy = "smallest parallelism and recompute that fit";
+        if (baseline_) decision.baseline_hash = baseline_->request.hash;
+        if (!trial.is_ok()) continue;
+        first_fitting_ = incumbent_ = trial;
+        best_hash_ = trial.request.hash;
+        return true;
+      }
+    }
+  }
+  decide(Phase::fit, "note",
+         "Nothing in the space fits into the devices' memory. More devices, a smaller model or "
+         "further recompute settings are needed.")
+      .wall = "memory";
+  return false;
+}
+
+// Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
+// cost model; the best few, no two with the same layout, are measured.
+void ThreeWalls::scale() {
+  phase_ = Phase::scale;
+  const spec::Knobs from = first_fitting_->request.spec.knobs;
+  const std::vector<std::string> ladder = recompute_ladder();
+  std::vector<TrialRequest> ranked;
+  int64_t num_points = 0;
+  const std::vector<spec::Knobs> layouts = space_.product(
+      from, {"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
+             "micro_batch_size", "decoder_first_pipeline_num_layers",
+             "decoder_last_pipeline_num_layers"});
+  for (const spec::Knobs& layout : layouts) {
+    ++num_points;
+    if (is_illegal(layout, Phase::scale, "scale: " + describe(layout))) continue;
+    std::optional<TrialRequest> smallest;
+    bool has_fit = false;
+    for (const std::string& rung : ladder) {
+      spec::Knobs knobs = layout;
+      knobs.recompute = rung;
+      if (!space_.check(knobs).empty()) continue;
+      TrialRequest request = request_for(knobs, Phase::scale, "scale: " + describe(knobs));
+      if (fits(request)) {
+        ranked.push_back(std::move(request));
+        has_fit = true;
+        break;
+      }
+      if (!smallest || request.prediction.peak_bytes < smallest->prediction.peak_bytes) {
+        smallest = std::move(request);
+      }
+    }
+    if (!has_fit && smallest) {
+      refuse(*smallest, Action::pruned, over_capacity_text(*smallest), kMaxPrunedPerPhase);
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const TrialRequest& a, const TrialRequest& b) {
+    return a.prediction.step_ns < b.prediction.step_ns;
+  });
+  std::set<std::array<int64_t, 3>> seen;
+  const auto layout_key = [](const spec::Knobs& k) {
+    return std::array<int64_t, 3>{k.context_parallel_size, k.expert_model_parallel_size,
+                                  k.pipeline_model_parallel_size};
+  };
+  decide(Phase::scale, "note",
+         fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
+                     "predicted to be fastest are measured, each layout once.",
+                     num_points, ranked.size(), sweep_.scale_trials));
+  int64_t num_measured = 0;
+  for (TrialRequest& request : ranked) {
+    if (num_measured >= sweep_.scale_trials) break;
+    if (!seen.insert(layout_key(request.spec.knobs)).second) continue;
+    if (request.hash == incumbent_->request.hash) continue;
+    ++num_measured;
+    const spec::Knobs knobs = request.spec.knobs;
+    const Trial trial = measure(std::move(request));
+    const Comparison change = compare(incumbent_->outcome, trial.outcome, sweep_.min_gain_ratio);
+    const bool is_kept = trial.is_ok() && change.is_gain;
+    Decision& decision = decide(
+        Phase::scale, is_kept ? "kept" : "rejected",
+        !trial.is_ok() ? fmt::format("{} ended as {}: {}.", describe(knobs),
+                                     spec::name_of(trial.outcome.status), trial.outcome.reason)
+                       : fmt::format("{}: {} per step, {} {} than before.", describe(knobs),
+                                     base::format_ns(trial.outcome.step_ns),
+                                     base::format_ratio(std::abs(change.gain_ratio)),
+                                     change.gain_ratio >= 0 ? "faster" : "slower"));
+    decision.trial_hash = trial.request.hash;
+    decision.baseline_hash = incumbent_->request.hash;
+    decision.remedy = "layout";
+    decision.knob = "layout";
+    decision.value_before = describe(incumbent_->request.spec.knobs);
+    decision.value_after = describe(knobs);
+    decision.gain_ratio = change.gain_ratio;
+    decision.noise_ratio = change.noise_ratio;
+    if (!is_kept) continue;
+    runner_up_ = incumbent_;
+    incumbent_ = trial;
+    best_hash_ = trial.request.hash;
+  }
+}
+
+}  // namespace moetune::tuner

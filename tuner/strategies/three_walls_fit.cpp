@@ -12,6 +12,13 @@
 #include "tuner/strategies/three_walls.h"
 
 namespace moetune::tuner {
+namespace {
+
+// Losses are compared over these steps only: layouts add numbers in different orders, and training
+// lets such differences grow without any layout being wrong.
+constexpr size_t kReferenceSteps = 10;
+
+}  // namespace
 
 // What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal
 // device (no memory limit, no launch costs) gives the losses every other trial must reproduce, and

@@ -29,7 +29,9 @@
 namespace moetune::engine {
 namespace {
 
-volatile std::sig_atomic_t g_is_stop_asked = 0;
+// Written by the signal handler, read by all rank threads.
+std::atomic<int> g_is_stop_asked{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void ask_stop(int /*signal*/) { g_is_stop_asked = 1; }
 

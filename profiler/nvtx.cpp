@@ -4,8 +4,24 @@
 #include <nvtx3/nvToolsExt.h>
 
 namespace moetune::profiler {
+namespace {
 
-NvtxRange::NvtxRange(const char* name) { nvtxRangePushA(name); }
+// The library sets itself up in its first call without ordering that for other threads; ranks may
+// open their first ranges at the same time.
+void initialize_once() {
+  static const bool is_initialized = [] {
+    nvtxInitialize(nullptr);
+    return true;
+  }();
+  (void)is_initialized;
+}
+
+}  // namespace
+
+NvtxRange::NvtxRange(const char* name) {
+  initialize_once();
+  nvtxRangePushA(name);
+}
 NvtxRange::~NvtxRange() { nvtxRangePop(); }
 
 }  // namespace moetune::profiler

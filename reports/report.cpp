@@ -105,6 +105,12 @@ int64_t write_report(const std::string& database_path, const std::string& output
     throw base::UsageError(
         fmt::format("{}: is a folder; --out takes the name of the HTML file", output_path));
   }
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(target, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw base::UsageError(fmt::format(
+        "{}: is not a regular file; --out takes the name of the HTML file", output_path));
+  }
   if (target.has_parent_path()) {
     std::error_code error;
     std::filesystem::create_directories(target.parent_path(), error);

@@ -33,6 +33,11 @@ std::string bind_data(spec::TrialSpec& spec, const std::string& source, const st
   spec.data_path = (std::filesystem::path(folder) / spec.data_path).lexically_normal();
   try {
     spec::Corpus corpus = spec::read_corpus(spec.data_path);
+    const auto num_needed = static_cast<size_t>(spec.training.seq_length) + 1;
+    if (corpus.bytes.size() < num_needed) {
+      throw base::UsageError(fmt::format("'{}' has {} bytes, a sequence needs {} (seq_length + 1)",
+                                         spec.data_path, corpus.bytes.size(), num_needed));
+    }
     spec.data_digest = corpus.digest;
     return std::move(corpus.bytes);
   } catch (const base::UsageError& error) {

@@ -1,9 +1,11 @@
 // SQLite behind db.h; the only file that includes sqlite3.h.
 #include "profiler/store/db.h"
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -57,6 +59,12 @@ std::string to_valid_utf8(std::string_view text) {
 }  // namespace
 
 Database::Database(const std::string& path, OpenMode mode, int busy_timeout_ms) : path_(path) {
+  // SQLite would open a device or a pipe and leave its journal beside it.
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw base::UsageError(fmt::format("{}: is not a regular file; a runs database is one", path));
+  }
   int flags = SQLITE_OPEN_NOMUTEX;
   switch (mode) {
     case OpenMode::read_write_create:

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
@@ -21,6 +22,9 @@
 
 namespace moetune::sweeps {
 namespace {
+
+/// Reference, baseline, one that fits, validation.
+constexpr int64_t kMinTrials = 4;
 
 /// What is said at the end.
 struct Result {
@@ -124,7 +128,21 @@ int run_sweep_command(const std::vector<std::string>& words) {
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
   options.apply_set(sweep.base.knobs);
+  const std::vector<spec::Violation> violations = spec::check_constraints(
+      sweep.base.model, sweep.base.hardware, sweep.base.training, sweep.base.knobs);
+  if (!violations.empty()) {
+    throw base::UsageError(
+        fmt::format("{}: key 'knobs': the starting configuration is impossible: "
+                    "{} ({})",
+                    file, violations.front().message, violations.front().rule));
+  }
   if (max_trials > 0) sweep.budget.max_trials = max_trials;
+  if (sweep.budget.max_trials < kMinTrials) {
+    throw base::UsageError(
+        fmt::format("{}: a budget of {} trials is too small; reference, baseline, one that fits "
+                    "and the validation need {}",
+                    file, sweep.budget.max_trials, kMinTrials));
+  }
   if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
 
   LoopOptions loop_options;
@@ -147,7 +165,12 @@ int run_sweep_command(const std::vector<std::string>& words) {
   const Result result = result_of(session.store, session.sweep_id, loop.run(*strategy));
 
   std::cout << (options.wants_json() ? to_json(result).dump(2) + "\n" : to_text(result));
-  if (result.summary.status != "interrupted") return 0;
+  if (result.summary.status != "interrupted") {
+    if (result.best) return 0;
+    std::cerr << "moetune: no configuration has fitted and run to its end; 'moetune ls --db "
+              << database << "' says why\n";
+    return static_cast<int>(spec::ExitCode::failed);
+  }
   progress.note("to go on where it stopped: " + command_line());
   return static_cast<int>(spec::ExitCode::interrupted);
 }

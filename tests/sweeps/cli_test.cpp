@@ -1,5 +1,6 @@
 // The program itself: sub-commands, listings, exit codes and messages for bad input.
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/test/data/monomorphic.hpp>
@@ -30,7 +31,7 @@ struct Cli {
   std::string spec = folder.file("trial.json");
 
   Cli() {
-    tests::write_text(folder.file("corpus"), "some text to train on");
+    tests::write_text(folder.file("corpus"), std::string(5000, 'a') + "some text to train on");
     write_spec([](json&) {});
   }
 
@@ -187,8 +188,8 @@ BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
   const auto process = start({"trial", spec, "--db", db, "--format", "json"});
   BOOST_REQUIRE(
       tests::eventually([&] { return tests::launches_in(folder.file("launches")).size() == 1; }));
-  tests::write_text(folder.file("corpus"), "edited");
-  BOOST_TEST(tests::read_text(db + ".text") == "some text to train on");
+  tests::write_text(folder.file("corpus"), std::string(5000, 'b') + "edited");
+  BOOST_TEST(tests::read_text(db + ".text").ends_with("some text to train on"));
   const Answer answer = finish(*process);
   BOOST_TEST(answer.code == 0);
   BOOST_TEST(json::parse(answer.out).at("spec").at("data_path") == folder.file("corpus"));
@@ -259,6 +260,42 @@ BOOST_AUTO_TEST_CASE(bad_databases_are_named) {
   const std::string below_a_file = folder.file("corpus") + "/page.html";
   check_refused({"report", db, "--out", below_a_file}, 12, {below_a_file});
   check_refused({"trial", spec, "--trace-out", below_a_file}, 2, {below_a_file});
+}
+
+BOOST_AUTO_TEST_CASE(impossible_sweeps_are_refused_before_anything_runs) {
+  const json sweep_base = spec::to_json(tests::small_trial());
+  const auto write_sweep = [&](const json& knobs, int64_t seq_length) {
+    json sweep = {{"name", "test"},
+                  {"model", sweep_base["model"]},
+                  {"hardware", sweep_base["hardware"]},
+                  {"training", sweep_base["training"]},
+                  {"data_path", folder.file("corpus")},
+                  {"knobs", knobs}};
+    sweep["training"]["seq_length"] = seq_length;
+    tests::write_text(folder.file("sweep.json"), sweep.dump());
+  };
+  json impossible = sweep_base["knobs"];
+  impossible["expert_model_parallel_size"] = 3;
+  write_sweep(impossible, sweep_base["training"]["seq_length"]);
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db}, 2,
+                {"sweep.json", "knobs", "expert_model_parallel_size", "3"});
+  write_sweep(sweep_base["knobs"], sweep_base["training"]["seq_length"]);
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--max-trials", "2"}, 2,
+                {"sweep.json", "budget"});
+  tests::write_text(folder.file("corpus"), "short");
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db}, 2,
+                {"sweep.json", "data_path", "corpus", "5 bytes"});
+  BOOST_TEST(!std::filesystem::exists(db));
+}
+
+BOOST_AUTO_TEST_CASE(pipes_are_neither_databases_nor_reports) {
+  const std::string pipe = folder.file("pipe");
+  BOOST_REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  check_refused({"ls", "--db", pipe}, 2, {pipe, "regular file"});
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  check_refused({"report", db, "--out", pipe}, 2, {pipe, "regular file"});
+  BOOST_TEST(std::filesystem::is_fifo(pipe));
+  BOOST_TEST(!std::filesystem::exists(pipe + "-journal"));
 }
 
 BOOST_AUTO_TEST_CASE(a_full_disk_is_one_message_and_the_database_stays_usable) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "kernels/base/error.h"
 
@@ -38,12 +39,16 @@ class ThreadGroup {
     std::vector<char> reduced;  ///< all_reduce: this member's part of the sum
   };
 
-  /// Waits for all members. Gives up this thread's compute slot meanwhile.
-  void meet() {
+  /// Waits for all members. Gives up this thread's compute slot meanwhile. With `opens_reading` all
+  /// members count as reading each other's buffers until each has called end_reading.
+  void meet(bool opens_reading = false) {
     std::unique_lock lock(mutex_);
+    // Without this check the meeting could count a member that has left by exception.
+    if (is_aborted_) leave_failed(lock);
     const int64_t generation = generation_;
     if (++num_waiting_ == ranks_.size()) {
       num_waiting_ = 0;
+      if (opens_reading) num_reading_ = ranks_.size();
       ++generation_;
       lock.unlock();
       met_.notify_all();
@@ -53,8 +58,22 @@ class ThreadGroup {
       const bool is_released = generation_ != generation;
       lock.unlock();
       world_.slots().acquire();
-      if (!is_released) throw base::PeerFailed("another rank failed");
+      if (is_released) return;
+      lock.lock();
+      leave_failed(lock);
     }
+  }
+
+  /// This member has read what it needs.
+  void end_reading() {
+    const std::scoped_lock lock(mutex_);
+    if (--num_reading_ == 0) met_.notify_all();
+  }
+
+  /// A member's buffers end with its call; one that fails stays until nobody reads them.
+  void wait_for_readers() {
+    std::unique_lock lock(mutex_);
+    wait_for_readers(lock);
   }
 
   void abort() {
@@ -76,14 +95,46 @@ class ThreadGroup {
   std::vector<Member> members_;
 
  private:
+  void wait_for_readers(std::unique_lock<std::mutex>& lock) {
+    world_.slots().release();
+    met_.wait(lock, [this] { return num_reading_ == 0; });
+    lock.unlock();
+    world_.slots().acquire();
+  }
+
+  [[noreturn]] void leave_failed(std::unique_lock<std::mutex>& lock) {
+    wait_for_readers(lock);
+    throw base::PeerFailed("another rank failed");
+  }
+
   std::mutex mutex_;
   std::condition_variable met_;
   size_t num_waiting_ = 0;
+  size_t num_reading_ = 0;
   int64_t generation_ = 0;
   bool is_aborted_ = false;
 };
 
 namespace {
+
+/// The part of a collective in which members read each other's buffers; opens with a meeting.
+class Reading {
+ public:
+  explicit Reading(ThreadGroup& group)
+      : group_(group), num_exceptions_(std::uncaught_exceptions()) {
+    group_.meet(true);
+  }
+  ~Reading() {
+    group_.end_reading();
+    if (std::uncaught_exceptions() > num_exceptions_) group_.wait_for_readers();
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  ThreadGroup& group_;
+  int num_exceptions_;
+};
 
 template <typename T>
 void add_rows(T* sum, const T* x, int64_t numel) {
@@ -118,10 +169,12 @@ class ThreadCommunicator final : public Communicator {
   CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
                         int64_t ready_ns) override {
     publish(send, recv, ready_ns);
-    group_->meet();
-    for (size_t i = 0; i < group_->ranks_.size(); ++i) {
-      copy_bytes(static_cast<char*>(recv) + static_cast<int64_t>(i) * bytes_per_rank,
-                 group_->members_[i].send, bytes_per_rank);
+    {
+      const Reading reading(*group_);
+      for (size_t i = 0; i < group_->ranks_.size(); ++i) {
+        copy_bytes(static_cast<char*>(recv) + static_cast<int64_t>(i) * bytes_per_rank,
+                   group_->members_[i].send, bytes_per_rank);
+      }
     }
     return finish(spec::CollectiveKind::all_gather, bytes_per_rank * size(),
                   bytes_per_rank * (size() - 1));
@@ -130,20 +183,18 @@ class ThreadCommunicator final : public Communicator {
   CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
                             int64_t ready_ns) override {
     publish(send, recv, ready_ns);
-    group_->meet();
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
-    sum_part(bytes * static_cast<int64_t>(index_), numel_per_rank, dtype);
+    meet_and_sum(bytes * static_cast<int64_t>(index_), numel_per_rank, dtype);
     copy_bytes(recv, self().reduced.data(), bytes);
     return finish(spec::CollectiveKind::reduce_scatter, bytes * size(), bytes * (size() - 1));
   }
 
   CommTiming all_reduce(void* data, int64_t numel, base::DType dtype, int64_t ready_ns) override {
     publish(data, data, ready_ns);
-    group_->meet();
     const int64_t part = (numel + size() - 1) / size();
     const auto bounds = [&](int64_t i) { return std::min(numel, part * i); };
     const auto own = static_cast<int64_t>(index_);
-    sum_part(bounds(own) * base::size_of(dtype), bounds(own + 1) - bounds(own), dtype);
+    meet_and_sum(bounds(own) * base::size_of(dtype), bounds(own + 1) - bounds(own), dtype);
     group_->meet();
     for (int64_t i = 0; i < size(); ++i) {
       copy_bytes(static_cast<char*>(data) + bounds(i) * base::size_of(dtype),
@@ -161,22 +212,25 @@ class ThreadCommunicator final : public Communicator {
     me.send2 = lanes.size() > 1 ? static_cast<const char*>(lanes[1].send) : nullptr;
     me.send_rows.assign(send_rows.begin(), send_rows.end());
     publish(lanes[0].send, lanes[0].recv, ready_ns);
-    group_->meet();
     const auto n = static_cast<size_t>(size());
     int64_t row_bytes = 0;
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      row_bytes += lanes[lane].row_bytes;
-      char* to = static_cast<char*>(lanes[lane].recv);
-      for (size_t i = 0; i < n; ++i) {
-        const ThreadGroup::Member& peer = group_->members_[i];
-        MOETUNE_CHECK(peer.send_rows[index_] == recv_rows[i],
-                      "rank {} sends {} rows where {} are expected", i, peer.send_rows[index_],
-                      recv_rows[i]);
-        int64_t first = 0;
-        for (size_t j = 0; j < index_; ++j) first += peer.send_rows[j];
-        const char* from = lane == 0 ? peer.send : peer.send2;
-        copy_bytes(to, from + first * lanes[lane].row_bytes, recv_rows[i] * lanes[lane].row_bytes);
-        to += recv_rows[i] * lanes[lane].row_bytes;
+    {
+      const Reading reading(*group_);
+      for (size_t lane = 0; lane < lanes.size(); ++lane) {
+        row_bytes += lanes[lane].row_bytes;
+        char* to = static_cast<char*>(lanes[lane].recv);
+        for (size_t i = 0; i < n; ++i) {
+          const ThreadGroup::Member& peer = group_->members_[i];
+          MOETUNE_CHECK(peer.send_rows[index_] == recv_rows[i],
+                        "rank {} sends {} rows where {} are expected", i, peer.send_rows[index_],
+                        recv_rows[i]);
+          int64_t first = 0;
+          for (size_t j = 0; j < index_; ++j) first += peer.send_rows[j];
+          const char* from = lane == 0 ? peer.send : peer.send2;
+          copy_bytes(to, from + first * lanes[lane].row_bytes,
+                     recv_rows[i] * lanes[lane].row_bytes);
+          to += recv_rows[i] * lanes[lane].row_bytes;
+        }
       }
     }
     std::vector<int64_t> matrix(n * n);
@@ -258,7 +312,8 @@ class ThreadCommunicator final : public Communicator {
 
   // self().reduced = sum over members of [offset_bytes, numel elements) of their send, in rank
   // order.
-  void sum_part(int64_t offset_bytes, int64_t numel, base::DType dtype) {
+  void meet_and_sum(int64_t offset_bytes, int64_t numel, base::DType dtype) {
+    const Reading reading(*group_);
     std::vector<char>& sum = self().reduced;
     sum.assign(static_cast<size_t>(numel * base::size_of(dtype)), 0);
     for (const ThreadGroup::Member& member : group_->members_) {

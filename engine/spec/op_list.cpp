@@ -259,7 +259,8 @@ class ProgramBuilder {
     const ParamPlan plan = make_param_plan(model_, knobs_, rank_);
     int64_t numel = 0;
     int64_t shard = 0;
-    int64_t share = 0;  // of the norm: every rank adds up its own part, also where all hold the whole
+    int64_t share =
+        0;  // of the norm: every rank adds up its own part, also where all hold the whole
     for (const BucketDesc& bucket : plan.buckets) {
       const int64_t n = bucket.group == Group::edp ? layout_.edp() : layout_.dp * layout_.cp;
       numel += bucket.numel;

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "engine/run_trial.h"
+#include "engine/spec/json_reader.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
 #include "engine/verify.h"
@@ -30,9 +31,7 @@ nlohmann::json read_json(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw base::UsageError(fmt::format("'{}' cannot be read", path));
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw base::UsageError(fmt::format("'{}' is not valid JSON", path));
-  return json;
+  return spec::parse_json(text, path);
 }
 
 spec::Layout parse_layout(const std::string& text) {

@@ -55,6 +55,31 @@ std::string subtitle(const Context& context) {
   return fmt::format("{}{}{} trials", text, text.empty() ? "" : " · ", context.trials.size());
 }
 
+/// Refuses targets that are no plain file: a device or a pipe would be replaced by the page.
+void check_target(const std::string& database_path, const std::string& output_path) {
+  namespace fs = std::filesystem;
+  const fs::path target(output_path);
+  std::error_code ignored;
+  const fs::file_status status = fs::status(target, ignored);
+  if (fs::is_directory(status)) {
+    throw base::UsageError(
+        fmt::format("{}: is a folder; --out takes the name of the HTML file", output_path));
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw base::UsageError(fmt::format(
+        "{}: is not a regular file; --out takes the name of the HTML file", output_path));
+  }
+  if (fs::equivalent(target, database_path, ignored)) {
+    throw base::UsageError(fmt::format(
+        "{}: is the database itself; --out takes the name of the HTML file", output_path));
+  }
+  const fs::path folder = target.parent_path();
+  if (folder.empty() || fs::is_directory(folder, ignored)) return;
+  throw base::UsageError(fmt::format(
+      "{}: folder {} {}", output_path, folder.string(),
+      fs::exists(folder, ignored) ? "is not a folder" : "does not exist; make it first"));
+}
+
 }  // namespace
 
 std::string render_report(const store::Store& store, const ReportOptions& options) {
@@ -98,27 +123,9 @@ std::string render_report(const store::Store& store, const ReportOptions& option
 
 int64_t write_report(const std::string& database_path, const std::string& output_path,
                      const ReportOptions& options) {
+  check_target(database_path, output_path);
   const store::Store store = store::Store::open_read_only(database_path);
   const std::string page = render_report(store, options);
-  const std::filesystem::path target(output_path);
-  if (std::filesystem::is_directory(target)) {
-    throw base::UsageError(
-        fmt::format("{}: is a folder; --out takes the name of the HTML file", output_path));
-  }
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(target, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw base::UsageError(fmt::format(
-        "{}: is not a regular file; --out takes the name of the HTML file", output_path));
-  }
-  if (target.has_parent_path()) {
-    std::error_code error;
-    std::filesystem::create_directories(target.parent_path(), error);
-    if (error) {
-      throw base::Error(
-          fmt::format("{}: cannot make its folder: {}", output_path, error.message()));
-    }
-  }
   const std::string temporary = fmt::format("{}.{}.tmp", output_path, ::getpid());
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file.write(page.data(), static_cast<std::streamsize>(page.size()));

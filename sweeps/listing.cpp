@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/knobs.h"
+#include "engine/spec/trial_status.h"
 #include "kernels/base/units.h"
 #include "profiler/store/db.h"
 #include "profiler/store/metrics.h"
@@ -130,6 +131,13 @@ std::string metrics_text(const std::vector<store::MetricRow>& rows) {
 }
 
 }  // namespace
+
+store::TrialRow explained(store::TrialRow trial) {
+  if (trial.status == spec::name_of(spec::TrialStatus::running) && !store::is_alive(trial.lease)) {
+    trial.reason = "its process is gone; the next sweep repeats it";
+  }
+  return trial;
+}
 
 const store::TrialRow* baseline_of(const std::vector<store::TrialRow>& trials) {
   const auto found = std::ranges::find_if(trials, &store::TrialRow::is_baseline);

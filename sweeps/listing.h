@@ -9,6 +9,9 @@
 
 namespace moetune::sweeps {
 
+/// The row as a reader should see it: a `running` one whose process is gone says so.
+store::TrialRow explained(store::TrialRow trial);
+
 /// What a trial tries: the stored title, else the knobs that differ from `baseline` (which may be
 /// null).
 std::string title_of(const store::Store& store, const store::TrialRow& trial,

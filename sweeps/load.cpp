@@ -88,6 +88,19 @@ Loaded<spec::TrialSpec> load_trial(const std::string& path) {
   return {std::move(spec), std::move(text)};
 }
 
+std::string violation_text(const std::string& path, const spec::Violation& violation) {
+  // Every message begins with what it is about; the first knob in it is the one to change.
+  std::string key;
+  size_t first = std::string::npos;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    const size_t at = violation.message.find(row.name);
+    if (at >= first) continue;
+    first = at;
+    key = fmt::format("key 'knobs.{}' ", row.name);
+  }
+  return fmt::format("{}: {}breaks the rule {}: {}", path, key, violation.rule, violation.message);
+}
+
 TextSnapshot::TextSnapshot(const std::string& database_path, const std::string& text)
     : path_(std::filesystem::absolute(database_path).string() + ".text") {
   std::ofstream file(path_, std::ios::binary | std::ios::trunc);

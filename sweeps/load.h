@@ -23,6 +23,10 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path);
 /// A trial file, or the base of a sweep file.
 Loaded<spec::TrialSpec> load_trial(const std::string& path);
 
+/// What a person reads about the knobs of this file: file, key when the rule concerns a knob, rule,
+/// value found, what would be right.
+std::string violation_text(const std::string& path, const spec::Violation& violation);
+
 /// A copy of the text beside the database for as long as trials run: the original may be edited
 /// meanwhile, and then the losses of one sweep could not be compared.
 class TextSnapshot {

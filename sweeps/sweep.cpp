@@ -77,9 +77,13 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
     throw;
   }
   if (summary_.status == "done") store_.drop_decisions(sweep_id_, num_decisions_ + 1);
+  summary_.best_hash = strategy.best_hash();
+  if (summary_.status == "done" && summary_.best_hash.empty()) {
+    summary_.status = "failed";
+    summary_.failure = summary_.stop_reason.empty() ? last_decision_ : summary_.stop_reason;
+  }
   store_.finish_sweep(sweep_id_, summary_.status);
   progress_.erase();
-  summary_.best_hash = strategy.best_hash();
   return summary_;
 }
 
@@ -206,6 +210,7 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
             ? decision.evidence.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
             : "{}";
     store_.add_decision(row);
+    last_decision_ = decision.text;
     // While a stored sweep is replayed, its story was told before.
     if (summary_.num_run > 0) {
       progress_.note(fmt::format("  {}: {}", decision.kind, decision.text));

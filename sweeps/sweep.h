@@ -25,9 +25,10 @@ struct LoopOptions {
 
 /// What run() did.
 struct SweepSummary {
-  std::string status;  ///< done, interrupted
+  std::string status;  ///< done, interrupted, failed (no configuration has fitted and run)
   std::string
       stop_reason;         ///< a sentence when the strategy was not done: which budget, or the user
+  std::string failure;     ///< a sentence why nothing was found, when the status is failed
   int64_t num_run = 0;     ///< trials launched by this call
   int64_t num_reused = 0;  ///< finished by an earlier call
   std::map<std::string, int64_t> num_by_status;
@@ -42,7 +43,7 @@ class SweepLoop {
             Progress& progress);
 
   /// Until the strategy is done, a budget is used up, or the user interrupts. Sets the sweep's
-  /// status, also (to failed) when an exception leaves it.
+  /// status: failed when the strategy ends without a best trial, or when an exception leaves this.
   SweepSummary run(tuner::Strategy& strategy);
 
   /// One request: what the store has of it when it is finished there, else run and committed. Empty
@@ -72,6 +73,7 @@ class SweepLoop {
   SweepSummary summary_;
   std::set<std::string> started_;  ///< hashes that count against the budget
   int64_t num_decisions_ = 0;
+  std::string last_decision_;  ///< its text
   double earlier_seconds_ = 0;
   double stored_seconds_ = 0;   ///< of all trials told so far, as stored
   double longest_seconds_ = 0;  ///< of one of them

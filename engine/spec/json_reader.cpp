@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/error.h"
 
@@ -74,6 +77,121 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// "line 2, column 7" of a byte, counted from 1, in characters.
+std::string place_of(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const size_t line_start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  const auto is_first_byte = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1,
+                     std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start),
+                                   before.end(), is_first_byte) +
+                         1);
+}
+
+/// Part of a document that is not valid, made printable: bytes that are no ASCII text become '?'.
+std::string quoted(std::string_view token) {
+  std::string text(token.substr(0, kMaxShown + 1));
+  for (char& c : text) c = c < 0x20 || c > 0x7E ? '?' : c;
+  if (token.size() == 1 && text == "?") {
+    return fmt::format("byte 0x{:02X}", static_cast<unsigned char>(token.front()));
+  }
+  return fmt::format("'{}'", shortened(std::move(text)));
+}
+
+/// Bytes that the parser's text of a token stands for: it writes control characters as "<U+000A>".
+size_t num_bytes_of(std::string_view token) {
+  constexpr std::string_view kEscape = "<U+";
+  constexpr size_t kEscapeSize = 8;
+  size_t count = 0;
+  for (size_t at = 0; at < token.size(); ++count) {
+    const bool is_escape = token.substr(at, kEscape.size()) == kEscape &&
+                           at + kEscapeSize <= token.size() && token[at + kEscapeSize - 1] == '>';
+    at += is_escape ? kEscapeSize : 1;
+  }
+  return count;
+}
+
+/// Reads a document without keeping it and throws for what parse_json refuses.
+class Checker : public nlohmann::json_sax<json> {
+ public:
+  Checker(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(number_integer_t /*value*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
+  bool binary(binary_t& /*value*/) override { return true; }
+  bool string(string_t& value) override {
+    if (value.find('\0') != std::string::npos) {
+      throw UsageError(
+          fmt::format("{}: {}a text holds a NUL character (\\u0000)", source_, where()));
+    }
+    return true;
+  }
+  bool key(string_t& name) override {
+    string(name);
+    Level& level = levels_.back();
+    level.key = name;
+    if (!level.keys.insert(name).second) {
+      throw UsageError(fmt::format("{}: key '{}' is there twice in the same object", source_,
+                                   shortened(path())));
+    }
+    return true;
+  }
+  bool start_object(size_t /*size*/) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(size_t /*size*/) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(size_t position, const std::string& token,
+                   const json::exception& error) override {
+    constexpr int kNumberTooLarge = 406;
+    if (position > text_.size()) {
+      throw UsageError(fmt::format("{}: {}: not valid JSON (found the end of the file)", source_,
+                                   place_of(text_, text_.size())));
+    }
+    const size_t size = std::clamp<size_t>(num_bytes_of(token), 1, std::max<size_t>(position, 1));
+    const size_t start = position - std::min(size, position);
+    throw UsageError(fmt::format("{}: {}: not valid JSON (found {}{})", source_,
+                                 place_of(text_, start), quoted(text_.substr(start, size)),
+                                 error.id == kNumberTooLarge ? ", a number too large" : ""));
+  }
+
+ private:
+  /// An object or array that is open.
+  struct Level {
+    std::set<std::string> keys;
+    std::string key;
+  };
+
+  bool enter() {
+    levels_.emplace_back();
+    if (levels_.size() <= static_cast<size_t>(kMaxDepth)) return true;
+    throw UsageError(fmt::format("{}: JSON nested deeper than {} levels", source_, kMaxDepth));
+  }
+  bool leave() {
+    levels_.pop_back();
+    return true;
+  }
+  [[nodiscard]] std::string path() const {
+    std::string path;
+    for (const Level& level : levels_) {
+      if (level.key.empty()) continue;
+      path += (path.empty() ? "" : ".") + level.key;
+    }
+    return path;
+  }
+  [[nodiscard]] std::string where() const {
+    const std::string at = shortened(path());
+    return at.empty() ? "" : fmt::format("key '{}': ", at);
+  }
+
+  std::string_view text_;
+  const std::string& source_;
+  std::vector<Level> levels_;
+};
+
 }  // namespace
 
 std::string describe(const json& value) {
@@ -98,18 +216,23 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 }
 
 json parse_json(std::string_view text, const std::string& source) {
-  bool is_too_deep = false;
-  try {
-    json parsed = json::parse(text.begin(), text.end(),
-                              [&is_too_deep](int depth, json::parse_event_t, json&) {
-                                if (depth > kMaxDepth) is_too_deep = true;
-                                return depth <= kMaxDepth;
-                              });
-    if (!is_too_deep) return parsed;
-  } catch (const json::exception& error) {
-    throw UsageError(fmt::format("{}: not valid JSON: {}", source, shortened(error.what())));
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    throw UsageError(fmt::format("{}: is empty, expected a JSON document", source));
   }
-  throw UsageError(fmt::format("{}: JSON nested deeper than {} levels", source, kMaxDepth));
+  if (text.find('\0') != std::string_view::npos) {
+    throw UsageError(fmt::format("{}: has a NUL byte, expected JSON text", source));
+  }
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    throw UsageError(fmt::format("{}: is empty, expected a JSON document", source));
+  }
+  // The parser would take a NUL for the end of the text and not look at what follows.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw UsageError(
+        fmt::format("{}: {}: not valid JSON (found a NUL byte)", source, place_of(text, nul)));
+  }
+  Checker checker(text, source);
+  json::sax_parse(text.begin(), text.end(), &checker);
+  return json::parse(text.begin(), text.end());
 }
 
 JsonReader::JsonReader(const json& object, std::string source, std::string path, NullIs null_is)

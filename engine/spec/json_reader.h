@@ -78,7 +78,8 @@ std::string describe(const nlohmann::json& value);
 /// The name most like `name`, for "did you mean"; empty when none is near.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
-/// Parses a document; a syntax error becomes a base::UsageError with the position.
+/// Parses a document. A syntax error becomes a base::UsageError with line and column (in
+/// characters); also refused: a key twice in one object, NUL characters, deep nesting.
 nlohmann::json parse_json(std::string_view text, const std::string& source);
 
 }  // namespace moetune::spec

@@ -50,7 +50,7 @@ json load_document(JsonReader& reader, const char* key, const std::string& folde
 
 SweepBudget budget_from(JsonReader reader) {
   SweepBudget budget;
-  budget.max_trials = reader.integer_or("max_trials", budget.max_trials, 1, kMaxCount);
+  budget.max_trials = reader.integer_or("max_trials", budget.max_trials, kMinTrials, kMaxCount);
   budget.max_seconds = reader.integer_or("max_seconds", budget.max_seconds, 1, kMaxCount);
   budget.trial_timeout_s = reader.number_or("trial_timeout_s", budget.trial_timeout_s, 0.1, 1e6);
   reader.refuse_unknown_keys();

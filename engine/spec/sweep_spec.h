@@ -12,8 +12,11 @@
 
 namespace moetune::spec {
 
+/// No search ends with a result in fewer: reference, baseline, one that fits, its validation.
+constexpr int64_t kMinTrials = 4;
+
 struct SweepBudget {
-  int64_t max_trials = 60;  ///< started ones
+  int64_t max_trials = 60;  ///< started ones; at least kMinTrials
   int64_t max_seconds = 600;
   double trial_timeout_s = 60;  ///< no new step within this: hung
 };

@@ -22,6 +22,7 @@ constexpr std::array kCommands = {
     CommandRow{"ls", "list the trials of a database", run_ls_command},
     CommandRow{"show", "show everything about one trial", run_show_command},
     CommandRow{"report", "write a database's HTML report", run_report_command},
+    CommandRow{"db", "bring a database of an older moetune up to date", run_db_command},
     CommandRow{"knobs", "list what can be tuned", run_knobs_command},
 };
 
@@ -34,8 +35,16 @@ std::string help_text() {
   for (const CommandRow& row : kCommands) text += fmt::format("  {:8} {}\n", row.name, row.help);
   return text +
          "\n'moetune COMMAND --help' says more; 'moetune --version' prints the version.\n"
-         "exit codes: 0 ok, 2 wrong usage, 10 to 14 as the trial ended (oom, wrong, failed, hung, "
-         "interrupted)\n";
+         "\nexit codes:\n"
+         "   0  ok\n"
+         "   2  wrong usage; a trial that is invalid\n"
+         "  10  the trial ended as oom\n"
+         "  11  the trial ended as wrong\n"
+         "  12  the trial ended as failed or crashed; a sweep in which nothing fitted and ran to "
+         "its "
+         "end; any other error\n"
+         "  13  the trial ended as hung\n"
+         "  14  interrupted\n";
 }
 
 [[noreturn]] void refuse(const std::string& name) {

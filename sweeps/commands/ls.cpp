@@ -78,7 +78,7 @@ int run_ls_command(const std::vector<std::string>& words) {
   for (const auto& [sweep_id, trials] : by_sweep) {
     for (const store::TrialRow& trial : trials) {
       if (!status.empty() && trial.status != status) continue;
-      rows.emplace_back(trial, title_of(store, trial, baseline_of(trials)));
+      rows.emplace_back(explained(trial), title_of(store, trial, baseline_of(trials)));
     }
   }
   if (options.wants_json()) {

@@ -17,8 +17,13 @@ namespace {
 
 std::string checked_database(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) {
     throw UsageError(fmt::format("{}: is a folder, expected a runs database", path));
+  }
+  // Before anything puts a lock or a journal beside a device or a pipe.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw UsageError(fmt::format("{}: is not a regular file, expected a runs database", path));
   }
   return path;
 }

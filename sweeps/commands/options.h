@@ -37,7 +37,8 @@ class CommandOptions {
   [[nodiscard]] std::vector<std::string> texts(const std::string& option) const;
   /// Throws base::UsageError when the option is missing.
   [[nodiscard]] std::string required(const std::string& option, const char* what) const;
-  /// The value of --db; throws base::UsageError when it is missing or a folder.
+  /// The value of --db; throws base::UsageError when it is missing, or there but no
+  /// regular file.
   [[nodiscard]] std::string database() const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;

@@ -26,7 +26,7 @@ int run_show_command(const std::vector<std::string>& words) {
   const auto [path, id] = options.database_and_word("the trial's number or hash");
 
   const auto store = store::Store::open_read_only(path);
-  const store::TrialRow trial = store.get_trial(id);
+  const store::TrialRow trial = explained(store.get_trial(id));
   if (options.wants_json()) {
     std::cout << trial_details_json(store, trial).dump(2) << "\n";
   } else {

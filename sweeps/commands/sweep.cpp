@@ -19,12 +19,10 @@
 #include "sweeps/load.h"
 #include "sweeps/session.h"
 #include "sweeps/strategies.h"
+#include "sweeps/table.h"
 
 namespace moetune::sweeps {
 namespace {
-
-/// Reference, baseline, one that fits, validation.
-constexpr int64_t kMinTrials = 4;
 
 /// What is said at the end.
 struct Result {
@@ -62,6 +60,7 @@ nlohmann::json to_json(const Result& result) {
           {"sweep_id", result.sweep_id},
           {"status", result.summary.status},
           {"stop_reason", result.summary.stop_reason},
+          {"failure", result.summary.failure},
           {"num_run", result.summary.num_run},
           {"num_reused", result.summary.num_reused},
           {"num_by_status", result.summary.num_by_status},
@@ -123,7 +122,7 @@ int run_sweep_command(const std::vector<std::string>& words) {
 
   const std::string file = options.required("file", "the sweep file");
   const std::string database = options.database();
-  const int64_t max_trials = options.integer("max-trials", 1, 0);
+  const int64_t max_trials = options.integer("max-trials", spec::kMinTrials, 0);
   const int64_t max_seconds = options.integer("max-seconds", 1, 0);
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
@@ -131,18 +130,9 @@ int run_sweep_command(const std::vector<std::string>& words) {
   const std::vector<spec::Violation> violations = spec::check_constraints(
       sweep.base.model, sweep.base.hardware, sweep.base.training, sweep.base.knobs);
   if (!violations.empty()) {
-    throw base::UsageError(
-        fmt::format("{}: key 'knobs': the starting configuration is impossible: "
-                    "{} ({})",
-                    file, violations.front().message, violations.front().rule));
+    throw base::UsageError(violation_text(file, violations.front()));
   }
   if (max_trials > 0) sweep.budget.max_trials = max_trials;
-  if (sweep.budget.max_trials < kMinTrials) {
-    throw base::UsageError(
-        fmt::format("{}: a budget of {} trials is too small; reference, baseline, one that fits "
-                    "and the validation need {}",
-                    file, sweep.budget.max_trials, kMinTrials));
-  }
   if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
 
   LoopOptions loop_options;
@@ -166,9 +156,9 @@ int run_sweep_command(const std::vector<std::string>& words) {
 
   std::cout << (options.wants_json() ? to_json(result).dump(2) + "\n" : to_text(result));
   if (result.summary.status != "interrupted") {
-    if (result.best) return 0;
-    std::cerr << "moetune: no configuration has fitted and run to its end; 'moetune ls --db "
-              << database << "' says why\n";
+    if (result.summary.status == "done") return 0;
+    std::cerr << "moetune: no configuration has fitted and run to its end: "
+              << one_line(result.summary.failure) << "\n";
     return static_cast<int>(spec::ExitCode::failed);
   }
   progress.note("to go on where it stopped: " + command_line());

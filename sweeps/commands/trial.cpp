@@ -48,7 +48,9 @@ class ScratchFolder {
   fs::path path_;
 };
 
-tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title) {
+/// `problem` becomes what is wrong with the knobs, if anything.
+tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title, const std::string& file,
+                                std::string& problem) {
   tuner::TrialRequest request;
   request.hash = spec::spec_hash(spec);
   request.phase = tuner::Phase::profile;
@@ -57,6 +59,7 @@ tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title) {
       spec::check_constraints(spec.model, spec.hardware, spec.training, spec.knobs);
   if (!violations.empty()) {
     request.action = tuner::Action::invalid;
+    problem = violation_text(file, violations.front());
     request.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
   } else {
     request.prediction = predict(spec);
@@ -139,9 +142,12 @@ int run_trial_command(const std::vector<std::string>& words) {
   Loaded<spec::TrialSpec> loaded = load_trial(file);
   options.apply_set(loaded.spec.knobs);
   const std::vector<std::string> changes = options.texts("set");
-  const tuner::TrialRequest request = request_for(
-      std::move(loaded.spec), changes.empty() ? fs::path(file).stem().string()
-                                              : fmt::format("{}", fmt::join(changes, ", ")));
+  std::string problem;
+  const tuner::TrialRequest request =
+      request_for(std::move(loaded.spec),
+                  changes.empty() ? fs::path(file).stem().string()
+                                  : fmt::format("{}", fmt::join(changes, ", ")),
+                  file, problem);
 
   std::optional<ScratchFolder> scratch;
   std::string database = options.has("db") ? options.database() : "";
@@ -168,6 +174,7 @@ int run_trial_command(const std::vector<std::string>& words) {
   } else {
     std::cout << trial_details_text(session.store, *trial, terminal_width(STDOUT_FILENO));
   }
+  if (!problem.empty()) std::cerr << "moetune: " << problem << "\n";
   return exit_code_of(trial->status);
 }
 

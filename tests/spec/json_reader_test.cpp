@@ -79,9 +79,16 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest_known_one) {
 }
 
 BOOST_AUTO_TEST_CASE(hostile_documents_end_in_a_message) {
-  BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": ", "f.json"); }), "f.json: not valid"));
+  BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": ", "f.json"); }),
+                      "f.json: line 1, column 7: not valid"));
   BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": 1e999}", "f.json"); }), "f.json"));
   BOOST_TEST(contains(usage_error([] { parse_json("\"\xff\xfe\"", "f.json"); }), "f.json"));
+  BOOST_TEST(
+      contains(usage_error([] { parse_json("{\n \"a\": 1,\n}", "f.json"); }), "line 3, column 1"));
+  BOOST_TEST(contains(usage_error([] { parse_json(" \n", "f.json"); }), "is empty"));
+  BOOST_TEST(contains(usage_error([] { parse_json(R"({"b": {"a": 1, "a": 2}})", "f.json"); }),
+                      "'a' is there twice"));
+  BOOST_TEST(parse_json(R"([{"a": 1}, {"a": 2}])", "f.json").size() == 2u);
   const std::string deep(1'000'000, '[');
   BOOST_TEST(usage_error([&] { parse_json(deep, "f.json"); }) != "");
   const std::string closed = std::string(100'000, '[') + std::string(100'000, ']');

@@ -1,5 +1,6 @@
 # Writes the header with version and commit at build time, touching it only when something changed. Works without git.
 # Run as: cmake -DOUTPUT=... -DSOURCE=... -DVERSION=... -DCOMPILER=... -DBUILD_TYPE=... -P write_version.cmake
+cmake_minimum_required(VERSION 3.25)
 set(COMMIT "unknown")
 find_program(GIT git)
 if(GIT AND EXISTS ${SOURCE}/.git)

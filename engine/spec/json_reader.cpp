@@ -99,17 +99,27 @@ std::string quoted(std::string_view token) {
   return fmt::format("'{}'", shortened(std::move(text)));
 }
 
-/// Bytes that the parser's text of a token stands for: it writes control characters as "<U+000A>".
-size_t num_bytes_of(std::string_view token) {
-  constexpr std::string_view kEscape = "<U+";
-  constexpr size_t kEscapeSize = 8;
-  size_t count = 0;
-  for (size_t at = 0; at < token.size(); ++count) {
-    const bool is_escape = token.substr(at, kEscape.size()) == kEscape &&
-                           at + kEscapeSize <= token.size() && token[at + kEscapeSize - 1] == '>';
-    at += is_escape ? kEscapeSize : 1;
+/// The part of a document that the parser stopped at, given where it stopped and what it says.
+std::string_view offending(std::string_view text, size_t last, std::string_view complaint) {
+  const auto is_word = [&](size_t at) {
+    constexpr std::string_view kOthers = "+-._";
+    const char c = text[at];
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           kOthers.find(c) != std::string_view::npos;
+  };
+  const auto complains = [&](const char* part) {
+    return complaint.find(part) != std::string_view::npos;
+  };
+  size_t first = last;
+  size_t end = last + 1;
+  if (text[last] == '"' && complains("unexpected string")) {
+    first = text.rfind('"', std::max<size_t>(last, 1) - 1);
+    if (first == std::string_view::npos) first = last;
+  } else if (is_word(last) || complains("invalid literal") || complains("invalid number")) {
+    while (first > 0 && is_word(first - 1)) --first;
+    while (is_word(end - 1) && end < text.size() && is_word(end)) ++end;
   }
-  return count;
+  return text.substr(first, end - first);
 }
 
 /// Reads a document without keeping it and throws for what parse_json refuses.
@@ -144,17 +154,18 @@ class Checker : public nlohmann::json_sax<json> {
   bool end_object() override { return leave(); }
   bool start_array(size_t /*size*/) override { return enter(); }
   bool end_array() override { return leave(); }
-  bool parse_error(size_t position, const std::string& token,
+  bool parse_error(size_t position, const std::string& /*token*/,
                    const json::exception& error) override {
     constexpr int kNumberTooLarge = 406;
     if (position > text_.size()) {
       throw UsageError(fmt::format("{}: {}: not valid JSON (found the end of the file)", source_,
                                    place_of(text_, text_.size())));
     }
-    const size_t size = std::clamp<size_t>(num_bytes_of(token), 1, std::max<size_t>(position, 1));
-    const size_t start = position - std::min(size, position);
+    const std::string_view found =
+        offending(text_, std::max<size_t>(position, 1) - 1, error.what());
     throw UsageError(fmt::format("{}: {}: not valid JSON (found {}{})", source_,
-                                 place_of(text_, start), quoted(text_.substr(start, size)),
+                                 place_of(text_, static_cast<size_t>(found.data() - text_.data())),
+                                 quoted(found),
                                  error.id == kNumberTooLarge ? ", a number too large" : ""));
   }
 
@@ -216,12 +227,6 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 }
 
 json parse_json(std::string_view text, const std::string& source) {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    throw UsageError(fmt::format("{}: is empty, expected a JSON document", source));
-  }
-  if (text.find('\0') != std::string_view::npos) {
-    throw UsageError(fmt::format("{}: has a NUL byte, expected JSON text", source));
-  }
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw UsageError(fmt::format("{}: is empty, expected a JSON document", source));
   }

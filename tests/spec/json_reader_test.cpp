@@ -1,6 +1,7 @@
 // Messages and limits of checked JSON access.
 #include "engine/spec/json_reader.h"
 
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <limits>
 
@@ -78,6 +79,47 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest_known_one) {
   BOOST_TEST(contains(usage_error([&] { other.refuse_unknown_keys(); }), "known keys: num_steps"));
 }
 
+/// A document that is not valid, and the whole message.
+struct Broken {
+  std::string text;
+  const char* message;
+};
+std::ostream& operator<<(std::ostream& out, const Broken& broken) { return out << broken.message; }
+
+const std::vector<Broken> kBroken = {
+    {"", "f: is empty, expected a JSON document"},
+    {" \t\r\n", "f: is empty, expected a JSON document"},
+    {"{\"a\": 1\n", "f: line 2, column 1: not valid JSON (found the end of the file)"},
+    {"{\"a\": \"open", "f: line 1, column 12: not valid JSON (found the end of the file)"},
+    {"{\"a\": 1,\n \"b\": tru}", "f: line 2, column 7: not valid JSON (found 'tru}')"},
+    {"{\"a\": yes}", "f: line 1, column 7: not valid JSON (found 'yes')"},
+    {"{\"a\": 1,\n}", "f: line 2, column 1: not valid JSON (found '}')"},
+    {"{\"a\": 1} x", "f: line 1, column 10: not valid JSON (found 'x')"},
+    {"{\"a\" \"b\"}", "f: line 1, column 6: not valid JSON (found '\"b\"')"},
+    {"{\"a\": -1e999}", "f: line 1, column 7: not valid JSON (found '-1e999', a number too large)"},
+    {"{\"a\": \"x\ny\"}", "f: line 1, column 9: not valid JSON (found byte 0x0A)"},
+    {"{\"\xc3\xa9\": \xe2\x80\x9cx}", "f: line 1, column 7: not valid JSON (found byte 0xE2)"},
+    {std::string("{}\n\0{}", 6), "f: line 2, column 1: not valid JSON (found a NUL byte)"},
+    {R"({"a": {"b": ["x\u0000y"]}})", "f: key 'a.b': a text holds a NUL character (\\u0000)"},
+    {R"({"a": 1, "b": {"a": 1}, "a": 2})", "f: key 'a' is there twice in the same object"},
+    {R"({"a": [{"b": 1}, {"b": 1, "\u0062": 1}]})",
+     "f: key 'a.b' is there twice in the same object"},
+};
+
+BOOST_DATA_TEST_CASE(broken_documents_say_where, boost::unit_test::data::make(kBroken), broken) {
+  BOOST_TEST(usage_error([&] { parse_json(broken.text, "f"); }) == broken.message);
+}
+
+BOOST_AUTO_TEST_CASE(every_prefix_of_a_document_ends_in_a_message_of_our_own) {
+  const std::string text = R"({"a": [1, -2.5e3, "x\u00e9\n"], "b": {"c": null, "d": true}})";
+  for (size_t size = 1; size < text.size(); ++size) {
+    const std::string message = usage_error([&] { parse_json(text.substr(0, size), "f"); });
+    BOOST_TEST(message.starts_with("f: line 1, column "), message);
+    BOOST_TEST(!contains(message, "json.exception"), message);
+  }
+  BOOST_TEST(parse_json(text, "f").size() == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(hostile_documents_end_in_a_message) {
   BOOST_TEST(contains(usage_error([] { parse_json("{\"a\": ", "f.json"); }),
                       "f.json: line 1, column 7: not valid"));
@@ -87,7 +129,7 @@ BOOST_AUTO_TEST_CASE(hostile_documents_end_in_a_message) {
       contains(usage_error([] { parse_json("{\n \"a\": 1,\n}", "f.json"); }), "line 3, column 1"));
   BOOST_TEST(contains(usage_error([] { parse_json(" \n", "f.json"); }), "is empty"));
   BOOST_TEST(contains(usage_error([] { parse_json(R"({"b": {"a": 1, "a": 2}})", "f.json"); }),
-                      "'a' is there twice"));
+                      "'b.a' is there twice"));
   BOOST_TEST(parse_json(R"([{"a": 1}, {"a": 2}])", "f.json").size() == 2u);
   const std::string deep(1'000'000, '[');
   BOOST_TEST(usage_error([&] { parse_json(deep, "f.json"); }) != "");

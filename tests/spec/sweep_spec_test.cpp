@@ -185,6 +185,7 @@ const std::vector<Wrong> kWrong = {
     {R"({"budget": 3})", {"budget", "3"}},
     {R"({"budget": {"max_trial": 3}})", {"budget.max_trial", "max_trials"}},
     {R"({"budget": {"max_trials": 0}})", {"budget.max_trials", "0"}},
+    {R"({"budget": {"max_trials": 3}})", {"budget.max_trials", "3", "from 4"}},
     {R"({"budget": {"max_seconds": "long"}})", {"budget.max_seconds", "long"}},
     {R"({"budget": {"trial_timeout_s": -1}})", {"budget.trial_timeout_s", "-1"}},
     {R"({"knobs": {"micro_batch": 1}})", {"micro_batch", "micro_batch_size"}},

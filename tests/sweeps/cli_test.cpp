@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -10,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "profiler/store/db.h"
+#include "profiler/store/store.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -39,6 +42,15 @@ struct Cli {
     json document = spec::to_json(tests::small_trial());
     change(document);
     tests::write_text(spec, document.dump());
+  }
+
+  /// A sweep over nothing from the small trial, in "sweep.json".
+  void write_sweep(const std::function<void(json&)>& change) {
+    const json trial = spec::to_json(tests::small_trial());
+    json document = {{"name", "test"}, {"data_path", folder.file("corpus")}};
+    for (const char* key : {"model", "hardware", "training", "knobs"}) document[key] = trial[key];
+    change(document);
+    tests::write_text(folder.file("sweep.json"), document.dump());
   }
 
   std::unique_ptr<Process> start(const std::vector<std::string>& words) {
@@ -167,6 +179,13 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   const Answer invalid = run({"trial", spec, "--set", "expert_model_parallel_size=3"});
   BOOST_TEST(invalid.code == 2);
   BOOST_TEST(invalid.out.find("invalid") != std::string::npos);
+  BOOST_TEST(invalid.err.starts_with("moetune: " + spec + ": key 'knobs.expert_model_parallel_"));
+  BOOST_TEST(run({"trial", spec, "--db", db, "--set", "expert_model_parallel_size=3"}).code == 2);
+  const json list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_TEST(list.at(0).at("status") == "invalid");
+  // What the help says of them.
+  const std::string help = run({"--help"}).out;
+  BOOST_TEST(help.find("12  the trial ended as failed or crashed") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {
@@ -197,7 +216,7 @@ BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
 }
 
 BOOST_AUTO_TEST_CASE(every_command_has_help) {
-  for (const char* command : {"trial", "sweep", "ls", "show", "knobs", "report"}) {
+  for (const char* command : {"trial", "sweep", "ls", "show", "knobs", "report", "db"}) {
     const Answer answer = run({command, "--help"});
     BOOST_TEST(answer.code == 0);
     BOOST_TEST(answer.out.starts_with(std::string("usage: moetune ") + command));
@@ -258,44 +277,134 @@ BOOST_AUTO_TEST_CASE(bad_databases_are_named) {
   BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
   check_refused({"show", db, "99"}, 2, {"99"});
   const std::string below_a_file = folder.file("corpus") + "/page.html";
-  check_refused({"report", db, "--out", below_a_file}, 12, {below_a_file});
+  check_refused({"report", db, "--out", below_a_file}, 2, {below_a_file, "is not a folder"});
+  check_refused({"report", db, "--out", folder.file("none/page.html")}, 2,
+                {"none/page.html", "does not exist"});
+  BOOST_TEST(!std::filesystem::exists(folder.file("none")));
   check_refused({"trial", spec, "--trace-out", below_a_file}, 2, {below_a_file});
 }
 
 BOOST_AUTO_TEST_CASE(impossible_sweeps_are_refused_before_anything_runs) {
-  const json sweep_base = spec::to_json(tests::small_trial());
-  const auto write_sweep = [&](const json& knobs, int64_t seq_length) {
-    json sweep = {{"name", "test"},
-                  {"model", sweep_base["model"]},
-                  {"hardware", sweep_base["hardware"]},
-                  {"training", sweep_base["training"]},
-                  {"data_path", folder.file("corpus")},
-                  {"knobs", knobs}};
-    sweep["training"]["seq_length"] = seq_length;
-    tests::write_text(folder.file("sweep.json"), sweep.dump());
-  };
-  json impossible = sweep_base["knobs"];
-  impossible["expert_model_parallel_size"] = 3;
-  write_sweep(impossible, sweep_base["training"]["seq_length"]);
-  check_refused({"sweep", folder.file("sweep.json"), "--db", db}, 2,
-                {"sweep.json", "knobs", "expert_model_parallel_size", "3"});
-  write_sweep(sweep_base["knobs"], sweep_base["training"]["seq_length"]);
-  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--max-trials", "2"}, 2,
-                {"sweep.json", "budget"});
-  tests::write_text(folder.file("corpus"), "short");
-  check_refused({"sweep", folder.file("sweep.json"), "--db", db}, 2,
-                {"sweep.json", "data_path", "corpus", "5 bytes"});
+  const std::string sweep = folder.file("sweep.json");
+  write_sweep([](json& document) { document["knobs"]["expert_model_parallel_size"] = 3; });
+  check_refused({"sweep", sweep, "--db", db}, 2,
+                {sweep, "'knobs.expert_model_parallel_size'", "3", "use a divisor", "ep_divides"});
+  write_sweep([](json&) {});
+  check_refused({"sweep", sweep, "--db", db, "--set", "micro-batch-size=3"}, 2,
+                {sweep, "'knobs.micro_batch_size'", "3"});
+  check_refused({"sweep", sweep, "--db", db, "--max-trials", "3"}, 2,
+                {"--max-trials", "'3'", "at least 4"});
+  write_sweep([](json& document) { document["budget"]["max_trials"] = 2; });
+  check_refused({"sweep", sweep, "--db", db}, 2, {sweep, "'budget.max_trials' is 2", "from 4"});
   BOOST_TEST(!std::filesystem::exists(db));
+}
+
+BOOST_AUTO_TEST_CASE(a_text_shorter_than_one_sequence_is_refused) {
+  const int64_t seq_length = tests::small_trial().training.seq_length;
+  write_sweep([](json&) {});
+  tests::write_text(folder.file("corpus"), std::string(static_cast<size_t>(seq_length), 'x'));
+  for (const char* command : {"sweep", "trial"}) {
+    check_refused({command, folder.file("sweep.json"), "--db", db}, 2,
+                  {"sweep.json", "'data_path'", "corpus", std::to_string(seq_length + 1)});
+  }
+  check_refused({"trial", spec, "--db", db}, 2, {"trial.json", "'data_path'", "corpus"});
+  BOOST_TEST(!std::filesystem::exists(db));
+  tests::write_text(folder.file("corpus"), std::string(static_cast<size_t>(seq_length) + 1, 'x'));
+  BOOST_TEST(run({"trial", spec, "--db", db}).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_sweep_that_finds_nothing_fails_and_says_why) {
+  const auto check_failed = [&](const std::string& why) {
+    const Answer answer = run({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"});
+    BOOST_TEST_CONTEXT(answer.err) {
+      BOOST_TEST(answer.code == 12);
+      BOOST_TEST(answer.err.starts_with("moetune: no configuration has fitted"));
+      BOOST_TEST(answer.err.find(why) != std::string::npos);
+      BOOST_TEST(std::ranges::count(answer.err, '\n') == 1);
+    }
+    BOOST_TEST(store::Store::open_read_only(db).read_sweeps().back().status == "failed");
+  };
+  write_sweep([](json& document) { document["fault"] = {{"kind", "error"}, {"step", 1}}; });
+  check_failed("a planned error");
+  // The reference has all the memory it wants; the real engine can say where its tokens went.
+  const tests::ScopedEnvironment real("MOETUNE_RANK", tests::bin("moetune-rank"));
+  write_sweep([](json& document) {
+    document["hardware"]["memory_bytes"] = 4096;
+    document["model"]["vocab_size"] = 256;
+    document["validate_steps"] = 2;
+  });
+  check_failed("fits");
 }
 
 BOOST_AUTO_TEST_CASE(pipes_are_neither_databases_nor_reports) {
   const std::string pipe = folder.file("pipe");
   BOOST_REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  check_refused({"ls", "--db", pipe}, 2, {pipe, "regular file"});
+  std::filesystem::create_symlink(pipe, folder.file("link.db"));
+  write_sweep([](json&) {});
+  for (const std::string& path : {pipe, folder.file("link.db")}) {
+    check_refused({"ls", "--db", path}, 2, {path, "not a regular file"});
+    check_refused({"show", "--db", path, "1"}, 2, {path, "not a regular file"});
+    check_refused({"report", path}, 2, {path, "not a regular file"});
+    check_refused({"db", "upgrade", path}, 2, {path, "not a regular file"});
+    check_refused({"trial", spec, "--db", path}, 2, {path, "not a regular file"});
+    check_refused({"sweep", folder.file("sweep.json"), "--db", path}, 2,
+                  {path, "not a regular file"});
+  }
   BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
-  check_refused({"report", db, "--out", pipe}, 2, {pipe, "regular file"});
+  check_refused({"report", db, "--out", pipe}, 2, {pipe, "not a regular file"});
   BOOST_TEST(std::filesystem::is_fifo(pipe));
-  BOOST_TEST(!std::filesystem::exists(pipe + "-journal"));
+  for (const char* suffix : {"-journal", "-wal", ".lock", ".running", ".text"}) {
+    BOOST_TEST(!std::filesystem::exists(pipe + suffix));
+    BOOST_TEST(!std::filesystem::exists(folder.file("link.db") + suffix));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_running_row_of_a_dead_process_says_so) {
+  const auto add_running = [&](const std::string& change) {
+    store::Store store = store::Store::open(db);
+    store::SweepRow sweep;
+    sweep.config_hash = "0";
+    store::TrialRow trial;
+    trial.sweep_id = store.create_or_resume_sweep(sweep).id;
+    trial.spec_hash = change;
+    trial.spec_json = "{}";
+    trial.phase = "fit";
+    store.begin_trial(trial);
+    if (!change.empty()) store.database().execute("UPDATE trial SET " + change);
+  };
+  add_running("lease_start = lease_start + 1");
+  json list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_TEST(list.at(0).at("status") == "running");
+  BOOST_TEST(list.at(0).at("reason") == "its process is gone; the next sweep repeats it");
+  BOOST_TEST(run({"ls", db, "--status", "running"}).out.find("is gone") != std::string::npos);
+  BOOST_TEST(run({"show", db, "1"}).out.find("is gone") != std::string::npos);
+  // This test process lives.
+  store::Store::open(db).database().execute("UPDATE trial SET lease_start = lease_start - 1");
+  list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_TEST(list.at(0).at("reason") == "");
+}
+
+BOOST_AUTO_TEST_CASE(databases_are_upgraded_on_request) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  const std::string schema = std::to_string(store::Store::schema_version());
+  for (const auto& words : {std::vector<std::string>{"db", "upgrade", db},
+                            std::vector<std::string>{"db", "upgrade", "--db", db}}) {
+    const Answer answer = run(words);
+    BOOST_TEST(answer.code == 0);
+    BOOST_TEST(answer.out == db + ": schema " + schema + " is already that of this moetune\n");
+  }
+  BOOST_TEST(run({"ls", db}).code == 0);
+  BOOST_TEST(!std::filesystem::exists(db + ".lock"));
+
+  check_refused({"db"}, 2, {"upgrade", "is missing"});
+  check_refused({"db", "downgrade", db}, 2, {"downgrade", "upgrade"});
+  check_refused({"db", "upgrade"}, 2, {"database"});
+  check_refused({"db", "upgrade", folder.file("none.db")}, 2, {"none.db", "no such database"});
+  BOOST_TEST(!std::filesystem::exists(folder.file("none.db.lock")));
+  check_refused({"db", "upgrade", spec}, 2, {spec, "not a moetune database"});
+  // One of a later moetune stays as it is.
+  store::Store::open(db).database().execute("PRAGMA user_version = 99");
+  check_refused({"db", "upgrade", db}, 2, {db, "99"});
 }
 
 BOOST_AUTO_TEST_CASE(a_full_disk_is_one_message_and_the_database_stays_usable) {

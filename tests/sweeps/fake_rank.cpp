@@ -113,7 +113,7 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
   if (!violations.empty()) leave(ExitCode::usage, violations.front().message);
   const int64_t peak = trial.knobs.micro_batch_size * 300'000;
-  if (peak > trial.hardware.memory_bytes) {
+  if (trial.hardware.memory_bytes > 0 && peak > trial.hardware.memory_bytes) {
     add_memory(shard, trial, trial.hardware.memory_bytes);
     shard.commit();
     leave(ExitCode::oom, "out of memory on rank 0: 'qkv'");

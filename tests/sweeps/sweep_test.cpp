@@ -241,6 +241,28 @@ BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
   BOOST_TEST(run(third).stop_reason == "the budget of 1 seconds is used up");
 }
 
+/// Finds nothing.
+class LosingStrategy : public ScriptedStrategy {
+ public:
+  using ScriptedStrategy::ScriptedStrategy;
+  [[nodiscard]] std::string best_hash() const override { return ""; }
+};
+
+BOOST_AUTO_TEST_CASE(a_sweep_without_a_best_trial_has_failed_and_says_why) {
+  options.max_trials = 1;
+  LosingStrategy first(several(2));
+  SweepSummary summary = run(first);
+  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST(summary.failure == "the budget of 1 trials is used up");
+  BOOST_TEST(store::Store::open_read_only(db).read_sweeps().back().status == "failed");
+  options.max_trials = 0;
+  LosingStrategy second(several(2));
+  summary = run(second);
+  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST(summary.failure == "seed");  // the last decision
+  BOOST_TEST(summary.num_reused == 1);
+}
+
 /// Concludes with a validation of its own when told to.
 class HurriedStrategy : public ScriptedStrategy {
  public:

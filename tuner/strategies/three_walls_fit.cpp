@@ -61,7 +61,7 @@ bool ThreeWalls::contract() {
   reference_loss_.resize(std::min(reference_loss_.size(), kReferenceSteps));
   const nlohmann::json profile =
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
-  if (profile.is_object()) {
+  if (profile.is_object() && profile.contains("num_steps")) {
     rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
                          sweep_.base.training.global_batch_size);
   }

@@ -9,12 +9,13 @@ find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options unit_test_framework)
 find_package(SQLite3 3.37 REQUIRED)
 
-find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu/openblas-pthread
-          aarch64-linux-gnu/openblas-pthread REQUIRED)
-find_library(OPENBLAS_LIBRARY NAMES openblas REQUIRED)
-add_library(openblas INTERFACE)
-target_include_directories(openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIR})
-target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY})
+# Debian's own package file of oneDNN asks for the OpenCL headers, which a GEMM on the CPU does not need.
+find_path(ONEDNN_INCLUDE_DIR dnnl.h REQUIRED)
+find_library(ONEDNN_LIBRARY dnnl REQUIRED)
+add_library(onednn INTERFACE)
+target_include_directories(onednn SYSTEM INTERFACE ${ONEDNN_INCLUDE_DIR})
+target_link_libraries(onednn INTERFACE ${ONEDNN_LIBRARY})
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to keep oneDNN on one thread
 
 # NVTX is header only; ranges cost nothing without a tool attached. Without it the ranges are stubbed out.
 find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h

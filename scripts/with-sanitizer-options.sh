@@ -4,6 +4,4 @@ set -euo pipefail
 export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}"
 export TSAN_OPTIONS="second_deadlock_stack=1:${TSAN_OPTIONS:-}"
-# OpenBLAS is not built for the thread sanitizer, and its own threads would be seen as races; we run it on one thread.
-export OPENBLAS_NUM_THREADS=1
 exec "$@"

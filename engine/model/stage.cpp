@@ -6,15 +6,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
-namespace {
 
 using spec::ParamKind;
-
-// Linear cross-entropy works on tiles of this many tokens whatever the chunk size, so that chunking
-// changes no bit.
-constexpr int64_t kLossTile = 64;
-
-}  // namespace
 
 Stage::Stage(RankContext& rank, Parameters& params, RoutingObserver* routing,
              LogitsObserver* logits)
@@ -187,8 +180,8 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
     const Tensor dx = s[Buf::d_hidden].row_range(begin, count);
     const Tensor logits = s[Buf::logits].row_range(0, count);
     const auto for_tiles = [&](auto&& body) {
-      for (int64_t at = 0; at < count; at += kLossTile) {
-        body(at, std::min(kLossTile, count - at));
+      for (int64_t at = 0; at < count; at += spec::kLossTile) {
+        body(at, std::min(spec::kLossTile, count - at));
       }
     };
     const spec::OpCost gemm_cost = spec::op_cost(Op::lm_head, Pass::forward, chunk, e);

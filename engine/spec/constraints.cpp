@@ -14,10 +14,6 @@ namespace {
 
 using std::string;
 
-/// Head and loss run on tiles of this many tokens, so that the chunk size never changes a bit of
-/// the result.
-constexpr int64_t kCrossEntropyTile = 64;
-
 string sizes(const ModelSpec& model, const HardwareSpec& hardware, const TrainingSpec& training,
              const Knobs& knobs) {
   constexpr int64_t kMaxSize = int64_t{1} << 28;
@@ -234,9 +230,9 @@ string overlap_needs_replicas(const ModelSpec&, const HardwareSpec&, const Train
 }
 
 string linear_ce_tile(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
-  if (k.linear_ce_chunk_tokens > 0 && k.linear_ce_chunk_tokens % kCrossEntropyTile == 0) return {};
+  if (k.linear_ce_chunk_tokens > 0 && k.linear_ce_chunk_tokens % kLossTile == 0) return {};
   return fmt::format("linear_ce_chunk_tokens is {}, expected a multiple of {}",
-                     k.linear_ce_chunk_tokens, kCrossEntropyTile);
+                     k.linear_ce_chunk_tokens, kLossTile);
 }
 
 }  // namespace

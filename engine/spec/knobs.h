@@ -12,6 +12,10 @@
 
 namespace moetune::spec {
 
+/// Head and loss run on tiles of this many tokens, whatever linear_ce_chunk_tokens is, so that the
+/// chunk size changes no bit of the result.
+inline constexpr int64_t kLossTile = 64;
+
 /// One value of every knob. Flat: the member count is checked against the table at compile time.
 struct Knobs {
   int64_t data_parallel_size = 1;

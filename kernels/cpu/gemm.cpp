@@ -1,6 +1,8 @@
-// Dense GEMM: shape checks and a call of row_gemm.
+// Dense GEMM: shape checks, then oneDNN in float and row_gemm in double, which oneDNN does not
+// have.
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/row_gemm.h"
 
 namespace moetune::kernels::cpu {
@@ -16,10 +18,17 @@ void gemm(const GemmArgs& args) {
                 args.a.rows, args.a.cols, args.trans_a ? "^T" : "", args.b.rows, args.b.cols,
                 args.trans_b ? "^T" : "", m, n);
   dispatch(args.c.dtype, [&]<typename T>(std::type_identity<T>) {
-    const LeftRows<T> a{args.a.row<T>(0), args.trans_a ? 1 : args.a.ld,
-                        args.trans_a ? args.a.ld : 1, nullptr};
-    row_gemm<T>(m, n, k, a, args.b.row<T>(0), args.b.ld, args.trans_b, args.accumulate,
-                args.c.row<T>(0), args.c.ld, nullptr);
+    const T* a = args.a.row<T>(0);
+    const T* b = args.b.row<T>(0);
+    T* c = args.c.row<T>(0);
+    if constexpr (std::is_same_v<T, float>) {
+      onednn_gemm(args.trans_a, args.trans_b, m, n, k, a, args.a.ld, b, args.b.ld, args.accumulate,
+                  c, args.c.ld);
+    } else {
+      const int64_t lda = args.a.ld;
+      row_gemm<T>(m, n, k, {a, args.trans_a ? 1 : lda, args.trans_a ? lda : 1, nullptr}, b,
+                  args.b.ld, args.trans_b, args.accumulate, c, args.c.ld, nullptr);
+    }
   });
 }
 

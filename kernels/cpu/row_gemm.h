@@ -1,7 +1,7 @@
 // An own small GEMM whose promise is not speed but bits: each element of the result is one chain of
 // multiply-adds in rising k, the same instructions whatever the row's neighbours, its place in the
-// call or its address. A BLAS library picks other code for other shapes and for edge rows, so it
-// cannot give that promise.
+// call or its address. A library picks other code for other shapes and for edge rows, so it cannot
+// give that promise (tests/bench/gemm_bench.cpp counts the rows that change).
 #pragma once
 
 #include <cstdint>

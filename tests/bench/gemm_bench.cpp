@@ -1,5 +1,5 @@
 // GFLOP/s of the GEMM candidates on this model's shapes and on a large square (the machine's peak),
-// one thread each: OpenBLAS, oneDNN where it is installed, and the own row_gemm of the experts.
+// one thread each: OpenBLAS where it is installed, oneDNN, and the own row_gemm of the experts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/blas.h"
+#include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/row_gemm.h"
-#include "tests/bench/onednn_sgemm.h"
+#include "tests/bench/openblas_sgemm.h"
 #include "tests/bench/stopwatch.h"
 
 namespace moetune::bench {
@@ -29,23 +29,25 @@ struct Operands {
 };
 
 void run_openblas(Product product, int64_t m, int64_t n, int64_t k, Operands& t) {
-  using kernels::cpu::blas_gemm;
   float* x = t.x.data();
   float* w = t.w.data();
   float* y = t.y.data();
-  if (product == Product::forward) blas_gemm(false, true, m, n, k, 1.0F, x, k, w, k, 0.0F, y, n);
-  if (product == Product::dgrad) blas_gemm(false, false, m, k, n, 1.0F, y, n, w, k, 0.0F, x, k);
-  if (product == Product::wgrad) blas_gemm(true, false, n, k, m, 1.0F, y, n, x, k, 0.0F, w, k);
+  if (product == Product::forward) openblas_sgemm(false, true, m, n, k, x, k, w, k, y, n);
+  if (product == Product::dgrad) openblas_sgemm(false, false, m, k, n, y, n, w, k, x, k);
+  if (product == Product::wgrad) openblas_sgemm(true, false, n, k, m, y, n, x, k, w, k);
 }
 
 void run_onednn(Product product, int64_t m, int64_t n, int64_t k, Operands& t) {
+  using kernels::cpu::onednn_gemm;
   float* x = t.x.data();
   float* w = t.w.data();
   float* y = t.y.data();
-  if (product == Product::forward) onednn_sgemm(false, true, m, n, k, x, k, w, k, y, n);
-  if (product == Product::dgrad) onednn_sgemm(false, false, m, k, n, y, n, w, k, x, k);
-  if (product == Product::wgrad) onednn_sgemm(true, false, n, k, m, y, n, x, k, w, k);
+  if (product == Product::forward) onednn_gemm(false, true, m, n, k, x, k, w, k, false, y, n);
+  if (product == Product::dgrad) onednn_gemm(false, false, m, k, n, y, n, w, k, false, x, k);
+  if (product == Product::wgrad) onednn_gemm(true, false, n, k, m, y, n, x, k, false, w, k);
 }
+
+bool has_openblas() { return *openblas_config() != '\0'; }
 
 void run_own(Product product, int64_t m, int64_t n, int64_t k, Operands& t) {
   using kernels::cpu::row_gemm;
@@ -77,13 +79,13 @@ double gflops(Run run, Product product, int64_t m, int64_t n, int64_t k) {
 
 void print_row(Product product, int64_t m, int64_t n, int64_t k) {
   static constexpr std::array<const char*, 3> kNames = {"forward", "dgrad", "wgrad"};
-  fmt::print("{:8} {:5} {:5} {:5} {:10.1f}", kNames[static_cast<size_t>(product)], m, n, k,
-             gflops(run_openblas, product, m, n, k));
-  if (has_onednn()) {
-    fmt::print(" {:10.1f}", gflops(run_onednn, product, m, n, k));
+  fmt::print("{:8} {:5} {:5} {:5}", kNames[static_cast<size_t>(product)], m, n, k);
+  if (has_openblas()) {
+    fmt::print(" {:10.1f}", gflops(run_openblas, product, m, n, k));
   } else {
     fmt::print(" {:>10}", "-");
   }
+  fmt::print(" {:10.1f}", gflops(run_onednn, product, m, n, k));
   fmt::print(" {:10.1f}\n", gflops(run_own, product, m, n, k));
 }
 
@@ -120,7 +122,7 @@ int64_t rows_that_depend_on_the_split(Run run) {
 
 int main() {
   using moetune::bench::Product;
-  fmt::print("{}\nGFLOP/s, one thread, median of 9 runs\n", moetune::kernels::cpu::blas_config());
+  fmt::print("{}\nGFLOP/s, one thread, median of 9 runs\n", moetune::bench::openblas_config());
   fmt::print("{:8} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10}\n", "product", "m", "n", "k", "OpenBLAS",
              "oneDNN", "row_gemm");
   for (const Product product : {Product::forward, Product::dgrad, Product::wgrad}) {
@@ -136,9 +138,9 @@ int main() {
       "rows of {} whose bits depend on how the call is split: OpenBLAS {}, oneDNN {}, row_gemm "
       "{}\n",
       256 * moetune::bench::kShapes.size(),
-      rows_that_depend_on_the_split(moetune::bench::run_openblas),
-      moetune::bench::has_onednn()
-          ? std::to_string(rows_that_depend_on_the_split(moetune::bench::run_onednn))
+      moetune::bench::has_openblas()
+          ? std::to_string(rows_that_depend_on_the_split(moetune::bench::run_openblas))
           : "-",
+      rows_that_depend_on_the_split(moetune::bench::run_onednn),
       rows_that_depend_on_the_split(moetune::bench::run_own));
 }

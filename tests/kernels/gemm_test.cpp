@@ -15,7 +15,8 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.m << "x" << shape.n << "x" << shape.k;
 }
 
-const std::vector<Shape> kShapes = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {64, 48, 32}, {100, 1, 9}};
+const std::vector<Shape> kShapes = {{1, 1, 1},    {3, 5, 7},   {33, 17, 65},
+                                    {64, 48, 32}, {100, 1, 9}, {130, 384, 257}};
 
 template <typename T>
 void check_gemm(Backend& backend, const Shape& shape, bool trans_a, bool trans_b, bool accumulate) {
@@ -26,17 +27,7 @@ void check_gemm(Backend& backend, const Shape& shape, bool trans_a, bool trans_b
   a.fill_random(1);
   b.fill_random(2);
   if (accumulate) c.fill_random(3);
-  Matrix<double> expected(m, n);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      double total = accumulate ? static_cast<double>(c(i, j)) : 0.0;
-      for (int64_t p = 0; p < k; ++p) {
-        total += static_cast<double>(trans_a ? a(p, i) : a(i, p)) *
-                 static_cast<double>(trans_b ? b(j, p) : b(p, j));
-      }
-      expected(i, j) = total;
-    }
-  }
+  const Matrix<double> expected = naive_product(a, trans_a, b, trans_b, c, accumulate);
   backend.gemm({a, b, c, trans_a, trans_b, accumulate});
   BOOST_TEST(relative_error(c, expected) < kForwardTolerance<T>);
 }

@@ -107,6 +107,24 @@ double relative_error(const Matrix<A>& a, const Matrix<B>& b) {
   return std::sqrt(difference) / (norm > 0.0 ? std::sqrt(norm) : 1.0);
 }
 
+/// op(a) * op(b) + (accumulate ? c : 0) by plain loops in double.
+template <typename T>
+Matrix<double> naive_product(const Matrix<T>& a, bool trans_a, const Matrix<T>& b, bool trans_b,
+                             const Matrix<T>& c, bool accumulate) {
+  Matrix<double> product(c.rows(), c.cols());
+  for (int64_t i = 0; i < c.rows(); ++i) {
+    for (int64_t j = 0; j < c.cols(); ++j) {
+      double total = accumulate ? static_cast<double>(c(i, j)) : 0.0;
+      for (int64_t p = 0; p < (trans_a ? a.rows() : a.cols()); ++p) {
+        total += static_cast<double>(trans_a ? a(p, i) : a(i, p)) *
+                 static_cast<double>(trans_b ? b(j, p) : b(p, j));
+      }
+      product(i, j) = total;
+    }
+  }
+  return product;
+}
+
 /// Sum of weights .* values: a scalar loss whose gradient with respect to `values` is `weights`.
 template <typename T>
 double weighted_sum(const Matrix<T>& weights, const Matrix<T>& values) {

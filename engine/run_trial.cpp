@@ -44,7 +44,10 @@ profiler::TraceLevel trace_level(const std::string& name) {
 // tested.
 void inject_fault(const spec::InjectedFault& fault, int64_t step, int rank) {
   if (fault.kind.empty() || fault.step != step || fault.rank != rank) return;
-  if (fault.kind == "crash") std::raise(SIGSEGV);
+  if (fault.kind == "crash") {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make an exit of it
+    std::raise(SIGSEGV);
+  }
   if (fault.kind == "kill") std::raise(SIGKILL);
   if (fault.kind == "error") throw base::Error("injected error");
   while (fault.kind == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));

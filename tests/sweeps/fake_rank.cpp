@@ -93,7 +93,10 @@ void add_memory(store::ShardWriter& shard, const spec::TrialSpec& trial, int64_t
 
 void act_on_fault(const spec::InjectedFault& fault, store::ShardWriter& shard, int64_t step) {
   if (fault.kind.empty() || fault.step != step) return;
-  if (fault.kind == "crash") raise(SIGSEGV);
+  if (fault.kind == "crash") {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make an exit of it
+    raise(SIGSEGV);
+  }
   if (fault.kind == "kill") raise(SIGKILL);
   if (fault.kind == "error") leave(ExitCode::failed, "a planned error");
   while (fault.kind == "hang") rest(1000);

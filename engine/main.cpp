@@ -35,29 +35,17 @@ nlohmann::json read_json(const std::string& path) {
 }
 
 spec::Layout parse_layout(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    throw base::UsageError(
-        fmt::format("--layout '{}' must be a JSON object such as {{\"dp\": 1, \"cp\": 2, \"ep\": "
-                    "2, \"pp\": 1}}",
-                    text));
-  }
+  const nlohmann::json json = spec::parse_json(text, "--layout");
+  spec::JsonReader reader(json, "--layout");
+  const auto size = [&](const char* key) {
+    return static_cast<int>(reader.integer_or(key, 1, 1, 1024));
+  };
   spec::Layout layout;
-  for (const auto& [key, value] : json.items()) {
-    int* member = key == "dp"   ? &layout.dp
-                  : key == "cp" ? &layout.cp
-                  : key == "ep" ? &layout.ep
-                  : key == "pp" ? &layout.pp
-                                : nullptr;
-    if (member == nullptr) {
-      throw base::UsageError(fmt::format("--layout has '{}'; known are dp, cp, ep, pp", key));
-    }
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > 1024) {
-      throw base::UsageError(fmt::format(
-          "--layout {} is {}; it must be a whole number from 1 to 1024", key, value.dump()));
-    }
-    *member = value.get<int>();
-  }
+  layout.dp = size("dp");
+  layout.cp = size("cp");
+  layout.ep = size("ep");
+  layout.pp = size("pp");
+  reader.refuse_unknown_keys();
   return layout;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/memory/device_memory.h"
 #include "engine/spec/layout.h"
 #include "engine/spec/ops.h"
+#include "engine/spec/precision.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/backend.h"
 #include "profiler/nvtx.h"
@@ -44,8 +45,8 @@ struct RankContext {
       : trial(trial_in),
         layout(spec::layout_of(trial_in.knobs)),
         rank(rank_in),
-        dtype(trial_in.dtype == "f64" ? base::DType::f64 : base::DType::f32),
-        element_bytes(base::size_of(dtype)),
+        precision(spec::precision_of(trial_in.dtype)),
+        element_bytes(base::size_of(precision.element)),
         backend(backend_in),
         memory(backend_in, rank_in, trial_in.hardware.memory_bytes),
         timeline(clock_mode(trial_in.clock), rank_in, static_cast<int>(Stream::count),
@@ -64,7 +65,7 @@ struct RankContext {
   const spec::TrialSpec& trial;
   spec::Layout layout;
   int rank;
-  base::DType dtype;
+  spec::Precision precision;
   int64_t element_bytes;
   kernels::Backend& backend;
   DeviceMemory memory;

@@ -1,6 +1,8 @@
 // The arguments of every operation a backend offers, one struct each. Shapes are given as [rows,
 // cols]; T is tokens on this rank, h hidden size. Outputs may alias inputs only where the comment
-// says so. Floating tensors of one call share one dtype (f32 or f64); index tensors are i32.
+// says so. Index tensors are i32. Floating tensors of one call share one dtype, f32 or f64; where
+// the elements are bf16, these stay f32: row statistics (rstd, lse), everything of the router but
+// its output gradient dlogits, the experts' probabilities, cos and sin, the gradients of weights.
 #pragma once
 
 #include <cstdint>
@@ -152,6 +154,32 @@ struct RouterBackwardArgs {
   bool normalize = true;
 };
 
+/// The router's auxiliary losses from sums over the context-parallel group. sums [2 * num_seqs, E]
+/// holds sums of probabilities first, then tokens per expert; the latter become scale * tokens, the
+/// loss's gradient for each of the sequence's probabilities. *load_balance += loss_share * scale *
+/// sum of products; *z_loss += z_scale * sum of lse squared. Both doubles lie in device memory;
+/// a null `sums` or `lse` leaves its part out.
+struct AuxLossArgs {
+  Tensor sums;
+  Tensor lse;  ///< [T,1]
+  double scale = 0.0;
+  double loss_share = 1.0;
+  double z_scale = 0.0;
+  double* load_balance = nullptr;
+  double* z_loss = nullptr;
+};
+
+/// The send order of the T*K chosen (token, slot) pairs: by chunk, expert, token, slot. Chunk c of
+/// num_chunks begins at token c * T / num_chunks. A slot's number is token * K + slot.
+struct RoutePlanArgs {
+  Tensor indices;   ///< i32 [T,K]
+  Tensor order;     ///< i32 [T*K,1]: place -> slot number
+  Tensor position;  ///< i32 [T*K,1]: its inverse
+  Tensor counts;    ///< i32 [num_chunks, E]
+  Tensor offsets;   ///< i32 [E + 1,1] or null: where each expert's places begin; one chunk only
+  int64_t num_chunks = 1;
+};
+
 /// out[i, :] = x[index[i] / divisor, :]. divisor K turns (token, slot) numbers into tokens.
 struct GatherRowsArgs {
   Tensor x;
@@ -191,7 +219,7 @@ struct EmbeddingBackwardArgs {
 };
 
 /// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits
-/// times grad_scale. loss_sum (host double) += sum of -log softmax[target].
+/// times grad_scale. *loss_sum (a double in device memory) += sum of -log softmax[target].
 struct CrossEntropyArgs {
   Tensor logits;
   Tensor targets;  ///< i32 [n,1]
@@ -199,7 +227,8 @@ struct CrossEntropyArgs {
   double* loss_sum = nullptr;
 };
 
-/// y = x + (accumulate ? y : 0), same shape.
+/// y = x + (accumulate ? y : 0), same shape. The dtypes may differ (f32, bf16, and i32 as the
+/// source): values are converted, rounding to nearest even.
 struct CopyArgs {
   Tensor x;
   Tensor y;
@@ -219,8 +248,8 @@ struct BiasBackwardArgs {
 };
 
 /// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor:
-/// master, m, v (f32 or f64) and the gradient, all flat of the same length; the weight is written
-/// from the master.
+/// master, m, v and the gradient, all flat of the same length; the weight is written from the
+/// master.
 struct AdamWArgs {
   struct Slice {
     void* weight;
@@ -232,7 +261,9 @@ struct AdamWArgs {
     bool use_decay;
   };
   std::vector<Slice> slices;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;         ///< of master and gradient: f32 or f64
+  DType weight_dtype = DType::f32;  ///< dtype, or bf16
+  DType moment_dtype = DType::f32;  ///< of m and v: dtype, or bf16
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -242,7 +273,7 @@ struct AdamWArgs {
   int64_t step = 1;         ///< from 1, for bias correction
 };
 
-/// sum of squares of several flat tensors, in double, into *result (host).
+/// Sum of squares of several flat tensors, in double, into *result (device memory).
 struct SquaredNormArgs {
   struct Slice {
     const void* data;

@@ -211,14 +211,17 @@ std::string render_verdict(const SectionInput& input) {
   html += headline(context, *winner) + cards(input, *winner);
   html += "<div class=\"columns\">\n<div>\n";
   if (!context.sweep.command_line.empty()) {
-    html += copy_box("copy-sweep", "Repeat the sweep", context.sweep.command_line);
+    html +=
+        copy_box("copy-sweep", "Repeat the sweep (into another --db to measure everything again)",
+                 context.sweep.command_line);
   }
   html += copy_box("copy-knobs", "Knobs of the winner", knobs_json(*winner));
   html += "</div>\n<div>\n" + changes_table(context, *winner);
   const std::string command = trial_command(*winner);
   if (!command.empty()) {
     html += "<details><summary>Repeat the winning trial alone</summary>\n" +
-            copy_box("copy-trial", "Paste into a shell", command) + "</details>\n";
+            copy_box("copy-trial", "Paste into a shell that finds moetune", command) +
+            "</details>\n";
   }
   return html + "</div>\n</div>\n";
 }

@@ -356,7 +356,10 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   if (result.status == "ok") add_speed(spec, shard, result, metrics);
 
   std::vector<StepBudget> budgets;
-  if (!shard.traces.empty()) {
+  // A trace without records says nothing about where the time went.
+  const bool is_traced = std::ranges::any_of(
+      shard.traces, [](const profiler::StepTrace& trace) { return !trace.records.empty(); });
+  if (is_traced) {
     const profiler::ClassificationRules rules = rules_for(spec);
     const std::vector<profiler::StepTrace> traces = last_step(shard.traces);
     for (const profiler::StepTrace& trace : traces) {

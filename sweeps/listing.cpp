@@ -165,6 +165,7 @@ std::string title_of(const store::Store& store, const store::TrialRow& trial,
 
 json trial_json(const store::TrialRow& trial, const std::string& title) {
   return {{"id", trial.id},
+          {"sweep", trial.sweep_id},
           {"hash", trial.spec_hash},
           {"phase", trial.phase},
           {"title", title},

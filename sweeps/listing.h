@@ -17,7 +17,7 @@ store::TrialRow explained(store::TrialRow trial);
 std::string title_of(const store::Store& store, const store::TrialRow& trial,
                      const store::TrialRow* baseline);
 
-/// The row of `ls --format json`: id, hash, phase, title, status, reason, knobs,
+/// The row of `ls --format json`: id, sweep (its id), hash, phase, title, status, reason, knobs,
 /// predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, wall, tokens_per_s, loss; null
 /// where unknown.
 nlohmann::json trial_json(const store::TrialRow& trial, const std::string& title);

@@ -7,12 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/spec/corpus.h"
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -37,6 +39,13 @@ std::string bind_data(spec::TrialSpec& spec, const std::string& source, const st
     if (corpus.bytes.size() < num_needed) {
       throw base::UsageError(fmt::format("'{}' has {} bytes, a sequence needs {} (seq_length + 1)",
                                          spec.data_path, corpus.bytes.size(), num_needed));
+    }
+    // Not through Progress: it would be lost with --quiet, and who reads the losses has to know.
+    if (corpus.is_cut) {
+      std::cerr << fmt::format(
+          "moetune: note: {}: key 'data_path': '{}' holds more than {} of text; the rest is not "
+          "read\n",
+          source, spec.data_path, base::format_bytes(static_cast<int64_t>(corpus.bytes.size())));
     }
     spec.data_digest = corpus.digest;
     return std::move(corpus.bytes);

@@ -17,7 +17,7 @@ struct Loaded {
   std::string text;
 };
 
-/// A sweep file. Throws base::UsageError.
+/// A sweep file. Throws base::UsageError; notes on standard error when the text is cut.
 Loaded<spec::SweepSpec> load_sweep(const std::string& path);
 
 /// A trial file, or the base of a sweep file.

@@ -44,6 +44,7 @@ tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRo
   outcome.wall = trial.wall;
   for (const store::StepRow& step : store.read_steps(trial.id)) {
     outcome.losses.push_back(step.loss);
+    outcome.num_timed_steps += !step.is_warmup && !step.is_traced;
   }
   for (const store::OpRow& op : store.read_ops(trial.id)) {
     tuner::TrialOutcome::OpTime& time = outcome.op_times[op.name];

@@ -200,10 +200,8 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
     row.knob = decision.knob;
     row.value_before = decision.value_before;
     row.value_after = decision.value_after;
-    if (row.baseline_trial_id) {
-      row.gain_ratio = decision.gain_ratio;
-      row.noise_ratio = decision.noise_ratio;
-    }
+    row.gain_ratio = decision.gain_ratio;
+    row.noise_ratio = decision.noise_ratio;
     row.text = decision.text;
     row.evidence_json =
         decision.evidence.is_object()

@@ -42,27 +42,36 @@ WatchEnd watch(Process& process, const WatchOptions& options) {
   WatchEnd result;
   FileState seen = state_of(options.progress_path);
   auto last_change = steady_clock::now();
+  // The writer may be between emptying and filling the file.
+  const auto read_progress = [&] {
+    if (std::string line = first_line(options.progress_path); !line.empty()) {
+      result.last_progress = std::move(line);
+    }
+  };
   while (true) {
     const std::optional<ProcessEnd> ended = process.wait(std::min(kTick, options.step_limit));
     const FileState now = state_of(options.progress_path);
     if (now != seen) {
       seen = now;
       last_change = steady_clock::now();
-      result.last_progress = first_line(options.progress_path);
+      read_progress();
     }
     if (ended) {
       result.process = *ended;
+      read_progress();
       return result;
     }
     if (num_interrupts() > 0) {
       result.is_interrupted = true;
       // Whoever asks twice does not want to wait.
       result.process = process.end(num_interrupts() > 1 ? milliseconds(0) : options.grace);
+      read_progress();
       return result;
     }
     if (steady_clock::now() - last_change >= options.step_limit) {
       result.is_hung = true;
       result.process = process.end(options.grace);
+      read_progress();
       return result;
     }
     if (options.on_tick) options.on_tick(result.last_progress);

@@ -51,6 +51,27 @@ Comparison compare(const TrialOutcome& before, const TrialOutcome& after, double
   return result;
 }
 
+std::string describe_change(double gain_ratio, std::string_view link) {
+  std::string text =
+      gain_ratio >= 0
+          ? fmt::format("{} faster", base::format_ratio(gain_ratio))
+          : fmt::format("{} longer", base::format_ratio(1.0 / (1.0 + gain_ratio) - 1.0));
+  if (!link.empty()) text += fmt::format(" {}", link);
+  return text;
+}
+
+nlohmann::json evidence_of(const TrialOutcome& outcome) {
+  nlohmann::json evidence = {{"status", spec::name_of(outcome.status)},
+                             {"peak_bytes", outcome.peak_bytes}};
+  if (outcome.step_ns > 0) {
+    evidence.update({{"step_ns", outcome.step_ns},
+                     {"step_low_ns", outcome.step_low_ns},
+                     {"step_high_ns", outcome.step_high_ns},
+                     {"num_timed_steps", outcome.num_timed_steps}});
+  }
+  return evidence;
+}
+
 std::string describe_shares(const TrialOutcome& outcome) {
   std::vector<std::pair<std::string, double>> shares(outcome.shares.begin(), outcome.shares.end());
   std::stable_sort(shares.begin(), shares.end(),

@@ -22,12 +22,13 @@ constexpr size_t kNumPasses = 3;
 using PartTable = std::array<std::array<PartBytes, kNumParts>, kNumPasses>;
 
 /// Bytes of every part in every pass, for one kind of layer.
-PartTable part_table(const LayerDims& dims, const spec::Knobs& knobs, int64_t element_bytes) {
+PartTable part_table(const LayerDims& dims, const spec::Knobs& knobs,
+                     const spec::Precision& precision) {
   PartTable table;
   for (size_t pass = 0; pass < kNumPasses; ++pass) {
     for (size_t part = 0; part < kNumParts; ++part) {
       table[pass][part] = spec::part_bytes(dims, knobs, static_cast<Part>(part),
-                                           static_cast<PassKind>(pass), element_bytes);
+                                           static_cast<PassKind>(pass), precision);
     }
   }
   return table;
@@ -44,10 +45,16 @@ class Usage {
     peak_.group_bytes = current_;
   }
   void add(const PartBytes& bytes) {
-    // Both at once: the order within a part does not matter for the peak at its end.
+    // All at once: the order within a part does not matter for the peak at its end.
     current_[static_cast<size_t>(MemoryGroup::activations)] += bytes.saved;
-    total_ += bytes.saved;
+    current_[static_cast<size_t>(MemoryGroup::communication)] += bytes.communication;
+    total_ += bytes.saved + bytes.communication;
     add(MemoryGroup::workspace, bytes.workspace);
+  }
+  /// What ends with the part.
+  void drop_temporary(const PartBytes& bytes) {
+    drop(MemoryGroup::workspace, bytes.workspace);
+    drop(MemoryGroup::communication, bytes.communication);
   }
   void drop(MemoryGroup group, int64_t bytes) {
     current_[static_cast<size_t>(group)] -= bytes;
@@ -69,7 +76,7 @@ class StageWalk {
       : spec_(spec),
         layout_(layout),
         stage_(stage),
-        element_bytes_(spec.dtype == "f64" ? 8 : 4),
+        precision_(spec::precision_of(spec.dtype)),
         is_full_(spec::is_full_recompute(spec.knobs)),
         layers_(spec::split_layers(spec.model, spec.knobs)[static_cast<size_t>(stage)]),
         num_micro_batches_(
@@ -78,15 +85,15 @@ class StageWalk {
       const LayerDims dims =
           spec::layer_dims(spec.model, spec.knobs, spec.training.seq_length, layers_.first + i);
       Kind& kind = dims.is_moe ? moe_ : dense_;
-      if (!kind.is_set) kind = {true, dims, part_table(dims, spec.knobs, element_bytes_)};
+      if (!kind.is_set) kind = {true, dims, part_table(dims, spec.knobs, precision_)};
       kinds_.push_back(&kind);
     }
     const int rank = stage * layout.dp * layout.cp;
     const auto params = spec::make_param_plan(spec.model, spec.knobs, rank);
-    static_ = spec::static_bytes(params, layout, spec.knobs, element_bytes_);
+    static_ = spec::static_bytes(params, layout, spec.knobs, precision_);
     constants_ = spec::constant_bytes(
         spec::constant_sizes(kinds_.front()->dims, spec.training.seq_length, num_micro_batches_),
-        element_bytes_);
+        precision_);
     schedule_ = spec::one_f_one_b(layout.pp, stage, num_micro_batches_);
   }
 
@@ -136,7 +143,7 @@ class StageWalk {
     if (rows == kind.dims.received_rows) return part(layer, Part::experts, pass);
     LayerDims dims = kind.dims;
     dims.received_rows = rows;
-    return spec::part_bytes(dims, spec_.knobs, Part::experts, pass, element_bytes_);
+    return spec::part_bytes(dims, spec_.knobs, Part::experts, pass, precision_);
   }
 
   [[nodiscard]] int64_t input_bytes() const {
@@ -151,10 +158,10 @@ class StageWalk {
     const PartBytes experts = ffn(layer, pass, rows);
     usage.add(block);
     usage.add(attn);
-    usage.drop(MemoryGroup::workspace, attn.workspace);
+    usage.drop_temporary(attn);
     usage.add(route);
     usage.add(experts);
-    usage.drop(MemoryGroup::workspace, experts.workspace + route.workspace + block.workspace);
+    for (const PartBytes& part : {experts, route, block}) usage.drop_temporary(part);
   }
 
   template <class Rows>
@@ -171,7 +178,7 @@ class StageWalk {
       const PartBytes head = part(0, Part::head, PassKind::forward);
       usage.add(head);
       usage.add(MemoryGroup::activations, grad_bytes());
-      usage.drop(MemoryGroup::workspace, head.workspace);
+      usage.drop_temporary(head);
     }
     usage.drop(MemoryGroup::activations, input);
   }
@@ -192,10 +199,11 @@ class StageWalk {
       const PartBytes experts = ffn(i, PassKind::backward, received);
       usage.add(route);
       usage.add(experts);
-      usage.drop(MemoryGroup::workspace, route.workspace + experts.workspace);
+      usage.drop_temporary(route);
+      usage.drop_temporary(experts);
       const PartBytes attn = part(i, Part::attn, PassKind::backward);
       usage.add(attn);
-      usage.drop(MemoryGroup::workspace, attn.workspace);
+      usage.drop_temporary(attn);
       int64_t saved = input + ffn(i, PassKind::forward, received).saved;
       for (const Part p : {Part::block, Part::attn, Part::route}) {
         saved += part(i, p, PassKind::forward).saved;
@@ -208,7 +216,7 @@ class StageWalk {
   const spec::TrialSpec& spec_;
   spec::Layout layout_;
   int stage_;
-  int64_t element_bytes_;
+  spec::Precision precision_;
   bool is_full_;
   spec::StageLayers layers_;
   int64_t num_micro_batches_;

@@ -25,7 +25,8 @@ class Pricer {
         plane_(layout_.dp * layout_.cp),
         rank_(stage * plane_),
         program_(spec::op_list(spec.model, spec.training, spec.knobs, rank_)),
-        element_bytes_(spec.dtype == "f64" ? 8 : 4) {
+        precision_(spec::precision_of(spec.dtype)),
+        element_bytes_(base::size_of(precision_.element)) {
     plan_reductions();
   }
 
@@ -42,7 +43,7 @@ class Pricer {
  private:
   struct Reduction {
     int64_t layer = -1;
-    int64_t bytes = 0;  ///< of the whole bucket
+    int64_t numel = 0;  ///< of the whole bucket
     Group group = Group::dp_cp;
   };
 
@@ -51,7 +52,7 @@ class Pricer {
          spec::make_param_plan(spec_.model, spec_.knobs, rank_).buckets) {
       const int size = bucket.group == Group::edp ? layout_.edp() : plane_;
       if (size == 1) continue;
-      reductions_.push_back({bucket.layer, bucket.numel * element_bytes_, bucket.group});
+      reductions_.push_back({bucket.layer, bucket.numel, bucket.group});
     }
   }
 
@@ -176,10 +177,10 @@ class Pricer {
   }
 
   void add_reduction(const Reduction& reduction, std::vector<PricedOp>& ops) const {
-    ops.push_back(on_data_stream(collective(spec_.knobs.use_distributed_optimizer
-                                                ? CollectiveKind::reduce_scatter
-                                                : CollectiveKind::all_reduce,
-                                            reduction.group, reduction.bytes)));
+    ops.push_back(on_data_stream(
+        collective(spec_.knobs.use_distributed_optimizer ? CollectiveKind::reduce_scatter
+                                                         : CollectiveKind::all_reduce,
+                   reduction.group, reduction.numel * base::size_of(precision_.stat))));
   }
 
   void add_reductions(int64_t layer, std::vector<PricedOp>& ops) const {
@@ -209,7 +210,8 @@ class Pricer {
       if (op.op != Op::adamw || !spec_.knobs.use_distributed_optimizer) continue;
       for (const Reduction& gather : reductions_) {
         ops.tail.push_back(
-            on_data_stream(collective(CollectiveKind::all_gather, gather.group, gather.bytes)));
+            on_data_stream(collective(CollectiveKind::all_gather, gather.group,
+                                      gather.numel * base::size_of(precision_.element))));
       }
     }
   }
@@ -220,6 +222,7 @@ class Pricer {
   int plane_;
   int rank_;
   spec::StageProgram program_;
+  spec::Precision precision_;
   int64_t element_bytes_;
   std::vector<Reduction> reductions_;
   bool has_expert_wgrad_ = false;

@@ -62,6 +62,7 @@ struct TrialOutcome {
   int64_t step_ns = 0;      ///< median of the timed steps
   int64_t step_low_ns = 0;  ///< interval of the median
   int64_t step_high_ns = 0;
+  int64_t num_timed_steps = 0;
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
@@ -92,10 +93,10 @@ struct Decision {
   std::string knob;
   std::string value_before;
   std::string value_after;
-  double gain_ratio = 0;    ///< time_before / time_after - 1
-  double noise_ratio = 0;   ///< what the gain has to exceed
-  std::string text;         ///< a sentence for people
-  nlohmann::json evidence;  ///< object
+  std::optional<double> gain_ratio;   ///< time_before / time_after - 1; none: nothing to compare
+  std::optional<double> noise_ratio;  ///< what the gain has to exceed
+  std::string text;                   ///< a sentence for people
+  nlohmann::json evidence;            ///< object
 };
 
 /// How far a search has come, for the progress line.

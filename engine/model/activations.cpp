@@ -5,7 +5,8 @@ namespace moetune::engine {
 namespace {
 
 MemoryGroup group_of(spec::Place place) {
-  return place == spec::Place::saved ? MemoryGroup::activations : MemoryGroup::workspace;
+  if (place == spec::Place::saved) return MemoryGroup::activations;
+  return place == spec::Place::communication ? MemoryGroup::communication : MemoryGroup::workspace;
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ void BufferPlan::allocate(LayerState& state, Part part, PassKind pass) {
     if (place == spec::Place::absent || !state[row.id].is_null()) continue;
     const int64_t rows = row.rows(state.dims);
     const int64_t cols = row.cols(state.dims);
-    const base::DType dtype = row.is_index ? base::DType::i32 : rank_.dtype;
+    const base::DType dtype = rank_.precision.of(row.content);
     void* data =
         rank_.memory.allocate(row.name, group_of(place), rows * cols * base::size_of(dtype));
     state[row.id] = Tensor::matrix(data, dtype, rows, cols);
@@ -42,8 +43,9 @@ void BufferPlan::release(LayerState& state, const spec::BufferRow& row, MemoryGr
 void BufferPlan::release_workspace(LayerState& state, Part part, PassKind pass) {
   for (const spec::BufferRow& row : spec::buffer_table()) {
     if (row.part != part) continue;
-    if (places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)] == spec::Place::workspace) {
-      release(state, row, MemoryGroup::workspace);
+    const spec::Place place = places_[static_cast<size_t>(pass)][static_cast<size_t>(row.id)];
+    if (place == spec::Place::workspace || place == spec::Place::communication) {
+      release(state, row, group_of(place));
     }
   }
 }

@@ -144,7 +144,8 @@ void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
     join_streams(rank_, Stream::context, Stream::compute);
     run_comm(rank_, Op::kv_gather, Pass::backward, spec::Group::cp, [&](int64_t ready_ns) {
       return rank_.comms.cp->reduce_scatter(state[Buf::kv_full].data, state[Buf::kv_local].data,
-                                            state[Buf::kv_local].numel(), rank_.dtype, ready_ns);
+                                            state[Buf::kv_local].numel(), rank_.precision.element,
+                                            ready_ns);
     });
     join_streams(rank_, Stream::compute, Stream::context);
     const spec::OpCost cost = spec::op_cost(Op::kv_pack, Pass::backward, dims, e);

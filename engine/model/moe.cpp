@@ -75,13 +75,11 @@ void Layer::move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& ch
                       bool is_to_experts, bool moves_probs) {
   const int64_t row_bytes = state.dims.hidden * rank_.element_bytes;
   const auto source = [&](Buf buffer) -> void* {
-    return static_cast<char*>(state[buffer].data) +
-           chunk.send_begin * state[buffer].cols * rank_.element_bytes;
+    return state[buffer].row_range(chunk.send_begin, chunk.num_sent).data;
   };
   const auto target = [&](Buf buffer) -> void* {
     if (state[buffer].is_null()) return nullptr;
-    return static_cast<char*>(state[buffer].data) +
-           chunk.recv_begin * state[buffer].cols * rank_.element_bytes;
+    return state[buffer].row_range(chunk.recv_begin, chunk.num_received).data;
   };
   run_comm(rank_, op, label, spec::Group::ep, [&](int64_t ready_ns) {
     std::vector<AllToAllLane> lanes;
@@ -93,7 +91,7 @@ void Layer::move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& ch
       }
     };
     add(Buf::send_rows, Buf::recv_rows, row_bytes);
-    if (moves_probs) add(Buf::send_probs, Buf::recv_probs, rank_.element_bytes);
+    if (moves_probs) add(Buf::send_probs, Buf::recv_probs, base::size_of(rank_.precision.stat));
     return is_to_experts
                ? rank_.comms.ep->all_to_all(lanes, chunk.send_rows, chunk.recv_rows, ready_ns)
                : rank_.comms.ep->all_to_all(lanes, chunk.recv_rows, chunk.send_rows, ready_ns);

@@ -1,6 +1,7 @@
 // Allocation and initial values of a rank's parameters; see parameters.h.
 #include "engine/model/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/model/philox.h"
@@ -15,11 +16,20 @@ bool is_output_projection(ParamKind kind) {
          kind == ParamKind::expert_fc2;
 }
 
-void write_value(Tensor tensor, int64_t index, double value) {
-  if (tensor.dtype == base::DType::f64) {
-    static_cast<double*>(tensor.data)[index] = value;
+// Copies host values to flat device memory of `dtype`.
+void upload(kernels::Backend& backend, const std::vector<double>& values, base::DType dtype,
+            void* device) {
+  const auto bytes = static_cast<int64_t>(values.size()) * base::size_of(dtype);
+  if (dtype == base::DType::f64) {
+    backend.copy_to_device(device, values.data(), bytes);
+  } else if (dtype == base::DType::f32) {
+    const std::vector<float> narrow(values.begin(), values.end());
+    backend.copy_to_device(device, narrow.data(), bytes);
   } else {
-    static_cast<float*>(tensor.data)[index] = static_cast<float>(value);
+    std::vector<uint16_t> narrow(values.size());
+    std::transform(values.begin(), values.end(), narrow.begin(),
+                   [](double value) { return base::to_bf16(static_cast<float>(value)); });
+    backend.copy_to_device(device, narrow.data(), bytes);
   }
 }
 
@@ -43,11 +53,13 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
 Parameters::Parameters(RankContext& rank, const InitialValue& initial_value)
     : plan_(spec::make_param_plan(rank.trial.model, rank.trial.knobs, rank.rank)) {
   const bool is_sharded = rank.trial.knobs.use_distributed_optimizer;
-  const auto allocate = [&](const char* name, MemoryGroup group, int64_t numel) {
-    void* data = rank.memory.allocate(name, group, numel * rank.element_bytes);
-    rank.backend.fill_zero(data, numel * rank.element_bytes);
-    return Tensor::matrix(data, rank.dtype, 1, numel);
+  const auto allocate = [&](const char* name, MemoryGroup group, int64_t numel, base::DType dtype) {
+    const int64_t bytes = numel * base::size_of(dtype);
+    void* data = rank.memory.allocate(name, group, bytes);
+    rank.backend.fill_zero(data, bytes);
+    return Tensor::matrix(data, dtype, 1, numel);
   };
+  const spec::Precision& precision = rank.precision;
   for (const spec::BucketDesc& desc : plan_.buckets) {
     Bucket bucket;
     bucket.desc = desc;
@@ -57,34 +69,37 @@ Parameters::Parameters(RankContext& rank, const InitialValue& initial_value)
     buckets_.push_back(bucket);
   }
   for (Bucket& b : buckets_) {
-    b.weight = allocate(b.desc.name.c_str(), MemoryGroup::weights, b.desc.numel);
+    b.weight = allocate(b.desc.name.c_str(), MemoryGroup::weights, b.desc.numel, precision.element);
   }
   for (Bucket& b : buckets_) {
-    b.grad = allocate(b.desc.name.c_str(), MemoryGroup::gradients, b.desc.numel);
+    b.grad = allocate(b.desc.name.c_str(), MemoryGroup::gradients, b.desc.numel, precision.stat);
   }
   for (Bucket& b : buckets_) {
-    b.master = allocate(b.desc.name.c_str(), MemoryGroup::optimizer, b.shard_numel);
-    b.m = allocate(b.desc.name.c_str(), MemoryGroup::optimizer, b.shard_numel);
-    b.v = allocate(b.desc.name.c_str(), MemoryGroup::optimizer, b.shard_numel);
+    const char* name = b.desc.name.c_str();
+    b.master = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.stat);
+    b.m = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.moment);
+    b.v = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.moment);
   }
   initialize(rank, initial_value);
 }
 
 void Parameters::initialize(const RankContext& rank, const InitialValue& initial_value) {
-  for (const spec::ParamDesc& param : plan_.params) {
-    const Bucket& bucket = buckets_[static_cast<size_t>(param.bucket)];
-    for (int64_t row = 0; row < param.rows; ++row) {
-      for (int64_t col = 0; col < param.cols; ++col) {
-        write_value(bucket.weight, param.offset + row * param.cols + col,
-                    initial_value(param, param.first_row + row, col));
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    std::vector<double> values(static_cast<size_t>(bucket.desc.numel));
+    for (const spec::ParamDesc& param : plan_.params) {
+      if (static_cast<size_t>(param.bucket) != i) continue;
+      for (int64_t row = 0; row < param.rows; ++row) {
+        for (int64_t col = 0; col < param.cols; ++col) {
+          values[static_cast<size_t>(param.offset + row * param.cols + col)] =
+              initial_value(param, param.first_row + row, col);
+        }
       }
     }
-  }
-  for (Bucket& bucket : buckets_) {
-    rank.backend.copy_to_device(
-        bucket.master.data,
-        static_cast<const char*>(bucket.weight.data) + bucket.shard_begin * rank.element_bytes,
-        bucket.shard_numel * rank.element_bytes);
+    upload(rank.backend, values, bucket.weight.dtype, bucket.weight.data);
+    const auto shard = values.begin() + bucket.shard_begin;
+    upload(rank.backend, {shard, shard + bucket.shard_numel}, bucket.master.dtype,
+           bucket.master.data);
   }
 }
 

@@ -125,7 +125,7 @@ void Layer::aux_losses(LayerState& state, Pass label) {
   const bool is_counted = label == Pass::forward;
   const auto read = [&](const Tensor& tensor, std::vector<double>& values) {
     values.resize(static_cast<size_t>(tensor.numel()));
-    if (rank_.dtype == base::DType::f64) {
+    if (rank_.precision.stat == base::DType::f64) {
       rank_.backend.copy_to_host(values.data(), tensor.data, tensor.bytes());
       return;
     }
@@ -134,7 +134,7 @@ void Layer::aux_losses(LayerState& state, Pass label) {
     std::copy(narrow.begin(), narrow.end(), values.begin());
   };
   const auto write = [&](const Tensor& tensor, const std::vector<double>& values) {
-    if (rank_.dtype == base::DType::f64) {
+    if (rank_.precision.stat == base::DType::f64) {
       rank_.backend.copy_to_device(tensor.data, values.data(), tensor.bytes());
       return;
     }
@@ -158,7 +158,7 @@ void Layer::aux_losses(LayerState& state, Pass label) {
   if (dims.cp > 1) {
     join_streams(rank_, Stream::context, Stream::compute);
     run_comm(rank_, Op::aux_loss_reduce, label, spec::Group::cp, [&](int64_t ready_ns) {
-      return rank_.comms.cp->all_reduce(state[Buf::aux_sums].data, 2 * numel, rank_.dtype,
+      return rank_.comms.cp->all_reduce(state[Buf::aux_sums].data, 2 * numel, rank_.precision.stat,
                                         ready_ns);
     });
     join_streams(rank_, Stream::compute, Stream::context);

@@ -62,10 +62,10 @@ void Stage::make_tables() {
   for (const bool is_cos : {true, false}) {
     const std::vector<double>& values = is_cos ? rope.cos : rope.sin;
     const std::vector<float> narrow(values.begin(), values.end());
-    const bool is_double = rank_.dtype == base::DType::f64;
+    const bool is_double = rank_.precision.stat == base::DType::f64;
     const void* host = is_double ? static_cast<const void*>(values.data()) : narrow.data();
     (is_cos ? tables_.rope_cos : tables_.rope_sin) =
-        upload(is_cos ? "rope_cos" : "rope_sin", rank_.dtype, seq, rope.half_dim, host);
+        upload(is_cos ? "rope_cos" : "rope_sin", rank_.precision.stat, seq, rope.half_dim, host);
   }
   if (dims_.cp == 1) return;
   std::vector<int32_t> order(static_cast<size_t>(dims_.context_tokens));

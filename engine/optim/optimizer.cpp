@@ -53,9 +53,10 @@ void Optimizer::reduce(size_t index) {
     if (rank_.trial.knobs.use_distributed_optimizer) {
       return bucket.group->reduce_scatter(bucket.grad.data,
                                           element(bucket.grad, bucket.shard_begin),
-                                          bucket.shard_numel, rank_.dtype, ready_ns);
+                                          bucket.shard_numel, bucket.grad.dtype, ready_ns);
     }
-    return bucket.group->all_reduce(bucket.grad.data, bucket.grad.numel(), rank_.dtype, ready_ns);
+    return bucket.group->all_reduce(bucket.grad.data, bucket.grad.numel(), bucket.grad.dtype,
+                                    ready_ns);
   });
   rank_.place.layer = -1;
 }
@@ -76,7 +77,7 @@ void Optimizer::reduce_tied_embedding() {
     run_comm(rank_, Op::embedding_grad_reduce, Pass::update, spec::Group::embedding,
              [&](int64_t ready_ns) {
                return rank_.comms.embedding->all_reduce(bucket.grad.data, bucket.grad.numel(),
-                                                        rank_.dtype, ready_ns);
+                                                        bucket.grad.dtype, ready_ns);
              });
   }
 }
@@ -88,7 +89,7 @@ double Optimizer::finish_gradients() {
 
   // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
   kernels::SquaredNormArgs args;
-  args.dtype = rank_.dtype;
+  args.dtype = rank_.precision.stat;
   double sum = 0;
   args.result = &sum;
   int64_t numel = 0;
@@ -98,7 +99,8 @@ double Optimizer::finish_gradients() {
     args.slices.push_back({element(bucket.grad, share * bucket.group->rank()), share});
     numel += share;
   }
-  run_op(rank_, Op::grad_norm, Pass::update, {2 * numel, numel * rank_.element_bytes},
+  run_op(rank_, Op::grad_norm, Pass::update,
+         {2 * numel, numel * base::size_of(rank_.precision.stat)},
          [&] { rank_.backend.squared_norm(args); });
   join_streams(rank_, Stream::data, Stream::compute);
   run_comm(rank_, Op::norm_reduce, Pass::update, spec::Group::world, [&](int64_t ready_ns) {
@@ -131,7 +133,9 @@ void Optimizer::update(int64_t step, double grad_norm) {
   const auto& training = rank_.trial.training;
   kernels::AdamWArgs args;
   args.slices = slices();
-  args.dtype = rank_.dtype;
+  args.dtype = rank_.precision.stat;
+  args.weight_dtype = rank_.precision.element;
+  args.moment_dtype = rank_.precision.moment;
   args.lr = learning_rate(training, step);
   args.beta1 = training.beta1;
   args.beta2 = training.beta2;

@@ -11,6 +11,9 @@ namespace {
 using D = const LayerDims&;
 using R = RecomputeModule;
 constexpr auto kKept = std::nullopt;
+constexpr auto kElement = Content::element;
+constexpr auto kStat = Content::stat;
+constexpr auto kIndex = Content::index;
 constexpr int64_t kAlignmentBytes = 256;
 
 int64_t one(D) { return 1; }
@@ -31,108 +34,112 @@ int64_t sequences_if_moe(D d) { return d.is_moe ? d.sequences : 0; }
 
 // One row of a table that is indexed by Buf; the order is checked at start-up by buffer_row.
 constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
-    {Buf::input, "input", Part::input, Keep::saved, kKept, false, tokens, hidden},
-    {Buf::mid, "mid", Part::block, Keep::saved, kKept, false, tokens, hidden},
+    {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, tokens, hidden},
+    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, tokens, hidden},
 
-    {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved, R::norm, false, tokens, hidden},
-    {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved, kKept, false, tokens, one},
-    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, false, tokens, qkv},
-    {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, false, tokens_if_qk_norm,
+    {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved, R::norm, kElement, tokens,
+     hidden},
+    {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved, kKept, kStat, tokens, one},
+    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, tokens, qkv},
+    {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, tokens_if_qk_norm,
      [](D d) { return d.heads; }},
-    {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, false, tokens_if_qk_norm,
+    {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, tokens_if_qk_norm,
      [](D d) { return d.kv_heads; }},
-    {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, false, tokens_if_qk_norm,
+    {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, tokens_if_qk_norm,
      [](D d) { return d.q; }},
-    {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, false, tokens_if_qk_norm,
+    {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, tokens_if_qk_norm,
      [](D d) { return d.kv; }},
-    {Buf::kv_local, "kv_local", Part::attn, Keep::both, kKept, false, tokens_if_cp, kv2},
-    {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::both, kKept, false, context_if_cp, kv2},
-    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, false, context_if_cp, kv2},
-    {Buf::attn_out, "attn_out", Part::attn, Keep::saved, R::core_attn, false, tokens,
+    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, tokens_if_cp, kv2},
+    {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_cp, kv2},
+    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_cp, kv2},
+    {Buf::attn_out, "attn_out", Part::attn, Keep::saved, R::core_attn, kElement, tokens,
      [](D d) { return d.q; }},
-    {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, R::core_attn, false, tokens,
+    {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, R::core_attn, kStat, tokens,
      [](D d) { return d.heads; }},
-    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, false, tokens,
+    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, tokens,
      [](D d) { return d.q; }},
-    {Buf::d_qkv, "d_qkv", Part::attn, Keep::backward, kKept, false, tokens, qkv},
-    {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward, kKept, false, tokens, hidden},
+    {Buf::d_qkv, "d_qkv", Part::attn, Keep::backward, kKept, kElement, tokens, qkv},
+    {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward, kKept, kElement, tokens, hidden},
 
-    {Buf::mlp_norm_out, "mlp_norm_out", Part::route, Keep::saved, R::norm, false, tokens, hidden},
-    {Buf::mlp_norm_rstd, "mlp_norm_rstd", Part::route, Keep::saved, kKept, false, tokens, one},
-    {Buf::router_probs, "router_probs", Part::route, Keep::saved, kKept, false, tokens_if_moe,
+    {Buf::mlp_norm_out, "mlp_norm_out", Part::route, Keep::saved, R::norm, kElement, tokens,
+     hidden},
+    {Buf::mlp_norm_rstd, "mlp_norm_rstd", Part::route, Keep::saved, kKept, kStat, tokens, one},
+    {Buf::router_probs, "router_probs", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
      [](D d) { return d.experts; }},
-    {Buf::router_lse, "router_lse", Part::route, Keep::saved, kKept, false, tokens_if_moe, one},
-    {Buf::topk_indices, "topk_indices", Part::route, Keep::saved, kKept, true, tokens_if_moe,
+    {Buf::router_lse, "router_lse", Part::route, Keep::saved, kKept, kStat, tokens_if_moe, one},
+    {Buf::topk_indices, "topk_indices", Part::route, Keep::saved, kKept, kIndex, tokens_if_moe,
      [](D d) { return d.topk; }},
-    {Buf::topk_weights, "topk_weights", Part::route, Keep::saved, kKept, false, tokens_if_moe,
+    {Buf::topk_weights, "topk_weights", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
      [](D d) { return d.topk; }},
-    {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, true, sequences_if_moe,
+    {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, kIndex, sequences_if_moe,
      [](D d) { return d.experts; }},
     // Probability sums per sequence, then tokens per expert; the latter become the aux loss's
     // gradient.
-    {Buf::aux_sums, "aux_sums", Part::route, Keep::saved, kKept, false,
+    {Buf::aux_sums, "aux_sums", Part::route, Keep::saved, kKept, kStat,
      [](D d) { return 2 * sequences_if_moe(d); }, [](D d) { return d.experts; }},
     // Send order of the (token, slot) pairs and its inverse, for forward and backward chunks.
-    {Buf::slot_maps, "slot_maps", Part::route, Keep::saved, kKept, true,
+    {Buf::slot_maps, "slot_maps", Part::route, Keep::saved, kKept, kIndex,
      [](D d) { return d.is_moe ? int64_t{4} : int64_t{0}; }, slots},
-    {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, false, tokens_if_shared,
+    {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, kElement, tokens_if_shared,
      [](D d) { return 2 * d.shared_ffn; }},
-    {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, false, tokens_if_shared,
-     [](D d) { return d.shared_ffn; }},
-    {Buf::d_shared_act, "d_shared_act", Part::route, Keep::backward, kKept, false, tokens_if_shared,
-     [](D d) { return d.shared_ffn; }},
-    {Buf::d_shared_fc1, "d_shared_fc1", Part::route, Keep::backward, kKept, false, tokens_if_shared,
-     [](D d) { return 2 * d.shared_ffn; }},
-    {Buf::d_router, "d_router", Part::route, Keep::backward, kKept, false, tokens_if_moe,
+    {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, kElement,
+     tokens_if_shared, [](D d) { return d.shared_ffn; }},
+    {Buf::d_shared_act, "d_shared_act", Part::route, Keep::backward, kKept, kElement,
+     tokens_if_shared, [](D d) { return d.shared_ffn; }},
+    {Buf::d_shared_fc1, "d_shared_fc1", Part::route, Keep::backward, kKept, kElement,
+     tokens_if_shared, [](D d) { return 2 * d.shared_ffn; }},
+    {Buf::d_router, "d_router", Part::route, Keep::backward, kKept, kElement, tokens_if_moe,
      [](D d) { return d.experts; }},
-    {Buf::d_topk_weights, "d_topk_weights", Part::route, Keep::backward, kKept, false,
+    {Buf::d_topk_weights, "d_topk_weights", Part::route, Keep::backward, kKept, kStat,
      tokens_if_moe, [](D d) { return d.topk; }},
-    {Buf::d_mlp_norm, "d_mlp_norm", Part::route, Keep::backward, kKept, false, tokens, hidden},
+    {Buf::d_mlp_norm, "d_mlp_norm", Part::route, Keep::backward, kKept, kElement, tokens, hidden},
 
     // Arrival order to canonical place and the chunks' row lists, for forward and backward chunks.
-    {Buf::row_maps, "row_maps", Part::experts, Keep::saved, kKept, true,
+    {Buf::row_maps, "row_maps", Part::experts, Keep::saved, kKept, kIndex,
      [](D) { return int64_t{4}; }, received},
     // Where each expert's rows begin: canonical, then per forward chunk, then per backward chunk.
-    {Buf::offsets, "offsets", Part::experts, Keep::saved, kKept, true,
+    {Buf::offsets, "offsets", Part::experts, Keep::saved, kKept, kIndex,
      [](D d) { return 1 + d.chunks_forward + d.chunks_backward; },
      [](D d) { return d.local_experts + 1; }},
-    {Buf::send_rows, "send_rows", Part::route, Keep::both, kKept, false, slots_if_ep, hidden},
-    {Buf::recv_rows, "recv_rows", Part::experts, Keep::both, kKept, false, received_if_ep, hidden},
-    {Buf::send_probs, "send_probs", Part::route, Keep::both, kKept, false, slots_if_ep, one},
-    {Buf::recv_probs, "recv_probs", Part::experts, Keep::both, kKept, false, received_if_ep, one},
-    {Buf::expert_input, "expert_input", Part::experts, Keep::saved, kKept, false, received, hidden},
-    {Buf::expert_probs, "expert_probs", Part::experts, Keep::saved, kKept, false, received, one},
-    {Buf::fc1_out, "fc1_out", Part::experts, Keep::saved, R::experts, false, received,
+    {Buf::send_rows, "send_rows", Part::route, Keep::wire, kKept, kElement, slots_if_ep, hidden},
+    {Buf::recv_rows, "recv_rows", Part::experts, Keep::wire, kKept, kElement, received_if_ep,
+     hidden},
+    {Buf::send_probs, "send_probs", Part::route, Keep::wire, kKept, kStat, slots_if_ep, one},
+    {Buf::recv_probs, "recv_probs", Part::experts, Keep::wire, kKept, kStat, received_if_ep, one},
+    {Buf::expert_input, "expert_input", Part::experts, Keep::saved, kKept, kElement, received,
+     hidden},
+    {Buf::expert_probs, "expert_probs", Part::experts, Keep::saved, kKept, kStat, received, one},
+    {Buf::fc1_out, "fc1_out", Part::experts, Keep::saved, R::experts, kElement, received,
      [](D d) { return 2 * d.moe_ffn; }},
-    {Buf::act_out, "act_out", Part::experts, Keep::saved, R::moe_act, false, received,
+    {Buf::act_out, "act_out", Part::experts, Keep::saved, R::moe_act, kElement, received,
      [](D d) { return d.moe_ffn; }},
-    {Buf::fc2_out, "fc2_out", Part::experts, Keep::forward, kKept, false, received, hidden},
-    {Buf::d_fc2_out, "d_fc2_out", Part::experts, Keep::backward, kKept, false, received, hidden},
-    {Buf::d_act, "d_act", Part::experts, Keep::backward, kKept, false, received,
+    {Buf::fc2_out, "fc2_out", Part::experts, Keep::forward, kKept, kElement, received, hidden},
+    {Buf::d_fc2_out, "d_fc2_out", Part::experts, Keep::backward, kKept, kElement, received, hidden},
+    {Buf::d_act, "d_act", Part::experts, Keep::backward, kKept, kElement, received,
      [](D d) { return d.moe_ffn; }},
-    {Buf::d_fc1, "d_fc1", Part::experts, Keep::backward, kKept, false, received,
+    {Buf::d_fc1, "d_fc1", Part::experts, Keep::backward, kKept, kElement, received,
      [](D d) { return 2 * d.moe_ffn; }},
-    {Buf::d_expert_probs, "d_expert_probs", Part::experts, Keep::backward, kKept, false, received,
+    {Buf::d_expert_probs, "d_expert_probs", Part::experts, Keep::backward, kKept, kStat, received,
      one},
 
-    {Buf::d_expert_input, "d_expert_input", Part::experts, Keep::backward, kKept, false, received,
-     hidden},
+    {Buf::d_expert_input, "d_expert_input", Part::experts, Keep::backward, kKept, kElement,
+     received, hidden},
 
-    {Buf::mlp_fc1, "mlp_fc1", Part::mlp, Keep::saved, kKept, false, tokens,
+    {Buf::mlp_fc1, "mlp_fc1", Part::mlp, Keep::saved, kKept, kElement, tokens,
      [](D d) { return 2 * d.ffn; }},
-    {Buf::mlp_act, "mlp_act", Part::mlp, Keep::saved, kKept, false, tokens,
+    {Buf::mlp_act, "mlp_act", Part::mlp, Keep::saved, kKept, kElement, tokens,
      [](D d) { return d.ffn; }},
-    {Buf::d_mlp_act, "d_mlp_act", Part::mlp, Keep::backward, kKept, false, tokens,
+    {Buf::d_mlp_act, "d_mlp_act", Part::mlp, Keep::backward, kKept, kElement, tokens,
      [](D d) { return d.ffn; }},
-    {Buf::d_mlp_fc1, "d_mlp_fc1", Part::mlp, Keep::backward, kKept, false, tokens,
+    {Buf::d_mlp_fc1, "d_mlp_fc1", Part::mlp, Keep::backward, kKept, kElement, tokens,
      [](D d) { return 2 * d.ffn; }},
 
-    {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, false, tokens,
+    {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, kElement, tokens,
      hidden},
-    {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, false, tokens, one},
-    {Buf::logits, "logits", Part::head, Keep::forward, kKept, false, [](D d) { return d.ce_chunk; },
-     [](D d) { return d.vocab; }},
-    {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, false, tokens, hidden},
+    {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, kStat, tokens, one},
+    {Buf::logits, "logits", Part::head, Keep::forward, kKept, kElement,
+     [](D d) { return d.ce_chunk; }, [](D d) { return d.vocab; }},
+    {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, kElement, tokens, hidden},
 }};
 
 constexpr bool is_indexed_by_id() {
@@ -191,6 +198,7 @@ LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_len
 }
 
 Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
+  if (row.keep == Keep::wire) return Place::communication;
   switch (pass) {
     case PassKind::forward:
       if (row.keep == Keep::backward) return Place::absent;
@@ -211,18 +219,21 @@ Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
 }
 
 PartBytes part_bytes(const LayerDims& dims, const Knobs& knobs, Part part, PassKind pass,
-                     int64_t element_bytes) {
+                     const Precision& precision) {
   PartBytes bytes;
   for (const BufferRow& row : kBuffers) {
     if (row.part != part) continue;
     const int64_t numel = row.rows(dims) * row.cols(dims);
-    const int64_t size = numel * (row.is_index ? 4 : element_bytes);
+    const int64_t size = numel * base::size_of(precision.of(row.content));
     switch (place_of(row, knobs, pass)) {
       case Place::saved:
         bytes.saved += aligned(size);
         break;
       case Place::workspace:
         bytes.workspace += aligned(size);
+        break;
+      case Place::communication:
+        bytes.communication += aligned(size);
         break;
       case Place::absent:
         break;
@@ -240,9 +251,10 @@ ConstantSizes constant_sizes(const LayerDims& dims, int64_t seq_length, int64_t 
   return sizes;
 }
 
-int64_t constant_bytes(const ConstantSizes& sizes, int64_t element_bytes) {
+int64_t constant_bytes(const ConstantSizes& sizes, const Precision& precision) {
   return 2 * aligned(sizes.token_ids * 4) + aligned(sizes.positions * 4) +
-         2 * aligned(sizes.rope_table * element_bytes) + 2 * aligned(sizes.kv_order * 4);
+         2 * aligned(sizes.rope_table * base::size_of(precision.stat)) +
+         2 * aligned(sizes.kv_order * 4);
 }
 
 }  // namespace moetune::spec

@@ -11,6 +11,7 @@
 #include "engine/spec/knobs.h"
 #include "engine/spec/layout.h"
 #include "engine/spec/model_spec.h"
+#include "engine/spec/precision.h"
 
 namespace moetune::spec {
 
@@ -124,6 +125,7 @@ enum class Keep : uint8_t {
   forward,   ///< during the part's forward
   backward,  ///< during the part's backward
   both,      ///< during each, separately
+  wire,      ///< as both; another rank reads or writes it
 };
 
 struct BufferRow {
@@ -132,7 +134,7 @@ struct BufferRow {
   Part part;
   Keep keep;
   std::optional<RecomputeModule> dropped_by;  ///< saved buffers only
-  bool is_index;                              ///< i32
+  Content content;
   int64_t (*rows)(const LayerDims&);
   int64_t (*cols)(const LayerDims&);
 };
@@ -147,18 +149,19 @@ enum class PassKind : uint8_t {
   backward,
 };
 
-enum class Place : uint8_t { absent, saved, workspace };
-/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace ends
-/// with the part.
+enum class Place : uint8_t { absent, saved, workspace, communication };
+/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace and
+/// communication end with the part.
 Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
 
 /// Bytes of one part in one pass, each buffer aligned as allocated.
 struct PartBytes {
   int64_t saved = 0;
   int64_t workspace = 0;
+  int64_t communication = 0;
 };
 PartBytes part_bytes(const LayerDims& dims, const Knobs& knobs, Part part, PassKind pass,
-                     int64_t element_bytes);
+                     const Precision& precision);
 
 /// Elements of the tables every rank holds from start to end, besides parameters.
 struct ConstantSizes {
@@ -168,6 +171,6 @@ struct ConstantSizes {
   int64_t kv_order = 0;    ///< i32, and again its inverse; 0 without context parallelism
 };
 ConstantSizes constant_sizes(const LayerDims& dims, int64_t seq_length, int64_t num_micro_batches);
-int64_t constant_bytes(const ConstantSizes& sizes, int64_t element_bytes);
+int64_t constant_bytes(const ConstantSizes& sizes, const Precision& precision);
 
 }  // namespace moetune::spec

@@ -295,8 +295,9 @@ std::string knobs_markdown() {
       "Every choice the tuner can make. Written by `moetune knobs --markdown` from the knob table; "
       "a "
       "test compares this page with the table.\n"
-      "A knob's name is its key in JSON; on the command line it is `--` and the name with "
-      "dashes.\n";
+      "A knob's name is its key in JSON; on the command line of `moetune trial` and `moetune "
+      "sweep` "
+      "it is `--set NAME=VALUE`, where the name may also be written with dashes.\n";
   const Knobs defaults;
   for (const std::string_view group : {"parallelism", "batch", "memory", "communication", "host"}) {
     page += fmt::format(

@@ -131,17 +131,19 @@ ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) 
 }
 
 StaticBytes static_bytes(const ParamPlan& plan, const Layout& layout, const Knobs& knobs,
-                         int64_t element_bytes) {
+                         const Precision& precision) {
+  const auto size = [](int64_t numel, base::DType dtype) {
+    return align(numel * base::size_of(dtype), kAlignmentBytes);
+  };
   StaticBytes bytes;
   for (const BucketDesc& bucket : plan.buckets) {
-    const int64_t full = align(bucket.numel * element_bytes, kAlignmentBytes);
     const int64_t group_size =
         bucket.group == Group::edp ? layout.edp() : int64_t{layout.dp} * layout.cp;
     const int64_t shard =
         knobs.use_distributed_optimizer ? bucket.numel / group_size : bucket.numel;
-    bytes.weights += full;
-    bytes.gradients += full;
-    bytes.optimizer += 3 * align(shard * element_bytes, kAlignmentBytes);
+    bytes.weights += size(bucket.numel, precision.element);
+    bytes.gradients += size(bucket.numel, precision.stat);
+    bytes.optimizer += size(shard, precision.stat) + 2 * size(shard, precision.moment);
   }
   return bytes;
 }

@@ -9,6 +9,7 @@
 #include "engine/spec/knobs.h"
 #include "engine/spec/layout.h"
 #include "engine/spec/model_spec.h"
+#include "engine/spec/precision.h"
 
 namespace moetune::spec {
 
@@ -71,14 +72,13 @@ struct ParamPlan {
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank);
 
 /// Bytes of weights, gradients and optimizer state (fp32 master, m, v; sharded over the bucket's
-/// group with the distributed optimizer) on one rank, aligned as allocated. `element_bytes` is 4
-/// (f32) or 8 (f64).
+/// group with the distributed optimizer) on one rank, aligned as allocated.
 struct StaticBytes {
   int64_t weights = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;
 };
 StaticBytes static_bytes(const ParamPlan& plan, const Layout& layout, const Knobs& knobs,
-                         int64_t element_bytes);
+                         const Precision& precision);
 
 }  // namespace moetune::spec

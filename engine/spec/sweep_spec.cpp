@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -89,6 +90,32 @@ void read_space(JsonReader space, SweepSpec& sweep) {
     if (values.empty()) space.fail(row.name, fmt::format("at least one value ({})", row.values));
   }
   space.refuse_unknown_keys();
+  // Every layout is predicted before the first is measured.
+  constexpr int64_t kMostLayouts = 20'000;
+  int64_t num_layouts = 1;
+  for (const auto& [name, values] : sweep.space) {
+    const KnobRow* row = find_knob(name);
+    if (row->group != "parallelism" && row->group != "batch") continue;
+    num_layouts = std::min(num_layouts * static_cast<int64_t>(values.size()), kMostLayouts + 1);
+    if (num_layouts <= kMostLayouts) continue;
+    space.fail(name,
+               fmt::format("fewer values: parallelism and batch axes span more than {} layouts",
+                           kMostLayouts));
+  }
+}
+
+// Configurations are told apart by the 95 % interval of a median, which six values are the fewest
+// for, and the workflow reads the wall from a trace.
+void check_measurement(const JsonReader& reader, const SweepSpec& sweep) {
+  constexpr int64_t kFewestSteps = 6;
+  if (sweep.base.num_steps < kFewestSteps) {
+    reader.fail("num_steps", fmt::format("at least {}: fewer have no 95 % interval", kFewestSteps));
+  }
+  if (sweep.strategy != "three_walls") return;
+  if (sweep.base.trace == "none") reader.fail("trace", "ops or all: the wall is read from a trace");
+  if (sweep.base.num_traced_steps < 1) {
+    reader.fail("num_traced_steps", "at least 1: the wall is read from a trace");
+  }
 }
 
 }  // namespace
@@ -128,6 +155,7 @@ SweepSpec sweep_from_json(const json& document, const std::string& source,
   sweep.memory_margin_ratio =
       reader.number_or("memory_margin_ratio", sweep.memory_margin_ratio, 0, 0.99);
   reader.refuse_unknown_keys();
+  check_measurement(reader, sweep);
   return sweep;
 }
 

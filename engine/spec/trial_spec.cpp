@@ -1,7 +1,9 @@
 // JSON form and identity of a trial.
 #include "engine/spec/trial_spec.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
@@ -137,6 +139,14 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   for (const char* key : {"knobs", "training", "reference_loss", "fault"}) reader.ignore(key);
   reader.refuse_unknown_keys();
   return spec;
+}
+
+double reference_tolerance_at(const TrialSpec& spec, int64_t step) {
+  constexpr int64_t kStrictSteps = 10;
+  constexpr double kWidest = 0.1;
+  const double decades = static_cast<double>(std::max<int64_t>(0, step - kStrictSteps)) / 10.0;
+  return std::min(std::max(spec.reference_tolerance, kWidest),
+                  spec.reference_tolerance * std::pow(10.0, decades));
 }
 
 std::string spec_hash(const TrialSpec& spec) {

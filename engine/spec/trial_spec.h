@@ -51,13 +51,12 @@ struct TrialSpec {
   std::string backend = "cpu";
   std::string trace = "ops";     ///< none, ops, all
   int64_t num_warmup_steps = 1;  ///< not timed
-  int64_t num_steps = 4;         ///< timed, untraced
+  int64_t num_steps = 8;         ///< timed, untraced
   int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing
   bool records_routing = false;
-  /// Expected loss per step (from the reference run) and the allowed absolute difference; empty:
-  /// not checked.
+  /// Expected loss per step, from the reference run; steps beyond its end are not checked.
   std::vector<double> reference_loss;
-  double reference_tolerance = 0.02;
+  double reference_tolerance = 2e-3;  ///< see reference_tolerance_at
   InjectedFault fault;
 };
 
@@ -65,6 +64,13 @@ struct TrialSpec {
 inline int64_t total_steps(const TrialSpec& s) {
   return s.num_warmup_steps + s.num_steps + s.num_traced_steps;
 }
+
+/// How far the loss of `step` (from 0) may be off the reference's. Layouts add numbers in different
+/// orders, and once a rounding difference sends a token to another expert, training lets it grow:
+/// the tolerance holds for ten steps, then the band widens tenfold every ten steps, up to 0.1 (the
+/// quick start's layouts differ by 2e-7 until a token changes its expert, then by 4e-4, and by 3e-2
+/// after a hundred steps).
+double reference_tolerance_at(const TrialSpec& spec, int64_t step);
 
 nlohmann::json to_json(const TrialSpec& spec);
 TrialSpec trial_spec_from_json(const nlohmann::json& json, const std::string& source);

@@ -29,7 +29,7 @@ enum class ExitCode : int {
   usage = 2,
   oom = 10,
   wrong = 11,
-  failed = 12,
+  failed = 12,  ///< also: a database that is locked or damaged, a full disk, any other error
   hung = 13,
   interrupted = 14,
 };

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <filesystem>
 #include <iostream>
 
 #include "engine/spec/json_reader.h"
@@ -41,8 +42,10 @@ std::string help_text() {
          "  10  the trial ended as oom\n"
          "  11  the trial ended as wrong\n"
          "  12  the trial ended as failed or crashed; a sweep in which nothing fitted and ran to "
-         "its "
-         "end; any other error\n"
+         "its end;\n"
+         "      a database that is locked or damaged; a disk that is full; standard output that "
+         "cannot be\n"
+         "      written; any other error\n"
          "  13  the trial ended as hung\n"
          "  14  interrupted\n";
 }
@@ -63,7 +66,14 @@ std::span<const CommandRow> command_table() { return kCommands; }
 const std::string& command_line() { return line_of_this_process; }
 
 int run_command(const std::vector<std::string>& words) {
-  line_of_this_process = shell_line({words, {}, "", ""});
+  // The store keeps a line that works from any folder and in any shell.
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::vector<std::string> full = words;
+  if (!error && !full.empty()) full[0] = program;
+  const auto folder = std::filesystem::current_path(error);
+  line_of_this_process = fmt::format("{} && {}", shell_line({{"cd", folder}, {}, "", ""}),
+                                     shell_line({full, {}, "", ""}));
   if (words.size() < 2) {
     throw base::UsageError("a command is missing\n\n" + help_text());
   }

@@ -1,7 +1,9 @@
 // moetune ls: one line per trial.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -28,10 +30,21 @@ void check_status(const std::string& status) {
   throw base::UsageError(fmt::format("--status is '{}', expected one of {}", status, names));
 }
 
+/// `sweep_id` 0 stands for all sweeps.
+void check_sweep(const store::Store& store, int64_t sweep_id) {
+  std::vector<int64_t> known;
+  for (const store::SweepRow& sweep : store.read_sweeps()) known.push_back(sweep.id);
+  if (sweep_id == 0 || std::ranges::find(known, sweep_id) != known.end()) return;
+  throw base::UsageError(fmt::format(
+      "{}: there is no sweep {}, expected {}", store.path(), sweep_id,
+      known.empty() ? "none: it is empty" : fmt::format("one of {}", fmt::join(known, ", "))));
+}
+
 std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>>& rows,
                        std::optional<size_t> width) {
   using Align = TextTable::Align;
   TextTable table({{"id", Align::right},
+                   {"sweep", Align::right},
                    {"phase"},
                    {"status"},
                    {"step", Align::right},
@@ -44,8 +57,8 @@ std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>
   const auto ns = [](const auto& value) { return value ? base::format_ns(*value) : "-"; };
   const auto bytes = [](const auto& value) { return value ? base::format_bytes(*value) : "-"; };
   for (const auto& [trial, title] : rows) {
-    table.add({std::to_string(trial.id), trial.phase, trial.status, ns(trial.step_ns),
-               ns(trial.predicted_step_ns),
+    table.add({std::to_string(trial.id), std::to_string(trial.sweep_id), trial.phase, trial.status,
+               ns(trial.step_ns), ns(trial.predicted_step_ns),
                trial.tokens_per_s ? base::format_count(*trial.tokens_per_s) : "-",
                bytes(trial.peak_bytes), bytes(trial.predicted_peak_bytes),
                trial.wall.empty() ? "-" : trial.wall,
@@ -58,9 +71,11 @@ std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>
 
 int run_ls_command(const std::vector<std::string>& words) {
   namespace po = boost::program_options;
-  CommandOptions options("ls [--db] PATH [--status STATUS] [--format text|json]",
-                         "Lists the trials of a runs database, in the order they were tried.");
+  CommandOptions options("ls [--db] PATH [--sweep N] [--status STATUS] [--format text|json]",
+                         "Lists the trials of a runs database, by sweep and in the order they were "
+                         "tried.");
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
+  options.add()("sweep", po::value<std::string>()->value_name("N"), "only trials of this sweep");
   options.add()("status", po::value<std::string>()->value_name("STATUS"),
                 "only trials that ended so (ok, oom, invalid, ...)");
   options.add_format();
@@ -68,10 +83,12 @@ int run_ls_command(const std::vector<std::string>& words) {
   if (!options.parse(words)) return 0;
   const std::string status = options.text("status");
   if (!status.empty()) check_status(status);
+  const int64_t sweep = options.integer("sweep", 1, 0);
 
   const auto store = store::Store::open_read_only(options.database());
+  check_sweep(store, sweep);
   std::map<int64_t, std::vector<store::TrialRow>> by_sweep;
-  for (store::TrialRow& trial : store.list_trials()) {
+  for (store::TrialRow& trial : store.list_trials(sweep)) {
     by_sweep[trial.sweep_id].push_back(std::move(trial));
   }
   std::vector<std::pair<store::TrialRow, std::string>> rows;

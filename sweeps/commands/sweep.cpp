@@ -44,9 +44,9 @@ struct Result {
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
   Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}};
   const std::vector<store::TrialRow> trials = store.list_trials(sweep_id);
-  // The contract phase measures the reference, which is no candidate.
+  // The reference run on one ideal device is no candidate; the starting configuration is one.
   const auto first = std::ranges::find_if(trials, [](const store::TrialRow& trial) {
-    return trial.status == "ok" && trial.phase != "contract";
+    return trial.status == "ok" && (trial.phase != "contract" || trial.is_baseline);
   });
   if (first != trials.end()) result.first_fit = *first;
   result.best = store.find_trial(sweep_id, result.summary.best_hash);

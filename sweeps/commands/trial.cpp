@@ -103,9 +103,11 @@ void write_trace(const store::Store& store, int64_t trial_id, const std::string&
     options.stream_names[stream] = spec::name_of(static_cast<spec::Stream>(stream));
   }
   std::ofstream file(path, std::ios::binary);
-  if (file) profiler::write_chrome_json(file, store.read_trace(trial_id), options);
-  file.flush();
   if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
+  profiler::write_chrome_json(file, store.read_trace(trial_id), options);
+  file.flush();
+  // The place is right, but the disk is full: not a mistake on the command line.
+  if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
 }
 
 int exit_code_of(const std::string& status) {

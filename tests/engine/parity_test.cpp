@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <boost/test/unit_test.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/engine/training_fixture.h"
@@ -27,39 +28,52 @@ void check_constraints_hold(const spec::TrialSpec& trial) {
   }
 }
 
+/// What differs by a relative `tolerance` or more, in any step; 0 asks for the same bits.
+std::vector<std::string> differences(const TrainingRun& run, const TrainingRun& expected,
+                                     double tolerance) {
+  std::vector<std::string> found;
+  if (expected.steps.empty() || run.steps.size() != expected.steps.size() ||
+      run.gradients.size() != run.steps.size() ||
+      expected.gradients.size() != expected.steps.size()) {
+    return {fmt::format("{} steps with gradients of {}, expected {} with gradients of {}",
+                        run.steps.size(), run.gradients.size(), expected.steps.size(),
+                        expected.gradients.size())};
+  }
+  for (size_t i = 0; i < expected.steps.size(); ++i) {
+    const auto compare = [&](const char* name, double a, double b) {
+      if (a == b || std::abs(a - b) < tolerance * std::abs(b)) return;
+      found.push_back(fmt::format("step {}: {} {}, expected {}", i, name, a, b));
+    };
+    compare("loss", run.steps[i].loss, expected.steps[i].loss);
+    compare("aux loss", run.steps[i].aux_loss, expected.steps[i].aux_loss);
+    compare("z loss", run.steps[i].z_loss, expected.steps[i].z_loss);
+    compare("gradient norm", run.steps[i].grad_norm, expected.steps[i].grad_norm);
+    const testing::GradientMap& gradients = run.gradients[i];
+    if (expected.gradients[i].empty() || gradients.size() != expected.gradients[i].size()) {
+      found.push_back(fmt::format("step {}: {} gradients, expected {}", i, gradients.size(),
+                                  expected.gradients[i].size()));
+    }
+    for (const auto& [name, gradient] : expected.gradients[i]) {
+      const auto own = gradients.find(name);
+      if (own == gradients.end() || own->second.size() != gradient.size()) {
+        found.push_back(
+            fmt::format("step {}: gradient of {} is missing or of another size", i, name));
+      } else if (own->second != gradient &&
+                 !(testing::relative_l2(own->second, gradient) < tolerance)) {
+        found.push_back(fmt::format("step {}: gradient of {} is off by {}", i, name,
+                                    testing::relative_l2(own->second, gradient)));
+      }
+    }
+  }
+  return found;
+}
+
 void check_close(const TrainingRun& run, const TrainingRun& expected) {
-  BOOST_REQUIRE_EQUAL(run.steps.size(), expected.steps.size());
-  for (size_t i = 0; i < run.steps.size(); ++i) {
-    BOOST_TEST_CONTEXT("step " << i) {
-      const StepResult& a = run.steps[i];
-      const StepResult& b = expected.steps[i];
-      BOOST_TEST(std::abs(a.loss - b.loss) < 1e-5 * std::abs(b.loss));
-      BOOST_TEST(std::abs(a.aux_loss - b.aux_loss) < 1e-5 * std::abs(b.aux_loss));
-      BOOST_TEST(std::abs(a.z_loss - b.z_loss) < 1e-5 * std::abs(b.z_loss));
-      BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) < 1e-5 * b.grad_norm);
-    }
-  }
-  BOOST_REQUIRE_EQUAL(run.gradients.size(), expected.gradients.size());
-  for (const auto& [name, gradient] : expected.gradients) {
-    BOOST_TEST_CONTEXT(name) {
-      const auto found = run.gradients.find(name);
-      BOOST_REQUIRE(found != run.gradients.end());
-      BOOST_REQUIRE_EQUAL(found->second.size(), gradient.size());
-      BOOST_TEST(testing::relative_l2(found->second, gradient) < 1e-5);
-    }
-  }
+  for (const std::string& text : differences(run, expected, 1e-5)) BOOST_ERROR(text);
 }
 
 void check_identical(const TrainingRun& run, const TrainingRun& expected) {
-  for (size_t i = 0; i < expected.steps.size(); ++i) {
-    BOOST_TEST_CONTEXT("step " << i) {
-      BOOST_TEST(run.steps[i].loss == expected.steps[i].loss);
-      BOOST_TEST(run.steps[i].grad_norm == expected.steps[i].grad_norm);
-    }
-  }
-  for (const auto& [name, gradient] : expected.gradients) {
-    BOOST_TEST_CONTEXT(name) { BOOST_TEST((run.gradients.at(name) == gradient)); }
-  }
+  for (const std::string& text : differences(run, expected, 0)) BOOST_ERROR(text);
 }
 
 const char* const kLayouts[] = {
@@ -94,6 +108,46 @@ void check_layouts(const spec::ModelSpec& model) {
 }
 
 BOOST_AUTO_TEST_SUITE(parity)
+
+BOOST_AUTO_TEST_CASE(the_comparison_sees_a_difference_in_any_step_and_number) {
+  const TrainingRun expected = train(tiny_trial(tiny_model()), 3);
+  for (const double tolerance : {0.0, 1e-5}) {
+    BOOST_TEST(differences(expected, expected, tolerance).empty());
+    const auto num_found = [&](const std::function<void(TrainingRun&)>& change) {
+      TrainingRun run = expected;
+      change(run);
+      return differences(run, expected, tolerance).size();
+    };
+    for (size_t step = 0; step < 3; ++step) {
+      for (double StepResult::*number : {&StepResult::loss, &StepResult::aux_loss,
+                                         &StepResult::z_loss, &StepResult::grad_norm}) {
+        BOOST_TEST(num_found([&](TrainingRun& run) { run.steps[step].*number *= 1.0001; }) == 1U);
+        BOOST_TEST(num_found([&](TrainingRun& run) { run.steps[step].*number = NAN; }) == 1U);
+      }
+      for (const auto& [name, gradient] : expected.gradients[step]) {
+        const std::string& tensor = name;
+        const auto change_all = [&](double factor) {
+          return num_found([&](TrainingRun& run) {
+            for (double& value : run.gradients[step].at(tensor)) value *= factor;
+          });
+        };
+        BOOST_TEST(change_all(1.0001) == 1U, "step " << step << ", " << tensor);
+        BOOST_TEST(change_all(NAN) == 1U, "step " << step << ", " << tensor);
+      }
+      BOOST_TEST(num_found([&](TrainingRun& run) { run.gradients[step].clear(); }) > 0U);
+      BOOST_TEST(num_found([&](TrainingRun& run) { run.gradients[step]["more"] = {1}; }) == 1U);
+      BOOST_TEST(num_found([&](TrainingRun& run) {
+                   run.gradients[step].begin()->second.push_back(0);
+                 }) == 1U);
+    }
+    BOOST_TEST(num_found([](TrainingRun& run) { run.steps.pop_back(); }) == 1U);
+    BOOST_TEST(num_found([](TrainingRun& run) { run.gradients.pop_back(); }) == 1U);
+    TrainingRun hollow = expected;
+    for (testing::GradientMap& gradients : hollow.gradients) gradients.clear();
+    BOOST_TEST(differences(hollow, hollow, tolerance).size() == 3U);
+    BOOST_TEST(!differences({}, {}, tolerance).empty());
+  }
+}
 
 BOOST_AUTO_TEST_CASE(every_layout_trains_like_one_rank) { check_layouts(tiny_model()); }
 

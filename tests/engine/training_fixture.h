@@ -82,14 +82,16 @@ class RandomTokens final : public TokenSource {
 
 using GradientMap = std::map<std::string, std::vector<double>>;
 
-/// Puts the shards of all ranks together: name -> the whole parameter's gradient, row-major.
+/// Puts the shards of all ranks together: step -> name -> the whole parameter's gradient,
+/// row-major.
 class GradientGatherer {
  public:
   explicit GradientGatherer(const spec::TrialSpec& trial) : trial_(trial) {}
 
   void add(int64_t step, const Parameters& params) {
-    if (step != step_) return;
     const std::scoped_lock lock(mutex_);
+    if (by_step.size() <= static_cast<size_t>(step)) by_step.resize(static_cast<size_t>(step) + 1);
+    GradientMap& gradients = by_step[static_cast<size_t>(step)];
     for (const spec::ParamDesc& param : params.plan().params) {
       if (param.is_tied_copy) continue;
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
@@ -112,19 +114,16 @@ class GradientGatherer {
     }
   }
 
-  void set_step(int64_t step) { step_ = step; }
-
-  GradientMap gradients;
+  std::vector<GradientMap> by_step;
 
  private:
   const spec::TrialSpec& trial_;
   std::mutex mutex_;
-  int64_t step_ = 0;
 };
 
 struct TrainingRun {
   std::vector<StepResult> steps;
-  GradientMap gradients;                        ///< of the last step
+  std::vector<GradientMap> gradients;           ///< by step
   std::vector<profiler::StepTrace> traces;      ///< of the last step, by rank
   std::vector<profiler::MemoryLedger> ledgers;  ///< by rank
 };
@@ -135,7 +134,6 @@ inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps) {
   run.traces.resize(static_cast<size_t>(world));
   run.ledgers.assign(static_cast<size_t>(world), profiler::MemoryLedger(0, 0));
   GradientGatherer gatherer(trial);
-  gatherer.set_step(num_steps - 1);
   TrainerHooks hooks;
   hooks.on_gradients = [&](int64_t step, const Parameters& params) { gatherer.add(step, params); };
   const RandomTokens tokens(trial);
@@ -147,7 +145,7 @@ inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps) {
     run.traces[static_cast<size_t>(rank)] = trainer.take_trace();
     run.ledgers[static_cast<size_t>(rank)] = trainer.ledger();
   });
-  run.gradients = std::move(gatherer.gradients);
+  run.gradients = std::move(gatherer.by_step);
   return run;
 }
 

@@ -153,6 +153,9 @@ BOOST_AUTO_TEST_CASE(the_committed_page_is_the_table) {
   for (const KnobRow& row : knob_table()) {
     BOOST_TEST(contains(knobs_markdown(), "| `" + std::string(row.name) + "` |"));
   }
+  // The only way to a knob on the command line; no knob is an option of its own.
+  BOOST_TEST(contains(knobs_markdown(), "`--set NAME=VALUE`"));
+  BOOST_TEST(!contains(knobs_markdown(), "`--` and the name"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -6,6 +6,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <numeric>
 
 #include "tests/spec/spec_samples.h"
 
@@ -87,6 +88,29 @@ BOOST_AUTO_TEST_CASE(what_is_left_out_has_the_documented_default) {
   BOOST_TEST(sweep.validate_steps == defaults.validate_steps);
   BOOST_TEST(sweep.validate_max_loss == defaults.validate_max_loss);
   BOOST_TEST(sweep.memory_margin_ratio == defaults.memory_margin_ratio);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_judged_is_refused) {
+  const auto refusal = [](const char* key, const json& value) {
+    json file = document();
+    file[key] = value;
+    return error_of(file);
+  };
+  BOOST_TEST(contains(refusal("num_steps", 5), "key 'num_steps' is 5, expected at least 6"));
+  BOOST_TEST(contains(refusal("trace", "none"), "key 'trace'"));
+  BOOST_TEST(contains(refusal("num_traced_steps", 0), "key 'num_traced_steps'"));
+  json other = document();
+  other["strategy"] = "grid";
+  other["trace"] = "none";
+  BOOST_TEST(read(other).base.trace == "none");  // only the workflow reads walls
+}
+
+BOOST_AUTO_TEST_CASE(a_space_too_large_to_enumerate_is_refused) {
+  json file = document();
+  std::vector<int> many(20'001);
+  std::iota(many.begin(), many.end(), 1);
+  file["space"]["micro_batch_size"] = many;
+  BOOST_TEST(contains(error_of(file), "more than 20000 layouts"));
 }
 
 BOOST_AUTO_TEST_CASE(every_key_reaches_its_member) {

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(defaults_fill_what_is_absent) {
   const TrialSpec spec = trial_spec_from_json(document, "t");
   BOOST_TEST((spec.knobs == Knobs{}));
   BOOST_TEST(spec.training.global_batch_size == 8);
-  BOOST_TEST(total_steps(spec) == 6);
+  BOOST_TEST(total_steps(spec) == 10);
   BOOST_TEST(contains(usage_error([] { trial_spec_from_json(json::object(), "t"); }),
                       "key 'model' is missing"));
 }
@@ -103,6 +103,18 @@ BOOST_DATA_TEST_CASE(refusals_name_file_key_and_value, data::make(kRefusals)) {
   BOOST_TEST_INFO(message);
   BOOST_TEST(contains(message, "trial.json"));
   BOOST_TEST(contains(message, sample.expected));
+}
+
+BOOST_AUTO_TEST_CASE(the_reference_band_widens_with_the_steps) {
+  TrialSpec spec;
+  spec.reference_tolerance = 1e-4;
+  BOOST_TEST(reference_tolerance_at(spec, 0) == 1e-4);
+  BOOST_TEST(reference_tolerance_at(spec, 10) == 1e-4);
+  BOOST_TEST(reference_tolerance_at(spec, 20) == 1e-3, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(reference_tolerance_at(spec, 1000) == 0.1);
+  spec.reference_tolerance = 0.5;  // wider than the band ever gets
+  BOOST_TEST(reference_tolerance_at(spec, 0) == 0.5);
+  BOOST_TEST(reference_tolerance_at(spec, 1000) == 0.5);
 }
 
 BOOST_AUTO_TEST_CASE(a_trial_has_at_least_one_step) {
@@ -118,7 +130,7 @@ BOOST_AUTO_TEST_CASE(hash_is_sixteen_digits_and_stable) {
   BOOST_TEST(hash.find_first_not_of("0123456789abcdef") == std::string::npos);
   // A changed value here makes every stored trial unknown to a resumed sweep: change it on purpose
   // only.
-  BOOST_TEST(hash == "8339da0aaae31a0d");
+  BOOST_TEST(hash == "1ed0d031a9965841");
 }
 
 BOOST_AUTO_TEST_CASE(hash_ignores_where_the_data_lies_and_the_reference) {

@@ -8,11 +8,13 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "sweeps/sweep_lock.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -91,6 +93,7 @@ std::set<std::string> keys_of(const json& object) {
 }
 
 const std::set<std::string> kListKeys = {"id",
+                                         "sweep",
                                          "hash",
                                          "phase",
                                          "title",
@@ -142,6 +145,23 @@ BOOST_AUTO_TEST_CASE(a_trial_is_run_stored_listed_and_shown) {
   BOOST_TEST(text.out.find("communication") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(the_trials_of_two_sweeps_are_told_apart) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  tests::write_text(folder.file("corpus"), std::string(5000, 'b') + "another text");
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  const json list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_REQUIRE(list.size() == 2U);
+  BOOST_TEST(list[0].at("sweep") == 1);
+  BOOST_TEST(list[1].at("sweep") == 2);
+  BOOST_TEST(run({"ls", db}).out.starts_with("id  sweep  phase"));
+  const json second = json::parse(run({"ls", db, "--sweep", "2", "--format", "json"}).out);
+  BOOST_REQUIRE(second.size() == 1U);
+  BOOST_TEST(second[0] == list[1]);
+  check_refused({"ls", db, "--sweep", "7"}, 2, {db, "no sweep 7", "one of 1, 2"});
+  check_refused({"ls", db, "--sweep", "last"}, 2, {"--sweep", "'last'"});
+  BOOST_TEST(run({"report", db, "--sweep", "2", "--out", folder.file("page.html")}).code == 0);
+}
+
 BOOST_AUTO_TEST_CASE(the_same_trial_is_not_run_twice) {
   const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
   for (int i = 0; i < 2; ++i) BOOST_TEST(run({"trial", spec, "--db", db}).code == 0);
@@ -185,7 +205,65 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   BOOST_TEST(list.at(0).at("status") == "invalid");
   // What the help says of them.
   const std::string help = run({"--help"}).out;
-  BOOST_TEST(help.find("12  the trial ended as failed or crashed") != std::string::npos);
+  const auto row = help.find("  12  the trial ended as failed or crashed");
+  BOOST_REQUIRE(row != std::string::npos);
+  const std::string text = help.substr(row, help.find("\n  13 ") - row);
+  for (const char* cause : {"locked", "damaged", "full", "any other error"}) {
+    BOOST_TEST(text.find(cause) != std::string::npos, "code 12 names: " << cause);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_locked_or_damaged_database_or_full_output_ends_with_code_12) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
+  {
+    const SweepLock lock(db);
+    check_refused({"trial", spec, "--db", db}, 12, {db, "another moetune"});
+  }
+  BOOST_TEST(run({"trial", spec, "--quiet", "--trace-out", "/dev/full"}).code == 12);
+  const std::string full = tests::bin("moetune") + " ls " + db + " >/dev/full";
+  SystemProcessRunner runner;
+  const auto end = runner.start({{"/bin/sh", "-c", full}, {}, "/dev/null", folder.file("err")})
+                       ->wait(seconds(60));
+  BOOST_REQUIRE(end.has_value());
+  BOOST_TEST(end->code == 12);
+  // Pages of the tables are overwritten; the header, by which SQLite knows its files, stays.
+  std::fstream file(db, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(4096);
+  file << std::string(std::filesystem::file_size(db) - 4096, 'x') << std::flush;
+  file.close();
+  check_refused({"ls", db}, 12, {db, "damaged"});
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_is_too_large_is_cut_and_said_to_be) {
+  // Holes cost no disk: what is read of them is zero bytes, as good as any others here.
+  std::filesystem::resize_file(folder.file("corpus"), uintmax_t{6} << 30);
+  const Answer answer = run({"trial", spec, "--quiet", "--db", db});
+  BOOST_TEST(answer.code == 0);
+  BOOST_TEST(answer.err == "moetune: note: " + spec + ": key 'data_path': '" +
+                               folder.file("corpus") +
+                               "' holds more than 64.0 MiB of text; the rest is not read\n");
+}
+
+BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
+  const auto refused = [&](const std::string& layout, const std::string& why) {
+    std::filesystem::remove(folder.file("err"));
+    SystemProcessRunner runner;
+    const Command command{
+        {tests::bin("moetune-rank"), "--verify", folder.file(""), "--layout", layout},
+        {},
+        "/dev/null",
+        folder.file("err")};
+    const auto end = runner.start(command)->wait(seconds(60));
+    BOOST_REQUIRE(end.has_value());
+    BOOST_TEST(end->code == 2);
+    const std::string error = tests::read_text(folder.file("err"));
+    BOOST_TEST_CONTEXT(error) { BOOST_TEST(error.find(why) != std::string::npos); }
+  };
+  refused(R"({"dp": 1, "dp": 2})", "--layout: key 'dp' is there twice");
+  refused(R"({"dp": 0})", "--layout: key 'dp' is 0, expected an integer from 1 to 1024");
+  refused(R"({"tp": 2})", "--layout: unknown key 'tp'");
+  refused("[2]", "--layout: found an array");
+  refused("{\"dp\"", "--layout: ");
 }
 
 BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {

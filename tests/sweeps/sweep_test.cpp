@@ -102,7 +102,7 @@ const std::vector<EndCase> kEnds = {
     {"", "ok", ""},
     {"crash", "crashed", "killed by signal 11"},
     {"kill", "crashed", "killed by signal 9 (Killed), likely the kernel's out-of-memory killer"},
-    {"hang", "hung", "no new step within 3.00 s, after step 2 of 5"},
+    {"hang", "hung", "no new step within 1.00 s, after step 2 of 5"},
     {"nan", "wrong", "loss is NaN in step 2"},
     {"error", "failed", "a planned error"},
 };
@@ -113,7 +113,7 @@ BOOST_FIXTURE_TEST_SUITE(sweep_loop, Fixture)
 
 BOOST_DATA_TEST_CASE(every_end_is_a_row_and_the_sweep_goes_on, boost::unit_test::data::make(kEnds),
                      c) {
-  options.runner.step_limit = std::chrono::seconds(3);
+  options.runner.step_limit = std::chrono::seconds(1);
   ScriptedStrategy strategy(
       {request_of(with_fault(c.fault), "first"), request_of(with_seed(7), "second")});
   const SweepSummary summary = run(strategy);

@@ -119,7 +119,8 @@ Story drive(const spec::SweepSpec& sweep, const World& world, size_t hurry_after
 std::string text_of(const Decision& d) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), d.kind,
                      d.trial_hash, d.baseline_hash, d.wall, d.remedy, d.knob, d.value_before,
-                     d.value_after, d.gain_ratio, d.noise_ratio, d.text, d.evidence.dump());
+                     d.value_after, d.gain_ratio.value_or(-9), d.noise_ratio.value_or(-9), d.text,
+                     d.evidence.dump());
 }
 
 std::string text_of(const TrialRequest& r) {
@@ -164,11 +165,15 @@ void check_manners(const spec::SweepSpec& sweep, const Story& story) {
       BOOST_TEST(
           (decision.phase >= last || (decision.phase == Phase::profile && last == Phase::retune)));
       last = decision.phase;
-      BOOST_TEST(std::isfinite(decision.gain_ratio));
+      BOOST_TEST(std::isfinite(decision.gain_ratio.value_or(0)));
       BOOST_REQUIRE(!decision.text.empty());
       BOOST_TEST(decision.text.back() == '.');
       if (decision.kind == "kept" && decision.phase == Phase::retune) {
-        BOOST_TEST(decision.gain_ratio > std::max(sweep.min_gain_ratio, decision.noise_ratio));
+        BOOST_REQUIRE(decision.gain_ratio.has_value());
+        BOOST_REQUIRE(decision.noise_ratio.has_value());
+        BOOST_TEST(*decision.gain_ratio > std::max(sweep.min_gain_ratio, *decision.noise_ratio));
+        BOOST_TEST(decision.evidence.at("before").at("step_ns").is_number());
+        BOOST_TEST(decision.evidence.at("after").at("step_ns").is_number());
         BOOST_TEST((story.outcome_of(decision.trial_hash).status == TrialStatus::ok));
       }
     }
@@ -278,7 +283,7 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {
           compare(story.outcome_of(decision.baseline_hash), story.outcome_of(decision.trial_hash),
                   sweep.min_gain_ratio);
       BOOST_TEST(judged.is_gain == (decision.kind == "kept"));
-      BOOST_TEST(judged.gain_ratio == decision.gain_ratio);
+      BOOST_TEST(judged.gain_ratio == decision.gain_ratio.value_or(-1));
     }
   }
   BOOST_TEST(num_looked_at > 5);
@@ -441,6 +446,35 @@ BOOST_AUTO_TEST_CASE(where_nothing_fits_memory_is_the_last_word) {
   BOOST_TEST((story.decisions.back().phase == Phase::fit));
   BOOST_TEST(story.decisions.back().wall == "memory");
   BOOST_TEST(story.best_hash == "");
+}
+
+// Neither expert parallelism nor pipeline stages alone are enough, and data parallelism, which has
+// an axis of its own, has to give way to the stages.
+BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {
+  for (const bool has_dp_axis : {false, true}) {
+    spec::SweepSpec sweep = testing::small_sweep(
+        {{"expert_model_parallel_size", {"1", "4"}}, {"pipeline_model_parallel_size", {"1", "2"}}});
+    if (has_dp_axis) sweep.space["data_parallel_size"] = {"1", "2", "4", "8"};
+    const auto peak = [&](const char* ep, const char* pp) {
+      const SearchSpace space(sweep);
+      spec::TrialSpec spec = sweep.base;
+      spec.knobs = space.with(spec.knobs, "expert_model_parallel_size", ep);
+      spec.knobs = space.with(spec.knobs, "pipeline_model_parallel_size", pp);
+      if (has_dp_axis) spec.knobs.data_parallel_size = 8 / spec.knobs.pipeline_model_parallel_size;
+      spec.num_steps = std::max(spec.num_steps, sweep.validate_steps);
+      return testing::peak_of(spec);
+    };
+    const int64_t limit = std::min(peak("4", "1"), peak("1", "2")) - 1;
+    BOOST_REQUIRE(peak("4", "2") <= limit);
+    sweep.base.hardware.memory_bytes = limit;
+    const Story story = drive(sweep, run_in_fake_world);
+    check_manners(sweep, story);
+    BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+    const spec::Knobs best = story.request_of(story.best_hash).spec.knobs;
+    BOOST_TEST(best.expert_model_parallel_size == 4);
+    BOOST_TEST(best.pipeline_model_parallel_size == 2);
+    BOOST_TEST(best.data_parallel_size == 4);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replaced) {

@@ -207,6 +207,17 @@ std::string ThreeWalls::over_capacity_text(const TrialRequest& request) const {
                      base::format_bytes(capacity));
 }
 
+void ThreeWalls::add_comparison(const TrialOutcome& before, const Trial& after,
+                                const Comparison& change, Decision& decision) {
+  if (after.is_ok()) {
+    decision.gain_ratio = change.gain_ratio;
+    decision.noise_ratio = change.noise_ratio;
+  }
+  decision.evidence = {{"before", evidence_of(before)},
+                       {"after", evidence_of(after.outcome)},
+                       {"predicted_step_ns", after.request.prediction.step_ns}};
+}
+
 Decision& ThreeWalls::decide(Phase phase, std::string kind, std::string text) {
   Decision& decision = decisions_.emplace_back();
   decision.phase = phase;

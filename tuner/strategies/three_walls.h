@@ -9,6 +9,7 @@
 
 #include "engine/spec/sweep_spec.h"
 #include "tuner/cost_model.h"
+#include "tuner/judgement.h"
 #include "tuner/memory_model.h"
 #include "tuner/playbook.h"
 #include "tuner/received_rows.h"
@@ -75,6 +76,9 @@ class ThreeWalls final : public Strategy {
   [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
   [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
   Decision& decide(Phase phase, std::string kind, std::string text);
+  /// What was measured before and after, and what was expected, into the decision.
+  static void add_comparison(const TrialOutcome& before, const Trial& after,
+                             const Comparison& change, Decision& decision);
 
   spec::SweepSpec sweep_;
   SearchSpace space_;

@@ -14,9 +14,13 @@
 namespace moetune::tuner {
 namespace {
 
-// Losses are compared over these steps only: layouts add numbers in different orders, and training
-// lets such differences grow without any layout being wrong.
-constexpr size_t kReferenceSteps = 10;
+/// How many layout choices differ, data parallelism aside, which follows from the others.
+int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
+  return (a.expert_model_parallel_size != b.expert_model_parallel_size) +
+         (a.pipeline_model_parallel_size != b.pipeline_model_parallel_size) +
+         (a.context_parallel_size != b.context_parallel_size) +
+         (a.micro_batch_size != b.micro_batch_size);
+}
 
 }  // namespace
 
@@ -58,7 +62,6 @@ bool ThreeWalls::contract() {
     return false;
   }
   reference_loss_ = trial.outcome.losses;
-  reference_loss_.resize(std::min(reference_loss_.size(), kReferenceSteps));
   const nlohmann::json profile =
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object() && profile.contains("num_steps")) {
@@ -72,7 +75,8 @@ bool ThreeWalls::contract() {
           "Frozen for every trial: model ({} parameters), text, seed, {} sequences of {} tokens "
           "per "
           "step, {} precision, natural routing. A trial counts only if its losses agree with the "
-          "one-device reference within {}: all candidates are training-equivalent.",
+          "one-device reference, within {} over the first steps: all candidates are "
+          "training-equivalent.",
           base::format_count(static_cast<double>(sweep_.base.model.num_parameters())),
           training.global_batch_size, training.seq_length, sweep_.base.dtype,
           sweep_.base.reference_tolerance));
@@ -134,26 +138,24 @@ bool ThreeWalls::fit() {
     wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
     wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
   }
-  // From little to much: each entry is the layout change, tried with every rung of the recompute
-  // ladder but full, and all of them once more with full recompute at the very end.
-  std::vector<spec::Knobs> steps = {sweep_.base.knobs};
-  const auto extend = [&](const char* knob) {
-    for (const std::string& value : space_.values(knob)) {
-      const spec::Knobs knobs = space_.with(steps.front(), knob, value);
-      if (is_illegal(knobs, Phase::fit, fmt::format("fit: {} {}", knob, value))) continue;
-      if (std::find(steps.begin(), steps.end(), knobs) == steps.end()) steps.push_back(knobs);
-    }
-  };
+  // From little to much, each with every rung of the recompute ladder but full, and all of them
+  // once more with full recompute at the very end: one change of the layout before two, expert
+  // parallelism before pipeline stages before context parallelism.
+  spec::Knobs start = sweep_.base.knobs;
   if (space_.is_tunable("use_distributed_optimizer")) {
-    const spec::Knobs sharded = space_.with(sweep_.base.knobs, "use_distributed_optimizer", "true");
-    if (space_.check(sharded).empty() && sharded != steps.front()) {
-      steps.insert(steps.begin(), sharded);
-    }
+    const spec::Knobs sharded = space_.with(start, "use_distributed_optimizer", "true");
+    if (space_.check(sharded).empty()) start = sharded;
   }
-  extend("expert_model_parallel_size");
-  extend("pipeline_model_parallel_size");
-  extend("context_parallel_size");
-  extend("micro_batch_size");
+  std::vector<spec::Knobs> steps =
+      space_.product(start, {"data_parallel_size", "micro_batch_size", "context_parallel_size",
+                             "pipeline_model_parallel_size", "expert_model_parallel_size"});
+  std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
+    return num_layout_changes(a, start) < num_layout_changes(b, start);
+  });
+  steps.insert(steps.begin(), {start, sweep_.base.knobs});
+  std::erase_if(steps, [&](const spec::Knobs& knobs) {
+    return is_illegal(knobs, Phase::fit, "fit: " + describe(knobs));
+  });
   const std::vector<std::string> ladder = recompute_ladder();
   for (const bool is_full_turn : {false, true}) {
     for (const spec::Knobs& step : steps) {
@@ -184,6 +186,9 @@ bool ThreeWalls::fit() {
         decision.trial_hash = trial.request.hash;
         decision.wall = "memory";
         decision.remedy = "smallest parallelism and recompute that fit";
+        decision.evidence = {{"predicted_peak_bytes", trial.request.prediction.peak_bytes},
+                             {"peak_bytes", trial.outcome.peak_bytes},
+                             {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
         if (baseline_) decision.baseline_hash = baseline_->request.hash;
         if (!trial.is_ok()) continue;
         first_fitting_ = incumbent_ = trial;
@@ -208,8 +213,8 @@ void ThreeWalls::scale() {
   std::vector<TrialRequest> ranked;
   int64_t num_points = 0;
   const std::vector<spec::Knobs> layouts = space_.product(
-      from, {"pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
-             "micro_batch_size", "decoder_first_pipeline_num_layers",
+      from, {"data_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+             "expert_model_parallel_size", "micro_batch_size", "decoder_first_pipeline_num_layers",
              "decoder_last_pipeline_num_layers"});
   for (const spec::Knobs& layout : layouts) {
     ++num_points;
@@ -242,15 +247,22 @@ void ThreeWalls::scale() {
     return std::array<int64_t, 3>{k.context_parallel_size, k.expert_model_parallel_size,
                                   k.pipeline_model_parallel_size};
   };
-  decide(Phase::scale, "note",
-         fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
-                     "predicted to be fastest are measured, each layout once.",
-                     num_points, ranked.size(), sweep_.scale_trials));
+  Decision& ranking = decide(
+      Phase::scale, "note",
+      fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
+                  "predicted to be fastest are measured, each layout once.",
+                  num_points, ranked.size(), sweep_.scale_trials));
+  constexpr size_t kMaxListed = 50;
+  for (size_t i = 0; i < std::min(ranked.size(), kMaxListed); ++i) {
+    ranking.evidence["predicted"].push_back({{"layout", describe(ranked[i].spec.knobs)},
+                                             {"step_ns", ranked[i].prediction.step_ns},
+                                             {"peak_bytes", ranked[i].prediction.peak_bytes}});
+  }
   int64_t num_measured = 0;
   for (TrialRequest& request : ranked) {
     if (num_measured >= sweep_.scale_trials) break;
     if (!seen.insert(layout_key(request.spec.knobs)).second) continue;
-    if (request.hash == incumbent_->request.hash) continue;
+    if (measured_.contains(request.hash)) continue;
     ++num_measured;
     const spec::Knobs knobs = request.spec.knobs;
     const Trial trial = measure(std::move(request));
@@ -260,18 +272,16 @@ void ThreeWalls::scale() {
         Phase::scale, is_kept ? "kept" : "rejected",
         !trial.is_ok() ? fmt::format("{} ended as {}: {}.", describe(knobs),
                                      spec::name_of(trial.outcome.status), trial.outcome.reason)
-                       : fmt::format("{}: {} per step, {} {} than before.", describe(knobs),
+                       : fmt::format("{}: {} per step, {} the best so far.", describe(knobs),
                                      base::format_ns(trial.outcome.step_ns),
-                                     base::format_ratio(std::abs(change.gain_ratio)),
-                                     change.gain_ratio >= 0 ? "faster" : "slower"));
+                                     describe_change(change.gain_ratio, "than")));
     decision.trial_hash = trial.request.hash;
     decision.baseline_hash = incumbent_->request.hash;
     decision.remedy = "layout";
     decision.knob = "layout";
     decision.value_before = describe(incumbent_->request.spec.knobs);
     decision.value_after = describe(knobs);
-    decision.gain_ratio = change.gain_ratio;
-    decision.noise_ratio = change.noise_ratio;
+    add_comparison(incumbent_->outcome, trial, change, decision);
     if (!is_kept) continue;
     runner_up_ = incumbent_;
     incumbent_ = trial;

@@ -60,6 +60,7 @@ bool ThreeWalls::retune_once() {
   predict(again);
   const auto expected_now = static_cast<double>(again.prediction.step_ns);
   std::set<std::string> looked_at;
+  int64_t num_tried = 0;
   for (const Wall wall : reading.order()) {
     // A wall that could not give back more than the smallest gain that counts is none.
     if (wall != reading.binding && wall != Wall::compute &&
@@ -79,19 +80,18 @@ bool ThreeWalls::retune_once() {
       const auto expected = static_cast<double>(request.prediction.step_ns);
       if (!measured_.contains(request.hash) && expected > kHopelessSlowdown * expected_now) {
         refuse(request, Action::pruned,
-               fmt::format("predicted to be {} slower than the best so far",
-                           base::format_ratio(expected / expected_now - 1.0)),
+               fmt::format("predicted step {} the best so far",
+                           describe_change(expected_now / expected - 1.0, "than")),
                kMaxPrunedPerPhase);
         continue;
       }
       const Trial trial = measure(std::move(request));
+      ++num_tried;
       const Comparison change = compare(outcome, trial.outcome, sweep_.min_gain_ratio);
       const bool is_kept = trial.is_ok() && change.is_gain;
       const std::string needed =
           base::format_ratio(std::max(change.noise_ratio, sweep_.min_gain_ratio));
-      const std::string change_text =
-          fmt::format("{} {}", base::format_ratio(std::abs(change.gain_ratio)),
-                      change.gain_ratio >= 0 ? "faster" : "slower");
+      const std::string change_text = describe_change(change.gain_ratio);
       Decision& decision = decide(
           Phase::retune, is_kept ? "kept" : "rejected",
           !trial.is_ok() ? fmt::format("{}: ended as {} ({}).", title,
@@ -107,8 +107,7 @@ bool ThreeWalls::retune_once() {
       decision.knob = remedy.row->knob;
       decision.value_before = before;
       decision.value_after = remedy.value;
-      decision.gain_ratio = change.gain_ratio;
-      decision.noise_ratio = change.noise_ratio;
+      add_comparison(outcome, trial, change, decision);
       if (!is_kept) continue;
       runner_up_ = incumbent_;
       incumbent_ = trial;
@@ -117,7 +116,11 @@ bool ThreeWalls::retune_once() {
     }
   }
   decide(Phase::retune, "note",
-         "No remedy of the playbook gains more than the noise on any wall any more.");
+         num_tried == 0
+             ? "The playbook names no remedy in this space that is worth a trial."
+             : fmt::format("{} remedies were measured for this configuration; none of them gains "
+                           "more than the noise.",
+                           num_tried));
   return false;
 }
 
@@ -140,7 +143,8 @@ void ThreeWalls::validate() {
     request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
     predict(request);
     const Trial trial = measure(std::move(request));
-    double lowest_loss = trial.outcome.losses.empty() ? 0 : trial.outcome.losses.front();
+    const double final_loss = trial.outcome.losses.empty() ? 0 : trial.outcome.losses.back();
+    double lowest_loss = final_loss;
     for (const double loss : trial.outcome.losses) lowest_loss = std::min(lowest_loss, loss);
     const bool has_learned =
         sweep_.validate_max_loss <= 0 ||
@@ -155,21 +159,23 @@ void ThreeWalls::validate() {
         Phase::validate, is_kept ? "kept" : "rejected",
         trial.is_ok()
             ? fmt::format("{} steps: loss {:.3f} at the end ({:.3f} at the lowest{}), {} per step, "
-                          "{} {} than in screening.",
-                          trial.outcome.losses.size(),
-                          trial.outcome.losses.empty() ? 0.0 : trial.outcome.losses.back(),
-                          lowest_loss,
+                          "{} in screening.",
+                          trial.outcome.losses.size(), final_loss, lowest_loss,
                           sweep_.validate_max_loss > 0
                               ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
                               : "",
                           base::format_ns(trial.outcome.step_ns),
-                          base::format_ratio(std::abs(drift)), drift > 0 ? "slower" : "faster")
+                          describe_change(-drift / (1.0 + drift), "than"))
             : fmt::format("The validation ended as {}: {}.", spec::name_of(trial.outcome.status),
                           trial.outcome.reason));
     decision.trial_hash = trial.request.hash;
     decision.baseline_hash = candidate.request.hash;
     decision.wall = trial.outcome.wall;
     decision.gain_ratio = -drift / (1.0 + drift);
+    decision.evidence = {{"before", evidence_of(candidate.outcome)},
+                         {"after", evidence_of(trial.outcome)},
+                         {"loss_final", final_loss},
+                         {"loss_lowest", lowest_loss}};
     if (!is_kept) continue;
     best_hash_ = trial.request.hash;
     const Comparison total = compare(first_fitting_->outcome, trial.outcome, 0);
@@ -182,6 +188,8 @@ void ThreeWalls::validate() {
     verdict.baseline_hash = first_fitting_->request.hash;
     verdict.gain_ratio = total.gain_ratio;
     verdict.noise_ratio = total.noise_ratio;
+    verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
+                        {"after", evidence_of(trial.outcome)}};
     return;
   }
   decide(Phase::validate, "note",

@@ -1,0 +1,77 @@
+// The quick start as users run it: the real engine on this repository's text, to the end. Durations
+// are not looked at.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "profiler/store/store.h"
+#include "sweeps/process.h"
+#include "tests/sweeps/sweeps_fixture.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr int64_t kFewestRuns = 20;
+constexpr double kSmallestGain = 1.5;
+constexpr double kHighestLoss = 2.5;
+
+BOOST_AUTO_TEST_SUITE(quickstart)
+
+BOOST_AUTO_TEST_CASE(the_sweep_walks_the_whole_workflow) {
+  const tests::TempFolder folder;
+  const std::string db = folder.file("quickstart.db");
+  const Command command{
+      {tests::bin("moetune"), "sweep",
+       std::string(MOETUNE_SOURCE_DIR) + "/sweeps/configs/quickstart.json", "--db", db},
+      {},
+      folder.file("out"),
+      folder.file("err")};
+  SystemProcessRunner runner;
+  const auto child = runner.start(command);
+  const auto end = child->wait(std::chrono::minutes(10));
+  BOOST_REQUIRE(end.has_value());
+  BOOST_REQUIRE_MESSAGE(!end->is_signal && end->code == 0, tests::read_text(folder.file("err")));
+
+  const store::Store store = store::Store::open_read_only(db);
+  const std::vector<store::TrialRow> trials = store.list_trials();
+  const auto count = [&](const std::string& status) {
+    return std::ranges::count(trials, status, &store::TrialRow::status);
+  };
+  for (const char* status : {"ok", "invalid", "oom", "pruned"}) BOOST_TEST(count(status) > 0);
+  for (const char* status : {"wrong", "failed", "crashed", "hung", "interrupted", "running"}) {
+    BOOST_TEST(count(status) == 0);
+  }
+  BOOST_TEST(count("ok") + count("oom") >= kFewestRuns);
+
+  std::set<std::string> phases;
+  std::set<std::string> walls;
+  for (const store::DecisionRow& decision : store.read_decisions(trials.front().sweep_id)) {
+    phases.insert(decision.phase);
+    walls.insert(decision.wall);
+  }
+  BOOST_TEST(phases.size() == 6U);
+  for (const char* wall : {"memory", "communication", "host", "compute"}) {
+    BOOST_TEST(walls.contains(wall), wall);
+  }
+
+  const auto first_fit = std::ranges::find_if(trials, [](const store::TrialRow& trial) {
+    return trial.status == "ok" && trial.phase == "fit";
+  });
+  const auto final_run = std::ranges::find(trials, "validate", &store::TrialRow::phase);
+  BOOST_REQUIRE((first_fit != trials.end() && final_run != trials.end()));
+  const double gain = static_cast<double>(first_fit->step_ns.value_or(0)) /
+                      static_cast<double>(final_run->step_ns.value_or(1));
+  BOOST_TEST(gain >= kSmallestGain);
+  BOOST_TEST(store.read_steps(final_run->id).back().loss < kHighestLoss);
+  for (const store::TrialRow& trial : trials) {
+    if (trial.status != "ok" || !trial.predicted_peak_bytes) continue;
+    BOOST_TEST(static_cast<double>(*trial.predicted_peak_bytes) ==
+                   static_cast<double>(trial.peak_bytes.value_or(0)),
+               boost::test_tools::tolerance(0.005));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::sweeps

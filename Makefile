@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 BIN := build/release/bin
 HEADERS_ALONE := all_verify_interface_header_sets
 
-.PHONY: help deps test-deps lint-deps demo build test asan tsan bench format format-check tidy clean
+.PHONY: help deps test-deps lint-deps cuda-libs demo build test gpu-check asan tsan bench format format-check tidy clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,11 @@ test-deps: deps
 
 lint-deps: deps
 	@scripts/install-deps.sh lint
+
+# CMake looks for libraries when it configures, so what was fetched is found by configuring anew.
+cuda-libs: deps  ## Where nvcc is found: fetch the CUDA libraries that the system lacks (1 GB, once)
+	@scripts/cuda-libs.sh --check >/dev/null 2>&1 || \
+	  { scripts/cuda-libs.sh && rm -f build/*/build.ninja build/*/CMakeCache.txt; }
 
 # CMake is run again by ninja itself when one of its files has changed.
 build/%/build.ninja: CMakePresets.json | deps
@@ -38,9 +43,17 @@ demo: build/release/build.ninja  ## Install what is missing, build, run the quic
 build: build/release/build.ninja  ## Build everything (preset release) into build/release
 	cmake --build --preset release --parallel $(JOBS)
 
-test: test-deps build/release/build.ninja  ## Install what is missing, build, run all tests
+# The tests of the CUDA backend want NVIDIA's libraries; without them (no network) its stubs are tested.
+.PHONY: try-cuda-libs
+try-cuda-libs: test-deps
+	@$(MAKE) --no-print-directory cuda-libs || echo "the CUDA libraries could not be fetched: testing without them"
+
+test: try-cuda-libs build/release/build.ninja  ## Install what is missing, build, run all tests
 	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
 	ctest --preset release
+
+gpu-check: cuda-libs build/release/build.ninja  ## On a machine with a GPU: its tests and benchmarks in one go
+	@scripts/gpu-check.sh
 
 asan: build/asan/build.ninja  ## Build and run the tests under the address and undefined-behaviour sanitizers
 	cmake --build --preset asan --parallel $(JOBS)

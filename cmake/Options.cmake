@@ -6,13 +6,14 @@ option(MOETUNE_WERROR "Treat warnings as errors" ON)
 set(MOETUNE_CPU_ARCH native CACHE STRING "Value of -march for kernels/cpu")
 
 add_library(moetune_flags INTERFACE)
-target_compile_options(moetune_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                                               -Wno-missing-field-initializers)
+set(WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)
 # g++ 12 takes "text" + std::string for an overlapping copy (GCC bug 105651).
-target_compile_options(moetune_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+list(APPEND WARNINGS $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(MOETUNE_WERROR)
-  target_compile_options(moetune_flags INTERFACE -Werror)
+  list(APPEND WARNINGS -Werror)
 endif()
+target_compile_options(moetune_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${WARNINGS}>"
+                                               $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(MOETUNE_SANITIZE)
   target_compile_options(moetune_flags INTERFACE -fsanitize=${MOETUNE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(moetune_flags INTERFACE -fsanitize=${MOETUNE_SANITIZE})

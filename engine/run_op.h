@@ -7,6 +7,7 @@
 
 #include "engine/comm/communicator.h"
 #include "engine/memory/device_memory.h"
+#include "engine/spec/buffers.h"
 #include "engine/spec/layout.h"
 #include "engine/spec/ops.h"
 #include "engine/spec/precision.h"
@@ -59,6 +60,11 @@ struct RankContext {
                                       : profiler::ClockMode::virtual_measured;
   }
 
+  /// One of the step's sums, a double in device memory.
+  [[nodiscard]] double* scalar(spec::Scalar which) const {
+    return static_cast<double*>(scalars.data) + static_cast<int>(which);
+  }
+
   [[nodiscard]] bool is_first_stage() const { return layout.pp_rank(rank) == 0; }
   [[nodiscard]] bool is_last_stage() const { return layout.pp_rank(rank) == layout.pp - 1; }
 
@@ -72,6 +78,7 @@ struct RankContext {
   profiler::Timeline timeline;
   RankComms comms;
   Place place;
+  kernels::Tensor scalars;  ///< f64 [1, Scalar::count]
 };
 
 inline int stream_of(Op op) { return static_cast<int>(spec::op_row(op).stream); }

@@ -18,13 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/mpi_comm.h"
-#include "engine/comm/nccl_comm.h"
 #include "engine/routing_recorder.h"
 #include "engine/world_run.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "profiler/cupti_recorder.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::engine {
@@ -161,17 +158,20 @@ class TrialRecorder {
   std::mutex mutex_;
 };
 
-// What a trial on GPUs could use and this build was linked without.
-std::string missing_parts() {
-  std::string names;
-  const auto add_unless = [&](bool has_part, const char* name) {
-    if (!has_part) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
-  };
-  add_unless(kernels::make_cuda_backend(0) != nullptr, "CUDA kernels");
-  add_unless(has_nccl(), "NCCL");
-  add_unless(has_mpi(), "MPI");
-  add_unless(profiler::has_cupti(), "CUPTI");
-  return names.empty() ? "nothing known" : names;
+// Why the trial's backend cannot train in this build.
+std::string backend_refusal(const std::string& backend) {
+  if (kernels::has_cuda()) {
+    return fmt::format(
+        "backend '{}' is built and its kernels are tested, but the trainer does not run on it yet; "
+        "it would be right: cpu",
+        backend);
+  }
+  const std::string missing = MOETUNE_MISSING_CUDA_PARTS;
+  return fmt::format(
+      "backend '{}' cannot run in this build, which has no CUDA ({}); it would be "
+      "right: cpu",
+      backend,
+      missing.empty() ? "it is a sanitizer build" : "not found when it was built: " + missing);
 }
 
 void check_numbers(const spec::TrialSpec& trial, int64_t step, const StepResult& result) {
@@ -228,9 +228,7 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
         fmt::format("{}: {}", violations.front().rule, violations.front().message));
   }
   if (trial.backend != "cpu") {
-    throw base::UsageError(fmt::format(
-        "backend '{}' cannot run in this build, which lacks: {}; it would be right: cpu",
-        trial.backend, missing_parts()));
+    throw base::UsageError(backend_refusal(trial.backend));
   }
   if (trial.model.vocab_size < 256) {
     throw base::UsageError(

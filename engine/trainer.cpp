@@ -16,6 +16,10 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& wo
   if (rank_.is_first_stage() || rank_.is_last_stage()) {
     comms.embedding = world.communicator(spec::Group::embedding, rank);
   }
+  constexpr auto kNumScalars = static_cast<int64_t>(spec::Scalar::count);
+  rank_.scalars = kernels::Tensor::matrix(
+      rank_.memory.allocate("step_sums", MemoryGroup::workspace, kNumScalars * 8), base::DType::f64,
+      1, kNumScalars);
   params_ = std::make_unique<Parameters>(
       rank_, hooks.initial_value ? hooks.initial_value
                                  : random_initial_value(trial.model, trial.training.seed));
@@ -53,12 +57,16 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   optimizer_->update(step, result.grad_norm);
   result.lr = learning_rate(rank_.trial.training, step);
 
-  double sums[3] = {stage_->loss(), stage_->aux().load_balance, stage_->aux().z};
+  constexpr int kNumLosses = 3;
   join_streams(rank_, Stream::data, Stream::compute);
   run_comm(rank_, Op::loss_reduce, Pass::update, spec::Group::world, [&](int64_t ready_ns) {
-    return rank_.comms.world->all_reduce(sums, 3, base::DType::f64, ready_ns);
+    return rank_.comms.world->all_reduce(rank_.scalar(spec::Scalar::loss), kNumLosses,
+                                         base::DType::f64, ready_ns);
   });
-  result.loss = sums[0];
+  double sums[kNumLosses];
+  rank_.backend.copy_to_host(sums, rank_.scalar(spec::Scalar::loss), sizeof(sums));
+  result.loss = sums[0] / static_cast<double>(rank_.trial.training.global_batch_size *
+                                              rank_.trial.training.seq_length);
   result.aux_loss = sums[1];
   result.z_loss = sums[2];
   const int64_t end_ns = world_.join_max(rank_.timeline.latest_ns());

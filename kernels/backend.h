@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/op_args.h"
 
@@ -37,6 +39,8 @@ class Backend {
   virtual void gated_act_backward(const GatedActBackwardArgs& args) = 0;
   virtual void router(const RouterArgs& args) = 0;
   virtual void router_backward(const RouterBackwardArgs& args) = 0;
+  virtual void aux_loss(const AuxLossArgs& args) = 0;
+  virtual void route_plan(const RoutePlanArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void scatter_rows(const ScatterRowsArgs& args) = 0;
   virtual void combine_rows(const CombineRowsArgs& args) = 0;
@@ -50,10 +54,27 @@ class Backend {
   virtual void squared_norm(const SquaredNormArgs& args) = 0;
 };
 
+/// Which GPU of this machine, and what the build lacks for it.
+struct CudaDeviceInfo {
+  std::string name;
+  int64_t memory_bytes = 0;
+  int compute_major = 0;
+  int compute_minor = 0;
+};
+
 /// The reference backend: real numbers on the host, one thread per rank.
 std::unique_ptr<Backend> make_cpu_backend();
 
+/// Whether this build contains the CUDA backend.
+bool has_cuda();
+
 /// The CUDA backend, or null in a build without it (kernels/cuda_stub.cpp, chosen by the linker).
+/// Throws base::Error in words for users where there is no driver, no such device, or an older one
+/// than compute capability 8.0.
 std::unique_ptr<Backend> make_cuda_backend(int device);
+
+/// Devices that the driver shows; empty without a driver or in a build without CUDA, with the
+/// reason in `why_none`.
+std::vector<CudaDeviceInfo> cuda_devices(std::string& why_none);
 
 }  // namespace moetune::kernels

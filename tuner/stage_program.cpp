@@ -86,6 +86,10 @@ class Pricer {
             op.pass == Pass::backward ? CollectiveKind::reduce_scatter : CollectiveKind::all_gather,
             Group::cp, payload);
       }
+      case Op::count_exchange: {
+        const int64_t payload = layout_.ep > 1 ? op.cost.bytes / (layout_.ep - 1) * layout_.ep : 0;
+        return collective(CollectiveKind::all_gather, Group::ep, payload);
+      }
       case Op::aux_loss_reduce:
         return collective(CollectiveKind::all_reduce, Group::cp, op.cost.bytes);
       case Op::embedding_grad_reduce:

@@ -5,8 +5,8 @@ namespace moetune::engine {
 
 bool has_nccl() { return false; }
 
-std::unique_ptr<Communicator> make_nccl_communicator(spec::Group /*group*/,
-                                                     const spec::Layout& /*layout*/, int /*rank*/) {
+std::unique_ptr<NcclWorld> make_nccl_world(const spec::Layout& /*layout*/,
+                                           Rendezvous& /*rendezvous*/, NcclOptions /*options*/) {
   return nullptr;
 }
 

@@ -20,13 +20,12 @@ kernels::Activation activation_of(const std::string& name) {
 }  // namespace
 
 Layer::Layer(RankContext& rank, BufferPlan& buffers, const Parameters& params,
-             const SharedTables& tables, int64_t layer, AuxLosses& aux, RoutingObserver* observer)
+             const SharedTables& tables, int64_t layer, RoutingObserver* observer)
     : rank_(rank),
       buffers_(buffers),
       params_(params),
       tables_(tables),
       layer_(layer),
-      aux_(aux),
       observer_(observer),
       is_moe_(rank.trial.model.is_moe_layer[static_cast<size_t>(layer)]),
       activation_(activation_of(rank.trial.model.hidden_act)),

@@ -21,13 +21,6 @@ struct SharedTables {
   Tensor kv_inverse;  ///< i32 [S, 1]: the inverse
 };
 
-/// Sums of the auxiliary losses over the rank's layers and micro-batches of a step, already scaled
-/// to the global mean.
-struct AuxLosses {
-  double load_balance = 0;
-  double z = 0;
-};
-
 /// Receives every routing decision of a forward pass (not of recomputation); used to record the
 /// routing profile.
 class RoutingObserver {
@@ -41,7 +34,7 @@ class RoutingObserver {
 class Layer {
  public:
   Layer(RankContext& rank, BufferPlan& buffers, const Parameters& params,
-        const SharedTables& tables, int64_t layer, AuxLosses& aux, RoutingObserver* observer);
+        const SharedTables& tables, int64_t layer, RoutingObserver* observer);
 
   /// state[input] holds the input; writes the layer's output to `out` [T,h].
   void forward(LayerState& state, Tensor out, PassKind pass, Pass label);
@@ -80,10 +73,9 @@ class Layer {
   void route(LayerState& state, Pass label);
   void preprocess(LayerState& state, PassKind pass, Pass label);
   void aux_losses(LayerState& state, Pass label);
-  void plan_route(LayerState& state, std::vector<int32_t>& counts);
-  void exchange_counts(LayerState& state, Pass label, const std::vector<int32_t>& counts,
-                       std::vector<int32_t>& received);
-  void finish_route(LayerState& state, const std::vector<int32_t>& received);
+  void begin_route(LayerState& state);
+  void plan_route(LayerState& state);
+  void finish_route(LayerState& state, const std::vector<int32_t>& gathered);
   void write_route(LayerState& state);
   void move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& chunk, bool is_to_experts,
                  bool moves_probs);
@@ -110,7 +102,6 @@ class Layer {
   const Parameters& params_;
   const SharedTables& tables_;
   int64_t layer_;
-  AuxLosses& aux_;
   RoutingObserver* observer_;
   bool is_moe_;
   kernels::Activation activation_;

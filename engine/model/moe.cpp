@@ -143,7 +143,7 @@ void Layer::expert_forward_chunk(LayerState& state, const ChunkRoute& chunk, int
   }
   const auto num_chunks = static_cast<int64_t>(state.route.forward.size());
   const Tensor rows = chunk_rows(state, true, chunk, num_chunks);
-  const int64_t offsets_row = 1 + index;
+  const int64_t offsets_row = is_parallel ? 1 + index : 0;
   run_op(rank_, Op::expert_fc1, label, spec::op_cost(Op::expert_fc1, label, dims, e), [&] {
     auto args = grouped(state, expert_fc1_, Buf::expert_input, Buf::fc1_out,
                         GroupedGemmMode::forward, offsets_row);
@@ -242,7 +242,8 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
     const Tensor arrival = index_row(state[Buf::row_maps], kBackwardOrder)
                                .row_range(chunk.recv_begin, chunk.num_received);
     const Tensor rows = chunk_rows(state, false, chunk, num_chunks);
-    const int64_t offsets_row = 1 + static_cast<int64_t>(state.route.forward.size()) + c;
+    const int64_t offsets_row =
+        is_parallel ? 1 + static_cast<int64_t>(state.route.forward.size()) + c : 0;
     const auto arrived = [&](Buf id) {
       return state[id].row_range(chunk.recv_begin, chunk.num_received);
     };

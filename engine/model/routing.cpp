@@ -10,43 +10,16 @@
 namespace moetune::engine {
 namespace {
 
-int64_t chunk_of(int64_t token, int64_t num_chunks, int64_t num_tokens) {
-  // The chunk c with begin(c) <= token, begin(c) = c * tokens / chunks.
-  int64_t chunk = token * num_chunks / num_tokens;
-  while ((chunk + 1) * num_tokens / num_chunks <= token) ++chunk;
-  return chunk;
-}
+// Row counts of one direction's chunks, from the counts of every member of the group.
+struct CountsView {
+  const std::vector<int32_t>& gathered;  ///< [source rank, chunk of both directions, expert]
+  int64_t num_chunks;
+  int64_t num_experts;
 
-// Send order of the (token, slot) pairs: by chunk, expert, token, slot. Counts per chunk and
-// expert.
-struct SendPlan {
-  std::vector<int32_t> order;     ///< place -> slot number token * topk + slot
-  std::vector<int32_t> position;  ///< its inverse
-  std::vector<int32_t> counts;    ///< [chunk, expert]
+  [[nodiscard]] int32_t at(int64_t source, int64_t chunk, int64_t expert) const {
+    return gathered[static_cast<size_t>((source * num_chunks + chunk) * num_experts + expert)];
+  }
 };
-
-SendPlan make_send_plan(const std::vector<int32_t>& indices, int64_t num_tokens, int64_t topk,
-                        int64_t num_experts, int64_t num_chunks) {
-  SendPlan plan;
-  plan.counts.assign(static_cast<size_t>(num_chunks * num_experts), 0);
-  std::vector<int64_t> bucket_of(indices.size());
-  for (int64_t slot = 0; slot < static_cast<int64_t>(indices.size()); ++slot) {
-    const int64_t chunk = chunk_of(slot / topk, num_chunks, num_tokens);
-    const int64_t bucket = chunk * num_experts + indices[static_cast<size_t>(slot)];
-    bucket_of[static_cast<size_t>(slot)] = bucket;
-    ++plan.counts[static_cast<size_t>(bucket)];
-  }
-  std::vector<int32_t> next(plan.counts.size());
-  std::exclusive_scan(plan.counts.begin(), plan.counts.end(), next.begin(), 0);
-  plan.order.resize(indices.size());
-  plan.position.resize(indices.size());
-  for (size_t slot = 0; slot < indices.size(); ++slot) {
-    const int32_t place = next[static_cast<size_t>(bucket_of[slot])]++;
-    plan.order[static_cast<size_t>(place)] = static_cast<int32_t>(slot);
-    plan.position[slot] = place;
-  }
-  return plan;
-}
 
 }  // namespace
 
@@ -70,6 +43,9 @@ void Layer::route(LayerState& state, Pass label) {
       args.prob_sums = state[Buf::aux_sums].row_range(0, dims.sequences);
       args.normalize = rank_.trial.model.normalizes_topk;
       rank_.backend.router(args);
+      if (rank_.trial.training.aux_loss_coeff <= 0) return;
+      const Tensor tokens = state[Buf::aux_sums].row_range(dims.sequences, dims.sequences);
+      rank_.backend.copy({state[Buf::expert_counts], tokens, false});
     });
     aux_losses(state, label);
   }
@@ -81,19 +57,21 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   const auto& dims = state.dims;
   const int64_t e = rank_.element_bytes;
   const bool is_parallel = dims.ep > 1;
-  std::vector<int32_t> counts;
-  std::vector<int32_t> received;
-  const auto size_buffers = [&] {
-    finish_route(state, received);
-    buffers_.allocate(state, Part::experts, pass);
-    write_route(state);
-  };
+  begin_route(state);
+  // All rows stay here: the sizes are known and the host has nothing to wait for.
+  if (!is_parallel) buffers_.allocate(state, Part::experts, pass);
   {
     const GraphCapture graph(rank_, spec::GraphScope::moe_preprocess);
     run_op(rank_, Op::moe_preprocess, label, spec::op_cost(Op::moe_preprocess, label, dims, e),
-           [&] { plan_route(state, counts); });
-    exchange_counts(state, label, counts, received);
-    if (!is_parallel) size_buffers();
+           [&] { plan_route(state); });
+    if (is_parallel) {
+      join_streams(rank_, Stream::expert, Stream::compute);
+      run_comm(rank_, Op::count_exchange, label, spec::Group::ep, [&](int64_t ready_ns) {
+        return rank_.comms.ep->all_gather(state[Buf::chunk_counts].data,
+                                          state[Buf::gathered_counts].data,
+                                          state[Buf::chunk_counts].bytes(), ready_ns);
+      });
+    }
     const spec::OpCost cost = spec::op_cost(Op::permute, label, dims, e);
     const Tensor order = state[Buf::slot_maps].row_range(0, 1).reshape(dims.tokens * dims.topk, 1);
     const Tensor weights = state[Buf::topk_weights].reshape(dims.tokens * dims.topk, 1);
@@ -111,7 +89,12 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   // Dropless buffers have the size the counts say: the host has to know them.
   const profiler::Event event = rank_.timeline.record_event(static_cast<int>(Stream::expert));
   rank_.timeline.synchronize(event, tag_of(rank_, Op::host_sync, label, {}));
-  size_buffers();
+  std::vector<int32_t> gathered(static_cast<size_t>(state[Buf::gathered_counts].numel()));
+  rank_.backend.copy_to_host(gathered.data(), state[Buf::gathered_counts].data,
+                             state[Buf::gathered_counts].bytes());
+  finish_route(state, gathered);
+  buffers_.allocate(state, Part::experts, pass);
+  write_route(state);
 }
 
 // Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean
@@ -121,148 +104,120 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
 void Layer::aux_losses(LayerState& state, Pass label) {
   const auto& dims = state.dims;
   const auto& training = rank_.trial.training;
-  const int64_t numel = dims.sequences * dims.experts;
+  // Recomputation needs the gradient again, but the losses were counted in the forward pass.
   const bool is_counted = label == Pass::forward;
-  const auto read = [&](const Tensor& tensor, std::vector<double>& values) {
-    values.resize(static_cast<size_t>(tensor.numel()));
-    if (rank_.precision.stat == base::DType::f64) {
-      rank_.backend.copy_to_host(values.data(), tensor.data, tensor.bytes());
-      return;
+  kernels::AuxLossArgs args;
+  if (is_counted && training.z_loss_coeff > 0) {
+    args.lse = state[Buf::router_lse];
+    args.z_scale = training.z_loss_coeff / (static_cast<double>(training.global_batch_size) *
+                                            static_cast<double>(training.seq_length));
+    args.z_loss = rank_.scalar(spec::Scalar::z_loss);
+  }
+  if (training.aux_loss_coeff > 0) {
+    const auto seq = static_cast<double>(training.seq_length);
+    args.sums = state[Buf::aux_sums];
+    args.scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
+                 static_cast<double>(dims.experts) / (static_cast<double>(dims.topk) * seq * seq);
+    // Every rank of the context-parallel group has the whole sum.
+    args.loss_share = 1.0 / static_cast<double>(dims.cp);
+    if (is_counted) args.load_balance = rank_.scalar(spec::Scalar::load_balance_loss);
+    if (dims.cp > 1) {
+      join_streams(rank_, Stream::context, Stream::compute);
+      run_comm(rank_, Op::aux_loss_reduce, label, spec::Group::cp, [&](int64_t ready_ns) {
+        return rank_.comms.cp->all_reduce(args.sums.data, args.sums.numel(), args.sums.dtype,
+                                          ready_ns);
+      });
+      join_streams(rank_, Stream::compute, Stream::context);
     }
-    std::vector<float> narrow(values.size());
-    rank_.backend.copy_to_host(narrow.data(), tensor.data, tensor.bytes());
-    std::copy(narrow.begin(), narrow.end(), values.begin());
-  };
-  const auto write = [&](const Tensor& tensor, const std::vector<double>& values) {
-    if (rank_.precision.stat == base::DType::f64) {
-      rank_.backend.copy_to_device(tensor.data, values.data(), tensor.bytes());
-      return;
-    }
-    const std::vector<float> narrow(values.begin(), values.end());
-    rank_.backend.copy_to_device(tensor.data, narrow.data(), tensor.bytes());
-  };
-  if (training.z_loss_coeff > 0 && is_counted) {
-    std::vector<double> lse;
-    read(state[Buf::router_lse], lse);
-    double sum = 0;
-    for (const double value : lse) sum += value * value;
-    aux_.z += training.z_loss_coeff * sum /
-              (static_cast<double>(training.global_batch_size) *
-               static_cast<double>(training.seq_length));
   }
-  if (training.aux_loss_coeff <= 0) return;
-  std::vector<int32_t> counts(static_cast<size_t>(numel));
-  rank_.backend.copy_to_host(counts.data(), state[Buf::expert_counts].data, numel * 4);
-  write(state[Buf::aux_sums].row_range(dims.sequences, dims.sequences),
-        std::vector<double>(counts.begin(), counts.end()));
-  if (dims.cp > 1) {
-    join_streams(rank_, Stream::context, Stream::compute);
-    run_comm(rank_, Op::aux_loss_reduce, label, spec::Group::cp, [&](int64_t ready_ns) {
-      return rank_.comms.cp->all_reduce(state[Buf::aux_sums].data, 2 * numel, rank_.precision.stat,
-                                        ready_ns);
-    });
-    join_streams(rank_, Stream::compute, Stream::context);
-  }
-  std::vector<double> sums;
-  read(state[Buf::aux_sums], sums);
-  const auto seq = static_cast<double>(training.seq_length);
-  const double scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
-                       static_cast<double>(dims.experts) /
-                       (static_cast<double>(dims.topk) * seq * seq);
-  std::vector<double> gradient(static_cast<size_t>(numel));
-  double loss = 0;
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    const double count = sums[gradient.size() + i];
-    gradient[i] = scale * count;
-    loss += scale * count * sums[i];
-  }
-  write(state[Buf::aux_sums].row_range(dims.sequences, dims.sequences), gradient);
-  // Every rank of the context-parallel group has the whole sum.
-  if (is_counted) aux_.load_balance += loss / static_cast<double>(dims.cp);
+  if (args.sums.is_null() && args.lse.is_null()) return;
+  run_op(rank_, Op::aux_loss, label, spec::op_cost(Op::aux_loss, label, dims, rank_.element_bytes),
+         [&] { rank_.backend.aux_loss(args); });
 }
 
-void Layer::plan_route(LayerState& state, std::vector<int32_t>& counts) {
-  const auto& dims = state.dims;
-  std::vector<int32_t> indices(static_cast<size_t>(dims.tokens * dims.topk));
-  rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
-                             state[Buf::topk_indices].bytes());
-  const int64_t bytes = static_cast<int64_t>(indices.size()) * 4;
-  const int64_t forward_chunks = dims.ep > 1 ? dims.chunks_forward : 1;
-  const int64_t backward_chunks = dims.ep > 1 ? dims.chunks_backward : 1;
-  state.route = {};
-  counts.clear();
-  int64_t map_row = 0;
-  for (const int64_t num_chunks : {forward_chunks, backward_chunks}) {
-    const SendPlan plan = make_send_plan(indices, dims.tokens, dims.topk, dims.experts, num_chunks);
-    Tensor maps = state[Buf::slot_maps];
-    rank_.backend.copy_to_device(maps.row<int32_t>(map_row), plan.order.data(), bytes);
-    rank_.backend.copy_to_device(maps.row<int32_t>(map_row + 1), plan.position.data(), bytes);
-    map_row += 2;
-    counts.insert(counts.end(), plan.counts.begin(), plan.counts.end());
-  }
-  state.route.forward.resize(static_cast<size_t>(forward_chunks));
-  state.route.backward.resize(static_cast<size_t>(backward_chunks));
-  if (observer_ != nullptr && rank_.trial.records_routing) {
-    observer_->on_routing(rank_.rank, layer_, rank_.place.micro_batch, indices.data(), dims.tokens,
-                          dims.topk);
-  }
-}
-
-// counts is [chunk of both directions, expert]; received becomes [source rank, chunk, local
-// expert].
-void Layer::exchange_counts(LayerState& state, Pass label, const std::vector<int32_t>& counts,
-                            std::vector<int32_t>& received) {
-  const auto& dims = state.dims;
-  const auto num_chunks = static_cast<int64_t>(counts.size()) / dims.experts;
-  std::vector<int32_t> outgoing(counts.size());
-  for (int64_t peer = 0; peer < dims.ep; ++peer) {
-    for (int64_t c = 0; c < num_chunks; ++c) {
-      for (int64_t i = 0; i < dims.local_experts; ++i) {
-        outgoing[static_cast<size_t>((peer * num_chunks + c) * dims.local_experts + i)] =
-            counts[static_cast<size_t>(c * dims.experts + peer * dims.local_experts + i)];
-      }
-    }
-  }
-  // What this rank sends, by peer and chunk.
-  size_t chunk_index = 0;
-  for (auto* direction : {&state.route.forward, &state.route.backward}) {
-    int64_t begin = 0;
-    for (ChunkRoute& chunk : *direction) {
-      chunk.send_rows.assign(static_cast<size_t>(dims.ep), 0);
-      for (int64_t expert = 0; expert < dims.experts; ++expert) {
-        chunk.send_rows[static_cast<size_t>(expert / dims.local_experts)] +=
-            counts[chunk_index * static_cast<size_t>(dims.experts) + static_cast<size_t>(expert)];
-      }
-      chunk.num_sent = std::accumulate(chunk.send_rows.begin(), chunk.send_rows.end(), int64_t{0});
-      chunk.send_begin = begin;
-      begin += chunk.num_sent;
-      ++chunk_index;
-    }
-  }
-  if (dims.ep == 1) {
-    received = outgoing;
-    return;
-  }
-  received.resize(outgoing.size());
-  join_streams(rank_, Stream::expert, Stream::compute);
-  run_comm(rank_, Op::count_exchange, label, spec::Group::ep, [&](int64_t ready_ns) {
-    const AllToAllLane lane{outgoing.data(), received.data(), num_chunks * dims.local_experts * 4};
-    const std::vector<int64_t> ones(static_cast<size_t>(dims.ep), 1);
-    return rank_.comms.ep->all_to_all({&lane, 1}, ones, ones, ready_ns);
-  });
-}
-
-// Host-side numbers of what arrives: rows by peer and chunk, and where each expert's rows begin.
-void Layer::finish_route(LayerState& state, const std::vector<int32_t>& received) {
+// The route as far as it is known before the router's decision: all of it without expert
+// parallelism.
+void Layer::begin_route(LayerState& state) {
   auto& dims = state.dims;
   Route& route = state.route;
-  route.counts = received;
+  route = {};
+  const bool is_parallel = dims.ep > 1;
+  route.forward.resize(static_cast<size_t>(is_parallel ? dims.chunks_forward : 1));
+  route.backward.resize(static_cast<size_t>(is_parallel ? dims.chunks_backward : 1));
+  if (is_parallel) return;
+  dims.received_rows = route.num_received = dims.tokens * dims.topk;
+  for (auto* direction : {&route.forward, &route.backward}) {
+    direction->front().num_sent = route.num_received;
+    direction->front().num_received = route.num_received;
+  }
+}
+
+// The order of sending, for the forward and the backward chunks, on the device.
+void Layer::plan_route(LayerState& state) {
+  const auto& dims = state.dims;
+  const int64_t num_slots = dims.tokens * dims.topk;
+  const auto map = [&](int64_t row) {
+    return state[Buf::slot_maps].row_range(row, 1).reshape(num_slots, 1);
+  };
+  const auto num_forward = static_cast<int64_t>(state.route.forward.size());
+  const auto num_backward = static_cast<int64_t>(state.route.backward.size());
+  kernels::RoutePlanArgs args;
+  args.indices = state[Buf::topk_indices];
+  args.order = map(0);
+  args.position = map(1);
+  args.counts = state[Buf::chunk_counts].row_range(0, num_forward);
+  args.num_chunks = num_forward;
+  if (dims.ep == 1) {
+    args.offsets = state[Buf::offsets].row_range(0, 1).reshape(dims.experts + 1, 1);
+  }
+  rank_.backend.route_plan(args);
+  args.order = map(2);
+  args.position = map(3);
+  args.counts = state[Buf::chunk_counts].row_range(num_forward, num_backward);
+  args.num_chunks = num_backward;
+  args.offsets = {};
+  rank_.backend.route_plan(args);
+  if (observer_ == nullptr || !rank_.trial.records_routing) return;
+  std::vector<int32_t> indices(static_cast<size_t>(num_slots));
+  rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
+                             state[Buf::topk_indices].bytes());
+  observer_->on_routing(rank_.rank, layer_, rank_.place.micro_batch, indices.data(), dims.tokens,
+                        dims.topk);
+}
+
+// Host-side numbers of what is sent and what arrives: rows by peer and chunk, and where each
+// expert's rows begin.
+void Layer::finish_route(LayerState& state, const std::vector<int32_t>& gathered) {
+  auto& dims = state.dims;
+  Route& route = state.route;
   const auto num_forward = static_cast<int64_t>(route.forward.size());
   const int64_t num_chunks = num_forward + static_cast<int64_t>(route.backward.size());
+  const CountsView all{gathered, num_chunks, dims.experts};
+  const int64_t own = rank_.comms.ep->rank();
+  const int64_t first_expert = own * dims.local_experts;
+  route.counts.resize(static_cast<size_t>(dims.ep * num_chunks * dims.local_experts));
   const auto count = [&](int64_t source, int64_t chunk, int64_t expert) {
-    return received[static_cast<size_t>((source * num_chunks + chunk) * dims.local_experts +
-                                        expert)];
+    return all.at(source, chunk, first_expert + expert);
   };
+  int64_t send_begin = 0;
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    if (chunk == num_forward) send_begin = 0;
+    ChunkRoute& c = chunk < num_forward ? route.forward[static_cast<size_t>(chunk)]
+                                        : route.backward[static_cast<size_t>(chunk - num_forward)];
+    c.send_rows.assign(static_cast<size_t>(dims.ep), 0);
+    for (int64_t expert = 0; expert < dims.experts; ++expert) {
+      c.send_rows[static_cast<size_t>(expert / dims.local_experts)] += all.at(own, chunk, expert);
+    }
+    c.num_sent = std::accumulate(c.send_rows.begin(), c.send_rows.end(), int64_t{0});
+    c.send_begin = send_begin;
+    send_begin += c.num_sent;
+    for (int64_t source = 0; source < dims.ep; ++source) {
+      for (int64_t expert = 0; expert < dims.local_experts; ++expert) {
+        route.counts[static_cast<size_t>((source * num_chunks + chunk) * dims.local_experts +
+                                         expert)] = count(source, chunk, expert);
+      }
+    }
+  }
   route.expert_offsets.assign(static_cast<size_t>(dims.local_experts) + 1, 0);
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     const bool is_forward = chunk < num_forward;

@@ -25,7 +25,7 @@ Stage::Stage(RankContext& rank, Parameters& params, RoutingObserver* routing,
   make_tables();
   layers_.reserve(static_cast<size_t>(range_.count));
   for (int64_t i = 0; i < range_.count; ++i) {
-    layers_.emplace_back(rank, buffers_, params, tables_, range_.first + i, aux_, routing);
+    layers_.emplace_back(rank, buffers_, params, tables_, range_.first + i, routing);
   }
 }
 
@@ -92,8 +92,7 @@ void Stage::begin_step(const StepTokens& tokens) {
                 "a step has {} tokens where {} are expected", tokens.inputs.size(), tokens_.rows);
   rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
   rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
-  loss_sum_ = 0;
-  aux_ = {};
+  rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
 }
 
 Tensor Stage::token_view(const Tensor& all, int64_t micro_batch) const {
@@ -171,7 +170,7 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
   const double grad_scale = 1.0 / (static_cast<double>(training.global_batch_size) *
                                    static_cast<double>(training.seq_length));
   const Tensor targets = token_view(targets_, micro_batch);
-  double loss = 0;
+  double* loss_sum = rank_.scalar(spec::Scalar::loss);
   for (int64_t begin = 0; begin < dims_.tokens; begin += dims_.ce_chunk) {
     const int64_t count = std::min(dims_.ce_chunk, dims_.tokens - begin);
     spec::LayerDims chunk = dims_;
@@ -194,11 +193,11 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
     if (logits_observer_ != nullptr) {
       logits_observer_->on_logits(rank_.rank, micro_batch, begin, logits);
     }
-    run_op(
-        rank_, Op::cross_entropy, Pass::forward,
-        spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
-          rank_.backend.cross_entropy({logits, targets.row_range(begin, count), grad_scale, &loss});
-        });
+    run_op(rank_, Op::cross_entropy, Pass::forward,
+           spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
+             rank_.backend.cross_entropy(
+                 {logits, targets.row_range(begin, count), grad_scale, loss_sum});
+           });
     run_op(rank_, Op::lm_head, Pass::backward, gemm_cost, [&] {
       for_tiles([&](int64_t at, int64_t n) {
         rank_.backend.gemm(
@@ -211,7 +210,6 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
       });
     });
   }
-  loss_sum_ += loss * grad_scale;
   run_op(rank_, Op::final_norm, Pass::backward,
          spec::op_cost(Op::final_norm, Pass::backward, dims_, e), [&] {
            rank_.backend.rms_norm_backward({s[Buf::input], norm_weight, s[Buf::final_norm_rstd],

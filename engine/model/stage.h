@@ -45,11 +45,6 @@ class Stage {
     layer_done_ = std::move(done);
   }
 
-  /// Sum over this rank's tokens of the cross-entropy, divided by the number of tokens of the
-  /// global batch.
-  [[nodiscard]] double loss() const { return loss_sum_; }
-  [[nodiscard]] const AuxLosses& aux() const { return aux_; }
-
  private:
   struct MicroBatch {
     std::vector<LayerState> layers;
@@ -67,7 +62,6 @@ class Stage {
   Parameters& params_;
   BufferPlan buffers_;
   SharedTables tables_;
-  AuxLosses aux_;
   LogitsObserver* logits_observer_;
   std::vector<Layer> layers_;
   spec::StageLayers range_;
@@ -76,7 +70,6 @@ class Stage {
   Tensor tokens_;  ///< i32 [micro-batches * T, 1]
   Tensor targets_;
   std::map<int64_t, MicroBatch> in_flight_;
-  double loss_sum_ = 0;
   std::function<void(int64_t, int64_t)> layer_done_;
 };
 

@@ -90,8 +90,7 @@ double Optimizer::finish_gradients() {
   // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
   kernels::SquaredNormArgs args;
   args.dtype = rank_.precision.stat;
-  double sum = 0;
-  args.result = &sum;
+  args.result = rank_.scalar(spec::Scalar::squared_norm);
   int64_t numel = 0;
   for (const Bucket& bucket : params_.buckets()) {
     if (bucket.desc.is_tied_copy) continue;
@@ -104,11 +103,13 @@ double Optimizer::finish_gradients() {
          [&] { rank_.backend.squared_norm(args); });
   join_streams(rank_, Stream::data, Stream::compute);
   run_comm(rank_, Op::norm_reduce, Pass::update, spec::Group::world, [&](int64_t ready_ns) {
-    return rank_.comms.world->all_reduce(&sum, 1, base::DType::f64, ready_ns);
+    return rank_.comms.world->all_reduce(args.result, 1, base::DType::f64, ready_ns);
   });
   // The host reads the norm to decide on clipping and to notice numbers that are none.
   const profiler::Event event = rank_.timeline.record_event(static_cast<int>(Stream::data));
   rank_.timeline.synchronize(event, tag_of(rank_, Op::host_sync, Pass::update, {}));
+  double sum = 0;
+  rank_.backend.copy_to_host(&sum, args.result, sizeof(sum));
   return std::sqrt(sum);
 }
 

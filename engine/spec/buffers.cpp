@@ -30,6 +30,10 @@ int64_t slots(D d) { return d.tokens * d.topk; }
 int64_t received(D d) { return d.received_rows; }
 int64_t slots_if_ep(D d) { return d.is_moe && d.ep > 1 ? slots(d) : 0; }
 int64_t received_if_ep(D d) { return d.ep > 1 ? d.received_rows : 0; }
+int64_t route_chunks(D d) {
+  if (!d.is_moe) return 0;
+  return d.ep > 1 ? d.chunks_forward + d.chunks_backward : 2;
+}
 int64_t sequences_if_moe(D d) { return d.is_moe ? d.sequences : 0; }
 
 // One row of a table that is indexed by Buf; the order is checked at start-up by buffer_row.
@@ -80,6 +84,11 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     // Send order of the (token, slot) pairs and its inverse, for forward and backward chunks.
     {Buf::slot_maps, "slot_maps", Part::route, Keep::saved, kKept, kIndex,
      [](D d) { return d.is_moe ? int64_t{4} : int64_t{0}; }, slots},
+    // Rows by chunk of both directions and expert: this rank's, and those of the whole group.
+    {Buf::chunk_counts, "chunk_counts", Part::route, Keep::forward, kKept, kIndex, route_chunks,
+     [](D d) { return d.experts; }},
+    {Buf::gathered_counts, "gathered_counts", Part::route, Keep::wire, kKept, kIndex,
+     [](D d) { return d.ep > 1 ? d.ep * route_chunks(d) : 0; }, [](D d) { return d.experts; }},
     {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, kElement, tokens_if_shared,
      [](D d) { return 2 * d.shared_ffn; }},
     {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, kElement,
@@ -254,7 +263,7 @@ ConstantSizes constant_sizes(const LayerDims& dims, int64_t seq_length, int64_t 
 int64_t constant_bytes(const ConstantSizes& sizes, const Precision& precision) {
   return 2 * aligned(sizes.token_ids * 4) + aligned(sizes.positions * 4) +
          2 * aligned(sizes.rope_table * base::size_of(precision.stat)) +
-         2 * aligned(sizes.kv_order * 4);
+         2 * aligned(sizes.kv_order * 4) + aligned(static_cast<int64_t>(Scalar::count) * 8);
 }
 
 }  // namespace moetune::spec

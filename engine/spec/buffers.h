@@ -80,6 +80,8 @@ enum class Buf : uint8_t {
   expert_counts,
   aux_sums,
   slot_maps,
+  chunk_counts,
+  gathered_counts,
   shared_fc1,
   shared_act,
   d_shared_act,
@@ -162,6 +164,9 @@ struct PartBytes {
 };
 PartBytes part_bytes(const LayerDims& dims, const Knobs& knobs, Part part, PassKind pass,
                      const Precision& precision);
+
+/// Sums over a step that are kept on the device and read at its end, one double each.
+enum class Scalar : uint8_t { loss, load_balance_loss, z_loss, squared_norm, count };
 
 /// Elements of the tables every rank holds from start to end, besides parameters.
 struct ConstantSizes {

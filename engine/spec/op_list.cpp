@@ -90,6 +90,8 @@ class ProgramBuilder {
     add(Op::router_gemm, pass);
     add(Op::router, pass);
     if (layout_.cp > 1 && training_.aux_loss_coeff > 0) add(Op::aux_loss_reduce, pass);
+    const bool is_counted = pass == Pass::forward && training_.z_loss_coeff > 0;
+    if (is_counted || training_.aux_loss_coeff > 0) add(Op::aux_loss, pass);
     add(Op::moe_preprocess, pass);
     if (is_parallel) add(Op::count_exchange, pass);
     add(Op::permute, pass);

@@ -33,6 +33,7 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, C::moe_router},
     {Op::router, "router", K::memory, S::compute, G::world, C::moe_router},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, C::moe_router},
+    {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, C::moe_router},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, C::moe_preprocess},
     {Op::count_exchange, "count_exchange", K::collective, S::expert, G::ep, C::moe_preprocess},
     {Op::permute, "permute", K::dispatcher, S::compute, G::world, C::moe_preprocess},
@@ -189,10 +190,12 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& d, int64_t element_bytes) {
       return elementwise(2 * t * d.experts, e, 4);
     case Op::aux_loss_reduce:
       return {0, 2 * d.sequences * d.experts * e};
+    case Op::aux_loss:
+      return elementwise(t + 2 * d.sequences * d.experts, e, 2);
     case Op::moe_preprocess:
       return {0, 6 * t * d.topk * 4};
     case Op::count_exchange:
-      return {0, (d.chunks_forward + d.chunks_backward) * d.experts * 4};
+      return {0, (d.chunks_forward + d.chunks_backward) * d.experts * 4 * (d.ep - 1)};
     case Op::permute:
     case Op::unpermute:
       return elementwise(2 * t * d.topk * h, e);

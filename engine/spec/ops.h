@@ -34,6 +34,7 @@ enum class Op : uint8_t {
   router_gemm,
   router,
   aux_loss_reduce,
+  aux_loss,
   moe_preprocess,
   count_exchange,
   permute,

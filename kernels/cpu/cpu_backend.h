@@ -29,6 +29,8 @@ class CpuBackend final : public Backend {
   void gated_act_backward(const GatedActBackwardArgs& args) override;
   void router(const RouterArgs& args) override;
   void router_backward(const RouterBackwardArgs& args) override;
+  void aux_loss(const AuxLossArgs& args) override;
+  void route_plan(const RoutePlanArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void scatter_rows(const ScatterRowsArgs& args) override;
   void combine_rows(const CombineRowsArgs& args) override;

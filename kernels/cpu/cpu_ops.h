@@ -18,6 +18,8 @@ void gated_act(const GatedActArgs& args);
 void gated_act_backward(const GatedActBackwardArgs& args);
 void router(const RouterArgs& args);
 void router_backward(const RouterBackwardArgs& args);
+void aux_loss(const AuxLossArgs& args);
+void route_plan(const RoutePlanArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void scatter_rows(const ScatterRowsArgs& args);
 void combine_rows(const CombineRowsArgs& args);

@@ -11,7 +11,8 @@ namespace moetune::kernels::cpu {
 /// Calls body(std::type_identity<T>{}) with T = float or double.
 template <typename Body>
 void dispatch(base::DType dtype, Body&& body) {
-  MOETUNE_CHECK(dtype != base::DType::i32, "this operation needs f32 or f64 tensors, not i32");
+  MOETUNE_CHECK(dtype == base::DType::f32 || dtype == base::DType::f64,
+                "the CPU computes in f32 and f64, not in {}", base::name_of(dtype));
   if (dtype == base::DType::f64) {
     body(std::type_identity<double>{});
   } else {

@@ -86,8 +86,20 @@ void copy(const CopyArgs& args) {
       }
     }
   };
-  if (args.x.dtype == DType::i32) return run(std::type_identity<int32_t>{});
-  dispatch(args.x.dtype, run);
+  if (args.x.dtype == args.y.dtype) {
+    if (args.x.dtype == DType::i32) return run(std::type_identity<int32_t>{});
+    return dispatch(args.x.dtype, run);
+  }
+  MOETUNE_CHECK(args.x.dtype == DType::i32 && !args.accumulate,
+                "copy: {} to {}{} is not done on the CPU", base::name_of(args.x.dtype),
+                base::name_of(args.y.dtype), args.accumulate ? " (added)" : "");
+  dispatch(args.y.dtype, [&]<typename T>(std::type_identity<T>) {
+    for (int64_t r = 0; r < args.x.rows; ++r) {
+      const int32_t* from = args.x.row<int32_t>(r);
+      std::transform(from, from + args.x.cols, args.y.row<T>(r),
+                     [](int32_t value) { return static_cast<T>(value); });
+    }
+  });
 }
 
 void add_bias(const AddBiasArgs& args) {

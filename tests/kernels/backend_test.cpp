@@ -48,8 +48,17 @@ BOOST_AUTO_TEST_CASE(i32_is_refused_by_arithmetic) {
   BOOST_CHECK_THROW(backend->gemm({a, a, a}), base::Error);
 }
 
-BOOST_AUTO_TEST_CASE(no_cuda_backend_in_this_build) {
-  BOOST_TEST((make_cuda_backend(0) == nullptr));
+BOOST_AUTO_TEST_CASE(without_a_gpu_the_cuda_backend_says_why) {
+  std::string why_none;
+  const bool has_device = !cuda_devices(why_none).empty();
+  BOOST_TEST(has_device == why_none.empty());
+  if (!has_cuda()) {
+    BOOST_TEST((make_cuda_backend(0) == nullptr));
+  } else if (!has_device) {
+    BOOST_CHECK_EXCEPTION(make_cuda_backend(0), base::Error, [&](const base::Error& error) {
+      return std::string(error.what()).find("no GPU to use: " + why_none) != std::string::npos;
+    });
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

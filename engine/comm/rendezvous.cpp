@@ -1,0 +1,132 @@
+// What both kinds of rendezvous share; see rendezvous.h.
+#include "engine/comm/rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/comm/wire.h"
+#include "kernels/base/error.h"
+
+namespace moetune::engine {
+namespace {
+
+const char* name_of_call(char call) {
+  switch (call) {
+    case 'B':
+      return "a broadcast";
+    case 'G':
+      return "a gathering";
+    case 'M':
+      return "a maximum";
+    case 'S':
+      return "a barrier";
+  }
+  return "something unknown";
+}
+
+class Alone final : public Rendezvous {
+ public:
+  Alone() : Rendezvous(0, 1) {}
+  void fail(const std::string& /*reason*/) noexcept override {}
+  void check() override {}
+
+ protected:
+  std::string meet(const std::string& blob, const Answer& answer) override {
+    return answer({blob});
+  }
+};
+
+}  // namespace
+
+Rendezvous::Rendezvous(int rank, int size) : rank_(rank), size_(size) {
+  MOETUNE_CHECK(rank >= 0 && rank < size, "rank {} is not in a world of {}", rank, size);
+}
+
+std::string Rendezvous::meet_for(char call, const std::string& blob, const Answer& answer) {
+  MOETUNE_CHECK(blob.size() <= kMaxBlobBytes, "a message of {} bytes; {} are the most", blob.size(),
+                kMaxBlobBytes);
+  const auto answer_if_alike = [&](const std::vector<std::string>& blobs) {
+    std::vector<std::string> bare;
+    bare.reserve(blobs.size());
+    for (size_t rank = 0; rank < blobs.size(); ++rank) {
+      const char other = blobs[rank].empty() ? '?' : blobs[rank].front();
+      if (other != call) {
+        throw base::Error(fmt::format("rank {} has come to {} where rank 0 is at {}", rank,
+                                      name_of_call(other), name_of_call(call)));
+      }
+      bare.push_back(blobs[rank].substr(1));
+    }
+    return answer(bare);
+  };
+  return meet(call + blob, answer_if_alike);
+}
+
+std::string Rendezvous::broadcast(const std::string& blob) {
+  const std::string own = rank_ == 0 ? blob : std::string();
+  return meet_for('B', own, [](const std::vector<std::string>& blobs) { return blobs.front(); });
+}
+
+std::vector<std::string> Rendezvous::gather(const std::string& blob) {
+  const std::string all = meet_for('G', blob, [](const std::vector<std::string>& blobs) {
+    std::string joined;
+    for (const std::string& one : blobs) {
+      wire::put_u32(joined, static_cast<uint32_t>(one.size()));
+      joined += one;
+    }
+    return joined;
+  });
+  wire::Parser parser(all);
+  std::vector<std::string> blobs;
+  for (int rank = 0; rank < size_; ++rank) blobs.push_back(parser.bytes(parser.u32()));
+  parser.finish();
+  return blobs;
+}
+
+int64_t Rendezvous::max(int64_t value) {
+  std::string own;
+  wire::put_u64(own, static_cast<uint64_t>(value));
+  const std::string largest = meet_for('M', own, [&](const std::vector<std::string>& blobs) {
+    int64_t most = value;
+    for (const std::string& blob : blobs) {
+      wire::Parser parser(blob);
+      most = std::max(most, static_cast<int64_t>(parser.u64()));
+      parser.finish();
+    }
+    std::string result;
+    wire::put_u64(result, static_cast<uint64_t>(most));
+    return result;
+  });
+  wire::Parser parser(largest);
+  const auto most = static_cast<int64_t>(parser.u64());
+  parser.finish();
+  return most;
+}
+
+void Rendezvous::barrier() {
+  meet_for('S', "", [](const std::vector<std::string>& /*blobs*/) { return std::string(); });
+}
+
+std::unique_ptr<Rendezvous> join_alone() { return std::make_unique<Alone>(); }
+
+std::unique_ptr<Rendezvous> join_launch(const LaunchEnv& launch, int world_size,
+                                        const std::string& folder, RendezvousOptions options) {
+  if (launch.world_size != 0 && launch.world_size != world_size) {
+    throw base::UsageError(fmt::format(
+        "{} processes were started (by {}) where the layout needs {}; it would be right: one "
+        "process for each rank",
+        launch.world_size, name_of(launch.launcher), world_size));
+  }
+  if (launch.rank >= world_size) {
+    throw base::UsageError(fmt::format("this process is rank {} (by {}) where the layout has {}",
+                                       launch.rank, name_of(launch.launcher), world_size));
+  }
+  if (world_size == 1) return join_alone();
+  if (options.run_id.empty()) options.run_id = launch.run_id;
+  if (!launch.master_addr.empty()) {
+    return join_by_tcp(launch.master_addr, launch.master_port, launch.rank, world_size, options);
+  }
+  return join_by_file(folder, launch.rank, world_size, options);
+}
+
+}  // namespace moetune::engine

@@ -1,0 +1,142 @@
+// What a tracing interface says about a GPU, before it means anything: device work, the host's
+// calls, their links to our ops, events and synchronisations. cupti_decode fills it from CUPTI's
+// buffers, device_trace makes a StepTrace of it; neither knows the other. Correlation ids number
+// the calls of the process in the order of the calls.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/record.h"
+#include "profiler/timeline.h"
+
+namespace moetune::profiler {
+
+/// One run of one op in this process. 0: none.
+using OpId = uint64_t;
+constexpr OpId kNoOp = 0;
+/// What the recorder itself calls; such calls are not part of a trace.
+constexpr OpId kRecorderOp = std::numeric_limits<OpId>::max();
+
+/// What an op is, for the trace. `tag.name` and `group` must outlive the recorder (string literals
+/// or table entries).
+struct DeviceOp {
+  OpTag tag;
+  RecordKind kind = RecordKind::kernel;
+  int32_t rank = 0;
+  int32_t stream = 0;      ///< the engine's number of the stream that it is launched on
+  const char* group = "";  ///< communication only, like the next
+  int64_t sequence = -1;
+};
+
+/// The ops of one step; ids are consecutive.
+struct OpTable {
+  OpId first_id = 1;
+  std::deque<DeviceOp> ops;  // addresses stay valid while it grows
+
+  [[nodiscard]] const DeviceOp* find(OpId id) const {
+    return id >= first_id && id - first_id < ops.size() ? &ops[id - first_id] : nullptr;
+  }
+};
+
+/// A node of a captured graph or of its executable clone.
+struct GraphNode {
+  uint64_t origin = 0;      ///< the captured node that it was cloned from, itself if it was not
+  OpId capture_op = kNoOp;  ///< the op that was open when the node was captured
+  DeviceOp op;              ///< a copy of it: graphs outlive steps
+};
+
+/// Labels of graph nodes by the node ids that device records carry.
+struct GraphLabels {
+  std::unordered_map<uint64_t, GraphNode> nodes;
+  /// By origin: nodes it shares an edge with. Which of the two comes first is seen when they run.
+  std::unordered_map<uint64_t, std::vector<uint64_t>> neighbours;
+};
+
+enum class ActivityKind : uint8_t {
+  kernel,
+  copy,
+  fill,
+  graph,  ///< a whole replay, where its nodes are not traced
+};
+enum class CopyPath : uint8_t { other, to_device, to_host, on_device, peer, on_host };
+
+/// Device work. A run of 0 to 0 has no times.
+struct DeviceActivity {
+  ActivityKind kind = ActivityKind::kernel;
+  CopyPath path = CopyPath::other;
+  bool is_blocking = false;  ///< a copy whose call returns when it is done
+  uint32_t context = 0;
+  uint32_t stream = 0;
+  uint32_t correlation = 0;
+  uint32_t runtime_correlation = 0;  ///< a second one that its call may be known by; 0: none
+  uint64_t graph_node = 0;           ///< 0: not part of a graph
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  int64_t bytes = 0;
+  uint32_t name = 0;  ///< kernels: index in DeviceActivities::names
+};
+
+/// A call of the runtime or the driver.
+struct ApiCall {
+  uint32_t correlation = 0;
+  uint32_t thread = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+/// The call was made within the op.
+struct OpLink {
+  uint32_t correlation = 0;
+  OpId op = kNoOp;
+};
+
+/// An event was recorded on a stream. Events are reused, sync ids are not.
+struct EventRecord {
+  uint32_t context = 0;
+  uint32_t stream = 0;
+  uint32_t correlation = 0;
+  uint64_t sync_id = 0;
+};
+
+enum class SyncKind : uint8_t { event, stream_wait, stream, device, other };
+constexpr uint64_t kNoSyncId = std::numeric_limits<uint64_t>::max();
+
+/// The host, or with stream_wait a stream, waits.
+struct Synchronization {
+  SyncKind kind = SyncKind::other;
+  uint32_t context = 0;
+  uint32_t stream = 0;
+  uint32_t correlation = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  uint64_t sync_id = kNoSyncId;  ///< of the event
+};
+
+/// Time that tracing or the driver took from the program.
+struct OverheadSpan {
+  const char* name = "";
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+/// Everything of one step, in any order.
+struct DeviceActivities {
+  std::vector<DeviceActivity> activities;
+  std::vector<ApiCall> calls;
+  std::vector<OpLink> op_links;
+  std::vector<EventRecord> events;
+  std::vector<Synchronization> syncs;
+  std::vector<OverheadSpan> overheads;
+  std::vector<std::string> names;  ///< mangled names of kernels
+  int64_t num_records = 0;         ///< records read
+  int64_t num_dropped = 0;         ///< records the tracing interface had no room for
+  int64_t num_unknown = 0;         ///< records of kinds that nobody asked for
+  int64_t num_broken_buffers = 0;  ///< buffers with an end that could not be read
+};
+
+}  // namespace moetune::profiler

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Gathers what scripts/gpu-check.sh runs, with the libraries it needs besides CUDA's, into build/gpu-bundle, for a GPU
+# machine without a compiler. There: LD_LIBRARY_PATH=build/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS and NVRTC>
+# BIN=build/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bundle=build/gpu-bundle
+rm -rf $bundle && mkdir -p $bundle
+for program in gpu_test gpu_bench cupti_test; do
+  cp build/release/bin/$program $bundle/
+  strip $bundle/$program
+  # Everything but the C and C++ run time, the driver and NVIDIA's libraries, which the machine has its own of.
+  ldd build/release/bin/$program | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcupti|libcudnn|libnvrtc|libcublas)[.-]' |
+    while read -r library; do cp -Ln "$library" $bundle/; done
+done
+du -sh $bundle

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one go: tests of all kernels, of CUPTI and of the backend, then the benchmarks. Builds
+# first where there is a build system; else takes the programs from bin/ of the folder that BIN names. Goes on after a
+# failure and names it at the end. Never touches the card's settings.
+#
+#   scripts/gpu-check.sh      results go to tests/bench/results/<gpu>.json and .txt, and to $OUT where that is set
+#
+# Exit code: 0 all passed, 1 something failed, 20 there is no GPU (or no CUDA in the build).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+readonly NO_GPU=20
+BIN=${BIN:-build/release/bin}
+results=tests/bench/results
+failed=()
+
+say() { printf 'gpu-check: %s\n' "$*"; }
+
+if [ -f build/release/build.ninja ] && command -v cmake >/dev/null && [ -z "${GPU_CHECK_NO_BUILD:-}" ]; then
+  if ! cmake --build --preset release --target gpu_test gpu_bench cupti_test; then
+    say "the programs cannot be built (is nvcc there? see the README's GPU section)"
+    exit $NO_GPU
+  fi
+fi
+if ! [ -x "$BIN/gpu_test" ]; then
+  say "no $BIN/gpu_test: this build has no CUDA backend"
+  exit $NO_GPU
+fi
+mkdir -p "$results"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# part NAME SECONDS COMMAND...: runs it within the time, keeps its output.
+part() {
+  local name=$1 seconds=$2 start=$SECONDS rc
+  shift 2
+  say "== $name"
+  timeout "$seconds" "$@" 2>&1 | tee -a "$work/log.txt"
+  rc=${PIPESTATUS[0]}
+  case $rc in
+    0) say "$name: ok in $((SECONDS - start)) s" ;;
+    77) say "$name: there is no GPU"; exit $NO_GPU ;;
+    124) failed+=("$name (took longer than $seconds s)") ;;
+    *) failed+=("$name (exit code $rc)") ;;
+  esac
+}
+
+# Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.
+traps='!cuda_rows/rows_that_do_not_exist_stop_the_kernel:!cuda_rope/a_position_that_does_not_exist_stops_the_kernel'
+part "kernels against the CPU" 150 "$BIN/gpu_test" "--run_test=$traps"
+part "CUPTI on the card" 60 "$BIN/cupti_test" '--run_test=on_a_gpu*' --log_level=message
+part "benchmarks" 240 "$BIN/gpu_bench" "$work/bench.json"
+
+name=$(sed -n 's/^ "gpu": "\(.*\)",*$/\1/p' "$work/bench.json" 2>/dev/null | tr ' /' '--' | tr -cd 'A-Za-z0-9._-')
+name=${name:-unknown-gpu}
+if [ -f "$work/bench.json" ]; then cp "$work/bench.json" "$results/$name.json"; fi
+cp "$work/log.txt" "$results/$name.txt"
+if [ -n "${OUT:-}" ]; then cp "$results/$name".* "$OUT/"; fi
+say "results: $results/$name.json, $results/$name.txt"
+if [ ${#failed[@]} -gt 0 ]; then
+  for part in "${failed[@]}"; do say "FAILED: $part"; done
+  exit 1
+fi
+say "everything passed"

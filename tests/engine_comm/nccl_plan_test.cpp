@@ -1,0 +1,85 @@
+// Which communicators a layout needs: the same splits in the same order on every rank, the right
+// members, and resources shared only where streams are, too.
+#include "engine/comm/nccl_plan.h"
+
+#include <algorithm>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <map>
+#include <set>
+
+namespace moetune::engine {
+namespace {
+
+// dp, cp, ep, pp
+const std::vector<std::vector<int>> kLayouts = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 2, 1},
+                                                {2, 2, 4, 1}, {1, 1, 1, 3}, {2, 2, 2, 2},
+                                                {4, 1, 4, 4}, {8, 1, 8, 1}};
+
+spec::Layout layout_from(const std::vector<int>& sizes) {
+  return {sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
+BOOST_AUTO_TEST_SUITE(nccl_plan)
+
+BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayouts.size()),
+                     index) {
+  const spec::Layout layout = layout_from(kLayouts[index]);
+  const std::vector<NcclSplit> first = nccl_splits(layout, 0);
+  std::map<NcclRole, std::map<int, std::vector<int>>> members;  // by role and color
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    const std::vector<NcclSplit> splits = nccl_splits(layout, rank);
+    BOOST_REQUIRE(splits.size() == first.size());
+    std::set<NcclRole> made = {NcclRole::world};
+    for (size_t i = 0; i < splits.size(); ++i) {
+      BOOST_TEST(name_of(splits[i].role) == name_of(first[i].role));
+      BOOST_TEST(made.contains(splits[i].parent));
+      BOOST_TEST((!splits[i].shares_with_parent || has_sharing_child(splits[i].parent)));
+      made.insert(splits[i].role);
+      if (splits[i].color) members[splits[i].role][*splits[i].color].push_back(rank);
+    }
+    for (const auto group :
+         {spec::Group::world, spec::Group::dp_cp, spec::Group::cp, spec::Group::ep,
+          spec::Group::edp, spec::Group::pp, spec::Group::embedding}) {
+      const std::vector<int> ranks = layout.group_ranks(group, rank);
+      const bool is_member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+      const std::optional<NcclRole> role = nccl_role(layout, group, rank);
+      BOOST_TEST(role.has_value() == is_member);
+      if (role) BOOST_TEST((made.contains(*role)));
+    }
+  }
+  const std::map<NcclRole, spec::Group> groups = {{NcclRole::dp_cp, spec::Group::dp_cp},
+                                                  {NcclRole::edp, spec::Group::edp},
+                                                  {NcclRole::ep, spec::Group::ep},
+                                                  {NcclRole::cp, spec::Group::cp},
+                                                  {NcclRole::pp_up, spec::Group::pp},
+                                                  {NcclRole::pp_down, spec::Group::pp},
+                                                  {NcclRole::embedding, spec::Group::embedding}};
+  for (const auto& [role, by_color] : members) {
+    if (role == NcclRole::self) continue;
+    for (const auto& [color, ranks] : by_color) {
+      BOOST_TEST(ranks == layout.group_ranks(groups.at(role), ranks.front()),
+                 boost::test_tools::per_element());
+      BOOST_TEST(ranks.size() > 1U);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(one_rank_needs_no_split) {
+  BOOST_TEST(nccl_splits({}, 0).empty());
+  BOOST_TEST((nccl_role({}, spec::Group::ep, 0) == NcclRole::world));
+}
+
+BOOST_AUTO_TEST_CASE(names_are_there) {
+  std::set<std::string> names;
+  for (int i = 0; i < static_cast<int>(NcclRole::count); ++i) {
+    names.insert(name_of(static_cast<NcclRole>(i)));
+  }
+  BOOST_TEST(names.size() == static_cast<size_t>(NcclRole::count));
+  BOOST_TEST(!names.contains("?"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::engine

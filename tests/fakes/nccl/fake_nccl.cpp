@@ -1,0 +1,582 @@
+// NCCL for tests: ranks are threads of one process, so that every path of nccl_comm.cpp, the bad
+// ones most of all, is run without a card. Keeps NCCL's rules and notes who breaks them: nothing
+// may be called while the last call is in progress, messages wait for their receivers, operations
+// of one communicator (and of those it shares resources with) run in the order of their launch.
+#include "tests/fakes/nccl/fake_nccl.h"
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "kernels/base/dtype.h"
+#include "tests/fakes/nccl/fake_cudart.h"
+
+namespace moetune::fakes {
+namespace {
+
+struct Collective {
+  std::string kind;
+  const char* send = nullptr;
+  char* recv = nullptr;
+  size_t count = 0;
+  ncclDataType_t type = ncclInt8;
+
+  [[nodiscard]] bool matches(const Collective& other) const {
+    return kind == other.kind && count == other.count && type == other.type;
+  }
+};
+
+/// One collective of all members.
+struct Exchange {
+  std::map<int, Collective> entries;  ///< by rank
+  bool is_done = false;
+};
+
+struct Message {
+  const char* data = nullptr;
+  size_t bytes = 0;
+  bool is_taken = false;
+};
+
+struct SplitCall {
+  int color = 0;
+  int key = 0;
+  std::string name;
+};
+
+/// What the members of a communicator have in common.
+struct Core {
+  explicit Core(int size_in) : size(size_in) {}
+  int size;
+  int num_joined = 0;
+  int num_finalized = 0;
+  std::map<int, Exchange> exchanges;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;
+  std::map<int, std::map<int, SplitCall>> splits;                 ///< by number and rank
+  std::map<std::pair<int, int>, std::shared_ptr<Core>> children;  ///< by number and color
+};
+
+/// The order of operations over shared resources.
+struct Chain {
+  int num_launched = 0;
+  int num_done = 0;
+  bool is_broken = false;
+};
+
+}  // namespace
+}  // namespace moetune::fakes
+
+struct ncclComm {
+  std::shared_ptr<moetune::fakes::Core> core;
+  std::shared_ptr<moetune::fakes::Chain> chain;
+  std::string name;
+  int rank = 0;
+  int world_rank = 0;
+  bool shares_with_children = false;
+  bool is_gone = false;  ///< aborted or destroyed
+  bool is_aborted = false;
+  bool is_finalized = false;
+  int num_running = 0;
+  int num_collectives = 0;
+  int num_splits = 0;
+  int num_polls = 0;
+  ncclComm_t* split_result = nullptr;
+  std::vector<std::function<void()>> launches;  ///< when the polls are through
+};
+
+namespace moetune::fakes {
+namespace {
+
+struct P2p {
+  bool is_send = false;
+  char* data = nullptr;
+  size_t bytes = 0;
+  int peer = 0;
+};
+
+struct World {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::unique_ptr<ncclComm>> comms;
+  std::map<std::string, std::shared_ptr<Core>> cores;
+  std::vector<NcclFault> faults;
+  std::map<std::pair<std::string, int>, int> num_calls;
+  std::map<std::pair<std::string, int>, int> async_errors;
+  std::vector<std::string> misuse;
+  std::vector<NcclSplitSeen> splits;
+  int num_ids = 0;
+  int num_aborted = 0;
+  int slow_polls = 1;
+};
+
+World& world() {
+  static World instance;
+  return instance;
+}
+
+struct Group {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<P2p> parts;
+};
+thread_local Group t_group;
+
+// All of these with the mutex held.
+
+ncclResult_t complain(const std::string& text) {
+  world().misuse.push_back(text);
+  return ncclInvalidUsage;
+}
+
+ncclResult_t take_fault(const std::string& call, int rank) {
+  const int number = world().num_calls[{call, rank}]++;
+  for (const NcclFault& fault : world().faults) {
+    if (fault.call == call && fault.rank == rank && fault.skip == number) {
+      return static_cast<ncclResult_t>(fault.result);
+    }
+  }
+  return ncclSuccess;
+}
+
+bool is_joined(const ncclComm& comm) { return comm.core->num_joined == comm.core->size; }
+
+bool is_busy(const ncclComm& comm) {
+  return !is_joined(comm) || comm.num_polls > 0 || comm.split_result != nullptr;
+}
+
+// Whether `call` may be made now.
+ncclResult_t admit(ncclComm_t comm, const std::string& call) {
+  if (comm == nullptr) return complain(call + " without a communicator");
+  if (comm->is_gone) return complain(call + " on " + comm->name + ", which is gone");
+  const ncclResult_t fault = take_fault(call, comm->world_rank);
+  if (fault != ncclSuccess) return fault;
+  if (is_busy(*comm)) return complain(call + " on " + comm->name + ", which is busy");
+  if (comm->is_finalized) return complain(call + " on " + comm->name + ", which is finalized");
+  return ncclSuccess;
+}
+
+template <typename T>
+T load(const char* from, size_t i) {
+  T value;
+  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
+template <typename T>
+void store(char* to, size_t i, T value) {
+  std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+}
+
+size_t size_of_type(ncclDataType_t type) {
+  if (type == ncclFloat64) return 8;
+  if (type == ncclBfloat16) return 2;
+  return type == ncclInt8 ? 1 : 4;
+}
+
+void add_element(char* sum, const char* x, size_t i, ncclDataType_t type) {
+  if (type == ncclFloat64) {
+    store(sum, i, load<double>(sum, i) + load<double>(x, i));
+  } else if (type == ncclFloat32) {
+    store(sum, i, load<float>(sum, i) + load<float>(x, i));
+  } else if (type == ncclInt32) {
+    store(sum, i, load<int32_t>(sum, i) + load<int32_t>(x, i));
+  } else {
+    const float total =
+        base::from_bf16(load<uint16_t>(sum, i)) + base::from_bf16(load<uint16_t>(x, i));
+    store(sum, i, base::to_bf16(total));
+  }
+}
+
+// The whole operation for all members, by the last that has come.
+void carry_out(std::map<int, Collective>& entries) {
+  const Collective& first = entries.begin()->second;
+  const auto n = entries.size();
+  const size_t bytes = first.count * size_of_type(first.type);
+  std::string result;
+  if (first.kind == "all_gather") {
+    for (const auto& [rank, entry] : entries) result.append(entry.send, bytes);
+  } else {
+    const size_t count = first.kind == "reduce_scatter" ? first.count * n : first.count;
+    result.assign(count * size_of_type(first.type), '\0');
+    for (const auto& [rank, entry] : entries) {
+      for (size_t i = 0; i < count; ++i) add_element(result.data(), entry.send, i, first.type);
+    }
+  }
+  for (const auto& [rank, entry] : entries) {
+    const bool is_scattered = first.kind == "reduce_scatter";
+    const size_t begin = is_scattered ? static_cast<size_t>(rank) * bytes : 0;
+    std::memcpy(entry.recv, result.data() + begin, is_scattered ? bytes : result.size());
+  }
+}
+
+void run_collective(ncclComm& comm, int number, const Collective& own,
+                    std::unique_lock<std::mutex>& lock) {
+  Exchange& exchange = comm.core->exchanges[number];
+  if (!exchange.entries.empty() && !exchange.entries.begin()->second.matches(own)) {
+    complain("members of " + comm.name + " do different things");
+  }
+  exchange.entries[comm.rank] = own;
+  if (static_cast<int>(exchange.entries.size()) == comm.core->size) {
+    carry_out(exchange.entries);
+    exchange.is_done = true;
+    world().changed.notify_all();
+  }
+  world().changed.wait(lock, [&] { return exchange.is_done || comm.is_aborted; });
+  if (!exchange.is_done) exchange.entries.erase(comm.rank);
+}
+
+void run_p2p(ncclComm& comm, const std::vector<P2p>& parts, std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<Message>> sent;
+  for (const P2p& part : parts) {
+    if (!part.is_send) continue;
+    sent.push_back(std::make_shared<Message>(Message{part.data, part.bytes, false}));
+    comm.core->mail[{comm.rank, part.peer}].push_back(sent.back());
+  }
+  world().changed.notify_all();
+  std::deque<P2p> expected;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(expected),
+               [](const P2p& part) { return !part.is_send; });
+  const auto receive = [&] {
+    std::map<int, bool> is_waiting;  // messages of one peer come in order
+    std::erase_if(expected, [&](const P2p& part) {
+      auto& box = comm.core->mail[{part.peer, comm.rank}];
+      if (is_waiting[part.peer] || box.empty()) {
+        is_waiting[part.peer] = true;
+        return false;
+      }
+      if (box.front()->bytes != part.bytes) {
+        complain("a message over " + comm.name + " has another length than its receiver expects");
+      } else {
+        std::memcpy(part.data, box.front()->data, part.bytes);
+      }
+      box.front()->is_taken = true;
+      box.pop_front();
+      world().changed.notify_all();
+      return true;
+    });
+    return expected.empty() && std::all_of(sent.begin(), sent.end(),
+                                           [](const auto& message) { return message->is_taken; });
+  };
+  world().changed.wait(lock, [&] { return comm.is_aborted || receive(); });
+  for (auto& [pair, box] : comm.core->mail) {
+    std::erase_if(box, [&](const auto& message) {
+      return std::find(sent.begin(), sent.end(), message) != sent.end();
+    });
+  }
+}
+
+// Puts `body` on the stream, as soon as the call is no longer in progress.
+template <typename Body>
+void launch(ncclComm_t comm, cudaStream_t stream, Body body) {
+  comm->num_polls = world().slow_polls;
+  comm->launches.push_back([comm, stream, body] {
+    const int place = comm->chain->num_launched++;
+    enqueue(stream, [comm, place, body] {
+      std::unique_lock lock(world().mutex);
+      Chain& chain = *comm->chain;
+      ++comm->num_running;
+      world().changed.wait(
+          lock, [&] { return chain.num_done == place || chain.is_broken || comm->is_aborted; });
+      if (!comm->is_aborted) body(lock);
+      if (comm->is_aborted) chain.is_broken = true;
+      ++chain.num_done;
+      --comm->num_running;
+      world().changed.notify_all();
+    });
+  });
+}
+
+ncclResult_t launch_collective(const std::string& call, const Collective& collective,
+                               ncclComm_t comm, cudaStream_t stream) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t result = admit(comm, call);
+  if (result != ncclSuccess) return result;
+  if (t_group.depth > 0) return complain(call + " in a group");
+  const int number = comm->num_collectives++;
+  launch(comm, stream, [comm, number, collective](std::unique_lock<std::mutex>& held) {
+    run_collective(*comm, number, collective, held);
+  });
+  return ncclInProgress;
+}
+
+ncclResult_t launch_p2p(const std::string& call, const P2p& part, ncclComm_t comm,
+                        cudaStream_t stream) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t result = admit(comm, call);
+  if (result != ncclSuccess) return result;
+  if (t_group.depth > 0) {
+    if (t_group.comm != nullptr && (t_group.comm != comm || t_group.stream != stream)) {
+      return complain("a group over two communicators or streams");
+    }
+    t_group.comm = comm;
+    t_group.stream = stream;
+    t_group.parts.push_back(part);
+    return ncclSuccess;
+  }
+  launch(comm, stream,
+         [comm, part](std::unique_lock<std::mutex>& held) { run_p2p(*comm, {part}, held); });
+  return ncclInProgress;
+}
+
+ncclComm_t make_comm(std::shared_ptr<Core> core, int rank, int world_rank,
+                     const ncclConfig_t& config) {
+  auto comm = std::make_unique<ncclComm>();
+  comm->core = std::move(core);
+  ++comm->core->num_joined;
+  comm->chain = std::make_shared<Chain>();
+  comm->name = config.commName == nullptr ? "?" : config.commName;
+  comm->rank = rank;
+  comm->world_rank = world_rank;
+  comm->shares_with_children = config.splitShare == 1;
+  if (config.blocking != 0) complain(comm->name + " is blocking");
+  world().comms.push_back(std::move(comm));
+  world().changed.notify_all();
+  return world().comms.back().get();
+}
+
+// Ends the split of `parent` once all its members have made it.
+void finish_split(ncclComm_t parent, bool child_shares) {
+  const int number = parent->num_splits - 1;
+  const std::map<int, SplitCall>& calls = parent->core->splits[number];
+  if (static_cast<int>(calls.size()) < parent->core->size) return;
+  const SplitCall& own = calls.at(parent->rank);
+  NcclSplitSeen seen{parent->world_rank, own.color, own.name, parent->shares_with_children, 0};
+  *parent->split_result = nullptr;
+  if (own.color != NCCL_SPLIT_NOCOLOR) {
+    std::vector<std::pair<int, int>> members;
+    for (const auto& [rank, call] : calls) {
+      if (call.color == own.color) members.emplace_back(call.key, rank);
+    }
+    std::sort(members.begin(), members.end());
+    seen.size = static_cast<int>(members.size());
+    std::shared_ptr<Core>& core = parent->core->children[{number, own.color}];
+    if (!core) core = std::make_shared<Core>(seen.size);
+    const auto place = std::find(members.begin(), members.end(), std::pair(own.key, parent->rank));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.splitShare = child_shares ? 1 : 0;
+    config.commName = own.name.c_str();
+    ncclComm_t child =
+        make_comm(core, static_cast<int>(place - members.begin()), parent->world_rank, config);
+    core->num_joined = core->size;  // the split is over only when all have joined
+    if (parent->shares_with_children) child->chain = parent->chain;
+    *parent->split_result = child;
+  }
+  parent->split_result = nullptr;
+  world().splits.push_back(seen);
+}
+
+}  // namespace
+
+void reset_nccl() {
+  reset_cuda();
+  const std::scoped_lock lock(world().mutex);
+  World& w = world();
+  w.comms.clear();
+  w.cores.clear();
+  w.faults.clear();
+  w.num_calls.clear();
+  w.async_errors.clear();
+  w.misuse.clear();
+  w.splits.clear();
+  w.num_aborted = 0;
+  w.slow_polls = 1;
+}
+
+void inject(const NcclFault& fault) {
+  const std::scoped_lock lock(world().mutex);
+  world().faults.push_back(fault);
+}
+
+void set_async_error(const std::string& name, int rank, int result) {
+  const std::scoped_lock lock(world().mutex);
+  world().async_errors[{name, rank}] = result;
+}
+
+void set_slow_calls(int num_polls) {
+  const std::scoped_lock lock(world().mutex);
+  world().slow_polls = num_polls;
+}
+
+std::vector<std::string> nccl_misuse() {
+  const std::scoped_lock lock(world().mutex);
+  return world().misuse;
+}
+
+std::vector<NcclSplitSeen> splits_seen() {
+  const std::scoped_lock lock(world().mutex);
+  return world().splits;
+}
+
+int num_live_communicators() {
+  const std::scoped_lock lock(world().mutex);
+  return static_cast<int>(std::count_if(world().comms.begin(), world().comms.end(),
+                                        [](const auto& comm) { return !comm->is_gone; }));
+}
+
+int num_aborted() {
+  const std::scoped_lock lock(world().mutex);
+  return world().num_aborted;
+}
+
+}  // namespace moetune::fakes
+
+using namespace moetune::fakes;
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  if (result == ncclRemoteError) return "remote process exited or there was a network error";
+  return result == ncclSystemError ? "unhandled system error" : "some NCCL error";
+}
+const char* ncclGetLastError(ncclComm_t /*comm*/) { return "as the test wants it"; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t fault = take_fault("ncclGetUniqueId", 0);
+  if (fault != ncclSuccess) return fault;
+  std::memset(id->internal, 0, sizeof(id->internal));
+  const int number = world().num_ids++;
+  std::memcpy(id->internal + 64, &number, sizeof(number));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t fault = take_fault("ncclCommInitRankConfig", rank);
+  if (fault != ncclSuccess) return fault;
+  std::shared_ptr<Core>& core = world().cores[{id.internal, sizeof(id.internal)}];
+  if (!core) core = std::make_shared<Core>(size);
+  *comm = make_comm(core, rank, rank, *config);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child,
+                           ncclConfig_t* config) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t result = admit(comm, "ncclCommSplit");
+  if (result != ncclSuccess) return result;
+  *child = nullptr;
+  comm->split_result = child;
+  comm->core->splits[comm->num_splits++][comm->rank] = {color, key, config->commName};
+  const bool child_shares = config->splitShare == 1;
+  comm->num_polls = world().slow_polls;
+  comm->launches.push_back([comm, child_shares] { finish_split(comm, child_shares); });
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const std::scoped_lock lock(world().mutex);
+  if (comm == nullptr) return complain("a question about no communicator");
+  if (comm->is_gone) return complain("a question about " + comm->name + ", which is gone");
+  const auto error = world().async_errors.find({comm->name, comm->world_rank});
+  *state = ncclInProgress;
+  if (error != world().async_errors.end()) {
+    *state = static_cast<ncclResult_t>(error->second);
+    return ncclSuccess;
+  }
+  if (!is_joined(*comm)) return ncclSuccess;
+  if (comm->num_polls > 0 && --comm->num_polls > 0) return ncclSuccess;
+  if (comm->split_result != nullptr) {
+    comm->launches.front()();
+    if (comm->split_result != nullptr) return ncclSuccess;
+    comm->launches.clear();
+  }
+  for (const auto& start : comm->launches) start();
+  comm->launches.clear();
+  if (comm->is_finalized && comm->core->num_finalized < comm->core->size) return ncclSuccess;
+  *state = ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::scoped_lock lock(world().mutex);
+  const ncclResult_t result = admit(comm, "ncclCommFinalize");
+  if (result != ncclSuccess) return result;
+  comm->is_finalized = true;
+  ++comm->core->num_finalized;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::scoped_lock lock(world().mutex);
+  if (comm == nullptr || comm->is_gone) return complain("destroying what is gone");
+  if (!comm->is_finalized) complain("destroying " + comm->name + " before its end");
+  comm->is_gone = true;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  std::unique_lock lock(world().mutex);
+  if (comm == nullptr || comm->is_gone) return complain("aborting what is gone");
+  comm->is_gone = true;
+  comm->is_aborted = true;
+  comm->launches.clear();
+  ++world().num_aborted;
+  world().changed.notify_all();
+  world().changed.wait(lock, [comm] { return comm->num_running == 0; });
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++t_group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  const std::scoped_lock lock(world().mutex);
+  if (t_group.depth == 0) return complain("the end of no group");
+  if (--t_group.depth > 0) return ncclSuccess;
+  const Group group = std::exchange(t_group, {});
+  if (group.comm == nullptr) return ncclSuccess;
+  const ncclResult_t fault = take_fault("ncclGroupEnd", group.comm->world_rank);
+  if (fault != ncclSuccess) return fault;
+  launch(group.comm, group.stream,
+         [comm = group.comm, parts = group.parts](std::unique_lock<std::mutex>& held) {
+           run_p2p(*comm, parts, held);
+         });
+  return ncclInProgress;
+}
+
+ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return launch_collective(
+      "ncclAllGather",
+      {"all_gather", static_cast<const char*>(send), static_cast<char*>(recv), count, type}, comm,
+      stream);
+}
+ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
+                               ncclRedOp_t /*op*/, ncclComm_t comm, cudaStream_t stream) {
+  return launch_collective(
+      "ncclReduceScatter",
+      {"reduce_scatter", static_cast<const char*>(send), static_cast<char*>(recv), count, type},
+      comm, stream);
+}
+ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t /*op*/, ncclComm_t comm, cudaStream_t stream) {
+  return launch_collective(
+      "ncclAllReduce",
+      {"all_reduce", static_cast<const char*>(send), static_cast<char*>(recv), count, type}, comm,
+      stream);
+}
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  char* place = static_cast<char*>(const_cast<void*>(data));
+  return launch_p2p("ncclSend", {true, place, count * size_of_type(type), peer}, comm, stream);
+}
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return launch_p2p("ncclRecv", {false, static_cast<char*>(data), count * size_of_type(type), peer},
+                    comm, stream);
+}
+
+}  // extern "C"

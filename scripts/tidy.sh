@@ -7,12 +7,13 @@ build=${1:?the build folder}
 shift
 if [ $# -eq 0 ]; then
   mapfile -t known < <(sed -n "s|^ *\"file\": \"$PWD/\(.*\)\",\{0,1\}$|\1|p" "$build/compile_commands.json" | sort -u)
-  mapfile -t sources < <(printf '%s\n' "${known[@]}" | grep -E '^(kernels|profiler|engine|tuner|sweeps|reports)/')
+  mapfile -t sources < <(printf '%s\n' "${known[@]}" | grep -E '^(kernels|profiler|engine|tuner|sweeps|reports)/.*\.cpp$')
 else
   sources=("$@")
 fi
 [ ${#sources[@]} -gt 0 ] || { echo "tidy: no sources in $build/compile_commands.json"; exit 1; }
-# The product's sources: Debian's clang 14 does not take the structured bindings that the tests' lambdas capture (C++20).
+# The product's C++ sources: Debian's clang 14 knows neither this CUDA nor nvcc's flags, and does not take the structured
+# bindings that the tests' lambdas capture (C++20).
 # The build's flags are g++'s: clang need not know them all, and its own warnings are not this list's business. The
 # count of suppressed warnings of system headers is noise; everything else is shown.
 printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet \

@@ -2,11 +2,13 @@
 #include "kernels/cpu/onednn_gemm.h"
 
 #include <dnnl.h>
-#include <omp.h>
 
 #include <algorithm>
 
 #include "kernels/base/error.h"
+
+// Of OpenMP, which has its header beside the compiler, where other tools do not look.
+extern "C" void omp_set_num_threads(int num_threads);
 
 namespace moetune::kernels::cpu {
 namespace {

@@ -166,6 +166,7 @@ void check_manners(const spec::SweepSpec& sweep, const Story& story) {
           (decision.phase >= last || (decision.phase == Phase::profile && last == Phase::retune)));
       last = decision.phase;
       BOOST_TEST(std::isfinite(decision.gain_ratio.value_or(0)));
+      if (decision.kind != "note") BOOST_TEST(!decision.evidence.empty());
       BOOST_REQUIRE(!decision.text.empty());
       BOOST_TEST(decision.text.back() == '.');
       if (decision.kind == "kept" && decision.phase == Phase::retune) {

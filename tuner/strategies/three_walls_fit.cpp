@@ -94,6 +94,7 @@ bool ThreeWalls::contract() {
                            base::format_ns(trial.outcome.step_ns / num_devices)));
     wall.trial_hash = trial.request.hash;
     wall.wall = trial.outcome.wall;
+    wall.evidence = {{"after", evidence_of(trial.outcome)}, {"shares", trial.outcome.shares}};
   }
 
   TrialRequest baseline =
@@ -119,11 +120,13 @@ bool ThreeWalls::fit() {
   if (baseline_ && baseline_->is_ok()) {
     first_fitting_ = incumbent_ = baseline_;
     best_hash_ = baseline_->request.hash;
-    decide(Phase::fit, "kept",
-           fmt::format("The starting configuration fits as it is: {} of {}.",
-                       base::format_bytes(baseline_->outcome.peak_bytes),
-                       base::format_bytes(sweep_.base.hardware.memory_bytes)))
-        .trial_hash = baseline_->request.hash;
+    Decision& kept = decide(Phase::fit, "kept",
+                            fmt::format("The starting configuration fits as it is: {} of {}.",
+                                        base::format_bytes(baseline_->outcome.peak_bytes),
+                                        base::format_bytes(sweep_.base.hardware.memory_bytes)));
+    kept.trial_hash = baseline_->request.hash;
+    kept.evidence = {{"after", evidence_of(baseline_->outcome)},
+                     {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
     return true;
   }
   if (baseline_) {

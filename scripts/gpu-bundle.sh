@@ -2,6 +2,7 @@
 # Gathers what scripts/gpu-check.sh runs, with the libraries it needs besides CUDA's, into build/gpu-bundle, for a GPU
 # machine without a compiler. There: LD_LIBRARY_PATH=build/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS and NVRTC>
 # BIN=build/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
+# Where that machine's processor is another one, configure with -DMOETUNE_CPU_ARCH=x86-64-v3 first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=build/gpu-bundle

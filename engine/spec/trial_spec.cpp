@@ -119,7 +119,7 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   };
   choice_or("dtype", spec.dtype, {"f32", "f64"});
   choice_or("clock", spec.clock, {"wall", "virtual_measured", "virtual_modelled"});
-  choice_or("backend", spec.backend, {"cpu"});
+  choice_or("backend", spec.backend, {"cpu", "cuda"});
   choice_or("trace", spec.trace, {"none", "ops", "all"});
   spec.num_warmup_steps =
       reader.integer_or("num_warmup_steps", spec.num_warmup_steps, 0, kMaxSteps);

@@ -48,11 +48,11 @@ struct TrialSpec {
   std::string data_digest;    ///< of the bytes; part of the identity instead of the path
   std::string dtype = "f32";  ///< f32, f64
   std::string clock = "virtual_measured";  ///< wall, virtual_measured, virtual_modelled
-  std::string backend = "cpu";
-  std::string trace = "ops";     ///< none, ops, all
-  int64_t num_warmup_steps = 1;  ///< not timed
-  int64_t num_steps = 8;         ///< timed, untraced
-  int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing
+  std::string backend = "cpu";             ///< cpu, cuda
+  std::string trace = "ops";               ///< none, ops, all
+  int64_t num_warmup_steps = 1;            ///< not timed
+  int64_t num_steps = 8;                   ///< timed, untraced
+  int64_t num_traced_steps = 1;            ///< after those, traced, not part of the timing
   bool records_routing = false;
   /// Expected loss per step, from the reference run; steps beyond its end are not checked.
   std::vector<double> reference_loss;

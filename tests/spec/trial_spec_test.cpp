@@ -117,6 +117,16 @@ BOOST_AUTO_TEST_CASE(the_reference_band_widens_with_the_steps) {
   BOOST_TEST(reference_tolerance_at(spec, 1000) == 0.5);
 }
 
+// Whether it can train is for the build that runs the trial to say.
+BOOST_AUTO_TEST_CASE(every_backend_can_be_asked_for) {
+  json document = to_json(trial());
+  document["backend"] = "cuda";
+  BOOST_TEST(trial_spec_from_json(document, "t").backend == "cuda");
+  document["backend"] = "abacus";
+  BOOST_TEST(contains(usage_error([&] { trial_spec_from_json(document, "t"); }),
+                      "'backend' is \"abacus\", expected one of \"cpu\", \"cuda\""));
+}
+
 BOOST_AUTO_TEST_CASE(a_trial_has_at_least_one_step) {
   json document = to_json(trial());
   document.update({{"num_warmup_steps", 0}, {"num_steps", 0}, {"num_traced_steps", 0}});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
+#include <chrono>
 #include <csignal>
 #include <exception>
 #include <fstream>
@@ -68,6 +69,32 @@ int run_verify(const po::variables_map& options) {
   return static_cast<int>(result.ok ? ExitCode::ok : ExitCode::mismatch);
 }
 
+// "fake:64", "threads" or "nccl" into the spec, and which rank a fake world runs.
+void apply_world(const po::variables_map& options, spec::TrialSpec& trial) {
+  const auto refuse = [](const std::string& found) {
+    throw base::UsageError(fmt::format(
+        "--world '{}': it would be right: threads, nccl, or fake:N with the layout's N", found));
+  };
+  if (options.contains("world")) {
+    const std::string text = options["world"].as<std::string>();
+    const std::string kind = text.substr(0, text.find(':'));
+    if (kind != "threads" && kind != "nccl" && kind != "fake") refuse(text);
+    if ((kind == "fake") != (text.size() > kind.size())) refuse(text);
+    trial.communicator = kind;
+    const int size = spec::layout_of(trial.knobs).world_size();
+    if (kind == "fake" && text != fmt::format("fake:{}", size)) {
+      throw base::UsageError(
+          fmt::format("--world '{}', but the spec's layout has {} ranks", text, size));
+    }
+    if (kind == "nccl" && trial.backend != "cuda") {
+      throw base::UsageError("--world nccl needs the spec's backend to be cuda");
+    }
+  }
+  if (!options.contains("rank")) return;
+  if (trial.communicator != "fake") throw base::UsageError("--rank is for --world fake:N");
+  trial.fake_rank = options["rank"].as<int64_t>();
+}
+
 int run(int argc, char** argv) {
   po::options_description description(
       "moetune-rank runs one trial, or compares the engine with a reference model");
@@ -78,7 +105,13 @@ int run(int argc, char** argv) {
       "folder of a reference model with weights, tokens, logits, gradients and losses")(
       "layout", po::value<std::string>()->default_value("{}"),
       "parallel layout for --verify, such as {\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}")(
-      "format", po::value<std::string>()->default_value("text"), "text or json, for --verify");
+      "format", po::value<std::string>()->default_value("text"), "text or json, for --verify")(
+      "world", po::value<std::string>(),
+      "threads: all ranks in this process; nccl: this process is the rank that torchrun, srun or "
+      "mpirun says; fake:N: one rank of N alone, its communication moves nothing")(
+      "rank", po::value<int64_t>(), "which rank of a fake world")(
+      "step-timeout", po::value<double>()->default_value(900),
+      "seconds that a step on a GPU may take before this process gives up (exit code 13)");
   po::variables_map options;
   try {
     po::store(po::parse_command_line(argc, argv, description), options);
@@ -94,13 +127,27 @@ int run(int argc, char** argv) {
     throw base::UsageError("--spec FILE and --out FOLDER are needed, or --verify FOLDER");
   }
   const std::string path = options["spec"].as<std::string>();
-  const spec::TrialSpec trial = spec::trial_spec_from_json(read_json(path), path);
-  return static_cast<int>(moetune::engine::run_trial(trial, options["out"].as<std::string>()));
+  spec::TrialSpec trial = spec::trial_spec_from_json(read_json(path), path);
+  apply_world(options, trial);
+  const double seconds = options["step-timeout"].as<double>();
+  if (!(seconds >= 1 && seconds <= 1e7)) {
+    throw base::UsageError(fmt::format("--step-timeout {} must be from 1 to 1e7", seconds));
+  }
+  moetune::engine::RunOptions run_options;
+  run_options.step_limit = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  return static_cast<int>(
+      moetune::engine::run_trial(trial, options["out"].as<std::string>(), run_options));
 }
 
 int fail(ExitCode code, const std::exception& error) {
   std::cerr << "moetune-rank: " << error.what() << "\n";
   return static_cast<int>(code);
+}
+
+ExitCode code_of(const base::NoDevice& error) {
+  if (error.why == base::NoDevice::Why::no_driver) return ExitCode::no_driver;
+  return error.why == base::NoDevice::Why::no_device ? ExitCode::no_device
+                                                     : ExitCode::device_too_old;
 }
 
 }  // namespace
@@ -118,6 +165,12 @@ int main(int argc, char** argv) {
     return fail(ExitCode::wrong, error);
   } catch (const base::UsageError& error) {
     return fail(ExitCode::usage, error);
+  } catch (const base::NoDevice& error) {
+    return fail(code_of(error), error);
+  } catch (const base::DeviceFailed& error) {
+    return fail(ExitCode::device_failed, error);
+  } catch (const base::PeerFailed& error) {
+    return fail(ExitCode::peer_failed, error);
   } catch (const std::exception& error) {
     return fail(ExitCode::failed, error);
   }

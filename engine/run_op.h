@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "engine/comm/communicator.h"
+#include "engine/graphs.h"
 #include "engine/memory/device_memory.h"
 #include "engine/spec/buffers.h"
 #include "engine/spec/layout.h"
@@ -13,12 +14,18 @@
 #include "engine/spec/precision.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/backend.h"
+#include "profiler/cupti_recorder.h"
 #include "profiler/nvtx.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {
 
-using profiler::Event;
+/// A point on a stream of this rank: on the timeline's clock and on the device.
+struct Event {
+  profiler::Event time;
+  kernels::DeviceEvent device;
+};
+
 using spec::Op;
 using spec::Pass;
 using spec::Stream;
@@ -50,6 +57,7 @@ struct RankContext {
         element_bytes(base::size_of(precision.element)),
         backend(backend_in),
         memory(backend_in, rank_in, trial_in.hardware.memory_bytes),
+        graphs(backend_in),
         timeline(clock_mode(trial_in.clock), rank_in, static_cast<int>(Stream::count),
                  {trial_in.hardware.launch_ns, trial_in.hardware.graph_launch_ns,
                   trial_in.hardware.sync_ns}) {}
@@ -75,7 +83,9 @@ struct RankContext {
   int64_t element_bytes;
   kernels::Backend& backend;
   DeviceMemory memory;
+  Graphs graphs;
   profiler::Timeline timeline;
+  profiler::DeviceRecorder* recorder = nullptr;  ///< while a step is traced on a device
   RankComms comms;
   Place place;
   kernels::Tensor scalars;  ///< f64 [1, Scalar::count]
@@ -89,52 +99,128 @@ inline profiler::OpTag tag_of(const RankContext& rank, Op op, Pass pass, const s
       pass == Pass::recompute};
 }
 
+inline profiler::DeviceOp device_op(const RankContext& rank, const profiler::OpTag& tag, Op op,
+                                    profiler::RecordKind kind, const char* group = "") {
+  return {tag, kind, rank.rank, stream_of(op), group, -1};
+}
+
+/// Ends what is being captured or replayed, before anything that cannot be part of it.
+inline void leave_graph(RankContext& rank) {
+  if (!rank.graphs.is_open()) return;
+  const profiler::OpTag tag{"graph", rank.place.layer, rank.place.micro_batch};
+  const profiler::DeviceOpScope scope(rank.recorder,
+                                      {tag, profiler::RecordKind::kernel, rank.rank, 0, "", -1});
+  rank.graphs.end_segment();
+}
+
 /// Runs `body` (backend calls) as one launch of `op`.
 template <typename Body>
-Event run_op(RankContext& rank, Op op, Pass pass, const spec::OpCost& cost, Body&& body) {
+void run_op(RankContext& rank, Op op, Pass pass, const spec::OpCost& cost, Body&& body) {
   profiler::OpTag tag = tag_of(rank, op, pass, cost);
   const int stream = stream_of(op);
   const profiler::NvtxRange range(tag.name);
   const int64_t start = rank.timeline.launch(stream);
   const bool is_wall = rank.timeline.mode() == profiler::ClockMode::wall;
   const int64_t begin = is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns();
-  body();
+  rank.backend.use_stream(stream);
+  {
+    const profiler::DeviceOpScope scope(rank.recorder,
+                                        device_op(rank, tag, op, profiler::RecordKind::kernel));
+    if (rank.graphs.begin_op()) body();
+  }
   int64_t duration = (is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns()) - begin;
   if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
     duration = spec::roofline_ns(rank.trial.hardware, cost);
   }
-  return rank.timeline.finish(stream, profiler::RecordKind::kernel, tag, start, duration);
+  rank.timeline.finish(stream, profiler::RecordKind::kernel, tag, start, duration);
 }
 
 /// Runs `body`, a communicator call taking the ready time and returning CommTiming, as one launch
 /// of `op`.
 template <typename Body>
-Event run_comm(RankContext& rank, Op op, Pass pass, spec::Group group, Body&& body) {
+void run_comm(RankContext& rank, Op op, Pass pass, spec::Group group, Body&& body) {
+  leave_graph(rank);
   profiler::OpTag tag = tag_of(rank, op, pass, {});
   const int stream = stream_of(op);
   const profiler::NvtxRange range(tag.name);
   const int64_t ready = rank.timeline.launch(stream);
-  const CommTiming timing = body(ready);
-  tag.bytes = timing.sent_bytes;
   const auto kind = spec::op_row(op).kind == spec::OpKind::p2p ? profiler::RecordKind::p2p
                                                                : profiler::RecordKind::collective;
-  return rank.timeline.finish_communication(stream, kind, tag, spec::name_of(group),
-                                            timing.sequence, ready, timing.end_ns,
-                                            timing.transfer_ns);
+  rank.backend.use_stream(stream);
+  CommTiming timing;
+  {
+    profiler::DeviceOpScope scope(rank.recorder,
+                                  device_op(rank, tag, op, kind, spec::name_of(group)));
+    timing = body(ready);
+    scope.set_communication(timing.sent_bytes, timing.sequence);
+  }
+  tag.bytes = timing.sent_bytes;
+  rank.timeline.finish_communication(stream, kind, tag, spec::name_of(group), timing.sequence,
+                                     ready, timing.end_ns, timing.transfer_ns);
+}
+
+/// The end of everything launched on `stream` so far.
+inline Event record_event(RankContext& rank, Stream stream) {
+  leave_graph(rank);
+  rank.backend.use_stream(static_cast<int>(stream));
+  return {rank.timeline.record_event(static_cast<int>(stream)), rank.backend.record_event()};
+}
+
+inline void wait_event(RankContext& rank, Stream stream, const Event& event) {
+  leave_graph(rank);
+  rank.timeline.wait_event(static_cast<int>(stream), event.time);
+  rank.backend.use_stream(static_cast<int>(stream));
+  rank.backend.wait_event(event.device);
 }
 
 /// `stream` waits for everything launched on `other` so far.
 inline void join_streams(RankContext& rank, Stream stream, Stream other) {
-  rank.timeline.wait_event(static_cast<int>(stream),
-                           rank.timeline.record_event(static_cast<int>(other)));
+  wait_event(rank, stream, record_event(rank, other));
 }
 
-/// A captured graph for its lifetime, when the knobs ask for the scope.
+/// Orders two streams on the device only. The emulated cluster has buffers of their own for what
+/// comes in and goes out; on a device the same memory is used again and has to be free by then.
+inline void reuse_after(RankContext& rank, Stream stream, Stream other) {
+  leave_graph(rank);
+  rank.backend.use_stream(static_cast<int>(other));
+  const kernels::DeviceEvent end = rank.backend.record_event();
+  rank.backend.use_stream(static_cast<int>(stream));
+  rank.backend.wait_event(end);
+}
+
+/// Copies to the host what has been computed on `stream`; the host waits for it, and for nothing
+/// else.
+inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const void* device,
+                  int64_t bytes) {
+  leave_graph(rank);
+  const profiler::OpTag tag = tag_of(rank, Op::host_sync, pass, {});
+  rank.timeline.synchronize(rank.timeline.record_event(static_cast<int>(stream)), tag);
+  rank.backend.use_stream(static_cast<int>(stream));
+  const profiler::DeviceOpScope scope(
+      rank.recorder,
+      {tag, profiler::RecordKind::host_sync, rank.rank, static_cast<int32_t>(stream), "", -1});
+  rank.backend.copy_to_host(host, device, bytes);
+}
+
+/// A captured graph for its lifetime, when the knobs ask for the scope. `buffers`: everything that
+/// the operations of the scope read or write and that may lie elsewhere the next time.
 class GraphCapture {
  public:
-  GraphCapture(RankContext& rank, spec::GraphScope scope) : rank_(rank) {
-    is_open_ = spec::has_graph(rank.trial.knobs, scope);
-    if (is_open_) rank_.timeline.begin_graph();
+  GraphCapture(RankContext& rank, spec::GraphScope scope, Pass label,
+               const std::vector<const void*>& buffers)
+      : rank_(rank), is_open_(spec::has_graph(rank.trial.knobs, scope)) {
+    if (!is_open_) return;
+    rank_.timeline.begin_graph();
+    rank_.graphs.open({static_cast<int32_t>(scope), rank.place.layer, static_cast<int32_t>(label),
+                       0, hash_addresses(buffers)});
+  }
+  // Not in the destructor: running the graph may throw.
+  void close() {
+    if (!is_open_) return;
+    is_open_ = false;
+    rank_.timeline.end_graph();
+    leave_graph(rank_);
+    rank_.graphs.close();
   }
   ~GraphCapture() {
     if (is_open_) rank_.timeline.end_graph();

@@ -19,9 +19,12 @@
 #include <vector>
 
 #include "engine/routing_recorder.h"
+#include "engine/watchdog.h"
 #include "engine/world_run.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "profiler/cupti_recorder.h"
+#include "profiler/device_trace.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::engine {
@@ -62,17 +65,22 @@ double median(std::vector<int64_t> values) {
 /// Writes what the ranks report; used by one thread at a time.
 class TrialRecorder {
  public:
-  TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir)
+  /// `ranks`: those of this process.
+  TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir,
+                const std::vector<int>& ranks)
       : trial_(trial),
-        shard_(out_dir + "/shard-0.db"),
-        progress_path_(out_dir + "/progress"),
-        traces_(static_cast<size_t>(spec::layout_of(trial.knobs).world_size())) {}
+        is_leader_(trial.communicator != "nccl" || ranks.front() == 0),
+        shard_(fmt::format("{}/shard-{}.db", out_dir, is_leader_ ? 0 : ranks.front())),
+        progress_path_(out_dir + "/progress") {
+    for (const int rank : ranks) traces_[rank];
+  }
 
   /// Of a traced step, before add_step.
   void add_trace(int rank, profiler::StepTrace trace) {
-    traces_[static_cast<size_t>(rank)].push_back(std::move(trace));
+    traces_.at(rank).push_back(std::move(trace));
   }
 
+  /// By the first rank of the process.
   void add_step(int64_t step, const StepResult& result, int64_t wall_step_ns, int64_t launches) {
     store::ShardStep row;
     row.step = step;
@@ -90,6 +98,7 @@ class TrialRecorder {
     if (row.is_traced && step + 1 == spec::total_steps(trial_)) add_traces();
     if (step == 0) shard_.add_metric(0, "num_launches", static_cast<double>(launches));
     shard_.commit();
+    if (!is_leader_) return;
     std::ofstream(progress_path_) << fmt::format("step {} of {}\n", step + 1,
                                                  spec::total_steps(trial_));
   }
@@ -100,7 +109,34 @@ class TrialRecorder {
     shard_.add_metric(rank, "num_allocations", static_cast<double>(ledger.num_allocations()));
   }
 
+  /// What the device holds beside the ledger's allocations, of one rank; the driver's number is of
+  /// all ranks on the device.
+  void add_device_memory(int rank, const kernels::DeviceMemoryAccount& account,
+                         int64_t ledger_bytes) {
+    if (account.driver_used_bytes == 0) return;
+    nlohmann::json lines = nlohmann::json::array();
+    lines.push_back({{"name", "the ledger's allocations"}, {"bytes", ledger_bytes}});
+    for (const auto& line : account.lines) {
+      lines.push_back({{"name", line.name}, {"bytes", line.bytes}});
+    }
+    device_memory_.push_back({{"rank", rank}, {"lines", std::move(lines)}});
+    driver_used_bytes_ = std::max(driver_used_bytes_, account.driver_used_bytes);
+  }
+
+  void add_graphs(int rank, const Graphs& graphs) {
+    shard_.add_metric(rank, "num_graphs", static_cast<double>(graphs.num_graphs()));
+    shard_.add_metric(rank, "num_graph_replays", static_cast<double>(graphs.num_replays()));
+    shard_.add_metric(rank, "num_graphs_given_up", static_cast<double>(graphs.num_given_up()));
+  }
+
+  void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }
+
   void finish(const RoutingRecorder* routing) {
+    if (!device_memory_.empty()) {
+      shard_.add_text("device_memory", nlohmann::json{{"ranks", device_memory_},
+                                                      {"driver_used_bytes", driver_used_bytes_}}
+                                           .dump());
+    }
     shard_.add_metric(-1, "wall_step_ns", median(wall_ns_));
     if (!traced_wall_ns_.empty()) {
       const double traced_ns = median(traced_wall_ns_);
@@ -131,7 +167,12 @@ class TrialRecorder {
       return traced_step_ns_[a] < traced_step_ns_[b];
     });
     const size_t chosen = order[(order.size() - 1) / 2];
-    for (const std::vector<profiler::StepTrace>& steps : traces_) {
+    if (trial_.backend == "cuda") {
+      std::vector<profiler::StepTrace*> ranks;
+      for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
+      profiler::resolve_transfers(ranks, spec::group_instances(spec::layout_of(trial_.knobs)));
+    }
+    for (const auto& [rank, steps] : traces_) {
       const profiler::StepTrace& trace = steps.at(chosen);
       std::map<std::string, store::ShardOp> ops;
       for (const profiler::TraceRecord& record : trace.records) {
@@ -149,36 +190,75 @@ class TrialRecorder {
   }
 
   const spec::TrialSpec& trial_;
+  bool is_leader_;  ///< of all processes, the one whose shard and progress the parent reads
   store::ShardWriter shard_;
   std::string progress_path_;
-  std::vector<std::vector<profiler::StepTrace>> traces_;  ///< by rank, then traced step
+  std::map<int, std::vector<profiler::StepTrace>> traces_;  ///< by rank, then traced step
+  nlohmann::json device_memory_ = nlohmann::json::array();
+  int64_t driver_used_bytes_ = 0;
   std::vector<int64_t> traced_step_ns_;
   std::vector<int64_t> wall_ns_;
   std::vector<int64_t> traced_wall_ns_;
   std::mutex mutex_;
 };
 
-// Why the trial's backend cannot train in this build.
-std::string backend_refusal(const std::string& backend) {
-  if (kernels::has_cuda()) {
-    return fmt::format(
-        "backend '{}' is built and its kernels are tested, but the trainer does not run on it yet; "
-        "it would be right: cpu",
-        backend);
+/// The traces of a device: one recorder for all ranks of the process, started and read by the first
+/// of them.
+class DeviceTracing {
+ public:
+  DeviceTracing(const std::vector<int>& ranks, profiler::TraceLevel level) {
+    profiler::DeviceRecorderOptions options;
+    options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
+                                                        : profiler::DeviceDetail::launches;
+    options.ranks = {ranks.begin(), ranks.end()};
+    recorder_ = profiler::make_cupti_recorder(options);
   }
-  const std::string missing = MOETUNE_MISSING_CUDA_PARTS;
-  return fmt::format(
-      "backend '{}' cannot run in this build, which has no CUDA ({}); it would be "
-      "right: cpu",
-      backend,
-      missing.empty() ? "it is a sanitizer build" : "not found when it was built: " + missing);
-}
+
+  void begin(int64_t step) {
+    if (!recorder_) return;
+    if (!is_set_up_) {
+      // The first step that it records would pay for what it sets up.
+      recorder_->begin_step(static_cast<int>(step));
+      static_cast<void>(recorder_->end_step());
+      is_set_up_ = true;
+    }
+    recorder_->begin_step(static_cast<int>(step));
+  }
+
+  void end(TrialRecorder& recorder) {
+    if (!recorder_) return;
+    profiler::DeviceStep step = recorder_->end_step();
+    for (profiler::RankStep& rank : step.ranks) {
+      const int id = rank.trace.rank;
+      recorder.add_trace(id, std::move(rank.trace));
+    }
+    missing_ = profiler::missing_text(step.facts);
+  }
+
+  [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
+  /// Why the trace is empty or not complete; empty when it is.
+  [[nodiscard]] std::string note() const {
+    if (!recorder_) return "this build has no CUPTI: steps on the device are not traced";
+    const std::string note = recorder_->note();
+    return note.empty() || missing_.empty() ? note + missing_ : note + " " + missing_;
+  }
+  [[nodiscard]] int64_t device_buffer_bytes() const {
+    return recorder_ ? recorder_->device_buffer_bytes() : 0;
+  }
+
+ private:
+  std::unique_ptr<profiler::DeviceRecorder> recorder_;
+  bool is_set_up_ = false;
+  std::string missing_;
+};
 
 void check_numbers(const spec::TrialSpec& trial, int64_t step, const StepResult& result) {
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     throw base::WrongNumbers(fmt::format("step {}: loss {} and gradient norm {} must be finite",
                                          step, result.loss, result.grad_norm));
   }
+  // What a fake world's other ranks bring is made up.
+  if (trial.communicator == "fake") return;
   if (step >= static_cast<int64_t>(trial.reference_loss.size())) return;
   const double expected = trial.reference_loss[static_cast<size_t>(step)];
   const double difference = std::abs(result.loss - expected);
@@ -191,50 +271,101 @@ void check_numbers(const spec::TrialSpec& trial, int64_t step, const StepResult&
   }
 }
 
+/// What the ranks of this process share while they train.
+struct Training {
+  const spec::TrialSpec& trial;
+  const TokenSource& tokens;
+  std::vector<int> ranks;  ///< of this process
+  TrialRecorder& recorder;
+  std::unique_ptr<DeviceTracing> tracing;  ///< on a device, when steps are traced
+  std::unique_ptr<Watchdog> watchdog;      ///< on a device
+  std::atomic<bool> is_interrupted{false};
+
+  [[nodiscard]] bool is_first(int rank) const { return rank == ranks.front(); }
+};
+
+StepResult run_step(Training& training, RankTrainer& trainer, World& world, int rank, int64_t step,
+                    profiler::TraceLevel level) {
+  const bool is_traced = level != profiler::TraceLevel::none;
+  if (training.trial.backend != "cuda") {
+    StepResult result = trainer.step(step, training.tokens, level);
+    if (is_traced) training.recorder.add_trace(rank, trainer.take_trace());
+    return result;
+  }
+  // The timeline of the host says nothing about a device; its own records do.
+  if (!is_traced || !training.tracing) {
+    return trainer.step(step, training.tokens, profiler::TraceLevel::none);
+  }
+  world.join_local();
+  if (training.is_first(rank)) training.tracing->begin(step);
+  world.join_local();
+  trainer.set_recorder(training.tracing->recorder());
+  const StepResult result = trainer.step(step, training.tokens, profiler::TraceLevel::none);
+  trainer.set_recorder(nullptr);
+  world.join_local();
+  if (training.is_first(rank)) training.tracing->end(training.recorder);
+  world.join_local();
+  return result;
+}
+
 // One rank's life: steps until the end, or until somebody asks for a stop. All ranks decide alike.
-void train(const spec::TrialSpec& trial, const TokenSource& tokens, TrialRecorder& recorder,
-           std::atomic<bool>& is_interrupted, RankTrainer& trainer, ThreadWorld& world, int rank) {
+void train(Training& training, RankTrainer& trainer, World& world, int rank) {
+  const spec::TrialSpec& trial = training.trial;
   const int64_t num_steps = spec::total_steps(trial);
   const int64_t first_traced = trial.num_warmup_steps + trial.num_steps;
   for (int64_t step = 0; step < num_steps; ++step) {
+    if (training.watchdog && training.is_first(rank)) {
+      training.watchdog->beat(fmt::format("step {} of {}", step + 1, num_steps));
+    }
     if (world.join_max(g_is_stop_asked) != 0) {
-      is_interrupted = true;
+      training.is_interrupted = true;
       break;
     }
     inject_fault(trial.fault, step, rank);
     const auto level = step >= first_traced ? trace_level(trial.trace) : profiler::TraceLevel::none;
     const int64_t begin_ns = profiler::wall_ns();
-    StepResult result = trainer.step(step, tokens, level);
+    StepResult result = run_step(training, trainer, world, rank, step, level);
     const bool is_nan_asked = trial.fault.kind == "nan" && trial.fault.step == step;
     if (is_nan_asked) result.loss = std::nan("");
-    if (step >= first_traced) recorder.add_trace(rank, trainer.take_trace());
     const int64_t wall_step_ns = world.join_max(profiler::wall_ns() - begin_ns);
-    if (rank == 0) recorder.add_step(step, result, wall_step_ns, trainer.num_launches());
+    if (training.is_first(rank)) {
+      training.recorder.add_step(step, result, wall_step_ns, trainer.num_launches());
+    }
     check_numbers(trial, step, result);
   }
-  const std::scoped_lock lock(recorder.mutex());
-  recorder.add_memory(rank, trainer.ledger());
+  kernels::DeviceMemoryAccount account = trainer.backend().memory_account();
+  if (training.tracing && training.is_first(rank)) {
+    account.lines.push_back({"buffers of CUPTI", training.tracing->device_buffer_bytes()});
+  }
+  const std::scoped_lock lock(training.recorder.mutex());
+  training.recorder.add_memory(rank, trainer.ledger());
+  training.recorder.add_device_memory(rank, account, trainer.allocated_bytes());
+  if (trial.backend == "cuda") training.recorder.add_graphs(rank, trainer.graphs());
 }
 
-}  // namespace
-
-spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir) {
-  std::signal(SIGTERM, ask_stop);
-  std::signal(SIGINT, ask_stop);
+void check_can_run(const spec::TrialSpec& trial) {
   const std::vector<spec::Violation> violations =
       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
   if (!violations.empty()) {
     throw base::UsageError(
         fmt::format("{}: {}", violations.front().rule, violations.front().message));
   }
-  if (trial.backend != "cpu") {
-    throw base::UsageError(backend_refusal(trial.backend));
-  }
+  const std::string missing = missing_in_build(trial);
+  if (!missing.empty()) throw base::UsageError(missing);
   if (trial.model.vocab_size < 256) {
     throw base::UsageError(
         fmt::format("vocab_size {} is too small for text read as bytes; it must be at least 256",
                     trial.model.vocab_size));
   }
+}
+
+}  // namespace
+
+spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
+                         const RunOptions& options) {
+  std::signal(SIGTERM, ask_stop);
+  std::signal(SIGINT, ask_stop);
+  check_can_run(trial);
   spec::Corpus corpus = spec::read_corpus(trial.data_path);
   if (!trial.data_digest.empty() && corpus.digest != trial.data_digest) {
     throw base::UsageError(
@@ -243,22 +374,37 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
                     trial.data_path, corpus.digest, trial.data_digest));
   }
   const TextSource tokens(std::move(corpus), trial.training, trial.data_path);
+  const std::vector<int> ranks = local_ranks(trial);
   std::filesystem::create_directories(out_dir);
-  TrialRecorder recorder(trial, out_dir);
+  TrialRecorder recorder(trial, out_dir, ranks);
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
   if (trial.records_routing) hooks.routing = &routing;
-  std::atomic<bool> is_interrupted{false};
+  Training training{trial, tokens, ranks, recorder, nullptr, nullptr};
+  if (trial.backend == "cuda") {
+    training.watchdog = std::make_unique<Watchdog>(
+        options.step_limit, [&](const std::string& what) { leave_hung(what, options.step_limit); });
+    if (trial.trace != "none" && trial.num_traced_steps > 0) {
+      training.tracing = std::make_unique<DeviceTracing>(ranks, trace_level(trial.trace));
+    }
+  }
   try {
-    run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld& world, int rank) {
-      train(trial, tokens, recorder, is_interrupted, trainer, world, rank);
-    });
+    run_ranks(
+        trial, hooks,
+        [&](RankTrainer& trainer, World& world, int rank) {
+          train(training, trainer, world, rank);
+        },
+        out_dir + "/rendezvous");
   } catch (const std::exception& error) {
     recorder.fail(error.what());
     throw;
   }
+  if (training.tracing) {
+    const std::string note = training.tracing->note();
+    if (!note.empty()) recorder.add_text("trace_note", note);
+  }
   recorder.finish(trial.records_routing ? &routing : nullptr);
-  return is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;
+  return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;
 }
 
 }  // namespace moetune::engine

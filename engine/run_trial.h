@@ -1,7 +1,8 @@
-// One whole trial in this process: ranks as threads, steps, the shard file, and what a failure
+// One whole trial, or this process's part of it: ranks, steps, the shard file, and what a failure
 // means as an exit code.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "engine/spec/trial_spec.h"
@@ -9,10 +10,17 @@
 
 namespace moetune::engine {
 
+struct RunOptions {
+  /// On a device: a step that takes longer ends the process with the exit code for `hung`.
+  std::chrono::milliseconds step_limit{std::chrono::minutes(15)};
+};
+
 /// Trains as the spec says and writes `out_dir`/shard-0.db (after every step) and
-/// `out_dir`/progress ("step k of n"). Throws what the ranks threw: base::OutOfMemory,
-/// base::WrongNumbers, base::UsageError, base::Error. Returns `interrupted` when SIGTERM or SIGINT
-/// asked for an end.
-spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir);
+/// `out_dir`/progress ("step k of n"); of several processes each has a shard of its own,
+/// shard-R.db, and rank 0 writes the progress. Throws what the ranks threw: base::OutOfMemory,
+/// base::WrongNumbers, base::UsageError, base::NoDevice, base::DeviceFailed, base::PeerFailed,
+/// base::Error. Returns `interrupted` when SIGTERM or SIGINT asked for an end.
+spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
+                         const RunOptions& options = {});
 
 }  // namespace moetune::engine

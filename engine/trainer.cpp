@@ -3,19 +3,17 @@
 
 namespace moetune::engine {
 
-RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world,
+RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
                          kernels::Backend& backend, const TrainerHooks& hooks)
     : world_(world), rank_(trial, rank, backend), hooks_(hooks) {
   RankComms& comms = rank_.comms;
-  comms.world = world.communicator(spec::Group::world, rank);
-  comms.dp_cp = world.communicator(spec::Group::dp_cp, rank);
-  comms.cp = world.communicator(spec::Group::cp, rank);
-  comms.ep = world.communicator(spec::Group::ep, rank);
-  comms.edp = world.communicator(spec::Group::edp, rank);
-  comms.pp = world.communicator(spec::Group::pp, rank);
-  if (rank_.is_first_stage() || rank_.is_last_stage()) {
-    comms.embedding = world.communicator(spec::Group::embedding, rank);
-  }
+  comms.world = world.communicator(spec::Group::world, rank, backend);
+  comms.dp_cp = world.communicator(spec::Group::dp_cp, rank, backend);
+  comms.cp = world.communicator(spec::Group::cp, rank, backend);
+  comms.ep = world.communicator(spec::Group::ep, rank, backend);
+  comms.edp = world.communicator(spec::Group::edp, rank, backend);
+  comms.pp = world.communicator(spec::Group::pp, rank, backend);
+  comms.embedding = world.communicator(spec::Group::embedding, rank, backend);
   constexpr auto kNumScalars = static_cast<int64_t>(spec::Scalar::count);
   rank_.scalars = kernels::Tensor::matrix(
       rank_.memory.allocate("step_sums", MemoryGroup::workspace, kNumScalars * 8), base::DType::f64,
@@ -39,6 +37,7 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& wo
 RankTrainer::~RankTrainer() = default;
 
 StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::TraceLevel level) {
+  rank_.memory.begin_step();
   const StepTokens batch = step_tokens(tokens, rank_.trial, rank_.rank, step);
   rank_.timeline.begin_step(static_cast<int>(step), level);
   const int64_t begin_ns = rank_.timeline.host_ns();
@@ -53,7 +52,8 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   }
   StepResult result;
   result.grad_norm = optimizer_->finish_gradients();
-  if (hooks_.on_gradients) hooks_.on_gradients(step, *params_);
+  rank_.backend.use_stream(static_cast<int>(Stream::data));
+  if (hooks_.on_gradients) hooks_.on_gradients(step, *params_, rank_.backend);
   optimizer_->update(step, result.grad_norm);
   result.lr = learning_rate(rank_.trial.training, step);
 
@@ -64,11 +64,13 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
                                          base::DType::f64, ready_ns);
   });
   double sums[kNumLosses];
+  rank_.backend.use_stream(static_cast<int>(Stream::data));
   rank_.backend.copy_to_host(sums, rank_.scalar(spec::Scalar::loss), sizeof(sums));
   result.loss = sums[0] / static_cast<double>(rank_.trial.training.global_batch_size *
                                               rank_.trial.training.seq_length);
   result.aux_loss = sums[1];
   result.z_loss = sums[2];
+  rank_.backend.synchronize();
   const int64_t end_ns = world_.join_max(rank_.timeline.latest_ns());
   result.step_ns = end_ns - begin_ns;
   trace_ = rank_.timeline.end_step(end_ns);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/thread_world.h"
+#include "engine/comm/world.h"
 #include "engine/data/token_source.h"
 #include "engine/model/parameters.h"
 #include "engine/model/stage.h"
@@ -33,13 +33,14 @@ struct TrainerHooks {
   InitialValue initial_value;  ///< empty: random by the recipe's seed
   RoutingObserver* routing = nullptr;
   LogitsObserver* logits = nullptr;
-  /// After gradients are reduced and before the update.
-  std::function<void(int64_t step, const Parameters& params)> on_gradients;
+  /// After gradients are reduced and before the update; the backend's current stream has them.
+  std::function<void(int64_t step, const Parameters& params, kernels::Backend& backend)>
+      on_gradients;
 };
 
 class RankTrainer {
  public:
-  RankTrainer(const spec::TrialSpec& trial, int rank, ThreadWorld& world, kernels::Backend& backend,
+  RankTrainer(const spec::TrialSpec& trial, int rank, World& world, kernels::Backend& backend,
               const TrainerHooks& hooks);
   ~RankTrainer();
 
@@ -47,12 +48,18 @@ class RankTrainer {
 
   /// Trace of the last step; empty records when it was not traced.
   [[nodiscard]] profiler::StepTrace take_trace() { return std::move(trace_); }
+  /// Labels what the next steps enqueue; null: nothing is recorded on the device.
+  void set_recorder(profiler::DeviceRecorder* recorder) { rank_.recorder = recorder; }
+  [[nodiscard]] kernels::Backend& backend() { return rank_.backend; }
+  [[nodiscard]] const Graphs& graphs() const { return rank_.graphs; }
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return rank_.memory.ledger(); }
+  /// Device memory that the rank holds for its allocations, blocks kept for reuse included.
+  [[nodiscard]] int64_t allocated_bytes() const { return rank_.memory.held_bytes(); }
   [[nodiscard]] Parameters& params() { return *params_; }
   [[nodiscard]] int64_t num_launches() const { return rank_.timeline.num_launches(); }
 
  private:
-  ThreadWorld& world_;
+  World& world_;
   RankContext rank_;
   TrainerHooks hooks_;
   std::unique_ptr<Parameters> params_;

@@ -87,13 +87,15 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   /// Of the rank whose thread calls.
   void begin_step(int rank, int64_t step) { step_of_rank_[static_cast<size_t>(rank)] = step; }
 
-  void on_logits(int rank, int64_t micro_batch, int64_t first_token, Tensor logits) override {
+  void on_logits(int rank, int64_t micro_batch, int64_t first_token,
+                 const std::vector<double>& logits) override {
     if (step_of_rank_[static_cast<size_t>(rank)] != 0) return;
     const std::scoped_lock lock(mutex_);
-    for (int64_t i = 0; i < logits.rows; ++i) {
-      const int64_t at = place_of(rank, micro_batch, first_token + i) * logits.cols;
-      const auto* row = logits.row<float>(i);
-      std::copy(row, row + logits.cols, logits_.begin() + at);
+    const int64_t vocab = run_.model.vocab_size;
+    for (int64_t i = 0; i * vocab < static_cast<int64_t>(logits.size()); ++i) {
+      const auto row = logits.begin() + i * vocab;
+      std::copy(row, row + vocab,
+                logits_.begin() + place_of(rank, micro_batch, first_token + i) * vocab);
     }
   }
 
@@ -110,7 +112,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
 
   /// Takes the part of every gradient that this rank is the one to know: its shard of each bucket
   /// with the distributed optimizer, else everything on the first of the ranks that hold the same.
-  void on_gradients(int64_t step, const Parameters& params) {
+  void on_gradients(int64_t step, const Parameters& params, kernels::Backend& backend) {
     if (step != 0) return;
     const std::scoped_lock lock(mutex_);
     for (const spec::ParamDesc& param : params.plan().params) {
@@ -121,8 +123,8 @@ class Collector final : public RoutingObserver, public LogitsObserver {
       const int64_t end =
           std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
       if (begin >= end) continue;
-      const auto* grad = static_cast<const float*>(bucket.grad.data);
-      const std::vector<double> values(grad + begin, grad + end);
+      const std::vector<double> values =
+          values_of(backend, bucket.grad.columns(begin, end - begin));
       gradients_.add(param, param.first_row * param.cols + begin - param.offset, values);
     }
   }
@@ -212,11 +214,11 @@ VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
   Collector collector(run, trial);
   hooks.routing = &collector;
   hooks.logits = &collector;
-  hooks.on_gradients = [&](int64_t step, const Parameters& params) {
-    collector.on_gradients(step, params);
+  hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
+    collector.on_gradients(step, params, backend);
   };
   std::vector<StepResult> steps(static_cast<size_t>(run.num_steps()));
-  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int rank) {
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int rank) {
     for (int64_t step = 0; step < run.num_steps(); ++step) {
       collector.begin_step(rank, step);
       const StepResult result = trainer.step(step, tokens, profiler::TraceLevel::none);

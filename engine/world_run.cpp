@@ -1,18 +1,23 @@
-// Threads of a world of ranks; see world_run.h.
+// Threads of a world of ranks, a rank alone, a rank among processes; see world_run.h.
 #include "engine/world_run.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
-#include <vector>
 
+#include "engine/comm/fake_world.h"
+#include "engine/comm/process_world.h"
+#include "engine/comm/thread_world.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
 namespace {
+
+using RankBody = std::function<void(RankTrainer&, World&, int rank)>;
 
 int num_usable_cores() {
   cpu_set_t set;
@@ -21,19 +26,28 @@ int num_usable_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-}  // namespace
+bool is_on_device(const spec::TrialSpec& trial) { return trial.backend == "cuda"; }
 
-void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
-               const std::function<void(RankTrainer&, ThreadWorld&, int rank)>& body) {
+std::unique_ptr<kernels::Backend> make_backend(const spec::TrialSpec& trial, int device) {
+  return is_on_device(trial) ? kernels::make_cuda_backend(device) : kernels::make_cpu_backend();
+}
+
+void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body) {
   const spec::Layout layout = spec::layout_of(trial.knobs);
-  ThreadWorld world(trial.hardware, layout, RankContext::clock_mode(trial.clock),
-                    num_usable_cores());
+  const auto num_ranks = static_cast<size_t>(layout.world_size());
+  // The ranks' backends end after the world, whose messages lie in their memory.
+  std::vector<std::unique_ptr<kernels::Backend>> backends(num_ranks);
+  // Threads that only launch do not disturb each other's measurement.
+  const int num_slots = is_on_device(trial) ? layout.world_size() : num_usable_cores();
+  ThreadWorld world(trial.hardware, layout, RankContext::clock_mode(trial.clock), num_slots);
   std::mutex mutex;
   std::exception_ptr cause;
   const auto run = [&](int rank) {
     world.slots().acquire();
     try {
-      const std::unique_ptr<kernels::Backend> backend = kernels::make_cpu_backend();
+      std::unique_ptr<kernels::Backend>& backend = backends[static_cast<size_t>(rank)];
+      // Virtual ranks share the first device.
+      backend = make_backend(trial, 0);
       RankTrainer trainer(trial, rank, world, *backend, hooks);
       body(trainer, world, rank);
     } catch (const base::PeerFailed&) {
@@ -51,6 +65,76 @@ void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
   for (int rank = 0; rank < layout.world_size(); ++rank) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
   if (cause) std::rethrow_exception(cause);
+}
+
+void run_fake(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body) {
+  const auto rank = static_cast<int>(trial.fake_rank);
+  const std::unique_ptr<kernels::Backend> backend = make_backend(trial, 0);
+  FakeWorld world(trial, rank);
+  RankTrainer trainer(trial, rank, world, *backend, hooks);
+  body(trainer, world, rank);
+}
+
+// One GPU per process: the launcher's number of the process on this host, unless it shows each
+// process one device only.
+int device_of(const LaunchEnv& launch) {
+  std::string why_none;
+  const auto num_devices = static_cast<int>(kernels::cuda_devices(why_none).size());
+  const int local_rank = launch.local_rank.value_or(launch.rank);
+  return num_devices > 1 ? local_rank % num_devices : 0;
+}
+
+void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
+                 const std::string& meeting_place) {
+  const spec::Layout layout = spec::layout_of(trial.knobs);
+  const LaunchEnv launch = read_launch_env(process_env);
+  const std::unique_ptr<kernels::Backend> backend = make_backend(trial, device_of(launch));
+  const std::unique_ptr<Rendezvous> rendezvous =
+      join_launch(launch, layout.world_size(), meeting_place);
+  ProcessWorld world(layout, *rendezvous, *backend);
+  try {
+    RankTrainer trainer(trial, launch.rank, world, *backend, hooks);
+    body(trainer, world, launch.rank);
+  } catch (const std::exception& error) {
+    world.abort(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+std::vector<int> local_ranks(const spec::TrialSpec& trial) {
+  const spec::Layout layout = spec::layout_of(trial.knobs);
+  if (trial.communicator == "fake") return {static_cast<int>(trial.fake_rank)};
+  if (trial.communicator == "nccl") return {read_launch_env(process_env).rank};
+  std::vector<int> all(static_cast<size_t>(layout.world_size()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  return all;
+}
+
+std::string missing_in_build(const spec::TrialSpec& trial) {
+  const std::string missing = MOETUNE_MISSING_CUDA_PARTS;
+  const std::string why =
+      missing.empty() ? "it is a sanitizer build" : "not found when it was built: " + missing;
+  if (trial.backend == "cuda" && !kernels::has_cuda()) {
+    return fmt::format(
+        "backend 'cuda' cannot run in this build, which has no CUDA ({}); it would be right: cpu",
+        why);
+  }
+  if (trial.communicator == "nccl" && !has_nccl()) {
+    return fmt::format(
+        "communicator 'nccl' cannot run in this build, which has no NCCL ({}); it would be right: "
+        "threads",
+        why);
+  }
+  return {};
+}
+
+void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
+               const std::string& meeting_place) {
+  if (trial.communicator == "fake") return run_fake(trial, hooks, body);
+  if (trial.communicator == "nccl") return run_process(trial, hooks, body, meeting_place);
+  run_threads(trial, hooks, body);
 }
 
 }  // namespace moetune::engine

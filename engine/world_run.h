@@ -1,18 +1,31 @@
-// Runs rank threads: one body per rank, one root cause when something fails.
+// Runs the ranks of a trial that belong to this process: one body per rank, one root cause when
+// something fails.
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
-#include "engine/comm/thread_world.h"
+#include "engine/comm/world.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/trainer.h"
 
 namespace moetune::engine {
 
-/// Starts one thread per rank of the trial's layout on the CPU backend, gives each a trainer and
-/// calls body(trainer, rank). When a rank throws, the others are released and the first real cause
-/// is thrown to the caller.
+/// The ranks of the trial's layout that this process runs, rising: all of them as threads, the one
+/// of a fake world, or the one that the launcher has given this process (see launch_env.h). Throws
+/// base::UsageError when they do not fit the layout.
+std::vector<int> local_ranks(const spec::TrialSpec& trial);
+
+/// Why the trial's backend or communicator is not in this build; empty when they are.
+std::string missing_in_build(const spec::TrialSpec& trial);
+
+/// Makes a backend and a trainer for each rank of this process, each on a thread of its own where
+/// there are several, and calls body(trainer, world, rank). When a rank throws, the others are
+/// released and the first real cause is thrown to the caller. Processes find each other by the
+/// launcher's address or else in the folder `meeting_place`, which they share.
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
-               const std::function<void(RankTrainer&, ThreadWorld&, int rank)>& body);
+               const std::function<void(RankTrainer&, World&, int rank)>& body,
+               const std::string& meeting_place = "");
 
 }  // namespace moetune::engine

@@ -12,8 +12,26 @@
 
 namespace moetune::kernels {
 
-/// A device of one rank. Not thread-safe: each rank owns one. Calls run in program order; on the
-/// CPU they have finished when they return.
+/// A point in the work of a stream; see Backend::record_event. Null where every call has finished
+/// when it returns.
+struct DeviceEvent {
+  void* native = nullptr;
+};
+
+/// Device memory that is used beside what allocate() has handed out.
+struct DeviceMemoryAccount {
+  struct Line {
+    std::string name;  ///< such as "workspaces of the libraries"
+    int64_t bytes = 0;
+  };
+  std::vector<Line> lines;
+  /// What the driver says is used, by this and by other programs; 0 where there is no driver.
+  int64_t driver_used_bytes = 0;
+};
+
+/// A device of one rank. Not thread-safe: each rank owns one. What is enqueued on one stream runs
+/// in program order; on the CPU every call has finished when it returns, and streams, events and
+/// graphs are empty words.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -25,8 +43,39 @@ class Backend {
   virtual void* allocate(int64_t bytes) = 0;
   virtual void free(void* pointer) noexcept = 0;
   virtual void fill_zero(void* pointer, int64_t bytes) = 0;
+  /// `host` may be used again when the call returns; the copy itself is on the stream.
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
+  /// Waits for the current stream and no other.
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
+  /// Between two places of device memory, which may belong to another rank of this process.
+  virtual void copy_on_device(void* to, const void* from, int64_t bytes) = 0;
+
+  /// The stream that everything after goes to, from 0 to kMaxStreams - 1; 0 at first.
+  virtual void use_stream(int stream) = 0;
+  static constexpr int kMaxStreams = 8;
+  /// The end of what is on the current stream so far. An old event may stand for a later point of
+  /// its stream.
+  virtual DeviceEvent record_event() = 0;
+  /// What comes later on the current stream waits; the event may come from another rank's backend
+  /// of this process.
+  virtual void wait_event(const DeviceEvent& event) = 0;
+  /// The host waits for all streams.
+  virtual void synchronize() = 0;
+  /// The current stream in the vendor's own type (a CUstream_st*), for libraries of communication.
+  [[nodiscard]] virtual void* native_stream() = 0;
+
+  /// Whether work can be captured into graphs; without, the calls below are errors.
+  [[nodiscard]] virtual bool has_graphs() const = 0;
+  /// From here on the current stream's work is noted down instead of run. Nothing may wait for it
+  /// meanwhile.
+  virtual void begin_capture() = 0;
+  /// Ends the capture. Returns the graph's number; it lives as long as the backend.
+  virtual int end_capture() = 0;
+  /// Runs a captured graph on the current stream, with the arguments of capture time.
+  virtual void launch_graph(int graph) = 0;
+
+  /// Empty on the CPU.
+  [[nodiscard]] virtual DeviceMemoryAccount memory_account() = 0;
 
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void grouped_gemm(const GroupedGemmArgs& args) = 0;
@@ -52,6 +101,7 @@ class Backend {
   virtual void bias_backward(const BiasBackwardArgs& args) = 0;
   virtual void adamw(const AdamWArgs& args) = 0;
   virtual void squared_norm(const SquaredNormArgs& args) = 0;
+  virtual void sum(const SumArgs& args) = 0;
 };
 
 /// Which GPU of this machine, and what the build lacks for it.

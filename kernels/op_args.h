@@ -235,6 +235,18 @@ struct CopyArgs {
   bool accumulate = false;
 };
 
+/// target[i] = sources[0][i] + sources[1][i] + ..., added in that order (in f32 where elements are
+/// bf16). The target may be one of the sources; no source may overlap it otherwise. At most
+/// kMaxSources; the dtype is f64, f32, bf16 or i32.
+struct SumArgs {
+  static constexpr size_t kMaxSources = 256;
+
+  std::vector<const void*> sources;
+  void* target = nullptr;
+  int64_t numel = 0;
+  DType dtype = DType::f32;
+};
+
 /// y[r, :] += bias[0, :] for each row.
 struct AddBiasArgs {
   Tensor y;

@@ -110,19 +110,6 @@ profiler::ClassificationRules rules_for(const spec::TrialSpec& spec) {
   return rules;
 }
 
-profiler::GroupInstances instances_for(const spec::TrialSpec& spec) {
-  using spec::Group;
-  const spec::Layout layout = spec::layout_of(spec.knobs);
-  profiler::GroupInstances instances;
-  for (int rank = 0; rank < layout.world_size(); ++rank) {
-    for (const Group group : {Group::world, Group::dp_cp, Group::cp, Group::ep, Group::edp,
-                              Group::pp, Group::embedding}) {
-      instances[{rank, spec::name_of(group)}] = layout.group_ranks(group, rank).front();
-    }
-  }
-  return instances;
-}
-
 /// All ranks of the last traced step.
 std::vector<profiler::StepTrace> last_step(const std::vector<profiler::StepTrace>& traces) {
   std::vector<profiler::StepTrace> result;
@@ -366,7 +353,8 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
       budgets.push_back(profiler::compute_budget(trace, rules));
     }
     add_budgets(budgets, metrics);
-    add_overlaps(profiler::group_overlaps(traces, budgets, instances_for(spec)),
+    add_overlaps(profiler::group_overlaps(traces, budgets,
+                                          spec::group_instances(spec::layout_of(spec.knobs))),
                  static_cast<int64_t>(traces.size()), metrics);
     const auto slowest = std::ranges::max_element(traces, {}, [&](const auto& trace) {
       const StepBudget& budget = budgets[static_cast<size_t>(&trace - traces.data())];

@@ -1,5 +1,6 @@
-// How ranks move data. A collective's data has moved when the call returns; when it would have
-// ended on the cluster is in the returned timing, which the timeline books.
+// How ranks move data. A call enqueues the move on the backend's current stream (on the CPU it has
+// happened when the call returns); when it would have ended on the emulated cluster is in the
+// returned timing, which the timeline books.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,8 @@ class Communicator {
   virtual CommTiming all_to_all(std::span<const AllToAllLane> lanes,
                                 std::span<const int64_t> send_rows,
                                 std::span<const int64_t> recv_rows, int64_t ready_ns) = 0;
-  /// Eager: the sender's stream is busy for the transfer, never waiting for the receiver.
+  /// Eager: the sender's stream is busy for the transfer, never waiting for the receiver. `data`
+  /// may be overwritten by what comes later on this stream.
   virtual CommTiming send(int peer, const void* data, int64_t bytes, int64_t ready_ns) = 0;
   virtual CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) = 0;
 };

@@ -1,9 +1,9 @@
-// Collectives between threads: every member publishes its pointers, all meet, each copies what it
-// needs, all meet again.
+// Collectives between threads: every member publishes its pointers and the point on its stream from
+// which they are good, all meet, each enqueues copies of what it needs, all meet again, and every
+// stream waits for those that still read its buffers.
 #include "engine/comm/thread_world.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 
 #include "kernels/base/error.h"
@@ -36,7 +36,9 @@ class ThreadGroup {
     const char* send2 = nullptr;
     std::vector<int64_t> send_rows;
     int64_t ready_ns = 0;
-    std::vector<char> reduced;  ///< all_reduce: this member's part of the sum
+    kernels::DeviceEvent ready;    ///< its buffers hold what they should
+    kernels::DeviceEvent reduced;  ///< all_reduce: its part of the sum is in its buffer
+    kernels::DeviceEvent done;     ///< it has read what it needs
   };
 
   /// Waits for all members. Gives up this thread's compute slot meanwhile. With `opens_reading` all
@@ -136,32 +138,13 @@ class Reading {
   int num_exceptions_;
 };
 
-template <typename T>
-void add_rows(T* sum, const T* x, int64_t numel) {
-  for (int64_t i = 0; i < numel; ++i) sum[i] += x[i];
-}
-
-void add(void* sum, const void* x, int64_t numel, base::DType dtype) {
-  if (dtype == base::DType::f64) {
-    add_rows(static_cast<double*>(sum), static_cast<const double*>(x), numel);
-  } else if (dtype == base::DType::f32) {
-    add_rows(static_cast<float*>(sum), static_cast<const float*>(x), numel);
-  } else {
-    add_rows(static_cast<int32_t*>(sum), static_cast<const int32_t*>(x), numel);
-  }
-}
-
-void copy_bytes(void* to, const void* from, int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
 }  // namespace
 
 /// One rank's view of a ThreadGroup.
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int index)
-      : group_(std::move(group)), index_(static_cast<size_t>(index)) {}
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int index, kernels::Backend& backend)
+      : group_(std::move(group)), index_(static_cast<size_t>(index)), backend_(backend) {}
 
   [[nodiscard]] int size() const override { return static_cast<int>(group_->ranks_.size()); }
   [[nodiscard]] int rank() const override { return static_cast<int>(index_); }
@@ -171,9 +154,10 @@ class ThreadCommunicator final : public Communicator {
     publish(send, recv, ready_ns);
     {
       const Reading reading(*group_);
+      wait_for_members(&ThreadGroup::Member::ready);
       for (size_t i = 0; i < group_->ranks_.size(); ++i) {
-        copy_bytes(static_cast<char*>(recv) + static_cast<int64_t>(i) * bytes_per_rank,
-                   group_->members_[i].send, bytes_per_rank);
+        backend_.copy_on_device(static_cast<char*>(recv) + static_cast<int64_t>(i) * bytes_per_rank,
+                                group_->members_[i].send, bytes_per_rank);
       }
     }
     return finish(spec::CollectiveKind::all_gather, bytes_per_rank * size(),
@@ -184,8 +168,7 @@ class ThreadCommunicator final : public Communicator {
                             int64_t ready_ns) override {
     publish(send, recv, ready_ns);
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
-    meet_and_sum(bytes * static_cast<int64_t>(index_), numel_per_rank, dtype);
-    copy_bytes(recv, self().reduced.data(), bytes);
+    meet_and_sum(bytes * static_cast<int64_t>(index_), recv, numel_per_rank, dtype);
     return finish(spec::CollectiveKind::reduce_scatter, bytes * size(), bytes * (size() - 1));
   }
 
@@ -194,12 +177,20 @@ class ThreadCommunicator final : public Communicator {
     const int64_t part = (numel + size() - 1) / size();
     const auto bounds = [&](int64_t i) { return std::min(numel, part * i); };
     const auto own = static_cast<int64_t>(index_);
-    meet_and_sum(bounds(own) * base::size_of(dtype), bounds(own + 1) - bounds(own), dtype);
-    group_->meet();
-    for (int64_t i = 0; i < size(); ++i) {
-      copy_bytes(static_cast<char*>(data) + bounds(i) * base::size_of(dtype),
-                 group_->members_[static_cast<size_t>(i)].reduced.data(),
-                 (bounds(i + 1) - bounds(i)) * base::size_of(dtype));
+    const int64_t own_offset = bounds(own) * base::size_of(dtype);
+    // Nobody else reads or writes a member's own part before the second meeting.
+    meet_and_sum(own_offset, static_cast<char*>(data) + own_offset, bounds(own + 1) - bounds(own),
+                 dtype);
+    self().reduced = backend_.record_event();
+    {
+      const Reading reading(*group_);
+      wait_for_members(&ThreadGroup::Member::reduced);
+      for (int64_t i = 0; i < size(); ++i) {
+        const int64_t offset = bounds(i) * base::size_of(dtype);
+        backend_.copy_on_device(static_cast<char*>(data) + offset,
+                                group_->members_[static_cast<size_t>(i)].send + offset,
+                                (bounds(i + 1) - bounds(i)) * base::size_of(dtype));
+      }
     }
     const int64_t bytes = numel * base::size_of(dtype);
     return finish(spec::CollectiveKind::all_reduce, bytes, 2 * bytes * (size() - 1) / size());
@@ -216,6 +207,7 @@ class ThreadCommunicator final : public Communicator {
     int64_t row_bytes = 0;
     {
       const Reading reading(*group_);
+      wait_for_members(&ThreadGroup::Member::ready);
       for (size_t lane = 0; lane < lanes.size(); ++lane) {
         row_bytes += lanes[lane].row_bytes;
         char* to = static_cast<char*>(lanes[lane].recv);
@@ -227,8 +219,8 @@ class ThreadCommunicator final : public Communicator {
           int64_t first = 0;
           for (size_t j = 0; j < index_; ++j) first += peer.send_rows[j];
           const char* from = lane == 0 ? peer.send : peer.send2;
-          copy_bytes(to, from + first * lanes[lane].row_bytes,
-                     recv_rows[i] * lanes[lane].row_bytes);
+          backend_.copy_on_device(to, from + first * lanes[lane].row_bytes,
+                                  recv_rows[i] * lanes[lane].row_bytes);
           to += recv_rows[i] * lanes[lane].row_bytes;
         }
       }
@@ -249,15 +241,18 @@ class ThreadCommunicator final : public Communicator {
     ThreadWorld& world = group_->world_;
     const auto key = std::pair(global(static_cast<int>(index_)), global(peer));
     ThreadWorld::Message message;
-    message.data.resize(static_cast<size_t>(bytes));
-    copy_bytes(message.data.data(), data, bytes);
+    message.slot = world.take_slot(backend_, bytes);
+    message.bytes = bytes;
+    backend_.wait_event(message.slot.free_after);
+    backend_.copy_on_device(message.slot.data, data, bytes);
+    message.sent = backend_.record_event();
     message.ready_ns = ready_ns;
     CommTiming timing;
     {
       const std::scoped_lock lock(world.mutex_);
       message.sequence = world.message_counts_[key]++;
       timing.sequence = message.sequence;
-      world.mailboxes_[key].push_back(std::move(message));
+      world.mailboxes_[key].push_back(message);
     }
     world.changed_.notify_all();
     timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
@@ -278,17 +273,22 @@ class ThreadCommunicator final : public Communicator {
                           [&] { return world.is_aborted_ || !world.mailboxes_[key].empty(); });
       const bool has_message = !world.mailboxes_[key].empty();
       if (has_message) {
-        message = std::move(world.mailboxes_[key].front());
+        message = world.mailboxes_[key].front();
         world.mailboxes_[key].pop_front();
       }
       lock.unlock();
       world.slots().acquire();
       if (!has_message) throw base::PeerFailed("another rank failed");
     }
-    MOETUNE_CHECK(static_cast<int64_t>(message.data.size()) == bytes,
-                  "a message of {} bytes arrived where {} are expected", message.data.size(),
-                  bytes);
-    copy_bytes(data, message.data.data(), bytes);
+    MOETUNE_CHECK(message.bytes == bytes, "a message of {} bytes arrived where {} are expected",
+                  message.bytes, bytes);
+    backend_.wait_event(message.sent);
+    backend_.copy_on_device(data, message.slot.data, bytes);
+    message.slot.free_after = backend_.record_event();
+    {
+      const std::scoped_lock lock(world.mutex_);
+      world.free_slots_.emplace(message.slot.bytes, message.slot);
+    }
     CommTiming timing;
     timing.sequence = message.sequence;
     timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
@@ -308,17 +308,28 @@ class ThreadCommunicator final : public Communicator {
     me.send = static_cast<const char*>(send);
     me.recv = static_cast<char*>(recv);
     me.ready_ns = ready_ns;
+    me.ready = backend_.record_event();
   }
 
-  // self().reduced = sum over members of [offset_bytes, numel elements) of their send, in rank
-  // order.
-  void meet_and_sum(int64_t offset_bytes, int64_t numel, base::DType dtype) {
-    const Reading reading(*group_);
-    std::vector<char>& sum = self().reduced;
-    sum.assign(static_cast<size_t>(numel * base::size_of(dtype)), 0);
-    for (const ThreadGroup::Member& member : group_->members_) {
-      add(sum.data(), member.send + offset_bytes, numel, dtype);
+  // What comes later on this rank's stream waits for a point on every other member's.
+  void wait_for_members(kernels::DeviceEvent ThreadGroup::Member::*point) {
+    for (size_t i = 0; i < group_->members_.size(); ++i) {
+      if (i != index_) backend_.wait_event(group_->members_[i].*point);
     }
+  }
+
+  // target = sum over members of [offset_bytes, numel elements) of their send, in rank order.
+  void meet_and_sum(int64_t offset_bytes, void* target, int64_t numel, base::DType dtype) {
+    const Reading reading(*group_);
+    wait_for_members(&ThreadGroup::Member::ready);
+    kernels::SumArgs args;
+    for (const ThreadGroup::Member& member : group_->members_) {
+      args.sources.push_back(member.send + offset_bytes);
+    }
+    args.target = target;
+    args.numel = numel;
+    args.dtype = dtype;
+    backend_.sum(args);
   }
 
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes) {
@@ -334,7 +345,10 @@ class ThreadCommunicator final : public Communicator {
     timing.transfer_ns = transfer_ns;
     timing.sent_bytes = sent_bytes;
     timing.end_ns = group_->latest_ready_ns() + transfer_ns;
+    self().done = backend_.record_event();
     group_->meet();
+    // Nobody records the next `done` before all have passed the next meeting.
+    wait_for_members(&ThreadGroup::Member::done);
     if (group_->world_.mode() == profiler::ClockMode::wall) {
       timing.end_ns = profiler::wall_ns();
       timing.transfer_ns = 0;
@@ -344,6 +358,7 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<ThreadGroup> group_;
   size_t index_;
+  kernels::Backend& backend_;
   int64_t num_calls_ = 0;
 };
 
@@ -356,17 +371,36 @@ ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const spec::Layout&
   groups_[{spec::Group::world, -1}] = std::make_shared<ThreadGroup>(*this, all);
 }
 
-ThreadWorld::~ThreadWorld() = default;
+ThreadWorld::~ThreadWorld() {
+  for (const Slot& slot : message_slots_) slot.owner->free(slot.data);
+}
 
-std::unique_ptr<Communicator> ThreadWorld::communicator(spec::Group group, int rank) {
+ThreadWorld::Slot ThreadWorld::take_slot(kernels::Backend& backend, int64_t bytes) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = free_slots_.lower_bound(bytes);
+    if (found != free_slots_.end()) {
+      const Slot slot = found->second;
+      free_slots_.erase(found);
+      return slot;
+    }
+  }
+  const Slot slot{&backend, backend.allocate(bytes), bytes, {}};
+  const std::scoped_lock lock(mutex_);
+  message_slots_.push_back(slot);
+  return slot;
+}
+
+std::unique_ptr<Communicator> ThreadWorld::communicator(spec::Group group, int rank,
+                                                        kernels::Backend& backend) {
   const std::vector<int> ranks = layout_.group_ranks(group, rank);
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
-  MOETUNE_CHECK(place != ranks.end(), "rank {} is not in its own {} group", rank,
-                spec::name_of(group));
+  if (place == ranks.end()) return nullptr;
   const std::scoped_lock lock(mutex_);
   std::shared_ptr<ThreadGroup>& shared = groups_[{group, ranks.front()}];
   if (!shared) shared = std::make_shared<ThreadGroup>(*this, ranks);
-  return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(place - ranks.begin()));
+  return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(place - ranks.begin()),
+                                              backend);
 }
 
 int64_t ThreadWorld::join_max(int64_t value) {

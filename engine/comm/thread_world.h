@@ -1,5 +1,7 @@
 // Ranks as threads of one process: collectives are memory copies between the ranks' device buffers,
-// timed by the links of the emulated cluster.
+// timed by the links of the emulated cluster. On the CPU a copy has happened when the call returns;
+// on a GPU, which the ranks share, it is enqueued between the ranks' streams, which wait for each
+// other by events.
 #pragma once
 
 #include <condition_variable>
@@ -10,9 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/comm/communicator.h"
+#include "engine/comm/world.h"
 #include "engine/spec/hardware_spec.h"
-#include "engine/spec/layout.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {
@@ -33,18 +34,18 @@ class ComputeSlots {
 
 class ThreadGroup;
 
-/// All ranks of one process. Thread-safe; one instance is shared by the rank threads.
-class ThreadWorld {
+/// All ranks of one process. One instance is shared by the rank threads. The ranks' backends must
+/// outlive it: buffers of messages come from them.
+class ThreadWorld final : public World {
  public:
   ThreadWorld(const spec::HardwareSpec& hardware, const spec::Layout& layout,
               profiler::ClockMode mode, int num_slots);
-  ~ThreadWorld();
+  ~ThreadWorld() override;
 
-  /// This rank's view of a group.
-  std::unique_ptr<Communicator> communicator(spec::Group group, int rank);
-
-  /// Joins all ranks outside the trace and returns the largest value passed in.
-  int64_t join_max(int64_t value);
+  std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+                                             kernels::Backend& backend) override;
+  int64_t join_max(int64_t value) override;
+  void join_local() override { static_cast<void>(join_max(0)); }
 
   /// A rank has failed: everybody who waits, or will wait, throws base::PeerFailed.
   void abort();
@@ -57,11 +58,23 @@ class ThreadWorld {
   friend class ThreadGroup;
   friend class ThreadCommunicator;
 
+  /// Memory that a message lies in on its way.
+  struct Slot {
+    kernels::Backend* owner = nullptr;
+    void* data = nullptr;
+    int64_t bytes = 0;
+    kernels::DeviceEvent free_after;  ///< the last reader's end
+  };
   struct Message {
-    std::vector<char> data;
+    Slot slot;
+    int64_t bytes = 0;
+    kernels::DeviceEvent sent;
     int64_t ready_ns = 0;
     int64_t sequence = 0;
   };
+
+  /// A slot of at least `bytes` that nobody uses; to be given back.
+  Slot take_slot(kernels::Backend& backend, int64_t bytes);
 
   spec::HardwareSpec hardware_;
   spec::Layout layout_;
@@ -73,6 +86,8 @@ class ThreadWorld {
   std::map<std::pair<spec::Group, int>, std::shared_ptr<ThreadGroup>> groups_;
   std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
   std::map<std::pair<int, int>, int64_t> message_counts_;
+  std::multimap<int64_t, Slot> free_slots_;  ///< by size
+  std::vector<Slot> message_slots_;          ///< all that were made
   std::vector<int64_t> join_values_;
 };
 

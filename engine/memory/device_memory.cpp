@@ -1,6 +1,8 @@
 // Booking and reuse of device blocks; see device_memory.h.
 #include "engine/memory/device_memory.h"
 
+#include <algorithm>
+
 namespace moetune::engine {
 
 DeviceMemory::~DeviceMemory() {
@@ -18,6 +20,7 @@ void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes)
   }
   void* block = backend_.allocate(profiler::aligned_bytes(bytes));
   blocks_.push_back(block);
+  held_bytes_ += profiler::aligned_bytes(bytes);
   return block;
 }
 
@@ -25,6 +28,10 @@ void DeviceMemory::release(MemoryGroup group, void* pointer, int64_t bytes) {
   if (pointer == nullptr) return;
   ledger_.release(group, bytes);
   free_blocks_[profiler::aligned_bytes(bytes)].push_back(pointer);
+}
+
+void DeviceMemory::begin_step() {
+  for (auto& [bytes, blocks] : free_blocks_) std::sort(blocks.begin(), blocks.end());
 }
 
 }  // namespace moetune::engine

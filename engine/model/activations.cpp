@@ -1,6 +1,8 @@
 // Allocation of layer buffers by the table; see activations.h.
 #include "engine/model/activations.h"
 
+#include <algorithm>
+
 namespace moetune::engine {
 namespace {
 
@@ -10,6 +12,17 @@ MemoryGroup group_of(spec::Place place) {
 }
 
 }  // namespace
+
+std::vector<const void*> LayerState::addresses(std::initializer_list<Part> parts,
+                                               const void* extra) const {
+  std::vector<const void*> all{extra};
+  for (const spec::BufferRow& row : spec::buffer_table()) {
+    if (std::find(parts.begin(), parts.end(), row.part) != parts.end()) {
+      all.push_back((*this)[row.id].data);
+    }
+  }
+  return all;
+}
 
 BufferPlan::BufferPlan(RankContext& rank) : rank_(rank) {
   for (const spec::BufferRow& row : spec::buffer_table()) {

@@ -9,10 +9,12 @@ namespace {
 
 using spec::RecomputeModule;
 
+constexpr std::initializer_list<Part> kGraphParts = {Part::input, Part::block, Part::attn};
+
 }  // namespace
 
 void Layer::attention_forward(LayerState& state, Pass label) {
-  const GraphCapture graph(rank_, spec::GraphScope::attn);
+  GraphCapture graph(rank_, spec::GraphScope::attn, label, state.addresses(kGraphParts));
   const auto& dims = state.dims;
   const auto& model = rank_.trial.model;
   const int64_t e = rank_.element_bytes;
@@ -51,6 +53,7 @@ void Layer::attention_forward(LayerState& state, Pass label) {
   });
   linear_forward(Op::o_proj, Op::o_bias, label, o_, state[Buf::attn_out], state[Buf::mid], true,
                  dims);
+  graph.close();
 }
 
 // Rows of a context-parallel rank lie sequence by sequence; gathered they lie rank by rank and are
@@ -110,7 +113,7 @@ void Layer::core_attention(LayerState& state, Pass label) {
 }
 
 void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
-  const GraphCapture graph(rank_, spec::GraphScope::attn);
+  GraphCapture graph(rank_, spec::GraphScope::attn, Pass::backward, state.addresses(kGraphParts, d_hidden.data));
   const auto& dims = state.dims;
   const auto& knobs = rank_.trial.knobs;
   const auto& model = rank_.trial.model;
@@ -186,6 +189,7 @@ void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
                                             state[Buf::attn_norm_rstd], state[Buf::d_attn_norm],
                                             d_hidden, attn_norm_.grad, 1, true});
          });
+  graph.close();
 }
 
 }  // namespace moetune::engine

@@ -75,6 +75,7 @@ class Layer {
   void aux_losses(LayerState& state, Pass label);
   void begin_route(LayerState& state);
   void plan_route(LayerState& state);
+  void observe_route(LayerState& state);
   void finish_route(LayerState& state, const std::vector<int32_t>& gathered);
   void write_route(LayerState& state);
   void move_rows(LayerState& state, Op op, Pass label, const ChunkRoute& chunk, bool is_to_experts,

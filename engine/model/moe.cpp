@@ -46,15 +46,15 @@ void Layer::moe_forward(LayerState& state, Tensor out, PassKind pass, Pass label
     move_rows(state, Op::dispatch, label, chunks[0], true, true);
   }
   std::vector<Event> arrivals(chunks.size());
-  if (is_parallel) arrivals[0] = rank_.timeline.record_event(static_cast<int>(Stream::expert));
+  if (is_parallel) arrivals[0] = record_event(rank_, Stream::expert);
   if (dims.shared_ffn > 0) shared_forward(state, out, label);
   for (size_t c = 0; c < chunks.size(); ++c) {
     if (is_parallel && c + 1 < chunks.size()) {
       move_rows(state, Op::dispatch, label, chunks[c + 1], true, true);
-      arrivals[c + 1] = rank_.timeline.record_event(static_cast<int>(Stream::expert));
+      arrivals[c + 1] = record_event(rank_, Stream::expert);
     }
     if (is_parallel) {
-      rank_.timeline.wait_event(static_cast<int>(Stream::compute), arrivals[c]);
+      wait_event(rank_, Stream::compute, arrivals[c]);
     }
     expert_forward_chunk(state, chunks[c], static_cast<int64_t>(c), label);
     if (is_parallel) {
@@ -202,7 +202,7 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
   if (is_parallel) {
     join_streams(rank_, Stream::expert, Stream::compute);
     move_rows(state, Op::combine, Pass::backward, chunks[0], true, false);
-    arrivals[0] = rank_.timeline.record_event(static_cast<int>(Stream::expert));
+    arrivals[0] = record_event(rank_, Stream::expert);
   }
   // Recomputation needs nothing that is on its way, so it hides the first transfer.
   const bool recomputes_fc1 = spec::recomputes(knobs, RecomputeModule::experts);
@@ -235,8 +235,7 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
     if (is_parallel && c + 1 < num_chunks) {
       move_rows(state, Op::combine, Pass::backward, chunks[static_cast<size_t>(c) + 1], true,
                 false);
-      arrivals[static_cast<size_t>(c) + 1] =
-          rank_.timeline.record_event(static_cast<int>(Stream::expert));
+      arrivals[static_cast<size_t>(c) + 1] = record_event(rank_, Stream::expert);
     }
     const auto part = chunk_dims(dims, chunk);
     const Tensor arrival = index_row(state[Buf::row_maps], kBackwardOrder)
@@ -248,8 +247,7 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
       return state[id].row_range(chunk.recv_begin, chunk.num_received);
     };
     if (is_parallel) {
-      rank_.timeline.wait_event(static_cast<int>(Stream::compute),
-                                arrivals[static_cast<size_t>(c)]);
+      wait_event(rank_, Stream::compute, arrivals[static_cast<size_t>(c)]);
       run_op(
           rank_, Op::unsort_rows, Pass::backward,
           spec::op_cost(Op::unsort_rows, Pass::backward, part, e), [&] {

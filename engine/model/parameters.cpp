@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/model/philox.h"
+#include "kernels/base/error.h"
 
 namespace moetune::engine {
 namespace {
@@ -34,6 +35,26 @@ void upload(kernels::Backend& backend, const std::vector<double>& values, base::
 }
 
 }  // namespace
+
+std::vector<double> values_of(kernels::Backend& backend, const Tensor& tensor) {
+  MOETUNE_CHECK(tensor.is_contiguous(), "only contiguous tensors are read as a whole");
+  const auto numel = static_cast<size_t>(tensor.numel());
+  const auto fetch = [&]<typename T>(std::vector<T> host) {
+    backend.copy_to_host(host.data(), tensor.data, tensor.bytes());
+    return host;
+  };
+  if (tensor.dtype == base::DType::f64) return fetch(std::vector<double>(numel));
+  if (tensor.dtype == base::DType::f32) {
+    const std::vector<float> narrow = fetch(std::vector<float>(numel));
+    return {narrow.begin(), narrow.end()};
+  }
+  MOETUNE_CHECK(tensor.dtype == base::DType::bf16, "indices are not read as numbers");
+  const std::vector<uint16_t> narrow = fetch(std::vector<uint16_t>(numel));
+  std::vector<double> values(numel);
+  std::transform(narrow.begin(), narrow.end(), values.begin(),
+                 [](uint16_t bits) { return static_cast<double>(base::from_bf16(bits)); });
+  return values;
+}
 
 InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
   const double scale = model.initializer_range;

@@ -33,6 +33,10 @@ using InitialValue = std::function<double(const spec::ParamDesc&, int64_t row, i
 /// 2019), norms one, biases zero; counter-based, so the same for every layout.
 InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed);
 
+/// The elements of a contiguous tensor on the device, row-major, once the current stream has come
+/// so far.
+std::vector<double> values_of(kernels::Backend& backend, const Tensor& tensor);
+
 class Parameters {
  public:
   Parameters(RankContext& rank, const InitialValue& initial_value);

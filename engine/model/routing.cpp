@@ -26,29 +26,29 @@ struct CountsView {
 void Layer::route(LayerState& state, Pass label) {
   const auto& dims = state.dims;
   const int64_t e = rank_.element_bytes;
-  {
-    const GraphCapture graph(rank_, spec::GraphScope::moe_router);
-    norm_forward(Op::mlp_norm, label, state[Buf::mid], mlp_norm_, state[Buf::mlp_norm_out],
-                 state[Buf::mlp_norm_rstd], dims);
-    linear_forward(Op::router_gemm, Op::router_gemm, label, router_, state[Buf::mlp_norm_out],
-                   state[Buf::router_probs], false, dims);
-    run_op(rank_, Op::router, label, spec::op_cost(Op::router, label, dims, e), [&] {
-      kernels::RouterArgs args;
-      args.logits = state[Buf::router_probs];
-      args.probs = state[Buf::router_probs];
-      args.lse = state[Buf::router_lse];
-      args.indices = state[Buf::topk_indices];
-      args.weights = state[Buf::topk_weights];
-      args.counts = state[Buf::expert_counts];
-      args.prob_sums = state[Buf::aux_sums].row_range(0, dims.sequences);
-      args.normalize = rank_.trial.model.normalizes_topk;
-      rank_.backend.router(args);
-      if (rank_.trial.training.aux_loss_coeff <= 0) return;
-      const Tensor tokens = state[Buf::aux_sums].row_range(dims.sequences, dims.sequences);
-      rank_.backend.copy({state[Buf::expert_counts], tokens, false});
-    });
-    aux_losses(state, label);
-  }
+  GraphCapture graph(rank_, spec::GraphScope::moe_router, label,
+ state.addresses({Part::block, Part::route}));
+  norm_forward(Op::mlp_norm, label, state[Buf::mid], mlp_norm_, state[Buf::mlp_norm_out],
+               state[Buf::mlp_norm_rstd], dims);
+  linear_forward(Op::router_gemm, Op::router_gemm, label, router_, state[Buf::mlp_norm_out],
+                 state[Buf::router_probs], false, dims);
+  run_op(rank_, Op::router, label, spec::op_cost(Op::router, label, dims, e), [&] {
+    kernels::RouterArgs args;
+    args.logits = state[Buf::router_probs];
+    args.probs = state[Buf::router_probs];
+    args.lse = state[Buf::router_lse];
+    args.indices = state[Buf::topk_indices];
+    args.weights = state[Buf::topk_weights];
+    args.counts = state[Buf::expert_counts];
+    args.prob_sums = state[Buf::aux_sums].row_range(0, dims.sequences);
+    args.normalize = rank_.trial.model.normalizes_topk;
+    rank_.backend.router(args);
+    if (rank_.trial.training.aux_loss_coeff <= 0) return;
+    const Tensor tokens = state[Buf::aux_sums].row_range(dims.sequences, dims.sequences);
+    rank_.backend.copy({state[Buf::expert_counts], tokens, false});
+  });
+  aux_losses(state, label);
+  graph.close();
 }
 
 // Plans who sends what to whom and packs the rows to send. Nothing here waits for the counts of
@@ -61,7 +61,8 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) buffers_.allocate(state, Part::experts, pass);
   {
-    const GraphCapture graph(rank_, spec::GraphScope::moe_preprocess);
+    GraphCapture graph(rank_, spec::GraphScope::moe_preprocess, label,
+ state.addresses({Part::route, Part::experts}));
     run_op(rank_, Op::moe_preprocess, label, spec::op_cost(Op::moe_preprocess, label, dims, e),
            [&] { plan_route(state); });
     if (is_parallel) {
@@ -84,14 +85,15 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
       rank_.backend.gather_rows(
           {weights, state[is_parallel ? Buf::send_probs : Buf::expert_probs], order, 1});
     });
+    graph.close();
   }
+  observe_route(state);
   if (!is_parallel) return;
   // Dropless buffers have the size the counts say: the host has to know them.
-  const profiler::Event event = rank_.timeline.record_event(static_cast<int>(Stream::expert));
-  rank_.timeline.synchronize(event, tag_of(rank_, Op::host_sync, label, {}));
   std::vector<int32_t> gathered(static_cast<size_t>(state[Buf::gathered_counts].numel()));
-  rank_.backend.copy_to_host(gathered.data(), state[Buf::gathered_counts].data,
-                             state[Buf::gathered_counts].bytes());
+  fetch(rank_, Stream::expert, label, gathered.data(), state[Buf::gathered_counts].data,
+        state[Buf::gathered_counts].bytes());
+  rank_.backend.use_stream(static_cast<int>(Stream::compute));
   finish_route(state, gathered);
   buffers_.allocate(state, Part::experts, pass);
   write_route(state);
@@ -177,8 +179,13 @@ void Layer::plan_route(LayerState& state) {
   args.num_chunks = num_backward;
   args.offsets = {};
   rank_.backend.route_plan(args);
+}
+
+void Layer::observe_route(LayerState& state) {
   if (observer_ == nullptr || !rank_.trial.records_routing) return;
-  std::vector<int32_t> indices(static_cast<size_t>(num_slots));
+  const auto& dims = state.dims;
+  std::vector<int32_t> indices(static_cast<size_t>(dims.tokens * dims.topk));
+  rank_.backend.use_stream(static_cast<int>(Stream::compute));
   rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
                              state[Buf::topk_indices].bytes());
   observer_->on_routing(rank_.rank, layer_, rank_.place.micro_batch, indices.data(), dims.tokens,

@@ -90,6 +90,7 @@ void Stage::make_tables() {
 void Stage::begin_step(const StepTokens& tokens) {
   MOETUNE_CHECK(static_cast<int64_t>(tokens.inputs.size()) == tokens_.rows,
                 "a step has {} tokens where {} are expected", tokens.inputs.size(), tokens_.rows);
+  rank_.backend.use_stream(static_cast<int>(Stream::compute));
   rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
   rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
   rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
@@ -124,6 +125,7 @@ void Stage::forward(int64_t micro_batch) {
                                token_view(tokens_, micro_batch), first[Buf::input]});
     });
   } else {
+    reuse_after(rank_, Stream::pipeline_recv, Stream::compute);
     run_comm(rank_, Op::pp_recv, Pass::forward, spec::Group::pp, [&](int64_t ready_ns) {
       return rank_.comms.pp->recv(rank_.comms.pp->rank() - 1, first[Buf::input].data,
                                   first[Buf::input].bytes(), ready_ns);
@@ -143,6 +145,7 @@ void Stage::forward(int64_t micro_batch) {
       return rank_.comms.pp->send(rank_.comms.pp->rank() + 1, m.edge[Buf::input].data,
                                   m.edge[Buf::input].bytes(), ready_ns);
     });
+    reuse_after(rank_, Stream::compute, Stream::pipeline_send);
   }
   buffers_.release_saved(m.edge, Part::input);
   rank_.place.micro_batch = -1;
@@ -191,7 +194,8 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
       });
     });
     if (logits_observer_ != nullptr) {
-      logits_observer_->on_logits(rank_.rank, micro_batch, begin, logits);
+      logits_observer_->on_logits(rank_.rank, micro_batch, begin,
+                                  values_of(rank_.backend, logits));
     }
     run_op(rank_, Op::cross_entropy, Pass::forward,
            spec::op_cost(Op::cross_entropy, Pass::forward, chunk, e), [&] {
@@ -224,6 +228,7 @@ void Stage::backward(int64_t micro_batch) {
   MicroBatch& m = in_flight_.at(micro_batch);
   if (!rank_.is_last_stage()) {
     buffers_.allocate(m.edge, Part::grad, PassKind::forward);
+    reuse_after(rank_, Stream::pipeline_recv, Stream::compute);
     run_comm(rank_, Op::pp_recv, Pass::backward, spec::Group::pp, [&](int64_t ready_ns) {
       return rank_.comms.pp->recv(rank_.comms.pp->rank() + 1, m.edge[Buf::d_hidden].data,
                                   m.edge[Buf::d_hidden].bytes(), ready_ns);
@@ -257,6 +262,7 @@ void Stage::backward(int64_t micro_batch) {
       return rank_.comms.pp->send(rank_.comms.pp->rank() - 1, d_hidden.data, d_hidden.bytes(),
                                   ready_ns);
     });
+    reuse_after(rank_, Stream::compute, Stream::pipeline_send);
   }
   buffers_.release_saved(m.edge, Part::grad);
   in_flight_.erase(micro_batch);

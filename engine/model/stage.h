@@ -22,9 +22,10 @@ struct StepTokens {
 class LogitsObserver {
  public:
   virtual ~LogitsObserver() = default;
-  /// logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch;
+  /// Logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch;
   /// called from the thread of `rank`.
-  virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token, Tensor logits) = 0;
+  virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token,
+                         const std::vector<double>& logits) = 0;
 };
 
 class Stage {

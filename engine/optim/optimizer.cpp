@@ -106,10 +106,8 @@ double Optimizer::finish_gradients() {
     return rank_.comms.world->all_reduce(args.result, 1, base::DType::f64, ready_ns);
   });
   // The host reads the norm to decide on clipping and to notice numbers that are none.
-  const profiler::Event event = rank_.timeline.record_event(static_cast<int>(Stream::data));
-  rank_.timeline.synchronize(event, tag_of(rank_, Op::host_sync, Pass::update, {}));
   double sum = 0;
-  rank_.backend.copy_to_host(&sum, args.result, sizeof(sum));
+  fetch(rank_, Stream::data, Pass::update, &sum, args.result, sizeof(sum));
   return std::sqrt(sum);
 }
 

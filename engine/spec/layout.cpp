@@ -123,4 +123,15 @@ std::vector<int32_t> local_positions(const Layout& layout, int cp_rank, int64_t 
   return positions;
 }
 
+std::map<std::pair<int32_t, std::string>, int64_t> group_instances(const Layout& layout) {
+  std::map<std::pair<int32_t, std::string>, int64_t> instances;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    for (const Group group : {Group::world, Group::dp_cp, Group::cp, Group::ep, Group::edp,
+                              Group::pp, Group::embedding}) {
+      instances[{rank, name_of(group)}] = layout.group_ranks(group, rank).front();
+    }
+  }
+  return instances;
+}
+
 }  // namespace moetune::spec

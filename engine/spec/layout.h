@@ -57,4 +57,8 @@ int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t glob
 /// balanced. cp 1: all positions.
 std::vector<int32_t> local_positions(const Layout& layout, int cp_rank, int64_t seq_length);
 
+/// The communicator that each rank has of each group (by rank and name_of(group)), named by its
+/// first rank: which records of different ranks are the same collective.
+std::map<std::pair<int32_t, std::string>, int64_t> group_instances(const Layout& layout);
+
 }  // namespace moetune::spec

@@ -91,6 +91,8 @@ json to_json(const TrialSpec& spec) {
       {"dtype", spec.dtype},
       {"clock", spec.clock},
       {"backend", spec.backend},
+      {"communicator", spec.communicator},
+      {"fake_rank", spec.fake_rank},
       {"trace", spec.trace},
       {"num_warmup_steps", spec.num_warmup_steps},
       {"num_steps", spec.num_steps},
@@ -117,9 +119,20 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
     reader.ignore(key);
     if (reader.has(key)) value = reader.choice(key, allowed);
   };
-  choice_or("dtype", spec.dtype, {"f32", "f64"});
-  choice_or("clock", spec.clock, {"wall", "virtual_measured", "virtual_modelled"});
   choice_or("backend", spec.backend, {"cpu", "cuda"});
+  const bool is_cuda = spec.backend == "cuda";
+  if (is_cuda) {
+    // A device keeps its own time, and computes in double precision too slowly to be of use.
+    spec.clock = "wall";
+    choice_or("dtype", spec.dtype, {"bf16", "f32"});
+    choice_or("clock", spec.clock, {"wall"});
+    choice_or("communicator", spec.communicator, {"threads", "nccl", "fake"});
+  } else {
+    choice_or("dtype", spec.dtype, {"f32", "f64"});
+    choice_or("clock", spec.clock, {"wall", "virtual_measured", "virtual_modelled"});
+    choice_or("communicator", spec.communicator, {"threads", "fake"});
+  }
+  spec.fake_rank = reader.integer_or("fake_rank", 0, 0, int64_t{1} << 26);
   choice_or("trace", spec.trace, {"none", "ops", "all"});
   spec.num_warmup_steps =
       reader.integer_or("num_warmup_steps", spec.num_warmup_steps, 0, kMaxSteps);
@@ -154,6 +167,9 @@ std::string spec_hash(const TrialSpec& spec) {
   for (const char* key : {"data_path", "reference_loss", "reference_tolerance"}) {
     document.erase(key);
   }
+  // Ranks as threads are what every trial had before there were others.
+  if (spec.communicator == "threads") document.erase("communicator");
+  if (spec.communicator != "fake") document.erase("fake_rank");
   // Objects keep their keys sorted, so the dump is canonical.
   return fmt::format("{:016x}",
                      fnv1a_64(document.dump(-1, ' ', false, json::error_handler_t::replace)));

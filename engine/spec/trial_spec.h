@@ -46,13 +46,17 @@ struct TrialSpec {
   TrainingSpec training;
   std::string data_path;      ///< a file or folder, read as bytes
   std::string data_digest;    ///< of the bytes; part of the identity instead of the path
-  std::string dtype = "f32";  ///< f32, f64
+  std::string dtype = "f32";  ///< f32; f64 on the cpu, bf16 on cuda
   std::string clock = "virtual_measured";  ///< wall, virtual_measured, virtual_modelled
-  std::string backend = "cpu";             ///< cpu, cuda
-  std::string trace = "ops";               ///< none, ops, all
-  int64_t num_warmup_steps = 1;            ///< not timed
-  int64_t num_steps = 8;                   ///< timed, untraced
-  int64_t num_traced_steps = 1;            ///< after those, traced, not part of the timing
+  std::string backend = "cpu";             ///< cpu; cuda, always in wall time
+  /// threads: all ranks in one process; nccl: one rank per process and GPU; fake: one rank of the
+  /// layout alone, whose communication moves nothing.
+  std::string communicator = "threads";
+  int64_t fake_rank = 0;         ///< which rank is run in a fake world
+  std::string trace = "ops";     ///< none, ops, all
+  int64_t num_warmup_steps = 1;  ///< not timed
+  int64_t num_steps = 8;         ///< timed, untraced
+  int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing
   bool records_routing = false;
   /// Expected loss per step, from the reference run; steps beyond its end are not checked.
   std::vector<double> reference_loss;

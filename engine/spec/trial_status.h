@@ -32,6 +32,12 @@ enum class ExitCode : int {
   failed = 12,  ///< also: a database that is locked or damaged, a full disk, any other error
   hung = 13,
   interrupted = 14,
+  // Kinds of `failed` that a person or a launcher may want to tell apart.
+  no_driver = 20,
+  no_device = 21,
+  device_too_old = 22,
+  device_failed = 23,  ///< a kernel error
+  peer_failed = 24,    ///< another rank is gone or has failed; the cause is there
 };
 
 struct StatusRow {

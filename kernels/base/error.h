@@ -44,6 +44,23 @@ class WrongNumbers : public Error {
   using Error::Error;
 };
 
+/// There is no device that the program could use.
+class NoDevice : public Error {
+ public:
+  enum class Why : uint8_t { no_driver, no_device, too_old };
+
+  NoDevice(Why why_in, const std::string& message) : Error(message), why(why_in) {}
+
+  Why why;
+};
+
+/// The device has failed while it worked, such as by a kernel that touched memory which is not
+/// there. Nothing more can be done on it in this process.
+class DeviceFailed : public Error {
+ public:
+  using Error::Error;
+};
+
 /// This rank was released because another rank failed first; never the root cause.
 class PeerFailed : public Error {
  public:

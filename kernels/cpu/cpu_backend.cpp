@@ -40,6 +40,14 @@ void CpuBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
   if (bytes > 0) std::memcpy(host, device, static_cast<size_t>(bytes));
 }
 
+void CpuBackend::copy_on_device(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void CpuBackend::begin_capture() { throw base::Error("the CPU backend has no graphs"); }
+int CpuBackend::end_capture() { throw base::Error("the CPU backend has no graphs"); }
+void CpuBackend::launch_graph(int /*graph*/) { throw base::Error("the CPU backend has no graphs"); }
+
 void CpuBackend::gemm(const GemmArgs& args) { cpu::gemm(args); }
 void CpuBackend::grouped_gemm(const GroupedGemmArgs& args) { cpu::grouped_gemm(args); }
 void CpuBackend::rms_norm(const RmsNormArgs& args) { cpu::rms_norm(args); }
@@ -72,6 +80,7 @@ void CpuBackend::add_bias(const AddBiasArgs& args) { cpu::add_bias(args); }
 void CpuBackend::bias_backward(const BiasBackwardArgs& args) { cpu::bias_backward(args); }
 void CpuBackend::adamw(const AdamWArgs& args) { cpu::adamw(args); }
 void CpuBackend::squared_norm(const SquaredNormArgs& args) { cpu::squared_norm(args); }
+void CpuBackend::sum(const SumArgs& args) { cpu::sum(args); }
 
 std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
 

@@ -17,6 +17,18 @@ class CpuBackend final : public Backend {
   void fill_zero(void* pointer, int64_t bytes) override;
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
+  void copy_on_device(void* to, const void* from, int64_t bytes) override;
+
+  void use_stream(int /*stream*/) override {}
+  DeviceEvent record_event() override { return {}; }
+  void wait_event(const DeviceEvent& /*event*/) override {}
+  void synchronize() override {}
+  [[nodiscard]] void* native_stream() override { return nullptr; }
+  [[nodiscard]] bool has_graphs() const override { return false; }
+  void begin_capture() override;
+  int end_capture() override;
+  void launch_graph(int graph) override;
+  [[nodiscard]] DeviceMemoryAccount memory_account() override { return {}; }
 
   void gemm(const GemmArgs& args) override;
   void grouped_gemm(const GroupedGemmArgs& args) override;
@@ -42,6 +54,7 @@ class CpuBackend final : public Backend {
   void bias_backward(const BiasBackwardArgs& args) override;
   void adamw(const AdamWArgs& args) override;
   void squared_norm(const SquaredNormArgs& args) override;
+  void sum(const SumArgs& args) override;
 };
 
 }  // namespace moetune::kernels

@@ -31,5 +31,6 @@ void embedding_backward(const EmbeddingBackwardArgs& args);
 void cross_entropy(const CrossEntropyArgs& args);
 void adamw(const AdamWArgs& args);
 void squared_norm(const SquaredNormArgs& args);
+void sum(const SumArgs& args);
 
 }  // namespace moetune::kernels::cpu

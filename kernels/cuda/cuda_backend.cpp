@@ -6,19 +6,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/runtime_check.h"
 #include "kernels/cuda/scratch.h"
 
 namespace moetune::kernels {
 namespace {
 
-constexpr int kFewestMajor = 8;  // bf16 arithmetic
+using cuda::check;
 
-void check(cudaError_t status, const char* what) {
-  MOETUNE_CHECK(status == cudaSuccess, "CUDA, {}: {} ({})", what, cudaGetErrorString(status),
-                cudaGetErrorName(status));
-}
+constexpr int kFewestMajor = 8;  // bf16 arithmetic
 
 CudaDeviceInfo info_of(int device) {
   cudaDeviceProp properties{};
@@ -49,23 +49,53 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string& why_none) {
   return devices;
 }
 
-CudaBackend::CudaBackend(int device) : device_(device) {
+namespace {
+
+// Throws where the device cannot be used.
+void check_device(int device) {
   std::string why_none;
   const std::vector<CudaDeviceInfo> devices = cuda_devices(why_none);
-  if (devices.empty()) throw base::Error(fmt::format("no GPU to use: {}", why_none));
+  if (devices.empty()) {
+    int count = 0;
+    const bool has_driver = cudaGetDeviceCount(&count) != cudaErrorInsufficientDriver;
+    throw base::NoDevice(
+        has_driver ? base::NoDevice::Why::no_device : base::NoDevice::Why::no_driver,
+        fmt::format("no GPU to use: {}", why_none));
+  }
   if (device < 0 || device >= static_cast<int>(devices.size())) {
-    throw base::Error(fmt::format("there is no GPU {}: the driver shows {}, counted from 0", device,
-                                  devices.size()));
+    throw base::NoDevice(base::NoDevice::Why::no_device,
+                         fmt::format("there is no GPU {}: the driver shows {}, counted from 0",
+                                     device, devices.size()));
   }
   const CudaDeviceInfo& info = devices[static_cast<size_t>(device)];
   if (info.compute_major < kFewestMajor) {
-    throw base::Error(
+    throw base::NoDevice(
+        base::NoDevice::Why::too_old,
         fmt::format("GPU {} ({}) has compute capability {}.{}, needed is {}.0 or "
                     "later",
                     device, info.name, info.compute_major, info.compute_minor, kFewestMajor));
   }
+}
+
+// Makes the device current and with it, for the first time in the process, its context. Returns
+// what the device has in use then, and 0 later.
+int64_t open_device(int device) {
+  static std::mutex mutex;
+  static std::set<int> opened;
+  check_device(device);
   check(cudaSetDevice(device), "making the device current");
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  check(cudaFree(nullptr), "making a context");
+  const std::scoped_lock lock(mutex);
+  return opened.insert(device).second ? cuda::used_device_bytes() : 0;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int device)
+    : device_(device),
+      context_bytes_(open_device(device)),
+      arena_(cuda::DeviceArena::make(device)) {
+  const int64_t before = cuda::used_device_bytes();
   if (cuda::CublasLtGemm::is_available()) gemm_ = std::make_unique<cuda::CublasLtGemm>(device);
   if (cuda::GroupedGemm::is_available()) {
     grouped_ = std::make_unique<cuda::GroupedGemm>(device);
@@ -74,63 +104,91 @@ CudaBackend::CudaBackend(int device) : device_(device) {
   if (cuda::CudnnAttention::is_available()) {
     attention_ = std::make_unique<cuda::CudnnAttention>(device);
   }
-  if (gemm_) workspace(gemm_->workspace_bytes());
+  library_bytes_ = std::max<int64_t>(0, cuda::used_device_bytes() - before);
 }
 
 CudaBackend::~CudaBackend() {
-  cudaStreamSynchronize(stream_);
-  cudaFree(workspace_);
-  cudaStreamDestroy(stream_);
+  static_cast<void>(cudaDeviceSynchronize());
+  for (const Workspace& workspace : workspaces_) static_cast<void>(cudaFree(workspace.data));
+  for (const Workspace& workspace : retired_) static_cast<void>(cudaFree(workspace.data));
 }
 
-void* CudaBackend::allocate(int64_t bytes) {
+void* CudaBackend::allocate_plain(int64_t bytes) {
   void* pointer = nullptr;
   const cudaError_t status = cudaMalloc(&pointer, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    check(cudaMemGetInfo(&free_bytes, &total_bytes), "memory information");
-    const auto total = static_cast<int64_t>(total_bytes);
-    throw base::OutOfMemory("of the device", "driver", bytes,
-                            total - static_cast<int64_t>(free_bytes), total, device_);
-  }
+  if (status == cudaErrorMemoryAllocation) cuda::throw_out_of_memory(device_, bytes);
   check(status, "allocation");
   return pointer;
 }
 
-void CudaBackend::free(void* pointer) noexcept { static_cast<void>(cudaFree(pointer)); }
+void* CudaBackend::allocate(int64_t bytes) {
+  return arena_ ? arena_->allocate(bytes) : allocate_plain(bytes);
+}
+
+void CudaBackend::free(void* pointer) noexcept {
+  if (!arena_) {
+    static_cast<void>(cudaFree(pointer));
+    return;
+  }
+  // Somebody else may get the memory next; also other ranks' streams may have used it.
+  static_cast<void>(cudaDeviceSynchronize());
+  arena_->free(pointer);
+}
 
 void CudaBackend::fill_zero(void* pointer, int64_t bytes) {
   if (bytes <= 0) return;
-  check(cudaMemsetAsync(pointer, 0, static_cast<size_t>(bytes), stream_), "memset");
+  check(cudaMemsetAsync(pointer, 0, static_cast<size_t>(bytes), stream()), "memset");
 }
 
 void CudaBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
-  if (bytes <= 0) return;
-  check(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
-        "copy to the device");
-  synchronize();
+  staging_.upload(stream(), device, host, bytes);
 }
 
 void CudaBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
   if (bytes <= 0) return;
-  check(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
+  check(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
         "copy to the host");
-  synchronize();
+  check(cudaStreamSynchronize(stream()), "work on the device");
 }
 
-void CudaBackend::synchronize() { check(cudaStreamSynchronize(stream_), "work on the device"); }
+void CudaBackend::copy_on_device(void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0 || to == from) return;
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream()),
+        "copy on the device");
+}
 
-void* CudaBackend::workspace(int64_t bytes) {
-  if (bytes <= workspace_size_) return workspace_;
-  synchronize();
-  check(cudaFree(workspace_), "freeing a workspace");
-  workspace_ = nullptr;
-  workspace_size_ = 0;
-  workspace_ = allocate(bytes);
-  workspace_size_ = bytes;
-  return workspace_;
+CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
+  Workspace& held = workspaces_[static_cast<size_t>(streams_.current_index())];
+  if (bytes <= held.bytes) return held;
+  MOETUNE_CHECK(!streams_.is_capturing(), "a workspace of {} bytes is needed inside a graph",
+                bytes);
+  if (streams_.has_graphs()) {
+    if (held.data != nullptr) retired_.push_back(held);
+  } else {
+    streams_.synchronize();
+    check(cudaFree(held.data), "freeing a workspace");
+  }
+  held = {};
+  held.data = allocate_plain(bytes);
+  held.bytes = bytes;
+  return held;
+}
+
+DeviceMemoryAccount CudaBackend::memory_account() {
+  int64_t workspace_bytes = 0;
+  for (const Workspace& held : workspaces_) workspace_bytes += held.bytes;
+  for (const Workspace& held : retired_) workspace_bytes += held.bytes;
+  DeviceMemoryAccount account;
+  account.lines = {{"context, modules and other programs", context_bytes_},
+                   {"handles of the libraries", library_bytes_},
+                   {"workspaces", workspace_bytes},
+                   {"graphs", streams_.graph_bytes()}};
+  if (arena_) {
+    account.lines.push_back(
+        {"rounding of the arena", arena_->mapped_bytes() - arena_->used_bytes()});
+  }
+  account.driver_used_bytes = cuda::used_device_bytes();
+  return account;
 }
 
 std::span<const cuda::AttentionSegment> CudaBackend::segments(const Tensor& positions) {
@@ -145,68 +203,72 @@ std::span<const cuda::AttentionSegment> CudaBackend::segments(const Tensor& posi
 }
 
 void CudaBackend::gemm(const GemmArgs& args) {
-  if (!gemm_ || args.c.numel() == 0) return cuda::gemm(stream_, args);
-  gemm_->run(stream_, args, workspace_, workspace_size_);
+  if (!gemm_ || args.c.numel() == 0) return cuda::gemm(stream(), args);
+  const Workspace& scratch = workspace(gemm_->workspace_bytes());
+  gemm_->run(stream(), args, scratch.data, scratch.bytes);
 }
 
 void CudaBackend::grouped_gemm(const GroupedGemmArgs& args) {
   if (!grouped_ || !cuda::GroupedGemm::why_unsupported(args).empty()) {
-    return cuda::grouped_gemm(stream_, args);
+    return cuda::grouped_gemm(stream(), args);
   }
-  const int64_t bytes = grouped_->workspace_bytes(args.offsets.rows - 1);
-  grouped_->run(stream_, args, workspace(bytes), workspace_size_);
+  const Workspace& scratch = workspace(grouped_->workspace_bytes(args.offsets.rows - 1));
+  grouped_->run(stream(), args, scratch.data, scratch.bytes);
 }
 
 void CudaBackend::attention(const AttentionArgs& args) {
-  if (!attention_ || args.q.dtype != DType::bf16) return cuda::attention(stream_, args);
+  if (!attention_ || args.q.dtype != DType::bf16) return cuda::attention(stream(), args);
   const auto runs = segments(args.positions);
-  if (!attention_->is_supported(args, runs)) return cuda::attention(stream_, args);
-  attention_->forward(stream_, args, runs, [this](int64_t bytes) { return workspace(bytes); });
+  if (!attention_->is_supported(args, runs)) return cuda::attention(stream(), args);
+  attention_->forward(stream(), args, runs,
+                      [this](int64_t bytes) { return workspace(bytes).data; });
 }
 
 void CudaBackend::attention_backward(const AttentionBackwardArgs& args) {
   if (!attention_ || args.forward.q.dtype != DType::bf16) {
-    return cuda::attention_backward(stream_, args);
+    return cuda::attention_backward(stream(), args);
   }
   const auto runs = segments(args.forward.positions);
-  if (!attention_->is_supported(args, runs)) return cuda::attention_backward(stream_, args);
-  attention_->backward(stream_, args, runs, [this](int64_t bytes) { return workspace(bytes); });
+  if (!attention_->is_supported(args, runs)) return cuda::attention_backward(stream(), args);
+  attention_->backward(stream(), args, runs,
+                       [this](int64_t bytes) { return workspace(bytes).data; });
 }
 
 void CudaBackend::rms_norm_backward(const RmsNormBackwardArgs& args) {
   const int64_t bytes = cuda::rms_norm_backward_scratch_bytes(args.weight.cols);
-  cuda::rms_norm_backward(stream_, args, {static_cast<float*>(workspace(bytes)), bytes});
+  cuda::rms_norm_backward(stream(), args, {static_cast<float*>(workspace(bytes).data), bytes});
 }
 
-void CudaBackend::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(stream_, args); }
-void CudaBackend::rope(const RopeArgs& args) { cuda::rope(stream_, args); }
-void CudaBackend::gated_act(const GatedActArgs& args) { cuda::gated_act(stream_, args); }
+void CudaBackend::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(stream(), args); }
+void CudaBackend::rope(const RopeArgs& args) { cuda::rope(stream(), args); }
+void CudaBackend::gated_act(const GatedActArgs& args) { cuda::gated_act(stream(), args); }
 void CudaBackend::gated_act_backward(const GatedActBackwardArgs& args) {
-  cuda::gated_act_backward(stream_, args);
+  cuda::gated_act_backward(stream(), args);
 }
-void CudaBackend::router(const RouterArgs& args) { cuda::router(stream_, args); }
+void CudaBackend::router(const RouterArgs& args) { cuda::router(stream(), args); }
 void CudaBackend::router_backward(const RouterBackwardArgs& args) {
-  cuda::router_backward(stream_, args);
+  cuda::router_backward(stream(), args);
 }
-void CudaBackend::aux_loss(const AuxLossArgs& args) { cuda::aux_loss(stream_, args); }
-void CudaBackend::route_plan(const RoutePlanArgs& args) { cuda::route_plan(stream_, args); }
-void CudaBackend::gather_rows(const GatherRowsArgs& args) { cuda::gather_rows(stream_, args); }
-void CudaBackend::scatter_rows(const ScatterRowsArgs& args) { cuda::scatter_rows(stream_, args); }
-void CudaBackend::combine_rows(const CombineRowsArgs& args) { cuda::combine_rows(stream_, args); }
-void CudaBackend::embedding(const EmbeddingArgs& args) { cuda::embedding(stream_, args); }
+void CudaBackend::aux_loss(const AuxLossArgs& args) { cuda::aux_loss(stream(), args); }
+void CudaBackend::route_plan(const RoutePlanArgs& args) { cuda::route_plan(stream(), args); }
+void CudaBackend::gather_rows(const GatherRowsArgs& args) { cuda::gather_rows(stream(), args); }
+void CudaBackend::scatter_rows(const ScatterRowsArgs& args) { cuda::scatter_rows(stream(), args); }
+void CudaBackend::combine_rows(const CombineRowsArgs& args) { cuda::combine_rows(stream(), args); }
+void CudaBackend::embedding(const EmbeddingArgs& args) { cuda::embedding(stream(), args); }
 void CudaBackend::embedding_backward(const EmbeddingBackwardArgs& args) {
-  cuda::embedding_backward(stream_, args);
+  cuda::embedding_backward(stream(), args);
 }
 void CudaBackend::cross_entropy(const CrossEntropyArgs& args) {
-  cuda::cross_entropy(stream_, args);
+  cuda::cross_entropy(stream(), args);
 }
-void CudaBackend::copy(const CopyArgs& args) { cuda::copy(stream_, args); }
-void CudaBackend::add_bias(const AddBiasArgs& args) { cuda::add_bias(stream_, args); }
+void CudaBackend::copy(const CopyArgs& args) { cuda::copy(stream(), args); }
+void CudaBackend::add_bias(const AddBiasArgs& args) { cuda::add_bias(stream(), args); }
 void CudaBackend::bias_backward(const BiasBackwardArgs& args) {
-  cuda::bias_backward(stream_, args);
+  cuda::bias_backward(stream(), args);
 }
-void CudaBackend::adamw(const AdamWArgs& args) { cuda::adamw(stream_, args); }
-void CudaBackend::squared_norm(const SquaredNormArgs& args) { cuda::squared_norm(stream_, args); }
+void CudaBackend::adamw(const AdamWArgs& args) { cuda::adamw(stream(), args); }
+void CudaBackend::squared_norm(const SquaredNormArgs& args) { cuda::squared_norm(stream(), args); }
+void CudaBackend::sum(const SumArgs& args) { cuda::sum(stream(), args); }
 
 bool has_cuda() { return true; }
 

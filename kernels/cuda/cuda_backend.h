@@ -2,6 +2,7 @@
 // has them and the device suits them, by the own plain kernels elsewhere.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,14 +14,16 @@
 #include "kernels/cuda/cublaslt_gemm.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/cutlass_grouped_gemm.h"
+#include "kernels/cuda/device_arena.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/streams.h"
 
 namespace moetune::kernels {
 
 /// One per rank; makes its device current in the thread that constructs it, which has to be the
-/// one that uses it. Operations return when they are enqueued; copies to and from the host have
-/// ended when they return. A kernel that fails shows at a later call, as base::Error with the
-/// driver's words.
+/// one that uses it. Operations return when they are enqueued; a copy to the host has ended when it
+/// returns. A kernel that fails shows at a later call, as base::Error with the driver's words.
 class CudaBackend final : public Backend {
  public:
   /// Throws base::Error in words for users when the device cannot be used.
@@ -36,6 +39,18 @@ class CudaBackend final : public Backend {
   void fill_zero(void* pointer, int64_t bytes) override;
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
+  void copy_on_device(void* to, const void* from, int64_t bytes) override;
+
+  void use_stream(int stream) override { streams_.use(stream); }
+  DeviceEvent record_event() override { return streams_.record(); }
+  void wait_event(const DeviceEvent& event) override { streams_.wait(event); }
+  void synchronize() override { streams_.synchronize(); }
+  [[nodiscard]] void* native_stream() override { return stream(); }
+  [[nodiscard]] bool has_graphs() const override { return true; }
+  void begin_capture() override { streams_.begin_capture(); }
+  int end_capture() override { return streams_.end_capture(); }
+  void launch_graph(int graph) override { streams_.launch_graph(graph); }
+  [[nodiscard]] DeviceMemoryAccount memory_account() override;
 
   void gemm(const GemmArgs& args) override;
   void grouped_gemm(const GroupedGemmArgs& args) override;
@@ -61,24 +76,32 @@ class CudaBackend final : public Backend {
   void bias_backward(const BiasBackwardArgs& args) override;
   void adamw(const AdamWArgs& args) override;
   void squared_norm(const SquaredNormArgs& args) override;
+  void sum(const SumArgs& args) override;
 
   /// The stream that operations go to.
-  [[nodiscard]] cuda::Stream stream() const { return stream_; }
-  /// Waits for everything enqueued; throws what has failed by then.
-  void synchronize();
-  /// Device memory this object holds itself (workspaces), for the memory ledger.
-  [[nodiscard]] int64_t workspace_bytes() const { return workspace_size_; }
+  [[nodiscard]] cuda::Stream stream() const { return streams_.current(); }
 
  private:
-  /// At least `bytes` of device memory, kept and grown; not inside a graph capture.
-  void* workspace(int64_t bytes);
+  struct Workspace {
+    void* data = nullptr;
+    int64_t bytes = 0;
+  };
+
+  /// At least `bytes` of device memory for the current stream, kept and grown.
+  Workspace& workspace(int64_t bytes);
+  /// The plain allocation of the runtime, for what is not in the arena.
+  void* allocate_plain(int64_t bytes);
   /// The runs of consecutive positions in device memory; read once per pointer.
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 
   int device_;
-  cuda::Stream stream_ = nullptr;
-  void* workspace_ = nullptr;
-  int64_t workspace_size_ = 0;
+  int64_t context_bytes_;  ///< 0 unless this is the process's first backend on the device
+  int64_t library_bytes_ = 0;
+  std::unique_ptr<cuda::DeviceArena> arena_;  ///< null where the driver cannot
+  cuda::Streams streams_;
+  cuda::Staging staging_;
+  std::array<Workspace, kMaxStreams> workspaces_{};
+  std::vector<Workspace> retired_;  ///< outgrown, but captured in a graph
   std::unique_ptr<cuda::CublasLtGemm> gemm_;
   std::unique_ptr<cuda::GroupedGemm> grouped_;
   std::unique_ptr<cuda::CudnnAttention> attention_;

@@ -12,6 +12,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime_check.h"
 
 namespace moetune::kernels::cuda {
 
@@ -35,10 +36,10 @@ struct StreamAt {
 /// More dynamic shared memory than this has to be asked for, kernel by kernel.
 inline constexpr size_t kDefaultSharedBytes = 48 * 1024;
 
-/// Throws base::Error naming the launch when `status` is not success.
+/// Throws what check() does, naming the launch, when `status` is not success.
 inline void check_launch(cudaError_t status, const std::source_location& site) {
-  MOETUNE_CHECK(status == cudaSuccess, "CUDA kernel launched at {}:{}: {} ({})", site.file_name(),
-                site.line(), cudaGetErrorString(status), cudaGetErrorName(status));
+  if (status == cudaSuccess) return;
+  check(status, fmt::format("kernel launched at {}:{}", site.file_name(), site.line()).c_str());
 }
 
 /// Enqueues kernel(args...) on the stream; a grid without blocks enqueues nothing. Arguments

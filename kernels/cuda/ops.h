@@ -40,5 +40,6 @@ void add_bias(Stream stream, const AddBiasArgs& args);
 void bias_backward(Stream stream, const BiasBackwardArgs& args);
 void adamw(Stream stream, const AdamWArgs& args);
 void squared_norm(Stream stream, const SquaredNormArgs& args);
+void sum(Stream stream, const SumArgs& args);
 
 }  // namespace moetune::kernels::cuda

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   trial.knobs.micro_batch_size = 4;
   const engine::TextSource tokens(spec::read_corpus(text_path), trial.training, text_path);
   std::vector<double> step_ns;
-  engine::run_ranks(trial, {}, [&](engine::RankTrainer& trainer, engine::ThreadWorld&, int) {
+  engine::run_ranks(trial, {}, [&](engine::RankTrainer& trainer, engine::World&, int) {
     for (int step = 0; step <= kRepeats; ++step) {
       const auto result = trainer.step(step, tokens, profiler::TraceLevel::none);
       if (step > 0) step_ns.push_back(static_cast<double>(result.step_ns));

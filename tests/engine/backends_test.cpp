@@ -1,6 +1,7 @@
 // What this build lacks says so: the stubs hand out nothing, and a trial that asks for more than
 // the build can do is refused.
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 
 #include "engine/comm/mpi_comm.h"
 #include "engine/run_trial.h"
@@ -21,15 +22,26 @@ BOOST_AUTO_TEST_CASE(stubs_hand_out_nothing) {
 }
 
 BOOST_AUTO_TEST_CASE(a_backend_that_cannot_train_is_refused) {
-  spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model());
+  spec::ModelSpec model = testing::tiny_model();
+  model.vocab_size = 256;
+  spec::TrialSpec trial = testing::tiny_trial(model);
+  trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
   trial.backend = "cuda";
-  BOOST_CHECK_EXCEPTION(run_trial(trial, "unused"), base::UsageError, [](const auto& error) {
-    const std::string text = error.what();
-    BOOST_TEST_MESSAGE(text);
-    return text.find(kernels::has_cuda() ? "backend 'cuda' is built"
-                                         : "backend 'cuda' cannot run") != std::string::npos &&
-           text.find("it would be right: cpu") != std::string::npos;
-  });
+  trial.clock = "wall";
+  const auto folder = std::filesystem::temp_directory_path() / "moetune_backends_test";
+  std::string why_none;
+  if (!kernels::has_cuda()) {
+    BOOST_CHECK_EXCEPTION(run_trial(trial, folder), base::UsageError, [](const auto& error) {
+      const std::string text = error.what();
+      return text.find("backend 'cuda' cannot run in this build") != std::string::npos &&
+             text.find("it would be right: cpu") != std::string::npos;
+    });
+  } else if (kernels::cuda_devices(why_none).empty()) {
+    BOOST_CHECK_EXCEPTION(run_trial(trial, folder), base::NoDevice, [&](const auto& error) {
+      return std::string(error.what()).find(why_none) != std::string::npos;
+    });
+  }
+  std::filesystem::remove_all(folder);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

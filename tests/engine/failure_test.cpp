@@ -17,9 +17,10 @@ BOOST_AUTO_TEST_CASE(late_member_does_not_meet_one_that_left) {
   spec::Layout layout;
   layout.dp = 2;
   const spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model());
+  const std::unique_ptr<kernels::Backend> backend = kernels::make_cpu_backend();
   ThreadWorld world(trial.hardware, layout, profiler::ClockMode::virtual_modelled, 2);
-  const auto early = world.communicator(spec::Group::world, 0);
-  const auto late = world.communicator(spec::Group::world, 1);
+  const auto early = world.communicator(spec::Group::world, 0, *backend);
+  const auto late = world.communicator(spec::Group::world, 1, *backend);
   bool has_early_failed = false;
   std::thread thread([&] {
     world.slots().acquire();
@@ -51,7 +52,7 @@ BOOST_AUTO_TEST_CASE(every_failing_rank_gives_its_own_cause) {
   const spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model(), knobs);
   const testing::RandomTokens tokens(trial);
   for (int failing = 0; failing < 4; ++failing) {
-    const auto body = [&](RankTrainer& trainer, ThreadWorld&, int rank) {
+    const auto body = [&](RankTrainer& trainer, World&, int rank) {
       for (int64_t step = 0; step < 3; ++step) {
         if (rank == failing && step == 1) throw base::Error("on purpose");
         trainer.step(step, tokens, profiler::TraceLevel::none);

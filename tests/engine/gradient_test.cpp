@@ -45,10 +45,12 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
     return is_probe ? value + delta * probe.direction(row, col) : value;
   };
   testing::GradientGatherer gatherer(trial);
-  hooks.on_gradients = [&](int64_t step, const Parameters& params) { gatherer.add(step, params); };
+  hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
+    gatherer.add(step, params, backend);
+  };
   const RandomTokens tokens(trial);
   StepResult result;
-  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int rank) {
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int rank) {
     const StepResult step = trainer.step(0, tokens, profiler::TraceLevel::none);
     if (rank == 0) result = step;
   });

@@ -23,7 +23,7 @@ spec::RoutingProfile record_profile(const spec::ModelSpec& model) {
   TrainerHooks hooks;
   hooks.routing = &recorder;
   const testing::RandomTokens tokens(trial);
-  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int) {
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int) {
     for (int64_t step = 0; step < kSteps; ++step) {
       trainer.step(step, tokens, profiler::TraceLevel::none);
     }

@@ -1,99 +1,24 @@
 // Every layout trains like one rank, and choices that only change the schedule change no bit.
-#include <fmt/format.h>
-
 #include <boost/test/unit_test.hpp>
 #include <functional>
-#include <nlohmann/json.hpp>
 
-#include "tests/engine/training_fixture.h"
+#include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
 namespace {
 
+using testing::check_close;
+using testing::check_constraints_hold;
+using testing::check_identical;
+using testing::differences;
+using testing::kLayouts;
+using testing::knobs_of;
 using testing::tiny_model;
 using testing::tiny_trial;
 using testing::train;
 using testing::TrainingRun;
 
 constexpr int64_t kSteps = 5;
-
-spec::Knobs knobs_of(const std::string& json) {
-  return spec::knobs_from_json(nlohmann::json::parse(json), "test");
-}
-
-void check_constraints_hold(const spec::TrialSpec& trial) {
-  for (const spec::Violation& violation :
-       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs)) {
-    BOOST_FAIL(violation.rule << ": " << violation.message);
-  }
-}
-
-/// What differs by a relative `tolerance` or more, in any step; 0 asks for the same bits.
-std::vector<std::string> differences(const TrainingRun& run, const TrainingRun& expected,
-                                     double tolerance) {
-  std::vector<std::string> found;
-  if (expected.steps.empty() || run.steps.size() != expected.steps.size() ||
-      run.gradients.size() != run.steps.size() ||
-      expected.gradients.size() != expected.steps.size()) {
-    return {fmt::format("{} steps with gradients of {}, expected {} with gradients of {}",
-                        run.steps.size(), run.gradients.size(), expected.steps.size(),
-                        expected.gradients.size())};
-  }
-  for (size_t i = 0; i < expected.steps.size(); ++i) {
-    const auto compare = [&](const char* name, double a, double b) {
-      if (a == b || std::abs(a - b) < tolerance * std::abs(b)) return;
-      found.push_back(fmt::format("step {}: {} {}, expected {}", i, name, a, b));
-    };
-    compare("loss", run.steps[i].loss, expected.steps[i].loss);
-    compare("aux loss", run.steps[i].aux_loss, expected.steps[i].aux_loss);
-    compare("z loss", run.steps[i].z_loss, expected.steps[i].z_loss);
-    compare("gradient norm", run.steps[i].grad_norm, expected.steps[i].grad_norm);
-    const testing::GradientMap& gradients = run.gradients[i];
-    if (expected.gradients[i].empty() || gradients.size() != expected.gradients[i].size()) {
-      found.push_back(fmt::format("step {}: {} gradients, expected {}", i, gradients.size(),
-                                  expected.gradients[i].size()));
-    }
-    for (const auto& [name, gradient] : expected.gradients[i]) {
-      const auto own = gradients.find(name);
-      if (own == gradients.end() || own->second.size() != gradient.size()) {
-        found.push_back(
-            fmt::format("step {}: gradient of {} is missing or of another size", i, name));
-      } else if (own->second != gradient &&
-                 !(testing::relative_l2(own->second, gradient) < tolerance)) {
-        found.push_back(fmt::format("step {}: gradient of {} is off by {}", i, name,
-                                    testing::relative_l2(own->second, gradient)));
-      }
-    }
-  }
-  return found;
-}
-
-void check_close(const TrainingRun& run, const TrainingRun& expected) {
-  for (const std::string& text : differences(run, expected, 1e-5)) BOOST_ERROR(text);
-}
-
-void check_identical(const TrainingRun& run, const TrainingRun& expected) {
-  for (const std::string& text : differences(run, expected, 0)) BOOST_ERROR(text);
-}
-
-const char* const kLayouts[] = {
-    R"({"data_parallel_size": 2})",
-    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2})",
-    R"({"data_parallel_size": 4, "expert_model_parallel_size": 4})",
-    R"({"data_parallel_size": 2, "use_distributed_optimizer": false, "micro_batch_size": 2})",
-    R"({"context_parallel_size": 2})",
-    R"({"context_parallel_size": 4, "expert_model_parallel_size": 4})",
-    R"({"context_parallel_size": 2, "expert_model_parallel_size": 2, "micro_batch_size": 2})",
-    R"({"pipeline_model_parallel_size": 2})",
-    R"({"pipeline_model_parallel_size": 3})",
-    R"({"pipeline_model_parallel_size": 2, "decoder_first_pipeline_num_layers": 1})",
-    R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 2})",
-    R"({"data_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 2})",
-    R"({"data_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
-        "pipeline_model_parallel_size": 2, "overlap_grad_reduce": true, "ep_chunks_forward": 2})",
-    R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "overlap_grad_reduce": true,
-        "use_distributed_optimizer": false})",
-};
 
 void check_layouts(const spec::ModelSpec& model) {
   const TrainingRun expected = train(tiny_trial(model), kSteps);
@@ -102,7 +27,7 @@ void check_layouts(const spec::ModelSpec& model) {
     BOOST_TEST_CONTEXT(layout) {
       const spec::TrialSpec trial = tiny_trial(model, knobs_of(layout));
       check_constraints_hold(trial);
-      check_close(train(trial, kSteps), expected);
+      check_close(train(trial, kSteps), expected, 1e-5);
     }
   }
 }

@@ -88,7 +88,7 @@ class GradientGatherer {
  public:
   explicit GradientGatherer(const spec::TrialSpec& trial) : trial_(trial) {}
 
-  void add(int64_t step, const Parameters& params) {
+  void add(int64_t step, const Parameters& params, kernels::Backend& backend) {
     const std::scoped_lock lock(mutex_);
     if (by_step.size() <= static_cast<size_t>(step)) by_step.resize(static_cast<size_t>(step) + 1);
     GradientMap& gradients = by_step[static_cast<size_t>(step)];
@@ -104,12 +104,10 @@ class GradientGatherer {
       const int64_t begin = std::max(param.offset, bucket.shard_begin);
       const int64_t end =
           std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
+      const std::vector<double> values = values_of(backend, bucket.grad);
       for (int64_t at = begin; at < end; ++at) {
         const int64_t element = param.first_row * param.cols + at - param.offset;
-        whole[static_cast<size_t>(element)] =
-            bucket.grad.dtype == base::DType::f64
-                ? static_cast<const double*>(bucket.grad.data)[at]
-                : static_cast<double>(static_cast<const float*>(bucket.grad.data)[at]);
+        whole[static_cast<size_t>(element)] = values[static_cast<size_t>(at)];
       }
     }
   }
@@ -126,6 +124,8 @@ struct TrainingRun {
   std::vector<GradientMap> gradients;           ///< by step
   std::vector<profiler::StepTrace> traces;      ///< of the last step, by rank
   std::vector<profiler::MemoryLedger> ledgers;  ///< by rank
+  std::vector<int64_t> num_graphs;              ///< captured, by rank
+  std::vector<int64_t> num_replays;
 };
 
 inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps) {
@@ -133,17 +133,24 @@ inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps) {
   const int world = spec::layout_of(trial.knobs).world_size();
   run.traces.resize(static_cast<size_t>(world));
   run.ledgers.assign(static_cast<size_t>(world), profiler::MemoryLedger(0, 0));
+  run.num_graphs.resize(static_cast<size_t>(world));
+  run.num_replays.resize(static_cast<size_t>(world));
   GradientGatherer gatherer(trial);
   TrainerHooks hooks;
-  hooks.on_gradients = [&](int64_t step, const Parameters& params) { gatherer.add(step, params); };
+  hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
+    gatherer.add(step, params, backend);
+  };
   const RandomTokens tokens(trial);
-  run_ranks(trial, hooks, [&](RankTrainer& trainer, ThreadWorld&, int rank) {
+  const int reporter = local_ranks(trial).front();
+  run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int rank) {
     for (int64_t step = 0; step < num_steps; ++step) {
       const StepResult result = trainer.step(step, tokens, profiler::TraceLevel::ops);
-      if (rank == 0) run.steps.push_back(result);
+      if (rank == reporter) run.steps.push_back(result);
     }
     run.traces[static_cast<size_t>(rank)] = trainer.take_trace();
     run.ledgers[static_cast<size_t>(rank)] = trainer.ledger();
+    run.num_graphs[static_cast<size_t>(rank)] = trainer.graphs().num_graphs();
+    run.num_replays[static_cast<size_t>(rank)] = trainer.graphs().num_replays();
   });
   run.gradients = std::move(gatherer.by_step);
   return run;

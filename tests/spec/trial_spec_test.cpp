@@ -120,11 +120,51 @@ BOOST_AUTO_TEST_CASE(the_reference_band_widens_with_the_steps) {
 // Whether it can train is for the build that runs the trial to say.
 BOOST_AUTO_TEST_CASE(every_backend_can_be_asked_for) {
   json document = to_json(trial());
-  document["backend"] = "cuda";
-  BOOST_TEST(trial_spec_from_json(document, "t").backend == "cuda");
   document["backend"] = "abacus";
   BOOST_TEST(contains(usage_error([&] { trial_spec_from_json(document, "t"); }),
                       "'backend' is \"abacus\", expected one of \"cpu\", \"cuda\""));
+  document["backend"] = "cuda";
+  document.erase("clock");
+  const TrialSpec spec = trial_spec_from_json(document, "t");
+  BOOST_TEST(spec.backend == "cuda");
+  BOOST_TEST(spec.clock == "wall");
+}
+
+// What each backend can do: pairs of a key and a value that only one of them takes.
+BOOST_AUTO_TEST_CASE(choices_depend_on_the_backend) {
+  const auto error_of = [](const char* backend, const char* key, const char* value) {
+    json document = to_json(trial());
+    document["backend"] = backend;
+    if (std::string(backend) == "cuda") document["clock"] = "wall";
+    document[key] = value;
+    try {
+      trial_spec_from_json(document, "t");
+    } catch (const base::UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  BOOST_TEST(error_of("cuda", "dtype", "bf16").empty());
+  BOOST_TEST(contains(error_of("cpu", "dtype", "bf16"), "'dtype' is \"bf16\""));
+  BOOST_TEST(error_of("cpu", "dtype", "f64").empty());
+  BOOST_TEST(contains(error_of("cuda", "dtype", "f64"), "'dtype' is \"f64\""));
+  BOOST_TEST(contains(error_of("cuda", "clock", "virtual_modelled"), "expected one of \"wall\""));
+  BOOST_TEST(error_of("cuda", "communicator", "nccl").empty());
+  BOOST_TEST(contains(error_of("cpu", "communicator", "nccl"), "'communicator' is \"nccl\""));
+  BOOST_TEST(error_of("cpu", "communicator", "fake").empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_rank_of_a_fake_world_is_part_of_the_identity) {
+  TrialSpec spec = trial();
+  const std::string threads = spec_hash(spec);
+  spec.fake_rank = 3;
+  BOOST_TEST(spec_hash(spec) == threads);
+  spec.communicator = "fake";
+  const std::string fake = spec_hash(spec);
+  BOOST_TEST(fake != threads);
+  spec.fake_rank = 4;
+  BOOST_TEST(spec_hash(spec) != fake);
+  BOOST_TEST(trial_spec_from_json(to_json(spec), "t").fake_rank == 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_trial_has_at_least_one_step) {

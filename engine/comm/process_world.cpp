@@ -1,0 +1,35 @@
+// See process_world.h.
+#include "engine/comm/process_world.h"
+
+#include "kernels/base/error.h"
+
+namespace moetune::engine {
+
+ProcessWorld::ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous,
+                           kernels::Backend& backend)
+    : rendezvous_(rendezvous) {
+  if (!has_nccl()) throw base::UsageError("communicator 'nccl' is not in this build");
+  NcclOptions options;
+  options.stream = [&backend] { return backend.native_stream(); };
+  options.waits = false;
+  nccl_ = make_nccl_world(layout, rendezvous, std::move(options));
+}
+
+ProcessWorld::~ProcessWorld() = default;
+
+std::unique_ptr<Communicator> ProcessWorld::communicator(spec::Group group, int /*rank*/,
+                                                         kernels::Backend& /*backend*/) {
+  return nccl_->communicator(group);
+}
+
+int64_t ProcessWorld::join_max(int64_t value) {
+  nccl_->check();
+  return rendezvous_.max(value);
+}
+
+void ProcessWorld::abort(const std::string& reason) noexcept {
+  nccl_->abort(reason);
+  rendezvous_.fail(reason);
+}
+
+}  // namespace moetune::engine

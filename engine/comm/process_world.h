@@ -1,0 +1,36 @@
+// Ranks as processes of their own, one GPU each, connected by NCCL.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/comm/launch_env.h"
+#include "engine/comm/nccl_comm.h"
+#include "engine/comm/rendezvous.h"
+#include "engine/comm/world.h"
+
+namespace moetune::engine {
+
+/// The process's place among the others. Calls come from one thread, in the same order on all
+/// ranks.
+class ProcessWorld final : public World {
+ public:
+  /// Connects all ranks of the layout on their current devices. `rendezvous` and `backend` must
+  /// outlive this. Throws base::UsageError in a build without NCCL.
+  ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous, kernels::Backend& backend);
+  ~ProcessWorld() override;
+
+  std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+                                             kernels::Backend& backend) override;
+  int64_t join_max(int64_t value) override;
+  void join_local() override {}
+
+  /// This rank cannot go on: the others are told, and what runs on the device ends.
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  Rendezvous& rendezvous_;
+  std::unique_ptr<NcclWorld> nccl_;
+};
+
+}  // namespace moetune::engine

@@ -1,0 +1,32 @@
+// The ranks that train together, as one of them sees them: threads of this process, processes of
+// their own, or made up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/comm/communicator.h"
+#include "engine/spec/layout.h"
+#include "kernels/backend.h"
+
+namespace moetune::engine {
+
+/// Thread-safe where several ranks are threads of this process.
+class World {
+ public:
+  virtual ~World() = default;
+
+  /// The group's communicator of `rank`, whose backend moves the data: what a call enqueues goes to
+  /// the backend's current stream. Null when the rank is in no such group (embedding, in the middle
+  /// of a pipeline).
+  virtual std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+                                                     kernels::Backend& backend) = 0;
+
+  /// Joins all ranks outside the trace and returns the largest value passed in.
+  virtual int64_t join_max(int64_t value) = 0;
+
+  /// Joins the ranks of this process only.
+  virtual void join_local() = 0;
+};
+
+}  // namespace moetune::engine

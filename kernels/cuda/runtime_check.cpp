@@ -1,0 +1,63 @@
+// See runtime_check.h.
+#include "kernels/cuda/runtime_check.h"
+
+#include "kernels/base/error.h"
+
+namespace moetune::kernels::cuda {
+namespace {
+
+struct DeviceMemory {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+};
+
+DeviceMemory device_memory() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "memory information");
+  return {static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
+}
+
+// Errors that the runtime keeps returning from here on: the context is lost.
+bool is_of_the_device(cudaError_t status) {
+  switch (status) {
+    case cudaErrorLaunchFailure:
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorDevicesUnavailable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  const std::string text =
+      fmt::format("CUDA, {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+  if (is_of_the_device(status)) throw base::DeviceFailed(text);
+  throw base::Error(text);
+}
+
+int64_t used_device_bytes() {
+  const DeviceMemory memory = device_memory();
+  return memory.total_bytes - memory.free_bytes;
+}
+
+void throw_out_of_memory(int device, int64_t bytes) {
+  static_cast<void>(cudaGetLastError());
+  const DeviceMemory memory = device_memory();
+  throw base::OutOfMemory("of the device", "driver", bytes, memory.total_bytes - memory.free_bytes,
+                          memory.total_bytes, device);
+}
+
+}  // namespace moetune::kernels::cuda

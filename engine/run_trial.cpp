@@ -112,10 +112,11 @@ class TrialRecorder {
   /// What the device holds beside the ledger's allocations, of one rank; the driver's number is of
   /// all ranks on the device.
   void add_device_memory(int rank, const kernels::DeviceMemoryAccount& account,
-                         int64_t ledger_bytes) {
+                         int64_t ledger_bytes, int64_t arena_bytes) {
     if (account.driver_used_bytes == 0) return;
     nlohmann::json lines = nlohmann::json::array();
-    lines.push_back({{"name", "the ledger's allocations"}, {"bytes", ledger_bytes}});
+    lines.push_back({{"name", "peak of the ledger"}, {"bytes", ledger_bytes}});
+    lines.push_back({{"name", "arenas beyond it"}, {"bytes", arena_bytes - ledger_bytes}});
     for (const auto& line : account.lines) {
       lines.push_back({{"name", line.name}, {"bytes", line.bytes}});
     }
@@ -339,7 +340,8 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   }
   const std::scoped_lock lock(training.recorder.mutex());
   training.recorder.add_memory(rank, trainer.ledger());
-  training.recorder.add_device_memory(rank, account, trainer.allocated_bytes());
+  training.recorder.add_device_memory(rank, account, trainer.ledger().peak_bytes(),
+                                      trainer.held_bytes());
   if (trial.backend == "cuda") training.recorder.add_graphs(rank, trainer.graphs());
 }
 

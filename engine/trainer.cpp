@@ -37,7 +37,6 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
 RankTrainer::~RankTrainer() = default;
 
 StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::TraceLevel level) {
-  rank_.memory.begin_step();
   const StepTokens batch = step_tokens(tokens, rank_.trial, rank_.rank, step);
   rank_.timeline.begin_step(static_cast<int>(step), level);
   const int64_t begin_ns = rank_.timeline.host_ns();

@@ -53,8 +53,8 @@ class RankTrainer {
   [[nodiscard]] kernels::Backend& backend() { return rank_.backend; }
   [[nodiscard]] const Graphs& graphs() const { return rank_.graphs; }
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return rank_.memory.ledger(); }
-  /// Device memory that the rank holds for its allocations, blocks kept for reuse included.
-  [[nodiscard]] int64_t allocated_bytes() const { return rank_.memory.held_bytes(); }
+  /// Device memory that the rank's arenas hold.
+  [[nodiscard]] int64_t held_bytes() const { return rank_.memory.held_bytes(); }
   [[nodiscard]] Parameters& params() { return *params_; }
   [[nodiscard]] int64_t num_launches() const { return rank_.timeline.num_launches(); }
 

@@ -29,6 +29,21 @@ struct DeviceMemoryAccount {
   int64_t driver_used_bytes = 0;
 };
 
+/// Device memory that grows at its end and never moves.
+class DeviceRange {
+ public:
+  virtual ~DeviceRange() = default;
+
+  [[nodiscard]] char* base() const { return base_; }
+  [[nodiscard]] int64_t usable_bytes() const { return usable_bytes_; }
+  /// Makes at least `bytes` from the base on usable. Throws base::OutOfMemory.
+  virtual void grow(int64_t bytes) = 0;
+
+ protected:
+  char* base_ = nullptr;
+  int64_t usable_bytes_ = 0;
+};
+
 /// A device of one rank. Not thread-safe: each rank owns one. What is enqueued on one stream runs
 /// in program order; on the CPU every call has finished when it returns, and streams, events and
 /// graphs are empty words.
@@ -42,6 +57,9 @@ class Backend {
   /// (profiler/memory_ledger.h), which every engine allocation passes first.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void free(void* pointer) noexcept = 0;
+  /// An empty range that can grow to `most_bytes`; 0: to all that the device has. Must not outlive
+  /// the backend.
+  virtual std::unique_ptr<DeviceRange> make_range(int64_t most_bytes) = 0;
   virtual void fill_zero(void* pointer, int64_t bytes) = 0;
   /// `host` may be used again when the call returns; the copy itself is on the stream.
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;

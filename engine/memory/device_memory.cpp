@@ -1,37 +1,70 @@
-// Booking and reuse of device blocks; see device_memory.h.
+// Booking, and places in arenas; see device_memory.h.
 #include "engine/memory/device_memory.h"
 
-#include <algorithm>
+#include "kernels/base/error.h"
 
 namespace moetune::engine {
+namespace {
 
-DeviceMemory::~DeviceMemory() {
-  for (void* block : blocks_) backend_.free(block);
+/// An arena's blocks do not fit as tightly as the ledger counts; the emulated device may be a
+/// little larger than it says, so that only the ledger decides what fits.
+constexpr int64_t kSlackFactor = 2;
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes)
+    : backend_(backend), ledger_(rank, capacity_bytes), capacity_bytes_(capacity_bytes) {}
+
+DeviceMemory::Lifetime DeviceMemory::lifetime_of(MemoryGroup group) {
+  switch (group) {
+    case MemoryGroup::weights:
+    case MemoryGroup::gradients:
+    case MemoryGroup::optimizer:
+      return Lifetime::permanent;
+    case MemoryGroup::activations:
+      return Lifetime::saved;
+    case MemoryGroup::workspace:
+    case MemoryGroup::communication:
+      break;
+  }
+  return Lifetime::scratch;
 }
 
-void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes) {
+void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes, Sizing sizing) {
   if (bytes == 0) return nullptr;
   ledger_.allocate(name, group, bytes);
-  std::vector<void*>& reusable = free_blocks_[profiler::aligned_bytes(bytes)];
-  if (!reusable.empty()) {
-    void* block = reusable.back();
-    reusable.pop_back();
-    return block;
+  const auto index = static_cast<size_t>(sizing) * static_cast<size_t>(Lifetime::count) +
+                     static_cast<size_t>(lifetime_of(group));
+  Arena& arena = arenas_[index];
+  if (!arena.range) arena.range = backend_.make_range(capacity_bytes_ * kSlackFactor);
+  const int64_t size = profiler::aligned_bytes(bytes);
+  std::optional<int64_t> offset = arena.blocks.allocate(size);
+  if (!offset) {
+    arena.range->grow(arena.blocks.size_bytes() + arena.blocks.missing_bytes(size));
+    arena.blocks.extend(arena.range->usable_bytes() - arena.blocks.size_bytes());
+    offset = arena.blocks.allocate(size);
   }
-  void* block = backend_.allocate(profiler::aligned_bytes(bytes));
-  blocks_.push_back(block);
-  held_bytes_ += profiler::aligned_bytes(bytes);
-  return block;
+  return arena.range->base() + offset.value();
 }
 
 void DeviceMemory::release(MemoryGroup group, void* pointer, int64_t bytes) {
   if (pointer == nullptr) return;
   ledger_.release(group, bytes);
-  free_blocks_[profiler::aligned_bytes(bytes)].push_back(pointer);
+  const char* at = static_cast<const char*>(pointer);
+  for (Arena& arena : arenas_) {
+    if (!arena.range || at < arena.range->base()) continue;
+    const int64_t offset = at - arena.range->base();
+    if (offset >= arena.blocks.size_bytes()) continue;
+    arena.blocks.free(offset, profiler::aligned_bytes(bytes));
+    return;
+  }
+  throw base::Error("a block is released that is in no arena");
 }
 
-void DeviceMemory::begin_step() {
-  for (auto& [bytes, blocks] : free_blocks_) std::sort(blocks.begin(), blocks.end());
+int64_t DeviceMemory::held_bytes() const {
+  int64_t held = 0;
+  for (const Arena& arena : arenas_) held += arena.blocks.size_bytes();
+  return held;
 }
 
 }  // namespace moetune::engine

@@ -1,11 +1,12 @@
-// Device memory of one rank: every allocation is booked in the ledger by name and group; blocks are
-// kept and reused by size, so that a step after the first asks the device for nothing.
+// Device memory of one rank: every allocation is booked in the ledger by name and group, and lies
+// in the arena of what lives as long as it does.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
-#include <vector>
+#include <memory>
 
+#include "engine/memory/block_allocator.h"
 #include "kernels/backend.h"
 #include "profiler/memory_ledger.h"
 
@@ -13,31 +14,38 @@ namespace moetune::engine {
 
 using profiler::MemoryGroup;
 
+/// Whether an allocation is as large in every step, or follows the routing. The second kind has
+/// arenas of its own: otherwise it would move the first kind about, which captured graphs forbid.
+enum class Sizing : uint8_t { fixed, routed };
+
 class DeviceMemory {
  public:
-  DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes)
-      : backend_(backend), ledger_(rank, capacity_bytes) {}
-  ~DeviceMemory();
+  DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes);
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   /// Throws base::OutOfMemory past the capacity. Null for zero bytes. Contents are undefined.
-  void* allocate(const char* name, MemoryGroup group, int64_t bytes);
+  void* allocate(const char* name, MemoryGroup group, int64_t bytes, Sizing sizing = Sizing::fixed);
   void release(MemoryGroup group, void* pointer, int64_t bytes);
-  /// Brings the free blocks into an order that does not depend on the step before: equal steps then
-  /// get equal addresses, which is what captured graphs live on.
-  void begin_step();
 
-  /// What has been taken from the device: what is in use and what is kept for reuse.
-  [[nodiscard]] int64_t held_bytes() const { return held_bytes_; }
+  /// What the arenas have taken from the device: more than the ledger's peak by what lies between
+  /// blocks and by arenas that are not full at the same time.
+  [[nodiscard]] int64_t held_bytes() const;
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return ledger_; }
 
  private:
+  /// Lifetime classes: from start to end, from forward to backward, within a part of a layer.
+  enum class Lifetime : uint8_t { permanent, saved, scratch, count };
+  struct Arena {
+    std::unique_ptr<kernels::DeviceRange> range;  ///< made at the first allocation
+    BlockAllocator blocks;
+  };
+  static Lifetime lifetime_of(MemoryGroup group);
+
   kernels::Backend& backend_;
   profiler::MemoryLedger ledger_;
-  std::map<int64_t, std::vector<void*>> free_blocks_;  ///< by aligned size
-  std::vector<void*> blocks_;
-  int64_t held_bytes_ = 0;
+  int64_t capacity_bytes_;
+  std::array<Arena, 2 * static_cast<size_t>(Lifetime::count)> arenas_;  ///< by sizing, lifetime
 };
 
 }  // namespace moetune::engine

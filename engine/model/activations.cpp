@@ -41,8 +41,10 @@ void BufferPlan::allocate(LayerState& state, Part part, PassKind pass) {
     const int64_t rows = row.rows(state.dims);
     const int64_t cols = row.cols(state.dims);
     const base::DType dtype = rank_.precision.of(row.content);
+    const bool is_routed = part == Part::experts && state.dims.ep > 1;
     void* data =
-        rank_.memory.allocate(row.name, group_of(place), rows * cols * base::size_of(dtype));
+        rank_.memory.allocate(row.name, group_of(place), rows * cols * base::size_of(dtype),
+                              is_routed ? Sizing::routed : Sizing::fixed);
     state[row.id] = Tensor::matrix(data, dtype, rows, cols);
   }
 }

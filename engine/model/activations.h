@@ -47,8 +47,8 @@ struct LayerState {
   [[nodiscard]] Tensor& operator[](Buf id) { return tensors[static_cast<size_t>(id)]; }
   [[nodiscard]] const Tensor& operator[](Buf id) const { return tensors[static_cast<size_t>(id)]; }
 
-  /// Where the buffers of some parts lie, for telling captured graphs apart; `extra` lies outside of
-  /// the table.
+  /// Where the buffers of some parts lie, for telling captured graphs apart; `extra` lies outside
+  /// of the table.
   [[nodiscard]] std::vector<const void*> addresses(std::initializer_list<Part> parts,
                                                    const void* extra = nullptr) const;
 };

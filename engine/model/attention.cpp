@@ -113,7 +113,8 @@ void Layer::core_attention(LayerState& state, Pass label) {
 }
 
 void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
-  GraphCapture graph(rank_, spec::GraphScope::attn, Pass::backward, state.addresses(kGraphParts, d_hidden.data));
+  GraphCapture graph(rank_, spec::GraphScope::attn, Pass::backward,
+                     state.addresses(kGraphParts, d_hidden.data));
   const auto& dims = state.dims;
   const auto& knobs = rank_.trial.knobs;
   const auto& model = rank_.trial.model;

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/host_range.h"
 
 namespace moetune::kernels {
 namespace {
@@ -27,6 +28,10 @@ void* CpuBackend::allocate(int64_t bytes) {
 }
 
 void CpuBackend::free(void* pointer) noexcept { std::free(pointer); }
+
+std::unique_ptr<DeviceRange> CpuBackend::make_range(int64_t most_bytes) {
+  return std::make_unique<HostRange>(most_bytes);
+}
 
 void CpuBackend::fill_zero(void* pointer, int64_t bytes) {
   if (bytes > 0) std::memset(pointer, 0, static_cast<size_t>(bytes));

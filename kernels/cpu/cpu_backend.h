@@ -14,6 +14,7 @@ class CpuBackend final : public Backend {
 
   void* allocate(int64_t bytes) override;
   void free(void* pointer) noexcept override;
+  std::unique_ptr<DeviceRange> make_range(int64_t most_bytes) override;
   void fill_zero(void* pointer, int64_t bytes) override;
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;

@@ -12,6 +12,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/runtime_check.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/vmm_range.h"
 
 namespace moetune::kernels {
 namespace {
@@ -91,10 +92,7 @@ int64_t open_device(int device) {
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device)
-    : device_(device),
-      context_bytes_(open_device(device)),
-      arena_(cuda::DeviceArena::make(device)) {
+CudaBackend::CudaBackend(int device) : device_(device), context_bytes_(open_device(device)) {
   const int64_t before = cuda::used_device_bytes();
   if (cuda::CublasLtGemm::is_available()) gemm_ = std::make_unique<cuda::CublasLtGemm>(device);
   if (cuda::GroupedGemm::is_available()) {
@@ -113,7 +111,7 @@ CudaBackend::~CudaBackend() {
   for (const Workspace& workspace : retired_) static_cast<void>(cudaFree(workspace.data));
 }
 
-void* CudaBackend::allocate_plain(int64_t bytes) {
+void* CudaBackend::allocate(int64_t bytes) {
   void* pointer = nullptr;
   const cudaError_t status = cudaMalloc(&pointer, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (status == cudaErrorMemoryAllocation) cuda::throw_out_of_memory(device_, bytes);
@@ -121,18 +119,10 @@ void* CudaBackend::allocate_plain(int64_t bytes) {
   return pointer;
 }
 
-void* CudaBackend::allocate(int64_t bytes) {
-  return arena_ ? arena_->allocate(bytes) : allocate_plain(bytes);
-}
+void CudaBackend::free(void* pointer) noexcept { static_cast<void>(cudaFree(pointer)); }
 
-void CudaBackend::free(void* pointer) noexcept {
-  if (!arena_) {
-    static_cast<void>(cudaFree(pointer));
-    return;
-  }
-  // Somebody else may get the memory next; also other ranks' streams may have used it.
-  static_cast<void>(cudaDeviceSynchronize());
-  arena_->free(pointer);
+std::unique_ptr<DeviceRange> CudaBackend::make_range(int64_t most_bytes) {
+  return std::make_unique<cuda::VmmRange>(device_, most_bytes);
 }
 
 void CudaBackend::fill_zero(void* pointer, int64_t bytes) {
@@ -169,7 +159,7 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
     check(cudaFree(held.data), "freeing a workspace");
   }
   held = {};
-  held.data = allocate_plain(bytes);
+  held.data = allocate(bytes);
   held.bytes = bytes;
   return held;
 }
@@ -183,10 +173,6 @@ DeviceMemoryAccount CudaBackend::memory_account() {
                    {"handles of the libraries", library_bytes_},
                    {"workspaces", workspace_bytes},
                    {"graphs", streams_.graph_bytes()}};
-  if (arena_) {
-    account.lines.push_back(
-        {"rounding of the arena", arena_->mapped_bytes() - arena_->used_bytes()});
-  }
   account.driver_used_bytes = cuda::used_device_bytes();
   return account;
 }

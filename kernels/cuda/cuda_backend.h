@@ -14,7 +14,6 @@
 #include "kernels/cuda/cublaslt_gemm.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/cutlass_grouped_gemm.h"
-#include "kernels/cuda/device_arena.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/streams.h"
@@ -36,6 +35,7 @@ class CudaBackend final : public Backend {
 
   void* allocate(int64_t bytes) override;
   void free(void* pointer) noexcept override;
+  std::unique_ptr<DeviceRange> make_range(int64_t most_bytes) override;
   void fill_zero(void* pointer, int64_t bytes) override;
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
@@ -89,15 +89,12 @@ class CudaBackend final : public Backend {
 
   /// At least `bytes` of device memory for the current stream, kept and grown.
   Workspace& workspace(int64_t bytes);
-  /// The plain allocation of the runtime, for what is not in the arena.
-  void* allocate_plain(int64_t bytes);
   /// The runs of consecutive positions in device memory; read once per pointer.
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 
   int device_;
   int64_t context_bytes_;  ///< 0 unless this is the process's first backend on the device
   int64_t library_bytes_ = 0;
-  std::unique_ptr<cuda::DeviceArena> arena_;  ///< null where the driver cannot
   cuda::Streams streams_;
   cuda::Staging staging_;
   std::array<Workspace, kMaxStreams> workspaces_{};

@@ -1,6 +1,6 @@
 // Stands in for the toolkit's header of the same name when kernels are compiled for the host: the
 // built-in variables and functions of device code, and the launch. Types and the declarations of
-// the runtime's C functions are the toolkit's own; simt_runtime.cpp defines those that tests need.
+// the runtime's C functions are the toolkit's own; simt_*.cpp define those that are needed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,10 +31,12 @@ inline constexpr int warpSize = 32;
 
 namespace moetune::simt {
 
-/// Checks the shape as the driver does, runs the grid, and keeps a failure's text for
-/// cudaGetErrorString.
+/// Checks the launch as the driver does and enqueues the grid. What fails keeps its text for
+/// cudaGetErrorString. `owned_body` makes the same as `body` with the arguments copied, for a grid
+/// that does not run at once.
 cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
-                   const std::function<void()>& body);
+                   const std::function<void()>& body,
+                   const std::function<std::function<void()>()>& owned_body);
 
 }  // namespace moetune::simt
 
@@ -42,13 +44,18 @@ template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                A&&... args) {
   const std::tuple<P...> parameters(std::forward<A>(args)...);
-  return moetune::simt::launch(reinterpret_cast<const void*>(kernel), *config,
-                               [&] { std::apply(kernel, parameters); });
+  return moetune::simt::launch(
+      reinterpret_cast<const void*>(kernel), *config, [&] { std::apply(kernel, parameters); },
+      [&] { return [kernel, parameters] { std::apply(kernel, parameters); }; });
 }
 
 template <typename T>
 cudaError_t cudaMalloc(T** pointer, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+template <typename T>
+cudaError_t cudaMallocHost(T** pointer, size_t bytes) {
+  return cudaMallocHost(reinterpret_cast<void**>(pointer), bytes);
 }
 
 // --- barriers, votes and shuffles -------------------------------------------------------------

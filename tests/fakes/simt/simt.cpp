@@ -1,16 +1,12 @@
-// The scheduler of the fake device: one fiber per thread of a block, kept from block to block and
-// from launch to launch. See simt.h.
+// The scheduler of the fake device: threads of a block take turns on fibers, which are kept from
+// block to block and from launch to launch. See simt.h.
 #include "tests/fakes/simt/simt.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <boost/context/fiber.hpp>
-#include <boost/context/preallocated.hpp>
-#include <boost/context/protected_fixedsize_stack.hpp>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -18,6 +14,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/fakes/simt/sanitizers.h"
+#include "tests/fakes/simt/simt_fibers.h"
 
 uint3 threadIdx;
 uint3 blockIdx;
@@ -33,34 +30,21 @@ alignas(1024) unsigned char dynamic_shared[simt::kMaxSharedBytes + 4096];
 namespace moetune::simt {
 namespace {
 
-constexpr size_t kStackBytes = 128 * 1024;
 constexpr unsigned char kGuard = 0xA5;
 constexpr size_t kGuardBytes = 4096;
-
-namespace context = boost::context;
 
 /// Thrown through a waiting thread when another one has failed: its locals are destroyed and the
 /// fiber is ready for the next block.
 struct Abandoned {};
 
-/// Stacks belong to their thread slot, not to the fiber that runs on them.
-struct KeepStack {
-  static context::stack_context allocate() { return {}; }
-  static void deallocate(context::stack_context&) {}
-};
+enum class State : uint8_t { ready, waits_for_block, waits_for_warp, done };
 
 struct Thread {
-  enum class State : uint8_t { ready, waits_for_block, waits_for_warp, done };
-
-  State state = State::done;
   uint3 index{};
   Collective kind{};
   unsigned mask = 0;
   Site site;
-  bool is_inside_kernel = false;
-  context::fiber fiber;
-  context::stack_context stack;
-  StackTag tag;
+  Fiber* fiber = nullptr;  ///< what it waits on; null before the thread starts and after its end
 };
 
 /// Lanes that came to a collective of a warp with one mask. Values are kept twice: a lane may be
@@ -87,28 +71,19 @@ std::string_view file_of(const Site& site) {
 }
 
 bool is_same(const Site& a, const Site& b) {
-  return a.line() == b.line() && a.column() == b.column() && file_of(a) == file_of(b);
+  if (a.line() != b.line() || a.column() != b.column()) return false;
+  return a.file_name() == b.file_name() || file_of(a) == file_of(b);  // looking at names is slow
 }
 
 class Scheduler {
  public:
-  ~Scheduler() {
-    is_closing_ = true;
-    for (const auto& thread : threads_) {
-      resume(*thread);
-      forget_stack(thread->tag);
-      context::protected_fixedsize_stack(kStackBytes).deallocate(thread->stack);
-    }
-  }
-
   Failure run(const dim3& grid, const dim3& block, size_t shared_bytes,
               const std::function<void()>& body) {
     body_ = &body;
     failure_.clear();
-    blockDim = block;
     gridDim = grid;
-    num_threads_ = block.x * block.y * block.z;
-    make_threads();
+    make_threads(block);
+    guard(shared_bytes);
     size_t number = num_launches_++;
     for (unsigned z = 0; z < grid.z; ++z) {
       for (unsigned y = 0; y < grid.y; ++y) {
@@ -132,12 +107,12 @@ class Scheduler {
     barrier_site_ = site;
     barrier_counts_[round % 2] += predicate ? 1 : 0;
     if (++num_at_barrier_ < num_threads_) {
-      wait(Thread::State::waits_for_block, Collective::barrier, 0, site);
+      wait(State::waits_for_block, Collective::barrier, 0, site);
     } else {
       ++barrier_round_;
       num_at_barrier_ = 0;
       barrier_counts_[barrier_round_ % 2] = 0;
-      for (unsigned i = 0; i < num_threads_; ++i) threads_[i]->state = Thread::State::ready;
+      std::fill_n(states_.begin(), num_threads_, State::ready);
     }
     return barrier_counts_[round % 2];
   }
@@ -164,7 +139,7 @@ class Scheduler {
     values[own_lane] = value;
     meeting.arrived |= 1U << own_lane;
     if (meeting.arrived != mask) {
-      wait(Thread::State::waits_for_warp, kind, mask, site);
+      wait(State::waits_for_warp, kind, mask, site);
       --meeting.num_unread;
       return values;
     }
@@ -172,7 +147,7 @@ class Scheduler {
     meeting.num_unread = static_cast<unsigned>(std::popcount(mask)) - 1;
     ++meeting.round;
     for (unsigned i = 0; i < kWarpLanes; ++i) {
-      if ((mask >> i & 1U) != 0) threads_[first + i]->state = Thread::State::ready;
+      if ((mask >> i & 1U) != 0) states_[first + i] = State::ready;
     }
     return values;
   }
@@ -185,22 +160,17 @@ class Scheduler {
   }
 
  private:
-  void make_threads() {
-    for (auto i = static_cast<unsigned>(threads_.size()); i < num_threads_; ++i) {
-      auto& thread = *threads_.emplace_back(std::make_unique<Thread>());
-      thread.stack = context::protected_fixedsize_stack(kStackBytes).allocate();
-      thread.tag.bottom = static_cast<const char*>(thread.stack.sp) - thread.stack.size;
-      thread.tag.size = thread.stack.size;
-      thread.fiber = context::fiber(
-          std::allocator_arg,
-          context::preallocated(thread.stack.sp, thread.stack.size, thread.stack), KeepStack{},
-          [this, &thread](context::fiber&& host) { return live(thread, std::move(host)); });
-    }
-    for (unsigned i = 0; i < num_threads_; ++i) {
-      threads_[i]->index = {i % blockDim.x, i / blockDim.x % blockDim.y,
-                            i / blockDim.x / blockDim.y};
-    }
+  void make_threads(const dim3& block) {
+    blockDim = block;
+    if (block.x == shape_.x && block.y == shape_.y && block.z == shape_.z) return;
+    shape_ = block;
+    num_threads_ = block.x * block.y * block.z;
+    threads_.resize(std::max<size_t>(threads_.size(), num_threads_));
+    states_.resize(threads_.size());
     meetings_.resize(std::max<size_t>(meetings_.size(), (num_threads_ - 1) / kWarpLanes + 1));
+    for (unsigned i = 0; i < num_threads_; ++i) {
+      threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    }
   }
 
   /// Where lanes of this warp meet under this mask. Parts of a warp may be at different places.
@@ -216,11 +186,8 @@ class Scheduler {
   }
 
   /// The life of a fiber: one thread of one block after the other.
-  context::fiber live(Thread& thread, context::fiber&& host) {
-    host_ = std::move(host);
-    arrive_on_stack(thread.tag, host_tag_);
-    while (!is_closing_) {
-      thread.is_inside_kernel = true;
+  void live(Fiber& fiber) {
+    while (!fibers_.is_closing()) {
       try {
         (*body_)();
       } catch (const Abandoned&) {
@@ -228,70 +195,103 @@ class Scheduler {
       } catch (const std::exception& error) {
         note_failure(error.what());
       }
-      thread.is_inside_kernel = false;
-      thread.state = Thread::State::done;
-      yield(thread);
+      states_[current_] = State::done;
+      ++num_done_;
+      Fiber& next = next_fiber(&fiber);
+      if (&next == &fiber) continue;
+      fibers_.put_back(fiber);
+      fibers_.switch_to(next);
     }
-    leave_stack(thread.tag, host_tag_, true);
-    return std::move(host_);
   }
 
   void run_block(size_t shared_bytes, bool is_rising) {
-    unsigned char* const shared = kernels::cuda::dynamic_shared;
-    std::fill_n(shared, shared_bytes, uint8_t{0xFF});
-    std::fill_n(shared + shared_bytes, kGuardBytes, kGuard);
-    poison(shared + shared_bytes, sizeof(kernels::cuda::dynamic_shared) - shared_bytes);
+    std::fill_n(kernels::cuda::dynamic_shared, shared_bytes, uint8_t{0xFF});
     num_at_barrier_ = 0;
     barrier_counts_ = {};
-    for (auto& of_warp : meetings_) {
-      for (Meeting& meeting : of_warp) meeting.arrived = meeting.num_unread = 0;
+    for (unsigned warp = 0; warp <= (num_threads_ - 1) / kWarpLanes; ++warp) {
+      for (Meeting& meeting : meetings_[warp]) meeting.arrived = meeting.num_unread = 0;
     }
-    for (unsigned i = 0; i < num_threads_; ++i) threads_[i]->state = Thread::State::ready;
-    while (pass(is_rising)) {
-    }
+    std::fill_n(states_.begin(), num_threads_, State::ready);
+    is_rising_ = is_rising;
+    position_ = 0;
+    num_done_ = 0;
+    has_run_ = false;
+    fibers_.switch_to(next_fiber(nullptr));
     if (failure_.empty()) check_all_done();
     if (!failure_.empty()) abandon_waiting();
-    unpoison(shared + shared_bytes, sizeof(kernels::cuda::dynamic_shared) - shared_bytes);
-    unsigned char* const guard_end = shared + shared_bytes + kGuardBytes;
-    unsigned char* const touched = std::find_if(shared + shared_bytes, guard_end,
-                                                [](unsigned char byte) { return byte != kGuard; });
-    if (failure_.empty() && touched != guard_end) {
-      failure_ = fmt::format("block ({},{},{}) wrote byte {} of {} bytes of shared memory",
-                             blockIdx.x, blockIdx.y, blockIdx.z, touched - shared, shared_bytes);
+    check_guard(shared_bytes);
+  }
+
+  /// Behind the launch's shared memory. It stays as it is until a launch needs another length.
+  static void guard(size_t shared_bytes) {
+    if (shared_bytes == guarded_bytes) return;
+    unsigned char* const shared = kernels::cuda::dynamic_shared;
+    constexpr size_t kAll = sizeof(kernels::cuda::dynamic_shared);
+    unpoison(shared, kAll);
+    std::fill_n(shared + shared_bytes, kGuardBytes, kGuard);
+    poison(shared + shared_bytes, kAll - shared_bytes);
+    guarded_bytes = shared_bytes;
+  }
+
+  void check_guard(size_t shared_bytes) {
+    if (has_address_sanitizer()) return;  // which sees it itself
+    static const std::vector<unsigned char> untouched(kGuardBytes, kGuard);
+    const unsigned char* const begin = kernels::cuda::dynamic_shared + shared_bytes;
+    if (std::memcmp(begin, untouched.data(), kGuardBytes) == 0) return;
+    guarded_bytes = kNotGuarded;
+    if (!failure_.empty()) return;
+    const auto touched =
+        std::mismatch(untouched.begin(), untouched.end(), begin).first - untouched.begin();
+    failure_ = fmt::format("block ({},{},{}) wrote byte {} of {} bytes of shared memory",
+                           blockIdx.x, blockIdx.y, blockIdx.z,
+                           static_cast<size_t>(touched) + shared_bytes, shared_bytes);
+  }
+
+  /// Makes the next thread current that can run, in passes over the block; false when none can or
+  /// one failed.
+  bool pick() {
+    if (!failure_.empty() || num_done_ == num_threads_) return false;
+    while (true) {
+      while (position_ < num_threads_) {
+        const unsigned number = is_rising_ ? position_ : num_threads_ - 1 - position_;
+        ++position_;
+        if (states_[number] != State::ready) continue;
+        has_run_ = true;
+        current_ = number;
+        threadIdx = threads_[number].index;
+        return true;
+      }
+      if (!has_run_) return false;
+      has_run_ = false;
+      position_ = 0;
     }
   }
 
-  /// Lets every thread run that can; false when none could or one failed.
-  bool pass(bool is_rising) {
-    bool has_run = false;
-    for (unsigned i = 0; i < num_threads_; ++i) {
-      const unsigned number = is_rising ? i : num_threads_ - 1 - i;
-      Thread& thread = *threads_[number];
-      if (thread.state != Thread::State::ready) continue;
-      has_run = true;
-      current_ = number;
-      resume(thread);
-      if (!failure_.empty()) return false;
-    }
-    return has_run;
+  /// Where the thread that is next goes on, or starts: on `own` if there is one. The host's own
+  /// stack when the block cannot go on.
+  Fiber& next_fiber(Fiber* own) {
+    if (!pick()) return fibers_.host();
+    Fiber* waiting = std::exchange(threads_[current_].fiber, nullptr);
+    if (waiting != nullptr) return *waiting;
+    return own != nullptr ? *own : fibers_.idle();
   }
 
   /// No thread can run: either all have returned, or somebody waits for one who will not come.
   void check_all_done() {
     for (unsigned i = 0; i < num_threads_; ++i) {
-      const Thread& waiting = *threads_[i];
-      if (waiting.state == Thread::State::done) continue;
+      const Thread& waiting = threads_[i];
+      if (states_[i] == State::done) continue;
       current_ = i;
       unsigned begin = 0;
       unsigned mask = 0;
-      if (waiting.state == Thread::State::waits_for_warp) {
+      if (states_[i] == State::waits_for_warp) {
         begin = i / kWarpLanes * kWarpLanes;
         mask = waiting.mask;
       }
       const unsigned end = mask == 0 ? num_threads_ : begin + kWarpLanes;
       for (unsigned j = begin; j < end; ++j) {
         if (mask != 0 && (mask >> (j - begin) & 1U) == 0) continue;
-        if (is_there(j, waiting)) continue;
+        if (is_there(j, i)) continue;
         note_failure(fmt::format("{} at {}:{} waits for {} {}, which {}", name_of(waiting.kind),
                                  file_of(waiting.site), waiting.site.line(),
                                  mask == 0 ? "thread" : "lane", j - begin, whereabouts(j)));
@@ -300,17 +300,16 @@ class Scheduler {
     }
   }
 
-  [[nodiscard]] bool is_there(unsigned number, const Thread& waiting) const {
-    if (number >= num_threads_) return false;
-    const Thread& thread = *threads_[number];
-    return thread.state == waiting.state && thread.mask == waiting.mask &&
-           is_same(thread.site, waiting.site);
+  [[nodiscard]] bool is_there(unsigned number, unsigned waiting) const {
+    return number < num_threads_ && states_[number] == states_[waiting] &&
+           threads_[number].mask == threads_[waiting].mask &&
+           is_same(threads_[number].site, threads_[waiting].site);
   }
 
   [[nodiscard]] std::string whereabouts(unsigned number) const {
     if (number >= num_threads_) return "the block does not have";
-    const Thread& thread = *threads_[number];
-    if (thread.state == Thread::State::done) return "has returned";
+    const Thread& thread = threads_[number];
+    if (states_[number] == State::done) return "has returned";
     return fmt::format("waits in a {} at {}:{}", name_of(thread.kind), file_of(thread.site),
                        thread.site.line());
   }
@@ -318,57 +317,53 @@ class Scheduler {
   void abandon_waiting() {
     is_abandoning_ = true;
     for (unsigned i = 0; i < num_threads_; ++i) {
-      if (!threads_[i]->is_inside_kernel) continue;
+      Fiber* waiting = std::exchange(threads_[i].fiber, nullptr);
+      if (waiting == nullptr) continue;
       current_ = i;
-      resume(*threads_[i]);
+      fibers_.switch_to(*waiting);
     }
     is_abandoning_ = false;
   }
 
   void note_failure(const std::string& text) {
     if (!failure_.empty()) return;
-    const uint3 index = threads_[current_]->index;
+    const uint3 index = threads_[current_].index;
     failure_ = fmt::format("block ({},{},{}) thread ({},{},{}): {}", blockIdx.x, blockIdx.y,
                            blockIdx.z, index.x, index.y, index.z, text);
   }
 
-  void wait(Thread::State state, Collective kind, unsigned mask, const Site& site) {
-    Thread& thread = *threads_[current_];
-    thread.state = state;
+  void wait(State state, Collective kind, unsigned mask, const Site& site) {
+    Thread& thread = threads_[current_];
+    states_[current_] = state;
     thread.kind = kind;
     thread.mask = mask;
     thread.site = site;
-    yield(thread);
+    thread.fiber = &fibers_.running();
+    fibers_.switch_to(next_fiber(nullptr));
     if (is_abandoning_) throw Abandoned{};
   }
 
-  void resume(Thread& thread) {
-    threadIdx = thread.index;
-    leave_stack(host_tag_, thread.tag);
-    thread.fiber = std::move(thread.fiber).resume();
-    arrive_on_stack(host_tag_, thread.tag);
-  }
+  static constexpr size_t kNotGuarded = ~size_t{0};
+  inline static size_t guarded_bytes = kNotGuarded;  ///< of everybody, as the memory is
 
-  void yield(Thread& thread) {
-    leave_stack(thread.tag, host_tag_);
-    host_ = std::move(host_).resume();
-    arrive_on_stack(thread.tag, host_tag_);
-  }
-
-  std::vector<std::unique_ptr<Thread>> threads_;
+  Fibers fibers_{[this](Fiber& fiber) { live(fiber); }};
+  std::vector<Thread> threads_;
+  std::vector<State> states_;                  ///< by thread, apart because they are looked through
   std::vector<std::deque<Meeting>> meetings_;  ///< by warp; their places in memory stay
-  context::fiber host_;
-  StackTag host_tag_;
   const std::function<void()>* body_ = nullptr;
+  dim3 shape_{0, 0, 0};
   unsigned num_threads_ = 0;
+  unsigned num_done_ = 0;
   unsigned current_ = 0;
+  unsigned position_ = 0;  ///< in the pass over the block's threads
+  bool is_rising_ = true;
+  bool has_run_ = false;
   unsigned num_at_barrier_ = 0;
   unsigned barrier_round_ = 0;
   std::array<int, 2> barrier_counts_{};
   Site barrier_site_;
   size_t num_launches_ = 0;
   bool is_abandoning_ = false;
-  bool is_closing_ = false;
   Failure failure_;
 };
 

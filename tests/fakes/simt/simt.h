@@ -1,7 +1,7 @@
-// A GPU made of fibers: every thread of a block is one, blocks run one after the other. It exists
-// so that kernels can be tested, and looked at by the sanitizers, on a machine without a card. What
-// would hang or be undefined on a device (a barrier that a thread misses, a shuffle that a lane
-// misses) ends the launch with a message instead.
+// A GPU made of fibers: threads of a block take turns on them, blocks run one after the other. It
+// exists so that kernels can be tested, and looked at by the sanitizers, on a machine without a
+// card. What would hang or be undefined on a device (a barrier that a thread misses, a shuffle that
+// a lane misses) ends the launch with a message instead.
 //
 // Threads of even blocks run in rising order between two barriers and those of odd blocks in
 // falling order (odd launches the other way round), so that a forgotten barrier shows in one of

@@ -22,9 +22,9 @@ void Graphs::open(const GraphKey& key) {
   key_.segment = 0;
 }
 
-void Graphs::close() {
+void Graphs::close(uint64_t trail) {
   if (!is_open_) return;
-  end_segment();
+  end_segment(trail);
   is_open_ = false;
 }
 
@@ -33,7 +33,6 @@ bool Graphs::begin_op() {
   if (doing_ == Doing::nothing) {
     const auto found = known_.find(key_);
     if (found == known_.end()) {
-      // Libraries choose and load their kernels at the first call, which no graph can hold.
       GraphKey part = key_;
       part.buffers = 0;
       int& variants = num_variants_[part];
@@ -44,25 +43,37 @@ bool Graphs::begin_op() {
         ++num_given_up_;
       }
       doing_ = Doing::running;
-    } else if (found->second.graph < 0) {
+    } else if (found->second.graph >= 0) {
+      doing_ = Doing::replaying;
+    } else if (found->second.num_runs < kRunsBefore) {
+      doing_ = Doing::running;
+    } else {
       backend_.begin_capture();
       doing_ = Doing::capturing;
-    } else {
-      doing_ = Doing::replaying;
     }
   }
   return doing_ != Doing::replaying;
 }
 
-void Graphs::end_segment() {
+void Graphs::end_segment(uint64_t trail) {
   if (!is_open_ || doing_ == Doing::nothing) return;
-  if (doing_ != Doing::running) {
+  const auto found = known_.find(key_);
+  if (doing_ == Doing::running) {
+    if (found != known_.end()) {
+      Known& known = found->second;
+      known.num_runs = known.trail == trail ? known.num_runs + 1 : 1;
+      known.trail = trail;
+    }
+  } else {
     backend_.use_stream(0);
-    Known& known = known_.at(key_);
+    Known& known = found->second;
     if (doing_ == Doing::capturing) {
       known.graph = backend_.end_capture();
+      known.trail = trail;
       ++num_graphs_;
     }
+    MOETUNE_CHECK(known.trail == trail,
+                  "the buffers of a captured part are not where they were when it was captured");
     backend_.launch_graph(known.graph);
     ++num_replays_;
   }

@@ -16,6 +16,7 @@ namespace moetune::engine {
 
 /// What tells one captured part from another: the scope, where in the model, and the addresses of
 /// everything that its operations touch. Only parts that are equal in all of it share a graph.
+/// Buffers that are allocated inside of the scope are told by the trail of DeviceMemory.
 struct GraphKey {
   int32_t scope = 0;
   int32_t layer = -1;
@@ -36,13 +37,15 @@ class Graphs {
 
   /// A scope begins; `key` without the segment. Scopes do not nest.
   void open(const GraphKey& key);
-  void close();
+  void close(uint64_t trail);
   [[nodiscard]] bool is_open() const { return is_open_; }
 
   /// Before an operation of the scope, on stream 0: whether it is to be enqueued.
   bool begin_op();
-  /// Ends the current segment, so that what comes next may wait for it; runs its graph.
-  void end_segment();
+  /// Ends the current segment, so that what comes next may wait for it; runs its graph. `trail`: of
+  /// the allocations since the scope began. Throws base::Error when they are not where they were
+  /// when the segment was captured.
+  void end_segment(uint64_t trail);
 
   [[nodiscard]] int64_t num_graphs() const { return num_graphs_; }
   [[nodiscard]] int64_t num_replays() const { return num_replays_; }
@@ -53,11 +56,16 @@ class Graphs {
   /// Graphs of one part of one layer that differ in their buffers, at most; micro-batches in flight
   /// have buffers of their own.
   static constexpr int kMaxVariants = 64;
+  /// Libraries choose and load their kernels at the first call, which no graph can hold; the second
+  /// run shows that the buffers stay where they are.
+  static constexpr int64_t kRunsBefore = 2;
 
  private:
   enum class Doing : uint8_t { nothing, running, capturing, replaying };
   struct Known {
-    int graph = -1;  ///< -1: has run once by itself
+    int graph = -1;        ///< -1: has only run by itself
+    int64_t num_runs = 0;  ///< by itself, with the same trail
+    uint64_t trail = 0;
   };
 
   kernels::Backend& backend_;

@@ -139,17 +139,6 @@ int run(int argc, char** argv) {
       moetune::engine::run_trial(trial, options["out"].as<std::string>(), run_options));
 }
 
-int fail(ExitCode code, const std::exception& error) {
-  std::cerr << "moetune-rank: " << error.what() << "\n";
-  return static_cast<int>(code);
-}
-
-ExitCode code_of(const base::NoDevice& error) {
-  if (error.why == base::NoDevice::Why::no_driver) return ExitCode::no_driver;
-  return error.why == base::NoDevice::Why::no_device ? ExitCode::no_device
-                                                     : ExitCode::device_too_old;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,19 +148,8 @@ int main(int argc, char** argv) {
   if (getppid() != parent) return static_cast<int>(ExitCode::interrupted);
   try {
     return run(argc, argv);
-  } catch (const base::OutOfMemory& error) {
-    return fail(ExitCode::oom, error);
-  } catch (const base::WrongNumbers& error) {
-    return fail(ExitCode::wrong, error);
-  } catch (const base::UsageError& error) {
-    return fail(ExitCode::usage, error);
-  } catch (const base::NoDevice& error) {
-    return fail(code_of(error), error);
-  } catch (const base::DeviceFailed& error) {
-    return fail(ExitCode::device_failed, error);
-  } catch (const base::PeerFailed& error) {
-    return fail(ExitCode::peer_failed, error);
   } catch (const std::exception& error) {
-    return fail(ExitCode::failed, error);
+    std::cerr << "moetune-rank: " << error.what() << "\n";
+    return static_cast<int>(moetune::engine::exit_code_of(error));
   }
 }

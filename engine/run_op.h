@@ -110,7 +110,7 @@ inline void leave_graph(RankContext& rank) {
   const profiler::OpTag tag{"graph", rank.place.layer, rank.place.micro_batch};
   const profiler::DeviceOpScope scope(rank.recorder,
                                       {tag, profiler::RecordKind::kernel, rank.rank, 0, "", -1});
-  rank.graphs.end_segment();
+  rank.graphs.end_segment(rank.memory.trail());
 }
 
 /// Runs `body` (backend calls) as one launch of `op`.
@@ -211,6 +211,7 @@ class GraphCapture {
       : rank_(rank), is_open_(spec::has_graph(rank.trial.knobs, scope)) {
     if (!is_open_) return;
     rank_.timeline.begin_graph();
+    rank_.memory.begin_trail();
     rank_.graphs.open({static_cast<int32_t>(scope), rank.place.layer, static_cast<int32_t>(label),
                        0, hash_addresses(buffers)});
   }
@@ -220,7 +221,7 @@ class GraphCapture {
     is_open_ = false;
     rank_.timeline.end_graph();
     leave_graph(rank_);
-    rank_.graphs.close();
+    rank_.graphs.close(rank_.memory.trail());
   }
   ~GraphCapture() {
     if (is_open_) rank_.timeline.end_graph();

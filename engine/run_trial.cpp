@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -407,6 +408,24 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
   }
   recorder.finish(trial.records_routing ? &routing : nullptr);
   return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;
+}
+
+spec::ExitCode exit_code_of(const std::exception& error) {
+  using spec::ExitCode;
+  const auto is = [&]<typename T>(std::type_identity<T>) {
+    return dynamic_cast<const T*>(&error) != nullptr;
+  };
+  if (const auto* none = dynamic_cast<const base::NoDevice*>(&error)) {
+    if (none->why == base::NoDevice::Why::no_driver) return ExitCode::no_driver;
+    return none->why == base::NoDevice::Why::no_device ? ExitCode::no_device
+                                                       : ExitCode::device_too_old;
+  }
+  if (is(std::type_identity<base::OutOfMemory>{})) return ExitCode::oom;
+  if (is(std::type_identity<base::WrongNumbers>{})) return ExitCode::wrong;
+  if (is(std::type_identity<base::UsageError>{})) return ExitCode::usage;
+  if (is(std::type_identity<base::DeviceFailed>{})) return ExitCode::device_failed;
+  if (is(std::type_identity<base::PeerFailed>{})) return ExitCode::peer_failed;
+  return ExitCode::failed;
 }
 
 }  // namespace moetune::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <string>
 
 #include "engine/spec/trial_spec.h"
@@ -22,5 +23,8 @@ struct RunOptions {
 /// base::Error. Returns `interrupted` when SIGTERM or SIGINT asked for an end.
 spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
                          const RunOptions& options = {});
+
+/// What a failure of a trial is to the parent.
+spec::ExitCode exit_code_of(const std::exception& error);
 
 }  // namespace moetune::engine

@@ -42,6 +42,7 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   const int64_t begin_ns = rank_.timeline.host_ns();
   stage_->begin_step(batch);
   optimizer_->zero_grads();
+  GraphCapture iteration(rank_, spec::GraphScope::full_iteration, Pass::forward, {});
   for (const spec::ScheduleStep& item : schedule_) {
     if (item.is_forward) {
       stage_->forward(item.micro_batch);
@@ -49,6 +50,7 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
       stage_->backward(item.micro_batch);
     }
   }
+  iteration.close();
   StepResult result;
   result.grad_norm = optimizer_->finish_gradients();
   rank_.backend.use_stream(static_cast<int>(Stream::data));

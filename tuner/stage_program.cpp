@@ -56,7 +56,12 @@ class Pricer {
     }
   }
 
+  [[nodiscard]] bool has_whole_graph() const {
+    return spec::has_graph(spec_.knobs, GraphScope::full_iteration);
+  }
+
   [[nodiscard]] bool is_captured(const OpInstance& op, bool is_forward) const {
+    if (has_whole_graph()) return true;
     const GraphScope scope = spec::op_row(op.op).graph_scope;
     if (scope == GraphScope::none || !spec::has_graph(spec_.knobs, scope)) return false;
     if (scope == GraphScope::attn) return true;
@@ -164,7 +169,11 @@ class Pricer {
       PricedOp made = priced(op);
       const bool captured = is_captured(op, is_forward);
       const GraphScope scope = captured ? spec::op_row(op.op).graph_scope : GraphScope::none;
-      if (captured) made.host_ns = scope == open ? 0 : spec_.hardware.graph_launch_ns;
+      if (has_whole_graph()) {
+        made.host_ns = 0;  // one launch for the whole step, booked with its beginning
+      } else if (captured) {
+        made.host_ns = scope == open ? 0 : spec_.hardware.graph_launch_ns;
+      }
       open = scope;
       ops.push_back(made);
     }
@@ -189,7 +198,9 @@ class Pricer {
 
   void add_reductions(int64_t layer, std::vector<PricedOp>& ops) const {
     for (const Reduction& reduction : reductions_) {
-      if (reduction.layer == layer) add_reduction(reduction, ops);
+      if (reduction.layer != layer) continue;
+      add_reduction(reduction, ops);
+      if (has_whole_graph()) ops.back().host_ns = 0;
     }
   }
 
@@ -199,6 +210,7 @@ class Pricer {
       if (op.op == Op::grad_reduce || op.op == Op::param_gather) continue;
       if (op.op == Op::zero_grads) {
         ops.begin.push_back(priced(op));
+        if (has_whole_graph()) ops.begin.back().host_ns += spec_.hardware.graph_launch_ns;
         continue;
       }
       if (op.op == Op::grad_norm && !has_reduced) {

@@ -44,7 +44,9 @@ void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes,
     arena.blocks.extend(arena.range->usable_bytes() - arena.blocks.size_bytes());
     offset = arena.blocks.allocate(size);
   }
-  return arena.range->base() + offset.value();
+  char* place = arena.range->base() + offset.value();
+  trail_ = (trail_ ^ reinterpret_cast<uint64_t>(place)) * 0x100000001b3;
+  return place;
 }
 
 void DeviceMemory::release(MemoryGroup group, void* pointer, int64_t bytes) {

@@ -28,6 +28,12 @@ class DeviceMemory {
   void* allocate(const char* name, MemoryGroup group, int64_t bytes, Sizing sizing = Sizing::fixed);
   void release(MemoryGroup group, void* pointer, int64_t bytes);
 
+  /// Hash of the addresses handed out since the last begin_trail(): equal programs leave equal
+  /// trails.
+  void begin_trail() { trail_ = kEmptyTrail; }
+  [[nodiscard]] uint64_t trail() const { return trail_; }
+  static constexpr uint64_t kEmptyTrail = 0xcbf29ce484222325;
+
   /// What the arenas have taken from the device: more than the ledger's peak by what lies between
   /// blocks and by arenas that are not full at the same time.
   [[nodiscard]] int64_t held_bytes() const;
@@ -45,6 +51,7 @@ class DeviceMemory {
   kernels::Backend& backend_;
   profiler::MemoryLedger ledger_;
   int64_t capacity_bytes_;
+  uint64_t trail_ = kEmptyTrail;
   std::array<Arena, 2 * static_cast<size_t>(Lifetime::count)> arenas_;  ///< by sizing, lifetime
 };
 

@@ -185,6 +185,7 @@ void Layer::observe_route(LayerState& state) {
   if (observer_ == nullptr || !rank_.trial.records_routing) return;
   const auto& dims = state.dims;
   std::vector<int32_t> indices(static_cast<size_t>(dims.tokens * dims.topk));
+  leave_graph(rank_);
   rank_.backend.use_stream(static_cast<int>(Stream::compute));
   rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
                              state[Buf::topk_indices].bytes());

@@ -194,6 +194,7 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
       });
     });
     if (logits_observer_ != nullptr) {
+      leave_graph(rank_);
       logits_observer_->on_logits(rank_.rank, micro_batch, begin, values_of(rank_.backend, logits));
     }
     run_op(rank_, Op::cross_entropy, Pass::forward,

@@ -196,10 +196,31 @@ string graph_needs_experts(const ModelSpec& model, const HardwareSpec&, const Tr
 string graph_without_full_recompute(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
                                     const Knobs& k) {
   if (k.cuda_graph_modules == "none" || !is_full_recompute(k)) return {};
+  if (has_graph(k, GraphScope::full_iteration)) return {};
   return fmt::format(
       "cuda_graph_modules '{}' cannot be combined with recompute 'full'; use a set of modules or "
       "no graphs",
       k.cuda_graph_modules);
+}
+
+string graph_full_iteration_alone(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                                  const Knobs& k) {
+  if (!has_graph(k, GraphScope::full_iteration)) return {};
+  if (k.cuda_graph_modules == "full_iteration") return {};
+  return fmt::format(
+      "cuda_graph_modules is '{}': full_iteration captures everything and stands alone",
+      k.cuda_graph_modules);
+}
+
+string graph_static_shapes(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                           const Knobs& k) {
+  if (!has_graph(k, GraphScope::full_iteration) || model.num_moe_layers() == 0) return {};
+  if (k.expert_model_parallel_size == 1) return {};
+  return fmt::format(
+      "cuda_graph_modules 'full_iteration' needs shapes that never change, but with "
+      "expert_model_parallel_size {} the router decides how many rows arrive; use "
+      "expert_model_parallel_size 1 or parts of a layer",
+      k.expert_model_parallel_size);
 }
 
 string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
@@ -266,6 +287,10 @@ const std::vector<ConstraintRow>& constraint_table() {
        graph_preprocess_needs_router},
       {"graph_needs_experts", "MoE scopes are captured only where there are experts.",
        graph_needs_experts},
+      {"graph_full_iteration_alone", "A captured iteration holds all other scopes.",
+       graph_full_iteration_alone},
+      {"graph_static_shapes", "A captured iteration needs shapes that routing does not change.",
+       graph_static_shapes},
       {"graph_without_full_recompute", "Partial graphs refuse full recompute.",
        graph_without_full_recompute},
       {"ep_chunks_need_ep", "Chunks hide expert-parallel communication; without it there is none.",

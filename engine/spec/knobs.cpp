@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxValue = int64_t{1} << 20;
 
 constexpr std::string_view kRecomputeItems = "norm,core_attn,moe_act,experts";
-constexpr std::string_view kGraphItems = "attn,moe_router,moe_preprocess";
+constexpr std::string_view kGraphItems = "attn,moe_router,moe_preprocess,full_iteration";
 
 constexpr std::array kKnobs = {
     KnobRow{
@@ -81,12 +81,15 @@ constexpr std::array kKnobs = {
             "logits are never stored. The Megatron flag is the nearest one: it fuses the loss but "
             "keeps the logits.",
             1, &Knobs::linear_ce_chunk_tokens},
-    KnobRow{
-        "cuda_graph_modules", "host", "", "none | set of attn, moe_router, moe_preprocess",
-        kGraphItems, "--cuda-graph-modules",
-        "Parts of a layer whose kernel launches are replaced by one graph replay. Megatron also "
-        "needs --cuda-graph-impl transformer_engine.",
-        0, &Knobs::cuda_graph_modules},
+    KnobRow{"cuda_graph_modules", "host", "",
+            "none | full_iteration | set of attn, moe_router, moe_preprocess", kGraphItems,
+            "--cuda-graph-modules",
+            "Parts of a layer whose kernel launches are replaced by one graph replay, or all "
+            "forward and "
+            "backward passes of a step. Megatron also needs --cuda-graph-impl transformer_engine, "
+            "or in "
+            "place of both --cuda-graph-impl full_iteration.",
+            0, &Knobs::cuda_graph_modules},
     KnobRow{"use_distributed_optimizer", "memory", "", "true | false", "",
             "--use-distributed-optimizer",
             "Shards optimizer state and master weights over the replicas (ZeRO-1).", 0,

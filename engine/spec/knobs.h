@@ -69,7 +69,7 @@ Knobs knobs_from_json(const nlohmann::json& json, const std::string& source);
 void update_knobs(Knobs& knobs, const nlohmann::json& json, const std::string& source);
 
 enum class RecomputeModule : uint8_t { norm, core_attn, moe_act, experts };
-enum class GraphScope : uint8_t { none, attn, moe_router, moe_preprocess };
+enum class GraphScope : uint8_t { none, attn, moe_router, moe_preprocess, full_iteration };
 
 bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole

@@ -146,6 +146,7 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   if (reader.has("reference_loss")) {
     spec.reference_loss = reader.numbers("reference_loss", -1e9, 1e9);
   }
+  if (spec.dtype == "bf16") spec.reference_tolerance = kReferenceToleranceBf16;
   spec.reference_tolerance =
       reader.number_or("reference_tolerance", spec.reference_tolerance, 0, kMaxCoefficient);
   if (reader.has("fault")) spec.fault = fault_from(reader.object("fault"));

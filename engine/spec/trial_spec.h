@@ -39,6 +39,10 @@ struct InjectedFault {
   int64_t rank = 0;
 };
 
+constexpr double kReferenceTolerance = 2e-3;
+/// With bf16 every activation is rounded to 8 bits, and each layout rounds others.
+constexpr double kReferenceToleranceBf16 = 2e-2;
+
 struct TrialSpec {
   ModelSpec model;
   HardwareSpec hardware;
@@ -60,7 +64,7 @@ struct TrialSpec {
   bool records_routing = false;
   /// Expected loss per step, from the reference run; steps beyond its end are not checked.
   std::vector<double> reference_loss;
-  double reference_tolerance = 2e-3;  ///< see reference_tolerance_at
+  double reference_tolerance = kReferenceTolerance;  ///< see reference_tolerance_at
   InjectedFault fault;
 };
 

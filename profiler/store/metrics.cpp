@@ -46,6 +46,10 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"capacity_bytes", "bytes", none, "memory a rank may use"},
     {"memory_error_ratio", "ratio", lower, "predicted over measured peak, minus one, absolute"},
     {"num_allocations", "count", lower, "allocations the ledger booked"},
+    {"num_graphs", "count", lower, "CUDA graphs captured"},
+    {"num_graph_replays", "count", higher, "launches of captured graphs"},
+    {"num_graphs_given_up", "count", lower,
+     "parts run without a graph because their buffers were never twice in the same place"},
     // The budget of a traced step: the terms of profiler/analysis/budget.h.
     {"traced_step_ns", "ns", none, "window of the traced step"},
     {"tracing_overhead_ratio", "ratio", lower, "traced over untraced step time, minus one"},

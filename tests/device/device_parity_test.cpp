@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(choices_of_the_schedule_change_no_bit) {
 
 // Enough steps that everything captured is replayed.
 BOOST_AUTO_TEST_CASE(graphs_replay_the_same_bits) {
-  constexpr int64_t kGraphSteps = 5;
+  constexpr int64_t kGraphSteps = 6;
   for (const char* layout :
        {R"("micro_batch_size": 2)", R"("data_parallel_size": 2, "expert_model_parallel_size": 2)",
         R"("context_parallel_size": 2)", R"("pipeline_model_parallel_size": 2)"}) {
@@ -121,6 +121,28 @@ BOOST_AUTO_TEST_CASE(graphs_replay_the_same_bits) {
           BOOST_TEST(run.num_replays[rank] > 2 * run.num_graphs[rank]);
         }
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_whole_iteration_replays_the_same_bits) {
+  constexpr int64_t kGraphSteps = 6;
+  for (const char* knobs : {R"("micro_batch_size": 2)", R"("recompute": "full")",
+                            R"("data_parallel_size": 2, "overlap_grad_reduce": true)",
+                            R"("context_parallel_size": 2, "pipeline_model_parallel_size": 2)"}) {
+    BOOST_TEST_CONTEXT(knobs) {
+      const auto make = [&](const std::string& graphs) {
+        const std::string all =
+            "{" + std::string(knobs) + ", \"cuda_graph_modules\": \"" + graphs + "\"}";
+        return on_device(tiny_trial(tiny_model(), knobs_of(all)));
+      };
+      testing::check_constraints_hold(make("full_iteration"));
+      const TrainingRun run = train(make("full_iteration"), kGraphSteps);
+      check_identical(run, train(make("none"), kGraphSteps));
+      BOOST_TEST(run.num_graphs.front() > 0);
+      BOOST_TEST(run.num_replays.front() > 2 * run.num_graphs.front());
+      // Where nobody has to be talked to, the forward and backward passes are one graph.
+      if (run.num_graphs.size() == 1) BOOST_TEST(run.num_graphs.front() == 1);
     }
   }
 }

@@ -95,6 +95,13 @@ const Case kCases[] = {
        make_dense(s);
        s.knobs.cuda_graph_modules = "attn,moe_router";
      }},
+    {"graph_full_iteration_alone", "stands alone",
+     [](TrialSpec& s) {
+       s.knobs.expert_model_parallel_size = 1;
+       s.knobs.cuda_graph_modules = "attn,full_iteration";
+     }},
+    {"graph_static_shapes", "use expert_model_parallel_size 1",
+     [](TrialSpec& s) { s.knobs.cuda_graph_modules = "full_iteration"; }},
     {"graph_without_full_recompute", "cuda_graph_modules 'attn' cannot be combined",
      [](TrialSpec& s) {
        s.knobs.cuda_graph_modules = "attn";

@@ -48,6 +48,8 @@ class ThreeWalls final : public Strategy {
   void run();
   /// False when the reference run failed: nothing can be judged then.
   bool contract();
+  /// The one-device run that every other must agree with; false when it failed.
+  bool measure_reference();
   bool fit();
   void scale();
   void retune();

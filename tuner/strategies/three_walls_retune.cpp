@@ -30,15 +30,21 @@ void ThreeWalls::retune() {
 void ThreeWalls::note_wall() {
   phase_ = Phase::profile;
   const TrialOutcome& outcome = incumbent_->outcome;
+  const std::string step = base::format_ns(outcome.step_ns);
+  const std::string memory =
+      fmt::format("Memory: {} of {}.", base::format_bytes(outcome.peak_bytes),
+                  base::format_bytes(sweep_.base.hardware.memory_bytes));
+  const std::string group = outcome.dominant_group.empty() || outcome.wall != "communication"
+                                ? ""
+                                : fmt::format(" (group {})", outcome.dominant_group);
   Decision& wall = decide(
       Phase::profile, "wall",
-      fmt::format("At {} per step the wall is {}{}: {}. Memory: {} of {}.",
-                  base::format_ns(outcome.step_ns), outcome.wall.empty() ? "unknown" : outcome.wall,
-                  outcome.dominant_group.empty() || outcome.wall != "communication"
-                      ? ""
-                      : fmt::format(" (group {})", outcome.dominant_group),
-                  describe_shares(outcome), base::format_bytes(outcome.peak_bytes),
-                  base::format_bytes(sweep_.base.hardware.memory_bytes)));
+      outcome.wall.empty()
+          ? fmt::format("A step takes {}. Its trace is empty, so the wall is unknown and every "
+                        "remedy is tried in the playbook's order. {}",
+                        step, memory)
+          : fmt::format("At {} per step the wall is {}{}: {}. {}", step, outcome.wall, group,
+                        describe_shares(outcome), memory));
   wall.trial_hash = incumbent_->request.hash;
   wall.wall = outcome.wall;
   wall.evidence["shares"] = outcome.shares;
@@ -63,7 +69,7 @@ bool ThreeWalls::retune_once() {
   int64_t num_tried = 0;
   for (const Wall wall : reading.order()) {
     // A wall that could not give back more than the smallest gain that counts is none.
-    if (wall != reading.binding && wall != Wall::compute &&
+    if (!outcome.wall.empty() && wall != reading.binding && wall != Wall::compute &&
         reading.share(wall) < sweep_.min_gain_ratio) {
       continue;
     }

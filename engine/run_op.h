@@ -73,6 +73,12 @@ struct RankContext {
     return static_cast<double*>(scalars.data) + static_cast<int>(which);
   }
 
+  /// Whom to tell which op is launched: of the steps that are traced, and whenever a graph is
+  /// captured, whose replays will be traced later.
+  [[nodiscard]] profiler::DeviceRecorder* labels() const {
+    return is_traced || graphs.is_capturing() ? recorder : nullptr;
+  }
+
   [[nodiscard]] bool is_first_stage() const { return layout.pp_rank(rank) == 0; }
   [[nodiscard]] bool is_last_stage() const { return layout.pp_rank(rank) == layout.pp - 1; }
 
@@ -85,7 +91,8 @@ struct RankContext {
   DeviceMemory memory;
   Graphs graphs;
   profiler::Timeline timeline;
-  profiler::DeviceRecorder* recorder = nullptr;  ///< while a step is traced on a device
+  profiler::DeviceRecorder* recorder = nullptr;  ///< on a device that is to be traced
+  bool is_traced = false;                        ///< this step
   RankComms comms;
   Place place;
   kernels::Tensor scalars;  ///< f64 [1, Scalar::count]
@@ -108,7 +115,7 @@ inline profiler::DeviceOp device_op(const RankContext& rank, const profiler::OpT
 inline void leave_graph(RankContext& rank) {
   if (!rank.graphs.is_open()) return;
   const profiler::OpTag tag{"graph", rank.place.layer, rank.place.micro_batch};
-  const profiler::DeviceOpScope scope(rank.recorder,
+  const profiler::DeviceOpScope scope(rank.labels(),
                                       {tag, profiler::RecordKind::kernel, rank.rank, 0, "", -1});
   rank.graphs.end_segment(rank.memory.trail());
 }
@@ -123,10 +130,10 @@ void run_op(RankContext& rank, Op op, Pass pass, const spec::OpCost& cost, Body&
   const bool is_wall = rank.timeline.mode() == profiler::ClockMode::wall;
   const int64_t begin = is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns();
   rank.backend.use_stream(stream);
-  {
-    const profiler::DeviceOpScope scope(rank.recorder,
+  if (rank.graphs.begin_op()) {
+    const profiler::DeviceOpScope scope(rank.labels(),
                                         device_op(rank, tag, op, profiler::RecordKind::kernel));
-    if (rank.graphs.begin_op()) body();
+    body();
   }
   int64_t duration = (is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns()) - begin;
   if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
@@ -149,7 +156,7 @@ void run_comm(RankContext& rank, Op op, Pass pass, spec::Group group, Body&& bod
   rank.backend.use_stream(stream);
   CommTiming timing;
   {
-    profiler::DeviceOpScope scope(rank.recorder,
+    profiler::DeviceOpScope scope(rank.labels(),
                                   device_op(rank, tag, op, kind, spec::name_of(group)));
     timing = body(ready);
     scope.set_communication(timing.sent_bytes, timing.sequence);
@@ -197,7 +204,7 @@ inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const
   rank.timeline.synchronize(rank.timeline.record_event(static_cast<int>(stream)), tag);
   rank.backend.use_stream(static_cast<int>(stream));
   const profiler::DeviceOpScope scope(
-      rank.recorder,
+      rank.labels(),
       {tag, profiler::RecordKind::host_sync, rank.rank, static_cast<int32_t>(stream), "", -1});
   rank.backend.copy_to_host(host, device, bytes);
 }

@@ -2,6 +2,7 @@
 #include "engine/run_trial.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,6 +26,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "profiler/cupti_recorder.h"
+#include "profiler/device_counters.h"
 #include "profiler/device_trace.h"
 #include "profiler/store/shard.h"
 
@@ -131,6 +133,7 @@ class TrialRecorder {
     shard_.add_metric(rank, "num_graphs_given_up", static_cast<double>(graphs.num_given_up()));
   }
 
+  void add_metric(const std::string& name, double value) { shard_.add_metric(-1, name, value); }
   void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }
 
   void finish(const RoutingRecorder* routing) {
@@ -208,7 +211,14 @@ class TrialRecorder {
 /// of them.
 class DeviceTracing {
  public:
-  DeviceTracing(const std::vector<int>& ranks, profiler::TraceLevel level) {
+  DeviceTracing(const spec::TrialSpec& trial, const std::vector<int>& ranks) {
+    // Counters end after the recorder, which is therefore made after them.
+    if (trial.counts_hardware) {
+      profiler::CounterOptions counter_options;
+      counter_options.device = local_device(trial);
+      counters_ = profiler::make_device_counters(counter_options);
+    }
+    const profiler::TraceLevel level = trace_level(trial.trace);
     profiler::DeviceRecorderOptions options;
     options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
                                                         : profiler::DeviceDetail::launches;
@@ -224,6 +234,7 @@ class DeviceTracing {
       static_cast<void>(recorder_->end_step());
       is_set_up_ = true;
     }
+    if (counters_) counters_->begin_step();
     recorder_->begin_step(static_cast<int>(step));
   }
 
@@ -235,20 +246,37 @@ class DeviceTracing {
       recorder.add_trace(id, std::move(rank.trace));
     }
     missing_ = profiler::missing_text(step.facts);
+    if (counters_) last_counters_ = counters_->end_step();
+  }
+
+  /// Of the last traced step.
+  void add_counters(TrialRecorder& recorder) const {
+    const auto add = [&](const char* name, const auto& value) {
+      if (value) recorder.add_metric(name, static_cast<double>(*value));
+    };
+    add("sm_active_ratio", last_counters_.sm_active_ratio);
+    add("tensor_active_ratio", last_counters_.tensor_active_ratio);
+    add("dram_read_bytes", last_counters_.dram_read_bytes);
+    add("dram_write_bytes", last_counters_.dram_write_bytes);
   }
 
   [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
   /// Why the trace is empty or not complete; empty when it is.
   [[nodiscard]] std::string note() const {
     if (!recorder_) return "this build has no CUPTI: steps on the device are not traced";
-    const std::string note = recorder_->note();
-    return note.empty() || missing_.empty() ? note + missing_ : note + " " + missing_;
+    std::vector<std::string> notes = {recorder_->note(), missing_};
+    if (counters_) notes.push_back(counters_->note());
+    std::erase(notes, std::string());
+    return fmt::format("{}", fmt::join(notes, " "));
   }
   [[nodiscard]] int64_t device_buffer_bytes() const {
-    return recorder_ ? recorder_->device_buffer_bytes() : 0;
+    return (recorder_ ? recorder_->device_buffer_bytes() : 0) +
+           (counters_ ? counters_->buffer_bytes() : 0);
   }
 
  private:
+  std::unique_ptr<profiler::DeviceCounters> counters_;
+  profiler::CounterStep last_counters_;
   std::unique_ptr<profiler::DeviceRecorder> recorder_;
   bool is_set_up_ = false;
   std::string missing_;
@@ -301,9 +329,9 @@ StepResult run_step(Training& training, RankTrainer& trainer, World& world, int 
   world.join_local();
   if (training.is_first(rank)) training.tracing->begin(step);
   world.join_local();
-  trainer.set_recorder(training.tracing->recorder());
+  trainer.set_traced(true);
   const StepResult result = trainer.step(step, training.tokens, profiler::TraceLevel::none);
-  trainer.set_recorder(nullptr);
+  trainer.set_traced(false);
   world.join_local();
   if (training.is_first(rank)) training.tracing->end(training.recorder);
   world.join_local();
@@ -315,6 +343,7 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   const spec::TrialSpec& trial = training.trial;
   const int64_t num_steps = spec::total_steps(trial);
   const int64_t first_traced = trial.num_warmup_steps + trial.num_steps;
+  if (training.tracing) trainer.set_recorder(training.tracing->recorder());
   for (int64_t step = 0; step < num_steps; ++step) {
     if (training.watchdog && training.is_first(rank)) {
       training.watchdog->beat(fmt::format("step {} of {}", step + 1, num_steps));
@@ -388,7 +417,7 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
     training.watchdog = std::make_unique<Watchdog>(
         options.step_limit, [&](const std::string& what) { leave_hung(what, options.step_limit); });
     if (trial.trace != "none" && trial.num_traced_steps > 0) {
-      training.tracing = std::make_unique<DeviceTracing>(ranks, trace_level(trial.trace));
+      training.tracing = std::make_unique<DeviceTracing>(trial, ranks);
     }
   }
   try {
@@ -405,6 +434,7 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
   if (training.tracing) {
     const std::string note = training.tracing->note();
     if (!note.empty()) recorder.add_text("trace_note", note);
+    training.tracing->add_counters(recorder);
   }
   recorder.finish(trial.records_routing ? &routing : nullptr);
   return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;

@@ -48,8 +48,10 @@ class RankTrainer {
 
   /// Trace of the last step; empty records when it was not traced.
   [[nodiscard]] profiler::StepTrace take_trace() { return std::move(trace_); }
-  /// Labels what the next steps enqueue; null: nothing is recorded on the device.
+  /// Whom to tell what is enqueued; null: nothing is recorded on the device.
   void set_recorder(profiler::DeviceRecorder* recorder) { rank_.recorder = recorder; }
+  /// Whether the recorder records the next steps.
+  void set_traced(bool is_traced) { rank_.is_traced = is_traced; }
   [[nodiscard]] kernels::Backend& backend() { return rank_.backend; }
   [[nodiscard]] const Graphs& graphs() const { return rank_.graphs; }
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return rank_.memory.ledger(); }

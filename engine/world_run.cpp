@@ -17,8 +17,6 @@
 namespace moetune::engine {
 namespace {
 
-using RankBody = std::function<void(RankTrainer&, World&, int rank)>;
-
 int num_usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -75,30 +73,12 @@ void run_fake(const spec::TrialSpec& trial, const TrainerHooks& hooks, const Ran
   body(trainer, world, rank);
 }
 
-// One GPU per process: the launcher's number of the process on this host, unless it shows each
-// process one device only.
-int device_of(const LaunchEnv& launch) {
-  std::string why_none;
-  const auto num_devices = static_cast<int>(kernels::cuda_devices(why_none).size());
-  const int local_rank = launch.local_rank.value_or(launch.rank);
-  return num_devices > 1 ? local_rank % num_devices : 0;
-}
-
 void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
                  const std::string& meeting_place) {
-  const spec::Layout layout = spec::layout_of(trial.knobs);
   const LaunchEnv launch = read_launch_env(process_env);
-  const std::unique_ptr<kernels::Backend> backend = make_backend(trial, device_of(launch));
   const std::unique_ptr<Rendezvous> rendezvous =
-      join_launch(launch, layout.world_size(), meeting_place);
-  ProcessWorld world(layout, *rendezvous, *backend);
-  try {
-    RankTrainer trainer(trial, launch.rank, world, *backend, hooks);
-    body(trainer, world, launch.rank);
-  } catch (const std::exception& error) {
-    world.abort(error.what());
-    throw;
-  }
+      join_launch(launch, spec::layout_of(trial.knobs).world_size(), meeting_place);
+  run_process_rank(trial, hooks, body, local_device(trial), *rendezvous);
 }
 
 }  // namespace
@@ -110,6 +90,14 @@ std::vector<int> local_ranks(const spec::TrialSpec& trial) {
   std::vector<int> all(static_cast<size_t>(layout.world_size()));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   return all;
+}
+
+int local_device(const spec::TrialSpec& trial) {
+  if (trial.communicator != "nccl") return 0;
+  const LaunchEnv launch = read_launch_env(process_env);
+  std::string why_none;
+  const auto num_devices = static_cast<int>(kernels::cuda_devices(why_none).size());
+  return num_devices > 1 ? launch.local_rank.value_or(launch.rank) % num_devices : 0;
 }
 
 std::string missing_in_build(const spec::TrialSpec& trial) {
@@ -128,6 +116,28 @@ std::string missing_in_build(const spec::TrialSpec& trial) {
         why);
   }
   return {};
+}
+
+void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
+                      int device, Rendezvous& rendezvous) {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<ProcessWorld> world;
+  std::unique_ptr<RankTrainer> trainer;
+  try {
+    backend = make_backend(trial, device);
+    world = std::make_unique<ProcessWorld>(spec::layout_of(trial.knobs), rendezvous, *backend);
+    trainer = std::make_unique<RankTrainer>(trial, rendezvous.rank(), *world, *backend, hooks);
+    body(*trainer, *world, rendezvous.rank());
+  } catch (const std::exception& error) {
+    // Before anything is freed: that waits for the device, where operations may wait for ranks
+    // that have failed as well.
+    if (world) {
+      world->abort(error.what());
+    } else {
+      rendezvous.fail(error.what());
+    }
+    throw;
+  }
 }
 
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,

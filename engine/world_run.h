@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/rendezvous.h"
 #include "engine/comm/world.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/trainer.h"
@@ -17,15 +18,26 @@ namespace moetune::engine {
 /// base::UsageError when they do not fit the layout.
 std::vector<int> local_ranks(const spec::TrialSpec& trial);
 
+/// Which of this machine's GPUs the process uses: the first, or by the launcher's number of the
+/// process on this host where it shows each process all of them.
+int local_device(const spec::TrialSpec& trial);
+
 /// Why the trial's backend or communicator is not in this build; empty when they are.
 std::string missing_in_build(const spec::TrialSpec& trial);
+
+/// What runs on a rank.
+using RankBody = std::function<void(RankTrainer&, World&, int rank)>;
 
 /// Makes a backend and a trainer for each rank of this process, each on a thread of its own where
 /// there are several, and calls body(trainer, world, rank). When a rank throws, the others are
 /// released and the first real cause is thrown to the caller. Processes find each other by the
 /// launcher's address or else in the folder `meeting_place`, which they share.
-void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
-               const std::function<void(RankTrainer&, World&, int rank)>& body,
+void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
                const std::string& meeting_place = "");
+
+/// The part of run_ranks for one rank among processes, which have met. When something fails here,
+/// the others are told.
+void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
+                      int device, Rendezvous& rendezvous);
 
 }  // namespace moetune::engine

@@ -2,9 +2,11 @@
 #include "reports/context.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kernels/base/error.h"
+#include "reports/device_account.h"
 #include "reports/rows.h"
 
 namespace moetune::reports {
@@ -91,6 +93,19 @@ int64_t last_sweep(const store::Store& store) {
   return sweeps.back().id;
 }
 
+void read_device_texts(const store::Store& store, Context& context) {
+  const Rows rows(store.database(),
+                  "SELECT l.trial_id, l.name, l.value FROM trial_log l "
+                  "JOIN trial t ON t.id = l.trial_id WHERE t.sweep_id = :sweep_id "
+                  "AND l.name IN ('device_memory', 'trace_note') ORDER BY l.trial_id, l.ordinal",
+                  {{":sweep_id", context.sweep.id}});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    auto& texts =
+        rows.text(i, "name") == kDeviceMemoryText ? context.device_memory : context.trace_notes;
+    texts[rows.integer(i, "trial_id").value_or(0)].push_back(rows.text(i, "value"));
+  }
+}
+
 std::set<int64_t> traced_trials(const store::Store& store) {
   const Rows rows(store.database(), "SELECT DISTINCT trial_id FROM trace_step", {});
   std::set<int64_t> ids;
@@ -113,6 +128,17 @@ std::string knob_of(const TrialRow& trial, const std::string& name) {
   const auto found = std::ranges::find(trial.knobs, name, &store::NamedText::name);
   return found == trial.knobs.end() ? std::string() : found->value;
 }
+
+std::string spec_text(const TrialRow& trial, const char* key) {
+  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
+  if (!spec.is_object()) {
+    return "";
+  }
+  const auto found = spec.find(key);
+  return found != spec.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool is_fake_world(const TrialRow& trial) { return spec_text(trial, "communicator") == "fake"; }
 
 std::vector<KnobChange> knob_changes(const TrialRow& from, const TrialRow& to) {
   std::vector<KnobChange> changes;
@@ -156,6 +182,7 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.decisions = store.read_decisions(sweep_id);
   context.environment = store.read_environment(sweep_id);
   context.varying_knobs = find_varying_knobs(context.trials);
+  read_device_texts(store, context);
 
   if (trial.empty()) {
     context.winner = find_winner(context);

@@ -2,6 +2,7 @@
 // of them is the winner, the starting point, the first that fitted, and the ones to show in depth.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -11,11 +12,17 @@
 
 namespace moetune::reports {
 
+/// What is shown of a note on a trace: a few sentences.
+constexpr size_t kMostNoteBytes = 600;
+
 struct Context {
   store::SweepRow sweep;
   std::vector<store::TrialRow> trials;  ///< in order
   std::vector<store::DecisionRow> decisions;
   std::vector<store::NamedText> environment;
+  /// By trial: the texts kDeviceMemoryText and kTraceNoteText, one per process.
+  std::map<int64_t, std::vector<std::string>> device_memory;
+  std::map<int64_t, std::vector<std::string>> trace_notes;
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;
 
@@ -37,6 +44,12 @@ bool is_reference(const store::TrialRow& trial);
 
 /// Value of a knob, empty when the trial has none of that name.
 std::string knob_of(const store::TrialRow& trial, const std::string& name);
+
+/// A text of the trial's spec, such as "clock"; empty when the spec has none of that name.
+std::string spec_text(const store::TrialRow& trial, const char* key);
+
+/// True where one rank ran alone and what the others would have sent was made up.
+bool is_fake_world(const store::TrialRow& trial);
 
 /// One knob that two trials differ in.
 struct KnobChange {

@@ -68,6 +68,17 @@ std::string breakable(std::string_view text) {
   return result;
 }
 
+std::string shortened(const std::string& text, size_t most_bytes) {
+  if (text.size() <= most_bytes) {
+    return text;
+  }
+  size_t end = most_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+    --end;  // not in the middle of a character
+  }
+  return text.substr(0, end) + " …";
+}
+
 std::string trial_link(int64_t ordinal) {
   return fmt::format("<a href=\"#trial-{0}\">#{0}</a>", ordinal);
 }

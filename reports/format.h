@@ -2,6 +2,7 @@
 // and walls.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,10 @@ std::string kind_badge(std::string_view kind);
 /// Escaped, and may break after commas and underscores: knob names and sets are long words. Empty:
 /// a dash.
 std::string breakable(std::string_view text);
+
+/// The text, or its first `most_bytes` bytes with an ellipsis; no character is cut in two. Plain
+/// text.
+std::string shortened(const std::string& text, size_t most_bytes);
 
 /// A link to the row of a trial: "#12".
 std::string trial_link(int64_t ordinal);

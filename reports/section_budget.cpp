@@ -157,8 +157,9 @@ std::string render_budget(const SectionInput& input) {
     const store::TrialRow* row = input.context.by_id(trial.id);
     return row != nullptr && is_reference(*row);
   });
+  const std::string notice = trace_notice(input.context, input.context.at(input.context.traced));
   if (trials.empty()) {
-    return "<p>No trial has a traced step.</p>\n";
+    return "<p>No trial has a traced step.</p>\n" + notice;
   }
   const std::vector<std::string> names = part_names(trials);
   json data = {{"parts", names}, {"trials", json::array()}};
@@ -172,7 +173,8 @@ std::string render_budget(const SectionInput& input) {
                               {"step", std::llround(take(trial.metrics, "traced_step_ns"))},
                               {"parts", parts}});
   }
-  return figure(
+  return notice +
+         figure(
              "budget",
              "One bar per traced trial, in order. Time in which no compute kernel ran is booked to "
              "what the next one was waiting for.",

@@ -77,7 +77,12 @@ std::string render_loss(const SectionInput& input) {
   if (wanted > 0) {
     description += fmt::format("; it had to fall below {:.2f}", wanted);
   }
-  return figure("loss", description + ".", "", table_of(rows)) +
+  const std::string notice =
+      run != nullptr && is_fake_world(*run)
+          ? "<p class=\"notice\">These losses are made up: one rank ran alone, and nobody sent it "
+            "anything.</p>\n"
+          : "";
+  return notice + figure("loss", description + ".", "", table_of(rows)) +
          json_element("data-loss", {{"steps", steps}, {"loss", losses}, {"wanted", wanted}});
 }
 

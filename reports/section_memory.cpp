@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "kernels/base/units.h"
+#include "reports/device_account.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -123,12 +125,49 @@ std::string table_of(const Trial& trial, const std::vector<std::string>& groups)
   return html + "</tbody></table></div>\n";
 }
 
+std::string account_row(std::string_view name, int64_t bytes, double ratio) {
+  return fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
+                     escape(name), bytes_text(bytes), base::format_ratio(ratio));
+}
+
+std::string account_of(const std::string& text) {
+  const std::optional<DeviceAccount> account = read_device_account(text);
+  if (!account) {
+    return "<p class=\"note\">The stored account of the device's memory cannot be read.</p>\n";
+  }
+  std::string html = fmt::format(
+      "<div class=\"scroll\"><table class=\"compact account\"><caption>{}: all that lies on the "
+      "device</caption><thead><tr><th>what</th><th class=\"num\">bytes</th><th "
+      "class=\"num\">share</th></tr></thead><tbody>\n",
+      escape(account->ranks));
+  for (const DeviceAccount::Line& line : account->lines) {
+    html += account_row(line.name, line.bytes, line.used_ratio);
+  }
+  html += account_row(account->rest.name, account->rest.bytes, account->rest.used_ratio);
+  return html + "</tbody><tfoot>" +
+         account_row("used, as the driver says", account->driver_used_bytes, 1) +
+         "</tfoot></table></div>\n";
+}
+
+// Trials on a GPU only: what the ledger has booked, and what else takes the device's memory.
+std::string accounts_of(const Context& context, const store::TrialRow* trial) {
+  if (trial == nullptr || !context.device_memory.contains(trial->id)) {
+    return "";
+  }
+  std::string html = fmt::format("<h3>The device's memory, trial {}</h3>\n", trial->ordinal);
+  for (const std::string& text : context.device_memory.at(trial->id)) {
+    html += account_of(text);
+  }
+  return html;
+}
+
 }  // namespace
 
 std::string render_memory(const SectionInput& input) {
   const std::map<int64_t, Trial> trials = collect(input.rows);
   if (trials.empty()) {
-    return "<p>No memory figures have been stored.</p>\n";
+    return "<p>No memory figures have been stored.</p>\n" +
+           accounts_of(input.context, input.context.at(input.context.winner));
   }
   const std::vector<std::string> groups = collect_groups(input.rows);
   // The deep trial first: the winner, or the run with the same knobs that was traced.
@@ -155,7 +194,7 @@ std::string render_memory(const SectionInput& input) {
                 "of a device.",
                 "<label>Trial <select data-memory>" + options + "</select></label>",
                 table_of(trials.at(shown), groups)) +
-         json_element("data-memory", data);
+         accounts_of(input.context, input.context.by_id(shown)) + json_element("data-memory", data);
 }
 
 }  // namespace moetune::reports

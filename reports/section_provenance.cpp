@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,24 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxShownText = 400;
-
-std::string shortened(const std::string& text) {
-  if (text.size() <= kMaxShownText) {
-    return text;
-  }
-  size_t end = kMaxShownText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-    --end;  // not in the middle of a character
-  }
-  return text.substr(0, end) + " …";
-}
+constexpr size_t kMostShownBytes = 400;
 
 std::string list(const std::vector<std::pair<std::string, std::string>>& values) {
   std::string html = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : values) {
     if (!value.empty()) {
-      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(shortened(value)));
+      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(name),
+                          escape(shortened(value, kMostShownBytes)));
     }
   }
   return html + "</dl>\n";
@@ -88,25 +79,69 @@ std::vector<std::pair<std::string, std::string>> flatten_text(const std::string&
   return result;
 }
 
-std::string string_at(const json& object, const char* key) {
-  if (!object.is_object()) {
+// What computed the figures, in which numbers; nothing when the spec does not say.
+std::string backend_item(const store::TrialRow& trial) {
+  const std::string backend = spec_text(trial, "backend");
+  const std::string dtype = spec_text(trial, "dtype");
+  if (backend.empty()) {
     return "";
   }
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  static const std::map<std::string, std::string> kWords = {
+      {"cpu", "the processor of this machine"},
+      {"cuda", "a GPU"},
+      {"f32", "single precision"},
+      {"f64", "double precision"},
+      {"bf16", "bfloat16, 16 bits"}};
+  const auto named = [](const std::string& name) {
+    const auto found = kWords.find(name);
+    return fmt::format("<strong>{}</strong>{}", escape(shortened(name, kMostShownBytes)),
+                       found == kWords.end() ? "" : " (" + found->second + ")");
+  };
+  return fmt::format("<li>Backend {}{}.</li>\n", named(backend),
+                     dtype.empty() ? "" : ", computing in " + named(dtype));
+}
+
+// Which ranks there were, and whether they really sent anything.
+std::string world_item(const store::TrialRow& trial) {
+  const std::string world = spec_text(trial, "communicator");
+  if (world == "fake") {
+    const json spec = json::parse(trial.spec_json, nullptr, false);
+    const json rank = spec.value("fake_rank", json());
+    return fmt::format(
+        "<li><strong>Fake world</strong>: only {} of the layout ran, alone. Communication moved "
+        "nothing: what the other ranks would send is made up, and <strong>so are the "
+        "losses</strong>. Only the time of compute and the memory of this one rank are "
+        "measured.</li>\n",
+        rank.is_number_integer() ? "rank " + rank.dump() : "one rank");
+  }
+  if (world == "nccl") {
+    return "<li>Communicator <strong>nccl</strong>: each rank is a process with a GPU of its own; "
+           "they communicate through NCCL.</li>\n";
+  }
+  if (world == "threads") {
+    return spec_text(trial, "backend") == "cuda"
+               ? "<li>Communicator <strong>threads</strong>: the ranks are virtual, threads of one "
+                 "process that share one device. What they send each other stays on it, so these "
+                 "times say nothing about links between devices.</li>\n"
+               : "<li>Communicator <strong>threads</strong>: the ranks are threads of one process, "
+                 "and send each other real data.</li>\n";
+  }
+  return world.empty() ? ""
+                       : fmt::format("<li>Communicator <strong>{}</strong>.</li>\n",
+                                     escape(shortened(world, kMostShownBytes)));
 }
 
 std::string notes(const SectionInput& input) {
   std::string html = "<ul class=\"facts\">\n";
   const store::TrialRow* traced = input.context.at(input.context.traced);
-  const json spec = traced == nullptr ? json() : json::parse(traced->spec_json, nullptr, false);
-  const std::string clock = string_at(spec, "clock");
+  const std::string clock = traced == nullptr ? "" : spec_text(*traced, "clock");
   if (clock == "virtual_measured") {
-    html +=
+    html += fmt::format(
         "<li>Times are <strong>virtual</strong>: the cluster is emulated. Each operation was "
         "really "
         "computed, and its own duration was measured on this machine; ranks, streams, launches and "
-        "links then move on an emulated clock. Losses and numbers are real.</li>\n";
+        "links then move on an emulated clock.{}</li>\n",
+        is_fake_world(*traced) ? "" : " Losses and numbers are real.");
   } else if (clock == "virtual_modelled") {
     html +=
         "<li>Times are <strong>virtual</strong> and <strong>modelled</strong>: every operation "
@@ -114,6 +149,9 @@ std::string notes(const SectionInput& input) {
         "what the cost model says, on an emulated cluster.</li>\n";
   } else if (clock == "wall") {
     html += "<li>Times are those of the wall clock of this machine.</li>\n";
+  }
+  if (traced != nullptr) {
+    html += backend_item(*traced) + world_item(*traced);
   }
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const std::optional<double> value = input.rows.real(i, "value");

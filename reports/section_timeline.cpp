@@ -65,8 +65,10 @@ std::string ops_table(const std::vector<OpTotal>& ops, int64_t num_ranks) {
 }  // namespace
 
 std::string render_timeline(const SectionInput& input) {
+  const store::TrialRow* traced = input.context.at(input.context.traced);
+  const std::string notice = trace_notice(input.context, traced);
   if (input.rows.empty()) {
-    return "<p>No trace of the winner has been stored.</p>\n";
+    return "<p>No trace of the winner has been stored.</p>\n" + notice;
   }
   const int64_t step_ns = std::max<int64_t>(1, input.rows.integer(0, "step_ns").value_or(1));
   std::vector<Slice> slices = collect_slices(input.rows);
@@ -82,7 +84,6 @@ std::string render_timeline(const SectionInput& input) {
     options += fmt::format("<option value=\"{0}\"{1}>rank {0}</option>", rank,
                            rank == *ranks.begin() ? " selected" : "");
   }
-  const store::TrialRow* traced = input.context.at(input.context.traced);
   std::string description = fmt::format(
       "Step {} of trial {}, {} ranks, {}. Buttons, the handles below or Ctrl and the wheel zoom; "
       "point at a slice for the operation.",
@@ -92,7 +93,8 @@ std::string render_timeline(const SectionInput& input) {
     description +=
         fmt::format(" {} operations were merged into {} slices.", num_before, slices.size());
   }
-  return figure("timeline", description,
+  return notice +
+         figure("timeline", description,
                 "<label>Rank <select data-timeline>" + options +
                     "</select></label> <span role=\"group\" aria-label=\"Zoom\">"
                     "<button type=\"button\" data-timeline-zoom=\"left\" "

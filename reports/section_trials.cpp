@@ -52,6 +52,17 @@ struct Story {
   std::string told;
 };
 
+std::string trace_notes_of(const Context& context, const store::TrialRow& trial) {
+  std::string html;
+  if (const auto found = context.trace_notes.find(trial.id); found != context.trace_notes.end()) {
+    for (const std::string& note : found->second) {
+      html += fmt::format(" <span class=\"note\">Trace: {}</span>",
+                          escape(shortened(note, kMostNoteBytes)));
+    }
+  }
+  return html;
+}
+
 std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story) {
   const bool is_winner = &trial == context.at(context.winner);
   std::string marks;
@@ -71,9 +82,10 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
   const std::string& why = trial.reason.empty() ? story.told : trial.reason;
-  html += fmt::format("<td class=\"why\">{}{}</td>",
+  html += fmt::format("<td class=\"why\">{}{}{}</td>",
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
-                      story.title.empty() ? escape_or_dash(why) : escape(why));
+                      story.title.empty() ? escape_or_dash(why) : escape(why),
+                      trace_notes_of(context, trial));
   for (const std::string& knob : context.varying_knobs) {
     html += fmt::format("<td>{}</td>", breakable(knob_of(trial, knob)));
   }

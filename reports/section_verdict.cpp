@@ -42,13 +42,6 @@ int64_t capacity_of(const TrialRow& trial) {
   return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-std::string clock_of(const TrialRow& trial) {
-  const json spec = json::parse(trial.spec_json, nullptr, false);
-  return spec.is_object() && spec.contains("clock") && spec["clock"].is_string()
-             ? spec["clock"].get<std::string>()
-             : "";
-}
-
 // time before / time after, when both are known.
 std::optional<double> speed_up(const TrialRow* before, const TrialRow& after) {
   if (before == nullptr || !before->step_ns || !after.step_ns || *after.step_ns <= 0) {
@@ -81,7 +74,7 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
                                               ns_text(first->step_ns)));
   // Where operations are measured on this machine, the emulated device's peak says nothing about
   // them.
-  const bool has_mfu = clock_of(winner) != "virtual_measured";
+  const bool has_mfu = spec_text(winner, "clock") != "virtual_measured";
   const std::optional<double> mfu = has_mfu ? metric(input.rows, "mfu_ratio") : std::nullopt;
   html += card("Throughput", count_text(winner.tokens_per_s),
                "tokens per second" + (mfu ? fmt::format(", MFU {:.1f} %", 100 * *mfu) : ""));
@@ -94,7 +87,8 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
   const TrialRow* traced = context.at(context.traced);
   const std::string wall = winner.wall.empty() && traced != nullptr ? traced->wall : winner.wall;
   html += card("Binding wall", wall_badge(wall), "what limits the winner now");
-  html += card("Loss reached", number_text(winner.loss_final, 3), "nats per token, last step");
+  html += card("Loss reached", number_text(winner.loss_final, 3),
+               is_fake_world(winner) ? "made up: one rank alone" : "nats per token, last step");
   return html + "</dl>\n";
 }
 

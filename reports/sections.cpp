@@ -16,6 +16,7 @@
 #include "embedded/kTimelineSql.h"
 #include "embedded/kTrialsSql.h"
 #include "embedded/kVerdictSql.h"
+#include "reports/format.h"
 #include "reports/html.h"
 
 namespace moetune::reports {
@@ -75,6 +76,20 @@ std::string figure(std::string_view id, std::string_view description, std::strin
         "<details class=\"data\"><summary>The data as a table</summary>\n{}</details>\n", table);
   }
   return html + "</figure>\n";
+}
+
+std::string trace_notice(const Context& context, const store::TrialRow* trial) {
+  const auto found =
+      trial == nullptr ? context.trace_notes.end() : context.trace_notes.find(trial->id);
+  if (found == context.trace_notes.end()) {
+    return "";
+  }
+  std::string html;
+  for (const std::string& note : found->second) {
+    html += fmt::format("<p class=\"notice\">The trace of trial {}: {}</p>\n",
+                        trial_link(trial->ordinal), escape(shortened(note, kMostNoteBytes)));
+  }
+  return html;
 }
 
 }  // namespace moetune::reports

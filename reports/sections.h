@@ -47,4 +47,8 @@ std::string render_provenance(const SectionInput& input);
 std::string figure(std::string_view id, std::string_view description, std::string_view controls,
                    std::string_view table);
 
+/// Why the trace of a trial is empty or incomplete, as a notice; nothing when its ranks said
+/// nothing.
+std::string trace_notice(const Context& context, const store::TrialRow* trial);
+
 }  // namespace moetune::reports

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Gathers what scripts/gpu-check.sh runs, with the libraries it needs besides CUDA's, into build/gpu-bundle, for a GPU
-# machine without a compiler. There: LD_LIBRARY_PATH=build/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS and NVRTC>
-# BIN=build/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
+# Gathers what scripts/gpu-check.sh runs, with the libraries it needs besides CUDA's, into build/gpu-bundle.tar.xz, for a
+# GPU machine without a compiler. There: tar xf build/gpu-bundle.tar.xz -C /tmp, then
+# LD_LIBRARY_PATH=/tmp/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS, NCCL and NVRTC>
+# BIN=/tmp/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
 # Where that machine's processor is another one, configure with -DMOETUNE_CPU_ARCH=x86-64-v3 first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=build/gpu-bundle
 rm -rf $bundle && mkdir -p $bundle
-for program in gpu_test gpu_bench cupti_test; do
+for program in gpu_test gpu_bench cupti_test moetune moetune-rank; do
   cp build/release/bin/$program $bundle/
   strip $bundle/$program
   # Everything but the C and C++ run time, the driver and NVIDIA's libraries, which the machine has its own of.
   ldd build/release/bin/$program | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' |
-    grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcupti|libcudnn|libnvrtc|libcublas)[.-]' |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcupti|libcudnn|libnvrtc|libcublas|libnccl)[.-]' |
     while read -r library; do cp -Ln "$library" $bundle/; done
 done
-du -sh $bundle
+tar -C build -cJf $bundle.tar.xz gpu-bundle
+du -sh $bundle $bundle.tar.xz

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one go: tests of all kernels, of CUPTI and of the backend, then the benchmarks. Builds
-# first where there is a build system; else takes the programs from bin/ of the folder that BIN names. Goes on after a
-# failure and names it at the end. Never touches the card's settings.
+# Everything that needs a GPU, in one go: tests of all kernels, of training and of CUPTI, the benchmarks, a model that
+# fills the card, and sweeps that end in a report. Builds first where there is a build system; else takes the programs
+# from the folder that BIN names. Goes on after a failure and names it at the end. Never touches the card's settings.
 #
-#   scripts/gpu-check.sh      results go to tests/bench/results/<gpu>.json and .txt, and to $OUT where that is set
+#   scripts/gpu-check.sh      results go to tests/bench/results: <gpu>.json (kernels), <gpu>-engine.json (the model that
+#                             fills the card) and <gpu>.txt (everything that was printed); where $OUT is set also there,
+#                             with the report of the sweeps
 #
 # Exit code: 0 all passed, 1 something failed, 20 there is no GPU (or no CUDA in the build).
 set -uo pipefail
@@ -16,7 +18,7 @@ failed=()
 say() { printf 'gpu-check: %s\n' "$*"; }
 
 if [ -f build/release/build.ninja ] && command -v cmake >/dev/null && [ -z "${GPU_CHECK_NO_BUILD:-}" ]; then
-  if ! cmake --build --preset release --target gpu_test gpu_bench cupti_test; then
+  if ! cmake --build --preset release --target gpu_test gpu_bench cupti_test moetune moetune-rank; then
     say "the programs cannot be built (is nvcc there? see the README's GPU section)"
     exit $NO_GPU
   fi
@@ -46,15 +48,33 @@ part() {
 
 # Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.
 traps='!cuda_rows/rows_that_do_not_exist_stop_the_kernel:!cuda_rope/a_position_that_does_not_exist_stops_the_kernel'
-part "kernels against the CPU" 150 "$BIN/gpu_test" "--run_test=$traps"
-part "CUPTI on the card" 60 "$BIN/cupti_test" '--run_test=on_a_gpu*' --log_level=message
-part "benchmarks" 240 "$BIN/gpu_bench" "$work/bench.json"
+part "kernels against the CPU" 90 "$BIN/gpu_test" "--run_test=$traps:!device_parity"
+part "training against the CPU" 90 "$BIN/gpu_test" --run_test=device_parity --log_level=test_suite
+part "CUPTI on the card" 30 "$BIN/cupti_test" '--run_test=on_a_gpu*' --log_level=message
+part "benchmarks" 140 "$BIN/gpu_bench" "$work/bench.json"
+full() {
+  local rc=0
+  "$BIN/moetune" trial sweeps/configs/single-gpu-full.json --db "$work/full.db" --quiet --format json \
+    >"$work/engine.json" || rc=$?
+  "$BIN/moetune" show --db "$work/full.db" 1 || rc=$?
+  return $rc
+}
+export -f full
+export BIN work
+part "a model that fills the card" 60 bash -c full
+# Virtual ranks, then one rank of a large layout, in one database; under two minutes.
+part "a sweep on virtual ranks" 80 "$BIN/moetune" sweep sweeps/configs/single-gpu.json --db "$work/runs.db"
+part "a sweep over a rank of 64" 45 "$BIN/moetune" sweep sweeps/configs/single-gpu-rank-of-64.json --db "$work/runs.db"
+for sweep in 1 2; do
+  part "report $sweep" 10 "$BIN/moetune" report "$work/runs.db" --sweep $sweep --out "$work/report-$sweep.html"
+done
 
 name=$(sed -n 's/^ "gpu": "\(.*\)",*$/\1/p' "$work/bench.json" 2>/dev/null | tr ' /' '--' | tr -cd 'A-Za-z0-9._-')
 name=${name:-unknown-gpu}
 if [ -f "$work/bench.json" ]; then cp "$work/bench.json" "$results/$name.json"; fi
+if [ -s "$work/engine.json" ]; then cp "$work/engine.json" "$results/$name-engine.json"; fi
 cp "$work/log.txt" "$results/$name.txt"
-if [ -n "${OUT:-}" ]; then cp "$results/$name".* "$OUT/"; fi
+if [ -n "${OUT:-}" ]; then cp "$results/$name"* "$work"/report-*.html "$OUT/"; fi
 say "results: $results/$name.json, $results/$name.txt"
 if [ ${#failed[@]} -gt 0 ]; then
   for part in "${failed[@]}"; do say "FAILED: $part"; done

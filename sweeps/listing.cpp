@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "engine/spec/knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/units.h"
 #include "profiler/store/db.h"
 #include "profiler/store/metrics.h"
+#include "reports/device_account.h"
 #include "sweeps/analyse.h"
 #include "sweeps/table.h"
 
@@ -116,6 +118,65 @@ std::string memory_text(const std::vector<store::MemoryRow>& rows) {
     table.add(std::move(cells));
   }
   return table.text(std::nullopt);
+}
+
+/// What lies on the device of each process: a line each, and what the lines leave of what the
+/// driver says is used.
+std::string device_memory_text(const std::vector<store::NamedText>& texts) {
+  std::string text;
+  for (const store::NamedText& entry : texts) {
+    if (entry.name != reports::kDeviceMemoryText) continue;
+    const auto account = reports::read_device_account(entry.value);
+    if (!account) {
+      text += "  cannot be read\n";
+      continue;
+    }
+    TextTable table({{"  " + account->ranks}, {"bytes", Align::right}, {"share", Align::right}});
+    const auto add = [&](const std::string& name, int64_t bytes, double ratio) {
+      table.add({"  " + name, base::format_bytes(bytes), base::format_ratio(ratio)});
+    };
+    for (const auto& line : account->lines) add(line.name, line.bytes, line.used_ratio);
+    add(account->rest.name, account->rest.bytes, account->rest.used_ratio);
+    add("used, as the driver says", account->driver_used_bytes, 1);
+    text += table.text(std::nullopt);
+  }
+  return text;
+}
+
+/// Lines of whole words, indented, not wider than `width` where words allow it.
+std::string wrapped(const std::string& text, std::optional<size_t> width) {
+  std::string lines;
+  std::string line = " ";
+  std::istringstream words(one_line(text));
+  for (std::string word; words >> word;) {
+    if (width && line != " " && display_width(line) + 1 + display_width(word) > *width) {
+      lines += line + "\n";
+      line = " ";
+    }
+    line += " " + word;
+  }
+  return lines + line + "\n";
+}
+
+std::string trace_text(const std::vector<store::NamedText>& texts, std::optional<size_t> width) {
+  std::string text;
+  for (const store::NamedText& entry : texts) {
+    if (entry.name == reports::kTraceNoteText) text += wrapped(entry.value, width);
+  }
+  return text;
+}
+
+/// What became of the graphs of a trial on a GPU, all ranks together.
+std::string graphs_text(const std::vector<store::MetricRow>& rows) {
+  std::map<std::string, double> sums;
+  for (const store::MetricRow& row : rows) {
+    if (row.rank >= 0 && row.name.starts_with("num_graph")) sums[row.name] += row.value;
+  }
+  if (sums.empty()) return {};
+  return fmt::format("  {} captured, {} launches of them, {} parts given up\n",
+                     base::format_count(sums["num_graphs"]),
+                     base::format_count(sums["num_graph_replays"]),
+                     base::format_count(sums["num_graphs_given_up"]));
 }
 
 std::string metrics_text(const std::vector<store::MetricRow>& rows) {
@@ -225,9 +286,11 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   json& texts = document["texts"] = json::object();
   for (const store::NamedText& text : store.read_texts(trial.id)) {
     // What is JSON already is not packed into a string a second time.
-    const json parsed = text.name == kWallEvidenceText || text.name == kRoutingProfileText
-                            ? json::parse(text.value, nullptr, false)
-                            : json(json::value_t::discarded);
+    const bool is_json =
+        text.name == kWallEvidenceText || text.name == kRoutingProfileText ||
+        (text.name == reports::kDeviceMemoryText && reports::read_device_account(text.value));
+    const json parsed =
+        is_json ? json::parse(text.value, nullptr, false) : json(json::value_t::discarded);
     texts[text.name] = parsed.is_discarded() ? json(text.value) : parsed;
   }
   return document;
@@ -258,7 +321,11 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   text += section("Decisions", told);
   text += section("Wall", wall_text(texts));
   text += section("Memory at the peak", memory_text(store.read_memory(trial.id)));
-  text += section("Metrics (whole run)", metrics_text(store.read_metrics(trial.id)));
+  text += section("Memory of the device", device_memory_text(texts));
+  text += section("Trace", trace_text(texts, width));
+  const std::vector<store::MetricRow> metrics = store.read_metrics(trial.id);
+  text += section("Graphs (all ranks)", graphs_text(metrics));
+  text += section("Metrics (whole run)", metrics_text(metrics));
   text += section("Log", log);
   if (!width) return text;
   std::string cut;

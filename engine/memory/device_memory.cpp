@@ -13,7 +13,10 @@ constexpr int64_t kSlackFactor = 2;
 }  // namespace
 
 DeviceMemory::DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes)
-    : backend_(backend), ledger_(rank, capacity_bytes), capacity_bytes_(capacity_bytes) {}
+    : backend_(backend),
+      rank_(rank),
+      ledger_(rank, capacity_bytes),
+      capacity_bytes_(capacity_bytes) {}
 
 DeviceMemory::Lifetime DeviceMemory::lifetime_of(MemoryGroup group) {
   switch (group) {
@@ -40,7 +43,13 @@ void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes,
   const int64_t size = profiler::aligned_bytes(bytes);
   std::optional<int64_t> offset = arena.blocks.allocate(size);
   if (!offset) {
-    arena.range->grow(arena.blocks.size_bytes() + arena.blocks.missing_bytes(size));
+    try {
+      arena.range->grow(arena.blocks.size_bytes() + arena.blocks.missing_bytes(size));
+    } catch (const base::OutOfMemory& error) {
+      // The driver knows neither the name nor the rank.
+      throw base::OutOfMemory(fmt::format("{}, as the driver says", name), name_of(group), bytes,
+                              error.in_use_bytes, error.capacity_bytes, rank_);
+    }
     arena.blocks.extend(arena.range->usable_bytes() - arena.blocks.size_bytes());
     offset = arena.blocks.allocate(size);
   }

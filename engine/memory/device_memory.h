@@ -49,6 +49,7 @@ class DeviceMemory {
   static Lifetime lifetime_of(MemoryGroup group);
 
   kernels::Backend& backend_;
+  int rank_;
   profiler::MemoryLedger ledger_;
   int64_t capacity_bytes_;
   uint64_t trail_ = kEmptyTrail;

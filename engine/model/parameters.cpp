@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "engine/model/philox.h"
 #include "kernels/base/error.h"
@@ -15,6 +16,29 @@ using spec::ParamKind;
 bool is_output_projection(ParamKind kind) {
   return kind == ParamKind::o_proj || kind == ParamKind::mlp_fc2 || kind == ParamKind::shared_fc2 ||
          kind == ParamKind::expert_fc2;
+}
+
+/// Threads of this machine for one of the ranks that share it.
+int num_threads_for(const RankContext& rank) {
+  const bool shares = rank.trial.communicator == "threads";
+  const int num_ranks = shares ? rank.layout.world_size() : 1;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks);
+}
+
+/// body(row) for all rows, on several threads where there is much to do: billions of random numbers
+/// take minutes on one.
+void for_rows(int64_t rows, int64_t numel, int num_threads,
+              const std::function<void(int64_t row)>& body) {
+  constexpr int64_t kElementsPerThread = int64_t{1} << 20;
+  const int64_t wanted = std::min<int64_t>(num_threads, numel / kElementsPerThread + 1);
+  const int64_t count = std::min(wanted, rows);
+  const auto run = [&](int64_t part) {
+    for (int64_t row = rows * part / count; row < rows * (part + 1) / count; ++row) body(row);
+  };
+  std::vector<std::thread> threads;
+  for (int64_t part = 1; part < count; ++part) threads.emplace_back(run, part);
+  if (count > 0) run(0);
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Copies host values to flat device memory of `dtype`.
@@ -110,12 +134,12 @@ void Parameters::initialize(const RankContext& rank, const InitialValue& initial
     std::vector<double> values(static_cast<size_t>(bucket.desc.numel));
     for (const spec::ParamDesc& param : plan_.params) {
       if (static_cast<size_t>(param.bucket) != i) continue;
-      for (int64_t row = 0; row < param.rows; ++row) {
+      for_rows(param.rows, param.numel(), num_threads_for(rank), [&](int64_t row) {
         for (int64_t col = 0; col < param.cols; ++col) {
           values[static_cast<size_t>(param.offset + row * param.cols + col)] =
               initial_value(param, param.first_row + row, col);
         }
-      }
+      });
     }
     upload(rank.backend, values, bucket.weight.dtype, bucket.weight.data);
     const auto shard = values.begin() + bucket.shard_begin;

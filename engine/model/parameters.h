@@ -26,7 +26,8 @@ struct Bucket {
   int64_t shard_numel = 0;
 };
 
-/// Gives the initial value of element (row, col) of the whole parameter, before sharding.
+/// Gives the initial value of element (row, col) of the whole parameter, before sharding. Called
+/// from several threads at a time.
 using InitialValue = std::function<double(const spec::ParamDesc&, int64_t row, int64_t col)>;
 
 /// Normal(0, initializer_range), output projections scaled by 1/sqrt(2 * layers) (Shoeybi et al.

@@ -134,9 +134,10 @@ SweepSpec sweep_from_json(const json& document, const std::string& source,
   const json hardware = load_document(reader, "hardware", folder, hardware_source);
   json trial = {{"model", to_json(model_from_json(model, model_source))},
                 {"hardware", to_json(hardware_from_json(hardware, hardware_source))}};
-  for (const char* key : {"knobs", "training", "data_path", "data_digest", "dtype", "clock",
-                          "backend", "communicator", "fake_rank", "trace", "num_warmup_steps",
-                          "num_steps", "num_traced_steps", "reference_tolerance", "fault"}) {
+  for (const char* key :
+       {"knobs", "training", "data_path", "data_digest", "dtype", "clock", "backend",
+        "communicator", "fake_rank", "trace", "counts_hardware", "num_warmup_steps", "num_steps",
+        "num_traced_steps", "reference_tolerance", "fault"}) {
     reader.ignore(key);
     if (reader.has(key)) trial[key] = reader.value(key);
   }

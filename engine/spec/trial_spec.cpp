@@ -94,6 +94,7 @@ json to_json(const TrialSpec& spec) {
       {"communicator", spec.communicator},
       {"fake_rank", spec.fake_rank},
       {"trace", spec.trace},
+      {"counts_hardware", spec.counts_hardware},
       {"num_warmup_steps", spec.num_warmup_steps},
       {"num_steps", spec.num_steps},
       {"num_traced_steps", spec.num_traced_steps},
@@ -134,6 +135,10 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   }
   spec.fake_rank = reader.integer_or("fake_rank", 0, 0, int64_t{1} << 26);
   choice_or("trace", spec.trace, {"none", "ops", "all"});
+  spec.counts_hardware = reader.boolean_or("counts_hardware", spec.counts_hardware);
+  if (spec.counts_hardware && !is_cuda) {
+    reader.fail("counts_hardware", "false: only a GPU has such counters (backend cuda)");
+  }
   spec.num_warmup_steps =
       reader.integer_or("num_warmup_steps", spec.num_warmup_steps, 0, kMaxSteps);
   spec.num_steps = reader.integer_or("num_steps", spec.num_steps, 0, kMaxSteps);
@@ -170,6 +175,7 @@ std::string spec_hash(const TrialSpec& spec) {
   }
   // Ranks as threads are what every trial had before there were others.
   if (spec.communicator == "threads") document.erase("communicator");
+  if (!spec.counts_hardware) document.erase("counts_hardware");
   if (spec.communicator != "fake") document.erase("fake_rank");
   // Objects keep their keys sorted, so the dump is canonical.
   return fmt::format("{:016x}",

@@ -56,8 +56,10 @@ struct TrialSpec {
   /// threads: all ranks in one process; nccl: one rank per process and GPU; fake: one rank of the
   /// layout alone, whose communication moves nothing.
   std::string communicator = "threads";
-  int64_t fake_rank = 0;         ///< which rank is run in a fake world
-  std::string trace = "ops";     ///< none, ops, all
+  int64_t fake_rank = 0;      ///< which rank is run in a fake world
+  std::string trace = "ops";  ///< none, ops, all
+  /// Hardware counters over the traced steps, which makes their times unfit for comparison.
+  bool counts_hardware = false;
   int64_t num_warmup_steps = 1;  ///< not timed
   int64_t num_steps = 8;         ///< timed, untraced
   int64_t num_traced_steps = 1;  ///< after those, traced, not part of the timing

@@ -75,6 +75,20 @@ BOOST_AUTO_TEST_CASE(does_not_expire_before_the_limit_after_a_beat) {
   BOOST_TEST((line.time - since >= kLimit));
 }
 
+BOOST_AUTO_TEST_CASE(names_what_was_to_come) {
+  std::string what;
+  // Again with more time when this thread was kept from beating even once.
+  for (milliseconds limit{50}; what != "step 2 of 3" && limit < std::chrono::seconds(5);
+       limit *= 2) {
+    Said said;
+    Watchdog dog(limit, said.listener());
+    dog.beat("step 1 of 3");
+    dog.beat("step 2 of 3");
+    what = said.first().what;
+  }
+  BOOST_TEST(what == "step 2 of 3");
+}
+
 BOOST_AUTO_TEST_CASE(expires_once) {
   constexpr milliseconds kLimit{10};
   Said said;
@@ -96,6 +110,7 @@ BOOST_AUTO_TEST_CASE(ends_when_it_is_destroyed) {
   {
     Watchdog dog(std::chrono::hours(24), said.listener());
     dog.beat("what nobody waits for");
+    std::this_thread::sleep_for(milliseconds(50));  // so that it is most likely asleep
   }
   { const Watchdog unused(std::chrono::hours(24), said.listener()); }
   BOOST_TEST(said.count() == 0);

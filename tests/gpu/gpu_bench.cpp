@@ -341,6 +341,22 @@ void bench_memory_bound(Bench& bench, kernels::CudaBackend& backend, Arena& aren
     arena.clear();
   }
   {
+    constexpr int64_t kNumel = int64_t{1} << 26;
+    kernels::SumArgs args;
+    double bytes = 0;
+    for (int rank = 0; rank < 8; ++rank) {
+      const Tensor part = arena.floats(1, kNumel, DType::f32);
+      args.sources.push_back(part.data);
+      bytes += static_cast<double>(part.bytes());
+    }
+    const Tensor target = arena.raw(1, kNumel, DType::f32);
+    args.target = target.data;
+    args.numel = kNumel;
+    bench.row("sum of 8 ranks' 67M f32", 0, bytes + static_cast<double>(target.bytes()),
+              [&] { backend.sum(args); });
+    arena.clear();
+  }
+  {
     constexpr int64_t kTokens = 16384, kExperts = 256, kTopk = 8;
     const Tensor logits = arena.floats(kTokens, kExperts, DType::f32);
     const Tensor probs = arena.raw(kTokens, kExperts, DType::f32);

@@ -22,6 +22,8 @@ const char* const kHostileText =
     "`\x01\x1b "
     "\xe2\x80\xae\xe2\x80\xa8{{script}} &amp; javascript:window.pwned=1 ";
 
+const char* const kTraceNote = "the device trace is incomplete: device work of no op: 12";
+
 namespace {
 
 using nlohmann::json;
@@ -166,6 +168,9 @@ class ShardMaker {
         writer_.add_trace(trace_of(rank));
       }
     }
+    if (!options_.communicator.empty()) {
+      write_device_texts();
+    }
     writer_.add_text("log", options_.hostile + "ended");
     writer_.commit();
   }
@@ -232,6 +237,34 @@ class ShardMaker {
         memory.peak_bytes += memory.peak_by_group[g];
       }
       writer_.add_memory(memory);
+    }
+  }
+
+  // The ranks of one process together; the last line leaves kFixtureRestBytes.
+  void write_device_texts() {
+    const int num_ranks = options_.communicator == "threads" ? kNumRanks : 1;
+    json ranks = json::array();
+    int64_t left = kFixtureUsedBytes - kFixtureRestBytes;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      json lines = json::array();
+      const auto add = [&](const char* name, int64_t bytes) {
+        lines.push_back({{"name", options_.hostile + name}, {"bytes", bytes}});
+        left -= bytes;
+      };
+      add("peak of the ledger", mib(plan_.peak_mib));
+      add("arenas beyond it", mib(1.5));
+      add("workspaces", mib(32));
+      add("graphs", mib(2));
+      add("context, modules and other programs", rank + 1 < num_ranks ? 0 : left);
+      ranks.push_back({{"rank", rank}, {"lines", lines}});
+      writer_.add_metric(rank, "num_graphs", 6);
+      writer_.add_metric(rank, "num_graph_replays", 120);
+      writer_.add_metric(rank, "num_graphs_given_up", 1);
+    }
+    writer_.add_text("device_memory",
+                     json{{"ranks", ranks}, {"driver_used_bytes", kFixtureUsedBytes}}.dump());
+    if (ordinal_ == kNotedTrial) {
+      writer_.add_text("trace_note", options_.hostile + kTraceNote);
     }
   }
 
@@ -357,10 +390,16 @@ int64_t add_trial(store::Store& store, int64_t sweep_id, int ordinal, const Fixt
   row.phase = plan.phase;
   row.is_baseline = ordinal == 2;
   const json knobs = knobs_of(plan);
-  json spec = {{"model", model()},
-               {"hardware", hardware()},
-               {"knobs", knobs},
+  json spec = {{"model", model()},           {"hardware", hardware()}, {"knobs", knobs},
+               {"backend", "cpu"},           {"dtype", "f32"},         {"communicator", "threads"},
                {"clock", "virtual_measured"}};
+  if (!options.communicator.empty()) {
+    spec.update({{"backend", "cuda"},
+                 {"dtype", "bf16"},
+                 {"communicator", options.communicator},
+                 {"fake_rank", 3},
+                 {"clock", "wall"}});
+  }
   spec["data_path"] = options.hostile + "text";
   row.spec_json = spec.dump();
   for (const auto& [name, value] : knobs.items()) {
@@ -474,7 +513,7 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
                               {"data_digest", options.hostile + "9f86d081884c7d65"},
                               {"global_batch_size", 16},
                               {"seq_length", 256},
-                              {"dtype", "f32"},
+                              {"dtype", options.communicator.empty() ? "f32" : "bf16"},
                               {"seed", 1},
                               {"timing", "median of 4 untraced steps after 1 warm-up step"}}
                              .dump());

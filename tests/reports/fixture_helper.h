@@ -3,6 +3,7 @@
 // it while working on it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace moetune::tests {
@@ -12,6 +13,8 @@ struct FixtureOptions {
   std::string hostile;
   /// The sweep's status: done, running, interrupted.
   std::string sweep_status = "done";
+  /// Not empty: the trials ran on a GPU, with this communicator (threads, nccl, fake).
+  std::string communicator;
   /// Micro-batches in the traced step; more of them make a longer trace.
   int num_micro_batches = 4;
 };
@@ -19,6 +22,13 @@ struct FixtureOptions {
 /// What a hostile database tries: markup, quotes, the ends of scripts and comments, control and
 /// reordering characters.
 extern const char* const kHostileText;
+
+/// What the fixture's driver says is used on the GPU of trial 25, and what its lines leave of that.
+constexpr int64_t kFixtureUsedBytes = 1200LL << 20;
+constexpr int64_t kFixtureRestBytes = 11LL << 20;
+/// The trial whose trace has a note, and the note.
+constexpr int kNotedTrial = 22;
+extern const char* const kTraceNote;
 
 /// Creates `path` (its folder must exist; shards are written beside it and removed).
 void make_fixture(const std::string& path, const FixtureOptions& options = {});

@@ -1,5 +1,5 @@
-// make_fixture DB HTML [hostile]: a made-up sweep and its report, to look at and for the browser
-// test.
+// make_fixture DB HTML [hostile|threads|nccl|fake]: a made-up sweep and its report, to look at and
+// for the browser test; with a communicator, one on a GPU.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -10,14 +10,15 @@
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fputs("make_fixture DB HTML [hostile]\n", stderr);
+    std::fputs("make_fixture DB HTML [hostile|threads|nccl|fake]\n", stderr);
     return 2;
   }
   try {
     moetune::tests::FixtureOptions options;
-    if (argc > 3) {
-      options.hostile = moetune::tests::kHostileText;
-    }
+    const std::string kind = argc > 3 ? argv[3] : "";
+    const bool is_hostile = kind == "hostile";
+    options.hostile = is_hostile ? moetune::tests::kHostileText : "";
+    options.communicator = is_hostile ? "threads" : kind;
     std::filesystem::remove(argv[1]);
     moetune::tests::make_fixture(argv[1], options);
     const int64_t size = moetune::reports::write_report(argv[1], argv[2]);

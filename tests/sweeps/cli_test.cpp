@@ -14,6 +14,7 @@
 
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "sweeps/listing.h"
 #include "sweeps/sweep_lock.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
@@ -143,6 +144,58 @@ BOOST_AUTO_TEST_CASE(a_trial_is_run_stored_listed_and_shown) {
   const Answer text = run({"show", db, prefix});
   BOOST_TEST(text.code == 0);
   BOOST_TEST(text.out.find("communication") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_gpu_tells_is_shown) {
+  const std::string account = R"({"ranks": [
+      {"rank": 0, "lines": [{"name": "peak of the ledger", "bytes": 3145728},
+                            {"name": "bad\u001b[31mname", "bytes": 1048576}]},
+      {"rank": 1, "lines": [{"name": "peak of the ledger", "bytes": 2097152}]}],
+      "driver_used_bytes": 8388608})";
+  const tests::ScopedEnvironment memory("FAKE_RANK_DEVICE_MEMORY", account);
+  const tests::ScopedEnvironment note("FAKE_RANK_TRACE_NOTE", "GPU activity is not\ttraced: why.");
+  const tests::ScopedEnvironment graphs("FAKE_RANK_GRAPHS", "yes");
+  BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
+  const Answer text = run({"show", db, "1"});
+  BOOST_TEST_CONTEXT(text.out) {
+    BOOST_TEST(text.code == 0);
+    BOOST_TEST(text.out.find("\nMemory of the device\n"
+                             "  2 ranks                      bytes    share\n"
+                             "  peak of the ledger        5.00 MiB   62.5 %\n"
+                             "  bad [31mname              1.00 MiB   12.5 %\n"
+                             "  not explained             2.00 MiB   25.0 %\n"
+                             "  used, as the driver says  8.00 MiB  100.0 %\n"
+                             "\nTrace\n  GPU activity is not traced: why.\n"
+                             "\nGraphs (all ranks)\n"
+                             "  6 captured, 81 launches of them, 1 parts given up\n") !=
+               std::string::npos);
+  }
+  // On a narrow terminal tables are cut, but not what explains them.
+  const auto store = store::Store::open_read_only(db);
+  const std::string narrow = trial_details_text(store, store.get_trial("1"), 20);
+  BOOST_TEST(narrow.find("\nTrace\n  GPU activity is\n  not traced: why.\n") != std::string::npos);
+  const Answer shown = run({"show", db, "1", "--format", "json"});
+  BOOST_REQUIRE(shown.code == 0);
+  BOOST_TEST(json::parse(shown.out).at("texts").at("device_memory") == json::parse(account));
+}
+
+BOOST_AUTO_TEST_CASE(an_account_of_memory_that_cannot_be_read_is_no_reason_to_fail) {
+  int id = 0;
+  for (const std::string& broken :
+       {std::string("no JSON"), std::string(R"({"ranks": 1, "driver_used_bytes": 1e400})"),
+        std::string(60'000, '[') + std::string(60'000, ']')}) {
+    const tests::ScopedEnvironment memory("FAKE_RANK_DEVICE_MEMORY", broken);
+    const std::string seed = std::to_string(++id);
+    write_spec([&](json& document) { document["training"]["seed"] = id; });
+    BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
+    const Answer text = run({"show", db, seed});
+    BOOST_TEST(text.code == 0);
+    BOOST_TEST(text.out.find("\nMemory of the device\n  cannot be read\n") != std::string::npos);
+    BOOST_TEST(text.out.find("\nTrace\n") == std::string::npos);
+    const Answer shown = run({"show", db, seed, "--format", "json"});
+    BOOST_REQUIRE(shown.code == 0);
+    BOOST_TEST(json::parse(shown.out).at("texts").at("device_memory") == broken);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_trials_of_two_sweeps_are_told_apart) {

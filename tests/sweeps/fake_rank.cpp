@@ -145,6 +145,18 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
         << "step " << step + 1 << " of " << spec::total_steps(trial) << "\n";
   }
   add_memory(shard, trial, peak);
+  for (const auto& [name, variable] : {std::pair{"device_memory", "FAKE_RANK_DEVICE_MEMORY"},
+                                       std::pair{"trace_note", "FAKE_RANK_TRACE_NOTE"}}) {
+    const std::string text = environment(variable);
+    if (!text.empty()) shard.add_text(name, text);
+  }
+  if (!environment("FAKE_RANK_GRAPHS").empty()) {
+    for (int rank = 0; rank < 2; ++rank) {
+      shard.add_metric(rank, "num_graphs", 3);
+      shard.add_metric(rank, "num_graph_replays", 40 + rank);
+      shard.add_metric(rank, "num_graphs_given_up", rank);
+    }
+  }
   if (trial.records_routing) shard.add_text("routing_profile", "{\"a\": 1}");
   shard.commit();
 }

@@ -100,6 +100,10 @@ seen.unknownLast = rows().at(-1).cells[4].dataset.value === undefined;
 seen.pwned = window.pwned === 1;
 seen.injected = document.querySelectorAll('img, iframe, object, embed, link, base, [onerror], [onclick]').length;
 seen.scripts = document.querySelectorAll('script:not([type])').length;
+const account = document.querySelector('#memory table.account');
+seen.account = [...(account?.rows ?? [])].map((row) => row.innerText.trim());
+seen.accountShows = (account?.getBoundingClientRect().height ?? 0) > 50;
+seen.notes = ['budget', 'timeline'].map((id) => document.querySelector(`#${id} .notice`)?.innerText ?? '');
 seen.wide = root.scrollWidth > root.clientWidth;
 // A zoom is drawn with the next frame.
 const unzoomed = html('timeline');
@@ -204,6 +208,21 @@ BOOST_AUTO_TEST_CASE(a_phone_needs_no_sideways_scrolling) {
   const Page page("", 500);
   page.check_clean();
   BOOST_TEST(!page.seen["wide"].get<bool>());
+}
+
+BOOST_AUTO_TEST_CASE(trials_on_a_gpu_show_the_account_of_its_memory) {
+  for (const int width : {1400, 500}) {
+    const Page page("threads", width);
+    page.check_clean();
+    BOOST_TEST(!page.seen["wide"].get<bool>());
+    BOOST_TEST(page.seen["accountShows"].get<bool>());
+    BOOST_REQUIRE(page.seen["account"].size() == 8u);
+    BOOST_TEST(page.seen["account"].back() == "used, as the driver says\t1.17 GiB\t100.0 %");
+    for (const json& note : page.seen["notes"]) {
+      BOOST_TEST(note.get<std::string>().starts_with("The trace of trial #22: the device trace"));
+    }
+  }
+  BOOST_TEST(Page("", 1400).seen["account"].empty());
 }
 
 BOOST_AUTO_TEST_CASE(nothing_in_a_database_becomes_markup_or_runs) {

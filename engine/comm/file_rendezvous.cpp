@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -50,7 +49,7 @@ class Pause {
 class FileRendezvous final : public Rendezvous {
  public:
   FileRendezvous(const std::string& folder, int rank, int size, const RendezvousOptions& options)
-      : Rendezvous(rank, size),
+      : Rendezvous(rank, size, kFarewellTimeout),
         options_(options),
         folder_(folder),
         deadline_(options.join_timeout),
@@ -70,7 +69,7 @@ class FileRendezvous final : public Rendezvous {
 
   ~FileRendezvous() override {
     try {
-      if (failure_) return;  // others still have to read why
+      if (has_failed()) return;  // others still have to read why
       write(session_ / fmt::format("bye.{}", rank()), "");
       if (rank() == 0) clean_up();
     } catch (...) {
@@ -78,59 +77,25 @@ class FileRendezvous final : public Rendezvous {
     }
   }
 
-  void fail(const std::string& reason) noexcept override {
-    try {
-      const Deadline deadline(kFarewellTimeout);
-      std::unique_lock lock(mutex_, std::try_to_lock);
-      while (!lock.owns_lock()) {
-        if (deadline.is_past()) return;  // a meeting is on, and ends by its own timeout
-        std::this_thread::sleep_for(milliseconds(1));
-        (void)lock.try_lock();
-      }
-      if (failure_) return;
-      failure_ = std::make_exception_ptr(base::PeerFailed("this rank has failed: " + reason));
-      tell_failure(fmt::format("rank {} failed: {}", rank(), reason));
-    } catch (...) {
-      // The others find out by their timeouts.
-    }
-  }
-
-  void check() override {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
-    guarded([&] { look(); });
-  }
-
  protected:
   std::string meet(const std::string& blob, const Answer& answer) override {
-    const std::scoped_lock lock(mutex_);
-    std::string result;
-    guarded([&] { result = rank() == 0 ? lead(blob, answer) : follow(blob); });
+    std::string result = rank() == 0 ? lead(blob, answer) : follow(blob);
     ++sequence_;
     return result;
   }
 
- private:
-  template <typename Body>
-  void guarded(Body&& body) {
-    if (failure_) std::rethrow_exception(failure_);
-    try {
-      body();
-    } catch (const std::exception& error) {
-      failure_ = std::current_exception();
-      if (!read(session_ / "failed")) tell_failure(error.what());  // the first cause counts
-      throw;
-    }
-  }
-
-  void tell_failure(const std::string& reason) { write(session_ / "failed", reason); }
-
-  void look() {
+  void look() override {
     if (const std::optional<std::string> reason = read(session_ / "failed")) {
       throw base::PeerFailed(*reason);
     }
   }
 
+  void tell_failure(const std::string& reason) override {
+    // The first cause counts: what others run into after it is of its making.
+    if (!read(session_ / "failed")) write(session_ / "failed", reason);
+  }
+
+ private:
   [[nodiscard]] fs::path blob_path(int64_t sequence, int from) const {
     return session_ / fmt::format("{}.{}", sequence, from);
   }
@@ -339,8 +304,6 @@ class FileRendezvous final : public Rendezvous {
   fs::path session_;  ///< the folder of this run alone
   Deadline deadline_;
   size_t max_bytes_;
-  std::mutex mutex_;  ///< guards everything else
-  std::exception_ptr failure_;
   int64_t sequence_ = 0;
   std::string foreign_;
 };

@@ -204,8 +204,9 @@ class NcclState {
       }
       look_at_marks();
       if (!next_question.is_past()) continue;
-      ask_nccl();
+      // In this order: a peer that fails says why, NCCL only that it is gone.
       ask_peers();
+      ask_nccl();
       next_question = Deadline(kAskPeriod);
     }
     if (has_failed()) abort_all();

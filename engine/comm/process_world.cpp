@@ -28,8 +28,9 @@ int64_t ProcessWorld::join_max(int64_t value) {
 }
 
 void ProcessWorld::abort(const std::string& reason) noexcept {
-  nccl_->abort(reason);
+  // In this order: who loses the connection should know by then why.
   rendezvous_.fail(reason);
+  nccl_->abort(reason);
 }
 
 }  // namespace moetune::engine

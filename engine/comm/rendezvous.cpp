@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "engine/comm/wire.h"
 #include "kernels/base/error.h"
@@ -27,19 +28,20 @@ const char* name_of_call(char call) {
 
 class Alone final : public Rendezvous {
  public:
-  Alone() : Rendezvous(0, 1) {}
-  void fail(const std::string& /*reason*/) noexcept override {}
-  void check() override {}
+  Alone() : Rendezvous(0, 1, std::chrono::milliseconds(0)) {}
 
  protected:
   std::string meet(const std::string& blob, const Answer& answer) override {
     return answer({blob});
   }
+  void look() override {}
+  void tell_failure(const std::string& /*reason*/) override {}
 };
 
 }  // namespace
 
-Rendezvous::Rendezvous(int rank, int size) : rank_(rank), size_(size) {
+Rendezvous::Rendezvous(int rank, int size, std::chrono::milliseconds farewell_timeout)
+    : rank_(rank), size_(size), farewell_timeout_(farewell_timeout) {
   MOETUNE_CHECK(rank >= 0 && rank < size, "rank {} is not in a world of {}", rank, size);
 }
 
@@ -59,7 +61,47 @@ std::string Rendezvous::meet_for(char call, const std::string& blob, const Answe
     }
     return answer(bare);
   };
-  return meet(call + blob, answer_if_alike);
+  const std::scoped_lock lock(mutex_);
+  std::string result;
+  guarded([&] { result = meet(call + blob, answer_if_alike); });
+  return result;
+}
+
+void Rendezvous::guarded(const std::function<void()>& body) {
+  if (failure_) std::rethrow_exception(failure_);
+  try {
+    body();
+  } catch (const std::exception& error) {
+    // A rank alone has nobody to tell and may try again.
+    if (size_ == 1) throw;
+    failure_ = std::current_exception();
+    tell_failure(error.what());
+    throw;
+  }
+}
+
+void Rendezvous::fail(const std::string& reason) noexcept {
+  if (size_ == 1) return;
+  try {
+    const wire::Deadline deadline(farewell_timeout_);
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    while (!lock.owns_lock()) {
+      if (deadline.is_past()) return;  // a meeting is on, and ends by its own timeout
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      (void)lock.try_lock();
+    }
+    if (failure_) return;
+    failure_ = std::make_exception_ptr(base::PeerFailed("this rank has failed: " + reason));
+    tell_failure(fmt::format("rank {} failed: {}", rank_, reason));
+  } catch (...) {
+    // The others find out by their timeouts, or when a connection closes.
+  }
+}
+
+void Rendezvous::check() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // a meeting is on, which notices by itself
+  guarded([&] { look(); });
 }
 
 std::string Rendezvous::broadcast(const std::string& blob) {

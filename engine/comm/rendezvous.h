@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -47,18 +49,31 @@ class Rendezvous {
   void barrier();
 
   /// Tells the others that this rank cannot go on, so that they need not wait for it.
-  virtual void fail(const std::string& reason) noexcept = 0;
+  void fail(const std::string& reason) noexcept;
   /// Throws when another rank is known to have failed. Waits for nobody.
-  virtual void check() = 0;
+  void check();
 
  protected:
   /// What rank 0 makes of the blobs of all ranks.
   using Answer = std::function<std::string(const std::vector<std::string>& blobs)>;
 
-  Rendezvous(int rank, int size);
+  /// `farewell_timeout`: how long fail() may take.
+  Rendezvous(int rank, int size, std::chrono::milliseconds farewell_timeout);
+
+  // What a kind of rendezvous does itself, all with the mutex held.
 
   /// Brings `blob` to rank 0 and rank 0's answer to everybody.
   virtual std::string meet(const std::string& blob, const Answer& answer) = 0;
+  /// Throws when another rank is known to have failed. Waits for nobody.
+  virtual void look() = 0;
+  /// Tells the others why this rank ends, unless they know of an earlier cause.
+  virtual void tell_failure(const std::string& reason) = 0;
+
+  /// Runs `body` unless this rank has failed; what that throws is its failure for good, and the
+  /// others are told.
+  void guarded(const std::function<void()>& body);
+  /// For destructors, when no other thread is left.
+  [[nodiscard]] bool has_failed() const { return failure_ != nullptr; }
 
  private:
   // `call` is compared over the ranks, so that a program that has gone apart stops here.
@@ -66,6 +81,9 @@ class Rendezvous {
 
   int rank_;
   int size_;
+  std::chrono::milliseconds farewell_timeout_;
+  std::mutex mutex_;  ///< guards the failure and everything that the kinds have
+  std::exception_ptr failure_;
 };
 
 /// A world of one rank.

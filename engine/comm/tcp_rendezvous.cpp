@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <list>
-#include <mutex>
 #include <thread>
 
 #include "engine/comm/rendezvous.h"
@@ -44,65 +43,17 @@ double seconds(milliseconds time) { return std::chrono::duration<double>(time).c
 
 std::string shortened(const std::string& reason) { return reason.substr(0, kMaxReasonBytes); }
 
-/// What both sides share: one failure, then forever the same one.
+/// What both sides share.
 class TcpRendezvous : public Rendezvous {
  public:
   TcpRendezvous(int rank, int size, const RendezvousOptions& options, std::string place)
-      : Rendezvous(rank, size), options_(options), place_(std::move(place)) {
+      : Rendezvous(rank, size, kFarewellTimeout), options_(options), place_(std::move(place)) {
     if (options_.run_id.size() > kMaxRunIdBytes) options_.run_id.resize(kMaxRunIdBytes);
   }
 
-  void fail(const std::string& reason) noexcept override {
-    try {
-      const Deadline deadline(kFarewellTimeout);
-      std::unique_lock lock(mutex_, std::try_to_lock);
-      while (!lock.owns_lock()) {
-        if (deadline.is_past()) return;  // a meeting is on, and ends by its own timeout
-        std::this_thread::sleep_for(milliseconds(1));
-        (void)lock.try_lock();
-      }
-      if (failure_) return;
-      failure_ = std::make_exception_ptr(base::PeerFailed("this rank has failed: " + reason));
-      tell_failure(fmt::format("rank {} failed: {}", rank(), reason));
-    } catch (...) {
-      // The others find out when the connection closes.
-    }
-  }
-
-  void check() override {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;  // a meeting is on, which notices by itself
-    guarded([&] { look(); });
-  }
-
  protected:
-  std::string meet(const std::string& blob, const Answer& answer) override {
-    const std::scoped_lock lock(mutex_);
-    std::string result;
-    guarded([&] { result = do_meet(blob, answer); });
-    return result;
-  }
-
-  virtual std::string do_meet(const std::string& blob, const Answer& answer) = 0;
-  virtual void look() = 0;
-  virtual void tell_failure(const std::string& reason) = 0;
-
-  template <typename Body>
-  void guarded(Body&& body) {
-    if (failure_) std::rethrow_exception(failure_);
-    try {
-      body();
-    } catch (const std::exception& error) {
-      failure_ = std::current_exception();
-      tell_failure(error.what());
-      throw;
-    }
-  }
-
   RendezvousOptions options_;
   std::string place_;  ///< host:port, for messages
-  std::mutex mutex_;   ///< guards everything else
-  std::exception_ptr failure_;
   uint32_t sequence_ = 0;
 };
 
@@ -116,7 +67,7 @@ class Root final : public TcpRendezvous {
   }
 
   ~Root() override {
-    if (!failure_) tell({kBye, 0, ""});
+    if (!has_failed()) tell({kBye, 0, ""});
   }
 
  private:
@@ -143,7 +94,7 @@ class Root final : public TcpRendezvous {
     broadcast_frame({kWelcome, 0, ""}, Deadline(options_.join_timeout));
   }
 
-  std::string do_meet(const std::string& blob, const Answer& answer) override {
+  std::string meet(const std::string& blob, const Answer& answer) override {
     const Deadline deadline(options_.meet_timeout);
     peers_[0].blob = blob;
     while (true) {
@@ -343,7 +294,7 @@ class Leaf final : public TcpRendezvous {
   }
 
   ~Leaf() override {
-    if (!failure_) stream_.send({kBye, 0, ""}, Deadline(kFarewellTimeout));
+    if (!has_failed()) stream_.send({kBye, 0, ""}, Deadline(kFarewellTimeout));
   }
 
  private:
@@ -399,7 +350,7 @@ class Leaf final : public TcpRendezvous {
     }
   }
 
-  std::string do_meet(const std::string& blob, const Answer& /*answer*/) override {
+  std::string meet(const std::string& blob, const Answer& /*answer*/) override {
     const Deadline deadline(with_grace(options_.meet_timeout));
     if (has_root_left_) throw base::PeerFailed("rank 0 has ended");
     // Also when the message does not get away: what rank 0 has said last tells why.

@@ -1,6 +1,8 @@
 // See runtime_check.h.
 #include "kernels/cuda/runtime_check.h"
 
+#include <cuda_runtime_api.h>
+
 #include "kernels/base/error.h"
 
 namespace moetune::kernels::cuda {
@@ -40,7 +42,8 @@ bool is_of_the_device(cudaError_t status) {
 
 }  // namespace
 
-void check(cudaError_t status, const char* what) {
+void check(int code, const char* what) {
+  const auto status = static_cast<cudaError_t>(code);
   if (status == cudaSuccess) return;
   const std::string text =
       fmt::format("CUDA, {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));

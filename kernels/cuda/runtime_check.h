@@ -1,14 +1,13 @@
 // Errors of the CUDA runtime as exceptions, and what the driver says of the device's memory.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 namespace moetune::kernels::cuda {
 
-/// Throws base::Error with the runtime's text unless `status` is success.
-void check(cudaError_t status, const char* what);
+/// `status`: a cudaError_t. Unless it is success throws base::DeviceFailed when the device is lost
+/// by it, else base::Error, with the runtime's text.
+void check(int status, const char* what);
 
 /// Memory of the current device in use, by this program and others.
 int64_t used_device_bytes();

@@ -9,32 +9,12 @@
 #include <vector>
 
 #include "engine/comm/nccl_comm.h"
-#include "kernels/base/error.h"
 #include "tests/engine_comm/processes.h"
+#include "tests/fakes/nccl/fake_cudart.h"
 #include "tests/fakes/nccl/fake_nccl.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine::testing {
-
-/// How a rank has ended.
-struct Outcome {
-  enum class Kind : uint8_t { fine, usage, peer, error };
-  Kind kind = Kind::fine;
-  std::string text;
-};
-
-inline Outcome outcome_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const base::UsageError& error) {
-    return {Outcome::Kind::usage, error.what()};
-  } catch (const base::PeerFailed& error) {
-    return {Outcome::Kind::peer, error.what()};
-  } catch (const std::exception& error) {
-    return {Outcome::Kind::error, error.what()};
-  }
-  return {};
-}
 
 /// Device memory with values in it.
 template <typename T>
@@ -65,12 +45,12 @@ struct NcclRank {
 /// Ranks as threads; nobody knows them but the fake. Its rules must have been kept.
 class NcclTest {
  public:
-  NcclTest() { fakes::reset_nccl(); }
+  NcclTest() { reset(); }
   ~NcclTest() {
     for (const std::string& misuse : fakes::nccl_misuse()) BOOST_ERROR(misuse);
     BOOST_TEST(fakes::num_live_communicators() == 0);
     BOOST_TEST(fakes::num_live_allocations() == 0);
-    fakes::reset_nccl();
+    reset();
   }
   NcclTest(const NcclTest&) = delete;
   NcclTest& operator=(const NcclTest&) = delete;
@@ -103,6 +83,11 @@ class NcclTest {
   }
 
  private:
+  static void reset() {
+    fakes::reset_cuda();
+    fakes::reset_nccl();
+  }
+
   void run_rank(const spec::Layout& layout, Rendezvous& rendezvous,
                 const std::function<void(NcclRank&)>& body) {
     const std::shared_ptr<CUstream_st> stream = fakes::make_stream();

@@ -1,14 +1,20 @@
-// Several ranks for tests: as threads whose failures are collected, and as processes.
+// Several ranks for tests: as threads whose failures are collected, and as processes; how they end.
 #pragma once
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "engine/comm/socket.h"
+#include "kernels/base/error.h"
 
 namespace moetune::engine::testing {
 
@@ -53,6 +59,40 @@ inline std::vector<int> run_processes(int count, const std::function<int(int)>& 
     codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
   }
   return codes;
+}
+
+/// How a rank has ended.
+struct Outcome {
+  enum class Kind : uint8_t { fine, usage, peer, error };
+  Kind kind = Kind::fine;
+  std::string text;
+};
+
+inline Outcome outcome_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const base::UsageError& error) {
+    return {Outcome::Kind::usage, error.what()};
+  } catch (const base::PeerFailed& error) {
+    return {Outcome::Kind::peer, error.what()};
+  } catch (const std::exception& error) {
+    return {Outcome::Kind::error, error.what()};
+  }
+  return {};
+}
+
+/// A port that was free a moment ago.
+inline int free_port() {
+  const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  auto* place = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket.fd(), place, bytes) != 0 || ::getsockname(socket.fd(), place, &bytes) != 0) {
+    throw base::Error("no port is free");
+  }
+  return ntohs(address.sin_port);
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -26,22 +26,10 @@ using testing::contains;
 using testing::run_processes;
 using testing::run_threads;
 
-/// A port that was free a moment ago.
-int free_port() {
-  const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(address);
-  auto* place = reinterpret_cast<sockaddr*>(&address);
-  BOOST_REQUIRE(::bind(socket.fd(), place, bytes) == 0);
-  BOOST_REQUIRE(::getsockname(socket.fd(), place, &bytes) == 0);
-  return ntohs(address.sin_port);
-}
-
 /// One way for ranks to meet, the same for all of a test.
 struct Place {
-  explicit Place(bool uses_tcp_in) : uses_tcp(uses_tcp_in), port(uses_tcp ? free_port() : 0) {}
+  explicit Place(bool uses_tcp_in)
+      : uses_tcp(uses_tcp_in), port(uses_tcp ? testing::free_port() : 0) {}
 
   std::unique_ptr<Rendezvous> join(int rank, int size,
                                    const RendezvousOptions& options = {}) const {
@@ -373,7 +361,7 @@ BOOST_AUTO_TEST_CASE(strangers_do_no_harm) {
 
 // Another program has the port that the ranks look for rank 0 at.
 BOOST_AUTO_TEST_CASE(somebody_else_at_the_port) {
-  const int port = free_port();
+  const int port = testing::free_port();
   const Socket listener = listen_on("127.0.0.1", port);
   BOOST_CHECK_EXCEPTION(join_by_tcp("127.0.0.1", port, 0, 2, impatient()), base::UsageError,
                         [&](const base::UsageError& error) {
@@ -411,7 +399,7 @@ BOOST_AUTO_TEST_CASE(names_that_do_not_resolve) {
 
 BOOST_AUTO_TEST_CASE(any_name_of_this_machine) {
   for (const char* host : {"localhost", "127.0.0.1", "0.0.0.0"}) {
-    const int port = free_port();
+    const int port = testing::free_port();
     const auto errors = run_threads(
         2, [&](int rank) { meet_in_every_way(*join_by_tcp(host, port, rank, 2, {"run"})); });
     for (const std::string& error : errors) BOOST_TEST(error == "");
@@ -449,7 +437,7 @@ BOOST_AUTO_TEST_CASE(launchers_choose_the_way) {
   outside.rank = 4;
   BOOST_CHECK_THROW(join_launch(outside, 4, folder.file("x")), base::UsageError);
   for (const bool has_address : {false, true}) {
-    const int port = free_port();
+    const int port = testing::free_port();
     const auto errors = run_threads(2, [&](int rank) {
       LaunchEnv env;
       env.launcher = has_address ? Launcher::torchrun : Launcher::pmix;

@@ -104,9 +104,8 @@ BOOST_AUTO_TEST_CASE(a_slow_host_is_what_the_step_waits_for) {
 
   spec.hardware.graph_launch_ns = spec.hardware.launch_ns;
   int64_t last = slow.step_ns;
-  for (const char* modules :
-       {"moe_router", "moe_router,moe_preprocess", "attn,moe_router,moe_preprocess",
-        "full_iteration"}) {
+  for (const char* modules : {"moe_router", "moe_router,moe_preprocess",
+                              "attn,moe_router,moe_preprocess", "full_iteration"}) {
     spec.knobs.cuda_graph_modules = modules;
     const int64_t step_ns = replay(spec).step_ns;
     BOOST_TEST_CONTEXT(modules) { BOOST_TEST(step_ns < last); }

@@ -1,126 +1,33 @@
 // NCCL for tests: ranks are threads of one process, so that every path of nccl_comm.cpp, the bad
 // ones most of all, is run without a card. Keeps NCCL's rules and notes who breaks them: nothing
-// may be called while the last call is in progress, messages wait for their receivers, operations
-// of one communicator (and of those it shares resources with) run in the order of their launch.
+// may be called while the last call is in progress, and groups are of one communicator and stream.
 #include "tests/fakes/nccl/fake_nccl.h"
 
 #include <nccl.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "kernels/base/dtype.h"
-#include "tests/fakes/nccl/fake_cudart.h"
+#include "tests/fakes/nccl/fake_nccl_inside.h"
 
 namespace moetune::fakes {
-namespace {
-
-struct Collective {
-  std::string kind;
-  const char* send = nullptr;
-  char* recv = nullptr;
-  size_t count = 0;
-  ncclDataType_t type = ncclInt8;
-
-  [[nodiscard]] bool matches(const Collective& other) const {
-    return kind == other.kind && count == other.count && type == other.type;
-  }
-};
-
-/// One collective of all members.
-struct Exchange {
-  std::map<int, Collective> entries;  ///< by rank
-  bool is_done = false;
-};
-
-struct Message {
-  const char* data = nullptr;
-  size_t bytes = 0;
-  bool is_taken = false;
-};
-
-struct SplitCall {
-  int color = 0;
-  int key = 0;
-  std::string name;
-};
-
-/// What the members of a communicator have in common.
-struct Core {
-  explicit Core(int size_in) : size(size_in) {}
-  int size;
-  int num_joined = 0;
-  int num_finalized = 0;
-  std::map<int, Exchange> exchanges;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;
-  std::map<int, std::map<int, SplitCall>> splits;                 ///< by number and rank
-  std::map<std::pair<int, int>, std::shared_ptr<Core>> children;  ///< by number and color
-};
-
-/// The order of operations over shared resources.
-struct Chain {
-  int num_launched = 0;
-  int num_done = 0;
-  bool is_broken = false;
-};
-
-}  // namespace
-}  // namespace moetune::fakes
-
-struct ncclComm {
-  std::shared_ptr<moetune::fakes::Core> core;
-  std::shared_ptr<moetune::fakes::Chain> chain;
-  std::string name;
-  int rank = 0;
-  int world_rank = 0;
-  bool shares_with_children = false;
-  bool is_gone = false;  ///< aborted or destroyed
-  bool is_aborted = false;
-  bool is_finalized = false;
-  int num_running = 0;
-  int num_collectives = 0;
-  int num_splits = 0;
-  int num_polls = 0;
-  ncclComm_t* split_result = nullptr;
-  std::vector<std::function<void()>> launches;  ///< when the polls are through
-};
-
-namespace moetune::fakes {
-namespace {
-
-struct P2p {
-  bool is_send = false;
-  char* data = nullptr;
-  size_t bytes = 0;
-  int peer = 0;
-};
-
-struct World {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<std::unique_ptr<ncclComm>> comms;
-  std::map<std::string, std::shared_ptr<Core>> cores;
-  std::vector<NcclFault> faults;
-  std::map<std::pair<std::string, int>, int> num_calls;
-  std::map<std::pair<std::string, int>, int> async_errors;
-  std::vector<std::string> misuse;
-  std::vector<NcclSplitSeen> splits;
-  int num_ids = 0;
-  int num_aborted = 0;
-  int slow_polls = 1;
-};
 
 World& world() {
   static World instance;
   return instance;
 }
+
+// With the mutex held, as all that follows.
+ncclResult_t complain(const std::string& text) {
+  world().misuse.push_back(text);
+  return ncclInvalidUsage;
+}
+
+namespace {
 
 struct Group {
   int depth = 0;
@@ -129,13 +36,6 @@ struct Group {
   std::vector<P2p> parts;
 };
 thread_local Group t_group;
-
-// All of these with the mutex held.
-
-ncclResult_t complain(const std::string& text) {
-  world().misuse.push_back(text);
-  return ncclInvalidUsage;
-}
 
 ncclResult_t take_fault(const std::string& call, int rank) {
   const int number = world().num_calls[{call, rank}]++;
@@ -150,7 +50,7 @@ ncclResult_t take_fault(const std::string& call, int rank) {
 bool is_joined(const ncclComm& comm) { return comm.core->num_joined == comm.core->size; }
 
 bool is_busy(const ncclComm& comm) {
-  return !is_joined(comm) || comm.num_polls > 0 || comm.split_result != nullptr;
+  return !is_joined(comm) || comm.num_polls > 0 || !comm.launches.empty();
 }
 
 // Whether `call` may be made now.
@@ -195,102 +95,46 @@ void add_element(char* sum, const char* x, size_t i, ncclDataType_t type) {
   }
 }
 
-// The whole operation for all members, by the last that has come.
-void carry_out(std::map<int, Collective>& entries) {
-  const Collective& first = entries.begin()->second;
-  const auto n = entries.size();
-  const size_t bytes = first.count * size_of_type(first.type);
+}  // namespace
+
+size_t send_bytes(const Collective& collective, size_t size) {
+  const size_t bytes = collective.count * size_of_type(collective.type);
+  return collective.kind == "reduce_scatter" ? bytes * size : bytes;
+}
+
+std::string combine(const Collective& collective, const std::vector<const char*>& sent) {
+  const size_t bytes = send_bytes(collective, sent.size());
   std::string result;
-  if (first.kind == "all_gather") {
-    for (const auto& [rank, entry] : entries) result.append(entry.send, bytes);
-  } else {
-    const size_t count = first.kind == "reduce_scatter" ? first.count * n : first.count;
-    result.assign(count * size_of_type(first.type), '\0');
-    for (const auto& [rank, entry] : entries) {
-      for (size_t i = 0; i < count; ++i) add_element(result.data(), entry.send, i, first.type);
-    }
+  if (collective.kind == "all_gather") {
+    for (const char* part : sent) result.append(part, bytes);
+    return result;
   }
-  for (const auto& [rank, entry] : entries) {
-    const bool is_scattered = first.kind == "reduce_scatter";
-    const size_t begin = is_scattered ? static_cast<size_t>(rank) * bytes : 0;
-    std::memcpy(entry.recv, result.data() + begin, is_scattered ? bytes : result.size());
+  result.assign(bytes, '\0');
+  const size_t count = bytes / size_of_type(collective.type);
+  for (const char* term : sent) {
+    for (size_t i = 0; i < count; ++i) add_element(result.data(), term, i, collective.type);
   }
+  return result;
 }
 
-void run_collective(ncclComm& comm, int number, const Collective& own,
-                    std::unique_lock<std::mutex>& lock) {
-  Exchange& exchange = comm.core->exchanges[number];
-  if (!exchange.entries.empty() && !exchange.entries.begin()->second.matches(own)) {
-    complain("members of " + comm.name + " do different things");
+void deliver(const Collective& collective, const std::string& result, int rank) {
+  if (collective.kind != "reduce_scatter") {
+    std::memcpy(collective.recv, result.data(), result.size());
+    return;
   }
-  exchange.entries[comm.rank] = own;
-  if (static_cast<int>(exchange.entries.size()) == comm.core->size) {
-    carry_out(exchange.entries);
-    exchange.is_done = true;
-    world().changed.notify_all();
-  }
-  world().changed.wait(lock, [&] { return exchange.is_done || comm.is_aborted; });
-  if (!exchange.is_done) exchange.entries.erase(comm.rank);
+  const size_t bytes = collective.count * size_of_type(collective.type);
+  std::memcpy(collective.recv, result.data() + static_cast<size_t>(rank) * bytes, bytes);
 }
 
-void run_p2p(ncclComm& comm, const std::vector<P2p>& parts, std::unique_lock<std::mutex>& lock) {
-  std::vector<std::shared_ptr<Message>> sent;
-  for (const P2p& part : parts) {
-    if (!part.is_send) continue;
-    sent.push_back(std::make_shared<Message>(Message{part.data, part.bytes, false}));
-    comm.core->mail[{comm.rank, part.peer}].push_back(sent.back());
-  }
-  world().changed.notify_all();
-  std::deque<P2p> expected;
-  std::copy_if(parts.begin(), parts.end(), std::back_inserter(expected),
-               [](const P2p& part) { return !part.is_send; });
-  const auto receive = [&] {
-    std::map<int, bool> is_waiting;  // messages of one peer come in order
-    std::erase_if(expected, [&](const P2p& part) {
-      auto& box = comm.core->mail[{part.peer, comm.rank}];
-      if (is_waiting[part.peer] || box.empty()) {
-        is_waiting[part.peer] = true;
-        return false;
-      }
-      if (box.front()->bytes != part.bytes) {
-        complain("a message over " + comm.name + " has another length than its receiver expects");
-      } else {
-        std::memcpy(part.data, box.front()->data, part.bytes);
-      }
-      box.front()->is_taken = true;
-      box.pop_front();
-      world().changed.notify_all();
-      return true;
-    });
-    return expected.empty() && std::all_of(sent.begin(), sent.end(),
-                                           [](const auto& message) { return message->is_taken; });
-  };
-  world().changed.wait(lock, [&] { return comm.is_aborted || receive(); });
-  for (auto& [pair, box] : comm.core->mail) {
-    std::erase_if(box, [&](const auto& message) {
-      return std::find(sent.begin(), sent.end(), message) != sent.end();
-    });
-  }
-}
+namespace {
 
-// Puts `body` on the stream, as soon as the call is no longer in progress.
-template <typename Body>
-void launch(ncclComm_t comm, cudaStream_t stream, Body body) {
+// Starts as soon as the call is no longer in progress.
+template <typename Operation>
+void launch(ncclComm_t comm, Operation operation) {
   comm->num_polls = world().slow_polls;
-  comm->launches.push_back([comm, stream, body] {
-    const int place = comm->chain->num_launched++;
-    enqueue(stream, [comm, place, body] {
-      std::unique_lock lock(world().mutex);
-      Chain& chain = *comm->chain;
-      ++comm->num_running;
-      world().changed.wait(
-          lock, [&] { return chain.num_done == place || chain.is_broken || comm->is_aborted; });
-      if (!comm->is_aborted) body(lock);
-      if (comm->is_aborted) chain.is_broken = true;
-      ++chain.num_done;
-      --comm->num_running;
-      world().changed.notify_all();
-    });
+  comm->launches.push_back([operation, next = Launch()]() mutable {
+    if (!next) next = operation();
+    return next();
   });
 }
 
@@ -301,9 +145,7 @@ ncclResult_t launch_collective(const std::string& call, const Collective& collec
   if (result != ncclSuccess) return result;
   if (t_group.depth > 0) return complain(call + " in a group");
   const int number = comm->num_collectives++;
-  launch(comm, stream, [comm, number, collective](std::unique_lock<std::mutex>& held) {
-    run_collective(*comm, number, collective, held);
-  });
+  launch(comm, [=] { return launch_of(*comm, stream, collective, number); });
   return ncclInProgress;
 }
 
@@ -321,8 +163,7 @@ ncclResult_t launch_p2p(const std::string& call, const P2p& part, ncclComm_t com
     t_group.parts.push_back(part);
     return ncclSuccess;
   }
-  launch(comm, stream,
-         [comm, part](std::unique_lock<std::mutex>& held) { run_p2p(*comm, {part}, held); });
+  launch(comm, [=] { return launch_of(*comm, stream, {part}); });
   return ncclInProgress;
 }
 
@@ -342,11 +183,11 @@ ncclComm_t make_comm(std::shared_ptr<Core> core, int rank, int world_rank,
   return world().comms.back().get();
 }
 
-// Ends the split of `parent` once all its members have made it.
-void finish_split(ncclComm_t parent, bool child_shares) {
+// Ends the split of `parent` once all its members have made it; false before that.
+bool finish_split(ncclComm_t parent, bool child_shares) {
   const int number = parent->num_splits - 1;
   const std::map<int, SplitCall>& calls = parent->core->splits[number];
-  if (static_cast<int>(calls.size()) < parent->core->size) return;
+  if (static_cast<int>(calls.size()) < parent->core->size) return false;
   const SplitCall& own = calls.at(parent->rank);
   NcclSplitSeen seen{parent->world_rank, own.color, own.name, parent->shares_with_children, 0};
   *parent->split_result = nullptr;
@@ -372,12 +213,12 @@ void finish_split(ncclComm_t parent, bool child_shares) {
   }
   parent->split_result = nullptr;
   world().splits.push_back(seen);
+  return true;
 }
 
 }  // namespace
 
 void reset_nccl() {
-  reset_cuda();
   const std::scoped_lock lock(world().mutex);
   World& w = world();
   w.comms.clear();
@@ -470,7 +311,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* chil
   comm->core->splits[comm->num_splits++][comm->rank] = {color, key, config->commName};
   const bool child_shares = config->splitShare == 1;
   comm->num_polls = world().slow_polls;
-  comm->launches.push_back([comm, child_shares] { finish_split(comm, child_shares); });
+  comm->launches.push_back([comm, child_shares] { return finish_split(comm, child_shares); });
   return ncclInProgress;
 }
 
@@ -486,13 +327,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   }
   if (!is_joined(*comm)) return ncclSuccess;
   if (comm->num_polls > 0 && --comm->num_polls > 0) return ncclSuccess;
-  if (comm->split_result != nullptr) {
-    comm->launches.front()();
-    if (comm->split_result != nullptr) return ncclSuccess;
-    comm->launches.clear();
-  }
-  for (const auto& start : comm->launches) start();
-  comm->launches.clear();
+  std::erase_if(comm->launches, [](Launch& launch) { return launch(); });
+  if (!comm->launches.empty()) return ncclSuccess;
   if (comm->is_finalized && comm->core->num_finalized < comm->core->size) return ncclSuccess;
   *state = ncclSuccess;
   return ncclSuccess;
@@ -540,10 +376,7 @@ ncclResult_t ncclGroupEnd() {
   if (group.comm == nullptr) return ncclSuccess;
   const ncclResult_t fault = take_fault("ncclGroupEnd", group.comm->world_rank);
   if (fault != ncclSuccess) return fault;
-  launch(group.comm, group.stream,
-         [comm = group.comm, parts = group.parts](std::unique_lock<std::mutex>& held) {
-           run_p2p(*comm, parts, held);
-         });
+  launch(group.comm, [group] { return launch_of(*group.comm, group.stream, group.parts); });
   return ncclInProgress;
 }
 

@@ -1,5 +1,6 @@
 // What tests can ask of the fake NCCL: faults to inject, and what it has seen. Ranks are threads of
-// one process, device memory is host memory, streams are threads; see fake_nccl.cpp.
+// one process; streams are threads (fake_cudart.cpp) or those of the fake device
+// (tests/fakes/simt).
 #pragma once
 
 #include <memory>
@@ -38,16 +39,18 @@ void set_async_error(const std::string& name, int rank, int result);
 /// How often each operation of this rank is reported as "in progress" before it is done.
 void set_slow_calls(int num_polls);
 
-/// The GPU of the calling thread, as the fake bus sees it; by default each thread has its own.
-void use_device(int device);
-
 /// Wrong uses, such as a call to an aborted communicator; empty is right.
 std::vector<std::string> nccl_misuse();
 std::vector<NcclSplitSeen> splits_seen();
 int num_live_communicators();
 int num_aborted();
-int num_live_allocations();
 
+// What follows is there only where streams are threads.
+
+/// The GPU of the calling thread, as the fake bus sees it; by default each thread has its own.
+void use_device(int device);
+
+int num_live_allocations();
 /// Memory that the fake runtime takes for the device's.
 std::shared_ptr<char> device_memory(size_t bytes);
 /// A stream of its own; it ends with what is on it done.

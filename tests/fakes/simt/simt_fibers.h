@@ -36,6 +36,8 @@ class Fibers {
     for (const auto& fiber : all_) {
       switch_to(*fiber);
       forget_stack(fiber->tag);
+      // Whoever gets these addresses next, from mmap, should not inherit what the sanitizer knows.
+      unpoison(fiber->tag.bottom, fiber->tag.size);
       boost::context::protected_fixedsize_stack(kStackBytes).deallocate(fiber->stack);
     }
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -112,6 +113,7 @@ struct CublasLtGemm::Impl {
   Owner<cublasLtHandle_t, cublasLtDestroy> handle;
   int64_t workspace_bytes = 0;
   std::map<Key, Plan> plans;
+  std::set<Key> without_kernel;
 
   /// The library's proposals, best guess first.
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(const Plan& plan,
@@ -188,6 +190,21 @@ CublasLtGemm::~CublasLtGemm() = default;
 int64_t CublasLtGemm::workspace_bytes() const { return impl_->workspace_bytes; }
 
 int64_t CublasLtGemm::num_cached() const { return static_cast<int64_t>(impl_->plans.size()); }
+
+bool CublasLtGemm::has_kernel(const GemmArgs& args, int64_t workspace_size) {
+  const ColumnMajorGemm gemm = to_column_major(args, {});
+  if (gemm.shape.m == 0 || gemm.shape.n == 0 || gemm.shape.k == 0) return true;
+  const Impl::Key key{gemm.shape, workspace_size};
+  if (impl_->plans.contains(key)) return true;
+  if (impl_->without_kernel.contains(key)) return false;
+  try {
+    static_cast<void>(impl_->plan_for(gemm, workspace_size));
+    return true;
+  } catch (const base::Error&) {
+    impl_->without_kernel.insert(key);
+    return false;
+  }
+}
 
 void CublasLtGemm::run(Stream stream, const GemmArgs& args, void* workspace, int64_t workspace_size,
                        const Tensor& bias) {

@@ -31,6 +31,10 @@ class CublasLtGemm {
   /// streams do not. Less works, with fewer kernels to choose from.
   [[nodiscard]] int64_t workspace_bytes() const;
 
+  /// Whether the library has a kernel for such arguments; odd row distances of small matrices are
+  /// what it may lack. Looked up once per shape.
+  [[nodiscard]] bool has_kernel(const GemmArgs& args, int64_t workspace_size);
+
   /// c = op(a) op(b) + (accumulate ? c : 0) + bias, with bias [1, n] of c's dtype or null: what
   /// AddBias after the product does, in the same kernel. Throws base::Error with cuBLASLt's words,
   /// also when it has no kernel for the arguments.

@@ -21,6 +21,10 @@ int64_t CublasLtGemm::workspace_bytes() const { return 0; }
 
 int64_t CublasLtGemm::num_cached() const { return 0; }
 
+bool CublasLtGemm::has_kernel(const GemmArgs& /*args*/, int64_t /*workspace_size*/) {
+  return false;
+}
+
 void CublasLtGemm::run(Stream /*stream*/, const GemmArgs& /*args*/, void* /*workspace*/,
                        int64_t /*workspace_size*/, const Tensor& /*bias*/) {}
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/compact_rows.h"
 #include "kernels/cuda/runtime_check.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vmm_range.h"
@@ -158,6 +159,8 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
     streams_.synchronize();
     check(cudaFree(held.data), "freeing a workspace");
   }
+  // Sizes that follow the routing grow by little and little: some more saves the next time.
+  if (held.bytes > 0) bytes += bytes / 4;
   held = {};
   held.data = allocate(bytes);
   held.bytes = bytes;
@@ -191,15 +194,33 @@ std::span<const cuda::AttentionSegment> CudaBackend::segments(const Tensor& posi
 void CudaBackend::gemm(const GemmArgs& args) {
   if (!gemm_ || args.c.numel() == 0) return cuda::gemm(stream(), args);
   const Workspace& scratch = workspace(gemm_->workspace_bytes());
+  if (!gemm_->has_kernel(args, scratch.bytes)) return cuda::gemm(stream(), args);
   gemm_->run(stream(), args, scratch.data, scratch.bytes);
 }
 
 void CudaBackend::grouped_gemm(const GroupedGemmArgs& args) {
+  if (grouped_ && !args.rows.is_null() && args.mode != GroupedGemmMode::wgrad) {
+    GroupedGemmArgs whole = args;
+    whole.rows = {};
+    if (cuda::GroupedGemm::why_unsupported(whole).empty()) return grouped_gemm_of_rows(args);
+  }
   if (!grouped_ || !cuda::GroupedGemm::why_unsupported(args).empty()) {
     return cuda::grouped_gemm(stream(), args);
   }
   const Workspace& scratch = workspace(grouped_->workspace_bytes(args.offsets.rows - 1));
   grouped_->run(stream(), args, scratch.data, scratch.bytes);
+}
+
+// The library's kernels know no row lists, and are so much faster that moving the rows pays.
+void CudaBackend::grouped_gemm_of_rows(const GroupedGemmArgs& args) {
+  if (args.rows.rows == 0) return;
+  const int64_t rows_bytes = cuda::compact_rows_bytes(args);
+  const int64_t own_bytes = grouped_->workspace_bytes(args.offsets.rows - 1);
+  const Workspace& scratch = workspace(rows_bytes + own_bytes);
+  cuda::run_compact(stream(), args, scratch.data, [&](const GroupedGemmArgs& compact) {
+    grouped_->run(stream(), compact, static_cast<char*>(scratch.data) + rows_bytes,
+                  scratch.bytes - rows_bytes);
+  });
 }
 
 void CudaBackend::attention(const AttentionArgs& args) {

@@ -89,6 +89,7 @@ class CudaBackend final : public Backend {
 
   /// At least `bytes` of device memory for the current stream, kept and grown.
   Workspace& workspace(int64_t bytes);
+  void grouped_gemm_of_rows(const GroupedGemmArgs& args);
   /// The runs of consecutive positions in device memory; read once per pointer.
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/comm/communicator.h"
+#include "engine/comm/world.h"
 #include "engine/graphs.h"
 #include "engine/memory/device_memory.h"
 #include "engine/spec/buffers.h"
@@ -91,6 +91,7 @@ struct RankContext {
   DeviceMemory memory;
   Graphs graphs;
   profiler::Timeline timeline;
+  World* world = nullptr;
   profiler::DeviceRecorder* recorder = nullptr;  ///< on a device that is to be traced
   bool is_traced = false;                        ///< this step
   RankComms comms;
@@ -207,6 +208,8 @@ inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const
       rank.labels(),
       {tag, profiler::RecordKind::host_sync, rank.rank, static_cast<int32_t>(stream), "", -1});
   rank.backend.copy_to_host(host, device, bytes);
+  // Communication that was ended half-way lets the stream go on, with anything in its buffers.
+  rank.world->check();
 }
 
 /// A captured graph for its lifetime, when the knobs ask for the scope. `buffers`: everything that

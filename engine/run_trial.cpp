@@ -133,7 +133,8 @@ class TrialRecorder {
     shard_.add_metric(rank, "num_graphs_given_up", static_cast<double>(graphs.num_given_up()));
   }
 
-  void add_metric(const std::string& name, double value) { shard_.add_metric(-1, name, value); }
+  /// Of a traced step, after its traces.
+  void add_counters(const profiler::CounterSums& counters) { counters_.push_back(counters); }
   void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }
 
   void finish(const RoutingRecorder* routing) {
@@ -177,6 +178,7 @@ class TrialRecorder {
       for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
       profiler::resolve_transfers(ranks, spec::group_instances(spec::layout_of(trial_.knobs)));
     }
+    if (chosen < counters_.size()) write_counters(counters_[chosen]);
     for (const auto& [rank, steps] : traces_) {
       const profiler::StepTrace& trace = steps.at(chosen);
       std::map<std::string, store::ShardOp> ops;
@@ -194,6 +196,16 @@ class TrialRecorder {
     }
   }
 
+  void write_counters(const profiler::CounterSums& counters) {
+    const auto add = [&](const char* name, const auto& value) {
+      if (value) shard_.add_metric(-1, name, static_cast<double>(*value));
+    };
+    add("sm_active_ratio", counters.sm_active_ratio);
+    add("tensor_active_ratio", counters.tensor_active_ratio);
+    add("dram_read_bytes", counters.dram_read_bytes);
+    add("dram_write_bytes", counters.dram_write_bytes);
+  }
+
   const spec::TrialSpec& trial_;
   bool is_leader_;  ///< of all processes, the one whose shard and progress the parent reads
   store::ShardWriter shard_;
@@ -201,6 +213,7 @@ class TrialRecorder {
   std::map<int, std::vector<profiler::StepTrace>> traces_;  ///< by rank, then traced step
   nlohmann::json device_memory_ = nlohmann::json::array();
   int64_t driver_used_bytes_ = 0;
+  std::vector<profiler::CounterSums> counters_;  ///< by traced step
   std::vector<int64_t> traced_step_ns_;
   std::vector<int64_t> wall_ns_;
   std::vector<int64_t> traced_wall_ns_;
@@ -241,23 +254,19 @@ class DeviceTracing {
   void end(TrialRecorder& recorder) {
     if (!recorder_) return;
     profiler::DeviceStep step = recorder_->end_step();
+    profiler::CounterWindow window;
     for (profiler::RankStep& rank : step.ranks) {
+      window = {rank.trace.start_ns, rank.trace.end_ns};
       const int id = rank.trace.rank;
       recorder.add_trace(id, std::move(rank.trace));
     }
     missing_ = profiler::missing_text(step.facts);
-    if (counters_) last_counters_ = counters_->end_step();
-  }
-
-  /// Of the last traced step.
-  void add_counters(TrialRecorder& recorder) const {
-    const auto add = [&](const char* name, const auto& value) {
-      if (value) recorder.add_metric(name, static_cast<double>(*value));
-    };
-    add("sm_active_ratio", last_counters_.sm_active_ratio);
-    add("tensor_active_ratio", last_counters_.tensor_active_ratio);
-    add("dram_read_bytes", last_counters_.dram_read_bytes);
-    add("dram_write_bytes", last_counters_.dram_write_bytes);
+    if (!counters_ || step.ranks.empty()) return;
+    // Between the two ends lies the reading of the trace, which is not part of the step.
+    const profiler::CounterStep counted = counters_->end_step();
+    recorder.add_counters(counted.is_on_wall_clock
+                              ? profiler::sum_counters(counted.samples, window)
+                              : static_cast<const profiler::CounterSums&>(counted));
   }
 
   [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
@@ -276,7 +285,6 @@ class DeviceTracing {
 
  private:
   std::unique_ptr<profiler::DeviceCounters> counters_;
-  profiler::CounterStep last_counters_;
   std::unique_ptr<profiler::DeviceRecorder> recorder_;
   bool is_set_up_ = false;
   std::string missing_;
@@ -314,23 +322,30 @@ struct Training {
   [[nodiscard]] bool is_first(int rank) const { return rank == ranks.front(); }
 };
 
+/// `wall_ns` becomes what the step took in real time, without the start and the reading of a trace.
 StepResult run_step(Training& training, RankTrainer& trainer, World& world, int rank, int64_t step,
-                    profiler::TraceLevel level) {
+                    profiler::TraceLevel level, int64_t& wall_ns) {
+  const auto timed_step = [&](profiler::TraceLevel at_level) {
+    const int64_t begin_ns = profiler::wall_ns();
+    StepResult result = trainer.step(step, training.tokens, at_level);
+    wall_ns = profiler::wall_ns() - begin_ns;
+    return result;
+  };
   const bool is_traced = level != profiler::TraceLevel::none;
   if (training.trial.backend != "cuda") {
-    StepResult result = trainer.step(step, training.tokens, level);
+    StepResult result = timed_step(level);
     if (is_traced) training.recorder.add_trace(rank, trainer.take_trace());
     return result;
   }
   // The timeline of the host says nothing about a device; its own records do.
   if (!is_traced || !training.tracing) {
-    return trainer.step(step, training.tokens, profiler::TraceLevel::none);
+    return timed_step(profiler::TraceLevel::none);
   }
   world.join_local();
   if (training.is_first(rank)) training.tracing->begin(step);
   world.join_local();
   trainer.set_traced(true);
-  const StepResult result = trainer.step(step, training.tokens, profiler::TraceLevel::none);
+  const StepResult result = timed_step(profiler::TraceLevel::none);
   trainer.set_traced(false);
   world.join_local();
   if (training.is_first(rank)) training.tracing->end(training.recorder);
@@ -354,21 +369,27 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
     }
     inject_fault(trial.fault, step, rank);
     const auto level = step >= first_traced ? trace_level(trial.trace) : profiler::TraceLevel::none;
-    const int64_t begin_ns = profiler::wall_ns();
-    StepResult result = run_step(training, trainer, world, rank, step, level);
+    int64_t own_wall_ns = 0;
+    StepResult result = run_step(training, trainer, world, rank, step, level, own_wall_ns);
     const bool is_nan_asked = trial.fault.kind == "nan" && trial.fault.step == step;
     if (is_nan_asked) result.loss = std::nan("");
-    const int64_t wall_step_ns = world.join_max(profiler::wall_ns() - begin_ns);
+    const int64_t wall_step_ns = world.join_max(own_wall_ns);
     if (training.is_first(rank)) {
       training.recorder.add_step(step, result, wall_step_ns, trainer.num_launches());
     }
     check_numbers(trial, step, result);
   }
   kernels::DeviceMemoryAccount account = trainer.backend().memory_account();
+  if (training.is_first(rank)) {
+    account.lines.push_back({"messages on their way", world.message_bytes()});
+  }
   if (training.tracing && training.is_first(rank)) {
     account.lines.push_back({"buffers of CUPTI", training.tracing->device_buffer_bytes()});
   }
   const std::scoped_lock lock(training.recorder.mutex());
+  if (training.is_first(rank) && trial.backend == "cuda") {
+    training.recorder.add_text("device_kernels", trainer.backend().kernels_note());
+  }
   training.recorder.add_memory(rank, trainer.ledger());
   training.recorder.add_device_memory(rank, account, trainer.ledger().peak_bytes(),
                                       trainer.held_bytes());
@@ -434,7 +455,6 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
   if (training.tracing) {
     const std::string note = training.tracing->note();
     if (!note.empty()) recorder.add_text("trace_note", note);
-    training.tracing->add_counters(recorder);
   }
   recorder.finish(trial.records_routing ? &routing : nullptr);
   return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;

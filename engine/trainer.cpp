@@ -6,6 +6,7 @@ namespace moetune::engine {
 RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
                          kernels::Backend& backend, const TrainerHooks& hooks)
     : world_(world), rank_(trial, rank, backend), hooks_(hooks) {
+  rank_.world = &world;
   RankComms& comms = rank_.comms;
   comms.world = world.communicator(spec::Group::world, rank, backend);
   comms.dp_cp = world.communicator(spec::Group::dp_cp, rank, backend);
@@ -72,7 +73,8 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   result.aux_loss = sums[1];
   result.z_loss = sums[2];
   rank_.backend.synchronize();
-  const int64_t end_ns = world_.join_max(rank_.timeline.latest_ns());
+  // The clocks of several hosts have nothing in common but their speed.
+  const int64_t end_ns = begin_ns + world_.join_max(rank_.timeline.latest_ns() - begin_ns);
   result.step_ns = end_ns - begin_ns;
   trace_ = rank_.timeline.end_step(end_ns);
   return result;

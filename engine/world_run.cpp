@@ -38,6 +38,8 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
   // Threads that only launch do not disturb each other's measurement.
   const int num_slots = is_on_device(trial) ? layout.world_size() : num_usable_cores();
   ThreadWorld world(trial.hardware, layout, RankContext::clock_mode(trial.clock), num_slots);
+  // Trainers end when all threads have: what one has allocated, others may still be reading.
+  std::vector<std::unique_ptr<RankTrainer>> trainers(num_ranks);
   std::mutex mutex;
   std::exception_ptr cause;
   const auto run = [&](int rank) {
@@ -46,8 +48,9 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
       std::unique_ptr<kernels::Backend>& backend = backends[static_cast<size_t>(rank)];
       // Virtual ranks share the first device.
       backend = make_backend(trial, 0);
-      RankTrainer trainer(trial, rank, world, *backend, hooks);
-      body(trainer, world, rank);
+      std::unique_ptr<RankTrainer>& trainer = trainers[static_cast<size_t>(rank)];
+      trainer = std::make_unique<RankTrainer>(trial, rank, world, *backend, hooks);
+      body(*trainer, world, rank);
     } catch (const base::PeerFailed&) {
       // Another rank has the cause.
     } catch (...) {

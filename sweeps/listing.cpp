@@ -313,7 +313,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   }
   std::string log;
   for (const store::NamedText& entry : texts) {
-    if (entry.name == "command" || entry.name == "stderr") {
+    if (entry.name == "command" || entry.name == "stderr" || entry.name == "device_kernels") {
       log += fmt::format("  {}: {}\n", entry.name, one_line(entry.value));
     }
   }

@@ -34,8 +34,12 @@ std::vector<char> make_pattern(base::DType dtype) {
 class FakeCommunicator final : public Communicator {
  public:
   FakeCommunicator(const spec::TrialSpec& trial, std::vector<int> ranks, size_t index,
-                   kernels::Backend& backend)
-      : trial_(trial), ranks_(std::move(ranks)), index_(index), backend_(backend) {}
+                   kernels::Backend& backend, int64_t& message_bytes)
+      : trial_(trial),
+        ranks_(std::move(ranks)),
+        index_(index),
+        backend_(backend),
+        message_bytes_(message_bytes) {}
   ~FakeCommunicator() override {
     if (pattern_ != nullptr) backend_.free(pattern_);
   }
@@ -86,18 +90,21 @@ class FakeCommunicator final : public Communicator {
     }
     // The others send as this rank does.
     const auto n = ranks_.size();
-    std::vector<int64_t> matrix(n * n);
     int64_t sent = 0;
-    for (size_t j = 0; j < n; ++j) {
-      for (size_t i = 0; i < n; ++i) matrix[i * n + j] = send_rows[j] * row_bytes;
-      sent += j == index_ ? 0 : send_rows[j] * row_bytes;
-    }
-    return finish_after(spec::all_to_all_ns(trial_.hardware, ranks_, matrix), sent, ready_ns);
+    for (size_t j = 0; j < n; ++j) sent += j == index_ ? 0 : send_rows[j] * row_bytes;
+    return finish_after(
+        [&] {
+          std::vector<int64_t> matrix(n * n);
+          for (size_t i = 0; i < n * n; ++i) matrix[i] = send_rows[i % n] * row_bytes;
+          return spec::all_to_all_ns(trial_.hardware, ranks_, matrix);
+        },
+        sent, ready_ns);
   }
 
   CommTiming send(int peer, const void* /*data*/, int64_t bytes, int64_t ready_ns) override {
-    return finish_after(spec::p2p_ns(trial_.hardware, ranks_[index_], global(peer), bytes), bytes,
-                        ready_ns);
+    return finish_after(
+        [&] { return spec::p2p_ns(trial_.hardware, ranks_[index_], global(peer), bytes); }, bytes,
+        ready_ns);
   }
 
   CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) override {
@@ -105,11 +112,13 @@ class FakeCommunicator final : public Communicator {
       const std::vector<char> pattern = make_pattern(spec::precision_of(trial_.dtype).element);
       pattern_bytes_ = static_cast<int64_t>(pattern.size());
       pattern_ = backend_.allocate(pattern_bytes_);
+      message_bytes_ += pattern_bytes_;
       backend_.copy_to_device(pattern_, pattern.data(), pattern_bytes_);
     }
     repeat(data, bytes, pattern_, pattern_bytes_);
-    return finish_after(spec::p2p_ns(trial_.hardware, global(peer), ranks_[index_], bytes), 0,
-                        ready_ns);
+    return finish_after(
+        [&] { return spec::p2p_ns(trial_.hardware, global(peer), ranks_[index_], bytes); }, 0,
+        ready_ns);
   }
 
  private:
@@ -143,19 +152,23 @@ class FakeCommunicator final : public Communicator {
 
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes,
                     int64_t ready_ns) {
-    return finish_after(spec::collective_ns(trial_.hardware, kind, ranks_, payload_bytes),
-                        sent_bytes, ready_ns);
+    return finish_after(
+        [&] { return spec::collective_ns(trial_.hardware, kind, ranks_, payload_bytes); },
+        sent_bytes, ready_ns);
   }
 
-  CommTiming finish_after(int64_t transfer_ns, int64_t sent_bytes, int64_t ready_ns) {
+  // `transfer`: how long it takes on the emulated cluster; asked for in virtual time only, since
+  // the host pays for the answer.
+  template <typename Transfer>
+  CommTiming finish_after(Transfer&& transfer, int64_t sent_bytes, int64_t ready_ns) {
     CommTiming timing;
     timing.sequence = num_calls_++;
     timing.sent_bytes = sent_bytes;
     if (trial_.clock == "wall") {
       timing.end_ns = profiler::wall_ns();
     } else {
-      timing.transfer_ns = transfer_ns;
-      timing.end_ns = ready_ns + transfer_ns;
+      timing.transfer_ns = transfer();
+      timing.end_ns = ready_ns + timing.transfer_ns;
     }
     return timing;
   }
@@ -164,6 +177,7 @@ class FakeCommunicator final : public Communicator {
   std::vector<int> ranks_;
   size_t index_;
   kernels::Backend& backend_;
+  int64_t& message_bytes_;  ///< of the world
   int64_t num_calls_ = 0;
   void* pattern_ = nullptr;
   int64_t pattern_bytes_ = 0;
@@ -187,7 +201,8 @@ std::unique_ptr<Communicator> FakeWorld::communicator(spec::Group group, int ran
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
   if (place == ranks.end()) return nullptr;
   const auto index = static_cast<size_t>(place - ranks.begin());
-  return std::make_unique<FakeCommunicator>(trial_, std::move(ranks), index, backend);
+  return std::make_unique<FakeCommunicator>(trial_, std::move(ranks), index, backend,
+                                            message_bytes_);
 }
 
 }  // namespace moetune::engine

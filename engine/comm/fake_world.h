@@ -31,12 +31,15 @@ class FakeWorld final : public World {
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override { return value; }
   void join_local() override {}
+  void check() override {}
+  [[nodiscard]] int64_t message_bytes() override { return message_bytes_; }
 
   static constexpr int64_t kMostSummedBytes = int64_t{64} << 10;
 
  private:
   const spec::TrialSpec& trial_;
   spec::Layout layout_;
+  int64_t message_bytes_ = 0;
 };
 
 }  // namespace moetune::engine

@@ -7,11 +7,16 @@ namespace moetune::engine {
 
 ProcessWorld::ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous,
                            kernels::Backend& backend)
-    : rendezvous_(rendezvous) {
+    : rendezvous_(rendezvous), backend_(backend) {
   if (!has_nccl()) throw base::UsageError("communicator 'nccl' is not in this build");
   NcclOptions options;
   options.stream = [&backend] { return backend.native_stream(); };
   options.waits = false;
+  options.allocate = [this](int64_t bytes) {
+    message_bytes_ += bytes;
+    return backend_.allocate(bytes);
+  };
+  options.release = [this](void* memory) { backend_.free(memory); };
   nccl_ = make_nccl_world(layout, rendezvous, std::move(options));
 }
 

@@ -24,12 +24,16 @@ class ProcessWorld final : public World {
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override;
   void join_local() override {}
+  void check() override { nccl_->check(); }
+  [[nodiscard]] int64_t message_bytes() override { return message_bytes_; }
 
   /// This rank cannot go on: the others are told, and what runs on the device ends.
   void abort(const std::string& reason) noexcept;
 
  private:
   Rendezvous& rendezvous_;
+  kernels::Backend& backend_;
+  int64_t message_bytes_ = 0;
   std::unique_ptr<NcclWorld> nccl_;
 };
 

@@ -225,16 +225,19 @@ class ThreadCommunicator final : public Communicator {
         }
       }
     }
-    std::vector<int64_t> matrix(n * n);
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) {
-        matrix[i * n + j] = group_->members_[i].send_rows[j] * row_bytes;
-      }
-    }
     int64_t sent = 0;
-    for (size_t j = 0; j < n; ++j) sent += j == index_ ? 0 : matrix[index_ * n + j];
-    return finish_after(spec::all_to_all_ns(group_->world_.hardware(), group_->ranks_, matrix),
-                        sent);
+    for (size_t j = 0; j < n; ++j) sent += j == index_ ? 0 : send_rows[j] * row_bytes;
+    return finish_after(
+        [&] {
+          std::vector<int64_t> matrix(n * n);
+          for (size_t i = 0; i < n; ++i) {
+            for (size_t j = 0; j < n; ++j) {
+              matrix[i * n + j] = group_->members_[i].send_rows[j] * row_bytes;
+            }
+          }
+          return spec::all_to_all_ns(group_->world_.hardware(), group_->ranks_, matrix);
+        },
+        sent);
   }
 
   CommTiming send(int peer, const void* data, int64_t bytes, int64_t ready_ns) override {
@@ -334,25 +337,31 @@ class ThreadCommunicator final : public Communicator {
 
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes) {
     return finish_after(
-        spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_, payload_bytes),
+        [&] {
+          return spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_,
+                                     payload_bytes);
+        },
         sent_bytes);
   }
 
   // All timings are read before the second meeting: after it members may publish the next call.
-  CommTiming finish_after(int64_t transfer_ns, int64_t sent_bytes) {
+  // `transfer`: how long it takes on the emulated cluster; asked for in virtual time only, since
+  // the host pays for the answer.
+  template <typename Transfer>
+  CommTiming finish_after(Transfer&& transfer, int64_t sent_bytes) {
+    const bool is_wall = group_->world_.mode() == profiler::ClockMode::wall;
     CommTiming timing;
     timing.sequence = num_calls_++;
-    timing.transfer_ns = transfer_ns;
     timing.sent_bytes = sent_bytes;
-    timing.end_ns = group_->latest_ready_ns() + transfer_ns;
+    if (!is_wall) {
+      timing.transfer_ns = transfer();
+      timing.end_ns = group_->latest_ready_ns() + timing.transfer_ns;
+    }
     self().done = backend_.record_event();
     group_->meet();
     // Nobody records the next `done` before all have passed the next meeting.
     wait_for_members(&ThreadGroup::Member::done);
-    if (group_->world_.mode() == profiler::ClockMode::wall) {
-      timing.end_ns = profiler::wall_ns();
-      timing.transfer_ns = 0;
-    }
+    if (is_wall) timing.end_ns = profiler::wall_ns();
     return timing;
   }
 
@@ -397,10 +406,18 @@ std::unique_ptr<Communicator> ThreadWorld::communicator(spec::Group group, int r
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
   if (place == ranks.end()) return nullptr;
   const std::scoped_lock lock(mutex_);
+  if (is_aborted_) throw base::PeerFailed("another rank failed");
   std::shared_ptr<ThreadGroup>& shared = groups_[{group, ranks.front()}];
   if (!shared) shared = std::make_shared<ThreadGroup>(*this, ranks);
   return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(place - ranks.begin()),
                                               backend);
+}
+
+int64_t ThreadWorld::message_bytes() {
+  const std::scoped_lock lock(mutex_);
+  int64_t bytes = 0;
+  for (const Slot& slot : message_slots_) bytes += slot.bytes;
+  return bytes;
 }
 
 int64_t ThreadWorld::join_max(int64_t value) {

@@ -46,6 +46,8 @@ class ThreadWorld final : public World {
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override;
   void join_local() override { static_cast<void>(join_max(0)); }
+  void check() override {}
+  [[nodiscard]] int64_t message_bytes() override;
 
   /// A rank has failed: everybody who waits, or will wait, throws base::PeerFailed.
   void abort();

@@ -27,6 +27,13 @@ class World {
 
   /// Joins the ranks of this process only.
   virtual void join_local() = 0;
+
+  /// Throws when communication is known to have failed: what has come from the device since then
+  /// may be anything. Waits for nobody.
+  virtual void check() = 0;
+
+  /// Device memory that messages lie in on their way, beside the ranks' allocations.
+  [[nodiscard]] virtual int64_t message_bytes() = 0;
 };
 
 }  // namespace moetune::engine

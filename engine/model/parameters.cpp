@@ -3,7 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <type_traits>
 
 #include "engine/model/philox.h"
 #include "kernels/base/error.h"
@@ -18,6 +23,12 @@ bool is_output_projection(ParamKind kind) {
          kind == ParamKind::expert_fc2;
 }
 
+struct NamedKey {
+  uint64_t seed = 0;
+  std::string name;
+  uint64_t key = 0;
+};
+
 /// Threads of this machine for one of the ranks that share it.
 int num_threads_for(const RankContext& rank) {
   const bool shares = rank.trial.communicator == "threads";
@@ -25,36 +36,40 @@ int num_threads_for(const RankContext& rank) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks);
 }
 
-/// body(row) for all rows, on several threads where there is much to do: billions of random numbers
-/// take minutes on one.
-void for_rows(int64_t rows, int64_t numel, int num_threads,
-              const std::function<void(int64_t row)>& body) {
-  constexpr int64_t kElementsPerThread = int64_t{1} << 20;
-  const int64_t wanted = std::min<int64_t>(num_threads, numel / kElementsPerThread + 1);
-  const int64_t count = std::min(wanted, rows);
-  const auto run = [&](int64_t part) {
-    for (int64_t row = rows * part / count; row < rows * (part + 1) / count; ++row) body(row);
-  };
+/// body(first, last) for parts of [0, count), on several threads where there is much to do:
+/// billions of random numbers take minutes on one.
+void for_parts(int64_t count, int num_threads,
+               const std::function<void(int64_t first, int64_t last)>& body) {
+  constexpr int64_t kElementsPerThread = int64_t{1} << 18;
+  const int64_t parts = std::min<int64_t>(num_threads, count / kElementsPerThread + 1);
   std::vector<std::thread> threads;
-  for (int64_t part = 1; part < count; ++part) threads.emplace_back(run, part);
-  if (count > 0) run(0);
+  for (int64_t part = 1; part < parts; ++part) {
+    threads.emplace_back(body, count * part / parts, count * (part + 1) / parts);
+  }
+  body(0, count / parts);
   for (std::thread& thread : threads) thread.join();
 }
 
-// Copies host values to flat device memory of `dtype`.
-void upload(kernels::Backend& backend, const std::vector<double>& values, base::DType dtype,
-            void* device) {
-  const auto bytes = static_cast<int64_t>(values.size()) * base::size_of(dtype);
-  if (dtype == base::DType::f64) {
-    backend.copy_to_device(device, values.data(), bytes);
-  } else if (dtype == base::DType::f32) {
-    const std::vector<float> narrow(values.begin(), values.end());
-    backend.copy_to_device(device, narrow.data(), bytes);
+// Copies host values to flat device memory of `dtype`, from its element `begin` on.
+void upload(kernels::Backend& backend, std::span<const double> values, const Tensor& to,
+            int64_t begin, int num_threads) {
+  const auto send = [&]<typename T>(auto&& narrow, std::type_identity<T>) {
+    // Not a vector: zeroing what is overwritten at once takes as long as the copy.
+    const std::unique_ptr<T[]> host(new T[values.size()]);
+    for_parts(static_cast<int64_t>(values.size()), num_threads, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) host[i] = narrow(values[static_cast<size_t>(i)]);
+    });
+    const auto size = static_cast<int64_t>(sizeof(T));
+    backend.copy_to_device(static_cast<char*>(to.data) + begin * size, host.get(),
+                           static_cast<int64_t>(values.size()) * size);
+  };
+  if (to.dtype == base::DType::f64) {
+    send([](double value) { return value; }, std::type_identity<double>{});
+  } else if (to.dtype == base::DType::f32) {
+    send([](double value) { return static_cast<float>(value); }, std::type_identity<float>{});
   } else {
-    std::vector<uint16_t> narrow(values.size());
-    std::transform(values.begin(), values.end(), narrow.begin(),
-                   [](double value) { return base::to_bf16(static_cast<float>(value)); });
-    backend.copy_to_device(device, narrow.data(), bytes);
+    send([](double value) { return base::to_bf16(static_cast<float>(value)); },
+         std::type_identity<uint16_t>{});
   }
 }
 
@@ -89,7 +104,12 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
     if (param.is_norm) return 1.0;
     if (param.is_bias) return 0.0;
     const bool is_head_of_tied = is_tied && param.kind == ParamKind::head;
-    const uint64_t key = philox_key(seed, is_head_of_tied ? "embedding" : param.name);
+    // Hashing the name for each of billions of elements would take longer than drawing them.
+    thread_local NamedKey named;
+    const std::string_view name = is_head_of_tied ? std::string_view("embedding") : param.name;
+    if (named.seed != seed || named.name != name)
+      named = {seed, std::string(name), philox_key(seed, name)};
+    const uint64_t key = named.key;
     const double normal = philox_normal(key, static_cast<uint64_t>(row * param.cols + col));
     return normal * (is_output_projection(param.kind) ? output_scale : scale);
   };
@@ -128,23 +148,38 @@ Parameters::Parameters(RankContext& rank, const InitialValue& initial_value)
   initialize(rank, initial_value);
 }
 
+// Piece by piece: a bucket of billions of elements as doubles would not fit into host memory.
 void Parameters::initialize(const RankContext& rank, const InitialValue& initial_value) {
+  constexpr int64_t kPieceElements = int64_t{1} << 23;
+  const int num_threads = num_threads_for(rank);
+  std::vector<double> values;
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    Bucket& bucket = buckets_[i];
-    std::vector<double> values(static_cast<size_t>(bucket.desc.numel));
-    for (const spec::ParamDesc& param : plan_.params) {
-      if (static_cast<size_t>(param.bucket) != i) continue;
-      for_rows(param.rows, param.numel(), num_threads_for(rank), [&](int64_t row) {
-        for (int64_t col = 0; col < param.cols; ++col) {
-          values[static_cast<size_t>(param.offset + row * param.cols + col)] =
-              initial_value(param, param.first_row + row, col);
-        }
-      });
+    const Bucket& bucket = buckets_[i];
+    for (int64_t begin = 0; begin < bucket.desc.numel; begin += kPieceElements) {
+      const int64_t end = std::min(begin + kPieceElements, bucket.desc.numel);
+      values.assign(static_cast<size_t>(end - begin), 0.0);  // between parameters
+      for (const spec::ParamDesc& param : plan_.params) {
+        if (static_cast<size_t>(param.bucket) != i) continue;
+        const int64_t first = std::max(begin, param.offset);
+        const int64_t last = std::min(end, param.offset + param.numel());
+        if (first >= last) continue;
+        for_parts(last - first, num_threads, [&](int64_t from, int64_t to) {
+          for (int64_t at = first + from; at < first + to; ++at) {
+            const int64_t element = at - param.offset;
+            values[static_cast<size_t>(at - begin)] =
+                initial_value(param, param.first_row + element / param.cols, element % param.cols);
+          }
+        });
+      }
+      upload(rank.backend, values, bucket.weight, begin, num_threads);
+      const int64_t first = std::max(begin, bucket.shard_begin);
+      const int64_t last = std::min(end, bucket.shard_begin + bucket.shard_numel);
+      if (first >= last) continue;
+      upload(rank.backend,
+             std::span(values).subspan(static_cast<size_t>(first - begin),
+                                       static_cast<size_t>(last - first)),
+             bucket.master, first - bucket.shard_begin, num_threads);
     }
-    upload(rank.backend, values, bucket.weight.dtype, bucket.weight.data);
-    const auto shard = values.begin() + bucket.shard_begin;
-    upload(rank.backend, {shard, shard + bucket.shard_numel}, bucket.master.dtype,
-           bucket.master.data);
   }
 }
 

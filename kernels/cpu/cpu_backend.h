@@ -29,6 +29,7 @@ class CpuBackend final : public Backend {
   void begin_capture() override;
   int end_capture() override;
   void launch_graph(int graph) override;
+  [[nodiscard]] std::string kernels_note() const override { return {}; }
   [[nodiscard]] DeviceMemoryAccount memory_account() override { return {}; }
 
   void gemm(const GemmArgs& args) override;

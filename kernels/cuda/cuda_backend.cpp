@@ -94,6 +94,7 @@ int64_t open_device(int device) {
 }  // namespace
 
 CudaBackend::CudaBackend(int device) : device_(device), context_bytes_(open_device(device)) {
+  const std::scoped_lock lock(cuda::measuring_mutex());
   const int64_t before = cuda::used_device_bytes();
   if (cuda::CublasLtGemm::is_available()) gemm_ = std::make_unique<cuda::CublasLtGemm>(device);
   if (cuda::GroupedGemm::is_available()) {
@@ -172,7 +173,7 @@ DeviceMemoryAccount CudaBackend::memory_account() {
   for (const Workspace& held : workspaces_) workspace_bytes += held.bytes;
   for (const Workspace& held : retired_) workspace_bytes += held.bytes;
   DeviceMemoryAccount account;
-  account.lines = {{"context, modules and other programs", context_bytes_},
+  account.lines = {{"context and other programs", context_bytes_},
                    {"handles of the libraries", library_bytes_},
                    {"workspaces", workspace_bytes},
                    {"graphs", streams_.graph_bytes()}};
@@ -192,21 +193,33 @@ std::span<const cuda::AttentionSegment> CudaBackend::segments(const Tensor& posi
 }
 
 void CudaBackend::gemm(const GemmArgs& args) {
-  if (!gemm_ || args.c.numel() == 0) return cuda::gemm(stream(), args);
+  if (args.c.numel() == 0) return cuda::gemm(stream(), args);
+  if (!gemm_) {
+    gemm_uses_.plain("cuBLASLt is not in this build, or cannot be loaded");
+    return cuda::gemm(stream(), args);
+  }
   const Workspace& scratch = workspace(gemm_->workspace_bytes());
-  if (!gemm_->has_kernel(args, scratch.bytes)) return cuda::gemm(stream(), args);
+  if (!gemm_->has_kernel(args, scratch.bytes)) {
+    gemm_uses_.plain(fmt::format("cuBLASLt has no kernel for {} x {} x {}", args.c.rows,
+                                 args.c.cols, args.trans_a ? args.a.rows : args.a.cols));
+    return cuda::gemm(stream(), args);
+  }
+  ++gemm_uses_.num_library;
   gemm_->run(stream(), args, scratch.data, scratch.bytes);
 }
 
 void CudaBackend::grouped_gemm(const GroupedGemmArgs& args) {
-  if (grouped_ && !args.rows.is_null() && args.mode != GroupedGemmMode::wgrad) {
-    GroupedGemmArgs whole = args;
-    whole.rows = {};
-    if (cuda::GroupedGemm::why_unsupported(whole).empty()) return grouped_gemm_of_rows(args);
-  }
-  if (!grouped_ || !cuda::GroupedGemm::why_unsupported(args).empty()) {
+  const bool has_list = !args.rows.is_null() && args.mode != GroupedGemmMode::wgrad;
+  GroupedGemmArgs whole = args;
+  if (has_list) whole.rows = {};
+  const std::string why = grouped_ ? cuda::GroupedGemm::why_unsupported(whole)
+                                   : "CUTLASS is not in this build, or not for this GPU";
+  if (!why.empty()) {
+    grouped_uses_.plain(why);
     return cuda::grouped_gemm(stream(), args);
   }
+  ++grouped_uses_.num_library;
+  if (has_list) return grouped_gemm_of_rows(args);
   const Workspace& scratch = workspace(grouped_->workspace_bytes(args.offsets.rows - 1));
   grouped_->run(stream(), args, scratch.data, scratch.bytes);
 }
@@ -224,21 +237,44 @@ void CudaBackend::grouped_gemm_of_rows(const GroupedGemmArgs& args) {
 }
 
 void CudaBackend::attention(const AttentionArgs& args) {
-  if (!attention_ || args.q.dtype != DType::bf16) return cuda::attention(stream(), args);
-  const auto runs = segments(args.positions);
-  if (!attention_->is_supported(args, runs)) return cuda::attention(stream(), args);
-  attention_->forward(stream(), args, runs,
+  const auto runs = attention_segments_for(args.q.dtype, args.positions);
+  if (!runs || !attention_->is_supported(args, *runs)) {
+    if (runs) attention_uses_.plain(attention_->last_refusal());
+    return cuda::attention(stream(), args);
+  }
+  ++attention_uses_.num_library;
+  attention_->forward(stream(), args, *runs,
                       [this](int64_t bytes) { return workspace(bytes).data; });
 }
 
 void CudaBackend::attention_backward(const AttentionBackwardArgs& args) {
-  if (!attention_ || args.forward.q.dtype != DType::bf16) {
+  const auto runs = attention_segments_for(args.forward.q.dtype, args.forward.positions);
+  if (!runs || !attention_->is_supported(args, *runs)) {
+    if (runs) attention_uses_.plain(attention_->last_refusal());
     return cuda::attention_backward(stream(), args);
   }
-  const auto runs = segments(args.forward.positions);
-  if (!attention_->is_supported(args, runs)) return cuda::attention_backward(stream(), args);
-  attention_->backward(stream(), args, runs,
+  ++attention_uses_.num_library;
+  attention_->backward(stream(), args, *runs,
                        [this](int64_t bytes) { return workspace(bytes).data; });
+}
+
+std::optional<std::span<const cuda::AttentionSegment>> CudaBackend::attention_segments_for(
+    DType dtype, const Tensor& positions) {
+  if (attention_ && dtype == DType::bf16) return segments(positions);
+  attention_uses_.plain(attention_ ? "cuDNN's attention is for bf16"
+                                   : "cuDNN is not in this build");
+  return std::nullopt;
+}
+
+std::string CudaBackend::kernels_note() const {
+  const auto text = [](const char* name, const char* library, const Uses& uses) {
+    const std::string why = uses.num_plain > 0 ? fmt::format(" ({})", uses.why_plain) : "";
+    return fmt::format("{}: {} {}, plain {}{}", name, library, uses.num_library, uses.num_plain,
+                       why);
+  };
+  return fmt::format("{}; {}; {}", text("GEMM", "cuBLASLt", gemm_uses_),
+                     text("grouped GEMM", "CUTLASS", grouped_uses_),
+                     text("attention", "cuDNN", attention_uses_));
 }
 
 void CudaBackend::rms_norm_backward(const RmsNormBackwardArgs& args) {

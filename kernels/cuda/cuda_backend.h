@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -50,6 +51,7 @@ class CudaBackend final : public Backend {
   void begin_capture() override { streams_.begin_capture(); }
   int end_capture() override { return streams_.end_capture(); }
   void launch_graph(int graph) override { streams_.launch_graph(graph); }
+  [[nodiscard]] std::string kernels_note() const override;
   [[nodiscard]] DeviceMemoryAccount memory_account() override;
 
   void gemm(const GemmArgs& args) override;
@@ -87,9 +89,23 @@ class CudaBackend final : public Backend {
     int64_t bytes = 0;
   };
 
+  /// How often a library did an operation, and how often a plain kernel, with the first reason.
+  struct Uses {
+    int64_t num_library = 0;
+    int64_t num_plain = 0;
+    std::string why_plain;
+
+    void plain(const std::string& why) {
+      if (num_plain++ == 0) why_plain = why;
+    }
+  };
+
   /// At least `bytes` of device memory for the current stream, kept and grown.
   Workspace& workspace(int64_t bytes);
   void grouped_gemm_of_rows(const GroupedGemmArgs& args);
+  /// Empty where attention is not cuDNN's.
+  std::optional<std::span<const cuda::AttentionSegment>> attention_segments_for(
+      DType dtype, const Tensor& positions);
   /// The runs of consecutive positions in device memory; read once per pointer.
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 
@@ -103,6 +119,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<cuda::CublasLtGemm> gemm_;
   std::unique_ptr<cuda::GroupedGemm> grouped_;
   std::unique_ptr<cuda::CudnnAttention> attention_;
+  Uses gemm_uses_;
+  Uses grouped_uses_;
+  Uses attention_uses_;
   std::map<std::pair<const void*, int64_t>, std::vector<cuda::AttentionSegment>> segments_;
 };
 

@@ -34,6 +34,7 @@ bool is_of_the_device(cudaError_t status) {
     case cudaErrorECCUncorrectable:
     case cudaErrorLaunchTimeout:
     case cudaErrorDevicesUnavailable:
+    case cudaErrorUnknown:
       return true;
     default:
       return false;
@@ -45,10 +46,20 @@ bool is_of_the_device(cudaError_t status) {
 void check(int code, const char* what) {
   const auto status = static_cast<cudaError_t>(code);
   if (status == cudaSuccess) return;
+  if (status == cudaErrorMemoryAllocation) {
+    int device = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    throw_out_of_memory(device, 0);
+  }
   const std::string text =
       fmt::format("CUDA, {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
   if (is_of_the_device(status)) throw base::DeviceFailed(text);
   throw base::Error(text);
+}
+
+std::mutex& measuring_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 int64_t used_device_bytes() {

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 namespace moetune::kernels::cuda {
 
 /// `status`: a cudaError_t. Unless it is success throws base::DeviceFailed when the device is lost
 /// by it, else base::Error, with the runtime's text.
 void check(int status, const char* what);
+
+/// Held while what something takes of the device is measured as a difference, so that other ranks
+/// of this process do not take theirs meanwhile.
+std::mutex& measuring_mutex();
 
 /// Memory of the current device in use, by this program and others.
 int64_t used_device_bytes();

@@ -76,6 +76,7 @@ int Streams::end_capture() {
   is_capturing_ = false;
   Graph made;
   check(cudaStreamEndCapture(current(), &made.graph), "capturing a graph");
+  const std::scoped_lock lock(measuring_mutex());
   const int64_t before = used_device_bytes();
   const cudaError_t status = cudaGraphInstantiate(&made.instance, made.graph, 0);
   if (status != cudaSuccess) static_cast<void>(cudaGraphDestroy(made.graph));

@@ -128,6 +128,7 @@ void VmmRange::grow(int64_t bytes) {
 }
 
 bool VmmRange::map_piece(int64_t bytes) {
+  const std::scoped_lock lock(measuring_mutex());
   const CUmemAllocationProp made = properties(device_);
   const auto size = static_cast<size_t>(bytes);
   CUmemGenericAllocationHandle handle = 0;
@@ -138,6 +139,7 @@ bool VmmRange::map_piece(int64_t bytes) {
   status = driver_.map(at, size, 0, handle, 0);
   // The mapping keeps the memory; the handle is not needed again.
   static_cast<void>(driver_.release(handle));
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
   check_driver(driver_, status, "mapping memory");
   pieces_.push_back({usable_bytes_, bytes});
   CUmemAccessDesc access{};

@@ -71,6 +71,8 @@ class OnDevice {
     if (memory == nullptr) {
       check(cudaMalloc(&memory, host.size() * sizeof(T)));
       check(cudaMemcpy(memory, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+      // Streams that do not wait for the legacy one may use it next.
+      check(cudaDeviceSynchronize());
     }
     tensor.data = memory;
     return tensor;
@@ -80,6 +82,8 @@ class OnDevice {
   void fetch(Matrix<T>& matrix) {
     auto& host = matrix.data();
     if (host.empty()) return;
+    // A copy waits for the legacy stream, not for those that a backend makes.
+    check(cudaDeviceSynchronize());
     check(cudaMemcpy(host.data(), memory_.at(&matrix), host.size() * sizeof(T),
                      cudaMemcpyDeviceToHost));
   }

@@ -429,26 +429,41 @@ int run(const std::string& json_path) {
       kernels::cuda::CudnnAttention::version(),
       kernels::cuda::GroupedGemm::is_available() ? "yes" : "no");
   fmt::print("median of {}; the last column is the share of the probe\n", kNumRuns);
-  bench_dense(bench, backend, arena);
-  bench_grouped(bench, backend, arena);
-  bench_attention(bench, backend, arena);
-  bench_linear_cross_entropy(bench, backend, arena);
-  bench_memory_bound(bench, backend, arena);
-  if (json_path.empty()) return 0;
   int driver = 0;
   check(cudaDriverGetVersion(&driver));
-  std::ofstream(json_path) << json({{"gpu", devices[0].name},
-                                    {"memory_bytes", devices[0].memory_bytes},
-                                    {"driver_cuda", driver},
-                                    {"cublaslt", kernels::cuda::CublasLtGemm::version()},
-                                    {"cudnn", kernels::cuda::CudnnAttention::version()},
-                                    {"copy_tbytes_per_s", copy_tbps},
-                                    {"gemm_tflops", gemm_tflops},
-                                    {"num_runs", kNumRuns},
-                                    {"rows", bench.rows()}})
-                                  .dump(1)
-                           << "\n";
-  return 0;
+  json failures = json::array();
+  int num_failed = 0;
+  using Section = void (*)(Bench&, kernels::CudaBackend&, Arena&);
+  for (const auto& [name, section] : {std::pair<const char*, Section>{"dense GEMM", bench_dense},
+                                      {"grouped GEMM", bench_grouped},
+                                      {"attention", bench_attention},
+                                      {"linear cross-entropy", bench_linear_cross_entropy},
+                                      {"memory-bound operations", bench_memory_bound}}) {
+    try {
+      section(bench, backend, arena);
+    } catch (const std::exception& error) {
+      fmt::print("FAILED: {}: {}\n", name, error.what());
+      failures.push_back(fmt::format("{}: {}", name, error.what()));
+      ++num_failed;
+      arena.clear();
+    }
+    if (json_path.empty()) continue;
+    // After each section: whoever runs out of time keeps the others.
+    std::ofstream(json_path) << json({{"gpu", devices[0].name},
+                                      {"memory_bytes", devices[0].memory_bytes},
+                                      {"driver_cuda", driver},
+                                      {"cublaslt", kernels::cuda::CublasLtGemm::version()},
+                                      {"cudnn", kernels::cuda::CudnnAttention::version()},
+                                      {"copy_tbytes_per_s", copy_tbps},
+                                      {"gemm_tflops", gemm_tflops},
+                                      {"num_runs", kNumRuns},
+                                      {"failures", failures},
+                                      {"rows", bench.rows()}})
+                                    .dump(1)
+                             << "\n";
+  }
+  fmt::print("{}\n", backend.kernels_note());
+  return num_failed == 0 ? 0 : 1;
 }
 
 }  // namespace

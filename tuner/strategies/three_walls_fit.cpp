@@ -77,7 +77,10 @@ bool ThreeWalls::measure_reference() {
   s.num_traced_steps = 1;
   s.records_routing = sweep_.base.model.num_experts > 0;
   reference.phase = Phase::contract;
-  reference.title = "reference: one ideal device, no memory limit, no launch costs";
+  // Only an emulated device can be ideal.
+  const bool is_ideal = sweep_.base.backend == "cpu";
+  reference.title = is_ideal ? "reference: one ideal device, no memory limit, no launch costs"
+                             : "reference: one rank with the whole device";
   reference.is_reference = true;
   reference.hash = spec::spec_hash(s);
   const Trial trial = measure(std::move(reference));
@@ -110,7 +113,7 @@ bool ThreeWalls::measure_reference() {
           sweep_.base.reference_tolerance));
   frozen.trial_hash = trial.request.hash;
   frozen.evidence["reference_loss"] = reference_loss_;
-  if (!trial.outcome.wall.empty()) {
+  if (!trial.outcome.wall.empty() && is_ideal) {
     const int64_t num_devices = sweep_.base.hardware.num_devices();
     Decision& wall =
         decide(Phase::contract, "wall",

@@ -92,8 +92,8 @@ class Backend {
   /// Runs a captured graph on the current stream, with the arguments of capture time.
   virtual void launch_graph(int graph) = 0;
 
-  /// Which kernels did the products and attention so far, and why where it was not a library: a plain
-  /// kernel in a library's place is many times slower. Empty on the CPU.
+  /// Which kernels did the products and attention so far, and why where it was not a library: a
+  /// plain kernel in a library's place is many times slower. Empty on the CPU.
   [[nodiscard]] virtual std::string kernels_note() const = 0;
 
   /// Empty on the CPU.

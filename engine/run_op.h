@@ -212,18 +212,20 @@ inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const
   rank.world->check();
 }
 
-/// A captured graph for its lifetime, when the knobs ask for the scope. `buffers`: everything that
-/// the operations of the scope read or write and that may lie elsewhere the next time.
+/// A captured graph for its lifetime, when the knobs ask for the scope. buffers() gives the
+/// addresses of everything that the operations of the scope read or write and that may lie
+/// elsewhere the next time; it is called only where there are graphs.
 class GraphCapture {
  public:
-  GraphCapture(RankContext& rank, spec::GraphScope scope, Pass label,
-               const std::vector<const void*>& buffers)
+  template <typename Buffers>
+  GraphCapture(RankContext& rank, spec::GraphScope scope, Pass label, Buffers&& buffers)
       : rank_(rank), is_open_(spec::has_graph(rank.trial.knobs, scope)) {
     if (!is_open_) return;
     rank_.timeline.begin_graph();
+    if (!rank_.backend.has_graphs()) return;
     rank_.memory.begin_trail();
     rank_.graphs.open({static_cast<int32_t>(scope), rank.place.layer, static_cast<int32_t>(label),
-                       0, hash_addresses(buffers)});
+                       0, hash_addresses(buffers())});
   }
   // Not in the destructor: running the graph may throw.
   void close() {

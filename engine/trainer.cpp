@@ -43,7 +43,8 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   const int64_t begin_ns = rank_.timeline.host_ns();
   stage_->begin_step(batch);
   optimizer_->zero_grads();
-  GraphCapture iteration(rank_, spec::GraphScope::full_iteration, Pass::forward, {});
+  GraphCapture iteration(rank_, spec::GraphScope::full_iteration, Pass::forward,
+                         [] { return std::vector<const void*>(); });
   for (const spec::ScheduleStep& item : schedule_) {
     if (item.is_forward) {
       stage_->forward(item.micro_batch);

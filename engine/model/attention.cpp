@@ -14,7 +14,8 @@ constexpr std::initializer_list<Part> kGraphParts = {Part::input, Part::block, P
 }  // namespace
 
 void Layer::attention_forward(LayerState& state, Pass label) {
-  GraphCapture graph(rank_, spec::GraphScope::attn, label, state.addresses(kGraphParts));
+  GraphCapture graph(rank_, spec::GraphScope::attn, label,
+                     [&] { return state.addresses(kGraphParts); });
   const auto& dims = state.dims;
   const auto& model = rank_.trial.model;
   const int64_t e = rank_.element_bytes;
@@ -114,7 +115,7 @@ void Layer::core_attention(LayerState& state, Pass label) {
 
 void Layer::attention_backward(LayerState& state, Tensor d_hidden) {
   GraphCapture graph(rank_, spec::GraphScope::attn, Pass::backward,
-                     state.addresses(kGraphParts, d_hidden.data));
+                     [&] { return state.addresses(kGraphParts, d_hidden.data); });
   const auto& dims = state.dims;
   const auto& knobs = rank_.trial.knobs;
   const auto& model = rank_.trial.model;

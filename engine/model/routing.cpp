@@ -26,8 +26,9 @@ struct CountsView {
 void Layer::route(LayerState& state, Pass label) {
   const auto& dims = state.dims;
   const int64_t e = rank_.element_bytes;
-  GraphCapture graph(rank_, spec::GraphScope::moe_router, label,
-                     state.addresses({Part::block, Part::route}));
+  GraphCapture graph(rank_, spec::GraphScope::moe_router, label, [&] {
+    return state.addresses({Part::block, Part::route});
+  });
   norm_forward(Op::mlp_norm, label, state[Buf::mid], mlp_norm_, state[Buf::mlp_norm_out],
                state[Buf::mlp_norm_rstd], dims);
   linear_forward(Op::router_gemm, Op::router_gemm, label, router_, state[Buf::mlp_norm_out],
@@ -61,8 +62,9 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) buffers_.allocate(state, Part::experts, pass);
   {
-    GraphCapture graph(rank_, spec::GraphScope::moe_preprocess, label,
-                       state.addresses({Part::route, Part::experts}));
+    GraphCapture graph(rank_, spec::GraphScope::moe_preprocess, label, [&] {
+      return state.addresses({Part::route, Part::experts});
+    });
     run_op(rank_, Op::moe_preprocess, label, spec::op_cost(Op::moe_preprocess, label, dims, e),
            [&] { plan_route(state); });
     if (is_parallel) {

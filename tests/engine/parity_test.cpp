@@ -77,16 +77,7 @@ BOOST_AUTO_TEST_CASE(the_comparison_sees_a_difference_in_any_step_and_number) {
 BOOST_AUTO_TEST_CASE(every_layout_trains_like_one_rank) { check_layouts(tiny_model()); }
 
 BOOST_AUTO_TEST_CASE(mixed_dense_and_moe_layers_shared_expert_biases_window) {
-  spec::ModelSpec model = tiny_model();
-  model.is_moe_layer = {true, false, true};
-  model.shared_ffn_size = 8;
-  model.has_attention_bias = true;
-  model.has_attention_output_bias = true;
-  model.has_mlp_bias = true;
-  model.attention_window = {0, 5, 0};
-  model.normalizes_topk = false;
-  model.has_qk_norm = false;
-  check_layouts(model);
+  check_layouts(testing::mixed_model());
 }
 
 BOOST_AUTO_TEST_CASE(tied_embeddings) {

@@ -140,12 +140,15 @@ class FileRendezvous final : public Rendezvous {
     write(blob_path(sequence_, rank()), blob);
     Pause pause;
     while (true) {
+      // Looked at before the answer: who failed or left once it was there has not spoilt this one.
+      const std::optional<std::string> failure = read(session_ / "failed");
+      const bool has_root_left = fs::exists(session_ / "bye.0");
       if (std::optional<std::string> result = read(answer_path(sequence_))) {
         remove(blob_path(sequence_, rank()));
         return *result;
       }
-      look();
-      if (fs::exists(session_ / "bye.0")) throw base::PeerFailed("rank 0 has ended");
+      if (failure) throw base::PeerFailed(*failure);
+      if (has_root_left) throw base::PeerFailed("rank 0 has ended");
       if (deadline.is_past()) {
         throw base::Error(fmt::format("rank 0 did not answer in '{}' within {} s",
                                       session_.string(),

@@ -135,6 +135,7 @@ int run(int argc, char** argv) {
   }
   moetune::engine::RunOptions run_options;
   run_options.step_limit = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  run_options.on_summary = [](const std::string& line) { std::cout << line << std::endl; };
   return static_cast<int>(
       moetune::engine::run_trial(trial, options["out"].as<std::string>(), run_options));
 }

@@ -196,6 +196,23 @@ inline void reuse_after(RankContext& rank, Stream stream, Stream other) {
   rank.backend.wait_event(end);
 }
 
+/// Runs `body`, copies from the host, on the copy stream: beside what is launched from here on, up
+/// to the first work on `user` afterwards, which waits for them. Their targets belong to `user`.
+/// Emulated devices read the host's memory; virtual time has no such copies.
+template <typename Body>
+void run_uploads(RankContext& rank, Stream user, Body&& body) {
+  reuse_after(rank, Stream::copy, user);
+  {
+    const profiler::OpTag tag{"upload", rank.place.layer, rank.place.micro_batch};
+    const profiler::DeviceOpScope scope(
+        rank.labels(),
+        {tag, profiler::RecordKind::memcpy, rank.rank, static_cast<int32_t>(Stream::copy), "", -1});
+    rank.backend.use_stream(static_cast<int>(Stream::copy));
+    body();
+  }
+  reuse_after(rank, user, Stream::copy);
+}
+
 /// Copies to the host what has been computed on `stream`; the host waits for it, and for nothing
 /// else.
 inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const void* device,

@@ -25,6 +25,7 @@
 #include "engine/world_run.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 #include "profiler/cupti_recorder.h"
 #include "profiler/device_counters.h"
 #include "profiler/device_trace.h"
@@ -98,6 +99,7 @@ class TrialRecorder {
     shard_.add_step(row);
     if (!row.is_warmup) (row.is_traced ? traced_wall_ns_ : wall_ns_).push_back(wall_step_ns);
     if (row.is_traced) traced_step_ns_.push_back(result.step_ns);
+    if (!row.is_warmup && !row.is_traced) step_ns_.push_back(result.step_ns);
     if (row.is_traced && step + 1 == spec::total_steps(trial_)) add_traces();
     if (step == 0) shard_.add_metric(0, "num_launches", static_cast<double>(launches));
     shard_.commit();
@@ -127,12 +129,18 @@ class TrialRecorder {
     driver_used_bytes_ = std::max(driver_used_bytes_, account.driver_used_bytes);
   }
 
+  void add_workspaces(int rank, int64_t bytes) {
+    shard_.add_metric(rank, "kernel_workspace_bytes", static_cast<double>(bytes));
+  }
+
   void add_graphs(int rank, const Graphs& graphs) {
     shard_.add_metric(rank, "num_graphs", static_cast<double>(graphs.num_graphs()));
     shard_.add_metric(rank, "num_graph_replays", static_cast<double>(graphs.num_replays()));
     shard_.add_metric(rank, "num_graphs_given_up", static_cast<double>(graphs.num_given_up()));
   }
 
+  /// Of a traced step: what the tracing interface says it has cost, over all threads.
+  void add_tracing_overhead(int64_t ns) { tracing_overhead_ns_.push_back(ns); }
   /// Of a traced step, after its traces.
   void add_counters(const profiler::CounterSums& counters) { counters_.push_back(counters); }
   void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }
@@ -151,10 +159,31 @@ class TrialRecorder {
         shard_.add_metric(-1, "tracing_wall_overhead_ratio", traced_ns / median(wall_ns_) - 1.0);
       }
     }
+    if (!tracing_overhead_ns_.empty()) {
+      shard_.add_metric(-1, "tracing_interface_ns", median(tracing_overhead_ns_));
+    }
     if (routing != nullptr) {
       shard_.add_text("routing_profile", spec::to_json(routing->profile()).dump());
     }
     shard_.commit();
+  }
+
+  /// Empty when no step was timed, and in all but one of several processes.
+  [[nodiscard]] std::string summary() const {
+    if (step_ns_.empty() || !is_leader_) return "";
+    const double step_ns = median(step_ns_);
+    std::string line = fmt::format("{} per step, median of {} steps",
+                                   base::format_ns(static_cast<int64_t>(step_ns)), step_ns_.size());
+    const auto add_overhead = [&](const char* clock, const std::vector<int64_t>& traced,
+                                  double untraced_ns) {
+      if (traced.empty() || untraced_ns <= 0) return;
+      line += fmt::format("; tracing {:+.1f} % of {}", 100.0 * (median(traced) / untraced_ns - 1),
+                          clock);
+    };
+    const bool is_virtual = trial_.clock != "wall";
+    add_overhead(is_virtual ? "virtual time" : "the step", traced_step_ns_, step_ns);
+    if (is_virtual) add_overhead("real time", traced_wall_ns_, median(wall_ns_));
+    return line;
   }
 
   void fail(const std::string& reason) {
@@ -214,6 +243,8 @@ class TrialRecorder {
   nlohmann::json device_memory_ = nlohmann::json::array();
   int64_t driver_used_bytes_ = 0;
   std::vector<profiler::CounterSums> counters_;  ///< by traced step
+  std::vector<int64_t> tracing_overhead_ns_;     ///< by traced step
+  std::vector<int64_t> step_ns_;
   std::vector<int64_t> traced_step_ns_;
   std::vector<int64_t> wall_ns_;
   std::vector<int64_t> traced_wall_ns_;
@@ -261,6 +292,9 @@ class DeviceTracing {
       recorder.add_trace(id, std::move(rank.trace));
     }
     missing_ = profiler::missing_text(step.facts);
+    int64_t overhead_ns = 0;
+    for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
+    recorder.add_tracing_overhead(overhead_ns);
     if (!counters_ || step.ranks.empty()) return;
     // Between the two ends lies the reading of the trace, which is not part of the step.
     const profiler::CounterStep counted = counters_->end_step();
@@ -393,7 +427,10 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   training.recorder.add_memory(rank, trainer.ledger());
   training.recorder.add_device_memory(rank, account, trainer.ledger().peak_bytes(),
                                       trainer.held_bytes());
-  if (trial.backend == "cuda") training.recorder.add_graphs(rank, trainer.graphs());
+  if (trial.backend == "cuda") {
+    training.recorder.add_workspaces(rank, trainer.workspace_bytes());
+    training.recorder.add_graphs(rank, trainer.graphs());
+  }
 }
 
 void check_can_run(const spec::TrialSpec& trial) {
@@ -457,6 +494,10 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
     if (!note.empty()) recorder.add_text("trace_note", note);
   }
   recorder.finish(trial.records_routing ? &routing : nullptr);
+  if (options.on_summary) {
+    const std::string line = recorder.summary();
+    if (!line.empty()) options.on_summary(line);
+  }
   return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <string>
 
 #include "engine/spec/trial_spec.h"
@@ -14,6 +15,8 @@ namespace moetune::engine {
 struct RunOptions {
   /// On a device: a step that takes longer ends the process with the exit code for `hung`.
   std::chrono::milliseconds step_limit{std::chrono::minutes(15)};
+  /// Is told at the end, in a line, how long a step took and what tracing added.
+  std::function<void(const std::string& line)> on_summary;
 };
 
 /// Trains as the spec says and writes `out_dir`/shard-0.db (after every step) and

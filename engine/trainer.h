@@ -57,6 +57,7 @@ class RankTrainer {
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return rank_.memory.ledger(); }
   /// Device memory that the rank's arenas hold.
   [[nodiscard]] int64_t held_bytes() const { return rank_.memory.held_bytes(); }
+  [[nodiscard]] int64_t workspace_bytes() const { return rank_.memory.workspace_bytes(); }
   [[nodiscard]] Parameters& params() { return *params_; }
   [[nodiscard]] int64_t num_launches() const { return rank_.timeline.num_launches(); }
 

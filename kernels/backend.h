@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -99,6 +100,10 @@ class Backend {
   /// Empty on the CPU.
   [[nodiscard]] virtual DeviceMemoryAccount memory_account() = 0;
 
+  /// Called with the bytes that the backend is about to take for workspaces of its own, beyond what
+  /// it holds for them; what it throws stops that. They are kept to the end. Never on the CPU.
+  virtual void set_workspace_booking(std::function<void(int64_t bytes)> book) = 0;
+
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void grouped_gemm(const GroupedGemmArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
@@ -119,7 +124,6 @@ class Backend {
   virtual void embedding_backward(const EmbeddingBackwardArgs& args) = 0;
   virtual void cross_entropy(const CrossEntropyArgs& args) = 0;
   virtual void copy(const CopyArgs& args) = 0;
-  virtual void add_bias(const AddBiasArgs& args) = 0;
   virtual void bias_backward(const BiasBackwardArgs& args) = 0;
   virtual void adamw(const AdamWArgs& args) = 0;
   virtual void squared_norm(const SquaredNormArgs& args) = 0;

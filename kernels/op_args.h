@@ -12,7 +12,7 @@
 
 namespace moetune::kernels {
 
-/// c[m,n] = op(a) * op(b) + (accumulate ? c : 0). All row-major with row strides.
+/// c[m,n] = op(a) * op(b) + (accumulate ? c : 0) + bias. All row-major with row strides.
 struct GemmArgs {
   Tensor a;
   Tensor b;
@@ -20,6 +20,7 @@ struct GemmArgs {
   bool trans_a = false;
   bool trans_b = false;
   bool accumulate = false;
+  Tensor bias;  ///< [1, n] of c's dtype, added to each row, or null
 };
 
 enum class GroupedGemmMode : uint8_t { forward, dgrad, wgrad };
@@ -245,12 +246,6 @@ struct SumArgs {
   void* target = nullptr;
   int64_t numel = 0;
   DType dtype = DType::f32;
-};
-
-/// y[r, :] += bias[0, :] for each row.
-struct AddBiasArgs {
-  Tensor y;
-  Tensor bias;
 };
 
 /// dbias[0, :] += sum over rows of dy.

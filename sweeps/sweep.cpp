@@ -176,7 +176,7 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   const std::optional<store::TrialRow> stored = store_.get_trial(id);
   add_time(*stored);
   const TrialOutcome outcome = read_outcome(store_, *stored);
-  report(request, outcome);
+  report(request, outcome, store_.read_metrics(id));
   if (outcome.status == TrialStatus::interrupted) return std::nullopt;
   return outcome;
 }
@@ -235,7 +235,8 @@ void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& req
   }
 }
 
-void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome) {
+void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome,
+                       const std::vector<store::MetricRow>& metrics) {
   std::string line = fmt::format("[{} {}/{}] {}: {}", state_.phase, state_.num_trials,
                                  std::max(state_.num_expected, state_.num_trials), request.title,
                                  spec::name_of(outcome.status));
@@ -243,6 +244,11 @@ void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome)
     if (outcome.step_ns > 0) line += ", " + base::format_ns(outcome.step_ns) + " per step";
     if (outcome.peak_bytes > 0) line += ", peak " + base::format_bytes(outcome.peak_bytes);
     if (!outcome.wall.empty()) line += ", wall " + outcome.wall;
+    for (const store::MetricRow& metric : metrics) {
+      if (metric.name == "tracing_overhead_ratio") {
+        line += fmt::format(", tracing {:+.1f} %", 100 * metric.value);
+      }
+    }
   } else {
     line += ", " + outcome.reason;
   }

@@ -56,7 +56,8 @@ class SweepLoop {
   tuner::TrialOutcome refuse(const tuner::TrialRequest& request);
   void store_decisions(tuner::Strategy& strategy);
   void look_at(const tuner::Strategy& strategy, const tuner::TrialRequest& request);
-  void report(const tuner::TrialRequest& request, const tuner::TrialOutcome& outcome);
+  void report(const tuner::TrialRequest& request, const tuner::TrialOutcome& outcome,
+              const std::vector<store::MetricRow>& metrics);
   [[nodiscard]] std::string exhausted_budget(const tuner::TrialRequest& request) const;
   [[nodiscard]] double seconds_used() const;
   void add_time(const store::TrialRow& trial);

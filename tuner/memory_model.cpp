@@ -94,6 +94,7 @@ class StageWalk {
     constants_ = spec::constant_bytes(
         spec::constant_sizes(kinds_.front()->dims, spec.training.seq_length, num_micro_batches_),
         precision_);
+    if (spec.backend == "cuda") constants_ += spec.hardware.workspace_bytes;
     schedule_ = spec::one_f_one_b(layout.pp, stage, num_micro_batches_);
   }
 

@@ -27,8 +27,10 @@ bool is_host(const void* data, int64_t bytes) {
 void check_cuda(int error, const char* what) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
-  throw base::Error(
-      fmt::format("CUDA: {}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error))));
+  const std::string text =
+      fmt::format("CUDA: {}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
+  if (error == cudaErrorMemoryAllocation) throw base::OutOfMemory(text);
+  throw base::Error(text);
 }
 
 bool is_capturing(CudaStream stream) {

@@ -18,7 +18,8 @@ namespace moetune::engine {
 
 using CudaStream = CUstream_st*;
 
-/// Throws base::Error with CUDA's text unless `error` (a cudaError_t) is success.
+/// Throws base::Error with CUDA's text unless `error` (a cudaError_t) is success; base::OutOfMemory
+/// when that is what it says.
 void check_cuda(int error, const char* what);
 
 bool is_capturing(CudaStream stream);

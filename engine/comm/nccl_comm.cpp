@@ -263,8 +263,14 @@ class NcclState {
     const char* detail = ncclGetLastError(comms_[static_cast<size_t>(role)]);
     std::string text = fmt::format("{}: {}", text_of(role, what), ncclGetErrorString(result));
     if (detail != nullptr && *detail != '\0') text += fmt::format(" ({})", detail);
-    fail(result == ncclRemoteError ? std::make_exception_ptr(base::PeerFailed(text))
-                                   : std::make_exception_ptr(base::Error(text)));
+    if (result == ncclRemoteError) {
+      fail(std::make_exception_ptr(base::PeerFailed(text)));
+    } else if (text.find(cudaGetErrorString(cudaErrorMemoryAllocation)) != std::string::npos) {
+      // NCCL has no code for it: "unhandled cuda error", with CUDA's words in the detail.
+      fail(std::make_exception_ptr(base::OutOfMemory(text)));
+    } else {
+      fail(std::make_exception_ptr(base::Error(text)));
+    }
   }
 
   void fail_late(NcclRole role, const std::string& what, const TimeLimit& limit) {

@@ -16,7 +16,14 @@ DeviceMemory::DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity
     : backend_(backend),
       rank_(rank),
       ledger_(rank, capacity_bytes),
-      capacity_bytes_(capacity_bytes) {}
+      capacity_bytes_(capacity_bytes) {
+  backend_.set_workspace_booking([this](int64_t bytes) {
+    ledger_.allocate("workspaces of kernels", MemoryGroup::workspace, bytes);
+    workspace_bytes_ += profiler::aligned_bytes(bytes);
+  });
+}
+
+DeviceMemory::~DeviceMemory() { backend_.set_workspace_booking({}); }
 
 DeviceMemory::Lifetime DeviceMemory::lifetime_of(MemoryGroup group) {
   switch (group) {
@@ -73,7 +80,7 @@ void DeviceMemory::release(MemoryGroup group, void* pointer, int64_t bytes) {
 }
 
 int64_t DeviceMemory::held_bytes() const {
-  int64_t held = 0;
+  int64_t held = workspace_bytes_;
   for (const Arena& arena : arenas_) held += arena.blocks.size_bytes();
   return held;
 }

@@ -21,6 +21,7 @@ enum class Sizing : uint8_t { fixed, routed };
 class DeviceMemory {
  public:
   DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes);
+  ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
@@ -34,9 +35,11 @@ class DeviceMemory {
   [[nodiscard]] uint64_t trail() const { return trail_; }
   static constexpr uint64_t kEmptyTrail = 0xcbf29ce484222325;
 
-  /// What the arenas have taken from the device: more than the ledger's peak by what lies between
-  /// blocks and by arenas that are not full at the same time.
+  /// What arenas and workspaces have taken from the device: more than the ledger's peak by what
+  /// lies between blocks and by arenas that are not full at the same time.
   [[nodiscard]] int64_t held_bytes() const;
+  /// What the kernels' own workspaces have taken of it; in the ledger's group `workspace`, too.
+  [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
   [[nodiscard]] const profiler::MemoryLedger& ledger() const { return ledger_; }
 
  private:
@@ -52,6 +55,7 @@ class DeviceMemory {
   int rank_;
   profiler::MemoryLedger ledger_;
   int64_t capacity_bytes_;
+  int64_t workspace_bytes_ = 0;
   uint64_t trail_ = kEmptyTrail;
   std::array<Arena, 2 * static_cast<size_t>(Lifetime::count)> arenas_;  ///< by sizing, lifetime
 };

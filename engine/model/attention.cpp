@@ -21,8 +21,8 @@ void Layer::attention_forward(LayerState& state, Pass label) {
   const int64_t e = rank_.element_bytes;
   norm_forward(Op::attn_norm, label, state[Buf::input], attn_norm_, state[Buf::attn_norm_out],
                state[Buf::attn_norm_rstd], dims);
-  linear_forward(Op::qkv_proj, Op::qkv_bias, label, qkv_, state[Buf::attn_norm_out],
-                 state[Buf::qkv], false, dims);
+  linear_forward(Op::qkv_proj, label, qkv_, state[Buf::attn_norm_out], state[Buf::qkv], false,
+                 dims);
   Tensor q = state[Buf::qkv].columns(0, dims.q);
   Tensor k = state[Buf::qkv].columns(dims.q, dims.kv);
   if (model.has_qk_norm) {
@@ -52,8 +52,7 @@ void Layer::attention_forward(LayerState& state, Pass label) {
   run_op(rank_, Op::attn_residual, label, spec::op_cost(Op::attn_residual, label, dims, e), [&] {
     rank_.backend.copy({state[Buf::input], state[Buf::mid], false});
   });
-  linear_forward(Op::o_proj, Op::o_bias, label, o_, state[Buf::attn_out], state[Buf::mid], true,
-                 dims);
+  linear_forward(Op::o_proj, label, o_, state[Buf::attn_out], state[Buf::mid], true, dims);
   graph.close();
 }
 

@@ -123,14 +123,10 @@ void Layer::norm_forward(Op op, Pass label, Tensor x, const Norm& norm, Tensor o
   });
 }
 
-void Layer::linear_forward(Op op, Op bias_op, Pass label, const Linear& l, Tensor x, Tensor y,
-                           bool accumulate, const spec::LayerDims& dims) {
+void Layer::linear_forward(Op op, Pass label, const Linear& l, Tensor x, Tensor y, bool accumulate,
+                           const spec::LayerDims& dims) {
   run_op(rank_, op, label, spec::op_cost(op, label, dims, rank_.element_bytes), [&] {
-    rank_.backend.gemm({x, l.weight, y, false, true, accumulate});
-  });
-  if (l.bias.is_null()) return;
-  run_op(rank_, bias_op, label, spec::op_cost(bias_op, label, dims, rank_.element_bytes), [&] {
-    rank_.backend.add_bias({y, l.bias});
+    rank_.backend.gemm({x, l.weight, y, false, true, accumulate, l.bias});
   });
 }
 

@@ -92,8 +92,8 @@ class Layer {
   [[nodiscard]] Norm norm(spec::ParamKind kind) const;
 
   /// y (+)= x W^T (+ bias).
-  void linear_forward(Op op, Op bias_op, Pass label, const Linear& l, Tensor x, Tensor y,
-                      bool accumulate, const spec::LayerDims& dims);
+  void linear_forward(Op op, Pass label, const Linear& l, Tensor x, Tensor y, bool accumulate,
+                      const spec::LayerDims& dims);
   /// dx (+)= dy W; W.grad += dy^T x; bias.grad += column sums.
   void linear_backward(Op op, Op bias_op, const Linear& l, Tensor x, Tensor dy, Tensor dx,
                        bool accumulate, const spec::LayerDims& dims);

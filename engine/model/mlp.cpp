@@ -11,12 +11,12 @@ void Layer::mlp_forward(LayerState& state, Tensor out, Pass label) {
   run_op(rank_, Op::ffn_residual, label, spec::op_cost(Op::ffn_residual, label, dims, e), [&] {
     rank_.backend.copy({state[Buf::mid], out, false});
   });
-  linear_forward(Op::mlp_fc1, Op::mlp_bias, label, mlp_fc1_, state[Buf::mlp_norm_out],
-                 state[Buf::mlp_fc1], false, dims);
+  linear_forward(Op::mlp_fc1, label, mlp_fc1_, state[Buf::mlp_norm_out], state[Buf::mlp_fc1], false,
+                 dims);
   run_op(rank_, Op::mlp_act, label, spec::op_cost(Op::mlp_act, label, dims, e), [&] {
     rank_.backend.gated_act({state[Buf::mlp_fc1], {}, state[Buf::mlp_act], {}, activation_});
   });
-  linear_forward(Op::mlp_fc2, Op::mlp_bias, label, mlp_fc2_, state[Buf::mlp_act], out, true, dims);
+  linear_forward(Op::mlp_fc2, label, mlp_fc2_, state[Buf::mlp_act], out, true, dims);
 }
 
 void Layer::mlp_backward(LayerState& state, Tensor d_hidden) {

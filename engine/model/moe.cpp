@@ -172,15 +172,14 @@ void Layer::expert_forward_chunk(LayerState& state, const ChunkRoute& chunk, int
 
 void Layer::shared_forward(LayerState& state, Tensor out, Pass label) {
   const auto& dims = state.dims;
-  linear_forward(Op::shared_fc1, Op::shared_fc1, label, shared_fc1_, state[Buf::mlp_norm_out],
+  linear_forward(Op::shared_fc1, label, shared_fc1_, state[Buf::mlp_norm_out],
                  state[Buf::shared_fc1], false, dims);
   run_op(rank_, Op::shared_act, label,
          spec::op_cost(Op::shared_act, label, dims, rank_.element_bytes), [&] {
            rank_.backend.gated_act(
                {state[Buf::shared_fc1], {}, state[Buf::shared_act], {}, activation_});
          });
-  linear_forward(Op::shared_fc2, Op::shared_fc2, label, shared_fc2_, state[Buf::shared_act], out,
-                 true, dims);
+  linear_forward(Op::shared_fc2, label, shared_fc2_, state[Buf::shared_act], out, true, dims);
 }
 
 void Layer::moe_backward(LayerState& state, Tensor d_hidden) {

@@ -31,7 +31,7 @@ void Layer::route(LayerState& state, Pass label) {
   });
   norm_forward(Op::mlp_norm, label, state[Buf::mid], mlp_norm_, state[Buf::mlp_norm_out],
                state[Buf::mlp_norm_rstd], dims);
-  linear_forward(Op::router_gemm, Op::router_gemm, label, router_, state[Buf::mlp_norm_out],
+  linear_forward(Op::router_gemm, label, router_, state[Buf::mlp_norm_out],
                  state[Buf::router_probs], false, dims);
   run_op(rank_, Op::router, label, spec::op_cost(Op::router, label, dims, e), [&] {
     kernels::RouterArgs args;
@@ -95,10 +95,9 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
   std::vector<int32_t> gathered(static_cast<size_t>(state[Buf::gathered_counts].numel()));
   fetch(rank_, Stream::expert, label, gathered.data(), state[Buf::gathered_counts].data,
         state[Buf::gathered_counts].bytes());
-  rank_.backend.use_stream(static_cast<int>(Stream::compute));
   finish_route(state, gathered);
   buffers_.allocate(state, Part::experts, pass);
-  write_route(state);
+  run_uploads(rank_, Stream::compute, [&] { write_route(state); });
 }
 
 // Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean

@@ -90,9 +90,10 @@ void Stage::make_tables() {
 void Stage::begin_step(const StepTokens& tokens) {
   MOETUNE_CHECK(static_cast<int64_t>(tokens.inputs.size()) == tokens_.rows,
                 "a step has {} tokens where {} are expected", tokens.inputs.size(), tokens_.rows);
-  rank_.backend.use_stream(static_cast<int>(Stream::compute));
-  rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
-  rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
+  run_uploads(rank_, Stream::compute, [&] {
+    rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
+    rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
+  });
   rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
 }
 

@@ -75,6 +75,7 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.graph_launch_ns = reader.integer_or("graph_launch_ns", 0, 0, kMaxNs);
   hardware.sync_ns = reader.integer_or("sync_ns", 0, 0, kMaxNs);
   hardware.kernel_floor_ns = reader.integer_or("kernel_floor_ns", 0, 0, kMaxNs);
+  hardware.workspace_bytes = reader.integer_or("workspace_bytes", 0, 0, kMaxBytes);
   reader.ignore("intra_node");
   reader.ignore("inter_node");
   reader.refuse_unknown_keys();
@@ -92,6 +93,7 @@ json to_json(const HardwareSpec& hardware) {
                    {"graph_launch_ns", hardware.graph_launch_ns},
                    {"sync_ns", hardware.sync_ns},
                    {"kernel_floor_ns", hardware.kernel_floor_ns}};
+  if (hardware.workspace_bytes > 0) document["workspace_bytes"] = hardware.workspace_bytes;
   // An absent link has no bandwidth; writing it would not read back.
   if (hardware.intra_node.bytes_per_s > 0) document["intra_node"] = link_json(hardware.intra_node);
   if (hardware.inter_node.bytes_per_s > 0) document["inter_node"] = link_json(hardware.inter_node);

@@ -53,7 +53,6 @@ class ProgramBuilder {
   void attn_forward(Pass pass) {
     add(Op::attn_norm, pass);
     add(Op::qkv_proj, pass);
-    if (model_.has_attention_bias) add(Op::qkv_bias, pass);
     if (model_.has_qk_norm) {
       add(Op::qk_norm, pass);
       add(Op::qk_norm, pass);
@@ -64,7 +63,6 @@ class ProgramBuilder {
     add(Op::core_attn, pass);
     add(Op::attn_residual, pass);
     add(Op::o_proj, pass);
-    if (model_.has_attention_output_bias) add(Op::o_bias, pass);
   }
 
   void gather_kv(Pass pass) {
@@ -80,10 +78,8 @@ class ProgramBuilder {
     if (!dims_.is_moe) {
       add(Op::ffn_residual, pass);
       add(Op::mlp_fc1, pass);
-      if (model_.has_mlp_bias) add(Op::mlp_bias, pass);
       add(Op::mlp_act, pass);
       add(Op::mlp_fc2, pass);
-      if (model_.has_mlp_bias) add(Op::mlp_bias, pass);
       return;
     }
     const bool is_parallel = layout_.ep > 1;

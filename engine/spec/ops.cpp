@@ -124,7 +124,8 @@ const char* name_of(Pass pass) {
 const char* name_of(Stream stream) {
   static constexpr std::array<const char*, static_cast<size_t>(Stream::count)> kNames = {
       "compute",       "expert parallel", "context parallel",
-      "data parallel", "pipeline send",   "pipeline receive"};
+      "data parallel", "pipeline send",   "pipeline receive",
+      "copy"};
   return kNames[static_cast<size_t>(stream)];
 }
 

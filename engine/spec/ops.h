@@ -83,7 +83,16 @@ enum class OpKind : uint8_t {
 };
 
 /// Streams of a rank, in the order the timeline numbers them.
-enum class Stream : uint8_t { compute, expert, context, data, pipeline_send, pipeline_recv, count };
+enum class Stream : uint8_t {
+  compute,
+  expert,
+  context,
+  data,
+  pipeline_send,
+  pipeline_recv,
+  copy,  ///< from the host; of real devices only
+  count
+};
 const char* name_of(Stream stream);
 
 struct OpRow {

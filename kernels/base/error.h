@@ -27,15 +27,18 @@ class UsageError : public Error {
 /// A device allocation went past the capacity. Carries what the ledger knew at that moment.
 class OutOfMemory : public Error {
  public:
+  /// Inside a library, which says neither for what nor how much; `library_text` is all it says.
+  explicit OutOfMemory(const std::string& library_text)
+      : Error("out of device memory: " + library_text) {}
   OutOfMemory(std::string allocation_name, std::string group_name, int64_t requested_bytes,
               int64_t in_use_bytes, int64_t capacity_bytes, int rank);
 
   std::string allocation_name;
   std::string group_name;
-  int64_t requested_bytes;
-  int64_t in_use_bytes;
-  int64_t capacity_bytes;
-  int rank;
+  int64_t requested_bytes = 0;
+  int64_t in_use_bytes = 0;
+  int64_t capacity_bytes = 0;
+  int rank = 0;
 };
 
 /// Numbers went wrong: NaN, infinity, or a loss off the reference. Ends in exit code `wrong`.

@@ -81,7 +81,6 @@ void CpuBackend::embedding_backward(const EmbeddingBackwardArgs& args) {
 }
 void CpuBackend::cross_entropy(const CrossEntropyArgs& args) { cpu::cross_entropy(args); }
 void CpuBackend::copy(const CopyArgs& args) { cpu::copy(args); }
-void CpuBackend::add_bias(const AddBiasArgs& args) { cpu::add_bias(args); }
 void CpuBackend::bias_backward(const BiasBackwardArgs& args) { cpu::bias_backward(args); }
 void CpuBackend::adamw(const AdamWArgs& args) { cpu::adamw(args); }
 void CpuBackend::squared_norm(const SquaredNormArgs& args) { cpu::squared_norm(args); }

@@ -30,6 +30,7 @@ class CpuBackend final : public Backend {
   int end_capture() override;
   void launch_graph(int graph) override;
   [[nodiscard]] std::string kernels_note() const override { return {}; }
+  void set_workspace_booking(std::function<void(int64_t bytes)> /*book*/) override {}
   [[nodiscard]] DeviceMemoryAccount memory_account() override { return {}; }
 
   void gemm(const GemmArgs& args) override;
@@ -52,7 +53,6 @@ class CpuBackend final : public Backend {
   void embedding_backward(const EmbeddingBackwardArgs& args) override;
   void cross_entropy(const CrossEntropyArgs& args) override;
   void copy(const CopyArgs& args) override;
-  void add_bias(const AddBiasArgs& args) override;
   void bias_backward(const BiasBackwardArgs& args) override;
   void adamw(const AdamWArgs& args) override;
   void squared_norm(const SquaredNormArgs& args) override;

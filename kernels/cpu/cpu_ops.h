@@ -24,7 +24,8 @@ void gather_rows(const GatherRowsArgs& args);
 void scatter_rows(const ScatterRowsArgs& args);
 void combine_rows(const CombineRowsArgs& args);
 void copy(const CopyArgs& args);
-void add_bias(const AddBiasArgs& args);
+/// y[r, :] += bias[0, :] for each row.
+void add_bias(const Tensor& y, const Tensor& bias);
 void bias_backward(const BiasBackwardArgs& args);
 void embedding(const EmbeddingArgs& args);
 void embedding_backward(const EmbeddingBackwardArgs& args);

@@ -30,6 +30,7 @@ void gemm(const GemmArgs& args) {
                   args.b.ld, args.trans_b, args.accumulate, c, args.c.ld, nullptr);
     }
   });
+  if (!args.bias.is_null()) add_bias(args.c, args.bias);
 }
 
 }  // namespace moetune::kernels::cpu

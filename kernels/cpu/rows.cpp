@@ -102,11 +102,11 @@ void copy(const CopyArgs& args) {
   });
 }
 
-void add_bias(const AddBiasArgs& args) {
-  dispatch(args.y.dtype, [&]<typename T>(std::type_identity<T>) {
-    for (int64_t r = 0; r < args.y.rows; ++r) {
-      add_row(args.bias.row<T>(0), args.y.row<T>(r), args.y.cols);
-    }
+void add_bias(const Tensor& y, const Tensor& bias) {
+  MOETUNE_CHECK(bias.rows == 1 && bias.cols == y.cols && bias.dtype == y.dtype,
+                "a bias [{},{}] for {} columns", bias.rows, bias.cols, y.cols);
+  dispatch(y.dtype, [&]<typename T>(std::type_identity<T>) {
+    for (int64_t r = 0; r < y.rows; ++r) add_row(bias.row<T>(0), y.row<T>(r), y.cols);
   });
 }
 

@@ -51,7 +51,8 @@ inline uint8_t alignment_of(const void* pointer) {
 /// A row-major matrix is its transpose in column-major order, so c^T = op(b)^T * op(a)^T: the
 /// operands change places, each keeps its "transposed" flag, and a bias per column of the row-major
 /// c is one per row here. Checks shapes and dtypes; throws base::Error.
-inline ColumnMajorGemm to_column_major(const GemmArgs& args, const Tensor& bias) {
+inline ColumnMajorGemm to_column_major(const GemmArgs& args) {
+  const Tensor& bias = args.bias;
   const int64_t m = args.trans_a ? args.a.cols : args.a.rows;
   const int64_t k = args.trans_a ? args.a.rows : args.a.cols;
   const int64_t n = args.trans_b ? args.b.rows : args.b.cols;

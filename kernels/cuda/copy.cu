@@ -133,9 +133,11 @@ void copy(Stream stream, const CopyArgs& args) {
   });
 }
 
-void add_bias(Stream stream, const AddBiasArgs& args) {
-  const Tensor& y = args.y;
+void add_bias(Stream stream, const Tensor& y, const Tensor& bias) {
   if (y.numel() == 0) return;
+  MOETUNE_CHECK(bias.rows == 1 && bias.cols == y.cols && bias.dtype == y.dtype,
+                "a bias [{},{}] of {} for {} columns of {}", bias.rows, bias.cols,
+                base::name_of(bias.dtype), y.cols, base::name_of(y.dtype));
   dispatch_float(y.dtype, [&]<typename T>(std::type_identity<T>) {
     const auto run = [&]<int N>(std::integral_constant<int, N>) {
       const int64_t packs = y.cols / N;
@@ -146,9 +148,9 @@ void add_bias(Stream stream, const AddBiasArgs& args) {
       launch(add_to_rows<T, N>,
              {dim3(static_cast<unsigned>(row_blocks), static_cast<unsigned>(columns)),
               dim3(static_cast<unsigned>(threads), static_cast<unsigned>(per_block))},
-             stream, Rows<T>(y), static_cast<const T*>(args.bias.data), y.rows, packs);
+             stream, Rows<T>(y), static_cast<const T*>(bias.data), y.rows, packs);
     };
-    if (is_divisible(y) && is_divisible(args.bias)) {
+    if (is_divisible(y) && is_divisible(bias)) {
       run(std::integral_constant<int, kPackOf<T>>{});
     } else {
       run(std::integral_constant<int, 1>{});

@@ -12,6 +12,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cuda/column_major.h"
+#include "kernels/cuda/runtime_check.h"
 
 namespace moetune::kernels::cuda {
 namespace {
@@ -21,12 +22,11 @@ constexpr int64_t kOlderWorkspace = int64_t{4} << 20;
 constexpr int kTimedRuns = 5;
 
 void check(cublasStatus_t status, const char* what) {
-  MOETUNE_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: {} failed: {}", what,
-                cublasLtGetStatusString(status));
-}
-
-void check(cudaError_t status, const char* what) {
-  MOETUNE_CHECK(status == cudaSuccess, "cuBLASLt: {} failed: {}", what, cudaGetErrorString(status));
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string text =
+      fmt::format("cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw base::OutOfMemory(text);
+  throw base::Error(text);
 }
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -192,7 +192,7 @@ int64_t CublasLtGemm::workspace_bytes() const { return impl_->workspace_bytes; }
 int64_t CublasLtGemm::num_cached() const { return static_cast<int64_t>(impl_->plans.size()); }
 
 bool CublasLtGemm::has_kernel(const GemmArgs& args, int64_t workspace_size) {
-  const ColumnMajorGemm gemm = to_column_major(args, {});
+  const ColumnMajorGemm gemm = to_column_major(args);
   if (gemm.shape.m == 0 || gemm.shape.n == 0 || gemm.shape.k == 0) return true;
   const Impl::Key key{gemm.shape, workspace_size};
   if (impl_->plans.contains(key)) return true;
@@ -200,18 +200,20 @@ bool CublasLtGemm::has_kernel(const GemmArgs& args, int64_t workspace_size) {
   try {
     static_cast<void>(impl_->plan_for(gemm, workspace_size));
     return true;
+  } catch (const base::OutOfMemory&) {
+    throw;
   } catch (const base::Error&) {
     impl_->without_kernel.insert(key);
     return false;
   }
 }
 
-void CublasLtGemm::run(Stream stream, const GemmArgs& args, void* workspace, int64_t workspace_size,
-                       const Tensor& bias) {
-  const ColumnMajorGemm gemm = to_column_major(args, bias);
+void CublasLtGemm::run(Stream stream, const GemmArgs& args, void* workspace,
+                       int64_t workspace_size) {
+  const ColumnMajorGemm gemm = to_column_major(args);
   if (gemm.shape.m == 0 || gemm.shape.n == 0) return;
   if (gemm.shape.k == 0) {  // a product of nothing; the library refuses it
-    MOETUNE_CHECK(bias.is_null(), "gemm: a bias on a product without k");
+    MOETUNE_CHECK(args.bias.is_null(), "gemm: a bias on a product without k");
     if (args.accumulate) return;
     const auto size = static_cast<size_t>(base::size_of(args.c.dtype));
     check(cudaMemset2DAsync(args.c.data, static_cast<size_t>(args.c.ld) * size, 0,
@@ -225,9 +227,8 @@ void CublasLtGemm::run(Stream stream, const GemmArgs& args, void* workspace, int
 }
 
 CublasLtGemm::Tuned CublasLtGemm::tune(Stream stream, const GemmArgs& args, void* workspace,
-                                       int64_t workspace_size, const Tensor& bias,
-                                       int max_candidates) {
-  const ColumnMajorGemm gemm = to_column_major(args, bias);
+                                       int64_t workspace_size, int max_candidates) {
+  const ColumnMajorGemm gemm = to_column_major(args);
   Tuned tuned;
   if (gemm.shape.m == 0 || gemm.shape.n == 0 || gemm.shape.k == 0) return tuned;
   Plan& plan = impl_->plan_for(gemm, workspace_size);

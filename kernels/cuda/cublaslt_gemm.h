@@ -35,11 +35,9 @@ class CublasLtGemm {
   /// what it may lack. Looked up once per shape.
   [[nodiscard]] bool has_kernel(const GemmArgs& args, int64_t workspace_size);
 
-  /// c = op(a) op(b) + (accumulate ? c : 0) + bias, with bias [1, n] of c's dtype or null: what
-  /// AddBias after the product does, in the same kernel. Throws base::Error with cuBLASLt's words,
-  /// also when it has no kernel for the arguments.
-  void run(Stream stream, const GemmArgs& args, void* workspace, int64_t workspace_size,
-           const Tensor& bias = {});
+  /// Enqueues the product; a bias is added by the same kernel, before the one rounding. Throws
+  /// base::Error with cuBLASLt's words, also when it has no kernel for the arguments.
+  void run(Stream stream, const GemmArgs& args, void* workspace, int64_t workspace_size);
 
   struct Tuned {
     int num_candidates = 0;
@@ -50,7 +48,7 @@ class CublasLtGemm {
   /// Times up to `max_candidates` of the library's proposals for this shape and keeps the fastest
   /// for run(). Synchronises the stream, may not be captured, and leaves c with undefined contents.
   Tuned tune(Stream stream, const GemmArgs& args, void* workspace, int64_t workspace_size,
-             const Tensor& bias = {}, int max_candidates = 8);
+             int max_candidates = 8);
 
   /// Shapes whose kernel is known by now.
   [[nodiscard]] int64_t num_cached() const;

@@ -26,11 +26,11 @@ bool CublasLtGemm::has_kernel(const GemmArgs& /*args*/, int64_t /*workspace_size
 }
 
 void CublasLtGemm::run(Stream /*stream*/, const GemmArgs& /*args*/, void* /*workspace*/,
-                       int64_t /*workspace_size*/, const Tensor& /*bias*/) {}
+                       int64_t /*workspace_size*/) {}
 
 CublasLtGemm::Tuned CublasLtGemm::tune(Stream /*stream*/, const GemmArgs& /*args*/,
                                        void* /*workspace*/, int64_t /*workspace_size*/,
-                                       const Tensor& /*bias*/, int /*max_candidates*/) {
+                                       int /*max_candidates*/) {
   return {};
 }
 

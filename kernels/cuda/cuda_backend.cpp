@@ -21,6 +21,7 @@ namespace {
 using cuda::check;
 
 constexpr int kFewestMajor = 8;  // bf16 arithmetic
+constexpr int64_t kAlignment = 256;
 
 CudaDeviceInfo info_of(int device) {
   cudaDeviceProp properties{};
@@ -154,14 +155,17 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
   if (bytes <= held.bytes) return held;
   MOETUNE_CHECK(!streams_.is_capturing(), "a workspace of {} bytes is needed inside a graph",
                 bytes);
-  if (streams_.has_graphs()) {
-    if (held.data != nullptr) retired_.push_back(held);
-  } else {
-    streams_.synchronize();
-    check(cudaFree(held.data), "freeing a workspace");
-  }
   // Sizes that follow the routing grow by little and little: some more saves the next time.
   if (held.bytes > 0) bytes += bytes / 4;
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const bool is_captured = streams_.has_graphs();
+  if (book_workspace_) book_workspace_(is_captured ? bytes : bytes - held.bytes);
+  if (!is_captured) {
+    streams_.synchronize();
+    check(cudaFree(held.data), "freeing a workspace");
+  } else if (held.data != nullptr) {
+    retired_.push_back(held);
+  }
   held = {};
   held.data = allocate(bytes);
   held.bytes = bytes;
@@ -169,13 +173,9 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
 }
 
 DeviceMemoryAccount CudaBackend::memory_account() {
-  int64_t workspace_bytes = 0;
-  for (const Workspace& held : workspaces_) workspace_bytes += held.bytes;
-  for (const Workspace& held : retired_) workspace_bytes += held.bytes;
   DeviceMemoryAccount account;
   account.lines = {{"context and other programs", context_bytes_},
                    {"handles of the libraries", library_bytes_},
-                   {"workspaces", workspace_bytes},
                    {"graphs", streams_.graph_bytes()}};
   account.driver_used_bytes = cuda::used_device_bytes();
   return account;
@@ -199,6 +199,12 @@ void CudaBackend::gemm(const GemmArgs& args) {
     return cuda::gemm(stream(), args);
   }
   const Workspace& scratch = workspace(gemm_->workspace_bytes());
+  if (!args.bias.is_null() && !gemm_->has_kernel(args, scratch.bytes)) {
+    GemmArgs product = args;
+    product.bias = {};
+    gemm(product);
+    return cuda::add_bias(stream(), args.c, args.bias);
+  }
   if (!gemm_->has_kernel(args, scratch.bytes)) {
     gemm_uses_.plain(fmt::format("cuBLASLt has no kernel for {} x {} x {}", args.c.rows,
                                  args.c.cols, args.trans_a ? args.a.rows : args.a.cols));
@@ -305,7 +311,6 @@ void CudaBackend::cross_entropy(const CrossEntropyArgs& args) {
   cuda::cross_entropy(stream(), args);
 }
 void CudaBackend::copy(const CopyArgs& args) { cuda::copy(stream(), args); }
-void CudaBackend::add_bias(const AddBiasArgs& args) { cuda::add_bias(stream(), args); }
 void CudaBackend::bias_backward(const BiasBackwardArgs& args) {
   cuda::bias_backward(stream(), args);
 }

@@ -53,6 +53,9 @@ class CudaBackend final : public Backend {
   void launch_graph(int graph) override { streams_.launch_graph(graph); }
   [[nodiscard]] std::string kernels_note() const override;
   [[nodiscard]] DeviceMemoryAccount memory_account() override;
+  void set_workspace_booking(std::function<void(int64_t bytes)> book) override {
+    book_workspace_ = std::move(book);
+  }
 
   void gemm(const GemmArgs& args) override;
   void grouped_gemm(const GroupedGemmArgs& args) override;
@@ -74,7 +77,6 @@ class CudaBackend final : public Backend {
   void embedding_backward(const EmbeddingBackwardArgs& args) override;
   void cross_entropy(const CrossEntropyArgs& args) override;
   void copy(const CopyArgs& args) override;
-  void add_bias(const AddBiasArgs& args) override;
   void bias_backward(const BiasBackwardArgs& args) override;
   void adamw(const AdamWArgs& args) override;
   void squared_norm(const SquaredNormArgs& args) override;
@@ -116,6 +118,7 @@ class CudaBackend final : public Backend {
   cuda::Staging staging_;
   std::array<Workspace, kMaxStreams> workspaces_{};
   std::vector<Workspace> retired_;  ///< outgrown, but captured in a graph
+  std::function<void(int64_t bytes)> book_workspace_;
   std::unique_ptr<cuda::CublasLtGemm> gemm_;
   std::unique_ptr<cuda::GroupedGemm> grouped_;
   std::unique_ptr<cuda::CudnnAttention> attention_;

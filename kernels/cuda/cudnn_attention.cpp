@@ -26,13 +26,24 @@ using TensorHandle = std::shared_ptr<Tensor_attributes>;
 // The tensors of a graph by number: what execute() maps to pointers.
 enum TensorId : int64_t { kQ = 1, kK, kV, kOut, kStats, kDout, kDq, kDk, kDv };
 
+constexpr cudnnStatus_t kOutOfMemory = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+
 void check(cudnnStatus_t status, const char* what) {
-  MOETUNE_CHECK(status == CUDNN_STATUS_SUCCESS, "cuDNN: {} failed: {}", what,
-                cudnnGetErrorString(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string text = fmt::format("cuDNN: {} failed: {}", what, cudnnGetErrorString(status));
+  if (status == kOutOfMemory) throw base::OutOfMemory(text);
+  throw base::Error(text);
 }
 
 void check(fe::error_t status, const char* what) {
-  MOETUNE_CHECK(status.is_good(), "cuDNN attention: {} failed: {}", what, status.get_message());
+  if (status.is_good()) return;
+  const std::string text =
+      fmt::format("cuDNN attention: {} failed: {}", what, status.get_message());
+  // The frontend has codes of its own and passes the library's on as a name in the text.
+  if (text.find(cudnnGetErrorString(kOutOfMemory)) != std::string::npos) {
+    throw base::OutOfMemory(text);
+  }
+  throw base::Error(text);
 }
 
 /// A tensor [batch, heads, rows, width] lying in memory as rows of all heads.
@@ -159,6 +170,8 @@ struct CudnnAttention::Impl {
       try {
         graph_for(key);
         return true;
+      } catch (const base::OutOfMemory&) {
+        throw;
       } catch (const std::exception& error) {
         last_refusal = error.what();
         refusals.emplace(key, last_refusal);

@@ -36,10 +36,12 @@ void embedding(Stream stream, const EmbeddingArgs& args);
 void embedding_backward(Stream stream, const EmbeddingBackwardArgs& args);
 void cross_entropy(Stream stream, const CrossEntropyArgs& args);
 void copy(Stream stream, const CopyArgs& args);
-void add_bias(Stream stream, const AddBiasArgs& args);
 void bias_backward(Stream stream, const BiasBackwardArgs& args);
 void adamw(Stream stream, const AdamWArgs& args);
 void squared_norm(Stream stream, const SquaredNormArgs& args);
 void sum(Stream stream, const SumArgs& args);
+
+/// y[r, :] += bias[0, :] for each row.
+void add_bias(Stream stream, const Tensor& y, const Tensor& bias);
 
 }  // namespace moetune::kernels::cuda

@@ -270,6 +270,7 @@ void gemm(Stream stream, const GemmArgs& args) {
   } else {
     launch_gemm<__nv_bfloat16, float>(stream, args);
   }
+  if (!args.bias.is_null()) add_bias(stream, args.c, args.bias);
 }
 
 void grouped_gemm(Stream stream, const GroupedGemmArgs& args) {

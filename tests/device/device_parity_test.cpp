@@ -137,7 +137,16 @@ BOOST_AUTO_TEST_CASE(one_rank_of_a_fake_world) {
     const TrainingRun expected = train(trial, kSteps);
     const TrainingRun run = train(on_device(trial), kSteps);
     const auto at = static_cast<size_t>(rank);
-    BOOST_TEST(run.ledgers[at].peak_bytes() == expected.ledgers[at].peak_bytes());
+    // The same allocations; beside them the device's kernels have workspaces.
+    for (int group = 0; group < profiler::kNumMemoryGroups; ++group) {
+      const int64_t bytes = run.ledgers[at].peak_by_group()[static_cast<size_t>(group)];
+      const int64_t known = expected.ledgers[at].peak_by_group()[static_cast<size_t>(group)];
+      if (static_cast<profiler::MemoryGroup>(group) == profiler::MemoryGroup::workspace) {
+        BOOST_TEST(bytes > known);
+      } else {
+        BOOST_TEST(bytes == known);
+      }
+    }
     for (size_t step = 0; step < kSteps; ++step) {
       BOOST_TEST(run.steps[step].loss == expected.steps[step].loss,
                  boost::test_tools::tolerance(1e-4));

@@ -94,6 +94,29 @@ BOOST_AUTO_TEST_CASE(a_trial_stores_steps_graphs_and_where_the_memory_went) {
   BOOST_TEST(sum == json["driver_used_bytes"].get<int64_t>());
 }
 
+BOOST_AUTO_TEST_CASE(workspaces_of_kernels_are_in_the_ledger_and_count_against_the_capacity) {
+  spec::TrialSpec spec = trial("{}");
+  BOOST_TEST_REQUIRE((run(spec).first == spec::ExitCode::ok));
+  const store::ShardContents contents = shard();
+  double workspace_bytes = 0;
+  for (const auto& metric : contents.metrics) {
+    if (metric.name == "kernel_workspace_bytes") workspace_bytes = metric.value;
+  }
+  BOOST_TEST(workspace_bytes > 0);
+  spec.hardware.memory_bytes = contents.memory.front().peak_bytes;
+  BOOST_TEST((run(spec).first == spec::ExitCode::ok));
+  spec.hardware.memory_bytes -= 1;
+  BOOST_TEST((run(spec).first == spec::ExitCode::oom));  // without them it would fit
+}
+
+BOOST_AUTO_TEST_CASE(the_end_says_how_long_a_step_took_and_what_tracing_added) {
+  std::string line;
+  RunOptions options;
+  options.on_summary = [&](const std::string& text) { line = text; };
+  BOOST_TEST_REQUIRE((run(trial("{}"), options).first == spec::ExitCode::ok));
+  BOOST_TEST(contains(line, "median of 2 steps; tracing "), line);
+}
+
 BOOST_AUTO_TEST_CASE(each_way_of_having_no_device_has_its_code) {
   const spec::TrialSpec spec = trial("{}");
   simt::set_device_count(0);

@@ -84,6 +84,15 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(workspaces_of_kernels_count_on_a_real_device) {
+  spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model(), {});
+  const int64_t without = tuner::estimate_memory(trial, {}).peak_bytes;
+  trial.hardware.workspace_bytes = 1024;
+  BOOST_TEST(tuner::estimate_memory(trial, {}).peak_bytes == without);
+  trial.backend = "cuda";
+  BOOST_TEST(tuner::estimate_memory(trial, {}).peak_bytes == without + 1024);
+}
+
 BOOST_AUTO_TEST_CASE(recompute_and_sharding_lower_the_peak) {
   const spec::ModelSpec model = testing::tiny_model();
   const auto peak = [&](const char* text) {

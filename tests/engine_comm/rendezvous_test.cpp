@@ -109,7 +109,7 @@ BOOST_DATA_TEST_CASE(threads_meet, kWays* boost::unit_test::data::make({2, 5, 9}
 BOOST_DATA_TEST_CASE(processes_meet, kWays, uses_tcp) {
   const Place place(uses_tcp);
   const std::vector<int> codes = run_processes(4, [&](int rank) {
-    meet_in_every_way(*place.join(rank, 24));
+    meet_in_every_way(*place.join(rank, 4));
     return rank;
   });
   BOOST_TEST(codes == std::vector<int>({0, 1, 2, 3}), boost::test_tools::per_element());
@@ -130,7 +130,7 @@ BOOST_DATA_TEST_CASE(late_ranks_are_waited_for, kWays, uses_tcp) {
 
 BOOST_DATA_TEST_CASE(missing_ranks_are_named, kWays, uses_tcp) {
   const Place place(uses_tcp);
-  const auto errors = run_threads(24, [&](int rank) {
+  const auto errors = run_threads(4, [&](int rank) {
     if (rank == 2) return;
     const auto world = place.join(rank, 4, impatient());
     world->barrier();
@@ -176,8 +176,8 @@ BOOST_DATA_TEST_CASE(failure_reaches_everybody, kWays* boost::unit_test::data::m
                      uses_tcp, failing) {
   const Place place(uses_tcp);
   std::atomic<int> num_released = 0;
-  const auto errors = run_threads(24, [&](int rank) {
-    const auto world = place.join(rank, 24);
+  const auto errors = run_threads(4, [&](int rank) {
+    const auto world = place.join(rank, 4);
     world->barrier();
     if (rank == failing) {
       world->fail("out of luck");
@@ -197,13 +197,14 @@ BOOST_DATA_TEST_CASE(failure_reaches_everybody, kWays* boost::unit_test::data::m
 }
 
 // A rank that fails or leaves right after a meeting has not spoilt it for those who are still
-// fetching its answer. Many rounds, as the moment is short.
+// fetching its answer. Many rounds and ranks, as the moment is short.
 BOOST_DATA_TEST_CASE(answered_meetings_count, kWays* boost::unit_test::data::make({false, true}),
                      uses_tcp, fails) {
+  constexpr int kSize = 24;
   for (int round = 0; round < 60; ++round) {
     const Place place(uses_tcp);
-    const std::vector<std::string> errors = run_threads(24, [&](int rank) {
-      const auto world = place.join(rank, 24);
+    const std::vector<std::string> errors = run_threads(kSize, [&](int rank) {
+      const auto world = place.join(rank, kSize);
       if (world->broadcast("word") != "word") throw base::Error("broadcast");
       if (fails && rank == 0) world->fail("on purpose");
     });
@@ -296,7 +297,7 @@ BOOST_DATA_TEST_CASE(other_runs_are_refused, kWays, uses_tcp) {
 
 BOOST_AUTO_TEST_CASE(other_sizes_and_doubles_are_refused) {
   const Place place(true);
-  const auto errors = run_threads(24, [&](int rank) {
+  const auto errors = run_threads(4, [&](int rank) {
     if (rank == 3) std::this_thread::sleep_for(milliseconds(200));
     const int size = rank == 2 ? 5 : 3;
     place.join(rank == 3 ? 1 : rank, size, impatient());

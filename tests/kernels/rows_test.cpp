@@ -91,11 +91,15 @@ BOOST_AUTO_TEST_CASE(bias_and_its_gradient) {
   Matrix<double> y(4, 7);
   Matrix<double> bias(1, 7);
   Matrix<double> dy(4, 7);
+  Matrix<double> a(4, 3);
+  Matrix<double> b(3, 7);
   bias.fill_random(1);
   dy.fill_random(2);
+  a.fill_random(3);
+  b.fill_random(4);
   const auto loss = [&] {
     y.fill(0.5);
-    backend->add_bias({y, bias});
+    backend->gemm({a, b, y, false, false, true, bias});
     return weighted_sum(dy, y);
   };
   Matrix<double> dbias(1, 7);
@@ -105,6 +109,8 @@ BOOST_AUTO_TEST_CASE(bias_and_its_gradient) {
   const double before = dbias(0, 3);
   backend->bias_backward({dy, dbias});
   BOOST_TEST(dbias(0, 3) == 2.0 * before);
+  BOOST_CHECK_THROW(backend->gemm({a, b, y, false, false, false, Matrix<double>(1, 6)}),
+                    base::Error);
 }
 
 BOOST_AUTO_TEST_CASE(embedding_and_its_gradient) {

@@ -253,7 +253,7 @@ class ShardMaker {
       };
       add("peak of the ledger", mib(plan_.peak_mib));
       add("arenas beyond it", mib(1.5));
-      add("workspaces", mib(32));
+      add("handles of the libraries", mib(32));
       add("graphs", mib(2));
       add("context, modules and other programs", rank + 1 < num_ranks ? 0 : left);
       ranks.push_back({{"rank", rank}, {"lines", lines}});

@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(the_memory_of_a_gpu_is_explained_line_by_line) {
   const std::vector<std::string> expected = {
       "peak of the ledger|369 MiB|30.7 %|",
       "arenas beyond it|12.0 MiB|1.0 %|",
-      "workspaces|256 MiB|21.3 %|",
+      "handles of the libraries|256 MiB|21.3 %|",
       "graphs|16.0 MiB|1.3 %|",
       "context, modules and other programs|536 MiB|44.7 %|",
       "not explained|11.0 MiB|0.9 %|",

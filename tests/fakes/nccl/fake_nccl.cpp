@@ -230,6 +230,12 @@ void reset_nccl() {
   w.splits.clear();
   w.num_aborted = 0;
   w.slow_polls = 1;
+  w.last_error = World().last_error;
+}
+
+void set_last_error(const std::string& text) {
+  const std::scoped_lock lock(world().mutex);
+  world().last_error = text;
 }
 
 void inject(const NcclFault& fault) {
@@ -278,7 +284,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   if (result == ncclRemoteError) return "remote process exited or there was a network error";
   return result == ncclSystemError ? "unhandled system error" : "some NCCL error";
 }
-const char* ncclGetLastError(ncclComm_t /*comm*/) { return "as the test wants it"; }
+const char* ncclGetLastError(ncclComm_t /*comm*/) { return world().last_error.c_str(); }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const std::scoped_lock lock(world().mutex);

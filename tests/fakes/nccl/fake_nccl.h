@@ -11,6 +11,7 @@ struct CUstream_st;
 
 namespace moetune::fakes {
 
+constexpr int kNcclUnhandledCudaError = 1;
 constexpr int kNcclSystemError = 2;
 constexpr int kNcclRemoteError = 6;
 
@@ -34,6 +35,8 @@ struct NcclSplitSeen {
 /// Forgets everything, faults too. Only between tests, with no communicator alive.
 void reset_nccl();
 void inject(const NcclFault& fault);
+/// What ncclGetLastError says from now on.
+void set_last_error(const std::string& text);
 /// From now on asking for the state of the rank's communicator `name` gives `result`.
 void set_async_error(const std::string& name, int rank, int result);
 /// How often each operation of this rank is reported as "in progress" before it is done.

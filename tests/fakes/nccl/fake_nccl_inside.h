@@ -104,6 +104,7 @@ struct World {
   int num_ids = 0;
   int num_aborted = 0;
   int slow_polls = 1;
+  std::string last_error = "as the test wants it";
 };
 World& world();
 

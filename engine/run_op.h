@@ -115,7 +115,10 @@ inline profiler::DeviceOp device_op(const RankContext& rank, const profiler::OpT
 /// Ends what is being captured or replayed, before anything that cannot be part of it.
 inline void leave_graph(RankContext& rank) {
   if (!rank.graphs.is_open()) return;
-  const profiler::OpTag tag{"graph", rank.place.layer, rank.place.micro_batch};
+  // A whole iteration's graph holds work of many places, each of which was captured with its own.
+  const bool is_of_one_place = !spec::has_graph(rank.trial.knobs, spec::GraphScope::full_iteration);
+  const Place place = is_of_one_place ? rank.place : Place{};
+  const profiler::OpTag tag{"graph", place.layer, place.micro_batch};
   const profiler::DeviceOpScope scope(rank.labels(),
                                       {tag, profiler::RecordKind::kernel, rank.rank, 0, "", -1});
   rank.graphs.end_segment(rank.memory.trail());
@@ -196,9 +199,9 @@ inline void reuse_after(RankContext& rank, Stream stream, Stream other) {
   rank.backend.wait_event(end);
 }
 
-/// Runs `body`, copies from the host, on the copy stream: beside what is launched from here on, up
-/// to the first work on `user` afterwards, which waits for them. Their targets belong to `user`.
-/// Emulated devices read the host's memory; virtual time has no such copies.
+/// Runs `body`, copies from the host and fills, on the copy stream: beside what is launched from
+/// here on, up to the first work on `user` afterwards, which waits for them. Their targets belong
+/// to `user`. Emulated devices read the host's memory; virtual time has no such copies.
 template <typename Body>
 void run_uploads(RankContext& rank, Stream user, Body&& body) {
   reuse_after(rank, Stream::copy, user);

@@ -68,7 +68,12 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   });
   double sums[kNumLosses];
   rank_.backend.use_stream(static_cast<int>(Stream::data));
-  rank_.backend.copy_to_host(sums, rank_.scalar(spec::Scalar::loss), sizeof(sums));
+  {
+    const profiler::OpTag tag{spec::op_label(Op::host_sync, Pass::update)};
+    const profiler::DeviceOpScope scope(
+        rank_.labels(), device_op(rank_, tag, Op::loss_reduce, profiler::RecordKind::host_sync));
+    rank_.backend.copy_to_host(sums, rank_.scalar(spec::Scalar::loss), sizeof(sums));
+  }
   result.loss = sums[0] / static_cast<double>(rank_.trial.training.global_batch_size *
                                               rank_.trial.training.seq_length);
   result.aux_loss = sums[1];

@@ -234,11 +234,11 @@ class CuptiRecorder final : public DeviceRecorder {
       kinds.push_back(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
       kinds.push_back(CUPTI_ACTIVITY_KIND_RUNTIME);
       if (options_.use_all_driver_calls) kinds.push_back(CUPTI_ACTIVITY_KIND_DRIVER);
+      // Without them nobody knows what a kernel waited for, and no communication blocks.
+      kinds.push_back(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+      kinds.push_back(CUPTI_ACTIVITY_KIND_CUDA_EVENT);
     }
-    if (options_.detail >= DeviceDetail::all) {
-      kinds.insert(kinds.end(), {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
-                                 CUPTI_ACTIVITY_KIND_CUDA_EVENT, CUPTI_ACTIVITY_KIND_OVERHEAD});
-    }
+    if (options_.detail >= DeviceDetail::all) kinds.push_back(CUPTI_ACTIVITY_KIND_OVERHEAD);
     std::vector<std::string> failures;
     for (const CUpti_ActivityKind kind : kinds) {
       const CUptiResult result = cuptiActivityEnable(kind);

@@ -15,8 +15,9 @@ namespace moetune::profiler {
 /// How much is recorded; each level costs more than the one before.
 enum class DeviceDetail : uint8_t {
   kernels,   ///< kernels, copies, fills: when, but neither why nor for whom
-  launches,  ///< and the calls that launched them, with the op they belong to
-  all,       ///< and synchronisations, events, and what tracing itself cost
+  launches,  ///< and the calls that launched them, with the op they belong to; synchronisations and
+             ///< events: what waited for what
+  all,       ///< and what tracing itself cost
 };
 
 struct DeviceRecorderOptions {

@@ -188,8 +188,13 @@ void Layer::observe_route(LayerState& state) {
   std::vector<int32_t> indices(static_cast<size_t>(dims.tokens * dims.topk));
   leave_graph(rank_);
   rank_.backend.use_stream(static_cast<int>(Stream::compute));
-  rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
-                             state[Buf::topk_indices].bytes());
+  {
+    const profiler::DeviceOpScope scope(
+        rank_.labels(), device_op(rank_, tag_of(rank_, Op::host_sync, Pass::forward, {}),
+                                  Op::router, profiler::RecordKind::host_sync));
+    rank_.backend.copy_to_host(indices.data(), state[Buf::topk_indices].data,
+                               state[Buf::topk_indices].bytes());
+  }
   observer_->on_routing(rank_.rank, layer_, rank_.place.micro_batch, indices.data(), dims.tokens,
                         dims.topk);
 }

@@ -93,8 +93,8 @@ void Stage::begin_step(const StepTokens& tokens) {
   run_uploads(rank_, Stream::compute, [&] {
     rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
     rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
+    rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
   });
-  rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
 }
 
 Tensor Stage::token_view(const Tensor& all, int64_t micro_batch) const {

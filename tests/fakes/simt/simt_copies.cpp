@@ -35,6 +35,21 @@ struct Copy {
 
 enum class Wait : uint8_t { no, yes };
 
+Operation what_of(const Copy& copy, Place from, Place to, Wait wait) {
+  Operation what;
+  what.kind = WorkKind::copy;
+  what.bytes = copy.width * copy.height;
+  what.is_async = wait == Wait::no;
+  what.is_from_pinned = from == Place::pinned;
+  what.is_to_pinned = to == Place::pinned;
+  if (from == Place::device) {
+    what.direction = to == Place::device ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+  } else {
+    what.direction = to == Place::device ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost;
+  }
+  return what;
+}
+
 cudaError_t check_end(const char* what, const void* address, size_t bytes, bool is_device,
                       bool is_checked) {
   const Place place = place_of(address);
@@ -99,33 +114,40 @@ cudaError_t copy_on(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kind, 
   }
   const bool is_direct =
       to == Place::pageable || (from != Place::device && to != Place::device && !stream->capture);
+  const Operation what = what_of(copy, from, to, wait);
   if (is_direct) {
     const cudaError_t status = finish(stream->frontier);
-    return status == cudaSuccess ? run_now([&] { return copy.run(), Failure(); }) : status;
+    if (status != cudaSuccess) return status;
+    return run_now([&] { return copy.run(), Failure(); }, placed(what, *stream));
   }
   Work work = [copy] { return copy.run(), Failure(); };
   if (from == Place::pageable && world().schedule.is_deferred) {
     const auto rows = std::make_shared<std::vector<char>>();
     work = [staged = stage(copy, *rows), rows] { return staged.run(), Failure(); };
   }
-  const cudaError_t status = submit(*stream, std::move(work));
+  const cudaError_t status = submit(*stream, std::move(work), what);
   if (status != cudaSuccess || wait == Wait::no || is_on_device) return status;
   return finish(stream->frontier);
 }
 
-cudaError_t fill_on(cudaStream_t handle, const Copy& rows, int value) {
+cudaError_t fill_on(cudaStream_t handle, const Copy& rows, int value, Wait wait) {
   CUstream_st* stream = find_stream(handle);
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t status = prepare(*stream); status != cudaSuccess) return status;
   if (rows.is_empty()) return cudaSuccess;
   const cudaError_t status = check_end("target", rows.to, rows.extent(rows.to_pitch), true, true);
   if (status != cudaSuccess) return status;
-  return submit(*stream, [rows, value] {
+  Operation what;
+  what.kind = WorkKind::fill;
+  what.bytes = rows.width * rows.height;
+  what.is_async = wait == Wait::no;
+  const auto fill = [rows, value] {
     for (size_t row = 0; row < rows.height; ++row) {
       std::memset(rows.to + row * rows.to_pitch, value, rows.width);
     }
     return Failure();
-  });
+  };
+  return submit(*stream, fill, what);
 }
 
 Copy bytes_of(void* to, const void* from, size_t bytes) {
@@ -180,18 +202,19 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 
 // The host does not wait for a fill of device memory.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  return call("cudaMemset", [&] { return fill_on(nullptr, bytes_of(to, nullptr, bytes), value); });
+  return call("cudaMemset",
+              [&] { return fill_on(nullptr, bytes_of(to, nullptr, bytes), value, Wait::yes); });
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return call("cudaMemsetAsync",
-              [&] { return fill_on(stream, bytes_of(to, nullptr, bytes), value); });
+              [&] { return fill_on(stream, bytes_of(to, nullptr, bytes), value, Wait::no); });
 }
 
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
   return call("cudaMemset2DAsync", [&] {
-    return fill_on(stream, rows_of(to, pitch, nullptr, 0, width, height), value);
+    return fill_on(stream, rows_of(to, pitch, nullptr, 0, width, height), value, Wait::no);
   });
 }
 

@@ -58,11 +58,16 @@ cudaError_t refuse_device_capture(int device) {
   return status;
 }
 
-cudaError_t capture_node(CUstream_st& stream, Work work) {
+cudaError_t capture_node(CUstream_st& stream, Work work, const Operation& what) {
   auto node = std::make_shared<Node>();
   node->work = std::make_shared<const Work>(std::move(work));
   node->after = std::exchange(stream.frontier, {});
+  node->what = what;
   node->lane = stream.lane;
+  if (Observer* watching = observer()) {
+    watching->created_node(node.get());
+    for (const auto& earlier : node->after) watching->depends(node.get(), earlier.get());
+  }
   stream.frontier.push_back(node);
   stream.capture->nodes.push_back(std::move(node));
   return cudaSuccess;
@@ -90,6 +95,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   struct Step {
     std::shared_ptr<const Work> work;
+    Operation what;
     std::vector<size_t> after;
     bool is_last = true;
     unsigned lane = 0;
@@ -110,6 +116,12 @@ std::unordered_set<cudaGraphExec_t>& instances() {
   return *all;
 }
 
+/// Since the program began.
+uint32_t& num_instances() {
+  static uint32_t count = 0;
+  return count;
+}
+
 /// True when everything captured comes before the end of the stream that began.
 bool is_joined(const Capture& capture) {
   std::unordered_set<const Node*> seen;
@@ -128,19 +140,33 @@ cudaError_t instantiate(cudaGraphExec_t* instance, cudaGraph_t graph) {
   if (!graphs().contains(graph)) return cudaErrorInvalidValue;
   auto made = std::make_unique<CUgraphExec_st>();
   made->device = current_device();
+  const uint32_t number = ++num_instances();
+  made->steps.reserve(graph->nodes.size());  // a step's address is its handle
   std::unordered_map<const Node*, size_t> places;
   for (const auto& node : graph->nodes) {
-    CUgraphExec_st::Step step{node->work, {}, true, node->lane};
+    CUgraphExec_st::Step step{node->work, node->what, {}, true, node->lane};
     for (const auto& earlier : node->after) {
       step.after.push_back(places.at(earlier.get()));
       made->steps[step.after.back()].is_last = false;
     }
     places[node.get()] = made->steps.size();
     made->steps.push_back(std::move(step));
+    CUgraphExec_st::Step& kept = made->steps.back();
+    kept.what.node = &kept;
+    if (Observer* watching = observer()) watching->cloned_node(node.get(), &kept, number);
   }
   *instance = made.release();
   instances().insert(*instance);
   return cudaSuccess;
+}
+
+/// What a node is when its graph is launched on `stream`: there, or on a stream of the device's own
+/// where it was captured beside the first.
+Operation launched(const CUgraphExec_st& instance, const CUgraphExec_st::Step& step,
+                   const CUstream_st& stream) {
+  Operation what = placed(step.what, stream);
+  if (step.lane != instance.steps.front().lane) what.stream = step.lane;
+  return what;
 }
 
 cudaError_t launch_deferred(CUgraphExec_st& instance, CUstream_st& stream) {
@@ -152,7 +178,7 @@ cudaError_t launch_deferred(CUgraphExec_st& instance, CUstream_st& stream) {
     Nodes after;
     for (const size_t place : step.after) after.push_back(made[place]);
     if (after.empty()) after = before;
-    made.push_back(defer(step.work, after, step.lane));
+    made.push_back(defer(step.work, launched(instance, step, stream), after, step.lane));
     if (step.is_last) last.push_back(made.back());
   }
   if (last.empty()) last = before;
@@ -266,7 +292,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t handle) {
     }
     if (world().schedule.is_deferred) return launch_deferred(*instance, *stream);
     for (const CUgraphExec_st::Step& step : instance->steps) {
-      if (const cudaError_t status = run_now(*step.work); status != cudaSuccess) return status;
+      const cudaError_t status = run_now(*step.work, launched(*instance, step, *stream));
+      if (status != cudaSuccess) return status;
     }
     return cudaSuccess;
   });

@@ -66,10 +66,17 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                             config.dynamicSmemBytes](const std::function<void()>& kernel_body) {
       return run(grid, block, shared_bytes, kernel_body);
     };
+    Operation what;
+    what.kind = WorkKind::kernel;
+    what.kernel = kernel;
+    what.grid = config.gridDim;
+    what.block = config.blockDim;
+    what.shared_bytes = config.dynamicSmemBytes;
     if (!stream->capture && !world().schedule.is_deferred) {
-      return run_now([&] { return start(body); });
+      return run_now([&] { return start(body); }, placed(what, *stream));
     }
-    return submit(*stream, [start, own = owned_body()] { return start(own); });
+    return submit(
+        *stream, [start, own = owned_body()] { return start(own); }, what);
   });
 }
 

@@ -65,8 +65,10 @@ size_t collect(const Nodes& targets, Choice& choice) {
   return count;
 }
 
-Failure guarded(const Work& work) {
+Failure guarded(const Work& work, const Operation& what) {
   World& w = world();
+  Observer* watching = observer();
+  const uint64_t start_ns = watching == nullptr ? 0 : watching->now_ns();
   w.is_executing = true;
   Failure failure;
   try {
@@ -77,13 +79,14 @@ Failure guarded(const Work& work) {
   }
   w.is_executing = false;
   ++w.clock;
+  if (watching != nullptr) watching->ran(what, start_ns);
   return failure;
 }
 
 void run(Node& node, Choice& choice) {
   World& w = world();
   if (w.failure == cudaSuccess) {
-    if (const Failure failure = guarded(*node.work); !failure.empty()) {
+    if (const Failure failure = guarded(*node.work, node.what); !failure.empty()) {
       w.failure = cudaErrorLaunchFailure;
       w.failure_text = failure;
       w.is_failure_known = false;
@@ -128,10 +131,11 @@ void join(Nodes& frontier, const Nodes& nodes) {
   }
 }
 
-std::shared_ptr<Node> defer(const std::shared_ptr<const Work>& work, const Nodes& after,
-                            unsigned lane) {
+std::shared_ptr<Node> defer(const std::shared_ptr<const Work>& work, const Operation& what,
+                            const Nodes& after, unsigned lane) {
   auto node = std::make_shared<Node>();
   node->work = work;
+  node->what = what;
   node->lane = lane;
   for (const auto& earlier : after) {
     if (earlier->is_done) continue;
@@ -143,8 +147,8 @@ std::shared_ptr<Node> defer(const std::shared_ptr<const Work>& work, const Nodes
   return node;
 }
 
-cudaError_t run_now(const Work& work) {
-  const Failure failure = guarded(work);
+cudaError_t run_now(const Work& work, const Operation& what) {
+  const Failure failure = guarded(work, what);
   return failure.empty() ? cudaSuccess : refuse(cudaErrorLaunchFailure, failure);
 }
 

@@ -46,27 +46,54 @@ cudaError_t prepare(CUstream_st& stream) {
   return cudaSuccess;
 }
 
-cudaError_t submit(CUstream_st& stream, Work work) {
-  if (stream.capture) return capture_node(stream, std::move(work));
-  if (!world().schedule.is_deferred) return run_now(work);
+cudaError_t submit(CUstream_st& stream, Work work, const Operation& what) {
+  const Operation here = placed(what, stream);
+  if (stream.capture) return capture_node(stream, std::move(work), here);
+  if (!world().schedule.is_deferred) return run_now(work, here);
   stream.frontier = {
-      defer(std::make_shared<const Work>(std::move(work)), stream.frontier, stream.lane)};
+      defer(std::make_shared<const Work>(std::move(work)), here, stream.frontier, stream.lane)};
   return cudaSuccess;
 }
 
+namespace {
+
+cudaError_t enqueue_as(WorkKind kind, cudaStream_t handle, const std::function<void()>& work) {
+  CUstream_st* stream = find_stream(handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t status = prepare(*stream); status != cudaSuccess) return status;
+  Operation what;
+  what.kind = kind;
+  const auto run = [work] {
+    work();
+    return Failure();
+  };
+  return submit(*stream, run, what);
+}
+
+}  // namespace
+
 cudaError_t enqueue(cudaStream_t handle, const std::function<void()>& work) {
-  return call("enqueue", [&] {
-    CUstream_st* stream = find_stream(handle);
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t status = prepare(*stream); status != cudaSuccess) return status;
-    return submit(*stream, [work] {
-      work();
-      return Failure();
-    });
-  });
+  return call("enqueue", [&] { return enqueue_as(WorkKind::library_kernel, handle, work); });
 }
 
 namespace {
+
+/// Waits by `wait`, and tells who watches.
+template <typename Wait>
+cudaError_t observed_wait(WaitReport report, const Wait& wait) {
+  Observer* watching = observer();
+  if (watching != nullptr) report.start_ns = watching->now_ns();
+  report.status = wait();
+  if (watching != nullptr) watching->waited(report, current_call());
+  return report.status;
+}
+
+WaitReport wait_for(const CUevent_st& event) {
+  return {WaitKind::event, event.device, event.lane, event.record};
+}
+WaitReport wait_for(const CUstream_st& stream) {
+  return {WaitKind::stream, stream.device, stream.lane};
+}
 
 cudaError_t make_stream(cudaStream_t* handle, unsigned flags, int priority) {
   if ((flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return cudaErrorInvalidValue;
@@ -201,7 +228,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call("cudaStreamSynchronize", [&] {
     CUstream_st* stream = find_stream(handle);
     const cudaError_t status = check_waitable(stream, "cudaStreamSynchronize");
-    return status == cudaSuccess ? finish(stream->frontier) : status;
+    if (status != cudaSuccess) return status;
+    return observed_wait(wait_for(*stream), [&] { return finish(stream->frontier); });
   });
 }
 
@@ -209,14 +237,17 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call("cudaStreamQuery", [&] {
     CUstream_st* stream = find_stream(handle);
     const cudaError_t status = check_waitable(stream, "cudaStreamQuery");
-    return status == cudaSuccess ? advance(stream->frontier) : status;
+    if (status != cudaSuccess) return status;
+    return observed_wait(wait_for(*stream), [&] { return advance(stream->frontier); });
   });
 }
 
 cudaError_t cudaDeviceSynchronize() {
   return call("cudaDeviceSynchronize", [] {
     const cudaError_t status = refuse_device_capture(current_device());
-    return status == cudaSuccess ? finish_device(current_device()) : status;
+    if (status != cudaSuccess) return status;
+    return observed_wait({WaitKind::device, current_device()},
+                         [] { return finish_device(current_device()); });
   });
 }
 
@@ -233,14 +264,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
                         "a captured stream waits for an event that was recorded outside of the "
                         "capture");
     }
-    join(stream->frontier, event->after);
-    return cudaSuccess;
+    return observed_wait({WaitKind::stream_for_event, stream->device, stream->lane, event->record},
+                         [&] { return join(stream->frontier, event->after), cudaSuccess; });
   });
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return call("cudaLaunchHostFunc",
-              [&] { return enqueue(handle, [function, data] { function(data); }); });
+              [&] { return enqueue_as(WorkKind::host, handle, [=] { function(data); }); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -274,6 +305,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     event->after = stream->frontier;
     event->capture = stream->capture;
     event->recorded_at = world().clock;
+    event->record = ++world().last_record;
+    event->lane = stream->lane;
+    if (Observer* watching = observer(); watching != nullptr && !stream->capture) {
+      watching->recorded(stream->device, stream->lane, event->record, current_call());
+    }
     return cudaSuccess;
   });
 }
@@ -281,14 +317,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call("cudaEventSynchronize", [&] {
     const cudaError_t status = check_waitable(event, "cudaEventSynchronize");
-    return status == cudaSuccess ? finish(event->after) : status;
+    if (status != cudaSuccess) return status;
+    return observed_wait(wait_for(*event), [&] { return finish(event->after); });
   });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call("cudaEventQuery", [&] {
     const cudaError_t status = check_waitable(event, "cudaEventQuery");
-    return status == cudaSuccess ? advance(event->after) : status;
+    if (status != cudaSuccess) return status;
+    return observed_wait(wait_for(*event), [&] { return advance(event->after); });
   });
 }
 

@@ -18,6 +18,7 @@
 
 #include "tests/fakes/simt/simt.h"
 #include "tests/fakes/simt/simt_device.h"
+#include "tests/fakes/simt/simt_observer.h"
 
 namespace moetune::simt {
 
@@ -27,6 +28,7 @@ using Work = std::function<Failure()>;
 /// One operation on the device.
 struct Node {
   std::shared_ptr<const Work> work;
+  Operation what;
   std::vector<std::shared_ptr<Node>> after;  ///< emptied when it has run
   std::vector<Node*> successors;             ///< have not run either, and so exist
   size_t num_undone = 0;                     ///< of `after`
@@ -71,6 +73,8 @@ struct CUevent_st {
   moetune::simt::Nodes after;
   std::shared_ptr<moetune::simt::Capture> capture;  ///< of the last record, if in one
   uint64_t recorded_at = 0;
+  uint64_t record = 0;  ///< number of the last record
+  unsigned lane = 0;    ///< where that was
 };
 
 namespace moetune::simt {
@@ -84,6 +88,7 @@ struct World {
   std::mt19937_64 random;
   uint64_t clock = 1;
   uint64_t last_wait = 0;
+  uint64_t last_record = 0;
   int64_t num_pending = 0;
   unsigned num_lanes = 0;
   bool is_executing = false;
@@ -122,12 +127,40 @@ cudaError_t leave(cudaError_t status);
 /// `status`, with what cudaGetErrorString will say of it in this thread.
 cudaError_t refuse(cudaError_t status, const std::string& text);
 
+// --- who watches ------------------------------------------------------------------------------
+
+/// Null when nobody does.
+Observer* observer();
+
+/// What the observer called the outermost call of this thread.
+uint32_t current_call();
+
+/// A call for its lifetime.
+class ObservedCall {
+ public:
+  explicit ObservedCall(const char* function);
+  ~ObservedCall();
+  ObservedCall(const ObservedCall&) = delete;
+  ObservedCall& operator=(const ObservedCall&) = delete;
+
+  cudaError_t keep(cudaError_t status) { return status_ = status; }
+
+ private:
+  const char* function_;
+  Observer* observer_ = nullptr;
+  cudaError_t status_ = cudaSuccess;
+};
+
+/// With the stream, and as the current call's doing.
+Operation placed(Operation what, const CUstream_st& stream);
+
 /// The frame of each function of the runtime: one at a time, failing when the test wants it to.
 template <typename Body>
 cudaError_t call(const char* function, const Body& body) {
+  ObservedCall observed(function);
   const std::lock_guard lock(world().mutex);
   const cudaError_t status = enter(function);
-  return leave(status == cudaSuccess ? body() : status);
+  return observed.keep(leave(status == cudaSuccess ? body() : status));
 }
 
 /// True, counting it, when the test wants this call to fail.
@@ -142,7 +175,7 @@ CUstream_st* find_stream(cudaStream_t handle);
 cudaError_t prepare(CUstream_st& stream);
 
 /// Enqueues. `stream` has been prepared.
-cudaError_t submit(CUstream_st& stream, Work work);
+cudaError_t submit(CUstream_st& stream, Work work, const Operation& what);
 
 /// Adds operations to what the next one on a frontier comes after.
 void join(Nodes& frontier, const Nodes& nodes);
@@ -155,11 +188,11 @@ cudaError_t finish_device(int device);
 cudaError_t advance(const Nodes& targets);
 
 /// Runs at once, as everything does in order.
-cudaError_t run_now(const std::function<Failure()>& work);
+cudaError_t run_now(const Work& work, const Operation& what);
 
 /// A new operation, to run after `after` when somebody waits.
-std::shared_ptr<Node> defer(const std::shared_ptr<const Work>& work, const Nodes& after,
-                            unsigned lane);
+std::shared_ptr<Node> defer(const std::shared_ptr<const Work>& work, const Operation& what,
+                            const Nodes& after, unsigned lane);
 
 // --- capture ----------------------------------------------------------------------------------
 
@@ -168,7 +201,7 @@ cudaError_t refuse_while_capturing(const char* function);
 /// For functions that wait for the whole device.
 cudaError_t refuse_device_capture(int device);
 /// Adds an operation to the graph that the stream is captured into.
-cudaError_t capture_node(CUstream_st& stream, Work work);
+cudaError_t capture_node(CUstream_st& stream, Work work, const Operation& what);
 cudaError_t invalidate(Capture& capture, cudaError_t status, const std::string& text);
 /// Gives the capture's streams back.
 void end(const std::shared_ptr<Capture>& capture);

@@ -26,7 +26,7 @@ set(VENDORS sqlite cupti nccl mpi cuda onednn openblas nvtx json program_options
 set(HEADER_sqlite "^sqlite3")
 set(MAY_sqlite "^profiler/store/db\\.cpp$")
 set(HEADER_cupti "^cupti")
-set(MAY_cupti "^(profiler/cupti_(recorder|session|decode|counters|metrics)\\.cpp$|tests/profiler_cupti/)")
+set(MAY_cupti "^(profiler/cupti_(recorder|session|decode|counters|metrics)\\.cpp$|tests/(profiler_cupti|fakes/simt_cupti)/)")
 set(HEADER_nccl "^nccl")
 set(MAY_nccl "^(engine/comm/nccl_comm\\.cpp$|tests/fakes/nccl/)")
 set(HEADER_mpi "^mpi\\.h$")

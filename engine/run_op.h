@@ -199,11 +199,10 @@ inline void reuse_after(RankContext& rank, Stream stream, Stream other) {
   rank.backend.wait_event(end);
 }
 
-/// Runs `body`, copies from the host and fills, on the copy stream: beside what is launched from
-/// here on, up to the first work on `user` afterwards, which waits for them. Their targets belong
-/// to `user`. Emulated devices read the host's memory; virtual time has no such copies.
+/// Runs `body`, copies from the host and fills, on the copy stream: beside all that is launched
+/// until finish_uploads. Their targets belong to `user`. Virtual time has no such copies.
 template <typename Body>
-void run_uploads(RankContext& rank, Stream user, Body&& body) {
+void begin_uploads(RankContext& rank, Stream user, Body&& body) {
   reuse_after(rank, Stream::copy, user);
   {
     const profiler::OpTag tag{"upload", rank.place.layer, rank.place.micro_batch};
@@ -213,6 +212,11 @@ void run_uploads(RankContext& rank, Stream user, Body&& body) {
     rank.backend.use_stream(static_cast<int>(Stream::copy));
     body();
   }
+  rank.backend.use_stream(static_cast<int>(user));
+}
+
+/// What is launched on `user` from here on finds all uploads done.
+inline void finish_uploads(RankContext& rank, Stream user) {
   reuse_after(rank, user, Stream::copy);
 }
 

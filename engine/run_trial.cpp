@@ -266,6 +266,7 @@ class DeviceTracing {
     profiler::DeviceRecorderOptions options;
     options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
                                                         : profiler::DeviceDetail::launches;
+    counts_overhead_ = options.detail == profiler::DeviceDetail::all;
     options.ranks = {ranks.begin(), ranks.end()};
     recorder_ = profiler::make_cupti_recorder(options);
   }
@@ -292,9 +293,11 @@ class DeviceTracing {
       recorder.add_trace(id, std::move(rank.trace));
     }
     missing_ = profiler::missing_text(step.facts);
-    int64_t overhead_ns = 0;
-    for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
-    recorder.add_tracing_overhead(overhead_ns);
+    if (counts_overhead_ && recorder_->is_active()) {
+      int64_t overhead_ns = 0;
+      for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
+      recorder.add_tracing_overhead(overhead_ns);
+    }
     if (!counters_ || step.ranks.empty()) return;
     // Between the two ends lies the reading of the trace, which is not part of the step.
     const profiler::CounterStep counted = counters_->end_step();
@@ -321,6 +324,7 @@ class DeviceTracing {
   std::unique_ptr<profiler::DeviceCounters> counters_;
   std::unique_ptr<profiler::DeviceRecorder> recorder_;
   bool is_set_up_ = false;
+  bool counts_overhead_ = false;  ///< that the tracing interface reports of itself
   std::string missing_;
 };
 

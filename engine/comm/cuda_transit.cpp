@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/device_error.h"
 
 namespace moetune::engine {
 namespace {
@@ -27,10 +28,17 @@ bool is_host(const void* data, int64_t bytes) {
 void check_cuda(int error, const char* what) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
-  const std::string text =
-      fmt::format("CUDA: {}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
-  if (error == cudaErrorMemoryAllocation) throw base::OutOfMemory(text);
-  throw base::Error(text);
+  std::rethrow_exception(cuda_failure(
+      error,
+      fmt::format("CUDA: {}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error)))));
+}
+
+std::exception_ptr cuda_failure(int error, const std::string& text) {
+  if (error == cudaErrorMemoryAllocation) return std::make_exception_ptr(base::OutOfMemory(text));
+  if (kernels::cuda::is_device_error(error)) {
+    return std::make_exception_ptr(base::DeviceFailed(text));
+  }
+  return std::make_exception_ptr(base::Error(text));
 }
 
 bool is_capturing(CudaStream stream) {
@@ -55,7 +63,10 @@ Mark::State Mark::query() const {
   return error == cudaSuccess ? State::done : State::failed;
 }
 
-std::string Mark::error() const { return cudaGetErrorString(cudaEventQuery(event_)); }
+std::exception_ptr Mark::failure(const std::string& text) const {
+  const cudaError_t error = cudaEventQuery(event_);
+  return cuda_failure(error, fmt::format("{}: {}", text, cudaGetErrorString(error)));
+}
 
 void copy_and_order(void* to, const void* from, int64_t bytes, CudaStream stream,
                     CudaStream other) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,8 +20,11 @@ namespace moetune::engine {
 using CudaStream = CUstream_st*;
 
 /// Throws base::Error with CUDA's text unless `error` (a cudaError_t) is success; base::OutOfMemory
-/// when that is what it says.
+/// or base::DeviceFailed when that is what it says.
 void check_cuda(int error, const char* what);
+
+/// What check_cuda would throw, with a text of the caller's.
+std::exception_ptr cuda_failure(int error, const std::string& text);
 
 bool is_capturing(CudaStream stream);
 
@@ -35,7 +39,8 @@ class Mark {
   Mark& operator=(const Mark&) = delete;
 
   [[nodiscard]] State query() const;
-  [[nodiscard]] std::string error() const;  ///< CUDA's text when failed
+  /// With CUDA's words after the text; of a failed one.
+  [[nodiscard]] std::exception_ptr failure(const std::string& text) const;
   [[nodiscard]] CUevent_st* event() const { return event_; }
 
  private:

@@ -62,6 +62,14 @@ ncclDataType_t type_of(base::DType dtype) {
   throw base::Error("no NCCL type for this dtype");
 }
 
+// NCCL has no code for it: only the text of its last warning tells, in one of these forms.
+bool is_out_of_memory(const std::string& text) {
+  constexpr std::array kForms = {"Failed to CUDA malloc", "Failed to CUDA calloc",
+                                 "Failed to CUDA host alloc", "Cuda failure 2 ", "out of memory"};
+  return std::any_of(kForms.begin(), kForms.end(),
+                     [&](const char* form) { return text.find(form) != std::string::npos; });
+}
+
 /// The communicators of a rank, what is on its way over them, and how they failed if they did.
 /// Shared with the watching thread, which outlives the world when an abort hangs.
 class NcclState {
@@ -151,7 +159,7 @@ class NcclState {
       pause = std::min(pause * 2, std::chrono::microseconds(200));
     }
     check();
-    if (mark->query() == Mark::State::failed) throw base::Error("CUDA: " + mark->error());
+    if (mark->query() == Mark::State::failed) std::rethrow_exception(mark->failure("CUDA"));
   }
 
   /// Throws the failure, if there is one, once nothing runs any more that could touch the caller's
@@ -265,8 +273,7 @@ class NcclState {
     if (detail != nullptr && *detail != '\0') text += fmt::format(" ({})", detail);
     if (result == ncclRemoteError) {
       fail(std::make_exception_ptr(base::PeerFailed(text)));
-    } else if (text.find(cudaGetErrorString(cudaErrorMemoryAllocation)) != std::string::npos) {
-      // NCCL has no code for it: "unhandled cuda error", with CUDA's words in the detail.
+    } else if (is_out_of_memory(text)) {
       fail(std::make_exception_ptr(base::OutOfMemory(text)));
     } else {
       fail(std::make_exception_ptr(base::Error(text)));
@@ -290,8 +297,7 @@ class NcclState {
     for (const Watched& w : watched) {
       const Mark::State state = w.mark->query();
       if (state == Mark::State::failed) {
-        fail(std::make_exception_ptr(
-            base::Error(fmt::format("{}: CUDA: {}", text_of(w.role, w.what), w.mark->error()))));
+        fail(w.mark->failure(text_of(w.role, w.what) + ": CUDA"));
       } else if (state == Mark::State::running && w.limit.deadline.is_past()) {
         fail_late(w.role, w.what, w.limit);
       }

@@ -128,6 +128,8 @@ void Layer::expert_forward_chunk(LayerState& state, const ChunkRoute& chunk, int
                              .row_range(chunk.recv_begin, chunk.num_received);
   const spec::OpCost sort_cost = spec::op_cost(Op::sort_rows, label, dims, e);
   if (is_parallel) {
+    // The first to read what write_route has sent.
+    if (index == 0) finish_uploads(rank_, Stream::compute);
     run_op(rank_, Op::sort_rows, label, sort_cost, [&] {
       if (chunk.num_received == 0) return;
       rank_.backend.scatter_rows(

@@ -97,7 +97,7 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
         state[Buf::gathered_counts].bytes());
   finish_route(state, gathered);
   buffers_.allocate(state, Part::experts, pass);
-  run_uploads(rank_, Stream::compute, [&] { write_route(state); });
+  begin_uploads(rank_, Stream::compute, [&] { write_route(state); });
 }
 
 // Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean

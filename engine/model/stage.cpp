@@ -90,11 +90,12 @@ void Stage::make_tables() {
 void Stage::begin_step(const StepTokens& tokens) {
   MOETUNE_CHECK(static_cast<int64_t>(tokens.inputs.size()) == tokens_.rows,
                 "a step has {} tokens where {} are expected", tokens.inputs.size(), tokens_.rows);
-  run_uploads(rank_, Stream::compute, [&] {
+  begin_uploads(rank_, Stream::compute, [&] {
     rank_.backend.copy_to_device(tokens_.data, tokens.inputs.data(), tokens_.bytes());
     rank_.backend.copy_to_device(targets_.data, tokens.targets.data(), targets_.bytes());
     rank_.backend.fill_zero(rank_.scalars.data, rank_.scalars.bytes());
   });
+  finish_uploads(rank_, Stream::compute);
 }
 
 Tensor Stage::token_view(const Tensor& all, int64_t micro_batch) const {
@@ -175,6 +176,9 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
                                    static_cast<double>(training.seq_length));
   const Tensor targets = token_view(targets_, micro_batch);
   double* loss_sum = rank_.scalar(spec::Scalar::loss);
+  // Small products would leave a GPU idle and read the head over and over; there a chunk is one
+  // product, and its size changes the order of sums.
+  const bool is_tiled = rank_.trial.backend == "cpu";
   for (int64_t begin = 0; begin < dims_.tokens; begin += dims_.ce_chunk) {
     const int64_t count = std::min(dims_.ce_chunk, dims_.tokens - begin);
     spec::LayerDims chunk = dims_;
@@ -183,9 +187,8 @@ void Stage::head(MicroBatch& m, int64_t micro_batch) {
     const Tensor dx = s[Buf::d_hidden].row_range(begin, count);
     const Tensor logits = s[Buf::logits].row_range(0, count);
     const auto for_tiles = [&](auto&& body) {
-      for (int64_t at = 0; at < count; at += spec::kLossTile) {
-        body(at, std::min(spec::kLossTile, count - at));
-      }
+      const int64_t tile = is_tiled ? spec::kLossTile : count;
+      for (int64_t at = 0; at < count; at += tile) body(at, std::min(tile, count - at));
     };
     const spec::OpCost gemm_cost = spec::op_cost(Op::lm_head, Pass::forward, chunk, e);
     run_op(rank_, Op::lm_head, Pass::forward, gemm_cost, [&] {

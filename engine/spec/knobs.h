@@ -12,8 +12,8 @@
 
 namespace moetune::spec {
 
-/// Head and loss run on tiles of this many tokens, whatever linear_ce_chunk_tokens is, so that the
-/// chunk size changes no bit of the result.
+/// On the CPU head and loss run on tiles of this many tokens, whatever linear_ce_chunk_tokens is,
+/// so that the chunk size changes no bit of the result.
 inline constexpr int64_t kLossTile = 64;
 
 /// One value of every knob. Flat: the member count is checked against the table at compile time.

@@ -23,10 +23,8 @@ constexpr int kTimedRuns = 5;
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const std::string text =
-      fmt::format("cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(status));
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw base::OutOfMemory(text);
-  throw base::Error(text);
+  throw_library_error(fmt::format("cuBLASLt: {} failed: {}", what, cublasLtGetStatusString(status)),
+                      status == CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -201,6 +199,8 @@ bool CublasLtGemm::has_kernel(const GemmArgs& args, int64_t workspace_size) {
     static_cast<void>(impl_->plan_for(gemm, workspace_size));
     return true;
   } catch (const base::OutOfMemory&) {
+    throw;
+  } catch (const base::DeviceFailed&) {
     throw;
   } catch (const base::Error&) {
     impl_->without_kernel.insert(key);

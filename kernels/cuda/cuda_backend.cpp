@@ -198,20 +198,22 @@ void CudaBackend::gemm(const GemmArgs& args) {
     gemm_uses_.plain("cuBLASLt is not in this build, or cannot be loaded");
     return cuda::gemm(stream(), args);
   }
-  const Workspace& scratch = workspace(gemm_->workspace_bytes());
-  if (!args.bias.is_null() && !gemm_->has_kernel(args, scratch.bytes)) {
+  // Always as large as it asks for, never all that is there: its choice of kernel depends on it.
+  const int64_t bytes = gemm_->workspace_bytes();
+  const Workspace& scratch = workspace(bytes);
+  if (!args.bias.is_null() && !gemm_->has_kernel(args, bytes)) {
     GemmArgs product = args;
     product.bias = {};
     gemm(product);
     return cuda::add_bias(stream(), args.c, args.bias);
   }
-  if (!gemm_->has_kernel(args, scratch.bytes)) {
+  if (!gemm_->has_kernel(args, bytes)) {
     gemm_uses_.plain(fmt::format("cuBLASLt has no kernel for {} x {} x {}", args.c.rows,
                                  args.c.cols, args.trans_a ? args.a.rows : args.a.cols));
     return cuda::gemm(stream(), args);
   }
   ++gemm_uses_.num_library;
-  gemm_->run(stream(), args, scratch.data, scratch.bytes);
+  gemm_->run(stream(), args, scratch.data, bytes);
 }
 
 void CudaBackend::grouped_gemm(const GroupedGemmArgs& args) {

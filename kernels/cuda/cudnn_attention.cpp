@@ -15,6 +15,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/attention_plan.h"
 #include "kernels/cuda/lse_layout.h"
+#include "kernels/cuda/runtime_check.h"
 
 namespace moetune::kernels::cuda {
 namespace {
@@ -30,9 +31,8 @@ constexpr cudnnStatus_t kOutOfMemory = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCA
 
 void check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  const std::string text = fmt::format("cuDNN: {} failed: {}", what, cudnnGetErrorString(status));
-  if (status == kOutOfMemory) throw base::OutOfMemory(text);
-  throw base::Error(text);
+  throw_library_error(fmt::format("cuDNN: {} failed: {}", what, cudnnGetErrorString(status)),
+                      status == kOutOfMemory);
 }
 
 void check(fe::error_t status, const char* what) {
@@ -40,10 +40,7 @@ void check(fe::error_t status, const char* what) {
   const std::string text =
       fmt::format("cuDNN attention: {} failed: {}", what, status.get_message());
   // The frontend has codes of its own and passes the library's on as a name in the text.
-  if (text.find(cudnnGetErrorString(kOutOfMemory)) != std::string::npos) {
-    throw base::OutOfMemory(text);
-  }
-  throw base::Error(text);
+  throw_library_error(text, text.find(cudnnGetErrorString(kOutOfMemory)) != std::string::npos);
 }
 
 /// A tensor [batch, heads, rows, width] lying in memory as rows of all heads.
@@ -171,6 +168,8 @@ struct CudnnAttention::Impl {
         graph_for(key);
         return true;
       } catch (const base::OutOfMemory&) {
+        throw;
+      } catch (const base::DeviceFailed&) {
         throw;
       } catch (const std::exception& error) {
         last_refusal = error.what();

@@ -18,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/cutlass_grouped_gemm.h"
 #include "kernels/cuda/grouped_gemm_setup.h"
+#include "kernels/cuda/runtime_check.h"
 
 namespace moetune::kernels::cuda {
 namespace {
@@ -115,8 +116,10 @@ typename Kind::Gemm::Arguments arguments_of(const GroupedProblems& problems, int
 }
 
 void check(cutlass::Status status, const char* what) {
-  MOETUNE_CHECK(status == cutlass::Status::kSuccess, "CUTLASS: the grouped GEMM's {} failed: {}",
-                what, cutlassGetStatusString(status));
+  if (status == cutlass::Status::kSuccess) return;
+  throw_library_error(fmt::format("CUTLASS: the grouped GEMM's {} failed: {}", what,
+                                  cutlassGetStatusString(status)),
+                      status == cutlass::Status::kErrorMemoryAllocation);
 }
 
 /// Three ints in a row: what the setup kernel writes.

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/device_error.h"
 
 namespace moetune::kernels::cuda {
 namespace {
@@ -20,27 +21,6 @@ DeviceMemory device_memory() {
   return {static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
 }
 
-// Errors that the runtime keeps returning from here on: the context is lost.
-bool is_of_the_device(cudaError_t status) {
-  switch (status) {
-    case cudaErrorLaunchFailure:
-    case cudaErrorIllegalAddress:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorHardwareStackError:
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorUnknown:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 void check(int code, const char* what) {
@@ -53,7 +33,20 @@ void check(int code, const char* what) {
   }
   const std::string text =
       fmt::format("CUDA, {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
-  if (is_of_the_device(status)) throw base::DeviceFailed(text);
+  if (is_device_error(status)) throw base::DeviceFailed(text);
+  throw base::Error(text);
+}
+
+void throw_library_error(const std::string& text, bool is_out_of_memory) {
+  // A kernel that failed shows at any later call; the library only says that its own went wrong.
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (is_device_error(status)) {
+    throw base::DeviceFailed(fmt::format("{}; CUDA: {} ({})", text, cudaGetErrorString(status),
+                                         cudaGetErrorName(status)));
+  }
+  if (is_out_of_memory) throw base::OutOfMemory(text);
   throw base::Error(text);
 }
 

@@ -3,12 +3,17 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 namespace moetune::kernels::cuda {
 
 /// `status`: a cudaError_t. Unless it is success throws base::DeviceFailed when the device is lost
 /// by it, else base::Error, with the runtime's text.
 void check(int status, const char* what);
+
+/// For a call of one of NVIDIA's libraries that failed: throws base::DeviceFailed when the device
+/// is lost, else base::OutOfMemory when the library says so, else base::Error.
+[[noreturn]] void throw_library_error(const std::string& text, bool is_out_of_memory);
 
 /// Held while what something takes of the device is measured as a difference, so that other ranks
 /// of this process do not take theirs meanwhile.

@@ -63,7 +63,9 @@ const VmmDriver& the_driver() {
 void check_driver(const VmmDriver& driver, CUresult status, const char* what) {
   const char* text = nullptr;
   if (status != CUDA_SUCCESS) static_cast<void>(driver.error_string(status, &text));
-  MOETUNE_CHECK(status == CUDA_SUCCESS, "CUDA, {}: {}", what, text == nullptr ? "error" : text);
+  if (status == CUDA_SUCCESS) return;
+  throw_library_error(fmt::format("CUDA, {}: {}", what, text == nullptr ? "error" : text),
+                      status == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUmemAllocationProp properties(int device) {

@@ -122,7 +122,8 @@ int exit_code_of(const std::string& status) {
 int run_trial_command(const std::vector<std::string>& words) {
   namespace po = boost::program_options;
   CommandOptions options(
-      "trial SPEC [--db PATH] [--set KNOB=VALUE ...] [--format text|json] [--trace-out FILE.json]",
+      "trial SPEC [--db PATH] [--set KNOB=VALUE ...] [--format text|json] [--trace-out FILE.json] "
+      "[--print-spec]",
       "Runs one trial. SPEC is a trial as JSON, or a sweep file, whose base is used. Without --db "
       "nothing is kept.");
   options.add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
@@ -130,6 +131,8 @@ int run_trial_command(const std::vector<std::string>& words) {
                 "store the trial in this runs database");
   options.add()("trace-out", po::value<std::string>()->value_name("FILE"),
                 "write the traced step as a Chrome trace (chrome://tracing, Perfetto)");
+  options.add()("print-spec",
+                "only print the trial as moetune-rank takes it, for a launcher of many processes");
   options.add()("step-limit", po::value<std::string>()->value_name("SECONDS"),
                 "longest time without a new step before the trial counts as hung, default 60");
   options.add()("quiet,q", "no progress");
@@ -143,6 +146,17 @@ int run_trial_command(const std::vector<std::string>& words) {
   const std::string file = options.required("spec", "the trial file");
   Loaded<spec::TrialSpec> loaded = load_trial(file);
   options.apply_set(loaded.spec.knobs);
+  if (options.has("print-spec")) {
+    std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
+    return 0;
+  }
+  if (loaded.spec.communicator == "nccl") {
+    throw base::UsageError(fmt::format(
+        "{}: communicator 'nccl' needs a process per GPU, which moetune does not start: "
+        "write the trial with --print-spec and start moetune-rank --world nccl under "
+        "torchrun, srun or mpirun; or take threads or fake",
+        file));
+  }
   const std::vector<std::string> changes = options.texts("set");
   std::string problem;
   const tuner::TrialRequest request =

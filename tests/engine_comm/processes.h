@@ -63,7 +63,7 @@ inline std::vector<int> run_processes(int count, const std::function<int(int)>& 
 
 /// How a rank has ended.
 struct Outcome {
-  enum class Kind : uint8_t { fine, usage, peer, memory, error };
+  enum class Kind : uint8_t { fine, usage, peer, memory, device, error };
   Kind kind = Kind::fine;
   std::string text;
 };
@@ -75,6 +75,8 @@ inline Outcome outcome_of(const std::function<void()>& body) {
     return {Outcome::Kind::usage, error.what()};
   } catch (const base::PeerFailed& error) {
     return {Outcome::Kind::peer, error.what()};
+  } catch (const base::DeviceFailed& error) {
+    return {Outcome::Kind::device, error.what()};
   } catch (const base::OutOfMemory& error) {
     return {Outcome::Kind::memory, error.what()};
   } catch (const std::exception& error) {

@@ -215,6 +215,25 @@ BOOST_AUTO_TEST_CASE(the_trials_of_two_sweeps_are_told_apart) {
   BOOST_TEST(run({"report", db, "--sweep", "2", "--out", folder.file("page.html")}).code == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_printed_spec_is_what_a_launcher_starts) {
+  const Answer printed = run({"trial", spec, "--set", "recompute=norm", "--print-spec"});
+  BOOST_REQUIRE(printed.code == 0);
+  const json document = json::parse(printed.out);
+  BOOST_TEST(document.at("knobs").at("recompute") == "norm");
+  tests::write_text(folder.file("printed.json"), printed.out);
+  BOOST_TEST(run({"trial", folder.file("printed.json"), "--print-spec"}).out == printed.out);
+  BOOST_TEST(run({"trial", folder.file("printed.json"), "--db", db}).code == 0);
+
+  write_spec([](json& trial) {
+    trial["backend"] = "cuda";
+    trial["clock"] = "wall";
+    trial["communicator"] = "nccl";
+  });
+  const Answer refused = run({"trial", spec, "--db", folder.file("other.db")});
+  BOOST_TEST(refused.code == 2);
+  BOOST_TEST(refused.err.find("--print-spec") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(the_same_trial_is_not_run_twice) {
   const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
   for (int i = 0; i < 2; ++i) BOOST_TEST(run({"trial", spec, "--db", db}).code == 0);

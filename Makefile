@@ -52,7 +52,7 @@ test: try-cuda-libs build/release/build.ninja  ## Install what is missing, build
 	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
 	ctest --preset release
 
-gpu-check: cuda-libs build/release/build.ninja  ## On a machine with a GPU: its tests and benchmarks in one go
+gpu-check:  ## On a machine with a GPU: its tests and benchmarks in one go
 	@scripts/gpu-check.sh
 
 asan: build/asan/build.ninja  ## Build and run the tests under the address and undefined-behaviour sanitizers

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one go: tests of all kernels, of training and of CUPTI, the benchmarks, a model that
-# fills the card, and sweeps that end in a report. Builds first where there is a build system; else takes the programs
-# from the folder that BIN names. Goes on after a failure and names it at the end. Never touches the card's settings.
+# Everything that needs a GPU, in one go: tests of all kernels, of training, of CUPTI and of NCCL, the benchmarks, a model
+# that fills the card, and sweeps that end in a report. Builds first where there are make and cmake; else, and where BIN
+# names a folder, takes the programs that are there. Goes on after a failure and names it at the end. Never touches the
+# card's settings.
 #
 #   scripts/gpu-check.sh      results go to tests/bench/results: <gpu>.json (kernels), <gpu>-engine.json (the model that
 #                             fills the card) and <gpu>.txt (everything that was printed); where $OUT is set also there,
-#                             with the report of the sweeps
+#                             with the reports of the sweeps
+#   GPU_CHECK_SECONDS=530     for everything after the build; a part that has no time left counts as failed
+#   GPU_CHECK_NO_BUILD=1      no build, also where there could be one
+#   GPU_CHECK_COUNTERS=1      the hardware counters, too; they may fix clock rates while they last
 #
-# Exit code: 0 all passed, 1 something failed, 20 there is no GPU (or no CUDA in the build).
+# Exit code: 0 everything passed; 1 something failed, named in the last lines; 2 nothing was checked: the programs cannot
+# be built, or are not there; 20 there is no GPU (looked for before anything is fetched or built).
 set -uo pipefail
-cd "$(dirname "$0")/.."
-readonly NO_GPU=20
-BIN=${BIN:-build/release/bin}
+cd "$(dirname "$0")/.." || exit 2
+readonly NOT_CHECKED=2 NO_GPU=20
 results=tests/bench/results
 failed=()
 
@@ -21,16 +25,29 @@ if ! { [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || nvidia-smi -L >/dev/null 2>&1
   say "there is no GPU on this machine"
   exit $NO_GPU
 fi
-if [ -f build/release/build.ninja ] && command -v cmake >/dev/null && [ -z "${GPU_CHECK_NO_BUILD:-}" ]; then
-  if ! cmake --build --preset release --target gpu_test gpu_bench cupti_test moetune moetune-rank; then
+
+# --- the programs -------------------------------------------------------------------------------------------------------
+
+programs=(gpu_test gpu_bench cupti_test moetune moetune-rank)
+if [ -z "${GPU_CHECK_NO_BUILD:-}${BIN:-}" ] && command -v make >/dev/null; then
+  export PATH=$PWD/.deps/cmake/cmake/data/bin:$PATH
+  make --no-print-directory cuda-libs || say "the CUDA libraries could not be fetched: going on without them"
+  if ! { make --no-print-directory build/release/build.ninja &&
+    cmake --build --preset release --target "${programs[@]}"; }; then
     say "the programs cannot be built (is nvcc there? see the README's GPU section)"
-    exit $NO_GPU
+    exit $NOT_CHECKED
   fi
 fi
-if ! [ -x "$BIN/gpu_test" ]; then
-  say "no $BIN/gpu_test: this build has no CUDA backend"
-  exit $NO_GPU
-fi
+BIN=${BIN:-build/release/bin}
+for program in "${programs[@]}"; do
+  if ! [ -x "$BIN/$program" ]; then
+    say "there is no $BIN/$program: not built, or without CUDA (see the README's GPU section)"
+    exit $NOT_CHECKED
+  fi
+done
+
+# --- parts and their results --------------------------------------------------------------------------------------------
+
 mkdir -p "$results"
 work=$(mktemp -d)
 trap 'save; rm -rf "$work"' EXIT
@@ -46,37 +63,154 @@ save() {
   cp "$work/log.txt" "$results/$name.txt"
   [ -s "$work/bench.json" ] && cp "$work/bench.json" "$results/$name.json"
   [ -s "$work/engine.json" ] && cp "$work/engine.json" "$results/$name-engine.json"
+  # Until the benchmarks have said which GPU it is.
+  [ "$name" = unknown-gpu ] || rm -f "$results/unknown-gpu.txt" ${OUT:+"$OUT/unknown-gpu.txt"}
   if [ -n "${OUT:-}" ]; then
-    cp "$results/$name"* "$OUT/"
+    mkdir -p "$OUT"
+    cp "$results/$name.txt" "$OUT/"
+    [ -s "$work/bench.json" ] && cp "$results/$name.json" "$OUT/"
+    [ -s "$work/engine.json" ] && cp "$results/$name-engine.json" "$OUT/"
     cp "$work"/report-*.html "$OUT/" 2>/dev/null
   fi
   return 0
+}
+
+note() { say "$*" | tee -a "$work/log.txt"; }
+
+problem() {
+  note "FAILED: $*"
+  failed+=("$*")
 }
 
 # part NAME SECONDS COMMAND...: runs it within the time, at most what is left of all, and keeps its output.
 part() {
   local name=$1 seconds=$2 start=$SECONDS left=$((deadline - SECONDS)) rc
   shift 2
-  if [ "$left" -lt 5 ]; then failed+=("$name (no time was left)"); return; fi
+  if [ "$left" -lt 5 ]; then problem "$name (no time was left)"; return; fi
   [ "$seconds" -lt "$left" ] || seconds=$left
-  say "== $name"
+  note "== $name"
   timeout -k 5 "$seconds" "$@" 2>&1 | tee -a "$work/log.txt"
   rc=${PIPESTATUS[0]}
   case $rc in
-    0) say "$name: ok in $((SECONDS - start)) s" ;;
-    77) say "$name: there is no GPU"; exit $NO_GPU ;;
-    124 | 137) failed+=("$name (took longer than $seconds s)") ;;
-    *) failed+=("$name (exit code $rc)") ;;
+    0) note "$name: ok in $((SECONDS - start)) s" ;;
+    77) note "$name: there is no GPU"; exit $NO_GPU ;;
+    124 | 137) problem "$name (took longer than $seconds s)" ;;
+    *) problem "$name (exit code $rc)" ;;
   esac
   save
 }
 
-# Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.
-traps='!cuda_rows/rows_that_do_not_exist_stop_the_kernel:!cuda_rope/a_position_that_does_not_exist_stops_the_kernel'
-part "kernels against the CPU" 80 "$BIN/gpu_test" "--run_test=$traps:!device_parity"
-part "training against the CPU" 80 "$BIN/gpu_test" --run_test=device_parity --log_level=test_suite
-part "CUPTI on the card" 30 "$BIN/cupti_test" '--run_test=on_a_gpu*:!on_a_gpu_counters' --log_level=message
-part "benchmarks" 120 "$BIN/gpu_bench" "$work/bench.json"
+# trials DATABASE SWEEP: number, status and wall of each trial, a line each. Its JSON has one key a line, in order.
+trials() {
+  "$BIN/moetune" ls --db "$1" --sweep "$2" --format json | awk '
+    function value() { sub(/^[^:]*: /, ""); gsub(/[",]/, ""); return $0 }
+    /^    "id": /     { id = value() }
+    /^    "status": / { status = value() }
+    /^    "wall": /   { print id, status, value() }'
+}
+
+# check_trials NAME DATABASE SWEEP: no trial has ended by a fault, and each that was to be traced has a whole trace and a
+# wall. A sweep goes on without one, and so it would be seen nowhere.
+check_trials() {
+  local name=$1 db=$2 sweep=$3 id status wall details trace_note num_traced=0 ended=() wall_less=() noted=() first_note=
+  [ -f "$db" ] || { problem "traces of $name: there is no database"; return; }
+  while read -r id status wall; do
+    case $status in
+      ok) ;;
+      wrong | failed | crashed | hung) ended+=("$id '$status'"); continue ;;
+      *) continue ;;
+    esac
+    details=$("$BIN/moetune" show --db "$db" --format json "$id") || { ended+=("$id not shown"); continue; }
+    grep -q '^    "num_traced_steps": [1-9]' <<<"$details" || continue
+    grep -q '^    "trace": "none"' <<<"$details" && continue
+    num_traced=$((num_traced + 1))
+    [ "$wall" != null ] || wall_less+=("$id")
+    trace_note=$(sed -n 's/^    "trace_note": "\(.*\)",*$/\1/p' <<<"$details")
+    [ -n "$trace_note" ] || continue
+    noted+=("$id")
+    first_note=${first_note:-$trace_note}
+  done < <(trials "$db" "$sweep")
+  note "$name: $num_traced traced trials looked at"
+  [ ${#ended[@]} = 0 ] || problem "$name: trials that ended by a fault: ${ended[*]}"
+  [ ${#wall_less[@]} = 0 ] || problem "$name: ok, but traced without records, hence no wall: trials ${wall_less[*]}"
+  [ ${#noted[@]} = 0 ] || problem "$name: traces of trials ${noted[*]} are not whole: $first_note"
+  [ $num_traced -gt 0 ] || problem "$name: no trial that is ok has been traced"
+  save
+}
+
+# --- NCCL ---------------------------------------------------------------------------------------------------------------
+
+# nccl_spec RANKS LOSSES: a small training as a trial file.
+nccl_spec() {
+  local layout=''
+  [ "$1" -lt 2 ] || layout='"data_parallel_size": 2, "expert_model_parallel_size": 2,'
+  [ "$1" -lt 4 ] || layout+='"pipeline_model_parallel_size": 2,'
+  cat <<JSON
+{"model": {"model_type": "qwen3_moe", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 512,
+  "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "num_experts": 8,
+  "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": true, "max_position_embeddings": 1024,
+  "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "hidden_act": "silu", "initializer_range": 0.02},
+ "hardware": {"name": "this machine", "num_nodes": 1, "devices_per_node": $1, "memory_bytes": 8000000000,
+  "peak_flops_per_s": 1e14, "memory_bytes_per_s": 1e12, "intra_node": {"latency_ns": 10000, "bytes_per_s": 1e11},
+  "inter_node": {"latency_ns": 10000, "bytes_per_s": 1e11}, "launch_ns": 4000, "graph_launch_ns": 12000, "sync_ns": 8000,
+  "kernel_floor_ns": 3000},
+ "backend": "cuda", "dtype": "f32", "trace": "none", "data_path": "$PWD/README.md",
+ "num_warmup_steps": 2, "num_steps": 6, "num_traced_steps": 0, "reference_tolerance": 5e-4, "reference_loss": [$2],
+ "training": {"global_batch_size": 8, "seq_length": 256, "lr": 0.004, "aux_loss_coeff": 0.01, "z_loss_coeff": 0.001},
+ "knobs": {$layout "micro_batch_size": 1}}
+JSON
+}
+
+# nccl RANKS: the training by virtual ranks on one GPU, then by processes over NCCL, one for each GPU, which compare their
+# losses with the former.
+nccl() {
+  local ranks=$1 port=$((20000 + RANDOM % 10000)) dir=$work/nccl-$1 losses rank pids=() rc=0 code
+  mkdir -p "$dir"
+  nccl_spec "$ranks" '' >"$dir/threads.json"
+  "$BIN/moetune" trial "$dir/threads.json" --db "$dir/threads.db" --quiet --format json >"$dir/trial.json" || {
+    echo "the training by virtual ranks has failed:"
+    grep -E '^  "(status|reason)"' "$dir/trial.json"
+    return 1
+  }
+  losses=$(sed -n 's/^      "loss": \([^,]*\),*$/\1/p' "$dir/trial.json" | paste -sd,)
+  if [ "$(tr ',' '\n' <<<"$losses" | grep -c '^[0-9]')" != 8 ]; then
+    echo "no 8 losses of virtual ranks: '$losses'"
+    return 1
+  fi
+  nccl_spec "$ranks" "$losses" >"$dir/processes.json"
+  for ((rank = 0; rank < ranks; rank++)); do
+    RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+      "$BIN/moetune-rank" --spec "$dir/processes.json" --out "$dir/out" --world nccl --step-timeout 20 \
+      >"$dir/rank-$rank.log" 2>&1 &
+    pids+=($!)
+  done
+  for ((rank = 0; rank < ranks; rank++)); do
+    code=0
+    wait "${pids[rank]}" || code=$?
+    sed "s/^/rank $rank: /" "$dir/rank-$rank.log"
+    if [ $code != 0 ]; then
+      echo "rank $rank has ended with exit code $code"
+      rc=1
+    fi
+  done
+  if grep -q 'has no NCCL' "$dir/rank-0.log"; then
+    echo "skipped: there is no NCCL in this build"
+    return 0
+  fi
+  [ $rc != 0 ] || echo "losses over NCCL are those of virtual ranks: $losses"
+  return $rc
+}
+
+num_gpus() {
+  if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
+    tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .
+  else
+    find /dev -maxdepth 1 -name 'nvidia[0-9]*' | grep -c .
+  fi
+}
+
+# --- the checks ---------------------------------------------------------------------------------------------------------
+
 full() {
   local rc=0
   "$BIN/moetune" trial sweeps/configs/single-gpu-full.json --db "$work/full.db" --quiet --format json --step-limit 70 \
@@ -84,12 +218,39 @@ full() {
   "$BIN/moetune" show --db "$work/full.db" 1 || rc=$?
   return $rc
 }
-export -f full
+export -f full nccl nccl_spec
 export BIN work
+
+{
+  "$BIN/moetune" --version
+  date -u +%FT%TZ
+  head -n 1 /proc/driver/nvidia/version
+  nvidia-smi -L
+} 2>/dev/null | tee "$work/log.txt"
+
+# Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.
+traps='!cuda_rows/rows_that_do_not_exist_stop_the_kernel:!cuda_rope/a_position_that_does_not_exist_stops_the_kernel'
+part "kernels against the CPU" 90 "$BIN/gpu_test" "--run_test=$traps:!device_parity" --log_level=message
+part "training against the CPU" 80 "$BIN/gpu_test" --run_test=device_parity --log_level=test_suite
+part "CUPTI on the card" 30 "$BIN/cupti_test" '--run_test=on_a_gpu*:!on_a_gpu_counters' --log_level=message
+# One rank alone starts NCCL, adds up over itself and ends; data moves where there are several GPUs.
+part "NCCL, one rank" 30 bash -c 'nccl 1'
+gpus=$(num_gpus)
+if [ "$gpus" -ge 4 ]; then
+  part "NCCL, 4 ranks" 40 bash -c 'nccl 4'
+elif [ "$gpus" -ge 2 ]; then
+  part "NCCL, 2 ranks" 40 bash -c 'nccl 2'
+else
+  note "NCCL between GPUs: skipped, it needs two and this machine shows $gpus"
+fi
+part "benchmarks" 120 "$BIN/gpu_bench" "$work/bench.json"
 part "a model that fills the card" 80 bash -c full
+check_trials "a model that fills the card" "$work/full.db" 1
 # Virtual ranks, then one rank of a large layout, in one database; under two minutes.
 part "a sweep on virtual ranks" 75 "$BIN/moetune" sweep sweeps/configs/single-gpu.json --db "$work/runs.db"
+check_trials "a sweep on virtual ranks" "$work/runs.db" 1
 part "a sweep over a rank of 64" 45 "$BIN/moetune" sweep sweeps/configs/single-gpu-rank-of-64.json --db "$work/runs.db"
+check_trials "a sweep over a rank of 64" "$work/runs.db" 2
 for sweep in 1 2; do
   part "report $sweep" 10 "$BIN/moetune" report "$work/runs.db" --sweep $sweep --out "$work/report-$sweep.html"
 done
@@ -98,9 +259,10 @@ done
 if [ -n "${GPU_CHECK_COUNTERS:-}" ]; then
   part "hardware counters" 30 "$BIN/cupti_test" --run_test=on_a_gpu_counters --log_level=message
 fi
-say "results: $results"
+note "results: $results"
 if [ ${#failed[@]} -gt 0 ]; then
-  for part in "${failed[@]}"; do say "FAILED: $part"; done
+  note "${#failed[@]} checks have failed:"
+  for name in "${failed[@]}"; do note "FAILED: $name"; done
   exit 1
 fi
-say "everything passed"
+note "everything passed"

@@ -77,20 +77,16 @@ std::vector<std::string> find_varying_knobs(const std::vector<TrialRow>& trials)
   return order;
 }
 
+// 0: there is none.
 int64_t last_sweep(const store::Store& store) {
   const std::vector<store::SweepRow> sweeps = store.read_sweeps();
-  if (sweeps.empty()) {
-    throw base::UsageError(fmt::format(
-        "{}: holds no sweep; a report needs one: run `moetune sweep FILE --db {}` first",
-        store.path(), store.path()));
-  }
   // The last one that has a story; single trials beside it have none.
   for (auto it = sweeps.rbegin(); it != sweeps.rend(); ++it) {
     if (!store.read_decisions(it->id).empty()) {
       return it->id;
     }
   }
-  return sweeps.back().id;
+  return sweeps.empty() ? 0 : sweeps.back().id;
 }
 
 void read_device_texts(const store::Store& store, Context& context) {
@@ -167,10 +163,23 @@ std::string layout_of(const TrialRow& trial) {
 
 Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial) {
   Context context;
+  context.hunts = read_hunts(store);
+  context.num_hunts = count_hunts(store);
   if (!trial.empty()) {
     sweep_id = store.get_trial(trial).sweep_id;
   } else if (sweep_id == 0) {
     sweep_id = last_sweep(store);
+    if (sweep_id == 0 && context.hunts.empty()) {
+      throw base::UsageError(
+          fmt::format("{0}: holds no sweep and no hunt; a report needs one: run `moetune sweep "
+                      "FILE --db {0}` or `moetune bisect ... --db {0}` first",
+                      store.path()));
+    }
+    if (sweep_id == 0) {
+      context.has_sweep = false;
+      context.sweep.id = -1;
+      return context;
+    }
   }
   std::optional<store::SweepRow> sweep = store.read_sweep(sweep_id);
   if (!sweep) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "profiler/store/store.h"
+#include "reports/hunts.h"
 
 namespace moetune::reports {
 
@@ -16,7 +17,10 @@ namespace moetune::reports {
 constexpr size_t kMostNoteBytes = 600;
 
 struct Context {
-  store::SweepRow sweep;
+  bool has_sweep = true;    ///< false: the database holds hunts only, and the page is about them
+  store::SweepRow sweep;    ///< id -1: none
+  std::vector<Hunt> hunts;  ///< of the whole database, the newest first
+  int64_t num_hunts = 0;    ///< with those that are not shown
   std::vector<store::TrialRow> trials;  ///< in order
   std::vector<store::DecisionRow> decisions;
   std::vector<store::NamedText> environment;
@@ -62,9 +66,9 @@ std::vector<KnobChange> knob_changes(const store::TrialRow& from, const store::T
 /// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
 std::string layout_of(const store::TrialRow& trial);
 
-/// Reads the sweep (0: the last one) and works out the rest. `trial` (id or hash prefix) takes the
-/// winner's place when given. Throws base::UsageError when the database holds no such sweep or
-/// trial.
+/// Reads the sweep (0: the last one, if there is any) and works out the rest. `trial` (id or hash
+/// prefix) takes the winner's place when given. Throws base::UsageError when the database holds no
+/// such sweep or trial, or neither a sweep nor a hunt.
 Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial);
 
 }  // namespace moetune::reports

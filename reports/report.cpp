@@ -47,12 +47,31 @@ std::string fill_template(std::string_view text, const std::map<std::string, std
 
 int64_t id_or_none(const store::TrialRow* trial) { return trial == nullptr ? -1 : trial->id; }
 
+std::string counted(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string subtitle(const Context& context) {
+  if (!context.has_sweep) {
+    const std::string& repository = context.hunts.front().row.repository;
+    return fmt::format("{}{}{}", repository, repository.empty() ? "" : " · ",
+                       counted(context.num_hunts, "hunt"));
+  }
   std::string text = context.sweep.model_name;
   if (!context.sweep.hardware_name.empty()) {
     text += (text.empty() ? "" : " on ") + context.sweep.hardware_name;
   }
   return fmt::format("{}{}{} trials", text, text.empty() ? "" : " · ", context.trials.size());
+}
+
+std::string title_of(const Context& context) {
+  if (!context.has_sweep) {
+    const Hunt& hunt = context.hunts.front();
+    return fmt::format("{} changed {}?", hunt.has_commits() ? "Which commit" : "What",
+                       hunt.row.metric);
+  }
+  return context.sweep.name.empty() ? fmt::format("sweep {}", context.sweep.id)
+                                    : context.sweep.name;
 }
 
 /// Refuses targets that are no plain file: a device or a pipe would be replaced by the page.
@@ -95,12 +114,17 @@ std::string render_report(const store::Store& store, const ReportOptions& option
   };
   std::string sections;
   std::string navigation;
+  std::string_view first;
   for (const SectionRow& section : section_table()) {
+    if (section.needs_sweep && !context.has_sweep) {
+      continue;
+    }
     const Rows rows(database, *section.sql, parameters);
     const std::string body = section.render({context, rows});
     if (body.empty()) {
       continue;
     }
+    first = first.empty() ? section.id : first;
     navigation += fmt::format("<a href=\"#{}\">{}</a>\n", section.id, section.short_title);
     sections += fmt::format(
         "<section id=\"{0}\" aria-labelledby=\"title-{0}\">\n<h2 id=\"title-{0}\">{1}</h2>\n{2}{3}"
@@ -109,12 +133,10 @@ std::string render_report(const store::Store& store, const ReportOptions& option
         section.lead.empty() ? "" : fmt::format("<p class=\"lead\">{}</p>\n", section.lead), body);
   }
   view.commit();
-  std::string title = options.title.empty() ? context.sweep.name : options.title;
-  if (title.empty()) {
-    title = fmt::format("sweep {}", context.sweep.id);
-  }
+  const std::string title = options.title.empty() ? title_of(context) : options.title;
   return fill_template(kReportTemplate, {{"title", escape(title)},
                                          {"subtitle", escape(subtitle(context))},
+                                         {"first", std::string(first)},
                                          {"style", std::string(kReportStyle)},
                                          {"navigation", navigation},
                                          {"sections", sections},

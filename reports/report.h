@@ -11,12 +11,13 @@ namespace moetune::reports {
 
 struct ReportOptions {
   std::string title;     ///< empty: the sweep's name
-  int64_t sweep_id = 0;  ///< 0: the last sweep of the database
+  int64_t sweep_id = 0;  ///< 0: the last sweep of the database, or its hunts where it has none
   std::string
       trial;  ///< id or hash prefix of the trial to show in the winner's place; empty: the winner
 };
 
-/// The page. Throws base::UsageError when the database holds no such sweep or trial.
+/// The page: the sweep, and all hunts of the database. Throws base::UsageError when it holds no
+/// such sweep or trial, or nothing at all.
 std::string render_report(const store::Store& store, const ReportOptions& options = {});
 
 /// Opens the database for reading only, renders, and puts the page at `output_path` by renaming a

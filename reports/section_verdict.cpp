@@ -24,13 +24,6 @@ std::optional<double> metric(const Rows& rows, std::string_view name) {
   return std::nullopt;
 }
 
-std::string card(std::string_view label, const std::string& value, const std::string& note) {
-  return fmt::format(
-      "<div class=\"card\"><dt>{}</dt><dd><span class=\"value\">{}</span>"
-      "<span class=\"note\">{}</span></dd></div>\n",
-      label, value, note);
-}
-
 // The device's memory, as the trial's own spec says; 0: unlimited or not known.
 int64_t capacity_of(const TrialRow& trial) {
   const json spec = json::parse(trial.spec_json, nullptr, false);
@@ -149,14 +142,6 @@ std::string changes_table(const Context& context, const TrialRow& winner) {
         escape(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
   }
   return html + "</tbody></table></div>\n";
-}
-
-std::string copy_box(std::string_view id, std::string_view title, const std::string& text) {
-  return fmt::format(
-      "<div class=\"copy\"><div class=\"copy-head\"><span>{1}</span><button type=\"button\" "
-      "class=\"needs-script\" data-copy=\"{0}\">Copy</button></div><pre id=\"{0}\" "
-      "tabindex=\"0\">{2}</pre></div>\n",
-      id, title, escape(text));
 }
 
 std::string knobs_json(const TrialRow& winner) {

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "embedded/kBisectSql.h"
 #include "embedded/kBudgetSql.h"
 #include "embedded/kHistorySql.h"
 #include "embedded/kLossSql.h"
@@ -51,6 +52,9 @@ constexpr auto kSections = std::to_array<SectionRow>({
      &kPredictionSql, render_prediction},
     {"loss", "Training loss", "Loss",
      "The run learns: cross-entropy of each step, in nats per token.", &kLossSql, render_loss},
+    {"bisect", "What changed it", "Bisect",
+     "What <code>moetune bisect</code> found between a good and a bad end, the newest hunt first.",
+     &kBisectSql, render_bisect, false},
     {"trials", "All trials", "Trials", "Failures are results too: each says why.", &kTrialsSql,
      render_trials},
     {"provenance", "Provenance", "Provenance",
@@ -76,6 +80,21 @@ std::string figure(std::string_view id, std::string_view description, std::strin
         "<details class=\"data\"><summary>The data as a table</summary>\n{}</details>\n", table);
   }
   return html + "</figure>\n";
+}
+
+std::string card(std::string_view label, const std::string& value, const std::string& note) {
+  return fmt::format(
+      "<div class=\"card\"><dt>{}</dt><dd><span class=\"value\">{}</span>"
+      "<span class=\"note\">{}</span></dd></div>\n",
+      label, value, note);
+}
+
+std::string copy_box(std::string_view id, std::string_view title, const std::string& text) {
+  return fmt::format(
+      "<div class=\"copy\"><div class=\"copy-head\"><span>{1}</span><button type=\"button\" "
+      "class=\"needs-script\" data-copy=\"{0}\">Copy</button></div><pre id=\"{0}\" "
+      "tabindex=\"0\">{2}</pre></div>\n",
+      id, title, escape(text));
 }
 
 std::string trace_notice(const Context& context, const store::TrialRow* trial) {

@@ -26,6 +26,7 @@ struct SectionRow {
   const std::string_view* sql;
   /// HTML of the section's body. Empty: the section has nothing to show and is left out.
   std::string (*render)(const SectionInput&);
+  bool needs_sweep = true;  ///< false: also on the page of a database that holds no sweep
 };
 
 /// In the order of the page.
@@ -39,6 +40,7 @@ std::string render_budget(const SectionInput& input);
 std::string render_timeline(const SectionInput& input);
 std::string render_prediction(const SectionInput& input);
 std::string render_loss(const SectionInput& input);
+std::string render_bisect(const SectionInput& input);
 std::string render_trials(const SectionInput& input);
 std::string render_provenance(const SectionInput& input);
 
@@ -46,6 +48,12 @@ std::string render_provenance(const SectionInput& input);
 /// the data below it. `table` is finished HTML, folded; `description` is escaped here.
 std::string figure(std::string_view id, std::string_view description, std::string_view controls,
                    std::string_view table);
+
+/// A figure of a `<dl class="cards">`. All three are finished HTML.
+std::string card(std::string_view label, const std::string& value, const std::string& note);
+
+/// A text to copy, with a button; `id` and `title` are ours, `text` is escaped here.
+std::string copy_box(std::string_view id, std::string_view title, const std::string& text);
 
 /// Why the trace of a trial is empty or incomplete, as a notice; nothing when its ranks said
 /// nothing.

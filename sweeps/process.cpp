@@ -114,8 +114,9 @@ int open_or_throw(const std::string& path, int flags) {
 }
 
 /// The child's side between fork and exec. Only returns (an errno) when something failed.
-int become(const ExecArguments& exec, int in, int out, int err, pid_t parent) {
+int become(const ExecArguments& exec, const char* folder, int in, int out, int err, pid_t parent) {
   if (setsid() < 0) return errno;
+  if (*folder != '\0' && chdir(folder) != 0) return errno;
   // Dies with the tuner even when that is killed; the second look closes the gap before the call.
   // The rank sets this again for itself, because a launcher in between would be its parent.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
@@ -223,11 +224,21 @@ std::string shell_line(const Command& command) {
   std::vector<std::string> words;
   for (const std::string& word : command.environment) words.push_back(quoted(word));
   for (const std::string& word : command.arguments) words.push_back(quoted(word));
-  return fmt::format("{}", fmt::join(words, " "));
+  const std::string line = fmt::format("{}", fmt::join(words, " "));
+  return command.working_directory.empty()
+             ? line
+             : fmt::format("cd {} && {}", quoted(command.working_directory), line);
 }
 
 std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {
   MOETUNE_CHECK(!command.arguments.empty(), "a command without a program");
+  // Looked at here, where the message can name it; the child only has one number to send back.
+  const std::string& folder = command.working_directory;
+  std::error_code ignored;
+  if (!folder.empty() &&
+      (!std::filesystem::is_directory(folder, ignored) || access(folder.c_str(), X_OK) != 0)) {
+    throw base::Error(fmt::format("{}: cannot be entered, or is not a folder", folder));
+  }
   const ExecArguments exec(command);
   const Descriptor in(open_or_throw("/dev/null", O_RDONLY));
   const Descriptor out(open_or_throw(command.stdout_path, O_WRONLY | O_CREAT | O_APPEND));
@@ -242,7 +253,7 @@ std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {
   const pid_t pid = fork();
   MOETUNE_CHECK(pid >= 0, "fork: {}", std::strerror(errno));
   if (pid == 0) {
-    const int error = become(exec, in.get(), out.get(), err.get(), parent);
+    const int error = become(exec, folder.c_str(), in.get(), out.get(), err.get(), parent);
     [[maybe_unused]] const ssize_t written = write(report_out.get(), &error, sizeof(error));
     _exit(127);
   }

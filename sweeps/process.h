@@ -19,6 +19,9 @@ struct Command {
   std::vector<std::string> environment;
   std::string stdout_path;  ///< appended to, so that two runs of one folder stay readable
   std::string stderr_path;
+  /// Where it runs; empty: in the caller's folder. The paths above are the caller's, but for a
+  /// relative program.
+  std::string working_directory{};
 };
 
 /// The command as a line that a shell takes.

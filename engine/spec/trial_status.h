@@ -38,6 +38,9 @@ enum class ExitCode : int {
   device_too_old = 22,
   device_failed = 23,  ///< a kernel error
   peer_failed = 24,    ///< another rank is gone or has failed; the cause is there
+  // What a hunt (moetune bisect) ends in beside a culprit and no change.
+  unresolved = 30,
+  environment_changed = 31,
 };
 
 struct StatusRow {

@@ -4,9 +4,27 @@
 #include <string>
 #include <vector>
 
+#include "profiler/store/db.h"
 #include "profiler/store/store.h"
 
 namespace moetune::store {
+
+/// Columns of a row, one after another.
+class Columns {
+ public:
+  explicit Columns(const Statement& row) : row_(row) {}
+  int64_t integer() { return row_.get_int(column_++); }
+  int32_t small() { return static_cast<int32_t>(integer()); }
+  bool boolean() { return integer() != 0; }
+  double real() { return row_.get_double(column_++); }
+  std::string text() { return row_.get_text(column_++); }
+  std::optional<int64_t> optional_integer() { return row_.get_optional_int(column_++); }
+  std::optional<double> optional_real() { return row_.get_optional_double(column_++); }
+
+ private:
+  const Statement& row_;
+  int column_ = 0;
+};
 
 /// UTC, ISO 8601 with milliseconds: "2026-01-31T12:34:56.789Z".
 std::string now_utc();

@@ -11,11 +11,6 @@
 namespace moetune::store {
 namespace {
 
-/// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
-/// equals schema.sql's: rebuild a table instead of altering it.
-using Migration = void (*)(Database&);
-constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {};
-
 std::map<std::string, std::string> definitions(Database& database) {
   std::map<std::string, std::string> result;
   Statement statement(database,
@@ -31,6 +26,32 @@ std::map<std::string, std::string> expected_definitions(std::string_view schema_
   fresh.execute(std::string(schema_sql));
   return definitions(fresh);
 }
+
+// Creates tables that a version adds, as schema.sql defines them now. A later version that changes
+// one of them keeps its old text in the migration instead.
+void create_tables(Database& database, std::initializer_list<const char*> names) {
+  const auto expected = expected_definitions(kSchemaSql);
+  for (const char* name : names) {
+    Statement taken(database, "SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE");
+    taken.bind(1, name);
+    if (taken.step()) {
+      throw base::UsageError(
+          fmt::format("{}: it contains the {} {}, which moetune did not write; rename or drop it",
+                      database.path(), taken.get_text(0), name));
+    }
+    database.execute(expected.at(std::string("table ") + name));
+  }
+}
+
+/// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
+/// equals schema.sql's: rebuild a table instead of altering it.
+using Migration = void (*)(Database&);
+constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
+    // 2: hunts.
+    [](Database& database) {
+      create_tables(database, {"bisect_hunt", "bisect_commit", "bisect_run"});
+    },
+};
 
 // Every object of ours must be there as we define it: a view in a table's place, a trigger or a
 // generated column could make a plain read or insert run as long as its author likes. Further
@@ -51,6 +72,11 @@ void check_definitions(Database& database, const std::map<std::string, std::stri
           "{}: it contains the {}, which moetune did not write; drop it", database.path(), name));
     }
   }
+}
+
+void check_store_definitions(Database& database) {
+  static const auto kExpected = expected_definitions(kSchemaSql);
+  check_definitions(database, kExpected);
 }
 
 int64_t num_objects(Database& database) {
@@ -109,8 +135,7 @@ void create_or_check_store(Database& database, bool may_create) {
         "{}: its schema is version {} and this program needs {}; run 'moetune db upgrade'",
         database.path(), version, kSchemaVersion));
   }
-  static const auto kExpected = expected_definitions(kSchemaSql);
-  check_definitions(database, kExpected);
+  check_store_definitions(database);
 }
 
 int migrate_store(Database& database) {
@@ -124,6 +149,8 @@ int migrate_store(Database& database) {
     kMigrations[i](database);
   }
   database.execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion));
+  // A file that is not what its version says stays as it was.
+  check_store_definitions(database);
   transaction.commit();
   return version;
 }
@@ -132,16 +159,16 @@ void create_shard(Database& database) {
   Transaction transaction(database);
   database.execute(std::string(kShardSchemaSql));
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}",
-                               kShardApplicationId, kSchemaVersion));
+                               kShardApplicationId, kShardSchemaVersion));
   transaction.commit();
 }
 
 void check_shard(Database& database) {
   const int64_t application = database.query_int("PRAGMA application_id");
   const int64_t version = database.query_int("PRAGMA user_version");
-  if (application != kShardApplicationId || version != kSchemaVersion) {
+  if (application != kShardApplicationId || version != kShardSchemaVersion) {
     throw base::UsageError(fmt::format("{}: this is not a trial's shard of schema version {}",
-                                       database.path(), kSchemaVersion));
+                                       database.path(), kShardSchemaVersion));
   }
   static const auto kExpected = expected_definitions(kShardSchemaSql);
   check_definitions(database, kExpected);

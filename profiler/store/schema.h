@@ -9,7 +9,9 @@
 
 namespace moetune::store {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
+/// Shards live as long as their trial: they are never migrated, and have a version of their own.
+constexpr int kShardSchemaVersion = 1;
 constexpr int64_t kStoreApplicationId = 0x4d6f6554;  // "MoeT"
 constexpr int64_t kShardApplicationId = 0x4d6f6553;  // "MoeS"
 

@@ -1,4 +1,4 @@
--- Schema 1 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
+-- Schema 2 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
 -- names of Nsight Systems' SQLite export where both have the thing. Times of day are UTC text, ISO 8601 with milliseconds.
 -- Booleans are 0 or 1. A REAL that is not a number (a diverged loss) is NULL.
 
@@ -209,4 +209,53 @@ CREATE TABLE trace_record (
   is_recompute INTEGER NOT NULL CHECK (is_recompute IN (0, 1)),
   PRIMARY KEY (trial_id, step, rank, correlationId),
   FOREIGN KEY (trial_id, step, rank) REFERENCES trace_step(trial_id, step, rank) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- One hunt of `moetune bisect`: between a good and a bad end, which commit moved a metric. config_hash is its identity:
+-- the same hash resumes. verdict is empty until there is one.
+CREATE TABLE bisect_hunt (
+  id INTEGER PRIMARY KEY,
+  config_hash TEXT NOT NULL UNIQUE,
+  config_json TEXT NOT NULL,
+  repository TEXT NOT NULL,
+  good TEXT NOT NULL,
+  bad TEXT NOT NULL,
+  metric TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('running', 'done', 'interrupted', 'failed')),
+  verdict TEXT NOT NULL DEFAULT '' CHECK (verdict IN ('', 'culprit', 'no_change', 'environment_changed', 'unresolved')),
+  result_json TEXT NOT NULL DEFAULT '{}',
+  command_line TEXT NOT NULL,
+  tool_version TEXT NOT NULL,
+  tool_commit TEXT NOT NULL,
+  started_at TEXT NOT NULL,
+  ended_at TEXT
+) STRICT;
+
+-- What a hunt chooses from, oldest first: position 0 is the good end, the last one the bad end.
+CREATE TABLE bisect_commit (
+  hunt_id INTEGER NOT NULL REFERENCES bisect_hunt(id) ON DELETE CASCADE,
+  position INTEGER NOT NULL CHECK (position BETWEEN 0 AND 2147483647),
+  commit_id TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  author TEXT NOT NULL,
+  author_date TEXT NOT NULL,
+  PRIMARY KEY (hunt_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- One measurement of a hunt, in the order they were made. "key": what it may be reused for (commit, spec, machine,
+-- driver, clocks). value NULL: there is none, status and message say why.
+CREATE TABLE bisect_run (
+  hunt_id INTEGER NOT NULL REFERENCES bisect_hunt(id) ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL,
+  position INTEGER NOT NULL CHECK (position BETWEEN 0 AND 2147483647),
+  "key" TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('ok', 'build_failed', 'crashed', 'oom', 'hung', 'no_metric', 'interrupted')),
+  value REAL,
+  metrics_json TEXT NOT NULL DEFAULT '{}',
+  message TEXT NOT NULL DEFAULT '',
+  build_seconds REAL,
+  run_seconds REAL,
+  started_at TEXT NOT NULL,
+  PRIMARY KEY (hunt_id, ordinal)
 ) STRICT, WITHOUT ROWID;

@@ -14,6 +14,7 @@
 #include "kernels/base/error.h"
 #include "profiler/memory_ledger.h"
 #include "profiler/record.h"
+#include "profiler/store/bisect.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::store {
@@ -264,8 +265,29 @@ class Store {
   /// `takes_foreign`, also rows held by another host.
   StaleTrials take_back_stale(int64_t sweep_id, bool takes_foreign = false);
 
+  // Writing: hunts (bisect.h).
+
+  /// Finds the hunt of the same config_hash and sets it running again (its last result stays), or
+  /// inserts it. Two processes with the same hunt are the caller's to keep apart.
+  int64_t open_bisect(const BisectRow& hunt);
+  /// Replaces the commits of a hunt.
+  void set_bisect_commits(int64_t hunt_id, const std::vector<BisectCommitRow>& commits);
+  /// On disk when it returns, also if the power fails. Ordinal 0: the next one. One that is there
+  /// already throws ConstraintError.
+  void add_bisect_run(int64_t hunt_id, const BisectRunRow& run);
+  /// Sets status, verdict ("" for none) and result. With `running` it has not ended: what is known
+  /// so far.
+  void finish_bisect(int64_t hunt_id, const std::string& status, const std::string& verdict,
+                     const std::string& result_json);
+
   // Reading.
 
+  /// By id.
+  [[nodiscard]] std::vector<BisectRow> read_bisects() const;
+  /// By position. A position outside of an int (a foreign hand) throws base::Error.
+  [[nodiscard]] std::vector<BisectCommitRow> read_bisect_commits(int64_t hunt_id) const;
+  /// By ordinal. Positions as above; whether the hunt has such a commit is not checked here.
+  [[nodiscard]] std::vector<BisectRunRow> read_bisect_runs(int64_t hunt_id) const;
   [[nodiscard]] std::vector<SweepRow> read_sweeps() const;
   [[nodiscard]] std::optional<SweepRow> read_sweep(int64_t sweep_id) const;
   [[nodiscard]] std::vector<NamedText> read_environment(int64_t sweep_id) const;

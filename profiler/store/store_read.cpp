@@ -4,27 +4,11 @@
 
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
+#include "profiler/store/internal.h"
 #include "profiler/store/store.h"
 
 namespace moetune::store {
 namespace {
-
-/// Columns of a row, one after another.
-class Columns {
- public:
-  explicit Columns(const Statement& row) : row_(row) {}
-  int64_t integer() { return row_.get_int(column_++); }
-  int32_t small() { return static_cast<int32_t>(integer()); }
-  bool boolean() { return integer() != 0; }
-  double real() { return row_.get_double(column_++); }
-  std::string text() { return row_.get_text(column_++); }
-  std::optional<int64_t> optional_integer() { return row_.get_optional_int(column_++); }
-  std::optional<double> optional_real() { return row_.get_optional_double(column_++); }
-
- private:
-  const Statement& row_;
-  int column_ = 0;
-};
 
 constexpr const char* kSelectSweep =
     "SELECT s.id, s.name, config_hash, config_json, contract_json, m.name, m.json, h.name, h.json, "

@@ -20,6 +20,8 @@ constexpr std::array kCommands = {
     CommandRow{"sweep", "search the best configuration: runs, stores and judges many trials",
                run_sweep_command},
     CommandRow{"trial", "run one trial", run_trial_command},
+    CommandRow{"bisect", "find the commit that made training slower or hungrier",
+               run_bisect_command},
     CommandRow{"ls", "list the trials of a database", run_ls_command},
     CommandRow{"show", "show everything about one trial", run_show_command},
     CommandRow{"report", "write a database's HTML report", run_report_command},
@@ -47,7 +49,9 @@ std::string help_text() {
          "cannot be\n"
          "      written; any other error\n"
          "  13  the trial ended as hung\n"
-         "  14  interrupted\n";
+         "  14  interrupted\n"
+         "  30  a hunt that is unresolved\n"
+         "  31  a hunt that found that the machine has changed, not the code\n";
 }
 
 [[noreturn]] void refuse(const std::string& name) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "profiler/store/store.h"
+#include "tests/reports/hunt_fixture_helper.h"
 
 namespace moetune::tests {
 
@@ -532,6 +533,9 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
   add_decisions(store, id, ids, options);
   if (options.sweep_status != "running") {
     store.finish_sweep(id, options.sweep_status);
+  }
+  if (options.has_hunts) {
+    add_hunts(store, options.hostile);
   }
 }
 

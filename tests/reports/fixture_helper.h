@@ -17,6 +17,8 @@ struct FixtureOptions {
   std::string communicator;
   /// Micro-batches in the traced step; more of them make a longer trace.
   int num_micro_batches = 4;
+  /// Hunts beside the sweep (hunt_fixture_helper.h). Each of their runs waits for the disk.
+  bool has_hunts = false;
 };
 
 /// What a hostile database tries: markup, quotes, the ends of scripts and comments, control and

@@ -67,7 +67,7 @@ class Page {
 BOOST_AUTO_TEST_SUITE(report)
 
 BOOST_AUTO_TEST_CASE(every_section_is_there_in_order) {
-  const Page page;
+  const Page page({.has_hunts = true});
   size_t last = 0;
   for (const SectionRow& section : section_table()) {
     const size_t at = page.text.find("<section id=\"" + std::string(section.id) + "\"");
@@ -75,7 +75,8 @@ BOOST_AUTO_TEST_CASE(every_section_is_there_in_order) {
     BOOST_TEST(at > last, section.id);
     last = at;
   }
-  for (const char* chart : {"history", "memory", "budget", "timeline", "prediction", "loss"}) {
+  for (const char* chart : {"history", "memory", "budget", "timeline", "prediction", "loss",
+                            "bisect-posterior-1", "bisect-runs-1"}) {
     BOOST_TEST(page.has("id=\"chart-" + std::string(chart) + "\" role=\"img\""), chart);
     BOOST_TEST(page.has("id=\"desc-" + std::string(chart) + "\""), chart);
   }
@@ -111,7 +112,7 @@ BOOST_AUTO_TEST_CASE(the_walls_follow_each_other) {
 }
 
 BOOST_AUTO_TEST_CASE(the_page_needs_nothing_from_outside) {
-  const Page page;
+  const Page page({.has_hunts = true});
   BOOST_TEST(page.has("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'"));
   const std::string markup = page.markup();
   for (const char* part : {"<link", "<iframe", "<img", "<object", "src=", "@import", "url("}) {
@@ -126,7 +127,7 @@ BOOST_AUTO_TEST_CASE(the_page_needs_nothing_from_outside) {
 }
 
 BOOST_AUTO_TEST_CASE(the_same_database_gives_the_same_bytes) {
-  const Page page;
+  const Page page({.has_hunts = true});
   const std::string again = render_report(store::Store::open_read_only(page.path()));
   BOOST_TEST((again == page.text));
 }
@@ -195,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_long_trace_is_merged_and_says_so) {
 }
 
 BOOST_AUTO_TEST_CASE(hostile_texts_stay_texts) {
-  const Page page({.hostile = tests::kHostileText, .communicator = "threads"});
+  const Page page({.hostile = tests::kHostileText, .communicator = "threads", .has_hunts = true});
   const std::string markup = page.markup();
   for (const char* part : {"<img", "<script>window", "onerror=\"", "<!--", "\x01", "\x1b",
                            "\xe2\x80\xae", "\xe2\x80\xa8'"}) {
@@ -452,7 +453,7 @@ BOOST_AUTO_TEST_CASE(bad_requests_are_named) {
   const TempFolder folder;
   store::Store::open(folder.file("empty.db"));
   BOOST_CHECK_EXCEPTION(write_report(folder.file("empty.db"), folder.file("out.html")),
-                        base::UsageError, says("empty.db", "no sweep"));
+                        base::UsageError, says("empty.db", "no sweep and no hunt"));
   BOOST_TEST(!std::filesystem::exists(folder.file("out.html")));
   BOOST_CHECK_THROW(write_report(folder.file("missing.db"), folder.file("out.html")), base::Error);
   tests::make_fixture(folder.file("runs.db"));

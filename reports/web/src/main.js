@@ -1,5 +1,6 @@
 // Starts the report: theme, copy buttons, table, charts. Everything it draws is in the page already, as JSON.
 import {resizeAll} from './charts.js';
+import {drawBisect, setUpBisect} from './bisect.js';
 import {drawBudget, setUpBudget} from './budget.js';
 import {drawHistory, setUpHistory} from './history.js';
 import {drawLoss} from './loss.js';
@@ -18,6 +19,7 @@ function drawAll() {
   drawTimeline();
   drawPrediction();
   drawLoss();
+  drawBisect();
 }
 
 const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : darkPreferred.matches);
@@ -89,6 +91,7 @@ setUpHistory();
 setUpMemory();
 setUpBudget();
 setUpTimeline();
+setUpBisect();
 drawAll();
 
 let width = window.innerWidth;

@@ -66,7 +66,7 @@ constexpr const char* kProbe = R"js(<script>
 const seen = window.seen;
 const root = document.documentElement;
 const count = (name, what) => document.querySelectorAll(`#chart-${name} svg ${what}`).length;
-const charts = ['history', 'memory', 'budget', 'timeline', 'prediction', 'loss'];
+const charts = ['history', 'memory', 'budget', 'timeline', 'prediction', 'loss', 'bisect-posterior-1', 'bisect-runs-1', 'bisect-runs-4'];
 seen.paths = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
 seen.titles = Object.fromEntries(charts.map((name) => [name, count(name, '> title') + count(name, '> desc')]));
 const background = () => getComputedStyle(document.body).backgroundColor;
@@ -74,29 +74,30 @@ seen.before = [root.dataset.theme ?? '', background()];
 document.getElementById('theme').click();
 seen.after = [root.dataset.theme ?? '', background()];
 seen.redrawn = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
-const html = (name) => document.querySelector(`#chart-${name} svg`).innerHTML;
+const html = (name) => document.querySelector(`#chart-${name} svg`)?.innerHTML ?? '';
 const changes = (name, act) => { const old = html(name); act(); return html(name) !== old; };
-seen.throughput = changes('history', () => document.querySelector('[data-history=throughput]').click());
-seen.share = changes('budget', () => document.querySelector('[data-budget=share]').click());
-const pick = (selector, value) => () => {
+seen.throughput = changes('history', () => document.querySelector('[data-history=throughput]')?.click());
+seen.order = changes('bisect-runs-1', () => document.querySelector('[data-bisect-1=time]')?.click());
+seen.otherOrderSame = !changes('bisect-runs-4', () => document.querySelector('[data-bisect-1=commit]')?.click());
+seen.bars = [...document.querySelectorAll('#chart-bisect-posterior-1 svg text')].map((text) => text.textContent);
+seen.share = changes('budget', () => document.querySelector('[data-budget=share]')?.click());
+const pick = (selector, value, event = 'change') => () => {
   const select = document.querySelector(selector);
+  if (!select) { return; }
   select.value = value;
-  select.dispatchEvent(new Event('change', {bubbles: true}));
+  select.dispatchEvent(new Event(event, {bubbles: true}));
 };
 seen.memory = changes('memory', pick('select[data-memory]', '5'));
 seen.rank = changes('timeline', pick('select[data-timeline]', '3'));
 seen.allRanks = changes('timeline', pick('select[data-timeline]', 'all'));
-const filter = document.querySelector('select[data-filter=status]');
-filter.value = 'oom';
-filter.dispatchEvent(new Event('input', {bubbles: true}));
+pick('select[data-filter=status]', 'oom', 'input')();
 const rows = () => [...document.querySelectorAll('#trial-table tbody tr')].filter((row) => !row.hidden);
 seen.oom = rows().length;
-seen.counter = document.getElementById('trial-count').textContent;
-filter.value = '';
-filter.dispatchEvent(new Event('input', {bubbles: true}));
-document.querySelectorAll('#trial-table th button')[4].click();
+seen.counter = document.getElementById('trial-count')?.textContent;
+pick('select[data-filter=status]', '', 'input')();
+document.querySelectorAll('#trial-table th button')[4]?.click();
 seen.sorted = rows().filter((row) => row.cells[4].dataset.value).map((row) => Number(row.cells[4].dataset.value));
-seen.unknownLast = rows().at(-1).cells[4].dataset.value === undefined;
+seen.unknownLast = rows().at(-1)?.cells[4].dataset.value === undefined;
 seen.pwned = window.pwned === 1;
 seen.injected = document.querySelectorAll('img, iframe, object, embed, link, base, [onerror], [onclick]').length;
 seen.scripts = document.querySelectorAll('script:not([type])').length;
@@ -107,7 +108,7 @@ seen.notes = ['budget', 'timeline'].map((id) => document.querySelector(`#${id} .
 seen.wide = root.scrollWidth > root.clientWidth;
 // A zoom is drawn with the next frame.
 const unzoomed = html('timeline');
-document.querySelector('[data-timeline-zoom=in]').click();
+document.querySelector('[data-timeline-zoom=in]')?.click();
 setTimeout(() => {
   seen.zoom = html('timeline') !== unzoomed;
   const out = document.createElement('script');
@@ -187,8 +188,13 @@ BOOST_AUTO_TEST_CASE(charts_are_drawn_and_the_page_can_be_used) {
   }
   BOOST_TEST(seen["after"][0] == "dark");
   BOOST_TEST(seen["before"][1] != seen["after"][1]);
-  for (const char* control : {"throughput", "share", "memory", "rank", "zoom", "allRanks"}) {
+  for (const char* control :
+       {"throughput", "order", "otherOrderSame", "share", "memory", "rank", "zoom", "allRanks"}) {
     BOOST_TEST(seen[control].get<bool>(), control << " does not change its chart");
+  }
+  const std::string bars = seen["bars"].dump();
+  for (const char* text : {"97.4 %", "7c3c117600 dispatch", "no change at all", "32 commits"}) {
+    BOOST_TEST(bars.find(text) != std::string::npos, text << " is not in " << bars);
   }
   BOOST_TEST(seen["oom"].get<int>() == 2);
   BOOST_TEST(seen["counter"] == "2 of 25");
@@ -223,6 +229,21 @@ BOOST_AUTO_TEST_CASE(trials_on_a_gpu_show_the_account_of_its_memory) {
     }
   }
   BOOST_TEST(Page("", 1400).seen["account"].empty());
+}
+
+BOOST_AUTO_TEST_CASE(hunts_without_a_sweep_can_be_used_too) {
+  for (const int width : {1400, 500}) {
+    const Page page("hunts", width);
+    page.check_clean();
+    BOOST_TEST(!page.seen["wide"].get<bool>());
+    BOOST_TEST(page.seen["paths"]["history"] == 0);
+    for (const char* chart : {"bisect-posterior-1", "bisect-runs-1", "bisect-runs-4"}) {
+      BOOST_TEST(page.seen["paths"][chart].get<int>() > 10, chart);
+      BOOST_TEST(page.seen["redrawn"][chart].get<int>() > 10, chart);
+    }
+    BOOST_TEST(page.seen["order"].get<bool>());
+    BOOST_TEST(!page.seen["throughput"].get<bool>());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(nothing_in_a_database_becomes_markup_or_runs) {

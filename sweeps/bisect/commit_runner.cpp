@@ -1,0 +1,376 @@
+// Measuring one commit; see commit_runner.h.
+#include "sweeps/bisect/commit_runner.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/units.h"
+#include "sweeps/bisect/reading.h"
+#include "sweeps/bisect/shell_stage.h"
+#include "sweeps/bisect/text.h"
+#include "sweeps/bisect/worktree.h"
+#include "sweeps/interrupt.h"
+
+namespace moetune::sweeps {
+
+const char* const kEngineBuildCommand =
+    "cmake -S . -B \"$MOETUNE_BISECT_BUILD_DIR\" -G Ninja -DCMAKE_BUILD_TYPE=Release && "
+    "cmake --build \"$MOETUNE_BISECT_BUILD_DIR\" --target moetune moetune-rank";
+const char* const kEngineRunCommand =
+    "\"$MOETUNE_BISECT_BUILD_DIR/bin/moetune\" trial \"$MOETUNE_BISECT_SPEC\" "
+    "--db \"$MOETUNE_BISECT_OUT/trial.db\" --quiet --format json";
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr size_t kMaxMessageBytes = 500;
+constexpr size_t kMaxShownBytes = 200;
+constexpr int64_t kMaxLineBytes = 1 << 20;
+constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
+constexpr int kOomExitCode = static_cast<int>(spec::ExitCode::oom);
+constexpr int kHungExitCode = static_cast<int>(spec::ExitCode::hung);
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void make_empty_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (!error) fs::create_directories(path, error);
+  if (error) {
+    throw base::Error(fmt::format("{}: cannot be made an empty folder: {}", path, error.message()));
+  }
+}
+
+std::string how_it_ended(const ProcessEnd& end) {
+  if (!end.is_signal) return fmt::format("exit code {}", end.code);
+  return "killed by " + signal_text(end.code);
+}
+
+std::string limit_text(milliseconds limit) { return base::format_ns(limit.count() * 1'000'000); }
+
+/// The line that most likely says what went wrong: compilers print to either stream, and build
+/// programs only say that something failed.
+std::string telling_line(const ShellStage& stage) {
+  const std::string err = last_lines(stage.err_path(), kMaxLineBytes);
+  if (const std::string_view line = last_line(err); !line.empty()) {
+    return plain_text(line, kMaxShownBytes);
+  }
+  const std::string out = last_lines(stage.out_path(), kMaxLineBytes);
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("error: ") != std::string::npos) return plain_text(line, kMaxShownBytes);
+  }
+  return plain_text(last_line(out), kMaxShownBytes);
+}
+
+/// Tells CMake and ccache of each other, as far as the user has not.
+void offer_ccache(const std::string& folder, std::vector<std::string>& environment) {
+  if (find_in_path("ccache").empty()) return;
+  const auto offer = [&](const char* name, const std::string& value) {
+    if (std::getenv(name) == nullptr) environment.push_back(fmt::format("{}={}", name, value));
+  };
+  for (const char* name : {"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER",
+                           "CMAKE_CUDA_COMPILER_LAUNCHER"}) {
+    offer(name, "ccache");
+  }
+  // Each commit has folders of its own: without these two no result would be found again.
+  offer("CCACHE_BASEDIR", folder);
+  offer("CCACHE_NOHASHDIR", "true");
+}
+
+}  // namespace
+
+bool has_own_engine(const GitRepository& repository, const std::string& commit_id) {
+  return repository.has_path(commit_id, "engine/main.cpp") &&
+         repository.has_path(commit_id, "sweeps/main.cpp");
+}
+
+const char* name_of(RunStatus status) {
+  switch (status) {
+    case RunStatus::ok:
+      return "ok";
+    case RunStatus::build_failed:
+      return "build_failed";
+    case RunStatus::crashed:
+      return "crashed";
+    case RunStatus::oom:
+      return "oom";
+    case RunStatus::hung:
+      return "hung";
+    case RunStatus::no_metric:
+      return "no_metric";
+    case RunStatus::interrupted:
+      return "interrupted";
+  }
+  return "?";
+}
+
+class CommitRunner::Impl {
+ public:
+  explicit Impl(CommitRunnerOptions options)
+      : options_(std::move(options)),
+        repository_(GitRepository::open(options_.repository)),
+        scratch_(repository_, options_.scratch) {
+    if (options_.run_command.empty()) {
+      if (!options_.build_command.empty()) {
+        throw base::UsageError("--build without --run: say how the value is measured");
+      }
+      is_engine_ = true;
+      options_.build_command = kEngineBuildCommand;
+      options_.run_command = kEngineRunCommand;
+    }
+    if (options_.metric.empty()) throw base::UsageError("the metric has no name");
+    if (!options_.spec_path.empty()) {
+      if (!fs::is_regular_file(options_.spec_path)) {
+        throw base::UsageError(fmt::format("--spec {}: there is no such file", options_.spec_path));
+      }
+      options_.spec_path = fs::canonical(options_.spec_path);
+    } else if (is_engine_) {
+      throw base::UsageError("--spec is missing: the trial to run");
+    }
+    end_processes_of_scratch(scratch_.folder());
+  }
+
+  [[nodiscard]] const GitRepository& repository() const { return repository_; }
+
+  [[nodiscard]] bool is_built(const std::string& id) const {
+    if (!has_build()) return true;
+    const Places places = places_of(id);
+    return read_file(places.marker) == marker_text(id) && fs::exists(places.tree + "/.git") &&
+           fs::is_directory(places.build);
+  }
+
+  CommitRun run(const std::string& id) {
+    if (!is_commit_id(id)) {
+      throw base::UsageError(fmt::format("'{}' is no commit id", plain_text(id, kMaxShownBytes)));
+    }
+    CommitRun result;
+    try {
+      if (prepare(id, result)) measure(id, result);
+    } catch (const Interrupted& interrupted) {
+      result.status = RunStatus::interrupted;
+      result.message = interrupted.what();
+    }
+    result.message = plain_text(result.message, kMaxMessageBytes);
+    if (const auto clock = result.metrics.find("sm_clock_mhz"); clock != result.metrics.end()) {
+      result.sm_clock_mhz = clock->second;
+    }
+    return result;
+  }
+
+ private:
+  struct Places {
+    std::string folder;
+    std::string tree;
+    std::string build;
+    std::string marker;
+  };
+
+  [[nodiscard]] bool has_build() const { return !options_.build_command.empty(); }
+
+  [[nodiscard]] Places places_of(const std::string& id) const {
+    const std::string folder = scratch_.folder() + "/" + short_id(id);
+    // Without a build there is nothing to keep: one checkout goes from commit to commit.
+    const std::string tree = has_build() ? folder + "/tree" : scratch_.folder() + "/tree";
+    return {folder, tree, folder + "/build", folder + "/built"};
+  }
+
+  [[nodiscard]] std::string marker_text(const std::string& id) const {
+    return id + "\n" + options_.build_command + "\n";
+  }
+
+  void tick(const char* what, const std::string& id) const {
+    if (options_.on_tick) options_.on_tick(fmt::format("{} {}", what, short_id(id)));
+  }
+
+  [[nodiscard]] ShellStage stage_of(const char* what, const std::string& id) const {
+    const Places places = places_of(id);
+    ShellStage stage;
+    stage.folder = places.tree;
+    stage.scratch = scratch_.folder();
+    stage.log = places.folder + "/" + what;
+    stage.environment = {"MOETUNE_BISECT_COMMIT=" + id, "MOETUNE_BISECT_BUILD_DIR=" + places.build,
+                         "MOETUNE_BISECT_SPEC=" + options_.spec_path,
+                         "MOETUNE_BISECT_OUT=" + out_folder()};
+    offer_ccache(places.folder, stage.environment);
+    // It would make every commit run the same engine.
+    if (is_engine_) stage.unset.emplace_back("MOETUNE_RANK");
+    return stage;
+  }
+
+  [[nodiscard]] std::string out_folder() const { return scratch_.folder() + "/out"; }
+
+  /// Checkout and build. False: `result` says what went wrong.
+  bool prepare(const std::string& id, CommitRun& result) {
+    if (has_build() && is_built(id)) return true;
+    const auto start = steady_clock::now();
+    const auto fail = [&](const std::string& message) {
+      result.status = RunStatus::build_failed;
+      result.message = message;
+      result.build_seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
+      return false;
+    };
+    const Places places = places_of(id);
+    fs::remove(places.marker);
+    tick("checking out", id);
+    if (is_engine_ && !has_own_engine(repository_, id)) {
+      return fail("this commit is not moetune's own engine: name --build and --run");
+    }
+    try {
+      checkout(places.tree, id);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const base::Error& error) {
+      return fail(fmt::format("the commit cannot be checked out: {}", error.what()));
+    }
+    make_folder(places.folder);
+    if (!has_build()) {
+      make_folder(places.build);
+      return true;
+    }
+    // What a failed or killed build left may be half written.
+    make_empty_folder(places.build);
+    make_empty_folder(out_folder());
+    result.was_built_now = true;
+    ShellStage stage = stage_of("build", id);
+    stage.command = options_.build_command;
+    stage.limit = options_.build_limit;
+    stage.on_tick = [this, &id] { tick("building", id); };
+    const ShellEnd end = run_stage(stage);
+    if (end.is_interrupted) throw Interrupted();
+    if (end.is_over_limit) {
+      return fail(fmt::format("the build was ended after {}", limit_text(options_.build_limit)));
+    }
+    if (!end.is_success()) {
+      return fail(fmt::format("the build failed with {}: {} (all of it: {}.err, .out)",
+                              how_it_ended(end.process), telling_line(stage), stage.log));
+    }
+    result.build_seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
+    write_marker(places.marker, id);
+    return true;
+  }
+
+  void checkout(const std::string& tree, const std::string& id) const {
+    const milliseconds limit = options_.build_limit.count() > 0 ? options_.build_limit : kNoLimit;
+    Worktree(scratch_, tree).checkout(id, limit);
+  }
+
+  static void make_folder(const std::string& path) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) {
+      throw base::Error(fmt::format("{}: cannot be created: {}", path, error.message()));
+    }
+  }
+
+  void write_marker(const std::string& path, const std::string& id) const {
+    std::ofstream marker(path, std::ios::binary);
+    marker << marker_text(id) << std::flush;
+    if (!marker) throw base::Error(fmt::format("{}: cannot be written; is the disk full?", path));
+  }
+
+  void measure(const std::string& id, CommitRun& result) {
+    make_empty_folder(out_folder());
+    ShellStage stage = stage_of("run", id);
+    stage.command = options_.run_command;
+    stage.limit = options_.run_limit;
+    stage.on_tick = [this, &id] { tick("running", id); };
+    const ShellEnd end = run_stage(stage);
+    result.run_seconds = end.seconds;
+    if (end.is_interrupted) throw Interrupted();
+    if (end.is_over_limit) {
+      result.status = RunStatus::hung;
+      result.message = fmt::format("no end within {}: the run was killed with all it had started",
+                                   limit_text(options_.run_limit));
+    } else if (!end.is_success()) {
+      judge_failure(stage, end.process, result);
+    } else {
+      read_value(stage, result);
+    }
+  }
+
+  void judge_failure(const ShellStage& stage, const ProcessEnd& end, CommitRun& result) const {
+    const std::string words = telling_line(stage);
+    result.message = fmt::format("{}{}{}", how_it_ended(end), words.empty() ? "" : ": ", words);
+    const bool has_code = !end.is_signal;
+    if ((has_code && end.code == kOomExitCode) ||
+        file_has_any(stage.err_path(), {"out of memory", "OutOfMemoryError"})) {
+      result.status = RunStatus::oom;
+    } else if (is_engine_ && has_code && end.code == kHungExitCode) {
+      result.status = RunStatus::hung;
+    } else {
+      result.status = RunStatus::crashed;
+    }
+  }
+
+  void read_value(const ShellStage& stage, CommitRun& result) const {
+    std::string complaint;
+    if (const std::string database = newest_database(out_folder()); !database.empty()) {
+      if (read_database(database, result, complaint)) return;
+    }
+    const std::string text = last_lines(stage.out_path(), kMaxLineBytes);
+    PrintedNumbers printed = read_printed(last_line(text), options_.metric);
+    for (const auto& [name, number] : printed.numbers) result.metrics.try_emplace(name, number);
+    result.value = find_metric(result.metrics, options_.metric);
+    if (result.value) return;
+    result.status = RunStatus::no_metric;
+    result.message = fmt::format("the run ended well, but gave no value of '{}': {}",
+                                 plain_text(options_.metric, kMaxShownBytes),
+                                 complaint.empty() ? printed.complaint : complaint);
+  }
+
+  /// True when `result` is complete; else `complaint` says what the store lacks.
+  bool read_database(const std::string& database, CommitRun& result, std::string& complaint) const {
+    StoredNumbers stored;
+    try {
+      stored = read_stored(database);
+    } catch (const base::Error& error) {
+      complaint = error.what();
+      return false;
+    }
+    result.metrics = std::move(stored.numbers);
+    if (!stored.status.empty() && stored.status != "ok") {
+      result.status = stored.status == "oom"    ? RunStatus::oom
+                      : stored.status == "hung" ? RunStatus::hung
+                                                : RunStatus::crashed;
+      result.message = fmt::format("the trial ended as {}: {}", stored.status, stored.reason);
+      return true;
+    }
+    result.value = find_metric(result.metrics, options_.metric);
+    if (result.value) return true;
+    complaint = stored.status.empty()
+                    ? fmt::format("the store it left has no trial ({})", database)
+                    : fmt::format("neither the store it left nor its last line has it");
+    return false;
+  }
+
+  CommitRunnerOptions options_;
+  GitRepository repository_;
+  ScratchRepository scratch_;
+  bool is_engine_ = false;
+};
+
+CommitRunner::CommitRunner(CommitRunnerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+CommitRunner::~CommitRunner() = default;
+CommitRun CommitRunner::run(const std::string& commit_id) { return impl_->run(commit_id); }
+bool CommitRunner::is_built(const std::string& commit_id) const {
+  return impl_->is_built(commit_id);
+}
+const GitRepository& CommitRunner::repository() const { return impl_->repository(); }
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,40 @@
+// Where a hunt's runs come from: commits of a repository, each answer kept in the store before the
+// hunt goes on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+#include "sweeps/bisect/commit_runner.h"
+#include "sweeps/bisect/hunt.h"
+
+namespace moetune::sweeps {
+
+/// What a measurement depends on beside commit and spec: machine, driver, clocks; one line.
+std::string machine_identity();
+
+class CommitSource final : public HuntSource {
+ public:
+  /// `key_parts`: what all measurements of this hunt share (spec, commands, machine).
+  CommitSource(store::Store& store, int64_t hunt_id, CommitRunner& runner,
+               std::vector<CommitInfo> commits, std::string key_parts);
+
+  CommitRun measure(int position, const std::string& purpose) override;
+  [[nodiscard]] bool is_built(int position) const override;
+
+  /// Measurements that an interrupted hunt has left and that still hold here.
+  [[nodiscard]] std::vector<HuntRun> earlier() const;
+
+ private:
+  [[nodiscard]] std::string key_of(int position) const;
+  [[nodiscard]] const std::string& id_of(int position) const;
+
+  store::Store& store_;
+  int64_t hunt_id_;
+  CommitRunner& runner_;
+  std::vector<CommitInfo> commits_;
+  std::string key_parts_;
+};
+
+}  // namespace moetune::sweeps

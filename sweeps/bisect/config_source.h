@@ -1,0 +1,66 @@
+// Two configurations of a trial: what differs, what lies between, and what it costs to run.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/spec/trial_spec.h"
+#include "profiler/store/store.h"
+#include "sweeps/bisect/commit_runner.h"
+#include "tuner/bisect/config_search.h"
+
+namespace moetune::sweeps {
+
+/// One place where two effective configurations (all defaults filled in) differ.
+struct ConfigChange {
+  std::string path;  ///< JSON pointer, such as /knobs/recompute
+  nlohmann::json before;
+  nlohmann::json after;
+};
+
+/// In the order of the document. Lists and plain values are whole; objects are looked into.
+std::vector<ConfigChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad);
+
+/// The good configuration with some changes. Throws base::UsageError when it is none.
+spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<ConfigChange>& changes,
+                             const tuner::ChangeSet& set);
+
+struct ConfigRunnerOptions {
+  std::string metric;
+  std::string rank_program;
+  std::string folder;     ///< of the running trial
+  std::string text_path;  ///< what all trials train on
+  std::chrono::milliseconds step_limit{60'000};
+};
+
+/// Runs one configuration once. Combinations that break a rule are `build_failed`, with the rule.
+CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& options);
+
+struct ConfigSetup {
+  spec::TrialSpec good;
+  std::vector<ConfigChange> changes;
+  tuner::ConfigHuntOptions options;
+  ConfigRunnerOptions runner;
+  std::string key_parts;  ///< what all measurements share
+  std::function<void(const std::string&)> on_progress;
+  std::function<bool()> is_stop_asked;
+};
+
+struct ConfigAnswer {
+  tuner::ConfigHuntResult result;
+  bool is_interrupted = false;
+  int num_runs = 0;
+  double seconds = 0.0;
+};
+
+/// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,
+/// and those that are there are not repeated.
+ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id);
+
+nlohmann::json to_json(const ConfigAnswer& answer, const ConfigSetup& setup);
+std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,83 @@
+// The whole of a hunt: which metric to follow, what to run, what was found. Knows neither git nor
+// the database: both are behind two small interfaces, so that tests hunt in synthetic histories.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sweeps/bisect/commit_runner.h"
+#include "sweeps/bisect/git.h"
+#include "tuner/bisect/commit_search.h"
+
+namespace moetune::sweeps {
+
+/// One run as it is kept.
+struct HuntRun {
+  int position = 0;
+  std::string purpose;  ///< of tuner::RunPurpose
+  CommitRun run;
+};
+
+/// Where runs come from and where they are kept.
+class HuntSource {
+ public:
+  virtual ~HuntSource() = default;
+  /// Builds and runs the commit at a position, and keeps the answer before it returns.
+  virtual CommitRun measure(int position, const std::string& purpose) = 0;
+  /// Whether a run there needs no build.
+  [[nodiscard]] virtual bool is_built(int position) const = 0;
+};
+
+enum class MetricKind : uint8_t { automatic, exact, noisy };
+
+struct HuntSetup {
+  std::vector<CommitInfo> commits;  ///< [positions + 1]: the good end first, the bad one last
+  std::vector<std::vector<std::string>> changed_files;  ///< by position; empty: no priors
+  std::string metric = "step_time";
+  bool is_higher_better = false;
+  double min_effect_ratio = 0.02;
+  double confidence = 0.95;
+  MetricKind kind = MetricKind::automatic;
+  int max_runs = 400;
+  double max_seconds = 0;  ///< of building and running, measured earlier included; 0: no limit
+  std::vector<HuntRun> earlier;  ///< runs of an interrupted hunt, in their order
+  std::function<void(const std::string&)> on_progress;
+  std::function<bool()> is_stop_asked;
+};
+
+struct HuntAnswer {
+  tuner::HuntResult result;
+  std::string metric;         ///< that was asked for
+  std::string hunted_metric;  ///< that was followed in the end
+  std::string note;           ///< why that one
+  std::string unit;           ///< of the metric that was asked for: ns, bytes, or not known
+  /// What changed between each culprit's parent and the culprit, by culprit: largest first.
+  struct Moved {
+    std::string name;
+    double before = 0.0;
+    double after = 0.0;
+  };
+  std::vector<std::vector<Moved>> moved;
+  bool is_interrupted = false;
+  int num_runs = 0;
+  int num_builds = 0;
+  double seconds = 0.0;
+};
+
+/// Runs until the hunt is over, is asked to stop, or has used up its runs or seconds.
+HuntAnswer run_hunt(const HuntSetup& setup, HuntSource& source);
+
+/// Whether a metric of this name is the same in every run of one commit: bytes and counts.
+bool is_exact_metric(const std::string& name);
+
+/// The answer as one object: verdict, culprits, runs, builds, seconds, and what a report shows.
+nlohmann::json to_json(const HuntAnswer& answer, const HuntSetup& setup);
+/// The same for people, several lines.
+std::string to_text(const HuntAnswer& answer, const HuntSetup& setup);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,160 @@
+// Numbers out of printed lines and stores; see reading.h.
+#include "sweeps/bisect/reading.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "profiler/store/store.h"
+#include "sweeps/bisect/text.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kMaxNumbers = 20'000;
+constexpr int kMaxDepth = 16;
+constexpr size_t kMaxShownBytes = 120;
+
+void add_numbers(const json& object, const std::string& prefix, int depth, Numbers& numbers) {
+  for (const auto& [key, value] : object.items()) {
+    if (numbers.size() >= kMaxNumbers) return;
+    const std::string name = prefix + key;
+    if (value.is_number()) {
+      const auto number = value.get<double>();
+      if (std::isfinite(number)) numbers[name] = number;
+    } else if (value.is_object() && depth < kMaxDepth) {
+      add_numbers(value, name + ".", depth + 1, numbers);
+    }
+  }
+}
+
+/// The whole text as a decimal number; "nan" and "inf" in all their spellings count as one.
+std::optional<double> number_in(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return HUGE_VAL;
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+std::string shown(std::string_view line) { return plain_text(line, kMaxShownBytes); }
+
+void read_object(std::string_view line, const std::string& metric, PrintedNumbers& printed) {
+  const json object = json::parse(line, nullptr, false);
+  if (!object.is_object()) {
+    // Python prints NaN and Infinity into what it calls JSON.
+    printed.complaint = fmt::format(
+        "its last line looks like a JSON object, but is none (NaN and Infinity are not JSON; the "
+        "object must be on one line): \"{}\"",
+        shown(line));
+    return;
+  }
+  add_numbers(object, "", 0, printed.numbers);
+  if (find_metric(printed.numbers, metric)) return;
+  const auto wanted = object.find(metric);
+  printed.complaint =
+      wanted == object.end()
+          ? fmt::format("the JSON object on its last line has no '{}': \"{}\"", metric, shown(line))
+          : fmt::format("'{}' on its last line is not a finite number: \"{}\"", metric,
+                        shown(line));
+}
+
+}  // namespace
+
+std::string stored_metric(const std::string& metric) {
+  if (metric == "step_time") return "step_ns";
+  if (metric == "peak_memory") return "peak_bytes";
+  return metric;
+}
+
+std::optional<double> find_metric(const Numbers& numbers, const std::string& metric) {
+  for (const std::string& name : {metric, stored_metric(metric)}) {
+    if (const auto found = numbers.find(name); found != numbers.end()) return found->second;
+  }
+  return std::nullopt;
+}
+
+PrintedNumbers read_printed(std::string_view line, const std::string& metric) {
+  PrintedNumbers printed;
+  line = trimmed(line);
+  if (line.empty()) {
+    printed.complaint = "it printed nothing";
+  } else if (line.starts_with('{')) {
+    read_object(line, metric, printed);
+  } else if (const std::optional<double> number = number_in(line)) {
+    if (std::isfinite(*number)) {
+      printed.numbers[metric] = *number;
+    } else {
+      printed.complaint = fmt::format("its last line is not a finite number: \"{}\"", shown(line));
+    }
+  } else {
+    printed.complaint =
+        fmt::format("its last line is neither a number nor a JSON object: \"{}\"", shown(line));
+  }
+  return printed;
+}
+
+StoredNumbers read_stored(const std::string& path) {
+  store::Store::upgrade(path);
+  const store::Store store = store::Store::open_read_only(path);
+  StoredNumbers result;
+  const std::vector<store::TrialRow> trials = store.list_trials();
+  const auto newest = std::ranges::max_element(trials, {}, &store::TrialRow::id);
+  if (newest == trials.end()) return result;
+  result.status = newest->status;
+  result.reason = newest->reason;
+  Numbers& numbers = result.numbers;
+  const auto set = [&](const std::string& name, auto value) {
+    if (value) numbers[name] = static_cast<double>(*value);
+  };
+  set("step_ns", newest->step_ns);
+  set("step_ns_low", newest->step_ns_low);
+  set("step_ns_high", newest->step_ns_high);
+  set("peak_bytes", newest->peak_bytes);
+  set("tokens_per_s", newest->tokens_per_s);
+  set("loss_final", newest->loss_final);
+  for (const store::MetricRow& metric : store.read_metrics(newest->id)) {
+    if (metric.rank == -1) numbers[metric.name] = metric.value;
+  }
+  for (const store::MemoryRow& memory : store.read_memory(newest->id)) {
+    if (!memory.bytes) continue;
+    const auto bytes = static_cast<double>(*memory.bytes);
+    const auto [row, is_new] = numbers.try_emplace("memory_" + memory.group + "_bytes", bytes);
+    row->second = std::max(row->second, bytes);
+  }
+  for (const store::OpRow& op : store.read_ops(newest->id)) {
+    numbers["op_" + op.name + "_ns"] += static_cast<double>(op.duration_ns);
+    numbers["op_" + op.name + "_count"] += static_cast<double>(op.count);
+  }
+  std::erase_if(numbers, [](const auto& number) { return !std::isfinite(number.second); });
+  return result;
+}
+
+std::string newest_database(const std::string& folder) {
+  std::string newest;
+  fs::file_time_type newest_time;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), last; !error && entry != last;
+       entry.increment(error)) {
+    // Behind a link there may be a database that somebody needs, and reading may change it.
+    std::error_code ignored;
+    if (entry->path().extension() != ".db") continue;
+    if (!fs::is_regular_file(entry->symlink_status(ignored))) continue;
+    const fs::file_time_type time = entry->last_write_time(ignored);
+    if (newest.empty() || time > newest_time ||
+        (time == newest_time && entry->path().string() > newest)) {
+      newest = entry->path();
+      newest_time = time;
+    }
+  }
+  return newest;
+}
+
+}  // namespace moetune::sweeps

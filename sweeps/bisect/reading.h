@@ -1,0 +1,44 @@
+// The number that a run was made for: printed as the last line, or left in a store.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace moetune::sweeps {
+
+/// The name in the store for what users may write: step_time is step_ns, peak_memory is peak_bytes;
+/// other names are taken as they are.
+std::string stored_metric(const std::string& metric);
+
+/// Numbers under their names; all finite.
+using Numbers = std::map<std::string, double>;
+
+/// What the last line of a program's output says.
+struct PrintedNumbers {
+  Numbers numbers;        ///< a bare number is there under the wanted metric's name
+  std::string complaint;  ///< why the wanted metric is not among them
+};
+/// `line` is a number, or a JSON object; numbers in objects within it are named "outer.inner".
+PrintedNumbers read_printed(std::string_view line, const std::string& metric);
+
+/// The newest trial of a store.
+struct StoredNumbers {
+  /// Metrics of the whole run as in profiler/store/metrics.cpp; memory_<group>_bytes, the largest
+  /// of the ranks; op_<name>_ns and op_<name>_count, the sums over the ranks.
+  Numbers numbers;
+  std::string status;  ///< as in TrialRow; empty: there is no trial
+  std::string reason;
+};
+/// Also of a store with an older schema, which is brought up to date in place: give it a copy of
+/// your own. Throws base::Error when the file is no store or was written by a newer moetune.
+StoredNumbers read_stored(const std::string& path);
+
+/// The newest "*.db" that lies in a folder itself, links left out; empty when there is none.
+std::string newest_database(const std::string& folder);
+
+/// The value of a metric: under its own name, or under the name that the store has for it.
+std::optional<double> find_metric(const Numbers& numbers, const std::string& metric);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,77 @@
+// CommitRun to a row and back; see run_rows.h.
+#include "sweeps/bisect/run_rows.h"
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/json_reader.h"
+#include "kernels/base/error.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kStatuses = {
+    RunStatus::ok,   RunStatus::build_failed, RunStatus::crashed,    RunStatus::oom,
+    RunStatus::hung, RunStatus::no_metric,    RunStatus::interrupted};
+
+json metrics_json(const CommitRun& run) {
+  json metrics = json::object();
+  for (const auto& [name, value] : run.metrics) {
+    if (std::isfinite(value)) metrics[name] = value;
+  }
+  return {{"metrics", std::move(metrics)}, {"was_built_now", run.was_built_now}};
+}
+
+}  // namespace
+
+std::string stored_name_of(const std::string& metric) {
+  if (metric == "step_time") return "step_ns";
+  return metric == "peak_memory" ? "peak_bytes" : metric;
+}
+
+store::BisectRunRow row_of(const CommitRun& run, int position, const std::string& key,
+                           const std::string& purpose) {
+  store::BisectRunRow row;
+  row.position = position;
+  row.key = key;
+  row.purpose = purpose;
+  row.status = name_of(run.status);
+  row.value = run.value;
+  row.metrics_json = metrics_json(run).dump();
+  row.message = run.message;
+  row.build_seconds = run.build_seconds;
+  row.run_seconds = run.run_seconds;
+  return row;
+}
+
+CommitRun run_of(const store::BisectRunRow& row) {
+  CommitRun run;
+  run.status = RunStatus::no_metric;
+  for (const RunStatus status : kStatuses) {
+    if (row.status == name_of(status)) run.status = status;
+  }
+  run.value = row.value;
+  run.message = row.message;
+  run.build_seconds = row.build_seconds;
+  run.run_seconds = row.run_seconds;
+  json document;
+  try {
+    document = spec::parse_json(row.metrics_json, "metrics");
+  } catch (const base::Error&) {
+    return run;
+  }
+  if (!document.is_object()) return run;
+  const auto built = document.find("was_built_now");
+  run.was_built_now = built != document.end() && built->is_boolean() && built->get<bool>();
+  const auto metrics = document.find("metrics");
+  if (metrics == document.end() || !metrics->is_object()) return run;
+  for (const auto& [name, value] : metrics->items()) {
+    if (value.is_number()) run.metrics[name] = value.get<double>();
+  }
+  return run;
+}
+
+}  // namespace moetune::sweeps

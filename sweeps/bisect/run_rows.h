@@ -1,0 +1,19 @@
+// Measurements as rows of the store, and the names that metrics have there.
+#pragma once
+
+#include <string>
+
+#include "profiler/store/store.h"
+#include "sweeps/bisect/commit_runner.h"
+
+namespace moetune::sweeps {
+
+/// "step_time" is stored as step_ns, "peak_memory" as peak_bytes; others as they are.
+std::string stored_name_of(const std::string& metric);
+
+store::BisectRunRow row_of(const CommitRun& run, int position, const std::string& key,
+                           const std::string& purpose);
+/// The database may have been edited by anybody: what does not parse is as if it were not there.
+CommitRun run_of(const store::BisectRunRow& row);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,75 @@
+// Cleaning foreign text; see text.h.
+#include "sweeps/bisect/text.h"
+
+#include <algorithm>
+
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
+constexpr std::string_view kEllipsis = "...";
+
+unsigned char byte_at(std::string_view text, size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
+
+/// Length of the UTF-8 character at the start of `text`, 0 when there is none (RFC 3629: shortest
+/// forms, no surrogates, up to U+10FFFF).
+size_t character_length(std::string_view text) {
+  const unsigned char first = byte_at(text, 0);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte_at(text, 1);
+  const bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return is_wrong ? 0 : length;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t length = character_length(text);
+    if (length == 0) {
+      result += "\xef\xbf\xbd";
+      text.remove_prefix(1);
+    } else {
+      result += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return result;
+}
+
+std::string plain_text(std::string_view text, size_t max_bytes) {
+  const std::string line = one_line(valid_utf8(text));
+  const std::string_view kept = trimmed(line);
+  if (kept.size() <= max_bytes) return std::string(kept);
+  size_t length = max_bytes - std::min(max_bytes, kEllipsis.size());
+  // Not in the middle of a character.
+  while (length > 0 && (byte_at(kept, length) & 0xc0) == 0x80) --length;
+  return std::string(trimmed(kept.substr(0, length))) + std::string(kEllipsis);
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t start = text.find_first_not_of(kBlanks);
+  if (start == std::string_view::npos) return {};
+  return text.substr(start, text.find_last_not_of(kBlanks) - start + 1);
+}
+
+std::string_view last_line(std::string_view text) {
+  text = trimmed(text);
+  const size_t end_of_previous = text.find_last_of("\n\r");
+  return trimmed(end_of_previous == std::string_view::npos ? text
+                                                           : text.substr(end_of_previous + 1));
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,239 @@
+// moetune bisect: the commit that made training slower or hungrier.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "profiler/store/store.h"
+#include "sweeps/bisect/commit_source.h"
+#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/text.h"
+#include "sweeps/commands/bisect_options.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/interrupt.h"
+#include "sweeps/load.h"
+#include "sweeps/progress.h"
+#include "sweeps/sweep_lock.h"
+#include "sweeps/version.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kFewestSeconds = 1;
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw base::UsageError(fmt::format("'{}' cannot be read", path));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// What a hunt is about: its identity in the store, and all that its measurements share.
+struct Question {
+  GitRepository repository;
+  HuntSetup setup;
+  CommitRunnerOptions runner;
+  json config;
+};
+
+Question question_of(const CommandOptions& options, const std::string& database) {
+  const std::string path = options.required("repo", "the folder of a git repository");
+  Question question{GitRepository::open(path), {}, {}, {}};
+  const GitRepository& repository = question.repository;
+  const std::string good =
+      repository.resolve(options.required("good", "a revision that was fine"), "--good");
+  const std::string bad =
+      repository.resolve(options.required("bad", "a revision that is not"), "--bad");
+  HuntSetup& setup = question.setup;
+  setup.commits = {repository.info(good)};
+  for (CommitInfo& commit : repository.commits(good, bad, !options.has("all-parents"))) {
+    setup.commits.push_back(std::move(commit));
+  }
+  if (setup.commits.size() < 2) {
+    throw base::UsageError(fmt::format("--good and --bad are the same commit, {}", good));
+  }
+  setup.metric = metric_option(options);
+  setup.is_higher_better = options.has("higher-is-better");
+  setup.min_effect_ratio = min_effect_option(options);
+  setup.confidence = confidence_option(options);
+  setup.kind = kind_option(options);
+  setup.max_runs = static_cast<int>(options.integer("max-runs", 2, 400));
+  setup.max_seconds = static_cast<double>(options.integer("max-seconds", 0, 0));
+
+  CommitRunnerOptions& runner = question.runner;
+  runner.repository = repository.root();
+  runner.scratch = options.text("scratch");
+  if (runner.scratch.empty()) runner.scratch = database + ".work";
+  runner.build_command = options.text("build");
+  runner.run_command = options.text("run");
+  runner.metric = setup.metric;
+  runner.build_limit = std::chrono::seconds(options.integer("build-limit", kFewestSeconds, 3600));
+  runner.run_limit = std::chrono::seconds(options.integer("run-limit", kFewestSeconds, 1800));
+  std::string spec_text;
+  if (options.has("spec")) {
+    const std::string file = options.text("spec");
+    spec_text = text_of_file(file);
+    runner.spec_path = fs::absolute(file);
+    // Ours has to be right before an hour of builds; what others read, only they know.
+    if (runner.run_command.empty()) static_cast<void>(load_trial(file));
+  } else if (runner.run_command.empty()) {
+    throw base::UsageError("--spec TRIAL.json is needed, or --run COMMAND");
+  }
+  if (runner.run_command.empty() && !has_own_engine(repository, good)) {
+    throw base::UsageError(fmt::format(
+        "{} is not moetune's own repository: --run COMMAND is needed, whose last line is "
+        "the value",
+        repository.root()));
+  }
+  if (!options.has("no-priors")) {
+    for (const CommitInfo& commit : setup.commits) {
+      setup.changed_files.push_back(repository.changed_files(commit.id));
+    }
+  }
+  question.config = {{"repository", repository.identity()},
+                     {"good", good},
+                     {"bad", bad},
+                     {"first_parent", !options.has("all-parents")},
+                     {"spec", digest_of(spec_text)},
+                     {"build", runner.build_command},
+                     {"run", runner.run_command},
+                     {"metric", setup.metric},
+                     {"higher_is_better", setup.is_higher_better},
+                     {"min_effect_ratio", setup.min_effect_ratio},
+                     {"confidence", setup.confidence},
+                     {"noise", options.text("noise")},
+                     {"priors", !options.has("no-priors")}};
+  return question;
+}
+
+void print(const HuntAnswer& answer, const HuntSetup& setup, const CommandOptions& options,
+           const std::string& database) {
+  if (options.wants_json()) {
+    json document = to_json(answer, setup);
+    document["db"] = database;
+    document["reproduce"] = command_line();
+    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    return;
+  }
+  std::cout << to_text(answer, setup) << "reproduce: " << command_line() << "\n"
+            << fmt::format("report: moetune report {}\n", database);
+}
+
+void declare(CommandOptions& options) {
+  namespace po = boost::program_options;
+  const auto text = [&](const char* name, const char* value, const char* help) {
+    options.add()(name, po::value<std::string>()->value_name(value), help);
+  };
+  options.add()("configs",
+                po::value<std::vector<std::string>>()->multitoken()->value_name("GOOD BAD"),
+                "two trial files in the place of a repository: which of their differences it was");
+  text("repo", "PATH", "the git repository; its checkout is never touched");
+  text("good", "REV", "a revision before the change");
+  text("bad", "REV", "a revision after it");
+  text("spec", "TRIAL.json", "the trial that is run at each commit");
+  text("metric", "NAME",
+       "what is compared, default step_time; or peak_memory, or any stored metric");
+  text("min-effect", "SHARE", "smaller changes do not matter, default 2%");
+  text("confidence", "SHARE", "of the answer, default 0.95");
+  text("build", "COMMAND", "builds a commit; a shell line, started in its worktree");
+  text(
+      "run", "COMMAND",
+      "runs it; prints the value as its last line (a number, or a JSON object with the metric), or "
+      "leaves a runs database in $MOETUNE_BISECT_OUT");
+  options.add()("higher-is-better", "for metrics such as tokens per second");
+  options.add()("all-parents", "also commits that came in by merges");
+  options.add()("no-priors", "do not look at which files a commit has changed");
+  text("noise", "auto|none|some", "whether runs of one commit differ, default auto");
+  text("db", "PATH", "where the hunt is kept and goes on from, default moetune-bisect.db");
+  text("scratch", "FOLDER", "for worktrees and builds, default PATH.work beside the database");
+  text("build-limit", "SECONDS", "longest build, default 3600");
+  text("run-limit", "SECONDS", "longest run, default 1800");
+  text("max-runs", "N", "give up after so many, default 400");
+  text("max-seconds", "SECONDS", "of building and running, default no limit");
+  options.add()("quiet,q", "no progress");
+  options.add_format();
+}
+
+}  // namespace
+
+int run_bisect_command(const std::vector<std::string>& words) {
+  CommandOptions options(
+      "bisect --repo PATH --good REV --bad REV --spec TRIAL.json [--metric NAME] [--min-effect 2%] "
+      "[--confidence 0.95] [--build COMMAND --run COMMAND] [OPTIONS]\n"
+      "       moetune bisect --configs GOOD.json BAD.json [--metric NAME] [OPTIONS]",
+      "Finds the commits that made training slower or hungrier, in any git repository, on noisy "
+      "machines.");
+  declare(options);
+  if (!options.parse(words)) return 0;
+  const std::string database =
+      options.has("db") ? options.database() : fs::absolute("moetune-bisect.db").string();
+  if (options.has("configs")) return run_bisect_configs(options, database);
+  Question question = question_of(options, database);
+  HuntSetup& setup = question.setup;
+
+  const SweepLock lock(database);
+  store::Store store = store::Store::open(database);
+  store::BisectRow row;
+  row.config_hash = digest_of(question.config.dump());
+  row.config_json = question.config.dump();
+  row.repository = question.repository.root();
+  row.good = setup.commits.front().id;
+  row.bad = setup.commits.back().id;
+  row.metric = setup.metric;
+  row.command_line = command_line();
+  row.tool_version = version();
+  row.tool_commit = commit();
+  const int64_t hunt_id = store.open_bisect(row);
+  std::vector<store::BisectCommitRow> commits;
+  for (size_t i = 0; i < setup.commits.size(); ++i) {
+    const CommitInfo& info = setup.commits[i];
+    commits.push_back({static_cast<int>(i), info.id, info.subject, info.author, info.author_date});
+  }
+  store.set_bisect_commits(hunt_id, commits);
+
+  const InterruptGuard guard;
+  Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
+  setup.on_progress = [&](const std::string& line) { progress.note(line); };
+  setup.is_stop_asked = [] { return num_interrupts() > 0; };
+  CommitRunner runner(question.runner);
+  CommitSource source(
+      store, hunt_id, runner, setup.commits,
+      fmt::format("spec {}; build '{}'; run '{}'; {}", question.config["spec"].get<std::string>(),
+                  question.runner.build_command, question.runner.run_command, machine_identity()));
+  setup.earlier = source.earlier();
+  if (!setup.earlier.empty()) {
+    progress.note(fmt::format("{} runs of this hunt are in {}", setup.earlier.size(), database));
+  }
+  if (question.repository.is_dirty()) {
+    progress.note(
+        "the checkout has changes that are not committed: they are left alone and not measured");
+  }
+  progress.note(fmt::format("{} commits from {} to {}", setup.commits.size() - 1,
+                            row.good.substr(0, 12), row.bad.substr(0, 12)));
+  HuntAnswer answer;
+  try {
+    answer = run_hunt(setup, source);
+  } catch (const std::exception&) {
+    store.finish_bisect(hunt_id, "failed", "", "{}");
+    throw;
+  }
+  json document = to_json(answer, setup);
+  document["reproduce"] = row.command_line;
+  store.finish_bisect(hunt_id, answer.is_interrupted ? "interrupted" : "done",
+                      tuner::name_of(answer.result.verdict),
+                      document.dump(-1, ' ', false, json::error_handler_t::replace));
+  print(answer, setup, options, database);
+  const int code =
+      hunt_exit_code(answer.result.verdict, answer.result.is_swapped, answer.is_interrupted);
+  if (code != 0) std::cerr << "moetune: " << plain_text(answer.result.reason, 500) << "\n";
+  return code;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,110 @@
+// What two configurations differ in, what lies between them, and the program's --configs.
+#include "sweeps/bisect/config_source.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "kernels/base/error.h"
+#include "profiler/store/store.h"
+#include "tests/profiler/temp_folder.h"
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+/// The program's exit code and all that it says.
+std::pair<int, std::string> run(const tests::TempFolder& folder, const std::string& arguments) {
+  const std::string line =
+      fmt::format("cd '{0}' && MOETUNE_RANK='{1}/fake_rank' '{1}/moetune' bisect {2} >'{3}' 2>&1",
+                  folder.file(""), MOETUNE_BIN_DIR, arguments, folder.file("said"));
+  const int status = std::system(line.c_str());
+  std::ifstream in(folder.file("said"));
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          std::string(std::istreambuf_iterator<char>(in), {})};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+BOOST_AUTO_TEST_SUITE(config_source)
+
+BOOST_AUTO_TEST_CASE(differences_are_those_of_the_effective_configurations) {
+  const spec::TrialSpec good = spec::samples::trial();
+  BOOST_TEST(differences(good, good).empty());
+  spec::TrialSpec bad = good;
+  bad.knobs.overlap_grad_reduce = !good.knobs.overlap_grad_reduce;
+  bad.training.lr = good.training.lr * 2;
+  const std::vector<ConfigChange> changes = differences(good, bad);
+  BOOST_REQUIRE(changes.size() == 2U);
+  BOOST_TEST(changes[0].path == "/knobs/overlap_grad_reduce");
+  BOOST_TEST(changes[1].path == "/training/lr");
+  BOOST_TEST((differences(good, with_changes(good, changes, {true, true})).size()) == 2U);
+  BOOST_TEST(differences(bad, with_changes(good, changes, {true, true})).empty());
+  BOOST_TEST(differences(good, with_changes(good, changes, {false, false})).empty());
+  const spec::TrialSpec between = with_changes(good, changes, {false, true});
+  BOOST_TEST(between.training.lr == bad.training.lr);
+  BOOST_TEST(between.knobs.overlap_grad_reduce == good.knobs.overlap_grad_reduce);
+}
+
+BOOST_AUTO_TEST_CASE(a_combination_that_breaks_a_rule_is_not_run) {
+  spec::TrialSpec trial = spec::samples::trial();
+  trial.knobs.data_parallel_size = 999;
+  const CommitRun run = run_config(trial, {.metric = "step_time"});
+  BOOST_TEST((run.status == RunStatus::build_failed));
+  BOOST_TEST(run.message != "");
+}
+
+BOOST_AUTO_TEST_CASE(the_program_says_what_is_wrong_and_that_nothing_changed) {
+  const tests::TempFolder folder;
+  std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";
+  const auto write = [&](const char* name, const std::function<void(json&)>& change) {
+    json document = spec::to_json(spec::samples::trial());
+    document["data_path"] = folder.file("corpus");
+    document["data_digest"] = "";
+    document["num_steps"] = 3;
+    change(document);
+    std::ofstream(folder.file(name)) << document.dump();
+  };
+  write("good.json", [](json&) {});
+  write("bad.json", [](json& trial) { trial["training"]["lr"] = 0.5; });
+  const auto refused = [&](const std::string& arguments, const std::string& part) {
+    const auto [code, text] = run(folder, arguments);
+    BOOST_TEST_CONTEXT(text) {
+      BOOST_TEST(code == 2);
+      BOOST_TEST(contains(text, part));
+    }
+  };
+  refused("--configs good.json", "needs two files");
+  refused("--configs good.json good.json", "are the same trial");
+  refused("--configs good.json bad.json --repo .", "do not go together");
+  refused("--configs good.json missing.json", "missing.json");
+
+  // The stand-in engine is as fast with one as with the other.
+  const auto [code, text] = run(folder, "--configs good.json bad.json --db hunt.db");
+  BOOST_TEST_CONTEXT(text) {
+    BOOST_TEST(code == 0);
+    BOOST_TEST(contains(text, "verdict: no_change"));
+    BOOST_TEST(contains(text, "differs: training/lr"));
+  }
+  const auto runs = [&] {
+    const store::Store store = store::Store::open_read_only(folder.file("hunt.db"));
+    return store.read_bisect_runs(store.read_bisects().at(0).id).size();
+  };
+  const size_t num_runs = runs();
+  BOOST_TEST(num_runs >= 2U);
+  BOOST_TEST(run(folder, "--configs good.json bad.json --db hunt.db").first == 0);
+  BOOST_TEST(runs() == num_runs);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::sweeps

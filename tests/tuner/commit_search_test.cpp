@@ -1,0 +1,271 @@
+// Hunting culprits among commits: calibration in synthetic histories, exact metrics, commits that
+// cannot be measured, ends that are alike or the wrong way round.
+#include "tuner/bisect/commit_search.h"
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "kernels/base/error.h"
+#include "tests/tuner/synthetic_hunts.h"
+#include "tuner/bisect/priors.h"
+
+namespace moetune::tuner {
+namespace {
+
+namespace data = boost::unit_test::data;
+using tests::HuntCase;
+using tests::HuntStatistics;
+
+struct Expected {
+  HuntCase hunt;
+  double right;  ///< at least
+  int runs;      ///< median, at most
+  int builds;
+};
+std::ostream& operator<<(std::ostream& out, const Expected& e) { return out << e.hunt.name; }
+
+// The benchmark has the figures of a thousand hunts; here they are few, with seeds of their own.
+const std::vector<Expected> kExpected = {
+    {{.name = "shift of 2"}, 0.96, 45, 12},
+    {{.name = "outliers", .outlier_share = 0.05}, 0.95, 48, 12},
+    {{.name = "drift", .shift = 3, .drift = 0.1}, 0.94, 77, 12},
+    {{.name = "none", .num_culprits = 0}, 0.95, 60, 2},
+    {{.name = "two", .shift = 3, .num_culprits = 2}, 0.93, 70, 20},
+};
+
+/// Answers from a function until the hunt is over; the number of runs of each position.
+std::map<int, int> play(CommitHunt& hunt, const std::function<std::optional<double>(int)>& value) {
+  std::map<int, int> runs;
+  while (const auto request = hunt.next()) {
+    BOOST_REQUIRE(runs.size() < 1000);
+    ++runs[request->position];
+    if (const auto found = value(request->position)) {
+      hunt.add(request->position, *found);
+    } else {
+      hunt.add_failure(request->position);
+    }
+  }
+  return runs;
+}
+
+HuntOptions options_of(int num_positions, bool is_deterministic = false) {
+  HuntOptions options;
+  options.num_positions = num_positions;
+  options.is_deterministic = is_deterministic;
+  return options;
+}
+
+int total(const std::map<int, int>& runs) {
+  int sum = 0;
+  for (const auto& [position, count] : runs) sum += count;
+  return sum;
+}
+
+BOOST_AUTO_TEST_SUITE(commit_search)
+
+BOOST_DATA_TEST_CASE(hunts_are_as_right_as_they_claim_and_cost_little, data::make(kExpected), e) {
+  const HuntStatistics s = tests::run_synthetic_hunts(e.hunt, 200, 70'000);
+  BOOST_TEST(s.right() >= e.right);
+  BOOST_TEST(HuntStatistics::quantile(s.runs, 0.5) <= e.runs);
+  BOOST_TEST(HuntStatistics::quantile(s.builds, 0.5) <= e.builds);
+  if (e.hunt.num_culprits > 0) {
+    // 200 hunts tell two points apart only roughly.
+    BOOST_TEST(std::abs(s.mean_claimed() - s.delivered()) < 0.045);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_exact_metric_takes_one_run_a_commit) {
+  for (const int num : {1, 2, 3, 64, 100}) {
+    for (int culprit = 1; culprit <= num; culprit += std::max(1, num / 13)) {
+      CommitHunt hunt(options_of(num, true));
+      const auto runs = play(hunt, [&](int p) { return p >= culprit ? 110.0 : 100.0; });
+      BOOST_TEST(total(runs) <= static_cast<int>(std::ceil(std::log2(num))) + 2);
+      BOOST_TEST((hunt.result().verdict == HuntVerdict::culprit));
+      BOOST_REQUIRE(hunt.result().culprits.size() == 1U);
+      BOOST_TEST(hunt.result().culprits[0].position == culprit);
+      BOOST_TEST(hunt.result().culprits[0].effect_ratio == 0.1, boost::test_tools::tolerance(1e-9));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_steps_of_an_exact_metric_are_both_named) {
+  CommitHunt hunt(options_of(64, true));
+  play(hunt, [](int p) { return 100.0 + (p >= 9 ? 10 : 0) + (p >= 50 ? 30 : 0); });
+  BOOST_REQUIRE(hunt.result().culprits.size() == 2U);
+  BOOST_TEST(hunt.result().culprits[0].position == 9);
+  BOOST_TEST(hunt.result().culprits[1].position == 50);
+  BOOST_TEST(hunt.result().culprits[1].effect_ratio == 30.0 / 110,
+             boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(an_exact_metric_passes_by_commits_that_fail) {
+  CommitHunt hunt(options_of(16, true));
+  play(hunt, [](int p) -> std::optional<double> {
+    if (p == 8 || p == 7) return std::nullopt;
+    return p >= 11 ? 2.0 : 1.0;
+  });
+  BOOST_REQUIRE(hunt.result().culprits.size() == 1U);
+  BOOST_TEST(hunt.result().culprits[0].position == 11);
+
+  CommitHunt stuck(options_of(16, true));
+  play(stuck, [](int p) -> std::optional<double> {
+    if (p >= 6 && p <= 9) return std::nullopt;
+    return p >= 8 ? 2.0 : 1.0;
+  });
+  BOOST_TEST((stuck.result().verdict == HuntVerdict::unresolved));
+  BOOST_TEST((stuck.result().suspects == std::vector<int>{6, 7, 8, 9, 10}));
+}
+
+BOOST_AUTO_TEST_CASE(ends_that_are_alike_or_swapped_end_the_hunt) {
+  CommitHunt same(options_of(8, true));
+  play(same, [](int) { return 5.0; });
+  BOOST_TEST((same.result().verdict == HuntVerdict::no_change));
+
+  CommitHunt swapped(options_of(8, true));
+  play(swapped, [](int p) { return p >= 4 ? 5.0 : 6.0; });
+  BOOST_TEST(swapped.result().is_swapped);
+  BOOST_TEST((swapped.result().verdict != HuntVerdict::culprit));
+
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> noise;
+  CommitHunt noisy(options_of(8));
+  play(noisy, [&](int p) { return (p >= 4 ? 90 : 100) + noise(random); });
+  BOOST_TEST(noisy.result().is_swapped);
+  BOOST_TEST(noisy.num_runs() <= 20);
+}
+
+BOOST_AUTO_TEST_CASE(higher_may_be_better) {
+  std::mt19937_64 random(6);
+  std::normal_distribution<double> noise;
+  HuntOptions options = options_of(32);
+  options.is_higher_better = true;
+  CommitHunt hunt(options);
+  play(hunt, [&](int p) { return (p >= 21 ? 900 : 1000) + 20 * noise(random); });
+  BOOST_REQUIRE(hunt.result().culprits.size() == 1U);
+  const Culprit& culprit = hunt.result().culprits[0];
+  BOOST_TEST(culprit.position == 21);
+  BOOST_TEST(culprit.effect_ratio < -0.07);
+  BOOST_TEST(culprit.effect_low_ratio <= culprit.effect_ratio);
+  BOOST_TEST(culprit.effect_high_ratio >= culprit.effect_ratio);
+}
+
+BOOST_AUTO_TEST_CASE(a_broken_end_or_a_broken_stretch_is_said) {
+  CommitHunt hunt(options_of(8));
+  play(hunt, [](int p) -> std::optional<double> {
+    if (p == 8) return std::nullopt;
+    return 1.0;
+  });
+  BOOST_TEST((hunt.result().verdict == HuntVerdict::unresolved));
+  BOOST_TEST(hunt.result().reason.find("bad end") != std::string::npos);
+
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise;
+  CommitHunt stretch(options_of(16));
+  play(stretch, [&](int p) -> std::optional<double> {
+    if (p >= 6 && p <= 9) return std::nullopt;
+    return (p >= 8 ? 110 : 100) + noise(random);
+  });
+  BOOST_TEST((stretch.result().verdict == HuntVerdict::unresolved));
+  BOOST_TEST(stretch.result().suspects.front() >= 6);
+  BOOST_TEST(stretch.result().suspects.back() <= 10);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_answers_give_the_same_questions) {
+  std::vector<int> asked[2];
+  for (auto& positions : asked) {
+    std::mt19937_64 random(8);
+    std::normal_distribution<double> noise;
+    CommitHunt hunt(options_of(64));
+    play(hunt, [&](int p) {
+      positions.push_back(p);
+      return (p >= 40 ? 104 : 100) + 2 * noise(random);
+    });
+  }
+  BOOST_TEST(asked[0] == asked[1], boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_prior_helps_and_does_not_decide) {
+  // Files that speak of the metric, but the change is elsewhere.
+  HuntOptions options = options_of(64);
+  options.prior.assign(64, 1.0);
+  options.prior[9] = kLargestPriorRatio;
+  int right = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> noise;
+    CommitHunt hunt(options);
+    play(hunt, [&](int p) { return (p >= 33 ? 106 : 100) + 2 * noise(random); });
+    right += hunt.result().culprits.size() == 1 && hunt.result().culprits[0].position == 33;
+  }
+  BOOST_TEST(right >= 19);
+  BOOST_TEST(prior_weight({"engine/comm/nccl_dispatch.cpp"}, {"op_dispatch.forward_ns"}) >
+             prior_weight({"engine/trainer.cpp"}, {"op_dispatch.forward_ns"}));
+  BOOST_TEST(prior_weight({"README.md", "tests/x_test.cpp"}, {}) < 1.0);
+  BOOST_TEST(prior_weight({"engine/moe.cpp"}, {"dispatch"}) / prior_weight({"a.md"}, {}) <=
+             kLargestPriorRatio * (1 + 1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(nonsense_is_refused) {
+  BOOST_CHECK_THROW(CommitHunt(options_of(0)), base::Error);
+  CommitHunt hunt(options_of(4));
+  BOOST_CHECK_THROW(hunt.add(5, 1.0), base::Error);
+  BOOST_CHECK_THROW(hunt.add(0, std::nan("")), base::Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(change_points)
+
+BOOST_AUTO_TEST_CASE(probabilities_add_up_and_ties_follow_the_prior) {
+  ChangePointOptions options;
+  options.num_positions = 10;
+  const std::vector<CommitReadings> ends = {{0, {1.0, 1.1, 0.9}}, {10, {9.0, 9.1, 8.9}}};
+  ChangePointPosterior posterior = change_point_posterior(ends, options);
+  double sum = posterior.no_change;
+  for (const double p : posterior.change) sum += p;
+  BOOST_TEST(sum == 1.0, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(posterior.change[1] == posterior.change[10], boost::test_tools::tolerance(1e-6));
+  options.prior.assign(10, 1.0);
+  options.prior[4] = 3.0;
+  posterior = change_point_posterior(ends, options);
+  BOOST_TEST(posterior.change[5] == 3 * posterior.change[1], boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(posterior.level[0] == 1.0, boost::test_tools::tolerance(0.1));
+  BOOST_TEST(posterior.level[10] == 9.0, boost::test_tools::tolerance(0.1));
+}
+
+BOOST_AUTO_TEST_CASE(an_outlier_does_not_move_a_level) {
+  const std::vector<double> a = {10.0, 10.2, 9.9, 10.1, 30.0};
+  const std::vector<double> b = {12.0, 12.1, 11.9, 12.2, 12.0};
+  const LevelDifference difference = level_difference(a, b, 1.0);
+  BOOST_TEST(difference.mean == 1.95, boost::test_tools::tolerance(0.1));
+  BOOST_TEST(difference.low > 1.0);
+  BOOST_TEST(difference.above > 0.99);
+}
+
+// The interval of a difference holds the truth as often as it says.
+BOOST_AUTO_TEST_CASE(intervals_of_differences_are_calibrated) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> noise;
+  int held = 0;
+  constexpr int kCases = 400;
+  for (int i = 0; i < kCases; ++i) {
+    std::vector<double> a;
+    std::vector<double> b;
+    for (int k = 0; k < 6; ++k) {
+      a.push_back(100 + noise(random));
+      b.push_back(101.5 + noise(random));
+    }
+    const LevelDifference difference = level_difference(a, b, 0.0, 0.9);
+    held += difference.low <= 1.5 && difference.high >= 1.5;
+  }
+  BOOST_TEST(held >= 0.86 * kCases);
+  BOOST_TEST(held <= 0.95 * kCases);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::tuner

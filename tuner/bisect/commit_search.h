@@ -1,0 +1,146 @@
+// Hunts the commits that changed a metric, ask and tell: which commit to run next, and when enough
+// is known. Pure: no processes, no files; the same readings give the same questions, so a hunt that
+// was interrupted goes on by telling it again what was measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/bisect/change_points.h"
+
+namespace moetune::tuner {
+
+/// Why a commit is run.
+enum class RunPurpose : uint8_t {
+  ends,       ///< whether there is a change at all
+  search,     ///< where it is
+  reference,  ///< an end once more: whether the machine has drifted
+  verify,     ///< a suspect and its parent, freshly
+};
+const char* name_of(RunPurpose purpose);
+
+enum class HuntVerdict : uint8_t {
+  culprit,
+  no_change,
+  environment_changed,  ///< what differs is when the runs were made, not which commit they ran
+  unresolved,           ///< runs or time are used up, or the suspects cannot be run
+};
+const char* name_of(HuntVerdict verdict);
+
+struct HuntOptions {
+  int num_positions = 1;  ///< of the bad end; 0 is the good one
+  bool is_higher_better = false;
+  double min_effect_ratio = 0.02;  ///< of the good end's level
+  double confidence = 0.95;
+  std::vector<double> prior;  ///< [num_positions]: of each commit; empty: all alike
+  /// A metric without noise: one run each, and plain bisection.
+  bool is_deterministic = false;
+  int max_runs = 400;
+  int max_end_runs = 60;  ///< before "no change above the minimum" or going on is decided
+};
+
+/// In units of one run; what has been measured so far.
+struct HuntCosts {
+  double build = 5.0;
+};
+
+struct RunRequest {
+  int position = 0;
+  RunPurpose purpose = RunPurpose::ends;
+};
+
+struct Culprit {
+  int position = 0;
+  double confidence = 0.0;
+  double before = 0.0;  ///< the metric's level up to its parent
+  double after = 0.0;
+  double effect_ratio = 0.0;  ///< after / before - 1
+  double effect_low_ratio = 0.0;
+  double effect_high_ratio = 0.0;
+};
+
+struct HuntResult {
+  HuntVerdict verdict = HuntVerdict::unresolved;
+  bool is_swapped = false;  ///< the bad end is better than the good one
+  std::string reason;       ///< of a verdict that is not `culprit`, for people
+  std::vector<Culprit> culprits;
+  double effect_ratio = 0.0;  ///< of the bad end over the good one
+  double effect_low_ratio = 0.0;
+  double effect_high_ratio = 0.0;
+  double noise_ratio = 0.0;  ///< of one run, over the good end's level
+  /// What these many runs of both ends could just have shown.
+  double detectable_ratio = 0.0;
+  bool has_drift = false;
+  std::vector<double>
+      posterior;              ///< [num_positions + 1]: each position a culprit; 0 at the good end
+  double no_change = 1.0;     ///< posterior
+  std::vector<int> suspects;  ///< fewest positions that hold the asked confidence
+};
+
+class CommitHunt {
+ public:
+  /// Throws base::Error for options that make no sense.
+  explicit CommitHunt(HuntOptions options);
+
+  /// The next run, or none when the hunt is over. Answer with add or add_failure.
+  [[nodiscard]] std::optional<RunRequest> next();
+  void add(int position, double value);
+  /// The position cannot be measured: it is not asked for again.
+  void add_failure(int position);
+  void set_costs(const HuntCosts& costs) { costs_ = costs; }
+
+  /// What is known so far.
+  [[nodiscard]] const HuntResult& result() const { return result_; }
+  [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
+  [[nodiscard]] bool is_built(int position) const {
+    return is_built_[static_cast<size_t>(position)];
+  }
+  /// A guess, from what a run has to tell; 0 when it is over.
+  [[nodiscard]] int expected_runs_left() const;
+  /// Readings freed of the machine's drift where that was noticed, in order of time.
+  [[nodiscard]] std::vector<double> corrected() const;
+
+ private:
+  struct Reading {
+    int position = 0;
+    double value = 0.0;  ///< more is worse
+  };
+  /// After the ends are known to differ.
+  std::optional<RunRequest> search();
+  std::optional<RunRequest> compare_ends();
+  std::optional<RunRequest> bisect_exactly();
+  std::optional<RunRequest> verify(int suspect);
+  void finish(HuntVerdict verdict, std::string reason);
+
+  [[nodiscard]] std::vector<CommitReadings> by_commit() const;
+  [[nodiscard]] std::vector<double> values_at(int first, int last) const;
+  [[nodiscard]] double drift_score() const;
+  void update_drift();
+  void update_posterior();
+  void describe_effect();
+  void add_culprits(const std::vector<int>& positions);
+  [[nodiscard]] double gain_of(int position, double separation) const;
+  [[nodiscard]] double min_effect() const;
+  [[nodiscard]] double scale() const;  ///< of the good end's level
+  [[nodiscard]] bool can_measure(int position) const;
+
+  HuntOptions options_;
+  HuntCosts costs_;
+  HuntResult result_;
+  std::vector<Reading> readings_;
+  std::vector<double> drift_;  ///< of each reading, to be subtracted; empty: none
+  std::vector<bool> is_built_;
+  std::vector<bool> is_broken_;
+  ChangePointPosterior posterior_;
+  bool is_searching_ = false;
+  bool is_over_ = false;
+  bool is_paired_ = false;
+  int suspect_ = 0;          ///< that is verified; 0: none
+  size_t suspected_at_ = 0;  ///< number of readings then
+  size_t last_reference_ = 0;
+  std::vector<int> verified_;  ///< suspects that a fresh look confirmed
+};
+
+}  // namespace moetune::tuner

@@ -1,0 +1,555 @@
+// The order of a hunt: the ends, a minimal set, a fresh look at it, the rest; see config_search.h.
+//
+// Every call of next() walks through delta debugging from the start over what is known by now,
+// until a classification is missing: a reading that turns one over changes the path by itself.
+#include "tuner/bisect/config_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/base/error.h"
+
+namespace moetune::tuner {
+namespace {
+
+constexpr size_t kGood = 0;  ///< indices of the ends
+constexpr size_t kBad = 1;
+
+constexpr int kFewestEndRuns = 8;       ///< of both ends together, before anything is decided
+constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
+constexpr size_t kFreshRuns = 2;        ///< of each set that an answer rests on
+constexpr size_t kMostRunsOfSet = 40;   ///< after that a set is taken for what it is likelier
+constexpr double kLeastLikely = 0.75;   ///< or for untold, when not even this sure
+/// The path is walked with little certainty: only the answer must be sure, and a false turn leads
+/// to one that a fresh look turns down.
+constexpr double kSureOnPath = 0.9;
+/// But finer sets are many, and rarely needed.
+constexpr double kSureBeforeFiner = 0.98;
+constexpr size_t kFewestWhenSure = 4;  ///< runs
+constexpr double kPrior = 0.5;
+/// Of the last part of a bad-like set, when no other part is.
+constexpr double kPriorOfLast = 0.85;
+/// By which the rest may be thought off before it was run, from the effects found so far.
+constexpr double kLeastRestOdds = 1.0;
+constexpr double kMostRestOdds = 20.0;
+
+std::vector<int> members_of(const ChangeSet& set) {
+  std::vector<int> members;
+  for (size_t i = 0; i < set.size(); ++i) {
+    if (set[i]) members.push_back(static_cast<int>(i));
+  }
+  return members;
+}
+
+ChangeSet without(const ChangeSet& set, const ChangeSet& removed) {
+  ChangeSet rest = set;
+  for (size_t i = 0; i < set.size(); ++i) rest[i] = set[i] && !removed[i];
+  return rest;
+}
+
+ChangeSet with(const ChangeSet& set, const ChangeSet& added) {
+  ChangeSet both = set;
+  for (size_t i = 0; i < set.size(); ++i) both[i] = set[i] || added[i];
+  return both;
+}
+
+/// Into `count` parts of almost the same size.
+std::vector<ChangeSet> split(const ChangeSet& set, size_t count) {
+  const std::vector<int> members = members_of(set);
+  std::vector<ChangeSet> parts(count, ChangeSet(set.size(), false));
+  for (size_t m = 0; m < members.size(); ++m) {
+    parts[m * count / members.size()][static_cast<size_t>(members[m])] = true;
+  }
+  return parts;
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+/// The level of b beside that of a, in units, as ratios; `sign` turns it into the metric's own
+/// direction.
+struct Ratios {
+  double mean = 0.0;
+  double low = 0.0;
+  double high = 0.0;
+};
+Ratios ratios_of(const LevelDifference& difference, double sign, double unit) {
+  const double low = sign > 0 ? difference.low : -difference.high;
+  const double high = sign > 0 ? difference.high : -difference.low;
+  return {sign * difference.mean / unit, low / unit, high / unit};
+}
+
+}  // namespace
+
+ConfigHunt::ConfigHunt(ConfigHuntOptions options) : options_(options) {
+  MOETUNE_CHECK(options_.num_changes >= 1, "{} changes to search", options_.num_changes);
+  MOETUNE_CHECK(
+      options_.min_effect_ratio > 0 && options_.confidence > 0.5 && options_.confidence < 1,
+      "a least effect of {} at confidence {}", options_.min_effect_ratio, options_.confidence);
+  none_.assign(static_cast<size_t>(options_.num_changes), false);
+  all_.assign(static_cast<size_t>(options_.num_changes), true);
+  index_of(none_);
+  index_of(all_);
+  result_.suspects = members_of(all_);
+}
+
+size_t ConfigHunt::index_of(const ChangeSet& set) {
+  MOETUNE_CHECK(set.size() == none_.size(), "a set of {} changes out of {}", set.size(),
+                none_.size());
+  const auto [found, is_new] = indices_.try_emplace(set, indices_.size());
+  if (is_new) is_broken_.push_back(false);
+  return found->second;
+}
+
+void ConfigHunt::add(const ChangeSet& changes, double value) {
+  MOETUNE_CHECK(std::isfinite(value), "a reading of {}", value);
+  levels_.add(index_of(changes), options_.is_higher_better ? -value : value);
+  ++num_runs_;
+}
+
+void ConfigHunt::add_failure(const ChangeSet& changes) {
+  const size_t index = index_of(changes);
+  if (!is_broken_[index]) ++result_.num_failed;
+  is_broken_[index] = true;
+}
+
+bool ConfigHunt::can_measure(const ChangeSet& set) { return !is_broken_[index_of(set)]; }
+
+double ConfigHunt::scale() const {
+  if (levels_.num_runs(kGood) == 0) return 1.0;
+  const double level = std::abs(median_of(levels_.values(kGood)));
+  if (level > 0) return level;
+  double largest = 0.0;
+  for (const auto& [set, index] : indices_) {
+    if (levels_.num_runs(index) == 0) continue;
+    for (const double value : levels_.values(index)) largest = std::max(largest, std::abs(value));
+  }
+  return largest > 0 ? largest : 1.0;
+}
+
+void ConfigHunt::ask(const ChangeSet& set, RunPurpose purpose) {
+  pending_ = ConfigRequest{set, purpose};
+}
+
+std::optional<ConfigRequest> ConfigHunt::next() {
+  if (is_over_) return std::nullopt;
+  if (!is_searching_) {
+    const std::optional<ConfigRequest> request = compare_ends();
+    if (request || is_over_) return request;
+  }
+  return search();
+}
+
+// In the order a b b a: a drift that goes on evenly falls on both alike.
+std::optional<ConfigRequest> ConfigHunt::compare_ends() {
+  for (const ChangeSet& end : {none_, all_}) {
+    if (can_measure(end)) continue;
+    finish(HuntVerdict::unresolved,
+           fmt::format("the {} configuration cannot be measured", end == none_ ? "good" : "bad"));
+    return std::nullopt;
+  }
+  const auto count = static_cast<int>(num_runs_);
+  const ConfigRequest request{count % 4 == 0 || count % 4 == 3 ? none_ : all_, RunPurpose::ends};
+  if (count < (options_.is_deterministic ? 2 : kFewestEndRuns) || count % 2 == 1) return request;
+  describe_effect();
+  const double least = min_effect();
+  LevelDifference difference;
+  if (options_.is_deterministic) {
+    difference.mean = levels_.values(kBad).front() - levels_.values(kGood).front();
+    difference.low = difference.high = difference.mean;
+    difference.above = difference.mean >= least ? 1.0 : 0.0;
+    difference.below = difference.mean <= -least ? 1.0 : 0.0;
+  } else {
+    difference =
+        level_difference(levels_.values(kGood), levels_.values(kBad), least, options_.confidence);
+  }
+  result_.no_change = 1 - difference.above;
+  if (difference.below >= options_.confidence) {
+    result_.is_swapped = true;
+    finish(HuntVerdict::unresolved, "the bad configuration is better than the good one");
+    return std::nullopt;
+  }
+  const bool is_there = difference.low > 0 && difference.above >= 0.8;
+  const bool is_small = difference.above <= 1 - options_.confidence;
+  if (!is_there && !is_small && count < options_.max_end_runs) return request;
+  if (is_there || (difference.low > 0 && difference.above > 0.5)) {
+    is_searching_ = true;
+    last_reference_ = num_runs_;
+    return std::nullopt;
+  }
+  if (is_small) {
+    finish(HuntVerdict::no_change,
+           "the configurations do not differ by more than the least effect");
+  } else {
+    finish(HuntVerdict::unresolved,
+           "the noise is too large to tell whether the configurations differ by the least effect");
+  }
+  return std::nullopt;
+}
+
+std::optional<ConfigRequest> ConfigHunt::search() {
+  describe_effect();
+  result_.culprits.clear();
+  pending_.reset();
+  if (!options_.is_deterministic) {
+    const LevelDifference difference = level_difference(levels_.values(kGood), levels_.values(kBad),
+                                                        min_effect(), options_.confidence);
+    result_.no_change = 1 - difference.above;
+    if (difference.above <= 1 - options_.confidence) {
+      finish(HuntVerdict::no_change, "with more runs the configurations turn out to be alike");
+      return std::nullopt;
+    }
+    if (num_runs_ - last_reference_ >= kReferencePeriod) {
+      last_reference_ = num_runs_;
+      const ChangeSet& end = (num_runs_ / kReferencePeriod) % 2 == 0 ? none_ : all_;
+      if (can_measure(end)) ask(end, RunPurpose::reference);
+    }
+  }
+  Stage stage = stage_of(all_, 1);
+  std::string open;
+  bool is_narrowed = true;
+  while (!pending_) {
+    const std::optional<ChangeSet> found = minimize(stage);
+    if (!found) break;
+    if (*found == none_) {
+      if (result_.culprits.empty()) {
+        finish(HuntVerdict::no_change, "with more runs the configurations turn out to be alike");
+        return std::nullopt;
+      }
+      result_.complete = 1 - probability_of(stage.top, stage);
+      describe_rest(result_.culprits.back(), stage.top, true);
+      break;
+    }
+    if (!verify(stage, *found)) break;
+    result_.culprits.push_back(describe(stage, *found));
+    ConfigCulprit& culprit = result_.culprits.back();
+    is_narrowed = is_narrowed && (*found != stage.top || culprit.num_untold == 0);
+    const ChangeSet rest = without(stage.top, *found);
+    result_.complete = 1.0;
+    const std::optional<int> direction = rest == none_ ? 0 : direction_of(stage, *found);
+    if (pending_) break;
+    if (!direction) {
+      open = "the bad configuration without the culprits cannot be measured: there may be more";
+      break;
+    }
+    describe_rest(culprit, rest, *direction == 0);
+    if (*direction == 0) break;
+    stage = stage_of(rest, *direction);
+  }
+  if (pending_) {
+    if (static_cast<int>(num_runs_) < options_.max_runs) return pending_;
+    finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs_));
+  } else if (!is_narrowed) {
+    finish(HuntVerdict::unresolved,
+           "the sets that would tell the changes apart cannot be measured, or lie in between");
+  } else {
+    result_.suspects.clear();
+    finish(HuntVerdict::culprit, open);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> ConfigHunt::direction_of(const Stage& before, const ChangeSet& found) {
+  const ChangeSet rest = without(before.top, found);
+  const size_t index = index_of(rest);
+  const size_t num_runs = levels_.num_runs(index);
+  if (num_runs == 0) {
+    result_.complete = 0.0;
+    if (can_measure(rest)) ask(rest, RunPurpose::verify);
+    return std::nullopt;
+  }
+  LevelSides sides = sides_of(index, before.likely, min_effect());
+  if (!options_.is_deterministic) {
+    // Were effects to add up, the rest would be off by what the culprit leaves unexplained.
+    const LevelDifference unexplained =
+        level_difference(levels_.values(index_of(found)), levels_.values(index_of(before.top)),
+                         min_effect(), options_.confidence);
+    const double p = unexplained.above + unexplained.below;
+    const double odds = std::clamp(p / std::max(1e-9, 1 - p), kLeastRestOdds, kMostRestOdds);
+    sides.above *= odds;
+    sides.below *= odds;
+    const double sum = sides.below + sides.near + sides.above;
+    sides = {sides.below / sum, sides.near / sum, sides.above / sum};
+  }
+  const double most = std::max({sides.below, sides.near, sides.above});
+  // A search where nothing is to be found is long.
+  const bool is_sure =
+      most >= options_.confidence &&
+      (most == sides.near || num_runs >= kFewestWhenSure || options_.is_deterministic);
+  if (!is_sure && can_measure(rest) && num_runs < kMostRunsOfSet) {
+    ask(rest, RunPurpose::verify);
+    return std::nullopt;
+  }
+  result_.complete = sides.near;
+  return most == sides.near ? 0 : most == sides.above ? 1 : -1;
+}
+
+ConfigHunt::Stage ConfigHunt::stage_of(const ChangeSet& top, int direction) {
+  Stage stage{top, static_cast<double>(direction), 0.0, {}};
+  const size_t index = index_of(top);
+  const double off = std::abs(median_of(levels_.values(index)) - median_of(levels_.values(kGood)));
+  // Nearer to the top than to the good end, and whatever alone is as large as the least effect.
+  const double share = options_.is_deterministic ? 1.0 : 0.5;
+  stage.threshold = std::min(min_effect(), share * off);
+  stage.likely.push_back(index);
+  if (index != kBad && direction > 0) stage.likely.push_back(kBad);
+  return stage;
+}
+
+LevelSides ConfigHunt::sides_of(size_t set, const std::vector<size_t>& likely, double threshold) {
+  if (set == kGood) return {};
+  if (options_.is_deterministic) {
+    const double off = levels_.values(set).front() - levels_.values(kGood).front();
+    if (off >= threshold) return {0.0, 0.0, 1.0};
+    return off <= -threshold ? LevelSides{1.0, 0.0, 0.0} : LevelSides{};
+  }
+  std::vector<size_t> others = likely;
+  std::erase(others, set);
+  return levels_.compare(set, kGood, others, threshold);
+}
+
+double ConfigHunt::probability_of(const ChangeSet& set, const Stage& stage) {
+  const LevelSides sides = sides_of(index_of(set), stage.likely, stage.threshold);
+  return stage.sign > 0 ? sides.above : sides.below;
+}
+
+ConfigHunt::Outcome ConfigHunt::outcome_of(const ChangeSet& set, const Stage& stage, double needed,
+                                           double prior) {
+  const size_t num_runs = levels_.num_runs(index_of(set));
+  if (num_runs == 0) {
+    if (!can_measure(set)) return Outcome::untold;
+    ask(set, RunPurpose::search);
+    return Outcome::pending;
+  }
+  double p = probability_of(set, stage);
+  p = p * prior / (p * prior + (1 - p) * (1 - prior));
+  // Two outliers in a row are rare, but many sets are looked at.
+  const bool is_sure =
+      std::max(p, 1 - p) >= needed &&
+      (needed < kSureBeforeFiner || num_runs >= kFewestWhenSure || options_.is_deterministic);
+  if (!is_sure && can_measure(set) && num_runs < kMostRunsOfSet) {
+    ask(set, RunPurpose::search);
+    return Outcome::pending;
+  }
+  if (!is_sure && std::max(p, 1 - p) < kLeastLikely) return Outcome::untold;
+  return p > 0.5 ? Outcome::moved : Outcome::same;
+}
+
+std::optional<ChangeSet> ConfigHunt::minimize(const Stage& stage) {
+  ChangeSet current = stage.top;
+  size_t granularity = 2;
+  for (;;) {
+    const std::vector<int> members = members_of(current);
+    result_.suspects = members;
+    if (members.size() < 2) return current;
+    const std::vector<ChangeSet> parts = split(current, granularity);
+    std::optional<ChangeSet> smaller;
+    int num_same = 0;
+    for (const ChangeSet& part : parts) {
+      const bool is_last = num_same + 1 == static_cast<int>(parts.size());
+      const Outcome outcome = outcome_of(part, stage, kSureOnPath, is_last ? kPriorOfLast : kPrior);
+      if (outcome == Outcome::pending) return std::nullopt;
+      num_same += outcome == Outcome::same;
+      if (outcome == Outcome::moved) smaller = part;
+      if (smaller) break;
+    }
+    if (smaller) {
+      current = *smaller;
+      granularity = 2;
+      continue;
+    }
+    // Several parts are needed, or a run has misled: better look twice before the many finer sets.
+    if (granularity == 2) {
+      for (const ChangeSet& set : {current, parts[0], parts[1]}) {
+        const Outcome outcome = outcome_of(set, stage, kSureBeforeFiner, kPrior);
+        if (outcome == Outcome::pending) return std::nullopt;
+        if (outcome == Outcome::same && set == stage.top) return none_;
+      }
+      const std::optional<ChangeSet> candidate = interfering(stage, current, none_);
+      if (!candidate) return std::nullopt;
+      if (*candidate != current) {
+        const Outcome outcome = outcome_of(*candidate, stage, kSureOnPath, kPrior);
+        if (outcome == Outcome::pending) return std::nullopt;
+        if (outcome == Outcome::moved) smaller = candidate;
+      }
+    } else {
+      for (const ChangeSet& part : parts) {
+        const ChangeSet complement = without(current, part);
+        const Outcome outcome = outcome_of(complement, stage, kSureOnPath, kPrior);
+        if (outcome == Outcome::pending) return std::nullopt;
+        if (outcome == Outcome::moved) smaller = complement;
+        if (smaller) break;
+      }
+    }
+    if (smaller) {
+      current = *smaller;
+      granularity = std::max<size_t>(granularity - 1, 2);
+      continue;
+    }
+    if (granularity >= members.size()) return current;
+    granularity = std::min(members.size(), 2 * granularity);
+  }
+}
+
+std::optional<ChangeSet> ConfigHunt::interfering(const Stage& stage, const ChangeSet& set,
+                                                 const ChangeSet& context) {
+  if (members_of(set).size() < 2) return set;
+  const std::vector<ChangeSet> parts = split(set, 2);
+  for (const ChangeSet& part : parts) {
+    const Outcome outcome = outcome_of(with(part, context), stage, kSureOnPath,
+                                       part == parts[1] ? kPriorOfLast : kPrior);
+    if (outcome == Outcome::pending) return std::nullopt;
+    if (outcome == Outcome::moved) return interfering(stage, part, context);
+  }
+  const std::optional<ChangeSet> first = interfering(stage, parts[0], with(context, parts[1]));
+  if (!first) return std::nullopt;
+  const std::optional<ChangeSet> second = interfering(stage, parts[1], with(context, *first));
+  if (!second) return std::nullopt;
+  return with(*first, *second);
+}
+
+std::vector<ConfigHunt::Check> ConfigHunt::checks_of(const ChangeSet& found) const {
+  std::vector<Check> checks = {{found, true}};
+  const std::vector<int> members = members_of(found);
+  if (members.size() < 2) return checks;
+  for (const int member : members) {
+    ChangeSet less = found;
+    less[static_cast<size_t>(member)] = false;
+    checks.push_back({less, false});
+  }
+  return checks;
+}
+
+bool ConfigHunt::verify(const Stage& stage, const ChangeSet& found) {
+  if (options_.is_deterministic) return true;
+  const std::vector<Check> checks = checks_of(found);
+  std::vector<ChangeSet> sets = {none_};
+  for (const Check& check : checks) sets.push_back(check.set);
+  const ChangeSet rest = without(stage.top, found);
+  if (rest != none_) sets.push_back(rest);
+  auto [at, is_new] = suspected_at_.try_emplace(found);
+  if (is_new) {
+    for (const ChangeSet& set : sets) at->second[set] = levels_.num_runs(index_of(set));
+  }
+  // The one with the fewest fresh runs; one that cannot be measured any more is not asked for.
+  size_t fewest = kFreshRuns;
+  const ChangeSet* chosen = nullptr;
+  for (const ChangeSet& set : sets) {
+    const size_t fresh = levels_.num_runs(index_of(set)) - at->second[set];
+    if (fresh >= fewest || !can_measure(set)) continue;
+    fewest = fresh;
+    chosen = &set;
+  }
+  if (chosen == nullptr) {
+    double product = 1.0;
+    double weakest = 1.0;
+    for (const Check& check : checks) {
+      const size_t num_runs = levels_.num_runs(index_of(check.set));
+      if (num_runs == 0) continue;
+      const double moved = probability_of(check.set, stage);
+      const double sure = check.is_moved ? moved : 1 - moved;
+      product *= sure;
+      if (sure >= weakest || !can_measure(check.set) || num_runs >= kMostRunsOfSet) continue;
+      weakest = sure;
+      chosen = &check.set;
+    }
+    if (product >= options_.confidence) chosen = nullptr;
+  }
+  if (chosen == nullptr) return true;
+  ask(*chosen, RunPurpose::verify);
+  return false;
+}
+
+ConfigCulprit ConfigHunt::describe(const Stage& stage, const ChangeSet& found) {
+  ConfigCulprit culprit;
+  culprit.changes = members_of(found);
+  culprit.confidence = 1.0;
+  for (const Check& check : checks_of(found)) {
+    if (levels_.num_runs(index_of(check.set)) == 0) {
+      ++culprit.num_untold;
+      continue;
+    }
+    const double moved = probability_of(check.set, stage);
+    culprit.confidence *= check.is_moved ? moved : 1 - moved;
+    culprit.num_untold += !check.is_moved && moved > 1 - kLeastLikely;
+  }
+  culprit.is_interaction = culprit.changes.size() > 1;
+  for (const int change : culprit.changes) {
+    ChangeSet single = none_;
+    single[static_cast<size_t>(change)] = true;
+    if (levels_.num_runs(index_of(single)) > 0 && probability_of(single, stage) > 0.5) {
+      culprit.is_interaction = false;
+    }
+  }
+  culprit.is_improvement = stage.sign < 0;
+  const double sign = options_.is_higher_better ? -1.0 : 1.0;
+  const std::vector<double>& good = levels_.values(kGood);
+  const std::vector<double>& applied = levels_.values(index_of(found));
+  LevelDifference difference;
+  if (options_.is_deterministic) {
+    difference.mean = difference.low = difference.high = applied.front() - good.front();
+  } else {
+    difference = level_difference(good, applied, min_effect(), options_.confidence);
+  }
+  culprit.before = sign * median_of(good);
+  culprit.after = culprit.before + sign * difference.mean;
+  const Ratios ratios = ratios_of(difference, sign, scale());
+  culprit.effect_ratio = ratios.mean;
+  culprit.effect_low_ratio = ratios.low;
+  culprit.effect_high_ratio = ratios.high;
+  return culprit;
+}
+
+void ConfigHunt::describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored) {
+  culprit.has_rest = true;
+  culprit.is_good_restored = is_restored;
+  if (rest == none_) return;
+  const std::vector<double>& good = levels_.values(kGood);
+  const std::vector<double>& left = levels_.values(index_of(rest));
+  LevelDifference difference;
+  if (options_.is_deterministic) {
+    difference.mean = difference.low = difference.high = left.front() - good.front();
+  } else {
+    difference = level_difference(good, left, min_effect(), options_.confidence);
+  }
+  const Ratios ratios = ratios_of(difference, options_.is_higher_better ? -1.0 : 1.0, scale());
+  culprit.rest_ratio = ratios.mean;
+  culprit.rest_low_ratio = ratios.low;
+  culprit.rest_high_ratio = ratios.high;
+}
+
+void ConfigHunt::describe_effect() {
+  const std::vector<double>& good = levels_.values(kGood);
+  const std::vector<double>& bad = levels_.values(kBad);
+  const double unit = scale();
+  const double sign = options_.is_higher_better ? -1.0 : 1.0;
+  if (options_.is_deterministic) {
+    result_.effect_ratio = sign * (bad.front() - good.front()) / unit;
+    result_.effect_low_ratio = result_.effect_high_ratio = result_.effect_ratio;
+    return;
+  }
+  const LevelDifference difference = level_difference(good, bad, min_effect(), options_.confidence);
+  const Ratios ratios = ratios_of(difference, sign, unit);
+  result_.effect_ratio = ratios.mean;
+  result_.effect_low_ratio = ratios.low;
+  result_.effect_high_ratio = ratios.high;
+  result_.noise_ratio = difference.noise / unit;
+  // Two and a half standard errors of the difference: seen with confidence 0.95 in 9 of 10 hunts.
+  result_.detectable_ratio =
+      2.9 * result_.noise_ratio *
+      std::sqrt(1.0 / static_cast<double>(good.size()) + 1.0 / static_cast<double>(bad.size()));
+}
+
+void ConfigHunt::finish(HuntVerdict verdict, std::string reason) {
+  is_over_ = true;
+  result_.verdict = verdict;
+  result_.reason = std::move(reason);
+}
+
+}  // namespace moetune::tuner

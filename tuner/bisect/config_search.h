@@ -1,0 +1,159 @@
+// Hunts the changes of a configuration that moved a metric, ask and tell as in commit_search.h:
+// which set of changes to apply onto the good configuration and run next. Delta debugging (Zeller
+// and Hildebrandt 2002, "Simplifying and isolating failure-inducing input") over noisy readings: a
+// set counts as bad-like or good-like when the posterior of its level says so. After a minimal set
+// is found and looked at afresh, the hunt goes on in the bad configuration without it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/bisect/commit_search.h"
+#include "tuner/bisect/subset_levels.h"
+
+namespace moetune::tuner {
+
+/// Which of the changes are applied onto the good configuration; all: the bad one.
+using ChangeSet = std::vector<bool>;
+
+struct ConfigHuntOptions {
+  int num_changes = 1;
+  bool is_higher_better = false;
+  double min_effect_ratio = 0.02;  ///< of the good configuration's level
+  double confidence = 0.95;
+  /// A metric without noise: one run each.
+  bool is_deterministic = false;
+  int max_runs = 400;
+  int max_end_runs = 60;  ///< before "no change above the minimum" or going on is decided
+};
+
+struct ConfigRequest {
+  ChangeSet changes;
+  RunPurpose purpose = RunPurpose::ends;
+};
+
+/// A smallest set of changes that moves the metric: none can be left out.
+struct ConfigCulprit {
+  std::vector<int> changes;  ///< indices, ascending
+  /// That the set moves the metric and that no set with one change less does: the product of these
+  /// classifications.
+  double confidence = 0.0;
+  double before = 0.0;        ///< level of the good configuration
+  double after = 0.0;         ///< with this set alone
+  double effect_ratio = 0.0;  ///< after / before - 1
+  double effect_low_ratio = 0.0;
+  double effect_high_ratio = 0.0;
+  /// More than one change, and none of them moves the metric alone.
+  bool is_interaction = false;
+  bool is_improvement = false;  ///< it makes the metric better, which another culprit hides
+  /// Of the sets with one change less, those that could not be told: it may be too large.
+  int num_untold = 0;
+  /// The bad configuration without this set and the culprits before it was run.
+  bool has_rest = false;
+  bool is_good_restored = false;  ///< and is as the good one but for less than the least effect
+  double rest_ratio = 0.0;        ///< its effect over the good one
+  double rest_low_ratio = 0.0;
+  double rest_high_ratio = 0.0;
+};
+
+struct ConfigHuntResult {
+  HuntVerdict verdict = HuntVerdict::unresolved;
+  bool is_swapped = false;  ///< the bad configuration is better than the good one
+  std::string reason;       ///< of a verdict that is not `culprit`, or what a culprit leaves open
+  std::vector<ConfigCulprit> culprits;  ///< in the order in which they were found
+  double effect_ratio = 0.0;            ///< of the bad configuration over the good one
+  double effect_low_ratio = 0.0;
+  double effect_high_ratio = 0.0;
+  double noise_ratio = 0.0;  ///< of one run, over the good configuration's level
+  /// What these many runs of both ends could just have shown.
+  double detectable_ratio = 0.0;
+  double no_change = 1.0;  ///< probability
+  /// Of a culprit: probability that the bad configuration without all of them is as the good one;
+  /// 0 when that could not be measured.
+  double complete = 0.0;
+  std::vector<int> suspects;  ///< the changes that the search is down to
+  int num_failed = 0;         ///< sets that could not be measured
+};
+
+class ConfigHunt {
+ public:
+  /// Throws base::Error for options that make no sense.
+  explicit ConfigHunt(ConfigHuntOptions options);
+
+  /// The next run, or none when the hunt is over. Answer with add or add_failure.
+  [[nodiscard]] std::optional<ConfigRequest> next();
+  void add(const ChangeSet& changes, double value);
+  /// The set cannot be measured (an invalid combination, a crash): it is not asked for again.
+  void add_failure(const ChangeSet& changes);
+
+  /// What is known so far.
+  [[nodiscard]] const ConfigHuntResult& result() const { return result_; }
+  [[nodiscard]] int num_runs() const { return static_cast<int>(num_runs_); }
+
+ private:
+  enum class Outcome : uint8_t { moved, same, untold, pending };
+  /// One search: which sets within `top` move the metric in the direction of `sign`.
+  struct Stage {
+    ChangeSet top;
+    double sign = 1.0;
+    double threshold = 0.0;
+    std::vector<size_t> likely;  ///< whose level a bad-like set may have
+  };
+  /// A classification that an answer rests on.
+  struct Check {
+    ChangeSet set;
+    bool is_moved = false;
+  };
+
+  std::optional<ConfigRequest> compare_ends();
+  std::optional<ConfigRequest> search();
+  /// The direction in which the stage's top without what was found is off, 0 when it is not; none
+  /// while a run is pending or when it cannot be measured.
+  std::optional<int> direction_of(const Stage& before, const ChangeSet& found);
+  Stage stage_of(const ChangeSet& top, int direction);
+  /// A smallest set that moves the metric, the empty one when on a second look not even the stage's
+  /// top does; none while a run is pending.
+  std::optional<ChangeSet> minimize(const Stage& stage);
+  /// The members of `set` that move the metric together with each other and `context`, which moves
+  /// nothing alone: by halves, each in the presence of the other (Zeller 1999, "Yesterday, my
+  /// program worked"; Junker 2004, "QuickXplain"). A guess where changes hide one another.
+  std::optional<ChangeSet> interfering(const Stage& stage, const ChangeSet& set,
+                                       const ChangeSet& context);
+  /// Asks for fresh runs and for more where the answer is not sure enough; false while pending.
+  bool verify(const Stage& stage, const ChangeSet& found);
+  ConfigCulprit describe(const Stage& stage, const ChangeSet& found);
+  void describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored);
+  void describe_effect();
+  void finish(HuntVerdict verdict, std::string reason);
+
+  Outcome outcome_of(const ChangeSet& set, const Stage& stage, double needed, double prior);
+  /// Probability that the set moves the metric; it needs a reading.
+  double probability_of(const ChangeSet& set, const Stage& stage);
+  LevelSides sides_of(size_t set, const std::vector<size_t>& likely, double threshold);
+  [[nodiscard]] std::vector<Check> checks_of(const ChangeSet& found) const;
+  void ask(const ChangeSet& set, RunPurpose purpose);
+  size_t index_of(const ChangeSet& set);
+  [[nodiscard]] bool can_measure(const ChangeSet& set);
+  [[nodiscard]] double scale() const;  ///< of the good configuration's level
+  [[nodiscard]] double min_effect() const { return options_.min_effect_ratio * scale(); }
+
+  ConfigHuntOptions options_;
+  ConfigHuntResult result_;
+  ChangeSet none_;
+  ChangeSet all_;
+  std::map<ChangeSet, size_t> indices_;  ///< of sets in levels_; 0: none_, 1: all_
+  SubsetLevels levels_;
+  std::vector<bool> is_broken_;  ///< by index
+  size_t num_runs_ = 0;
+  size_t last_reference_ = 0;
+  bool is_searching_ = false;
+  bool is_over_ = false;
+  std::optional<ConfigRequest> pending_;
+  /// Runs that a set had when it became part of an answer to verify.
+  std::map<ChangeSet, std::map<ChangeSet, size_t>> suspected_at_;
+};
+
+}  // namespace moetune::tuner

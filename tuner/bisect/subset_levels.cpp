@@ -1,0 +1,201 @@
+// Levels and noise on grids; see subset_levels.h.
+#include "tuner/bisect/subset_levels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/base/error.h"
+
+namespace moetune::tuner {
+namespace {
+
+// As in change_points.cpp.
+constexpr double kOutlierShare = 0.05;
+constexpr double kOutlierWidth = 10.0;
+constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
+
+// What a set's level may be, before it was run. Shares that do not apply go to the others alike.
+constexpr double kGoodShare = 0.45;    ///< the good end's
+constexpr double kLikelyShare = 0.35;  ///< that of a set known to be bad
+constexpr double kOtherShare = 0.20;   ///< anywhere
+
+constexpr double kReach = 6.0;          ///< of the lattice from a median of one run, in noises
+constexpr double kLeastReach = 3.0;     ///< and of however many
+constexpr double kCovered = 2.5;        ///< what must be on the lattice, likewise
+constexpr double kLatticeStep = 0.4;    ///< in standard errors of the set that ran most often
+constexpr double kLatticeGrowth = 1.2;  ///< of the number of readings until it is made anew
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+double log_density(double difference, double noise) {
+  const double z2 = difference * difference / (noise * noise);
+  const double outlier =
+      std::log(kOutlierShare / kOutlierWidth) - 0.5 * z2 / (kOutlierWidth * kOutlierWidth);
+  const double usual = std::log(1.0 - kOutlierShare) - 0.5 * z2;
+  if (usual < outlier - 40) return outlier - std::log(noise);
+  return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
+}
+
+double reach_of(size_t num_values) {
+  return std::max(kLeastReach, kReach / std::sqrt(static_cast<double>(num_values)));
+}
+
+}  // namespace
+
+void SubsetLevels::add(size_t set, double value) {
+  if (set >= sets_.size()) sets_.resize(set + 1);
+  sets_[set].values.push_back(value);
+  ++num_values_;
+}
+
+bool SubsetLevels::is_covered(const Set& set) const {
+  const double middle = median_of(set.values);
+  for (const double side : {-kCovered, kCovered}) {
+    const double at = middle + side * scale_;
+    const auto above = std::lower_bound(lattice_.begin(), lattice_.end(), at - step_);
+    if (above == lattice_.end() || *above > at + step_) return false;
+  }
+  return true;
+}
+
+void SubsetLevels::build_lattice() {
+  std::vector<CommitReadings> commits;
+  size_t most = 1;
+  double largest = 0.0;
+  for (const Set& set : sets_) {
+    if (set.values.empty()) continue;
+    commits.push_back({static_cast<int>(commits.size()), set.values});
+    most = std::max(most, set.values.size());
+    for (const double value : set.values) largest = std::max(largest, std::abs(value));
+  }
+  scale_ = pooled_noise(commits);
+  // Never 0: a metric without noise has some tiny one.
+  if (scale_ <= 0) scale_ = largest > 0 ? largest * 1e-9 : 1e-9;
+  step_ = scale_ * kLatticeStep / std::sqrt(static_cast<double>(most));
+  noises_.clear();
+  for (const double factor : kNoiseFactors) noises_.push_back(factor * scale_);
+  std::vector<int64_t> indices;
+  for (const CommitReadings& commit : commits) {
+    const double middle = median_of(commit.values);
+    const double reach = scale_ * reach_of(commit.values.size());
+    const auto first = static_cast<int64_t>(std::floor((middle - reach) / step_));
+    const auto last = static_cast<int64_t>(std::ceil((middle + reach) / step_));
+    for (int64_t i = first; i <= last; ++i) indices.push_back(i);
+  }
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  lattice_.clear();
+  for (const int64_t i : indices) lattice_.push_back(static_cast<double>(i) * step_);
+  num_at_lattice_ = num_values_;
+  for (Set& set : sets_) {
+    set.num_fitted = 0;
+    set.log_fit.assign(noises_.size(), std::vector<double>(lattice_.size(), 0.0));
+  }
+}
+
+void SubsetLevels::fit(Set& set) {
+  if (set.log_fit.empty()) {
+    set.log_fit.assign(noises_.size(), std::vector<double>(lattice_.size(), 0.0));
+  }
+  set.fit.resize(noises_.size());
+  set.log_scale.resize(noises_.size());
+  set.total.resize(noises_.size());
+  for (size_t n = 0; n < noises_.size(); ++n) {
+    std::vector<double>& log_fit = set.log_fit[n];
+    for (size_t v = set.num_fitted; v < set.values.size(); ++v) {
+      for (size_t l = 0; l < lattice_.size(); ++l) {
+        log_fit[l] += log_density(set.values[v] - lattice_[l], noises_[n]);
+      }
+    }
+    const double largest = *std::max_element(log_fit.begin(), log_fit.end());
+    set.log_scale[n] = largest;
+    set.total[n] = 0.0;
+    set.fit[n].resize(lattice_.size());
+    for (size_t l = 0; l < lattice_.size(); ++l) {
+      set.fit[n][l] = std::exp(log_fit[l] - largest);
+      set.total[n] += set.fit[n][l];
+    }
+  }
+  set.num_fitted = set.values.size();
+}
+
+void SubsetLevels::update() {
+  bool is_stale =
+      static_cast<double>(num_values_) >= kLatticeGrowth * static_cast<double>(num_at_lattice_);
+  for (const Set& set : sets_) {
+    if (is_stale) break;
+    is_stale = set.num_fitted < set.values.size() && !is_covered(set);
+  }
+  if (is_stale || lattice_.empty()) build_lattice();
+  for (Set& set : sets_) {
+    if (set.num_fitted < set.values.size()) fit(set);
+  }
+}
+
+LevelSides SubsetLevels::compare(size_t set, size_t good, const std::vector<size_t>& likely,
+                                 double threshold) {
+  MOETUNE_CHECK(num_runs(set) > 0 && num_runs(good) > 0, "sets {} and {} without a reading", set,
+                good);
+  update();
+  const size_t num_levels = lattice_.size();
+  // Evidence of each noise from all sets but this one.
+  std::vector<double> log_weight(noises_.size(), 0.0);
+  for (size_t s = 0; s < sets_.size(); ++s) {
+    if (s == set || sets_[s].values.empty()) continue;
+    for (size_t n = 0; n < noises_.size(); ++n) {
+      log_weight[n] += sets_[s].log_scale[n] + std::log(sets_[s].total[n]);
+    }
+  }
+  const Set& own = sets_[set];
+  for (size_t n = 0; n < noises_.size(); ++n) log_weight[n] += own.log_scale[n];
+  const double largest = *std::max_element(log_weight.begin(), log_weight.end());
+
+  const double range = (lattice_.back() - lattice_.front()) / step_ + 1;
+  const double asked = kGoodShare + kOtherShare + (likely.empty() ? 0.0 : kLikelyShare);
+  LevelSides sides{0.0, 0.0, 0.0};
+  std::vector<double> up_to(num_levels + 1);  // of the good end's level: below each point
+  for (size_t n = 0; n < noises_.size(); ++n) {
+    const double weight = std::exp(log_weight[n] - largest) / asked;
+    if (weight < 1e-12) continue;
+    const Set& base = sets_[good];
+    up_to[0] = 0.0;
+    for (size_t l = 0; l < num_levels; ++l) {
+      up_to[l + 1] = up_to[l] + base.fit[n][l] / base.total[n];
+    }
+    double as_good = 0.0;
+    double above = 0.0;
+    double below = 0.0;
+    double total = 0.0;
+    size_t lower = 0;  // points below level - threshold, and up to level + threshold
+    size_t upper = 0;
+    for (size_t l = 0; l < num_levels; ++l) {
+      const double level = lattice_[l];
+      while (lower < num_levels && lattice_[lower] < level - threshold) ++lower;
+      while (upper < num_levels && lattice_[upper] <= level + threshold) ++upper;
+      as_good += base.fit[n][l] / base.total[n] * own.fit[n][l];
+      double prior = kOtherShare / range;
+      for (const size_t other : likely) {
+        prior += kLikelyShare / static_cast<double>(likely.size()) * sets_[other].fit[n][l] /
+                 sets_[other].total[n];
+      }
+      const double mass = prior * own.fit[n][l];
+      total += mass;
+      above += mass * up_to[lower];
+      below += mass * (1.0 - up_to[upper]);
+    }
+    sides.above += weight * above;
+    sides.below += weight * below;
+    sides.near += weight * (kGoodShare * as_good + total - above - below);
+  }
+  const double sum = sides.above + sides.near + sides.below;
+  return {sides.below / sum, sides.near / sum, sides.above / sum};
+}
+
+}  // namespace moetune::tuner

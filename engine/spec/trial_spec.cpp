@@ -163,7 +163,9 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
 double reference_tolerance_at(const TrialSpec& spec, int64_t step) {
   constexpr int64_t kStrictSteps = 10;
   constexpr double kWidest = 0.1;
-  const double decades = static_cast<double>(std::max<int64_t>(0, step - kStrictSteps)) / 10.0;
+  constexpr double kStepsPerDecade = 5.0;
+  const double decades =
+      static_cast<double>(std::max<int64_t>(0, step - kStrictSteps)) / kStepsPerDecade;
   return std::min(std::max(spec.reference_tolerance, kWidest),
                   spec.reference_tolerance * std::pow(10.0, decades));
 }

@@ -21,6 +21,13 @@ DeviceMemory device_memory() {
   return {static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
 }
 
+static_assert(kDeviceErrors ==
+              std::array<int, 12>{cudaErrorDevicesUnavailable, cudaErrorECCUncorrectable,
+                                  cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
+                                  cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+                                  cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace,
+                                  cudaErrorInvalidPc, cudaErrorLaunchFailure, cudaErrorUnknown});
+
 }  // namespace
 
 void check(int code, const char* what) {

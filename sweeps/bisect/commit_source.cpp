@@ -68,6 +68,9 @@ std::vector<HuntRun> CommitSource::earlier() const {
   for (const store::BisectRunRow& row : store_.read_bisect_runs(hunt_id_)) {
     if (row.position < 0 || row.position >= static_cast<int>(commits_.size())) continue;
     if (row.key != key_of(row.position)) continue;
+    // An end that failed may have been put right since; without the ends there is no hunt.
+    const bool is_end = row.position == 0 || row.position + 1 == static_cast<int>(commits_.size());
+    if (is_end && row.status != name_of(RunStatus::ok)) continue;
     runs.push_back({row.position, row.purpose, run_of(row)});
   }
   return runs;

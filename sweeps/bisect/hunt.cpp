@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "kernels/base/error.h"
@@ -29,6 +30,7 @@ constexpr int kFewestConfirmRuns = 6;  ///< of both together
 constexpr double kExplains = 0.5;      ///< of the change, at least, by the metric that is followed
 constexpr double kWorthFollowing = 1.3;  ///< times the shift in noises of the metric asked for
 constexpr size_t kNumMoved = 5;
+constexpr size_t kMostSuspects = 20;  ///< that are listed for people
 
 /// Stops the hunt from within.
 struct Interrupted {};
@@ -65,7 +67,7 @@ class Hunter {
       answer_.moved.push_back(moved_at(culprit.position));
     }
     answer_.unit = unit();
-    answer_.num_runs = static_cast<int>(runs_.size());
+    answer_.num_runs = num_used_;
     answer_.num_builds = num_builds_;
     answer_.seconds = seconds_;
     return std::move(answer_);
@@ -272,15 +274,16 @@ class Hunter {
       } else if (run.status == RunStatus::build_failed || ++failures[request->position] >= 2) {
         hunt.add_failure(request->position);
       }
+      if (value) failures[request->position] = 0;  // what fails now and then can be measured
     }
     return hunt.result();
   }
 
   // In runs, from what was measured. Without a single build there is nothing to build.
   [[nodiscard]] double build_cost() const {
-    if (num_builds_ == 0) return runs_.empty() ? 5.0 : 0.0;
+    if (num_builds_ == 0) return num_used_ == 0 ? 5.0 : 0.0;
     if (run_seconds_ <= 0) return 5.0;
-    return build_seconds_ / num_builds_ / (run_seconds_ / static_cast<double>(runs_.size()));
+    return build_seconds_ / num_builds_ / (run_seconds_ / num_used_);
   }
 
   [[nodiscard]] std::vector<double> prior_of(const std::string& metric) const {
@@ -303,29 +306,40 @@ class Hunter {
     auto& list = is_fresh ? verified_by_position_[position] : by_position_[position];
     while (list.size() <= n) {
       if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
-      if (static_cast<int>(runs_.size()) >= setup_.max_runs ||
+      if (num_used_ >= setup_.max_runs ||
           (setup_.max_seconds > 0 && seconds_ >= setup_.max_seconds)) {
         answer_.result.reason =
-            fmt::format("{} runs and {:.0f} s are used up", runs_.size(), seconds_);
+            fmt::format("{} runs and {:.0f} s are used up", num_used_, seconds_);
         throw Interrupted{};
       }
       HuntRun run{position, tuner::name_of(purpose),
                   source_.measure(position, tuner::name_of(purpose))};
       if (run.run.status == RunStatus::interrupted) throw Interrupted{};
       keep(run);
+      use(runs_.size() - 1);
       report(runs_.back(), hunt, metric);
     }
+    use(list[n]);
     return runs_[list[n]].run;
+  }
+
+  // Runs of an earlier call count from where the hunt asks for them: only so it goes the same way.
+  void use(size_t index) {
+    if (is_used_[index]) return;
+    is_used_[index] = true;
+    const CommitRun& run = runs_[index].run;
+    ++num_used_;
+    seconds_ += run.build_seconds + run.run_seconds;
+    run_seconds_ += run.run_seconds;
+    build_seconds_ += run.build_seconds;
+    num_builds_ += run.was_built_now;
   }
 
   void keep(const HuntRun& run) {
     const bool is_fresh = run.purpose == tuner::name_of(RunPurpose::verify);
     (is_fresh ? verified_by_position_ : by_position_)[run.position].push_back(runs_.size());
     runs_.push_back(run);
-    seconds_ += run.run.build_seconds + run.run.run_seconds;
-    run_seconds_ += run.run.run_seconds;
-    build_seconds_ += run.run.build_seconds;
-    num_builds_ += run.run.was_built_now;
+    is_used_.push_back(false);
   }
 
   void tell(const std::string& line) const {
@@ -335,7 +349,7 @@ class Hunter {
   void report(const HuntRun& run, const CommitHunt* hunt, const std::string& metric) const {
     if (!setup_.on_progress) return;
     std::string line = fmt::format(
-        "[{} runs, {} builds, {:.0f} s] {} {} ({}): ", runs_.size(), num_builds_, seconds_,
+        "[{} runs, {} builds, {:.0f} s] {} {} ({}): ", num_used_, num_builds_, seconds_,
         short_id(run.position),
         plain_text(setup_.commits[static_cast<size_t>(run.position)].subject, 40), run.purpose);
     const std::string& name = metric.empty() ? setup_.metric : metric;
@@ -354,7 +368,7 @@ class Hunter {
   // What a store holds has its unit in its name; a number that a command prints has none.
   [[nodiscard]] std::string unit() const {
     const std::string name = stored_name_of(setup_.metric);
-    for (const HuntRun& run : runs_) {
+    for (const HuntRun& run : used_runs()) {
       if (!run.run.metrics.contains(name)) continue;
       if (name.ends_with("_ns")) return "ns";
       return name.ends_with("_bytes") ? "bytes" : "";
@@ -383,17 +397,25 @@ class Hunter {
 
   [[nodiscard]] std::vector<double> values_of(const std::string& metric, int position) const {
     std::vector<double> values;
-    for (const HuntRun& run : runs_) {
+    for (const HuntRun& run : used_runs()) {
       if (run.position != position) continue;
       if (const auto value = value_of(run.run, metric)) values.push_back(*value);
     }
     return values;
   }
 
+  [[nodiscard]] std::vector<std::reference_wrapper<const HuntRun>> used_runs() const {
+    std::vector<std::reference_wrapper<const HuntRun>> runs;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      if (is_used_[i]) runs.emplace_back(runs_[i]);
+    }
+    return runs;
+  }
+
   /// Numbers that every good run of both ends has.
   [[nodiscard]] std::set<std::string> common_metrics() const {
     std::optional<std::set<std::string>> names;
-    for (const HuntRun& run : runs_) {
+    for (const HuntRun& run : used_runs()) {
       const bool is_end = run.position == 0 || run.position == last_position();
       if (!is_end || run.run.status != RunStatus::ok) continue;
       std::set<std::string> own;
@@ -418,7 +440,7 @@ class Hunter {
       double weight = 0.0;
     };
     std::set<std::string> names;
-    for (const HuntRun& run : runs_) {
+    for (const HuntRun& run : used_runs()) {
       if (run.position != before && run.position != after) continue;
       for (const auto& [name, value] : run.run.metrics) names.insert(name);
     }
@@ -458,6 +480,8 @@ class Hunter {
   HuntSource& source_;
   HuntAnswer answer_;
   std::vector<HuntRun> runs_;
+  std::vector<bool> is_used_;  ///< by run: asked for by this call
+  int num_used_ = 0;
   std::map<int, std::vector<size_t>> by_position_;
   std::map<int, std::vector<size_t>> verified_by_position_;
   bool is_searching_ = false;
@@ -478,6 +502,7 @@ std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio)
 
 bool is_exact_metric(const std::string& name) {
   constexpr std::array kEnds = {"_bytes", "_count", "_flops", "_memory"};
+  if (name == "flops") return true;
   constexpr std::array kExcept = {"process_rss_bytes", "dram_read_bytes", "dram_write_bytes"};
   if (std::find(kExcept.begin(), kExcept.end(), name) != kExcept.end()) return false;
   return name.starts_with("num_") || name.starts_with("memory_") || name.starts_with("peak_") ||
@@ -562,26 +587,30 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
     text += "  the machine drifted meanwhile; every run was paired with one of an end\n";
   if (result.is_swapped) {
     text +=
-        fmt::format("  swapped? try --good {} --bad {}\n", setup.commits.back().id.substr(0, 12),
-                    setup.commits.front().id.substr(0, 12));
+        "  are they swapped? To find what made it better, turn the direction of the metric round "
+        "(with or without --higher-is-better)\n";
   }
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::Culprit& culprit = result.culprits[i];
     const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
-    text += fmt::format("culprit: {} {}\n  {}, {}\n", commit.id.substr(0, 12),
-                        plain_text(commit.subject, 200), plain_text(commit.author, 100),
-                        plain_text(commit.author_date, 40));
+    text += fmt::format(
+        "{}: {} {}\n  {}, {}\n",
+        (culprit.effect_ratio < 0) == setup.is_higher_better ? "culprit" : "improvement",
+        commit.id.substr(0, 12), plain_text(commit.subject, 200), plain_text(commit.author, 100),
+        plain_text(commit.author_date, 40));
     text += fmt::format("  effect {} ({} to {}), {:.6g} -> {:.6g}, confidence {:.1f} %\n",
                         percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
                         percent(culprit.effect_high_ratio), culprit.before, culprit.after,
                         100 * culprit.confidence);
     for (const HuntAnswer::Moved& moved : answer.moved[i]) {
-      text += fmt::format("  moved: {} {:.6g} -> {:.6g}\n", moved.name, moved.before, moved.after);
+      text += fmt::format("  moved: {} {:.6g} -> {:.6g}\n", plain_text(moved.name, 100),
+                          moved.before, moved.after);
     }
   }
   if (result.culprits.empty() && !result.suspects.empty()) {
-    text += "suspects:\n";
-    for (const int position : result.suspects) {
+    text += fmt::format("suspects ({}):\n", result.suspects.size());
+    for (size_t i = 0; i < std::min(result.suspects.size(), kMostSuspects); ++i) {
+      const int position = result.suspects[i];
       const CommitInfo& commit = setup.commits[static_cast<size_t>(position)];
       text += fmt::format("  {} {} ({:.0f} %)\n", commit.id.substr(0, 12),
                           plain_text(commit.subject, 200),

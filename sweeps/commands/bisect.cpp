@@ -1,6 +1,7 @@
 // moetune bisect: the commit that made training slower or hungrier.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -28,6 +29,26 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int64_t kFewestSeconds = 1;
+
+// Not where the command is typed: that may be the checkout.
+std::string default_database() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::string folder = variable("XDG_STATE_HOME");
+  if (folder.empty() && !variable("HOME").empty()) folder = variable("HOME") + "/.local/state";
+  if (folder.empty()) {
+    throw base::UsageError("neither XDG_STATE_HOME nor HOME is set: --db PATH is needed");
+  }
+  std::error_code error;
+  fs::create_directories(folder + "/moetune", error);
+  if (error) {
+    throw base::UsageError(fmt::format("'{}/moetune' cannot be made ({}): --db PATH is needed",
+                                       folder, error.message()));
+  }
+  return folder + "/moetune/bisect.db";
+}
 
 std::string text_of_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -151,7 +172,8 @@ void declare(CommandOptions& options) {
   options.add()("all-parents", "also commits that came in by merges");
   options.add()("no-priors", "do not look at which files a commit has changed");
   text("noise", "auto|none|some", "whether runs of one commit differ, default auto");
-  text("db", "PATH", "where the hunt is kept and goes on from, default moetune-bisect.db");
+  text("db", "PATH",
+       "where the hunt is kept and goes on from, default bisect.db in ~/.local/state/moetune");
   text("scratch", "FOLDER", "for worktrees and builds, default PATH.work beside the database");
   text("build-limit", "SECONDS", "longest build, default 3600");
   text("run-limit", "SECONDS", "longest run, default 1800");
@@ -172,12 +194,12 @@ int run_bisect_command(const std::vector<std::string>& words) {
       "machines.");
   declare(options);
   if (!options.parse(words)) return 0;
-  const std::string database =
-      options.has("db") ? options.database() : fs::absolute("moetune-bisect.db").string();
+  const std::string database = options.has("db") ? options.database() : default_database();
   if (options.has("configs")) return run_bisect_configs(options, database);
   Question question = question_of(options, database);
   HuntSetup& setup = question.setup;
 
+  CommitRunner runner(question.runner);  // before anything is written: it checks the places
   const SweepLock lock(database);
   store::Store store = store::Store::open(database);
   store::BisectRow row;
@@ -202,7 +224,6 @@ int run_bisect_command(const std::vector<std::string>& words) {
   Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
   setup.on_progress = [&](const std::string& line) { progress.note(line); };
   setup.is_stop_asked = [] { return num_interrupts() > 0; };
-  CommitRunner runner(question.runner);
   CommitSource source(
       store, hunt_id, runner, setup.commits,
       fmt::format("spec {}; build '{}'; run '{}'; {}", question.config["spec"].get<std::string>(),

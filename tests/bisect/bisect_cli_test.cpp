@@ -132,6 +132,17 @@ BOOST_AUTO_TEST_CASE(an_exact_metric_takes_few_runs) {
   BOOST_TEST(document.at("runs").get<int>() <= 5 + 2);
 }
 
+BOOST_AUTO_TEST_CASE(from_inside_the_checkout_nothing_is_written_there) {
+  const std::string before = state();
+  const std::string line = fmt::format(
+      "cd '{}' && XDG_STATE_HOME='{}' '{}/moetune' bisect --repo . --good v0 --bad v20 --metric "
+      "peak_memory --run 'cat memory' >/dev/null 2>&1",
+      repo, folder.file("home"), MOETUNE_BIN_DIR);
+  BOOST_TEST(std::system(line.c_str()) == 0);
+  BOOST_TEST(fs::exists(folder.file("home") + "/moetune/bisect.db"));
+  BOOST_TEST(state() == before);
+}
+
 BOOST_AUTO_TEST_CASE(no_change_is_an_answer_too) {
   const Answer answer = bisect(common + "--good v13 --bad v20 --run 'sh run.sh' --metric seconds");
   BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }

@@ -119,6 +119,13 @@ BOOST_AUTO_TEST_CASE(an_exact_metric_passes_by_commits_that_fail) {
   BOOST_TEST((stuck.result().suspects == std::vector<int>{6, 7, 8, 9, 10}));
 }
 
+BOOST_AUTO_TEST_CASE(growth_without_a_single_culprit_is_no_culprit) {
+  CommitHunt hunt(options_of(16, true));
+  play(hunt, [](int p) { return 100.0 + 0.25 * p; });
+  BOOST_TEST((hunt.result().verdict == HuntVerdict::unresolved));
+  BOOST_TEST(hunt.result().reason.find("little by little") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(ends_that_are_alike_or_swapped_end_the_hunt) {
   CommitHunt same(options_of(8, true));
   play(same, [](int) { return 5.0; });

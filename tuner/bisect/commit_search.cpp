@@ -194,7 +194,8 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
     return std::nullopt;
   }
   const bool is_there = difference.low > 0 && difference.above >= 0.8;
-  const bool is_small = difference.above <= 1 - options_.confidence;
+  const bool is_small =
+      difference.above <= 1 - options_.confidence && difference.below <= 1 - options_.confidence;
   if (!is_there && !is_small && count < options_.max_end_runs) return request;
   if (is_there || (difference.low > 0 && difference.above > 0.5)) {
     is_searching_ = true;
@@ -331,6 +332,7 @@ std::optional<RunRequest> CommitHunt::search() {
     return std::nullopt;
   }
   if (num_runs() >= options_.max_runs) {
+    add_culprits(verified_);
     finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
     return std::nullopt;
   }
@@ -384,6 +386,7 @@ std::optional<RunRequest> CommitHunt::search() {
     }
   }
   if (chosen < 0 || most < 1e-5) {
+    add_culprits(verified_);
     finish(HuntVerdict::unresolved, "the commits that are left cannot be measured");
     return std::nullopt;
   }
@@ -484,7 +487,10 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
     }
   }
   add_culprits(culprits);
-  if (is_stuck) {
+  if (culprits.empty() && !is_stuck) {
+    finish(HuntVerdict::unresolved,
+           "it grew little by little: no single commit changes it by the least effect");
+  } else if (is_stuck) {
     finish(HuntVerdict::unresolved, "the commits that are left cannot be measured");
   } else {
     finish(HuntVerdict::culprit, "");
@@ -541,6 +547,13 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
     culprit.effect_low_ratio = sign * (sign > 0 ? difference.low : difference.high) / unit;
     culprit.effect_high_ratio = sign * (sign > 0 ? difference.high : difference.low) / unit;
     result_.culprits.push_back(culprit);
+  }
+  // Real, but smaller than what matters; the only one is told all the same.
+  const auto is_small = [this](const Culprit& culprit) {
+    return std::abs(culprit.effect_ratio) < options_.min_effect_ratio;
+  };
+  if (!std::all_of(result_.culprits.begin(), result_.culprits.end(), is_small)) {
+    std::erase_if(result_.culprits, is_small);
   }
 }
 

@@ -22,8 +22,8 @@ constexpr std::array<std::array<std::string_view, 6>, 8> kSubjects = {{
     {"pp_", "pipeline", "schedule", "bubble", "micro_batch", "stage"},
 }};
 
-constexpr std::array<std::string_view, 10> kTexts = {".md",  ".txt", ".rst",    ".html", ".css",
-                                                     ".png", ".svg", "license", "docs/", "readme"};
+constexpr std::array<std::string_view, 9> kTexts = {".md",  ".rst",    ".html", ".css",  ".png",
+                                                    ".svg", "license", "docs/", "readme"};
 
 bool contains(std::string_view text, std::string_view word) {
   return !word.empty() && text.find(word) != std::string_view::npos;
@@ -36,7 +36,9 @@ std::string lower(std::string text) {
 }
 
 bool is_beside_the_point(std::string_view file) {
-  if (contains(file, "test")) return true;
+  if (file.starts_with("test") || contains(file, "/test") || contains(file, "_test.")) {
+    return true;
+  }
   return std::any_of(kTexts.begin(), kTexts.end(),
                      [&](std::string_view word) { return contains(file, word); });
 }

@@ -78,9 +78,9 @@ inline int64_t total_steps(const TrialSpec& s) {
 /// How far the loss of `step` (from 0) may be off the reference's. Layouts add numbers in different
 /// orders, and once a rounding difference sends a token to another expert, training lets it grow:
 /// the tolerance holds for ten steps, then the band widens tenfold every five steps, up to 0.1.
-/// Measured on the quick start's layouts: 2e-7 until a token changes its expert, then 4e-4, and 3e-2
-/// after a hundred steps; after a spike of the gradient the difference doubles with every step (from
-/// 5e-4 at step 10 to 5e-3 at step 14).
+/// Measured on the quick start's layouts: 2e-7 until a token changes its expert, then 4e-4, and
+/// 3e-2 after a hundred steps; after a spike of the gradient the difference doubles with every step
+/// (from 5e-4 at step 10 to 5e-3 at step 14).
 double reference_tolerance_at(const TrialSpec& spec, int64_t step);
 
 nlohmann::json to_json(const TrialSpec& spec);

@@ -229,8 +229,8 @@ void add_step_time_hunt(store::Store& store, const std::string& hostile) {
        {"runs", 37},
        {"builds", 11},
        {"seconds", 812.5},
-       {"reproduce", hunt.text("git worktree add /tmp/w " + commit_id(kCulpritPosition) +
-                               "\ncmake -S /tmp/w -B /tmp/b && cmake --build /tmp/b\n")}});
+       {"reproduce", hunt.text("git worktree add ../w " + commit_id(kCulpritPosition) +
+                               "\ncmake -S ../w -B ../b && cmake --build ../b\n")}});
 }
 
 }  // namespace

@@ -2,34 +2,20 @@
 #include "tuner/bisect/change_points.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "kernels/base/error.h"
+#include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
 
-constexpr double kOutlierShare = 0.05;
-constexpr double kOutlierWidth = 10.0;
 constexpr double kMadToDeviation = 1.4826;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-/// The noise around its robust estimate, evenly in the logarithm.
-constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
 constexpr double kLevelStep = 0.3;   ///< of the grid of levels, in noises
 constexpr double kLevelReach = 3.0;  ///< beyond a commit's median, in noises
-
-double median_of(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),
-                   values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  const double upper = values[middle];
-  return 0.5 * (upper + *std::max_element(values.begin(),
-                                          values.begin() + static_cast<std::ptrdiff_t>(middle)));
-}
 
 /// log(sum of exp).
 class LogSum {
@@ -50,16 +36,6 @@ class LogSum {
   double largest_ = kMinusInfinity;
   double sum_ = 0.0;
 };
-
-double log_density(double difference, double noise) {
-  const double z2 = difference * difference / (noise * noise);
-  // Far outside the normal part only the outliers' is left, and the exponentials are saved.
-  const double outlier =
-      std::log(kOutlierShare / kOutlierWidth) - 0.5 * z2 / (kOutlierWidth * kOutlierWidth);
-  const double usual = std::log(1.0 - kOutlierShare) - 0.5 * z2;
-  if (usual < outlier - 40) return outlier - std::log(noise);
-  return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
-}
 
 /// What the noise may be, smallest first. Never 0: a metric without noise has some tiny one.
 std::vector<double> noise_grid(const std::vector<CommitReadings>& commits) {

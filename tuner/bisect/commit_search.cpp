@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/base/error.h"
+#include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -21,12 +22,6 @@ constexpr double kDriftScore = 3.0;  ///< standard deviations of the trend's sta
 constexpr int kFewestDriftRuns = 14;
 constexpr size_t kNumNeighbours = 8;  ///< references that a drift is read from
 constexpr int kMostRepeats = 8;       ///< of one commit, planned ahead when its build is weighed
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 double entropy(double p) {
   if (p <= 0 || p >= 1) return 0.0;

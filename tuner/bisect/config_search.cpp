@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "kernels/base/error.h"
+#include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -64,12 +65,6 @@ std::vector<ChangeSet> split(const ChangeSet& set, size_t count) {
     parts[m * count / members.size()][static_cast<size_t>(members[m])] = true;
   }
   return parts;
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
 /// The level of b beside that of a, in units, as ratios; `sign` turns it into the metric's own

@@ -2,20 +2,15 @@
 #include "tuner/bisect/subset_levels.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/base/error.h"
+#include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
-
-// As in change_points.cpp.
-constexpr double kOutlierShare = 0.05;
-constexpr double kOutlierWidth = 10.0;
-constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
 
 // What a set's level may be, before it was run. Shares that do not apply go to the others alike.
 constexpr double kGoodShare = 0.45;    ///< the good end's
@@ -27,21 +22,6 @@ constexpr double kLeastReach = 3.0;     ///< and of however many
 constexpr double kCovered = 2.5;        ///< what must be on the lattice, likewise
 constexpr double kLatticeStep = 0.4;    ///< in standard errors of the set that ran most often
 constexpr double kLatticeGrowth = 1.2;  ///< of the number of readings until it is made anew
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
-double log_density(double difference, double noise) {
-  const double z2 = difference * difference / (noise * noise);
-  const double outlier =
-      std::log(kOutlierShare / kOutlierWidth) - 0.5 * z2 / (kOutlierWidth * kOutlierWidth);
-  const double usual = std::log(1.0 - kOutlierShare) - 0.5 * z2;
-  if (usual < outlier - 40) return outlier - std::log(noise);
-  return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
-}
 
 double reach_of(size_t num_values) {
   return std::max(kLeastReach, kReach / std::sqrt(static_cast<double>(num_values)));

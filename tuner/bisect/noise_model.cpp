@@ -1,0 +1,35 @@
+// See noise_model.h.
+#include "tuner/bisect/noise_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moetune::tuner {
+namespace {
+
+constexpr double kOutlierShare = 0.05;
+constexpr double kOutlierWidth = 10.0;
+
+}  // namespace
+
+double median_of(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),
+                   values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  const double upper = values[middle];
+  return 0.5 * (upper + *std::max_element(values.begin(),
+                                          values.begin() + static_cast<std::ptrdiff_t>(middle)));
+}
+
+double log_density(double difference, double noise) {
+  const double z2 = difference * difference / (noise * noise);
+  // Far outside the normal part only the outliers' is left, and the exponentials are saved.
+  const double outlier =
+      std::log(kOutlierShare / kOutlierWidth) - 0.5 * z2 / (kOutlierWidth * kOutlierWidth);
+  const double usual = std::log(1.0 - kOutlierShare) - 0.5 * z2;
+  if (usual < outlier - 40) return outlier - std::log(noise);
+  return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
+}
+
+}  // namespace moetune::tuner

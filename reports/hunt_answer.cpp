@@ -84,8 +84,9 @@ std::string commit_html(const HuntCommit& commit, int64_t position) {
 std::string culprit_sentence(const Hunt& hunt, const Culprit& culprit) {
   const std::string unit = hunt.unit();
   if (hunt.result.hunted_metric == kRunFails) {
-    return fmt::format("{} is the first from which <strong>the run fails</strong>{}.",
+    return fmt::format("{} {} <strong>the run fails</strong>{}.",
                        commit_html(commit_of(hunt, culprit), culprit.position),
+                       hunt.has_commits() ? "is the first from which" : "is that with which",
                        culprit.confidence
                            ? fmt::format(", with a confidence of <strong>{}</strong>",
                                          share_text(*culprit.confidence))
@@ -128,8 +129,13 @@ std::string no_change_sentence(const Hunt& hunt) {
   }
   html += effect.empty() ? "." : fmt::format(": measured {}.", effect);
   if (hunt.result.detectable_ratio) {
-    html += fmt::format(" A change of {} would have been seen.",
+    html += fmt::format(" A change of {} would have been seen",
                         plain_ratio(hunt.result.detectable_ratio));
+    if (hunt.result.detectable_with_more_ratio && hunt.result.more_runs) {
+      html += fmt::format(", with {} more runs one of {}", *hunt.result.more_runs,
+                          plain_ratio(hunt.result.detectable_with_more_ratio));
+    }
+    html += ".";
   }
   return html;
 }

@@ -99,6 +99,17 @@ void for_each(const json& array, size_t most, Take take) {
   }
 }
 
+std::vector<ConfigChange> config_from(const json& value) {
+  std::vector<ConfigChange> changes;
+  for_each(value, kMostMoved, [&](const json& entry) {
+    if (entry.is_object()) {
+      changes.push_back(
+          {text_at(entry, "name"), text_at(entry, "before"), text_at(entry, "after")});
+    }
+  });
+  return changes;
+}
+
 Culprit culprit_from(const json& value) {
   Culprit culprit;
   culprit.position = whole(at(value, "position")).value_or(-1);
@@ -116,6 +127,7 @@ Culprit culprit_from(const json& value) {
           {text_at(entry, "name"), number_at(entry, "before"), number_at(entry, "after")});
     }
   });
+  culprit.config = config_from(at(value, "config"));
   return culprit;
 }
 
@@ -137,6 +149,9 @@ HuntResult read_hunt_result(const std::string& text) {
   result.effect = effect_from(at(document, "effect"));
   result.noise_ratio = number_at(document, "noise_ratio");
   result.detectable_ratio = number_at(document, "detectable_ratio");
+  result.detectable_with_more_ratio = number_at(document, "detectable_with_more_ratio");
+  result.more_runs = whole(at(document, "more_runs"));
+  result.config = config_from(at(document, "config"));
   result.confidence = probability_at(document, "confidence");
   result.min_effect_ratio = number_at(document, "min_effect_ratio");
   const json& drift = at(document, "has_drift");

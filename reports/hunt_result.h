@@ -26,6 +26,13 @@ struct MovedMetric {
   std::optional<double> after;
 };
 
+/// A value of the effective configuration that is not the same; JSON texts, empty: not there.
+struct ConfigChange {
+  std::string name;
+  std::string before;
+  std::string after;
+};
+
 struct Culprit {
   int64_t position = -1;  ///< -1: not said
   std::string commit;
@@ -37,6 +44,7 @@ struct Culprit {
   std::optional<double> after;
   std::optional<double> confidence;
   std::vector<MovedMetric> moved;
+  std::vector<ConfigChange> config;
 };
 
 struct HuntResult {
@@ -50,6 +58,9 @@ struct HuntResult {
   Effect effect;
   std::optional<double> noise_ratio;
   std::optional<double> detectable_ratio;
+  std::optional<double> detectable_with_more_ratio;  ///< with more_runs more
+  std::optional<int64_t> more_runs;
+  std::vector<ConfigChange> config;  ///< between the ends
   std::optional<double> confidence;
   std::optional<double> min_effect_ratio;
   bool has_drift = false;

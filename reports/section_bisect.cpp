@@ -80,13 +80,13 @@ std::string cards(const Hunt& hunt, const std::vector<HuntRun>& runs) {
 std::string moved_table(const Hunt& hunt) {
   std::string html;
   for (const Culprit& culprit : hunt.result.culprits) {
-    if (culprit.moved.empty()) {
+    if (culprit.moved.empty() && culprit.config.empty()) {
       continue;
     }
     html += fmt::format(
         "<div class=\"scroll\"><table class=\"compact\"><caption>What moved with "
         "{}</caption><thead>"
-        "<tr><th>phase, operation or memory group</th><th class=\"num\">before</th><th "
+        "<tr><th>phase, operation, memory group or default</th><th class=\"num\">before</th><th "
         "class=\"num\">after</th><th class=\"num\">change</th></tr></thead><tbody>\n",
         escape(short_id(commit_of(hunt, culprit).id)));
     for (const MovedMetric& moved : culprit.moved) {
@@ -98,6 +98,12 @@ std::string moved_table(const Hunt& hunt) {
           breakable(moved.name), escape(value_text(moved.before, unit)),
           escape(value_text(moved.after, unit)),
           has_ratio ? change_text((*moved.after - *moved.before) / std::abs(*moved.before)) : "–");
+    }
+    for (const ConfigChange& change : culprit.config) {
+      html += fmt::format(
+          "<tr><td><code>config {}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
+          "<td class=\"num\">–</td></tr>\n",
+          breakable(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
     }
     html += "</tbody></table></div>\n";
   }
@@ -211,7 +217,14 @@ std::string notes(const Hunt& hunt, const std::vector<HuntRun>& runs) {
   const bool is_found = hunt.row.verdict == "culprit";
   const std::string note =
       hunt.result.note.empty() ? "" : fmt::format("<li>{}</li>\n", escape(hunt.result.note));
-  const std::string html = note + (is_found ? "" : suspects(hunt)) + skips(hunt, runs);
+  std::string config;
+  for (const ConfigChange& change : hunt.result.config) {
+    config += fmt::format(
+        "<li>The ends fill in <code>{}</code> differently: <code>{}</code> and "
+        "<code>{}</code></li>\n",
+        escape(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
+  }
+  const std::string html = note + config + (is_found ? "" : suspects(hunt)) + skips(hunt, runs);
   return html.empty() ? "" : fmt::format("<h4>Notes</h4>\n<ul class=\"facts\">\n{}</ul>\n", html);
 }
 

@@ -168,21 +168,39 @@ std::vector<BisectCommitRow> Store::read_bisect_commits(int64_t hunt_id) const {
   return commits;
 }
 
-std::vector<BisectRunRow> Store::read_bisect_runs(int64_t hunt_id) const {
+namespace {
+
+constexpr const char* kSelectRuns =
+    "SELECT ordinal, position, \"key\", purpose, status, value, metrics_json, message, "
+    "build_seconds, run_seconds, started_at FROM bisect_run ";
+
+std::vector<BisectRunRow> runs_from(Statement& statement, const std::string& path) {
   std::vector<BisectRunRow> runs;
-  Statement statement(*database_,
-                      "SELECT ordinal, position, \"key\", purpose, status, value, metrics_json, "
-                      "message, build_seconds, run_seconds, started_at FROM bisect_run "
-                      "WHERE hunt_id = ? ORDER BY ordinal");
-  statement.bind(1, hunt_id);
   while (statement.step()) {
-    runs.push_back({statement.get_int(0), position_from(statement, 1, path()),
-                    statement.get_text(2), statement.get_text(3), statement.get_text(4),
+    runs.push_back({statement.get_int(0), position_from(statement, 1, path), statement.get_text(2),
+                    statement.get_text(3), statement.get_text(4),
                     finite(statement.get_optional_double(5)), statement.get_text(6),
                     statement.get_text(7), seconds_from(statement, 8), seconds_from(statement, 9),
                     statement.get_text(10)});
   }
   return runs;
+}
+
+}  // namespace
+
+std::vector<BisectRunRow> Store::read_bisect_runs(int64_t hunt_id) const {
+  Statement statement(*database_, std::string(kSelectRuns) + "WHERE hunt_id = ? ORDER BY ordinal");
+  statement.bind(1, hunt_id);
+  return runs_from(statement, path());
+}
+
+std::vector<BisectRunRow> Store::read_bisect_runs_of_others(int64_t hunt_id,
+                                                            const std::string& key) const {
+  Statement statement(
+      *database_, std::string(kSelectRuns) +
+                      "WHERE hunt_id <> ? AND \"key\" = ? ORDER BY started_at, hunt_id, ordinal");
+  statement.bind(1, hunt_id).bind(2, key);
+  return runs_from(statement, path());
 }
 
 }  // namespace moetune::store

@@ -288,6 +288,9 @@ class Store {
   [[nodiscard]] std::vector<BisectCommitRow> read_bisect_commits(int64_t hunt_id) const;
   /// By ordinal. Positions as above; whether the hunt has such a commit is not checked here.
   [[nodiscard]] std::vector<BisectRunRow> read_bisect_runs(int64_t hunt_id) const;
+  /// Measurements under a key in all hunts but one, in the order of time.
+  [[nodiscard]] std::vector<BisectRunRow> read_bisect_runs_of_others(int64_t hunt_id,
+                                                                     const std::string& key) const;
   [[nodiscard]] std::vector<SweepRow> read_sweeps() const;
   [[nodiscard]] std::optional<SweepRow> read_sweep(int64_t sweep_id) const;
   [[nodiscard]] std::vector<NamedText> read_environment(int64_t sweep_id) const;

@@ -325,6 +325,7 @@ class CommitRunner::Impl {
     const std::string text = last_lines(stage.out_path(), kMaxLineBytes);
     PrintedNumbers printed = read_printed(last_line(text), options_.metric);
     for (const auto& [name, number] : printed.numbers) result.metrics.try_emplace(name, number);
+    if (result.config.empty()) result.config = std::move(printed.config);
     result.value = find_metric(result.metrics, options_.metric);
     if (result.value) return;
     result.status = RunStatus::no_metric;
@@ -343,6 +344,7 @@ class CommitRunner::Impl {
       return false;
     }
     result.metrics = std::move(stored.numbers);
+    result.config = std::move(stored.config);
     if (!stored.status.empty() && stored.status != "ok") {
       result.status = stored.status == "oom"    ? RunStatus::oom
                       : stored.status == "hung" ? RunStatus::hung

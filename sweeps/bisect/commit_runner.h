@@ -24,7 +24,8 @@ struct CommitRunnerOptions {
   std::string scratch;        ///< for checkouts, builds and logs; made when it is not there
   std::string build_command;  ///< empty: nothing is built, and one checkout serves all commits
   /// Prints the value as the last line of its standard output, as a number or a JSON object with
-  /// numbers; or leaves a store as *.db in MOETUNE_BISECT_OUT, which then has the first word.
+  /// numbers (and, as an object under "config", the configuration with its defaults filled in); or
+  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which then has the first word.
   /// Empty, like build_command: our own engine, with the two commands below.
   std::string run_command;
   std::string spec_path;
@@ -52,11 +53,18 @@ enum class RunStatus : uint8_t {
 };
 const char* name_of(RunStatus status);
 
+/// What is followed where runs fail at the bad end: 1 for a run that fails as that one does, 0 for
+/// one that does not.
+inline constexpr const char* kRunFailsMetric = "the run fails";
+
 struct CommitRun {
   RunStatus status = RunStatus::ok;
   std::optional<double> value;            ///< of the wanted metric; there when ok
   std::map<std::string, double> metrics;  ///< all numbers found
-  std::string message;                    ///< why it is not ok: one plain line of at most 500 bytes
+  /// The configuration that the run says it had, defaults filled in: JSON texts by dotted name.
+  /// Empty where it says none.
+  std::map<std::string, std::string> config;
+  std::string message;  ///< why it is not ok: one plain line of at most 500 bytes
   double build_seconds = 0;
   double run_seconds = 0;
   bool was_built_now = false;  ///< a build was tried in this call, with whatever result

@@ -4,9 +4,15 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <fstream>
+#include <memory>
 
+#include "sweeps/bisect/git_program.h"
 #include "sweeps/bisect/run_rows.h"
+#include "sweeps/bisect/text.h"
 #include "sweeps/version.h"
 
 namespace moetune::sweeps {
@@ -17,6 +23,26 @@ std::string first_line_of(const std::string& path) {
   std::string line;
   std::getline(in, line);
   return line.substr(0, 200);
+}
+
+/// Driver and clocks that the cards are set to, by the driver's own program; empty without one.
+std::string gpu_settings() {
+  if (find_in_path("nvidia-smi").empty()) return "";
+  // A driver in trouble may never answer.
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(
+      popen("timeout 20 nvidia-smi --format=csv,noheader "
+            "--query-gpu=name,driver_version,clocks.applications.graphics,clocks.max.graphics,"
+            "power.limit 2>/dev/null",
+            "r"),
+      pclose);
+  std::string text;
+  std::array<char, 256> piece{};
+  while (out && text.size() < 4096) {
+    const size_t size = std::fread(piece.data(), 1, piece.size(), out.get());
+    if (size == 0) break;
+    text.append(piece.data(), size);
+  }
+  return plain_text(text, 1000);
 }
 
 }  // namespace
@@ -35,16 +61,19 @@ std::string machine_identity() {
   identity +=
       fmt::format("; governor {}; clocks up to {} kHz", first_line_of(cpu + "scaling_governor"),
                   first_line_of(cpu + "scaling_max_freq"));
-  return identity + "; GPU driver " + first_line_of("/proc/driver/nvidia/version");
+  return fmt::format("{}; GPU driver {}; GPUs {}", identity,
+                     first_line_of("/proc/driver/nvidia/version"), gpu_settings());
 }
 
 CommitSource::CommitSource(store::Store& store, int64_t hunt_id, CommitRunner& runner,
-                           std::vector<CommitInfo> commits, std::string key_parts)
+                           std::vector<CommitInfo> commits, std::string key_parts,
+                           std::string metric)
     : store_(store),
       hunt_id_(hunt_id),
       runner_(runner),
       commits_(std::move(commits)),
-      key_parts_(std::move(key_parts)) {}
+      key_parts_(std::move(key_parts)),
+      metric_(std::move(metric)) {}
 
 const std::string& CommitSource::id_of(int position) const {
   return commits_.at(static_cast<size_t>(position)).id;
@@ -64,16 +93,28 @@ CommitRun CommitSource::measure(int position, const std::string& purpose) {
 bool CommitSource::is_built(int position) const { return runner_.is_built(id_of(position)); }
 
 std::vector<HuntRun> CommitSource::earlier() const {
-  std::vector<HuntRun> runs;
+  std::vector<std::pair<std::string, HuntRun>> runs;  // by time
+  const auto keep = [&](const store::BisectRunRow& row, HuntRun run) {
+    // A good end that failed may have been put right since; without it there is no hunt.
+    if (run.position == 0 && run.run.status != RunStatus::ok) return;
+    runs.emplace_back(row.started_at, std::move(run));
+  };
   for (const store::BisectRunRow& row : store_.read_bisect_runs(hunt_id_)) {
     if (row.position < 0 || row.position >= static_cast<int>(commits_.size())) continue;
-    if (row.key != key_of(row.position)) continue;
-    // An end that failed may have been put right since; without the ends there is no hunt.
-    const bool is_end = row.position == 0 || row.position + 1 == static_cast<int>(commits_.size());
-    if (is_end && row.status != name_of(RunStatus::ok)) continue;
-    runs.push_back({row.position, row.purpose, run_of(row)});
+    if (row.key == key_of(row.position)) keep(row, {row.position, row.purpose, run_of(row)});
   }
-  return runs;
+  for (int position = 0; position < static_cast<int>(commits_.size()); ++position) {
+    for (const auto& row : store_.read_bisect_runs_of_others(hunt_id_, key_of(position))) {
+      std::optional<CommitRun> run = run_of_other(row, metric_);
+      if (!run) continue;
+      keep(row, {position, tuner::name_of(tuner::RunPurpose::search), std::move(*run)});
+    }
+  }
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<HuntRun> ordered;
+  for (auto& [time, run] : runs) ordered.push_back(std::move(run));
+  return ordered;
 }
 
 }  // namespace moetune::sweeps

@@ -18,12 +18,14 @@ class CommitSource final : public HuntSource {
  public:
   /// `key_parts`: what all measurements of this hunt share (spec, commands, machine).
   CommitSource(store::Store& store, int64_t hunt_id, CommitRunner& runner,
-               std::vector<CommitInfo> commits, std::string key_parts);
+               std::vector<CommitInfo> commits, std::string key_parts, std::string metric);
 
   CommitRun measure(int position, const std::string& purpose) override;
   [[nodiscard]] bool is_built(int position) const override;
 
-  /// Measurements that an interrupted hunt has left and that still hold here.
+  /// Measurements that still hold here, in the order of time: of this hunt when it was interrupted,
+  /// and of other hunts that asked another question of the same commits. The latter never count as
+  /// a fresh look at a suspect.
   [[nodiscard]] std::vector<HuntRun> earlier() const;
 
  private:
@@ -35,6 +37,7 @@ class CommitSource final : public HuntSource {
   CommitRunner& runner_;
   std::vector<CommitInfo> commits_;
   std::string key_parts_;
+  std::string metric_;
 };
 
 }  // namespace moetune::sweeps

@@ -6,10 +6,12 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
+#include "sweeps/load.h"
 #include "sweeps/process.h"
 #include "sweeps/runner.h"
 
@@ -125,58 +127,144 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   return run;
 }
 
-ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id) {
-  ConfigAnswer answer;
-  const auto key_of = [&](const ChangeSet& set) {
-    return fmt::format("set {}; {}", bits_of(set), setup.key_parts);
-  };
-  // By set, in their order.
-  std::map<std::string, std::vector<CommitRun>> earlier;
-  for (const store::BisectRunRow& row : store.read_bisect_runs(hunt_id)) {
-    earlier[row.key].push_back(run_of(row));
+namespace {
+
+/// Runs sets, or takes what was measured earlier.
+class SetRunner {
+ public:
+  SetRunner(const ConfigSetup& setup, store::Store& store, int64_t hunt_id, ConfigAnswer& answer)
+      : setup_(setup), store_(store), hunt_id_(hunt_id), answer_(answer) {
+    if (setup.is_fresh) return;
+    for (const store::BisectRunRow& row : store.read_bisect_runs(hunt_id)) {
+      kept_[row.key].push_back(run_of(row));
+    }
   }
-  std::map<std::string, size_t> used;
-  ConfigHunt hunt(setup.options);
-  while (const auto request = hunt.next()) {
-    const std::string key = key_of(request->changes);
-    const size_t n = used[key]++;
-    CommitRun run;
-    if (n < earlier[key].size()) {
-      run = earlier[key][n];
-    } else {
-      if (setup.is_stop_asked && setup.is_stop_asked()) {
-        answer.is_interrupted = true;
-        break;
+
+  /// The nth run of a set; none when it was stopped.
+  const CommitRun* nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
+    const std::string key = key_of(set);
+    if (seen_.insert(key).second && !setup_.is_fresh) {
+      for (const store::BisectRunRow& row : store_.read_bisect_runs_of_others(hunt_id_, key)) {
+        if (auto run = run_of_other(row, setup_.runner.metric)) kept_[key].push_back(*run);
       }
+    }
+    std::vector<CommitRun>& runs = kept_[key];
+    while (runs.size() <= n) {
+      CommitRun run;
+      if (!measure(set, run)) return nullptr;
+      store_.add_bisect_run(hunt_id_, row_of(run, 0, key, purpose));
+      runs.push_back(std::move(run));
+    }
+    if (used_.insert({key, n}).second) {
+      ++answer_.num_runs;
+      answer_.seconds += runs[n].run_seconds;
+    }
+    return &runs[n];
+  }
+
+ private:
+  // By what the set amounts to, so that other hunts find it again.
+  [[nodiscard]] std::string key_of(const ChangeSet& set) const {
+    try {
+      const json config = spec::to_json(with_changes(setup_.good, setup_.changes, set));
+      return fmt::format("config {}; {}", digest_of(config.dump()), setup_.key_parts);
+    } catch (const base::UsageError&) {
+      return fmt::format("set {} of hunt {}; {}", bits_of(set), hunt_id_, setup_.key_parts);
+    }
+  }
+
+  bool measure(const ChangeSet& set, CommitRun& run) {
+    const bool is_over = setup_.max_seconds > 0 && answer_.seconds >= setup_.max_seconds;
+    if (is_over) {
+      answer_.result.reason = fmt::format("{:.0f} s are used up", answer_.seconds);
+    } else if (!setup_.is_stop_asked || !setup_.is_stop_asked()) {
       try {
-        run = run_config(with_changes(setup.good, setup.changes, request->changes), setup.runner);
+        run = run_config(with_changes(setup_.good, setup_.changes, set), setup_.runner);
       } catch (const base::UsageError& error) {
         run.status = RunStatus::build_failed;
         run.message = plain_text(error.what(), 500);
       }
-      if (run.status == RunStatus::interrupted) {
-        answer.is_interrupted = true;
-        break;
-      }
-      store.add_bisect_run(hunt_id, row_of(run, 0, key, tuner::name_of(request->purpose)));
+      if (run.status != RunStatus::interrupted) return true;
     }
-    ++answer.num_runs;
-    answer.seconds += run.run_seconds;
-    if (run.status == RunStatus::ok && run.value) {
-      hunt.add(request->changes, *run.value);
-    } else {
+    answer_.is_interrupted = true;
+    return false;
+  }
+
+  const ConfigSetup& setup_;
+  store::Store& store_;
+  int64_t hunt_id_;
+  ConfigAnswer& answer_;
+  std::map<std::string, std::vector<CommitRun>> kept_;
+  std::set<std::string> seen_;
+  std::set<std::pair<std::string, size_t>> used_;
+};
+
+constexpr size_t kFailuresBelieved = 2;  ///< in a row
+
+}  // namespace
+
+ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id) {
+  ConfigAnswer answer;
+  SetRunner runner(setup, store, hunt_id, answer);
+  tuner::ConfigHuntOptions options = setup.options;
+  // A bad configuration that cannot be run is the change itself.
+  RunStatus failure = RunStatus::ok;
+  const ChangeSet bad(setup.changes.size(), true);
+  for (size_t n = 0; n < kFailuresBelieved; ++n) {
+    const CommitRun* run = runner.nth_run(bad, n, tuner::name_of(tuner::RunPurpose::ends));
+    if (run == nullptr || run->status == RunStatus::ok || run->status == RunStatus::no_metric) {
+      failure = RunStatus::ok;
+      break;
+    }
+    failure = run->status;
+    answer.note = fmt::format("bad ends as {}: hunting for the changes with which it does: {}",
+                              name_of(run->status), run->message);
+  }
+  const bool is_failing = failure != RunStatus::ok;
+  if (is_failing) {
+    answer.failure = name_of(failure);
+    options.is_deterministic = true;
+    options.is_higher_better = false;
+    if (setup.on_progress) setup.on_progress(answer.note);
+  } else {
+    answer.note.clear();
+  }
+  const auto value_of = [&](const CommitRun& run) -> std::optional<double> {
+    if (!is_failing) return run.status == RunStatus::ok ? run.value : std::nullopt;
+    if (run.status == RunStatus::ok) return 0.0;
+    return run.status == failure ? std::optional(1.0) : std::nullopt;
+  };
+  std::map<std::string, size_t> used;
+  std::map<std::string, size_t> failures;
+  ConfigHunt hunt(options);
+  while (!answer.is_interrupted) {
+    const auto request = hunt.next();
+    if (!request) break;
+    const std::string bits = bits_of(request->changes);
+    const CommitRun* run =
+        runner.nth_run(request->changes, used[bits]++, tuner::name_of(request->purpose));
+    if (run == nullptr) break;
+    const std::optional<double> value = value_of(*run);
+    if (value) {
+      hunt.add(request->changes, *value);
+      failures[bits] = 0;
+    } else if (run->status == RunStatus::build_failed || ++failures[bits] >= kFailuresBelieved) {
       hunt.add_failure(request->changes);
     }
     if (setup.on_progress) {
       setup.on_progress(fmt::format(
           "[{} runs, {:.0f} s] {} ({}): {}; {} changes left", answer.num_runs, answer.seconds,
           names_of(setup.changes, request->changes), tuner::name_of(request->purpose),
-          run.value ? fmt::format("{} {:.6g}", setup.runner.metric, *run.value) : run.message,
+          run->value ? fmt::format("{} {:.6g}", setup.runner.metric, *run->value) : run->message,
           hunt.result().suspects.empty() ? setup.changes.size() : hunt.result().suspects.size()));
     }
   }
+  const std::string reason = answer.result.reason;
   answer.result = hunt.result();
-  if (answer.is_interrupted) answer.result.reason = "stopped before the end";
+  if (answer.is_interrupted) {
+    answer.result.verdict = tuner::HuntVerdict::unresolved;
+    answer.result.reason = reason.empty() ? "stopped before the end" : reason;
+  }
   return answer;
 }
 
@@ -208,11 +296,16 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
           {"is_swapped", result.is_swapped},
           {"is_interrupted", answer.is_interrupted},
           {"metric", setup.runner.metric},
+          {"hunted_metric", answer.failure.empty() ? setup.runner.metric : kRunFailsMetric},
+          {"failure", answer.failure},
+          {"note", answer.note},
           {"num_changes", setup.changes.size()},
           {"effect",
            ratio_json(result.effect_ratio, result.effect_low_ratio, result.effect_high_ratio)},
           {"noise_ratio", result.noise_ratio},
           {"detectable_ratio", result.detectable_ratio},
+          {"detectable_with_more_ratio", result.detectable_with_more_ratio},
+          {"more_runs", tuner::kMoreRuns},
           {"confidence", setup.options.confidence},
           {"min_effect_ratio", setup.options.min_effect_ratio},
           {"no_change", result.no_change},
@@ -227,10 +320,20 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   const tuner::ConfigHuntResult& result = answer.result;
   std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
   if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
-  text += fmt::format("  {}: {} between good and bad ({} to {}), noise of one run {:.2f} %\n",
-                      setup.runner.metric, percent(result.effect_ratio),
-                      percent(result.effect_low_ratio), percent(result.effect_high_ratio),
-                      100 * result.noise_ratio);
+  if (answer.failure.empty()) {
+    text += fmt::format("  {}: {} between good and bad ({} to {}), noise of one run {:.2f} %",
+                        setup.runner.metric, percent(result.effect_ratio),
+                        percent(result.effect_low_ratio), percent(result.effect_high_ratio),
+                        100 * result.noise_ratio);
+    if (result.noise_ratio > 0) {
+      text += fmt::format("; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
+                          100 * result.detectable_ratio, tuner::kMoreRuns,
+                          100 * result.detectable_with_more_ratio);
+    }
+    text += "\n";
+  } else {
+    text += fmt::format("  {}\n", plain_text(answer.note, 500));
+  }
   if (result.is_swapped) text += "  swapped? try the two files the other way round\n";
   for (const tuner::ConfigCulprit& culprit : result.culprits) {
     text += culprit.is_improvement ? "improvement:\n" : "culprit:\n";
@@ -238,10 +341,14 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
       text += fmt::format(
           "  {}\n", plain_text(name_of_change(setup.changes[static_cast<size_t>(index)]), 300));
     }
-    text += fmt::format("  effect {} ({} to {}), confidence {:.1f} %{}\n",
-                        percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
-                        percent(culprit.effect_high_ratio), 100 * culprit.confidence,
-                        culprit.is_interaction ? "; only together" : "");
+    const char* together = culprit.is_interaction ? "; only together" : "";
+    if (answer.failure.empty()) {
+      text += fmt::format("  effect {} ({} to {}), confidence {:.1f} %{}\n",
+                          percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
+                          percent(culprit.effect_high_ratio), 100 * culprit.confidence, together);
+    } else {
+      text += fmt::format("  with it, it ends as {}{}\n", answer.failure, together);
+    }
     if (culprit.is_good_restored) text += "  without it, bad is as good as good\n";
   }
   return text + fmt::format("{} runs, {:.0f} s\n", answer.num_runs, answer.seconds);

@@ -44,20 +44,26 @@ struct ConfigSetup {
   std::vector<ConfigChange> changes;
   tuner::ConfigHuntOptions options;
   ConfigRunnerOptions runner;
-  std::string key_parts;  ///< what all measurements share
+  std::string key_parts;   ///< what all measurements share
+  double max_seconds = 0;  ///< of running; 0: no limit
+  bool is_fresh = false;   ///< measures again what the store has
   std::function<void(const std::string&)> on_progress;
   std::function<bool()> is_stop_asked;
 };
 
 struct ConfigAnswer {
   tuner::ConfigHuntResult result;
+  /// When it is the run itself that fails with the bad configuration: how (oom, crashed, ...).
+  std::string failure;
+  std::string note;
   bool is_interrupted = false;
   int num_runs = 0;
   double seconds = 0.0;
 };
 
 /// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,
-/// and those that are there are not repeated.
+/// and those that are there, of other hunts too, are not repeated. A bad configuration that fails
+/// where the good one does not is hunted for that.
 ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id);
 
 nlohmann::json to_json(const ConfigAnswer& answer, const ConfigSetup& setup);

@@ -2,7 +2,9 @@
 // Checkouts are made elsewhere (worktree.h).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sweeps/bisect/git_program.h"
@@ -42,9 +44,14 @@ class GitRepository {
   [[nodiscard]] std::vector<CommitInfo> commits(const std::string& good, const std::string& bad,
                                                 bool first_parent) const;
   [[nodiscard]] CommitInfo info(const std::string& id) const;
-  /// Paths that differ from its first parent; all of them for a root commit. Submodules count as
-  /// files.
-  [[nodiscard]] std::vector<std::string> changed_files(const std::string& id) const;
+  /// Of each commit the paths that differ from its first parent; all of them for a root commit.
+  /// Submodules count as files.
+  [[nodiscard]] std::vector<std::vector<std::string>> changed_files(
+      const std::vector<std::string>& ids) const;
+  /// Of a merge, the two ends between which the commits lie that came in with it: where its
+  /// branches part, and the tip that was merged. None for any other commit.
+  [[nodiscard]] std::optional<std::pair<std::string, std::string>> merged_range(
+      const std::string& id) const;
   /// Whether a file or folder is in a commit.
   [[nodiscard]] bool has_path(const std::string& id, const std::string& path) const;
   /// Whether tracked files differ from the checked-out commit. For a note only: what is measured

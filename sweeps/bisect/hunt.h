@@ -55,7 +55,9 @@ struct HuntAnswer {
   std::string metric;         ///< that was asked for
   std::string hunted_metric;  ///< that was followed in the end
   std::string note;           ///< why that one
-  std::string unit;           ///< of the metric that was asked for: ns, bytes, or not known
+  /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
+  std::string failure;
+  std::string unit;  ///< of the metric that was asked for: ns, bytes, or not known
   /// What changed between each culprit's parent and the culprit, by culprit: largest first.
   struct Moved {
     std::string name;
@@ -63,6 +65,22 @@ struct HuntAnswer {
     double after = 0.0;
   };
   std::vector<std::vector<Moved>> moved;
+  /// A value of the effective configuration that the two ends (or a culprit and its parent) fill in
+  /// differently for the same spec; as JSON text, empty where one of them has no such value.
+  struct ConfigChange {
+    std::string name;
+    std::string before;
+    std::string after;
+  };
+  std::vector<ConfigChange> config_changes;                       ///< between the ends
+  std::vector<std::vector<ConfigChange>> culprit_config_changes;  ///< by culprit
+  /// Commits that could not be measured.
+  struct Skipped {
+    int position = 0;
+    std::string status;
+    std::string message;
+  };
+  std::vector<Skipped> skipped;
   bool is_interrupted = false;
   int num_runs = 0;
   int num_builds = 0;
@@ -72,7 +90,8 @@ struct HuntAnswer {
 /// Runs until the hunt is over, is asked to stop, or has used up its runs or seconds.
 HuntAnswer run_hunt(const HuntSetup& setup, HuntSource& source);
 
-/// Whether a metric of this name is the same in every run of one commit: bytes and counts.
+/// Whether a metric of this name should be the same in every run of one commit: bytes and counts.
+/// A guess from the name; the hunt finds out when it is wrong.
 bool is_exact_metric(const std::string& name);
 
 /// The answer as one object: verdict, culprits, runs, builds, seconds, and what a report shows.

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/text.h"
+#include "sweeps/load.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -18,6 +20,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr size_t kMaxNumbers = 20'000;
+constexpr size_t kMaxConfigValues = 2'000;
+constexpr size_t kMaxConfigBytes = 1'000;
 constexpr int kMaxDepth = 16;
 constexpr size_t kMaxShownBytes = 120;
 
@@ -31,6 +35,32 @@ void add_numbers(const json& object, const std::string& prefix, int depth, Numbe
     } else if (value.is_object() && depth < kMaxDepth) {
       add_numbers(value, name + ".", depth + 1, numbers);
     }
+  }
+}
+
+/// Objects are looked into, lists are whole; a value is its JSON text.
+void add_config(const json& object, const std::string& prefix, int depth, ConfigTexts& config) {
+  for (const auto& [key, value] : object.items()) {
+    if (config.size() >= kMaxConfigValues) return;
+    if (value.is_object() && depth < kMaxDepth) {
+      add_config(value, prefix + key + ".", depth + 1, config);
+    } else {
+      std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+      if (text.size() > kMaxConfigBytes) text = "digest " + digest_of(text);
+      config[prefix + key] = std::move(text);
+    }
+  }
+}
+
+/// Of an object, or of one member of it. Parsed with a limit to its depth: writing JSON recurses.
+void add_config_text(std::string_view text, const std::string& member, ConfigTexts& config) {
+  try {
+    const json document = spec::parse_json(text, "config");
+    if (!document.is_object()) return;
+    const json& object = member.empty() ? document : document.at(member);
+    if (object.is_object()) add_config(object, "", 0, config);
+  } catch (const base::Error&) {
+    return;  // a run counts without its configuration
   }
 }
 
@@ -57,6 +87,7 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
     return;
   }
   add_numbers(object, "", 0, printed.numbers);
+  if (object.contains("config")) add_config_text(line, "config", printed.config);
   if (find_metric(printed.numbers, metric)) return;
   const auto wanted = object.find(metric);
   printed.complaint =
@@ -110,6 +141,7 @@ StoredNumbers read_stored(const std::string& path) {
   if (newest == trials.end()) return result;
   result.status = newest->status;
   result.reason = newest->reason;
+  add_config_text(newest->spec_json, "", result.config);
   Numbers& numbers = result.numbers;
   const auto set = [&](const std::string& name, auto value) {
     if (value) numbers[name] = static_cast<double>(*value);

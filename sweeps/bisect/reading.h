@@ -15,9 +15,13 @@ std::string stored_metric(const std::string& metric);
 /// Numbers under their names; all finite.
 using Numbers = std::map<std::string, double>;
 
+/// Values of a configuration as JSON texts, by dotted name; long ones as a digest.
+using ConfigTexts = std::map<std::string, std::string>;
+
 /// What the last line of a program's output says.
 struct PrintedNumbers {
   Numbers numbers;        ///< a bare number is there under the wanted metric's name
+  ConfigTexts config;     ///< of the object under "config"
   std::string complaint;  ///< why the wanted metric is not among them
 };
 /// `line` is a number, or a JSON object; numbers in objects within it are named "outer.inner".
@@ -28,6 +32,7 @@ struct StoredNumbers {
   /// Metrics of the whole run as in profiler/store/metrics.cpp; memory_<group>_bytes, the largest
   /// of the ranks; op_<name>_ns and op_<name>_count, the sums over the ranks.
   Numbers numbers;
+  ConfigTexts config;  ///< of the trial, with its defaults filled in
   std::string status;  ///< as in TrialRow; empty: there is no trial
   std::string reason;
 };

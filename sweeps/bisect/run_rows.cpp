@@ -7,6 +7,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
+#include "sweeps/bisect/reading.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -22,7 +23,9 @@ json metrics_json(const CommitRun& run) {
   for (const auto& [name, value] : run.metrics) {
     if (std::isfinite(value)) metrics[name] = value;
   }
-  return {{"metrics", std::move(metrics)}, {"was_built_now", run.was_built_now}};
+  json document = {{"metrics", std::move(metrics)}, {"was_built_now", run.was_built_now}};
+  if (!run.config.empty()) document["config"] = run.config;
+  return document;
 }
 
 }  // namespace
@@ -66,11 +69,27 @@ CommitRun run_of(const store::BisectRunRow& row) {
   if (!document.is_object()) return run;
   const auto built = document.find("was_built_now");
   run.was_built_now = built != document.end() && built->is_boolean() && built->get<bool>();
+  if (const auto config = document.find("config");
+      config != document.end() && config->is_object()) {
+    for (const auto& [name, value] : config->items()) {
+      if (value.is_string()) run.config[name] = value.get<std::string>();
+    }
+  }
   const auto metrics = document.find("metrics");
   if (metrics == document.end() || !metrics->is_object()) return run;
   for (const auto& [name, value] : metrics->items()) {
     if (value.is_number()) run.metrics[name] = value.get<double>();
   }
+  return run;
+}
+
+std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std::string& metric) {
+  CommitRun run = run_of(row);
+  if (run.status == RunStatus::no_metric || run.status == RunStatus::interrupted) {
+    return std::nullopt;
+  }
+  run.value = find_metric(run.metrics, metric);
+  if (run.status == RunStatus::ok && !run.value) return std::nullopt;
   return run;
 }
 

@@ -16,4 +16,8 @@ store::BisectRunRow row_of(const CommitRun& run, int position, const std::string
 /// The database may have been edited by anybody: what does not parse is as if it were not there.
 CommitRun run_of(const store::BisectRunRow& row);
 
+/// A measurement that another hunt has made, perhaps of another metric; none when it says nothing
+/// of this one.
+std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std::string& metric);
+
 }  // namespace moetune::sweeps

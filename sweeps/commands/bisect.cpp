@@ -114,9 +114,9 @@ Question question_of(const CommandOptions& options, const std::string& database)
         repository.root()));
   }
   if (!options.has("no-priors")) {
-    for (const CommitInfo& commit : setup.commits) {
-      setup.changed_files.push_back(repository.changed_files(commit.id));
-    }
+    std::vector<std::string> ids;
+    for (const CommitInfo& commit : setup.commits) ids.push_back(commit.id);
+    setup.changed_files = repository.changed_files(ids);
   }
   question.config = {{"repository", repository.identity()},
                      {"good", good},
@@ -134,16 +134,37 @@ Question question_of(const CommandOptions& options, const std::string& database)
   return question;
 }
 
-void print(const HuntAnswer& answer, const HuntSetup& setup, const CommandOptions& options,
+/// For each culprit that is a merge, how to look inside; by culprit, empty for others.
+std::vector<std::string> merge_hints(const HuntAnswer& answer, const Question& question) {
+  std::vector<std::string> hints;
+  for (const tuner::Culprit& culprit : answer.result.culprits) {
+    const std::string& id = question.setup.commits[static_cast<size_t>(culprit.position)].id;
+    const auto range = question.repository.merged_range(id);
+    hints.push_back(range
+                        ? fmt::format("{} is a merge: to look inside, --good {} --bad {}",
+                                      short_id(id), short_id(range->first), short_id(range->second))
+                        : "");
+  }
+  return hints;
+}
+
+void print(const HuntAnswer& answer, const Question& question, const CommandOptions& options,
            const std::string& database) {
+  const HuntSetup& setup = question.setup;
+  const std::vector<std::string> hints = merge_hints(answer, question);
   if (options.wants_json()) {
     json document = to_json(answer, setup);
+    for (size_t i = 0; i < hints.size(); ++i) document["culprits"][i]["hint"] = hints[i];
     document["db"] = database;
     document["reproduce"] = command_line();
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     return;
   }
-  std::cout << to_text(answer, setup) << "reproduce: " << command_line() << "\n"
+  std::cout << to_text(answer, setup);
+  for (const std::string& hint : hints) {
+    if (!hint.empty()) std::cout << hint << "\n";
+  }
+  std::cout << "reproduce: " << command_line() << "\n"
             << fmt::format("report: moetune report {}\n", database);
 }
 
@@ -169,7 +190,7 @@ void declare(CommandOptions& options) {
       "runs it; prints the value as its last line (a number, or a JSON object with the metric), or "
       "leaves a runs database in $MOETUNE_BISECT_OUT");
   options.add()("higher-is-better", "for metrics such as tokens per second");
-  options.add()("all-parents", "also commits that came in by merges");
+  options.add()("all-parents", "also commits that came in by merges, one branch after another");
   options.add()("no-priors", "do not look at which files a commit has changed");
   text("noise", "auto|none|some", "whether runs of one commit differ, default auto");
   text("db", "PATH",
@@ -179,6 +200,7 @@ void declare(CommandOptions& options) {
   text("run-limit", "SECONDS", "longest run, default 1800");
   text("max-runs", "N", "give up after so many, default 400");
   text("max-seconds", "SECONDS", "of building and running, default no limit");
+  options.add()("fresh", "measure again what the database has");
   options.add()("quiet,q", "no progress");
   options.add_format();
 }
@@ -199,6 +221,13 @@ int run_bisect_command(const std::vector<std::string>& words) {
   Question question = question_of(options, database);
   HuntSetup& setup = question.setup;
 
+  Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
+  // Builds may take longer than all else: a line when one begins.
+  std::string doing;
+  question.runner.on_tick = [&](const std::string& what) {
+    if (what != doing && what.starts_with("building")) progress.note(what);
+    doing = what;
+  };
   CommitRunner runner(question.runner);  // before anything is written: it checks the places
   const SweepLock lock(database);
   store::Store store = store::Store::open(database);
@@ -221,16 +250,17 @@ int run_bisect_command(const std::vector<std::string>& words) {
   store.set_bisect_commits(hunt_id, commits);
 
   const InterruptGuard guard;
-  Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
   setup.on_progress = [&](const std::string& line) { progress.note(line); };
   setup.is_stop_asked = [] { return num_interrupts() > 0; };
   CommitSource source(
       store, hunt_id, runner, setup.commits,
       fmt::format("spec {}; build '{}'; run '{}'; {}", question.config["spec"].get<std::string>(),
-                  question.runner.build_command, question.runner.run_command, machine_identity()));
-  setup.earlier = source.earlier();
+                  question.runner.build_command, question.runner.run_command, machine_identity()),
+      setup.metric);
+  if (!options.has("fresh")) setup.earlier = source.earlier();
   if (!setup.earlier.empty()) {
-    progress.note(fmt::format("{} runs of this hunt are in {}", setup.earlier.size(), database));
+    progress.note(fmt::format("{} runs in {} hold here and are not repeated", setup.earlier.size(),
+                              database));
   }
   if (question.repository.is_dirty()) {
     progress.note(
@@ -250,7 +280,7 @@ int run_bisect_command(const std::vector<std::string>& words) {
   store.finish_bisect(hunt_id, answer.is_interrupted ? "interrupted" : "done",
                       tuner::name_of(answer.result.verdict),
                       document.dump(-1, ' ', false, json::error_handler_t::replace));
-  print(answer, setup, options, database);
+  print(answer, question, options, database);
   const int code =
       hunt_exit_code(answer.result.verdict, answer.result.is_swapped, answer.is_interrupted);
   if (code != 0) std::cerr << "moetune: " << plain_text(answer.result.reason, 500) << "\n";

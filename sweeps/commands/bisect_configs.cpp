@@ -39,7 +39,8 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
     throw base::UsageError(fmt::format(
         "--configs needs two files, the good one and the bad one, not {}", files.size()));
   }
-  for (const char* other : {"repo", "good", "bad", "spec", "build", "run"}) {
+  for (const char* other : {"repo", "good", "bad", "spec", "build", "run", "scratch", "build-limit",
+                            "run-limit", "all-parents", "no-priors"}) {
     if (options.has(other)) {
       throw base::UsageError(fmt::format("--configs and --{} do not go together", other));
     }
@@ -66,6 +67,8 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   setup.options.min_effect_ratio = min_effect_option(options);
   setup.options.confidence = confidence_option(options);
   setup.options.max_runs = static_cast<int>(options.integer("max-runs", 2, 400));
+  setup.max_seconds = static_cast<double>(options.integer("max-seconds", 0, 0));
+  setup.is_fresh = options.has("fresh");
   setup.runner.metric = metric_option(options);
   const MetricKind kind = kind_option(options);
   setup.options.is_deterministic =

@@ -9,6 +9,8 @@
 #include <random>
 #include <set>
 
+#include "tests/bisect/whole_hunts.h"
+
 namespace moetune::sweeps {
 namespace {
 
@@ -172,6 +174,190 @@ BOOST_AUTO_TEST_CASE(when_nothing_builds_that_is_the_answer) {
   BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::unresolved));
   BOOST_TEST(answer.result.reason.find("no compiler") != std::string::npos);
   BOOST_TEST(source.made.size() <= 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_counter_does_not_hide_a_second_culprit) {
+  int num_both = 0;
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    FakeSource source(
+        [](int p, CommitRun& run, std::mt19937_64& random) {
+          run.metrics["step_ns"] =
+              1e6 * (100 + (p >= 40 ? 8 : 0) + (p >= 12 ? 8 : 0) + noise(random, 2));
+          run.metrics["num_launches"] = p >= 40 ? 4100 : 3000;
+        },
+        seed);
+    const HuntAnswer answer = run_hunt(setup_of(64), source);
+    std::set<int> named;
+    for (const tuner::Culprit& culprit : answer.result.culprits) named.insert(culprit.position);
+    num_both += named == std::set<int>{12, 40};
+  }
+  BOOST_TEST(num_both >= 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_counter_that_changed_most_need_not_be_the_one) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.metrics["step_ns"] = 1e6 * ((p >= 40 ? 108 : 100) + noise(random, 2));
+    run.metrics["num_kernels"] = p >= 10 ? 9000 : 3000;
+    run.metrics["num_launches"] = p >= 40 ? 4100 : 3000;
+  });
+  const HuntAnswer answer = run_hunt(setup_of(64), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 40);
+  BOOST_TEST(answer.hunted_metric == "num_launches");
+}
+
+BOOST_AUTO_TEST_CASE(a_changed_default_shows_the_place) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.metrics["step_ns"] = 1e6 * ((p >= 21 ? 106 : 100) + noise(random, 2));
+    run.config["data_path"] = p % 2 == 0 ? "\"here\"" : "\"there\"";
+    run.config["knobs.recompute"] = p >= 21 ? "\"full\"" : "\"none\"";
+    if (p >= 5) run.config["knobs.new_option"] = "1";
+  });
+  const HuntSetup setup = setup_of(64);
+  const HuntAnswer answer = run_hunt(setup, source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 21);
+  BOOST_TEST(answer.result.culprits[0].effect_ratio > 0.03);
+  BOOST_TEST(answer.hunted_metric == "config knobs.recompute");
+  BOOST_TEST(answer.config_changes.size() == 2U);
+  const std::string text = to_text(answer, setup);
+  BOOST_TEST(text.find("config: knobs.recompute: \"none\" -> \"full\"") != std::string::npos);
+  BOOST_TEST(text.find("knobs.new_option: (none) -> 1") != std::string::npos);
+  const nlohmann::json document = to_json(answer, setup);
+  BOOST_TEST(document.at("culprits").at(0).at("config").at(0).at("name") == "knobs.recompute");
+}
+
+BOOST_AUTO_TEST_CASE(a_metric_that_is_only_called_exact_is_taken_as_noisy) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = std::round((p >= 23 ? 108e6 : 100e6) + noise(random, 2e6));
+  });
+  const HuntAnswer answer = run_hunt(setup_of(32, "peak_memory"), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 23);
+  BOOST_TEST(answer.result.noise_ratio > 0.005);
+  BOOST_TEST(answer.note.find("differs between runs") != std::string::npos);
+  for (const char* name : {"peak_tflops", "num_tokens_per_s", "process_rss_bytes", "step_ns"}) {
+    BOOST_TEST(!is_exact_metric(name));
+  }
+  for (const char* name : {"peak_bytes", "memory_weights_bytes", "num_launches", "flops"}) {
+    BOOST_TEST(is_exact_metric(name));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(other_failures_are_not_the_one_that_is_hunted) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = 100 + noise(random, 1);
+    run.status = p >= 13 ? RunStatus::oom : p >= 6 && p <= 8 ? RunStatus::crashed : RunStatus::ok;
+    if (run.status != RunStatus::ok) run.value.reset();
+    run.message = name_of(run.status);
+  });
+  const HuntSetup setup = setup_of(16);
+  const HuntAnswer answer = run_hunt(setup, source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 13);
+  BOOST_TEST(answer.failure == "oom");
+  BOOST_REQUIRE(!answer.skipped.empty());
+  BOOST_TEST(answer.skipped[0].status == "crashed");
+  // The culprit and its parent were looked at twice.
+  for (const int position : {12, 13}) {
+    BOOST_TEST(std::count_if(source.made.begin(), source.made.end(),
+                             [&](const HuntRun& run) { return run.position == position; }) >= 2);
+  }
+  BOOST_TEST(to_text(answer, setup).find("ends as oom") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_commit_that_does_not_build_is_a_culprit) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64&) {
+    run.value = 1.0;
+    if (p < 20) return;
+    run.status = RunStatus::build_failed;
+    run.value.reset();
+    run.message = "error: expected ';'";
+  });
+  const HuntAnswer answer = run_hunt(setup_of(32), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 20);
+  BOOST_TEST(answer.failure == "build_failed");
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_that_comes_and_goes_is_no_culprit) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = 100.0;
+    const bool fails = p == 16 || (p >= 5 && std::bernoulli_distribution(0.5)(random));
+    if (!fails) return;
+    run.status = RunStatus::hung;
+    run.value.reset();
+    run.message = "no end";
+  });
+  int num_named = 0;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    source.made.clear();
+    const HuntAnswer answer = run_hunt(setup_of(16), source);
+    num_named += !answer.result.culprits.empty() && answer.result.culprits[0].position != 5;
+  }
+  BOOST_TEST(num_named <= 8);  // of about 16 places with one look
+}
+
+BOOST_AUTO_TEST_CASE(commits_that_cannot_be_measured_around_the_place_end_the_hunt) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    if (p >= 14 && p <= 18) {
+      run.status = RunStatus::crashed;
+      run.message = "no such option";
+      return;
+    }
+    run.value = (p >= 16 ? 110 : 100) + noise(random, 1);
+  });
+  const HuntAnswer answer = run_hunt(setup_of(32), source);
+  BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::unresolved));
+  BOOST_TEST(answer.result.culprits.empty());
+  BOOST_TEST(answer.result.suspects == (std::vector<int>{14, 15, 16, 17, 18, 19}),
+             boost::test_tools::per_element());
+  BOOST_TEST(answer.num_runs <= 40);
+  BOOST_TEST(answer.skipped.size() == 5U);
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_end_that_fails_now_and_then_is_measured_all_the_same) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = (p >= 23 ? 110.0 : 100.0) + noise(random, 1.5);
+    if (p < 23 || !std::bernoulli_distribution(0.3)(random)) return;
+    run.status = RunStatus::oom;
+    run.value.reset();
+  });
+  const HuntAnswer answer = run_hunt(setup_of(32), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 23);
+}
+
+BOOST_AUTO_TEST_CASE(phases_of_other_programs_are_followed_too) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    const double part = (p >= 30 ? 0.24 : 0.2) + noise(random, 0.002);
+    run.metrics["dispatch_ms"] = 1e3 * part;
+    run.value = run.metrics["step_time"] = 0.8 + noise(random, 0.02) + part;
+  });
+  const HuntAnswer answer = run_hunt(setup_of(64), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 30);
+  BOOST_REQUIRE(!answer.moved[0].empty());
+  BOOST_TEST(answer.moved[0][0].name == "dispatch_ms");
+}
+
+// The benchmark has a thousand hunts of each.
+BOOST_AUTO_TEST_CASE(whole_hunts_are_as_right_as_they_claim) {
+  const tests::WholeHuntCase cases[] = {
+      {.name = "plain"},
+      {.name = "a counter shows it", .has_counter = true},
+      {.name = "another counter", .has_other_counter = true},
+      {.name = "a part shows it", .has_part = true},
+  };
+  for (const tests::WholeHuntCase& c : cases) {
+    const tests::HuntStatistics statistics = tests::run_whole_hunts(c, 60);
+    BOOST_TEST_CONTEXT(c.name << ": right " << statistics.right() << ", claimed "
+                              << statistics.mean_claimed() << ", delivered "
+                              << statistics.delivered()) {
+      BOOST_TEST(statistics.right() >= 0.92);
+      BOOST_TEST(statistics.delivered() >= statistics.mean_claimed() - 0.05);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {

@@ -63,6 +63,7 @@ class Matrix {
   /// True when every element has the same bits.
   [[nodiscard]] bool same_bits(const Matrix& other) const {
     if (rows_ != other.rows_ || cols_ != other.cols_) return false;
+    if (cols_ == 0) return true;  // no element has an address
     for (int64_t r = 0; r < rows_; ++r) {
       if (std::memcmp(&(*this)(r, 0), &other(r, 0), static_cast<size_t>(cols_) * sizeof(T)) != 0) {
         return false;

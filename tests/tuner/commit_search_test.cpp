@@ -51,8 +51,10 @@ std::map<int, int> play(CommitHunt& hunt, const std::function<std::optional<doub
   return runs;
 }
 
-HuntOptions options_of(int num_positions, bool is_deterministic = false) {
+HuntOptions options_of(int num_positions, bool is_deterministic = false,
+                       SecondLook second_look = SecondLook::none) {
   HuntOptions options;
+  options.second_look = second_look;
   options.num_positions = num_positions;
   options.is_deterministic = is_deterministic;
   return options;
@@ -220,6 +222,78 @@ BOOST_AUTO_TEST_CASE(nonsense_is_refused) {
   CommitHunt hunt(options_of(4));
   BOOST_CHECK_THROW(hunt.add(5, 1.0), base::Error);
   BOOST_CHECK_THROW(hunt.add(0, std::nan("")), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(a_change_far_below_the_least_effect_is_not_pursued) {
+  int runs = 0;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> noise;
+    HuntOptions options = options_of(64);
+    options.min_effect_ratio = 0.05;
+    CommitHunt hunt(options);
+    play(hunt,
+         [&](int p) { return 100 + (p >= 20 ? 10 : 0) + (p >= 45 ? 1.2 : 0) + noise(random); });
+    BOOST_REQUIRE(hunt.result().culprits.size() == 1U);
+    BOOST_TEST(hunt.result().culprits[0].position == 20);
+    runs += hunt.num_runs();
+  }
+  BOOST_TEST(runs <= 300);
+}
+
+BOOST_AUTO_TEST_CASE(drift_follows_the_time_and_not_the_order_of_telling) {
+  // As another metric of runs that were made for the first one is told: by position.
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> noise;
+  CommitHunt in_order(options_of(32));
+  std::vector<std::pair<int, double>> told;
+  while (const auto request = in_order.next()) {
+    const auto time = static_cast<double>(told.size());
+    const double value = 100 + (request->position >= 11 ? 4 : 0) + 0.15 * time + noise(random);
+    told.emplace_back(request->position, value);
+    in_order.add(request->position, value, time);
+  }
+  BOOST_TEST(in_order.result().has_drift);
+  CommitHunt by_position(options_of(32));
+  std::vector<bool> is_told(told.size(), false);
+  while (const auto request = by_position.next()) {
+    size_t i = 0;
+    while (i < told.size() && (is_told[i] || told[i].first != request->position)) ++i;
+    double value = 0;
+    auto time = static_cast<double>(i);
+    if (i < told.size()) {
+      is_told[i] = true;
+      value = told[i].second;
+    } else {
+      time = static_cast<double>(told.size());
+      value = 100 + (request->position >= 11 ? 4 : 0) + 0.15 * time + noise(random);
+      told.emplace_back(request->position, value);
+      is_told.push_back(true);
+    }
+    by_position.add(request->position, value, time);
+  }
+  BOOST_REQUIRE(by_position.result().culprits.size() == 1U);
+  BOOST_TEST(by_position.result().culprits[0].position == 11);
+}
+
+BOOST_AUTO_TEST_CASE(exact_readings_that_do_not_agree_are_looked_at_twice) {
+  // Agreeing ones are not.
+  CommitHunt exact(options_of(32, true, SecondLook::in_doubt));
+  const auto runs = play(exact, [](int p) { return p >= 9 ? 120.0 : 100.0; });
+  BOOST_TEST(exact.num_runs() == 7);
+  BOOST_TEST((exact.result().verdict == HuntVerdict::culprit));
+  // Small steps everywhere, the same in each run.
+  CommitHunt stepped(options_of(32, true, SecondLook::in_doubt));
+  play(stepped, [](int p) { return (p >= 9 ? 120.0 : 100.0) + 0.001 * p; });
+  BOOST_TEST(stepped.num_runs() == 9);
+  BOOST_TEST((stepped.result().verdict == HuntVerdict::culprit));
+  // Noise, which no second run repeats.
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise;
+  CommitHunt noisy(options_of(32, true, SecondLook::in_doubt));
+  play(noisy, [&](int p) { return (p >= 9 ? 120.0 : 100.0) + noise(random); });
+  BOOST_TEST(noisy.result().is_inexact);
+  BOOST_TEST(noisy.result().culprits.empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

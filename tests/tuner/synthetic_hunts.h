@@ -36,6 +36,22 @@ struct HuntStatistics {
     return num_named == 0 ? 0 : static_cast<double>(num_named_right) / num_named;
   }
   [[nodiscard]] double mean_claimed() const { return num_named == 0 ? 0 : claimed / num_named; }
+  /// Counts an answer. The hunt and what it has cost are counted by the caller.
+  void add(const tuner::HuntResult& result, const std::set<int>& culprits) {
+    if (result.verdict != tuner::HuntVerdict::culprit) {
+      num_right += culprits.empty() && (result.verdict == tuner::HuntVerdict::no_change ||
+                                        result.verdict == tuner::HuntVerdict::environment_changed);
+      return;
+    }
+    std::set<int> named;
+    for (const tuner::Culprit& culprit : result.culprits) {
+      named.insert(culprit.position);
+      claimed += culprit.confidence;
+      ++num_named;
+      num_named_right += culprits.contains(culprit.position);
+    }
+    num_right += named == culprits;
+  }
   static int quantile(std::vector<int> values, double q) {
     std::sort(values.begin(), values.end());
     return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
@@ -77,24 +93,10 @@ inline HuntStatistics run_synthetic_hunts(const HuntCase& c, int num_hunts,
       hunt.add(request->position, value);
       built.insert(request->position);
     }
-    const tuner::HuntResult& result = hunt.result();
     ++statistics.num_hunts;
     statistics.runs.push_back(hunt.num_runs());
     statistics.builds.push_back(static_cast<int>(built.size()));
-    if (result.verdict == tuner::HuntVerdict::culprit) {
-      std::set<int> named;
-      for (const tuner::Culprit& culprit : result.culprits) {
-        named.insert(culprit.position);
-        statistics.claimed += culprit.confidence;
-        ++statistics.num_named;
-        statistics.num_named_right += culprits.contains(culprit.position);
-      }
-      statistics.num_right += named == culprits;
-    } else {
-      statistics.num_right +=
-          culprits.empty() && (result.verdict == tuner::HuntVerdict::no_change ||
-                               result.verdict == tuner::HuntVerdict::environment_changed);
-    }
+    statistics.add(hunt.result(), culprits);
   }
   return statistics;
 }

@@ -21,6 +21,8 @@ constexpr double kOpenMass = 0.15;   ///< of further changes: more than that is 
 constexpr double kDriftScore = 3.0;  ///< standard deviations of the trend's statistic
 constexpr int kFewestDriftRuns = 14;
 constexpr size_t kNumNeighbours = 8;  ///< references that a drift is read from
+constexpr double kSmallShare = 0.5;   ///< of the least effect: nobody looks for that
+constexpr int kFewestAgreeing = 2;    ///< pairs of exact readings that show that runs agree
 constexpr int kMostRepeats = 8;       ///< of one commit, planned ahead when its build is weighed
 
 double entropy(double p) {
@@ -103,10 +105,11 @@ CommitHunt::CommitHunt(HuntOptions options) : options_(std::move(options)) {
   result_.posterior.assign(count + 1, 0.0);
 }
 
-void CommitHunt::add(int position, double value) {
-  MOETUNE_CHECK(position >= 0 && position <= options_.num_positions && std::isfinite(value),
+void CommitHunt::add(int position, double value, double time) {
+  MOETUNE_CHECK(position >= 0 && position <= options_.num_positions && std::isfinite(value) &&
+                    std::isfinite(time),
                 "a reading of {} at position {}", value, position);
-  readings_.push_back({position, options_.is_higher_better ? -value : value});
+  readings_.push_back({position, options_.is_higher_better ? -value : value, time});
   is_built_[static_cast<size_t>(position)] = true;
 }
 
@@ -216,8 +219,11 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
 double CommitHunt::drift_score() const {
   double score = 0.0;
   double variance = 0.0;
+  std::vector<Reading> by_time = readings_;
+  std::stable_sort(by_time.begin(), by_time.end(),
+                   [](const Reading& a, const Reading& b) { return a.time < b.time; });
   std::vector<std::vector<double>> series(is_built_.size());
-  for (const Reading& reading : readings_) {
+  for (const Reading& reading : by_time) {
     series[static_cast<size_t>(reading.position)].push_back(reading.value);
   }
   for (const std::vector<double>& values : series) {
@@ -260,16 +266,17 @@ void CommitHunt::update_drift() {
     std::vector<std::pair<double, double>> points;
     for (const size_t i : references) {
       const double level = readings_[i].position == 0 ? good : bad;
-      points.emplace_back(static_cast<double>(i), readings_[i].value - level);
+      points.emplace_back(readings_[i].time, readings_[i].value - level);
       distances.push_back(std::abs(readings_[i].value - level - course[i]));
     }
     const double scale = std::max(1.4826 * median_of(distances), 1e-12 * this->scale());
     std::vector<double> smoothed(readings_.size());
     for (size_t i = 0; i < readings_.size(); ++i) {
       // A reference does not smooth its own noise away.
+      const double time = readings_[i].time;
       std::vector<std::pair<double, double>> others = points;
-      std::erase_if(others, [&](const auto& p) { return p.first == static_cast<double>(i); });
-      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, static_cast<double>(i), scale);
+      std::erase_if(others, [&](const auto& p) { return p.first == time; });
+      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale);
     }
     course = std::move(smoothed);
   }
@@ -351,16 +358,23 @@ std::optional<RunRequest> CommitHunt::search() {
   }
   // Those that no longer look like one are looked at again.
   std::erase_if(verified_, [&](int p) { return probability(p) < options_.confidence; });
+  const std::vector<bool> is_hidden = unmeasurable_suspects();
+  const bool hides_some = std::find(is_hidden.begin(), is_hidden.end(), true) != is_hidden.end();
   double open_mass = 0.0;
   int best = 0;
   for (int p = 1; p <= options_.num_positions; ++p) {
     if (std::find(verified_.begin(), verified_.end(), p) != verified_.end()) continue;
+    if (is_hidden[static_cast<size_t>(p)] || is_too_small(p)) continue;
     open_mass += probability(p);
     if (best == 0 || probability(p) > probability(best)) best = p;
   }
-  if (!verified_.empty() && open_mass < kOpenMass) {
+  if ((!verified_.empty() || hides_some) && open_mass < kOpenMass) {
     add_culprits(verified_);
-    finish(HuntVerdict::culprit, "");
+    if (hides_some) {
+      finish(HuntVerdict::unresolved, "the commits that are left cannot be measured");
+    } else {
+      finish(HuntVerdict::culprit, "");
+    }
     return std::nullopt;
   }
   if (suspect_ == 0 && best != 0 && probability(best) >= kSuspicion) {
@@ -386,6 +400,31 @@ std::optional<RunRequest> CommitHunt::search() {
     return std::nullopt;
   }
   return RunRequest{chosen, RunPurpose::search};
+}
+
+// What the level is expected to rise by at a position is the probability of a change there times
+// the change that it would be.
+bool CommitHunt::is_too_small(int position) const {
+  const auto p = static_cast<size_t>(position);
+  if (posterior_.change[p] <= 0) return true;
+  const double step = (posterior_.level[p] - posterior_.level[p - 1]) / posterior_.change[p];
+  return std::abs(step) < kSmallShare * min_effect();
+}
+
+std::vector<bool> CommitHunt::unmeasurable_suspects() const {
+  std::vector<bool> is_hidden(is_built_.size(), false);
+  int before = 0;
+  for (int p = 1; p <= options_.num_positions; ++p) {
+    if (!can_measure(p)) continue;
+    const int first = before + 1;
+    before = p;
+    if (first == p) continue;
+    const auto begin = posterior_.change.begin();
+    const double mass = std::accumulate(begin + first, begin + p + 1, 0.0);
+    if (mass < options_.confidence) continue;
+    std::fill(is_hidden.begin() + first, is_hidden.begin() + p + 1, true);
+  }
+  return is_hidden;
 }
 
 int CommitHunt::expected_runs_left() const {
@@ -428,7 +467,13 @@ std::optional<RunRequest> CommitHunt::verify(int suspect) {
 std::optional<RunRequest> CommitHunt::bisect_exactly() {
   std::vector<std::optional<double>> values(is_built_.size());
   for (const Reading& reading : readings_) {
-    values[static_cast<size_t>(reading.position)] = reading.value;
+    std::optional<double>& value = values[static_cast<size_t>(reading.position)];
+    if (value && *value != reading.value) {
+      result_.is_inexact = true;
+      finish(HuntVerdict::unresolved, "two runs of one commit differ: it is not exact");
+      return std::nullopt;
+    }
+    value = reading.value;
   }
   const int last = options_.num_positions;
   for (const int end : {0, last}) {
@@ -481,6 +526,7 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
       result_.posterior[static_cast<size_t>(s)] = 1.0 / (p - first);
     }
   }
+  if (const auto request = verify_exactly(culprits)) return request;
   add_culprits(culprits);
   if (culprits.empty() && !is_stuck) {
     finish(HuntVerdict::unresolved,
@@ -489,6 +535,32 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
     finish(HuntVerdict::unresolved, "the commits that are left cannot be measured");
   } else {
     finish(HuntVerdict::culprit, "");
+  }
+  return std::nullopt;
+}
+
+// Where nothing changed, exact readings of different commits agree to the last bit: enough of that
+// tells as much as a second run would.
+std::optional<RunRequest> CommitHunt::verify_exactly(const std::vector<int>& culprits) {
+  if (options_.second_look == SecondLook::none) return std::nullopt;
+  const std::vector<CommitReadings> commits = by_commit();
+  int num_agreeing = 0;
+  bool all_agree = true;
+  for (size_t i = 0; i + 1 < commits.size(); ++i) {
+    const double change = commits[i + 1].values.front() - commits[i].values.front();
+    num_agreeing += change == 0;
+    if (change != 0 && std::abs(change) < min_effect()) all_agree = false;
+  }
+  const bool shows_itself = all_agree && num_agreeing >= kFewestAgreeing;
+  if (options_.second_look == SecondLook::in_doubt && shows_itself) return std::nullopt;
+  for (const int culprit : culprits) {
+    for (const int position : {culprit - 1, culprit}) {
+      const auto commit = std::find_if(commits.begin(), commits.end(),
+                                       [&](const auto& c) { return c.position == position; });
+      if (commit->values.size() < 2 && can_measure(position)) {
+        return RunRequest{position, RunPurpose::verify};
+      }
+    }
   }
   return std::nullopt;
 }
@@ -510,10 +582,9 @@ void CommitHunt::describe_effect() {
   result_.effect_low_ratio = sign * (sign > 0 ? difference.low : difference.high) / unit;
   result_.effect_high_ratio = sign * (sign > 0 ? difference.high : difference.low) / unit;
   result_.noise_ratio = difference.noise / unit;
-  // Two and a half standard errors of the difference: seen with confidence 0.95 in 9 of 10 hunts.
-  result_.detectable_ratio =
-      2.9 * result_.noise_ratio *
-      std::sqrt(1.0 / static_cast<double>(good.size()) + 1.0 / static_cast<double>(bad.size()));
+  result_.detectable_ratio = detectable_change(result_.noise_ratio, good.size(), bad.size());
+  result_.detectable_with_more_ratio = detectable_change(
+      result_.noise_ratio, good.size() + kMoreRuns / 2, bad.size() + kMoreRuns / 2);
 }
 
 void CommitHunt::add_culprits(const std::vector<int>& positions) {

@@ -29,6 +29,13 @@ enum class HuntVerdict : uint8_t {
 };
 const char* name_of(HuntVerdict verdict);
 
+/// Whether the culprits of a deterministic metric and their parents are run once more.
+enum class SecondLook : uint8_t {
+  none,      ///< it is known to be exact
+  in_doubt,  ///< unless the readings show by themselves that runs agree
+  always,
+};
+
 struct HuntOptions {
   int num_positions = 1;  ///< of the bad end; 0 is the good one
   bool is_higher_better = false;
@@ -37,9 +44,13 @@ struct HuntOptions {
   std::vector<double> prior;  ///< [num_positions]: of each commit; empty: all alike
   /// A metric without noise: one run each, and plain bisection.
   bool is_deterministic = false;
+  SecondLook second_look = SecondLook::none;  ///< of a deterministic metric
   int max_runs = 400;
   int max_end_runs = 60;  ///< before "no change above the minimum" or going on is decided
 };
+
+/// Of both ends together, for HuntResult::detectable_with_more_ratio.
+inline constexpr int kMoreRuns = 20;
 
 /// In units of one run; what has been measured so far.
 struct HuntCosts {
@@ -70,9 +81,12 @@ struct HuntResult {
   double effect_low_ratio = 0.0;
   double effect_high_ratio = 0.0;
   double noise_ratio = 0.0;  ///< of one run, over the good end's level
-  /// What these many runs of both ends could just have shown.
+  /// What these many runs of both ends could just have shown, and what kMoreRuns more could.
   double detectable_ratio = 0.0;
+  double detectable_with_more_ratio = 0.0;
   bool has_drift = false;
+  /// A metric that was taken as deterministic differs between runs of one commit.
+  bool is_inexact = false;
   std::vector<double>
       posterior;              ///< [num_positions + 1]: each position a culprit; 0 at the good end
   double no_change = 1.0;     ///< posterior
@@ -86,9 +100,14 @@ class CommitHunt {
 
   /// The next run, or none when the hunt is over. Answer with add or add_failure.
   [[nodiscard]] std::optional<RunRequest> next();
-  void add(int position, double value);
+  /// `time` is when it was measured, in runs of the machine since any beginning: the order in which
+  /// readings are told need not be that of the machine, whose drift follows time.
+  void add(int position, double value, double time);
+  void add(int position, double value) { add(position, value, num_runs()); }
   /// The position cannot be measured: it is not asked for again.
   void add_failure(int position);
+  /// Its build is there already: a run costs no build.
+  void set_built(int position) { is_built_[static_cast<size_t>(position)] = true; }
   void set_costs(const HuntCosts& costs) { costs_ = costs; }
 
   /// What is known so far.
@@ -106,11 +125,15 @@ class CommitHunt {
   struct Reading {
     int position = 0;
     double value = 0.0;  ///< more is worse
+    double time = 0.0;
   };
   /// After the ends are known to differ.
   std::optional<RunRequest> search();
   std::optional<RunRequest> compare_ends();
   std::optional<RunRequest> bisect_exactly();
+  /// A second run of each exact culprit and its parent, where that is needed. Finishes when two
+  /// runs of a commit differ.
+  std::optional<RunRequest> verify_exactly(const std::vector<int>& culprits);
   std::optional<RunRequest> verify(int suspect);
   void finish(HuntVerdict verdict, std::string reason);
 
@@ -121,6 +144,12 @@ class CommitHunt {
   void update_posterior();
   void describe_effect();
   void add_culprits(const std::vector<int>& positions);
+  /// Stretches of commits that cannot be measured and hold a change for sure: by position, whether
+  /// it is one of their suspects.
+  [[nodiscard]] std::vector<bool> unmeasurable_suspects() const;
+  /// Whether a change at this position, if there is one, is expected to be far below the least
+  /// effect.
+  [[nodiscard]] bool is_too_small(int position) const;
   [[nodiscard]] double gain_of(int position, double separation) const;
   [[nodiscard]] double min_effect() const;
   [[nodiscard]] double scale() const;  ///< of the good end's level

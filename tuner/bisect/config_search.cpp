@@ -535,10 +535,9 @@ void ConfigHunt::describe_effect() {
   result_.effect_low_ratio = ratios.low;
   result_.effect_high_ratio = ratios.high;
   result_.noise_ratio = difference.noise / unit;
-  // Two and a half standard errors of the difference: seen with confidence 0.95 in 9 of 10 hunts.
-  result_.detectable_ratio =
-      2.9 * result_.noise_ratio *
-      std::sqrt(1.0 / static_cast<double>(good.size()) + 1.0 / static_cast<double>(bad.size()));
+  result_.detectable_ratio = detectable_change(result_.noise_ratio, good.size(), bad.size());
+  result_.detectable_with_more_ratio = detectable_change(
+      result_.noise_ratio, good.size() + kMoreRuns / 2, bad.size() + kMoreRuns / 2);
 }
 
 void ConfigHunt::finish(HuntVerdict verdict, std::string reason) {

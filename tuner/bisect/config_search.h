@@ -68,8 +68,9 @@ struct ConfigHuntResult {
   double effect_low_ratio = 0.0;
   double effect_high_ratio = 0.0;
   double noise_ratio = 0.0;  ///< of one run, over the good configuration's level
-  /// What these many runs of both ends could just have shown.
+  /// What these many runs of both ends could just have shown, and what kMoreRuns more could.
   double detectable_ratio = 0.0;
+  double detectable_with_more_ratio = 0.0;
   double no_change = 1.0;  ///< probability
   /// Of a culprit: probability that the bad configuration without all of them is as the good one;
   /// 0 when that could not be measured.

@@ -32,4 +32,10 @@ double log_density(double difference, double noise) {
   return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
 }
 
+double detectable_change(double noise, size_t num_a, size_t num_b) {
+  constexpr double kErrors = 1.645 + 1.282;  // standard errors: of 95 % and of 9 in 10
+  return kErrors * noise *
+         std::sqrt(1.0 / static_cast<double>(num_a) + 1.0 / static_cast<double>(num_b));
+}
+
 }  // namespace moetune::tuner

@@ -1,0 +1,108 @@
+// Whole hunts (run_hunt) in synthetic histories, as synthetic_hunts.h does with the search alone:
+// choosing a metric, believing a counter and verifying must not make the answer less sure than it
+// claims to be. Shared by the calibration test and the benchmark.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "sweeps/bisect/hunt.h"
+#include "tests/tuner/synthetic_hunts.h"
+
+namespace moetune::tests {
+
+struct WholeHuntCase {
+  const char* name = "";
+  int num_commits = 64;
+  double shift = 2.0;  ///< of each culprit, in noises of the step
+  int num_culprits = 1;
+  bool has_counter = false;        ///< launches that change with the first culprit
+  bool has_other_counter = false;  ///< kernels that change at a commit that slows nothing down
+  bool has_part = false;       ///< an operation with a tenth of the noise that is what slows down
+  double crash_share = 0.0;    ///< of the commits
+  double failure_share = 0.0;  ///< of the runs
+};
+
+/// What the commits of a case give; builds cost five runs.
+class SyntheticSource final : public sweeps::HuntSource {
+ public:
+  SyntheticSource(const WholeHuntCase& c, unsigned seed) : case_(c), random_(seed) {
+    std::uniform_int_distribution<int> place(1, c.num_commits);
+    while (static_cast<int>(culprits.size()) < c.num_culprits) {
+      const int at = place(random_);
+      if (std::all_of(culprits.begin(), culprits.end(),
+                      [&](int other) { return std::abs(other - at) >= 4; })) {
+        culprits.insert(at);
+      }
+    }
+    other_ = place(random_);
+    for (int p = 1; p < c.num_commits; ++p) {
+      // Where a culprit or its parent cannot be run, nobody can find it.
+      const bool is_needed = culprits.contains(p) || culprits.contains(p + 1);
+      if (!is_needed && share_(random_) < c.crash_share) crashing_.insert(p);
+    }
+  }
+
+  sweeps::CommitRun measure(int position, const std::string& /*purpose*/) override {
+    sweeps::CommitRun run;
+    run.run_seconds = 10;
+    run.was_built_now = built_.insert(position).second;
+    run.build_seconds = run.was_built_now ? 50 : 0;
+    if (crashing_.contains(position) || share_(random_) < case_.failure_share) {
+      run.status = sweeps::RunStatus::crashed;
+      return run;
+    }
+    const double sigma = 2e6;  // of a step of 100 ms
+    double slower = 0.0;
+    for (const int culprit : culprits) slower += position >= culprit ? case_.shift * sigma : 0.0;
+    double rest = 100e6 + sigma * normal_(random_);
+    if (case_.has_part) {
+      const double part = 20e6 + 0.1 * sigma * normal_(random_) + slower;
+      run.metrics["op_dispatch.forward_ns"] = part;
+      rest += part - 20e6;
+    } else {
+      rest += slower;
+    }
+    run.value = run.metrics["step_ns"] = rest;
+    const bool is_after = !culprits.empty() && position >= *culprits.begin();
+    if (case_.has_counter) run.metrics["num_launches"] = is_after ? 4100 : 3000;
+    if (case_.has_other_counter) run.metrics["num_kernels"] = position >= other_ ? 900 : 500;
+    return run;
+  }
+  [[nodiscard]] bool is_built(int position) const override { return built_.contains(position); }
+
+  std::set<int> culprits;
+
+ private:
+  const WholeHuntCase& case_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  std::uniform_real_distribution<double> share_;
+  int other_ = 0;
+  std::set<int> crashing_;
+  std::set<int> built_;
+};
+
+inline HuntStatistics run_whole_hunts(const WholeHuntCase& c, int num_hunts,
+                                      unsigned first_seed = 5000) {
+  HuntStatistics statistics;
+  sweeps::HuntSetup setup;
+  for (int i = 0; i <= c.num_commits; ++i) {
+    setup.commits.push_back({fmt::format("{:040x}", i), fmt::format("commit {}", i), "A. Author",
+                             "2026-01-01T00:00:00+00:00"});
+  }
+  for (int h = 0; h < num_hunts; ++h) {
+    SyntheticSource source(c, first_seed + static_cast<unsigned>(h));
+    const sweeps::HuntAnswer answer = sweeps::run_hunt(setup, source);
+    ++statistics.num_hunts;
+    statistics.runs.push_back(answer.num_runs);
+    statistics.builds.push_back(answer.num_builds);
+    statistics.add(answer.result, source.culprits);
+  }
+  return statistics;
+}
+
+}  // namespace moetune::tests

@@ -53,10 +53,6 @@ enum class RunStatus : uint8_t {
 };
 const char* name_of(RunStatus status);
 
-/// What is followed where runs fail at the bad end: 1 for a run that fails as that one does, 0 for
-/// one that does not.
-inline constexpr const char* kRunFailsMetric = "the run fails";
-
 struct CommitRun {
   RunStatus status = RunStatus::ok;
   std::optional<double> value;            ///< of the wanted metric; there when ok

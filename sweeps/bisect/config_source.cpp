@@ -9,6 +9,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/load.h"
@@ -117,7 +118,7 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   for (const store::MetricRow& metric : result.metrics) {
     if (metric.rank < 0) run.metrics[metric.name] = metric.value;
   }
-  const auto found = run.metrics.find(stored_name_of(options.metric));
+  const auto found = run.metrics.find(stored_metric(options.metric));
   if (found != run.metrics.end()) {
     run.value = found->second;
   } else {

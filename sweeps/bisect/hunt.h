@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -89,10 +88,6 @@ struct HuntAnswer {
 
 /// Runs until the hunt is over, is asked to stop, or has used up its runs or seconds.
 HuntAnswer run_hunt(const HuntSetup& setup, HuntSource& source);
-
-/// Whether a metric of this name should be the same in every run of one commit: bytes and counts.
-/// A guess from the name; the hunt finds out when it is wrong.
-bool is_exact_metric(const std::string& name);
 
 /// The answer as one object: verdict, culprits, runs, builds, seconds, and what a report shows.
 nlohmann::json to_json(const HuntAnswer& answer, const HuntSetup& setup);

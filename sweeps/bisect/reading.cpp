@@ -10,6 +10,7 @@
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "profiler/store/store.h"
+#include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/load.h"
 
@@ -98,12 +99,6 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
 }
 
 }  // namespace
-
-std::string stored_metric(const std::string& metric) {
-  if (metric == "step_time") return "step_ns";
-  if (metric == "peak_memory") return "peak_bytes";
-  return metric;
-}
 
 std::optional<double> find_metric(const Numbers& numbers, const std::string& metric) {
   for (const std::string& name : {metric, stored_metric(metric)}) {

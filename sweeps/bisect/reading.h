@@ -8,10 +8,6 @@
 
 namespace moetune::sweeps {
 
-/// The name in the store for what users may write: step_time is step_ns, peak_memory is peak_bytes;
-/// other names are taken as they are.
-std::string stored_metric(const std::string& metric);
-
 /// Numbers under their names; all finite.
 using Numbers = std::map<std::string, double>;
 

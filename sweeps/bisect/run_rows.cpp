@@ -30,11 +30,6 @@ json metrics_json(const CommitRun& run) {
 
 }  // namespace
 
-std::string stored_name_of(const std::string& metric) {
-  if (metric == "step_time") return "step_ns";
-  return metric == "peak_memory" ? "peak_bytes" : metric;
-}
-
 store::BisectRunRow row_of(const CommitRun& run, int position, const std::string& key,
                            const std::string& purpose) {
   store::BisectRunRow row;

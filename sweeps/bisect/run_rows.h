@@ -1,15 +1,13 @@
-// Measurements as rows of the store, and the names that metrics have there.
+// Measurements as rows of the store.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_runner.h"
 
 namespace moetune::sweeps {
-
-/// "step_time" is stored as step_ns, "peak_memory" as peak_bytes; others as they are.
-std::string stored_name_of(const std::string& metric);
 
 store::BisectRunRow row_of(const CommitRun& run, int position, const std::string& key,
                            const std::string& purpose);

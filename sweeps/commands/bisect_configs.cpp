@@ -8,7 +8,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_source.h"
 #include "sweeps/bisect/config_source.h"
-#include "sweeps/bisect/run_rows.h"
+#include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/commands/bisect_options.h"
 #include "sweeps/commands/commands.h"
@@ -73,7 +73,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   const MetricKind kind = kind_option(options);
   setup.options.is_deterministic =
       kind == MetricKind::exact ||
-      (kind == MetricKind::automatic && is_exact_metric(stored_name_of(setup.runner.metric)));
+      (kind == MetricKind::automatic && is_exact_metric(stored_metric(setup.runner.metric)));
 
   const SweepLock lock(database);
   store::Store store = store::Store::open(database);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -140,6 +141,69 @@ BOOST_AUTO_TEST_CASE(from_inside_the_checkout_nothing_is_written_there) {
   BOOST_TEST(std::system(line.c_str()) == 0);
   BOOST_TEST(fs::exists(folder.file("home") + "/moetune/bisect.db"));
   BOOST_TEST(state() == before);
+}
+
+BOOST_AUTO_TEST_CASE(other_questions_of_the_same_runs_are_answered_from_the_store) {
+  // Each run leaves a line, and says both metrics.
+  const std::string ran = folder.file("ran");
+  const std::string run = fmt::format(
+      "--run 'echo $MOETUNE_BISECT_COMMIT >> {}; "
+      "echo \"{{\\\"peak_memory\\\": $(cat memory), \\\"flops\\\": $(cat level)}}\"'",
+      ran);
+  const auto num_runs = [&] {
+    const std::string lines = read(ran);
+    return std::count(lines.begin(), lines.end(), '\n');
+  };
+  const std::string question = common + "--good v0 --bad v20 " + run;
+  const Answer memory = bisect(question + " --metric peak_memory");
+  BOOST_TEST_CONTEXT(memory.err) { BOOST_REQUIRE(memory.code == 0); }
+  const auto first = num_runs();
+  BOOST_TEST(first == json::parse(memory.out).at("runs").get<int>());
+  BOOST_TEST(bisect(question + " --metric peak_memory --min-effect 10%").code == 0);
+  BOOST_TEST(num_runs() == first);
+  const Answer flops = bisect(question + " --metric flops");
+  BOOST_TEST_CONTEXT(flops.err) { BOOST_REQUIRE(flops.code == 0); }
+  BOOST_TEST(json::parse(flops.out)
+                 .at("culprits")
+                 .at(0)
+                 .at("subject")
+                 .get<std::string>()
+                 .starts_with("change 13 "));
+  BOOST_TEST(num_runs() < first + json::parse(flops.out).at("runs").get<int>());
+  const auto all = num_runs();
+  BOOST_TEST(bisect(question + " --metric peak_memory --fresh").code == 0);
+  BOOST_TEST(num_runs() >= all + first);
+}
+
+BOOST_AUTO_TEST_CASE(a_changed_default_is_named_with_its_commit) {
+  // The configuration is what the commit says of itself; the level follows it.
+  const Answer answer =
+      bisect(common +
+             "--good v0 --bad v20 --metric seconds --run 'echo \"{\\\"seconds\\\": $(sh run.sh), "
+             "\\\"config\\\": {\\\"recompute\\\": {\\\"level\\\": $(cat level)}}}\"'");
+  BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document.at("hunted_metric") == "config recompute.level");
+  const json& culprit = document.at("culprits").at(0);
+  BOOST_TEST(culprit.at("subject") == "change 13 <script>alert(1)</script>");
+  BOOST_TEST(culprit.at("config").at(0).at("before") == "100");
+  BOOST_TEST(culprit.at("config").at(0).at("after") == "106");
+  const std::string page = folder.file("page.html");
+  BOOST_TEST(std::system(fmt::format("'{}/moetune' report '{}' --out '{}' >/dev/null",
+                                     MOETUNE_BIN_DIR, folder.file("hunt.db"), page)
+                             .c_str()) == 0);
+  BOOST_TEST(contains(read(page), "config recompute"));
+}
+
+BOOST_AUTO_TEST_CASE(the_commit_from_which_a_run_fails_is_a_culprit) {
+  const Answer answer =
+      bisect(common +
+             "--good v0 --bad v20 --metric seconds --run 'test $(cat level) = 100 || "
+             "{ echo CUDA out of memory >&2; exit 1; }; sh run.sh'");
+  BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document.at("failure") == "oom");
+  BOOST_TEST(document.at("culprits").at(0).at("subject") == "change 13 <script>alert(1)</script>");
 }
 
 BOOST_AUTO_TEST_CASE(no_change_is_an_answer_too) {

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "sweeps/bisect/metric_names.h"
 #include "tests/bisect/whole_hunts.h"
 
 namespace moetune::sweeps {

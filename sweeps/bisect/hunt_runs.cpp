@@ -1,0 +1,220 @@
+// See hunt_runs.h.
+#include "sweeps/bisect/hunt_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/reading.h"
+#include "tuner/bisect/change_points.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr size_t kNumMoved = 5;  ///< of exact metrics, and of durations
+
+// Of which our engine says nothing new: where the file lay, not what was in it.
+bool is_place(const std::string& name) { return name == "data_path"; }
+
+std::string config_value(const std::map<std::string, std::string>& config,
+                         const std::string& name) {
+  const auto found = config.find(name);
+  return found == config.end() ? "" : found->second;
+}
+
+}  // namespace
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+bool are_equal(const std::vector<double>& values) {
+  return !values.empty() && std::all_of(values.begin(), values.end(),
+                                        [&](double value) { return value == values.front(); });
+}
+
+size_t HuntRuns::keep(const HuntRun& run) {
+  const bool is_fresh = run.purpose == tuner::name_of(tuner::RunPurpose::verify);
+  (is_fresh ? verified_by_position_ : by_position_)[run.position].push_back(runs_.size());
+  runs_.push_back(run);
+  is_used_.push_back(false);
+  return runs_.size() - 1;
+}
+
+void HuntRuns::use(size_t index) {
+  if (is_used_[index]) return;
+  is_used_[index] = true;
+  const CommitRun& run = runs_[index].run;
+  ++num_used_;
+  run_seconds_ += run.run_seconds;
+  build_seconds_ += run.build_seconds;
+  num_builds_ += run.was_built_now;
+}
+
+std::optional<size_t> HuntRuns::nth(int position, size_t n, bool is_fresh) const {
+  const auto& lists = is_fresh ? verified_by_position_ : by_position_;
+  const auto list = lists.find(position);
+  if (list == lists.end() || list->second.size() <= n) return std::nullopt;
+  return list->second[n];
+}
+
+const CommitRun& HuntRuns::last_at(int position) const {
+  return runs_[by_position_.at(position).back()].run;
+}
+
+const CommitRun* HuntRuns::first_at(int position) const {
+  const auto found = std::find_if(runs_.begin(), runs_.end(), [position](const HuntRun& run) {
+    return run.position == position;
+  });
+  return found == runs_.end() ? nullptr : &found->run;
+}
+
+double HuntRuns::build_cost() const {
+  if (num_builds_ == 0) return num_used_ == 0 ? 5.0 : 0.0;
+  if (run_seconds_ <= 0) return 5.0;
+  return build_seconds_ / num_builds_ / (run_seconds_ / num_used_);
+}
+
+// What a store holds has its unit in its name; a number that a command prints has none.
+std::string HuntRuns::unit() const {
+  const std::string name = stored_metric(setup_.metric);
+  for (const HuntRun& run : used_runs()) {
+    if (!run.run.metrics.contains(name)) continue;
+    if (name.ends_with("_ns")) return "ns";
+    return name.ends_with("_bytes") ? "bytes" : "";
+  }
+  return "";
+}
+
+std::optional<double> HuntRuns::value_of(const CommitRun& run, const std::string& metric) const {
+  if (metric == kRunFailsMetric) {
+    if (run.status == RunStatus::ok) return 0.0;
+    // Failures of another kind say nothing of this one.
+    return run.status == failure_ ? std::optional(1.0) : std::nullopt;
+  }
+  if (run.status != RunStatus::ok) return std::nullopt;
+  if (metric.starts_with(kConfigPrefix)) {
+    if (run.config.empty()) return std::nullopt;
+    const std::string name = metric.substr(std::string(kConfigPrefix).size());
+    return config_value(run.config, name) == config_value(config_at(0), name) ? 0.0 : 1.0;
+  }
+  if (metric == setup_.metric && run.value) return run.value;
+  return find_metric(run.metrics, metric);
+}
+
+std::vector<double> HuntRuns::values_of(const std::string& metric, int position) const {
+  std::vector<double> values;
+  for (const HuntRun& run : used_runs()) {
+    if (run.position != position) continue;
+    if (const auto value = value_of(run.run, metric)) values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<std::reference_wrapper<const HuntRun>> HuntRuns::used_runs() const {
+  std::vector<std::reference_wrapper<const HuntRun>> runs;
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    if (is_used_[i]) runs.emplace_back(runs_[i]);
+  }
+  return runs;
+}
+
+std::set<std::string> HuntRuns::common_metrics() const {
+  std::optional<std::set<std::string>> names;
+  for (const HuntRun& run : used_runs()) {
+    const bool is_end = run.position == 0 || run.position == last_position();
+    if (!is_end || run.run.status != RunStatus::ok) continue;
+    std::set<std::string> own;
+    for (const auto& [name, value] : run.run.metrics) {
+      if (!names || names->contains(name)) own.insert(name);
+    }
+    names = std::move(own);
+  }
+  return names.value_or(std::set<std::string>{});
+}
+
+// Of its first good run.
+const std::map<std::string, std::string>& HuntRuns::config_at(int position) const {
+  static const std::map<std::string, std::string> kNone;
+  for (const HuntRun& run : used_runs()) {
+    if (run.position == position && !run.run.config.empty()) return run.run.config;
+  }
+  return kNone;
+}
+
+std::vector<HuntAnswer::ConfigChange> HuntRuns::config_changes_between(int before,
+                                                                       int after) const {
+  const std::map<std::string, std::string>& good = config_at(before);
+  const std::map<std::string, std::string>& bad = config_at(after);
+  if (good.empty() || bad.empty()) return {};
+  std::map<std::string, std::string> names = good;
+  names.insert(bad.begin(), bad.end());
+  std::vector<HuntAnswer::ConfigChange> changes;
+  for (const auto& [name, ignored] : names) {
+    HuntAnswer::ConfigChange change{name, config_value(good, name), config_value(bad, name)};
+    if (change.before != change.after && !is_place(name)) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::vector<HuntAnswer::Skipped> HuntRuns::skipped() const {
+  std::vector<HuntAnswer::Skipped> skipped;
+  std::set<int> seen;
+  for (const HuntRun& run : used_runs()) {
+    const bool is_other = run.run.status != RunStatus::ok && run.run.status != failure_;
+    if (!is_other || !values_of(setup_.metric, run.position).empty()) continue;
+    if (!seen.insert(run.position).second) continue;
+    skipped.push_back({run.position, name_of(run.run.status), run.run.message});
+  }
+  return skipped;
+}
+
+// Exact metrics that changed at all come first, by their ratio; then durations beyond their
+// noise, by what they add.
+std::vector<HuntAnswer::Moved> HuntRuns::moved_between(int before, int after) const {
+  struct Candidate {
+    HuntAnswer::Moved moved;
+    bool is_exact = false;
+    double weight = 0.0;
+  };
+  std::set<std::string> names;
+  for (const HuntRun& run : used_runs()) {
+    if (run.position != before && run.position != after) continue;
+    for (const auto& [name, value] : run.run.metrics) names.insert(name);
+  }
+  std::vector<Candidate> candidates;
+  for (const std::string& name : names) {
+    if (stored_metric(name) == stored_metric(setup_.metric)) continue;
+    const std::vector<double> a = values_of(name, before);
+    const std::vector<double> b = values_of(name, after);
+    if (a.empty() || b.empty()) continue;
+    Candidate candidate{{name, mean_of(a), mean_of(b)}};
+    const double change = std::abs(candidate.moved.after - candidate.moved.before);
+    if (is_exact_metric(name) && are_equal(a) && are_equal(b)) {
+      candidate.is_exact = true;
+      candidate.weight = change / std::max(std::abs(candidate.moved.before), 1.0);
+      if (candidate.weight < setup_.min_effect_ratio) continue;
+    } else if (is_duration_metric(name) && a.size() >= 2 && b.size() >= 2) {
+      const tuner::LevelDifference difference = tuner::level_difference(a, b, 0.0);
+      if (difference.low <= 0 && difference.high >= 0) continue;
+      candidate.weight = change;
+    } else {
+      continue;
+    }
+    candidates.push_back(candidate);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& x, const auto& y) {
+    return x.is_exact != y.is_exact ? x.is_exact : x.weight > y.weight;
+  });
+  std::vector<HuntAnswer::Moved> moved;
+  std::array<size_t, 2> counts{};
+  for (const Candidate& candidate : candidates) {
+    if (counts[candidate.is_exact]++ < kNumMoved) moved.push_back(candidate.moved);
+  }
+  return moved;
+}
+
+}  // namespace moetune::sweeps

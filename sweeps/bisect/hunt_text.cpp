@@ -1,0 +1,185 @@
+// What a hunt has found, for programs and for people; see hunt.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/text.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+using tuner::HuntResult;
+
+constexpr size_t kMostListed = 20;  ///< suspects and the like, for people
+
+std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio); }
+
+json ratio_json(double ratio, double low, double high) {
+  return {{"ratio", ratio}, {"low", low}, {"high", high}};
+}
+
+json config_json(const std::vector<HuntAnswer::ConfigChange>& changes) {
+  json list = json::array();
+  for (const HuntAnswer::ConfigChange& change : changes) {
+    list.push_back({{"name", change.name}, {"before", change.before}, {"after", change.after}});
+  }
+  return list;
+}
+
+std::string config_text(const std::vector<HuntAnswer::ConfigChange>& changes, const char* lead) {
+  std::string text;
+  for (size_t i = 0; i < std::min(changes.size(), kMostListed); ++i) {
+    const auto shown = [](const std::string& value) {
+      return value.empty() ? std::string("(none)") : plain_text(value, 100);
+    };
+    text += fmt::format("  {}: {}: {} -> {}\n", lead, plain_text(changes[i].name, 100),
+                        shown(changes[i].before), shown(changes[i].after));
+  }
+  return text;
+}
+
+}  // namespace
+
+json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
+  const HuntResult& result = answer.result;
+  json culprits = json::array();
+  for (size_t i = 0; i < result.culprits.size(); ++i) {
+    const tuner::Culprit& culprit = result.culprits[i];
+    const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
+    json moved = json::array();
+    for (const HuntAnswer::Moved& m : answer.moved[i]) {
+      moved.push_back({{"name", m.name}, {"before", m.before}, {"after", m.after}});
+    }
+    culprits.push_back({{"position", culprit.position},
+                        {"commit", commit.id},
+                        {"subject", commit.subject},
+                        {"author", commit.author},
+                        {"author_date", commit.author_date},
+                        {"effect", ratio_json(culprit.effect_ratio, culprit.effect_low_ratio,
+                                              culprit.effect_high_ratio)},
+                        {"before", culprit.before},
+                        {"after", culprit.after},
+                        {"confidence", culprit.confidence},
+                        {"config", config_json(answer.culprit_config_changes[i])},
+                        {"moved", std::move(moved)}});
+  }
+  json candidates = json::array();
+  for (const int position : result.suspects) {
+    candidates.push_back({{"position", position},
+                          {"commit", setup.commits[static_cast<size_t>(position)].id},
+                          {"probability", result.posterior[static_cast<size_t>(position)]}});
+  }
+  json skipped = json::array();
+  for (const HuntAnswer::Skipped& skip : answer.skipped) {
+    skipped.push_back({{"position", skip.position},
+                       {"commit", setup.commits[static_cast<size_t>(skip.position)].id},
+                       {"status", skip.status},
+                       {"message", skip.message}});
+  }
+  return {{"verdict", tuner::name_of(result.verdict)},
+          {"reason", result.reason},
+          {"is_swapped", result.is_swapped},
+          {"is_interrupted", answer.is_interrupted},
+          {"metric", answer.metric},
+          {"hunted_metric", answer.hunted_metric},
+          {"note", answer.note},
+          {"failure", answer.failure},
+          {"config", config_json(answer.config_changes)},
+          {"skipped", std::move(skipped)},
+          {"unit", answer.unit},
+          {"good", setup.commits.front().id},
+          {"bad", setup.commits.back().id},
+          {"num_commits", setup.commits.size() - 1},
+          {"effect",
+           ratio_json(result.effect_ratio, result.effect_low_ratio, result.effect_high_ratio)},
+          {"noise_ratio", result.noise_ratio},
+          {"detectable_ratio", result.detectable_ratio},
+          {"detectable_with_more_ratio", result.detectable_with_more_ratio},
+          {"more_runs", tuner::kMoreRuns},
+          {"confidence", setup.confidence},
+          {"min_effect_ratio", setup.min_effect_ratio},
+          {"has_drift", result.has_drift},
+          {"no_change", result.no_change},
+          {"posterior", result.posterior},
+          {"culprits", std::move(culprits)},
+          {"suspects", result.suspects},
+          {"candidates", std::move(candidates)},
+          {"runs", answer.num_runs},
+          {"builds", answer.num_builds},
+          {"seconds", answer.seconds}};
+}
+
+std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
+  const HuntResult& result = answer.result;
+  std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
+  if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
+  if (answer.failure.empty()) {
+    text +=
+        fmt::format("  {}: {} between the ends ({} to {}), noise of one run {:.2f} %",
+                    answer.metric, percent(result.effect_ratio), percent(result.effect_low_ratio),
+                    percent(result.effect_high_ratio), 100 * result.noise_ratio);
+    if (result.noise_ratio > 0) {
+      text += fmt::format("; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
+                          100 * result.detectable_ratio, tuner::kMoreRuns,
+                          100 * result.detectable_with_more_ratio);
+    }
+    text += "\n";
+  }
+  if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
+  text += config_text(answer.config_changes, "the ends fill in differently");
+  if (result.has_drift)
+    text += "  the machine drifted meanwhile; every run was paired with one of an end\n";
+  if (result.is_swapped) {
+    text +=
+        "  are they swapped? To find what made it better, turn the direction of the metric round "
+        "(with or without --higher-is-better)\n";
+  }
+  for (size_t i = 0; i < result.culprits.size(); ++i) {
+    const tuner::Culprit& culprit = result.culprits[i];
+    const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
+    text +=
+        fmt::format("{}: {} {}\n  {}, {}\n",
+                    !answer.failure.empty() || (culprit.effect_ratio < 0) == setup.is_higher_better
+                        ? "culprit"
+                        : "improvement",
+                    commit.id.substr(0, 12), plain_text(commit.subject, 200),
+                    plain_text(commit.author, 100), plain_text(commit.author_date, 40));
+    if (!answer.failure.empty()) {
+      text += fmt::format("  from here on it ends as {}, confidence {:.1f} %\n", answer.failure,
+                          100 * culprit.confidence);
+    } else {
+      text += fmt::format("  effect {} ({} to {}), {:.6g} -> {:.6g}, confidence {:.1f} %\n",
+                          percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
+                          percent(culprit.effect_high_ratio), culprit.before, culprit.after,
+                          100 * culprit.confidence);
+    }
+    text += config_text(answer.culprit_config_changes[i], "config");
+    for (const HuntAnswer::Moved& moved : answer.moved[i]) {
+      text += fmt::format("  moved: {} {:.6g} -> {:.6g}\n", plain_text(moved.name, 100),
+                          moved.before, moved.after);
+    }
+  }
+  if (result.culprits.empty() && !result.suspects.empty()) {
+    text += fmt::format("suspects ({}):\n", result.suspects.size());
+    for (size_t i = 0; i < std::min(result.suspects.size(), kMostListed); ++i) {
+      const int position = result.suspects[i];
+      const CommitInfo& commit = setup.commits[static_cast<size_t>(position)];
+      text += fmt::format("  {} {} ({:.0f} %)\n", commit.id.substr(0, 12),
+                          plain_text(commit.subject, 200),
+                          100 * result.posterior[static_cast<size_t>(position)]);
+    }
+  }
+  for (size_t i = 0; i < std::min(answer.skipped.size(), kMostListed); ++i) {
+    const HuntAnswer::Skipped& skip = answer.skipped[i];
+    text += fmt::format("skipped: {} ({}): {}\n",
+                        setup.commits[static_cast<size_t>(skip.position)].id.substr(0, 12),
+                        skip.status, plain_text(skip.message, 200));
+  }
+  text += fmt::format("{} runs, {} builds, {:.0f} s\n", answer.num_runs, answer.num_builds,
+                      answer.seconds);
+  return text;
+}
+
+}  // namespace moetune::sweeps

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <memory>
 
@@ -23,6 +24,16 @@ std::string first_line_of(const std::string& path) {
   std::string line;
   std::getline(in, line);
   return line.substr(0, 200);
+}
+
+constexpr double kLongPauseSeconds = 3600;
+
+/// Of a time that the store wrote, since 1970; long ago when it is none.
+double seconds_of(const std::string& utc) {
+  std::tm time{};
+  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr
+             ? 0.0
+             : static_cast<double>(timegm(&time));
 }
 
 /// Driver and clocks that the cards are set to, by the driver's own program; empty without one.
@@ -94,9 +105,9 @@ bool CommitSource::is_built(int position) const { return runner_.is_built(id_of(
 
 std::vector<HuntRun> CommitSource::earlier() const {
   std::vector<std::pair<std::string, HuntRun>> runs;  // by time
+  bool has_good = false;
   const auto keep = [&](const store::BisectRunRow& row, HuntRun run) {
-    // A good end that failed may have been put right since; without it there is no hunt.
-    if (run.position == 0 && run.run.status != RunStatus::ok) return;
+    has_good = has_good || (run.position == 0 && run.run.status == RunStatus::ok);
     runs.emplace_back(row.started_at, std::move(run));
   };
   for (const store::BisectRunRow& row : store_.read_bisect_runs(hunt_id_)) {
@@ -112,6 +123,18 @@ std::vector<HuntRun> CommitSource::earlier() const {
   }
   std::stable_sort(runs.begin(), runs.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  // A good end that only failed may have been put right since; without it there is no hunt.
+  if (!has_good) std::erase_if(runs, [](const auto& run) { return run.second.position == 0; });
+  // Everything before the last long pause, the one until now included.
+  bool is_old = false;
+  double later = static_cast<double>(std::time(nullptr));
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    const double at = seconds_of(run->first);
+    is_old = is_old || later - at > kLongPauseSeconds;
+    run->second.is_old = is_old;
+    // Rows are written at the end of a run.
+    later = at - run->second.run.build_seconds - run->second.run.run_seconds;
+  }
   std::vector<HuntRun> ordered;
   for (auto& [time, run] : runs) ordered.push_back(std::move(run));
   return ordered;

@@ -144,11 +144,6 @@ class SetRunner {
   /// The nth run of a set; none when it was stopped.
   const CommitRun* nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
     const std::string key = key_of(set);
-    if (seen_.insert(key).second && !setup_.is_fresh) {
-      for (const store::BisectRunRow& row : store_.read_bisect_runs_of_others(hunt_id_, key)) {
-        if (auto run = run_of_other(row, setup_.runner.metric)) kept_[key].push_back(*run);
-      }
-    }
     std::vector<CommitRun>& runs = kept_[key];
     while (runs.size() <= n) {
       CommitRun run;
@@ -164,7 +159,7 @@ class SetRunner {
   }
 
  private:
-  // By what the set amounts to, so that other hunts find it again.
+  // By what the set amounts to.
   [[nodiscard]] std::string key_of(const ChangeSet& set) const {
     try {
       const json config = spec::to_json(with_changes(setup_.good, setup_.changes, set));
@@ -196,7 +191,6 @@ class SetRunner {
   int64_t hunt_id_;
   ConfigAnswer& answer_;
   std::map<std::string, std::vector<CommitRun>> kept_;
-  std::set<std::string> seen_;
   std::set<std::pair<std::string, size_t>> used_;
 };
 

@@ -62,7 +62,7 @@ struct ConfigAnswer {
 };
 
 /// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,
-/// and those that are there, of other hunts too, are not repeated. A bad configuration that fails
+/// and those that are there are not repeated. A bad configuration that fails
 /// where the good one does not is hunted for that.
 ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id);
 

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
 #include "tuner/bisect/change_points.h"
+#include "tuner/bisect/drift.h"
 #include "tuner/bisect/priors.h"
 
 namespace moetune::sweeps {
@@ -31,9 +33,13 @@ constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
 constexpr size_t kMostCounters = 3;            ///< that are followed before the metric itself is
 constexpr double kElsewhereMass = 0.15;  ///< of changes that a counter's culprit does not explain
 constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
+constexpr size_t kFewestCompared = 3;    ///< runs of an end, then and now
 /// Prior that the metric moves where another one that differs between the ends does; what is
 /// claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
 constexpr double kCoincidence = 0.75;
+/// The same where that one is a part of it that has grown by half of the change at least: what a
+/// part takes longer the step does, unless other work hides it.
+constexpr double kPartCoincidence = 0.95;
 
 /// Stops the hunt from within.
 struct Interrupted {};
@@ -43,18 +49,25 @@ std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio)
 class Hunter {
  public:
   Hunter(const HuntSetup& setup, HuntSource& source)
-      : setup_(setup), source_(source), runs_(setup) {
-    for (const HuntRun& run : setup.earlier) runs_.keep(run);
-  }
+      : setup_(setup), source_(source), runs_(setup) {}
 
   HuntAnswer run() {
     answer_.metric = answer_.hunted_metric = setup_.metric;
     try {
+      take_earlier();
       hunt();
+      HuntResult& result = answer_.result;
+      if (answer_.has_dropped_earlier && result.verdict == HuntVerdict::no_change) {
+        result.verdict = HuntVerdict::environment_changed;
+        result.reason = "the ends are alike now, but not what they were when they were run before";
+      }
     } catch (const Interrupted&) {
       answer_.is_interrupted = true;
+      // What another metric says is not what was asked for.
+      const std::string reason = answer_.result.reason;
+      if (is_following_other_) answer_.result = ends_;
       answer_.result.verdict = HuntVerdict::unresolved;
-      if (answer_.result.reason.empty()) answer_.result.reason = "stopped before the end";
+      answer_.result.reason = reason.empty() ? "stopped before the end" : reason;
     }
     answer_.config_changes = runs_.config_changes_between(0, last_position());
     for (const tuner::Culprit& culprit : answer_.result.culprits) {
@@ -83,7 +96,7 @@ class Hunter {
       answer_.note = "it differs between runs of one commit, against what its name promises";
     }
     const HuntResult ends = follow(setup_.metric, false, setup_.min_effect_ratio, true);
-    answer_.result = ends;
+    answer_.result = ends_ = ends;
     if (!is_searching_) return;
     if (setup_.kind == MetricKind::automatic && are_equal(runs_.values_of(setup_.metric, 0)) &&
         are_equal(runs_.values_of(setup_.metric, last_position()))) {
@@ -92,25 +105,81 @@ class Hunter {
       if (!answer_.result.is_inexact) return;
       answer_.note.clear();
     }
+    is_following_other_ = true;
     if (follow_a_counter(ends)) return;
     if (follow_a_part(ends)) return;
+    is_following_other_ = false;
     answer_.hunted_metric = setup_.metric;
     answer_.result = follow(setup_.metric, false, setup_.min_effect_ratio, false);
   }
 
+  void take_earlier() {
+    std::vector<HuntRun> old;
+    std::vector<HuntRun> recent;
+    for (const HuntRun& run : setup_.earlier) (run.is_old ? old : recent).push_back(run);
+    const int last = last_position();
+    const auto is_there = [&](int position) {
+      return std::any_of(recent.begin(), recent.end(),
+                         [&](const HuntRun& run) { return run.position == position; });
+    };
+    if (!old.empty() && !(is_there(0) && is_there(last))) {
+      tell("what was measured is old: the ends first, to see whether it still holds");
+      for (const int position : {0, last, last, 0, 0, last}) {
+        if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
+        const char* purpose = tuner::name_of(RunPurpose::reference);
+        recent.push_back({position, purpose, source_.measure(position, purpose)});
+        if (recent.back().run.status == RunStatus::interrupted) throw Interrupted{};
+      }
+    }
+    const bool fails_no_more = values_at(old, last).empty() && !values_at(recent, last).empty();
+    answer_.has_dropped_earlier = differ_at(0, old, recent) || differ_at(last, old, recent) ||
+                                  (!old.empty() && fails_no_more);
+    if (answer_.has_dropped_earlier) {
+      tell("the machine is not what it was: what was measured then is not used");
+      old.clear();
+    }
+    for (const HuntRun& run : old) runs_.keep(run);
+    for (const HuntRun& run : recent) runs_.keep(run);
+  }
+
+  [[nodiscard]] bool differ_at(int position, const std::vector<HuntRun>& old,
+                               const std::vector<HuntRun>& recent) const {
+    const std::vector<double> then = values_at(old, position);
+    const std::vector<double> now = values_at(recent, position);
+    if (then.size() < kFewestCompared || now.size() < kFewestCompared) return false;
+    const double least = setup_.min_effect_ratio * std::abs(mean_of(then));
+    const tuner::LevelDifference difference =
+        tuner::level_difference(then, now, least, setup_.confidence);
+    return std::max(difference.above, difference.below) >= setup_.confidence;
+  }
+
+  [[nodiscard]] std::vector<double> values_at(const std::vector<HuntRun>& runs,
+                                              int position) const {
+    std::vector<double> values;
+    for (const HuntRun& run : runs) {
+      const std::optional<double> value = runs_.value_of(run.run, setup_.metric);
+      if (run.position == position && value) values.push_back(*value);
+    }
+    return values;
+  }
+
   // A run that fails at the bad end only is the regression itself; so is a build.
   bool fails_at_an_end() {
-    const auto fails = [this](int position) {
+    std::string message;
+    RunStatus failure = RunStatus::ok;
+    const auto fails = [&](int position) {
       for (size_t i = 0; i < 2; ++i) {
         const CommitRun& run = runs_[nth_run(position, i, RunPurpose::ends)];
+        failure = run.status;
+        message = run.message;
         if (run.status == RunStatus::ok) return false;
         if (run.status == RunStatus::build_failed) return true;
       }
       return true;
     };
-    const auto end_text = [this](int position) {
+    const auto end_text = [&](int position) {
       return fmt::format("commit {} ({}): {}", short_id(position), position == 0 ? "good" : "bad",
-                         runs_.last_at(position).message);
+                         message);
     };
     if (fails(0)) {
       answer_.result.verdict = HuntVerdict::unresolved;
@@ -118,7 +187,6 @@ class Hunter {
       return true;
     }
     if (!fails(last_position())) return false;
-    const RunStatus failure = runs_.last_at(last_position()).status;
     runs_.set_failure(failure);
     answer_.failure = name_of(failure);
     answer_.note =
@@ -157,16 +225,16 @@ class Hunter {
     }
     std::stable_sort(counters.begin(), counters.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (counters.size() > kMostCounters) counters.resize(kMostCounters);
     std::vector<std::string> names;
     for (const HuntAnswer::ConfigChange& change :
          runs_.config_changes_between(0, last_position())) {
       // What only one of them knows is a new option, not a changed one.
-      if (!change.before.empty() && !change.after.empty()) {
+      if (!change.before.empty() && !change.after.empty() && names.size() < kMostCounters) {
         names.push_back(kConfigPrefix + change.name);
       }
     }
     for (const auto& [change, name] : counters) names.push_back(name);
-    if (names.size() > kMostCounters) names.resize(kMostCounters);
     for (const std::string& name : names) {
       const bool has_fallen =
           runs_.values_of(name, last_position()).front() < runs_.values_of(name, 0).front();
@@ -184,9 +252,12 @@ class Hunter {
       return false;
     const double target_level = mean_of(runs_.values_of(setup_.metric, 0));
     const double target_shift = ends.effect_ratio * target_level;
+    const std::optional<double> target_unit =
+        runs_.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup_.metric);
     double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
     std::string best;
     double least_effect = 0.0;
+    bool is_best_part = false;
     for (const std::string& name : runs_.common_metrics()) {
       if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup_.metric))
         continue;
@@ -194,34 +265,44 @@ class Hunter {
       const std::vector<double> bad = runs_.values_of(name, last_position());
       if (good.size() < 3 || bad.size() < 3) continue;
       const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
-      if (difference.low <= 0 || difference.mean < kExplains * target_shift) continue;
+      const std::optional<double> unit = seconds_per_unit(name);
+      const bool is_part = unit && target_unit;
+      const double scale = is_part ? *unit / *target_unit : 1.0;
+      if (difference.low <= 0) continue;
+      if (is_part && scale * difference.mean < kExplains * target_shift) continue;
       const double shift = difference.mean / difference.noise;
       const double level = std::abs(mean_of(good));
       if (shift > most && level > 0) {
         most = shift;
         best = name;
+        is_best_part = is_part;
         least_effect = std::max(0.5 * difference.mean / level, 1e-6);
       }
     }
     if (best.empty()) return false;
-    tell(fmt::format("{} has moved by {:.1f} times its noise: following it", best, most));
+    tell(fmt::format("{} has moved by {:.1f} times its noise: following it", plain_text(best, 100),
+                     most));
     const HuntResult found = follow(best, false, least_effect, false);
-    return adopt(found, ends, best);
+    return adopt(found, ends, best, is_best_part ? kPartCoincidence : kCoincidence);
   }
 
   // What another metric has found counts when the one that was asked for moves there, too, and
   // nowhere else.
-  bool adopt(const HuntResult& found, const HuntResult& ends, const std::string& metric) {
+  bool adopt(const HuntResult& found, const HuntResult& ends, const std::string& metric,
+             double coincidence = kCoincidence) {
     if (found.verdict != HuntVerdict::culprit || found.culprits.size() != 1) return false;
     const int position = found.culprits.front().position;
-    const auto difference = confirm(position, ends);
+    const auto difference = confirm(position, ends, coincidence);
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
     if (!difference || parent.empty()) {
       tell(fmt::format("{} changes at {}, but {} not visibly: not followed any more",
                        plain_text(metric, 100), short_id(position), setup_.metric));
       return false;
     }
-    if (changes_within(0, position - 1) || changes_within(position, last_position())) {
+    const bool has_more = ends.has_drift ? leaves_some(*difference, ends)
+                                         : changes_within(0, position - 1) ||
+                                               changes_within(position, last_position());
+    if (has_more) {
       tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
                        plain_text(metric, 100), short_id(position), setup_.metric));
       return false;
@@ -240,6 +321,7 @@ class Hunter {
     culprit.confidence = std::min(culprit.confidence, confirmed_);
     answer_.result = found;
     answer_.result.culprits = {culprit};
+    answer_.result.has_drift = is_drifting_;
     answer_.result.effect_ratio = ends.effect_ratio;
     answer_.result.effect_low_ratio = ends.effect_low_ratio;
     answer_.result.effect_high_ratio = ends.effect_high_ratio;
@@ -276,25 +358,28 @@ class Hunter {
   }
 
   /// Fresh runs of a commit and its parent, until the metric that was asked for has or has not
-  /// changed there: the posterior over all commits from all runs, with a prior of kCoincidence for
+  /// changed there: the posterior over all commits from all runs, with a prior of `coincidence` for
   /// this one. Gives the change of the level there.
-  std::optional<tuner::LevelDifference> confirm(int position, const HuntResult& ends) {
+  std::optional<tuner::LevelDifference> confirm(int position, const HuntResult& ends,
+                                                double coincidence) {
     tuner::ChangePointOptions options;
     options.num_positions = last_position();
-    const double other = (1 - kCoincidence) / std::max(1, last_position() - 1);
+    const double other = (1 - coincidence) / std::max(1, last_position() - 1);
     options.prior.assign(static_cast<size_t>(last_position()), other);
-    options.prior[static_cast<size_t>(position) - 1] = kCoincidence;
+    options.prior[static_cast<size_t>(position) - 1] = coincidence;
     std::map<int, size_t> used;
     for (int count = 0; count < kMostConfirmRuns; ++count) {
       const bool is_parent = count % 4 == 0 || count % 4 == 3;
       const int at = is_parent ? position - 1 : position;
       static_cast<void>(nth_run(at, used[at]++, RunPurpose::verify));
       if (count + 1 < kFewestConfirmRuns || count % 2 == 0) continue;
-      // Where the machine drifts, only runs that were made in turns can be compared.
+      // Where the machine drifts, only what was run in turns can be compared.
+      is_drifting_ = ends.has_drift || drifts();
       const std::vector<tuner::CommitReadings> commits =
-          ends.has_drift ? readings_within(position - 1, position)
-                         : readings_within(0, last_position());
+          is_drifting_ ? freed_readings(position - 1, position)
+                       : readings_within(0, last_position());
       if (commits.size() < 2) return std::nullopt;
+      options.no_change_odds = is_drifting_ ? 1 - coincidence : 1.0;
       confirmed_ =
           tuner::change_point_posterior(commits, options).change[static_cast<size_t>(position)];
       if (confirmed_ <= 1 - setup_.confidence) return std::nullopt;
@@ -309,6 +394,40 @@ class Hunter {
       return tuner::level_difference(before, after, 0.0, setup_.confidence);
     }
     return std::nullopt;
+  }
+
+  /// Whether runs of one commit depend on when they were made, by all runs.
+  [[nodiscard]] bool drifts() const {
+    std::vector<int> all(setup_.commits.size());
+    std::iota(all.begin(), all.end(), 0);
+    const std::vector<tuner::TimedReading> readings = runs_.timed(setup_.metric, all);
+    return std::abs(tuner::trend_score(readings)) >= tuner::kTrendScore ||
+           tuner::wander_score(readings) >= tuner::kWanderScore;
+  }
+
+  /// Of two positions, freed of the machine's course by both.
+  [[nodiscard]] std::vector<tuner::CommitReadings> freed_readings(int a, int b) const {
+    std::vector<tuner::TimedReading> readings = runs_.timed(setup_.metric, {a, b});
+    const double sign = setup_.is_higher_better ? -1.0 : 1.0;
+    for (tuner::TimedReading& reading : readings) reading.value *= sign;
+    const std::vector<double> course = tuner::machine_course(readings, {a, b}, 1e-300);
+    std::vector<tuner::CommitReadings> commits = {{a, {}}, {b, {}}};
+    for (size_t i = 0; i < readings.size(); ++i) {
+      commits[readings[i].position == b].values.push_back(readings[i].value - course[i]);
+    }
+    std::erase_if(commits, [](const auto& commit) { return commit.values.empty(); });
+    return commits;
+  }
+
+  /// Whether a culprit's effect leaves something of that of the ends unexplained.
+  [[nodiscard]] bool leaves_some(const tuner::LevelDifference& difference,
+                                 const HuntResult& ends) const {
+    const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
+    const double whole = std::abs(ends.effect_ratio) * unit;
+    const double reach = 0.5 * std::hypot((ends.effect_high_ratio - ends.effect_low_ratio) * unit,
+                                          difference.high - difference.low);
+    const double rest = std::abs(whole - difference.mean);
+    return rest > reach && rest >= setup_.min_effect_ratio * unit;
   }
 
   /// Hunts one metric; runs that were made already are used first. `stops_after_ends` leaves when
@@ -347,7 +466,7 @@ class Hunter {
       if (run.status != RunStatus::build_failed) hunt.set_built(position);
       if (const std::optional<double> value = runs_.value_of(run, metric)) {
         ++successes[position];
-        hunt.add(position, *value, static_cast<double>(index));
+        hunt.add(position, *value, runs_.time_of(index));
       } else if (run.status == RunStatus::build_failed ||
                  (++failures[position] >= 2 && failures[position] > successes[position])) {
         // What fails now and then can be measured.
@@ -432,7 +551,7 @@ class Hunter {
         plain_text(setup_.commits[static_cast<size_t>(run.position)].subject, 40), run.purpose);
     const std::string& name = metric.empty() ? setup_.metric : metric;
     const std::optional<double> value = runs_.value_of(run.run, name);
-    line += value ? fmt::format("{} {:.6g}", name, *value) : run.run.message;
+    line += value ? fmt::format("{} {:.6g}", plain_text(name, 100), *value) : run.run.message;
     if (hunt != nullptr) {
       const HuntResult& result = hunt->result();
       if (!result.suspects.empty()) {
@@ -461,7 +580,10 @@ class Hunter {
   HuntAnswer answer_;
   HuntRuns runs_;
   bool is_searching_ = false;
-  double confirmed_ = 0.0;
+  HuntResult ends_;  ///< of the metric that was asked for
+  bool is_following_other_ = false;
+  double confirmed_ = 0.0;    ///< probability, by confirm()
+  bool is_drifting_ = false;  ///< was seen by confirm()
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct HuntRun {
   int position = 0;
   std::string purpose;  ///< of tuner::RunPurpose
   CommitRun run;
+  bool is_old = false;  ///< so long ago that the machine may be another by now
 };
 
 /// Where runs come from and where they are kept.
@@ -44,7 +45,9 @@ struct HuntSetup {
   MetricKind kind = MetricKind::automatic;
   int max_runs = 400;
   double max_seconds = 0;  ///< of building and running, measured earlier included; 0: no limit
-  std::vector<HuntRun> earlier;  ///< runs of an interrupted hunt, in their order
+  /// Runs that need not be repeated, in the order of time. Old ones are compared at the ends with
+  /// newer ones, made for that if there are none, and not used where they differ.
+  std::vector<HuntRun> earlier;
   std::function<void(const std::string&)> on_progress;
   std::function<bool()> is_stop_asked;
 };
@@ -81,6 +84,7 @@ struct HuntAnswer {
   };
   std::vector<Skipped> skipped;
   bool is_interrupted = false;
+  bool has_dropped_earlier = false;  ///< the machine is not what it was then
   int num_runs = 0;
   int num_builds = 0;
   double seconds = 0.0;

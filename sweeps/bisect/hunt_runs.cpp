@@ -41,6 +41,10 @@ size_t HuntRuns::keep(const HuntRun& run) {
   (is_fresh ? verified_by_position_ : by_position_)[run.position].push_back(runs_.size());
   runs_.push_back(run);
   is_used_.push_back(false);
+  // A moment at least: no two are at the same time.
+  next_time_ += std::max(0.0, run.run.build_seconds);
+  times_.push_back(next_time_);
+  next_time_ += std::max(1e-3, run.run.run_seconds);
   return runs_.size() - 1;
 }
 
@@ -61,10 +65,6 @@ std::optional<size_t> HuntRuns::nth(int position, size_t n, bool is_fresh) const
   return list->second[n];
 }
 
-const CommitRun& HuntRuns::last_at(int position) const {
-  return runs_[by_position_.at(position).back()].run;
-}
-
 const CommitRun* HuntRuns::first_at(int position) const {
   const auto found = std::find_if(runs_.begin(), runs_.end(), [position](const HuntRun& run) {
     return run.position == position;
@@ -80,7 +80,7 @@ double HuntRuns::build_cost() const {
 
 // What a store holds has its unit in its name; a number that a command prints has none.
 std::string HuntRuns::unit() const {
-  const std::string name = stored_metric(setup_.metric);
+  const std::string name = stored_metric(setup_->metric);
   for (const HuntRun& run : used_runs()) {
     if (!run.run.metrics.contains(name)) continue;
     if (name.ends_with("_ns")) return "ns";
@@ -101,7 +101,7 @@ std::optional<double> HuntRuns::value_of(const CommitRun& run, const std::string
     const std::string name = metric.substr(std::string(kConfigPrefix).size());
     return config_value(run.config, name) == config_value(config_at(0), name) ? 0.0 : 1.0;
   }
-  if (metric == setup_.metric && run.value) return run.value;
+  if (metric == setup_->metric && run.value) return run.value;
   return find_metric(run.metrics, metric);
 }
 
@@ -112,6 +112,20 @@ std::vector<double> HuntRuns::values_of(const std::string& metric, int position)
     if (const auto value = value_of(run.run, metric)) values.push_back(*value);
   }
   return values;
+}
+
+std::vector<tuner::TimedReading> HuntRuns::timed(const std::string& metric,
+                                                 const std::vector<int>& positions) const {
+  std::vector<tuner::TimedReading> readings;
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const int at = runs_[i].position;
+    if (!is_used_[i] || std::find(positions.begin(), positions.end(), at) == positions.end())
+      continue;
+    if (const auto value = value_of(runs_[i].run, metric)) {
+      readings.push_back({at, *value, times_[i]});
+    }
+  }
+  return readings;
 }
 
 std::vector<std::reference_wrapper<const HuntRun>> HuntRuns::used_runs() const {
@@ -153,9 +167,17 @@ std::vector<HuntAnswer::ConfigChange> HuntRuns::config_changes_between(int befor
   std::map<std::string, std::string> names = good;
   names.insert(bad.begin(), bad.end());
   std::vector<HuntAnswer::ConfigChange> changes;
+  const auto runs = used_runs();
   for (const auto& [name, ignored] : names) {
     HuntAnswer::ConfigChange change{name, config_value(good, name), config_value(bad, name)};
-    if (change.before != change.after && !is_place(name)) changes.push_back(std::move(change));
+    if (change.before == change.after || is_place(name)) continue;
+    // A time or a folder in it differs between any two runs.
+    const bool is_steady = std::all_of(runs.begin(), runs.end(), [&](const HuntRun& run) {
+      const std::string& expected = run.position == before ? change.before : change.after;
+      const bool counts = run.position == before || run.position == after;
+      return !counts || run.run.config.empty() || config_value(run.run.config, name) == expected;
+    });
+    if (is_steady) changes.push_back(std::move(change));
   }
   return changes;
 }
@@ -165,7 +187,7 @@ std::vector<HuntAnswer::Skipped> HuntRuns::skipped() const {
   std::set<int> seen;
   for (const HuntRun& run : used_runs()) {
     const bool is_other = run.run.status != RunStatus::ok && run.run.status != failure_;
-    if (!is_other || !values_of(setup_.metric, run.position).empty()) continue;
+    if (!is_other || !values_of(setup_->metric, run.position).empty()) continue;
     if (!seen.insert(run.position).second) continue;
     skipped.push_back({run.position, name_of(run.run.status), run.run.message});
   }
@@ -187,7 +209,7 @@ std::vector<HuntAnswer::Moved> HuntRuns::moved_between(int before, int after) co
   }
   std::vector<Candidate> candidates;
   for (const std::string& name : names) {
-    if (stored_metric(name) == stored_metric(setup_.metric)) continue;
+    if (stored_metric(name) == stored_metric(setup_->metric)) continue;
     const std::vector<double> a = values_of(name, before);
     const std::vector<double> b = values_of(name, after);
     if (a.empty() || b.empty()) continue;
@@ -196,7 +218,7 @@ std::vector<HuntAnswer::Moved> HuntRuns::moved_between(int before, int after) co
     if (is_exact_metric(name) && are_equal(a) && are_equal(b)) {
       candidate.is_exact = true;
       candidate.weight = change / std::max(std::abs(candidate.moved.before), 1.0);
-      if (candidate.weight < setup_.min_effect_ratio) continue;
+      if (candidate.weight < setup_->min_effect_ratio) continue;
     } else if (is_duration_metric(name) && a.size() >= 2 && b.size() >= 2) {
       const tuner::LevelDifference difference = tuner::level_difference(a, b, 0.0);
       if (difference.low <= 0 && difference.high >= 0) continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sweeps/bisect/hunt.h"
+#include "tuner/bisect/drift.h"
 
 namespace moetune::sweeps {
 
@@ -24,15 +25,13 @@ bool are_equal(const std::vector<double>& values);
 /// them: only so it goes the same way as the first time.
 class HuntRuns {
  public:
-  explicit HuntRuns(const HuntSetup& setup) : setup_(setup) {}
+  explicit HuntRuns(const HuntSetup& setup) : setup_(&setup) {}
 
   /// Index of the run. Those made to verify a suspect are counted apart.
   size_t keep(const HuntRun& run);
   void use(size_t index);
   /// The nth run at a position, none when there are fewer.
   [[nodiscard]] std::optional<size_t> nth(int position, size_t n, bool is_fresh) const;
-  /// The last one at a position that was not made to verify; there must be one.
-  [[nodiscard]] const CommitRun& last_at(int position) const;
   /// The first one at a position, used or not.
   [[nodiscard]] const CommitRun* first_at(int position) const;
   [[nodiscard]] const CommitRun& operator[](size_t index) const { return runs_[index].run; }
@@ -48,6 +47,10 @@ class HuntRuns {
   [[nodiscard]] std::optional<double> value_of(const CommitRun& run,
                                                const std::string& metric) const;
   [[nodiscard]] std::vector<double> values_of(const std::string& metric, int position) const;
+  /// When a run began, in seconds of building and running.
+  [[nodiscard]] double time_of(size_t index) const { return times_[index]; }
+  [[nodiscard]] std::vector<tuner::TimedReading> timed(const std::string& metric,
+                                                       const std::vector<int>& positions) const;
   /// Numbers that every good run of both ends has.
   [[nodiscard]] std::set<std::string> common_metrics() const;
   /// In the effective configurations; nothing when one of them is not known.
@@ -62,10 +65,12 @@ class HuntRuns {
  private:
   [[nodiscard]] std::vector<std::reference_wrapper<const HuntRun>> used_runs() const;
   [[nodiscard]] const std::map<std::string, std::string>& config_at(int position) const;
-  [[nodiscard]] int last_position() const { return static_cast<int>(setup_.commits.size()) - 1; }
+  [[nodiscard]] int last_position() const { return static_cast<int>(setup_->commits.size()) - 1; }
 
-  const HuntSetup& setup_;
+  const HuntSetup* setup_;
   std::vector<HuntRun> runs_;
+  std::vector<double> times_;  ///< by run
+  double next_time_ = 0.0;
   std::vector<bool> is_used_;  ///< by run
   std::map<int, std::vector<size_t>> by_position_;
   std::map<int, std::vector<size_t>> verified_by_position_;

@@ -101,6 +101,7 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
           {"confidence", setup.confidence},
           {"min_effect_ratio", setup.min_effect_ratio},
           {"has_drift", result.has_drift},
+          {"has_dropped_earlier", answer.has_dropped_earlier},
           {"no_change", result.no_change},
           {"posterior", result.posterior},
           {"culprits", std::move(culprits)},
@@ -129,8 +130,11 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   }
   if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
   text += config_text(answer.config_changes, "the ends fill in differently");
+  if (answer.has_dropped_earlier) {
+    text += "  earlier runs were not used: the machine is not what it was\n";
+  }
   if (result.has_drift)
-    text += "  the machine drifted meanwhile; every run was paired with one of an end\n";
+    text += "  the machine's speed changed meanwhile; every run was paired with one of an end\n";
   if (result.is_swapped) {
     text +=
         "  are they swapped? To find what made it better, turn the direction of the metric round "

@@ -19,6 +19,14 @@ bool is_duration_metric(const std::string& name) {
                      [&](const char* end) { return name.ends_with(end); });
 }
 
+std::optional<double> seconds_per_unit(const std::string& name) {
+  if (!is_duration_metric(name)) return std::nullopt;
+  if (name.ends_with("_ns")) return 1e-9;
+  if (name.ends_with("_us")) return 1e-6;
+  if (name.ends_with("_ms")) return 1e-3;
+  return name.ends_with("_time") ? std::nullopt : std::optional(1.0);
+}
+
 bool is_exact_metric(const std::string& name) {
   constexpr std::array kEnds = {"_bytes", "_count", "_flops", "_memory"};
   if (name == "flops") return true;

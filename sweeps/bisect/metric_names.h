@@ -1,6 +1,7 @@
 // What the name of a metric says.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace moetune::sweeps {
@@ -19,5 +20,8 @@ bool is_exact_metric(const std::string& name);
 
 /// Whether it is a time, in whatever unit; a rate is none.
 bool is_duration_metric(const std::string& name);
+
+/// Seconds in one of its units; none where the name does not say.
+std::optional<double> seconds_per_unit(const std::string& name);
 
 }  // namespace moetune::sweeps

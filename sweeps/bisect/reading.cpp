@@ -87,7 +87,9 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
         shown(line));
     return;
   }
-  add_numbers(object, "", 0, printed.numbers);
+  json measured = object;
+  measured.erase("config");
+  add_numbers(measured, "", 0, printed.numbers);
   if (object.contains("config")) add_config_text(line, "config", printed.config);
   if (find_metric(printed.numbers, metric)) return;
   const auto wanted = object.find(metric);

@@ -38,7 +38,7 @@ store::BisectRunRow row_of(const CommitRun& run, int position, const std::string
   row.purpose = purpose;
   row.status = name_of(run.status);
   row.value = run.value;
-  row.metrics_json = metrics_json(run).dump();
+  row.metrics_json = metrics_json(run).dump(-1, ' ', false, json::error_handler_t::replace);
   row.message = run.message;
   row.build_seconds = run.build_seconds;
   row.run_seconds = run.run_seconds;
@@ -80,12 +80,10 @@ CommitRun run_of(const store::BisectRunRow& row) {
 
 std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std::string& metric) {
   CommitRun run = run_of(row);
-  if (run.status == RunStatus::no_metric || run.status == RunStatus::interrupted) {
-    return std::nullopt;
-  }
+  // A failure may be one of its limits, or of a full disk: worth another look.
+  if (run.status != RunStatus::ok) return std::nullopt;
   run.value = find_metric(run.metrics, metric);
-  if (run.status == RunStatus::ok && !run.value) return std::nullopt;
-  return run;
+  return run.value ? std::optional(run) : std::nullopt;
 }
 
 }  // namespace moetune::sweeps

@@ -125,6 +125,8 @@ Question question_of(const CommandOptions& options, const std::string& database)
                      {"spec", digest_of(spec_text)},
                      {"build", runner.build_command},
                      {"run", runner.run_command},
+                     {"build_limit_s", runner.build_limit.count()},
+                     {"run_limit_s", runner.run_limit.count()},
                      {"metric", setup.metric},
                      {"higher_is_better", setup.is_higher_better},
                      {"min_effect_ratio", setup.min_effect_ratio},

@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
       {{.name = "no culprit", .num_culprits = 0}, 0.95},
       {{.name = "no culprit, outliers", .outlier_share = 0.05, .num_culprits = 0}, 0.95},
       {{.name = "no culprit, drift 0.1", .drift = 0.1, .num_culprits = 0}, 0.95},
+      {{.name = "2, speed wanders by 2", .wander = 2}, 0.94},
+      {{.name = "no culprit, it wanders", .wander = 2, .num_culprits = 0}, 0.95},
       {{.name = "two culprits of 3", .shift = 3, .num_culprits = 2}, 0.95},
       {{.name = "2, builds are free", .build_cost = 0.01}, 0.97},
   };
@@ -64,6 +66,8 @@ int main(int argc, char** argv) {
       {.name = "whole: another counter", .has_other_counter = true},
       {.name = "whole: a part shows it", .has_part = true},
       {.name = "whole: two, counter for one", .shift = 3, .num_culprits = 2, .has_counter = true},
+      {.name = "whole: work was moved", .has_moved_part = true},
+      {.name = "whole: a part, it wanders", .has_part = true, .wander = 2},
       {.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02},
   };
   fmt::print("{} hunts per case, 64 commits, a build costs 5 runs\n", num_hunts);

@@ -6,10 +6,15 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 
+#include "sweeps/bisect/commit_source.h"
 #include "sweeps/bisect/metric_names.h"
+#include "tests/bisect/git_fixture.h"
 #include "tests/bisect/whole_hunts.h"
 
 namespace moetune::sweeps {
@@ -213,6 +218,7 @@ BOOST_AUTO_TEST_CASE(a_changed_default_shows_the_place) {
     run.config["data_path"] = p % 2 == 0 ? "\"here\"" : "\"there\"";
     run.config["knobs.recompute"] = p >= 21 ? "\"full\"" : "\"none\"";
     if (p >= 5) run.config["knobs.new_option"] = "1";
+    run.config["a_run_id"] = fmt::format("{}", random());
   });
   const HuntSetup setup = setup_of(64);
   const HuntAnswer answer = run_hunt(setup, source);
@@ -359,6 +365,107 @@ BOOST_AUTO_TEST_CASE(whole_hunts_are_as_right_as_they_claim) {
       BOOST_TEST(statistics.delivered() >= statistics.mean_claimed() - 0.05);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(old_runs_are_used_while_the_machine_is_the_same) {
+  const auto model = [](double machine) {
+    return [machine](int p, CommitRun& run, std::mt19937_64& random) {
+      run.value = machine * ((p >= 9 ? 105.0 : 100.0) + noise(random, 1));
+    };
+  };
+  for (const double machine : {1.0, 1.2}) {
+    FakeSource before(model(1.0), 2);
+    HuntSetup setup = setup_of(32);
+    run_hunt(setup, before);
+    setup.earlier = before.made;
+    for (HuntRun& run : setup.earlier) run.is_old = true;
+    FakeSource now(model(machine), 3);
+    const HuntAnswer answer = run_hunt(setup, now);
+    BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+    BOOST_TEST(answer.result.culprits[0].position == 9);
+    BOOST_TEST(answer.has_dropped_earlier == (machine > 1));
+    if (machine > 1) {
+      BOOST_TEST(now.made.size() > 10U);
+      BOOST_TEST(answer.result.culprits[0].before > 115);
+    } else {
+      BOOST_TEST(now.made.size() <= 12U);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_end_that_fails_no_more_is_measured_anew) {
+  HuntSetup setup = setup_of(32);
+  for (int i = 0; i < 8; ++i) {
+    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, true};
+    if (i % 2 == 0) {
+      run.run.value = 100;
+    } else {
+      run.run.status = RunStatus::oom;
+    }
+    setup.earlier.push_back(run);
+  }
+  FakeSource now([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = (p >= 9 ? 106.0 : 100.0) + noise(random, 1);
+  });
+  const HuntAnswer answer = run_hunt(setup, now);
+  BOOST_TEST(answer.failure == "");
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 9);
+}
+
+BOOST_AUTO_TEST_CASE(a_hunt_that_is_stopped_shows_what_was_asked_for) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    run.metrics["step_ns"] = 1e6 * ((p >= 40 ? 106 : 100) + noise(random, 1));
+    run.metrics["num_launches"] = p >= 40 ? 9000 : 3000;
+  });
+  HuntSetup setup = setup_of(64);
+  setup.max_runs = 14;
+  const HuntAnswer answer = run_hunt(setup, source);
+  BOOST_TEST(answer.is_interrupted);
+  BOOST_TEST(answer.result.effect_ratio < 0.2);
+  BOOST_TEST(answer.result.noise_ratio > 0);
+  BOOST_TEST(answer.result.reason.find("used up") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(another_machine_without_a_slower_commit_is_the_environment) {
+  HuntSetup setup = setup_of(32);
+  for (int i = 0; i < 16; ++i) {
+    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, true};
+    run.run.value = (i % 2 == 0 ? 80 : 90) + 0.1 * i;
+    setup.earlier.push_back(run);
+  }
+  FakeSource now(
+      [](int, CommitRun& run, std::mt19937_64& random) { run.value = 100.0 + noise(random, 1); });
+  const HuntAnswer answer = run_hunt(setup, now);
+  BOOST_TEST(answer.has_dropped_earlier);
+  BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::environment_changed));
+}
+
+BOOST_AUTO_TEST_CASE(a_slower_commit_is_found_while_the_speed_wanders) {
+  int num_right = 0;
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    double speed = 0;
+    FakeSource source(
+        [&speed](int p, CommitRun& run, std::mt19937_64& random) {
+          speed = 0.9 * speed + noise(random, 0.44);
+          run.metrics["step_ns"] = 1e6 * ((p >= 20 ? 103 : 100) + 3 * speed + noise(random, 0.5));
+        },
+        seed);
+    const HuntAnswer answer = run_hunt(setup_of(32), source);
+    num_right += answer.result.culprits.size() == 1U && answer.result.culprits[0].position == 20;
+  }
+  BOOST_TEST(num_right >= 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_settings_of_the_cards_are_part_of_the_machine) {
+  const tests::TempFolder folder;
+  const std::string program = folder.file("nvidia-smi");
+  std::ofstream(program) << "#!/bin/sh\necho 'Some Card, 580.1, 1980 MHz, \033[31m700 W'\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const tests::Variable path("PATH", folder.file("") + ":" + std::getenv("PATH"));
+  const std::string identity = machine_identity();
+  BOOST_TEST(identity.find("GPUs Some Card, 580.1, 1980 MHz") != std::string::npos);
+  BOOST_TEST(identity.find('\x1b') == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 
@@ -21,7 +22,9 @@ struct WholeHuntCase {
   int num_culprits = 1;
   bool has_counter = false;        ///< launches that change with the first culprit
   bool has_other_counter = false;  ///< kernels that change at a commit that slows nothing down
+  bool has_moved_part = false;     ///< work that went from one operation to another at some commit
   bool has_part = false;       ///< an operation with a tenth of the noise that is what slows down
+  double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
   double crash_share = 0.0;    ///< of the commits
   double failure_share = 0.0;  ///< of the runs
 };
@@ -58,13 +61,19 @@ class SyntheticSource final : public sweeps::HuntSource {
     const double sigma = 2e6;  // of a step of 100 ms
     double slower = 0.0;
     for (const int culprit : culprits) slower += position >= culprit ? case_.shift * sigma : 0.0;
-    double rest = 100e6 + sigma * normal_(random_);
+    if (case_.wander > 0) speed_ = 0.9 * speed_ + std::sqrt(1 - 0.81) * normal_(random_);
+    double rest = 100e6 + sigma * (normal_(random_) + case_.wander * speed_);
     if (case_.has_part) {
       const double part = 20e6 + 0.1 * sigma * normal_(random_) + slower;
       run.metrics["op_dispatch.forward_ns"] = part;
       rest += part - 20e6;
     } else {
       rest += slower;
+    }
+    if (case_.has_moved_part) {
+      const double moved = position >= other_ ? case_.shift * sigma : 0.0;
+      run.metrics["op_a.forward_ns"] = 20e6 + 0.1 * sigma * normal_(random_) + moved;
+      run.metrics["op_b.forward_ns"] = 40e6 + 0.1 * sigma * normal_(random_) - moved;
     }
     run.value = run.metrics["step_ns"] = rest;
     const bool is_after = !culprits.empty() && position >= *culprits.begin();
@@ -82,6 +91,7 @@ class SyntheticSource final : public sweeps::HuntSource {
   std::normal_distribution<double> normal_;
   std::uniform_real_distribution<double> share_;
   int other_ = 0;
+  double speed_ = 0.0;
   std::set<int> crashing_;
   std::set<int> built_;
 };

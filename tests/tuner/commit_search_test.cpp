@@ -32,6 +32,7 @@ const std::vector<Expected> kExpected = {
     {{.name = "shift of 2"}, 0.96, 45, 12},
     {{.name = "outliers", .outlier_share = 0.05}, 0.95, 48, 12},
     {{.name = "drift", .shift = 3, .drift = 0.1}, 0.94, 77, 12},
+    {{.name = "wander", .shift = 3, .wander = 2}, 0.94, 90, 12},
     {{.name = "none", .num_culprits = 0}, 0.95, 60, 2},
     {{.name = "two", .shift = 3, .num_culprits = 2}, 0.93, 70, 20},
 };
@@ -40,7 +41,7 @@ const std::vector<Expected> kExpected = {
 std::map<int, int> play(CommitHunt& hunt, const std::function<std::optional<double>(int)>& value) {
   std::map<int, int> runs;
   while (const auto request = hunt.next()) {
-    BOOST_REQUIRE(runs.size() < 1000);
+    BOOST_REQUIRE(hunt.num_runs() < 1000);
     ++runs[request->position];
     if (const auto found = value(request->position)) {
       hunt.add(request->position, *found);
@@ -239,6 +240,52 @@ BOOST_AUTO_TEST_CASE(a_change_far_below_the_least_effect_is_not_pursued) {
     runs += hunt.num_runs();
   }
   BOOST_TEST(runs <= 300);
+}
+
+BOOST_AUTO_TEST_CASE(scores_tell_trends_and_wandering_from_noise) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise;
+  int num_trends = 0;
+  int num_wanders = 0;
+  for (int repeat = 0; repeat < 400; ++repeat) {
+    std::vector<TimedReading> readings;
+    for (int i = 0; i < 24; ++i) {
+      readings.push_back({i % 2, noise(random) + 10 * (i % 2), static_cast<double>(i)});
+    }
+    num_trends += std::abs(trend_score(readings)) >= 3;
+    num_wanders += wander_score(readings) >= 3;
+  }
+  BOOST_TEST(num_trends <= 5);
+  BOOST_TEST(num_wanders <= 5);
+  std::vector<TimedReading> wandering;
+  std::vector<TimedReading> drifting;
+  for (int i = 0; i < 24; ++i) {
+    wandering.push_back({i % 2, 3 * std::sin(i / 3.0) + 0.5 * noise(random), 1.0 * i});
+    drifting.push_back({i % 2, 0.3 * i + noise(random), 1.0 * i});
+  }
+  BOOST_TEST(wander_score(wandering) >= 3);
+  BOOST_TEST(trend_score(drifting) >= 3);
+  const std::vector<double> course = machine_course(wandering, {0, 1}, 1e-9);
+  double left = 0;
+  double was = 0;
+  for (size_t i = 0; i < course.size(); ++i) {
+    left += std::abs(course[i] - 3 * std::sin(static_cast<double>(i) / 3.0));
+    was += std::abs(3 * std::sin(static_cast<double>(i) / 3.0));
+  }
+  BOOST_TEST(left < 0.5 * was);
+}
+
+BOOST_AUTO_TEST_CASE(a_machine_that_becomes_slower_is_the_environment) {
+  std::normal_distribution<double> noise;
+  int num_environment = 0;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    std::mt19937_64 random(seed);
+    CommitHunt hunt(options_of(16));
+    play(hunt, [&](int) { return 100 + 0.5 * hunt.num_runs() + 3 * noise(random); });
+    BOOST_TEST(hunt.result().culprits.empty());
+    num_environment += hunt.result().verdict == HuntVerdict::environment_changed;
+  }
+  BOOST_TEST(num_environment >= 3);
 }
 
 BOOST_AUTO_TEST_CASE(drift_follows_the_time_and_not_the_order_of_telling) {

@@ -18,6 +18,7 @@ struct HuntCase {
   double shift = 2.0;          ///< of each culprit, in noises
   double outlier_share = 0.0;  ///< of runs, each 8 noises too slow
   double drift = 0.0;          ///< noises per run
+  double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
   int num_culprits = 1;
   double build_cost = 5.0;  ///< in runs
 };
@@ -84,8 +85,11 @@ inline HuntStatistics run_synthetic_hunts(const HuntCase& c, int num_hunts,
     tuner::CommitHunt hunt(options);
     hunt.set_costs({c.build_cost});
     std::set<int> built;
+    double speed = c.wander > 0 ? noise(random) : 0.0;
     while (const auto request = hunt.next()) {
-      double value = kLevel + kNoise * (noise(random) + c.drift * hunt.num_runs());
+      double value =
+          kLevel + kNoise * (noise(random) + c.drift * hunt.num_runs() + c.wander * speed);
+      if (c.wander > 0) speed = 0.9 * speed + std::sqrt(1 - 0.81) * noise(random);
       for (const int culprit : culprits) {
         if (request->position >= culprit) value += c.shift * kNoise;
       }

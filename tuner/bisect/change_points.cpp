@@ -40,13 +40,13 @@ class LogSum {
 /// What the noise may be, smallest first. Never 0: a metric without noise has some tiny one.
 std::vector<double> noise_grid(const std::vector<CommitReadings>& commits) {
   double scale = pooled_noise(commits);
-  if (scale <= 0) {
-    double largest = 0;
-    for (const CommitReadings& commit : commits) {
-      for (const double value : commit.values) largest = std::max(largest, std::abs(value));
-    }
-    scale = largest > 0 ? largest * 1e-9 : 1e-9;
+  double largest = 0;
+  for (const CommitReadings& commit : commits) {
+    for (const double value : commit.values) largest = std::max(largest, std::abs(value));
   }
+  if (scale <= 0) scale = largest > 0 ? largest * 1e-9 : 1e-9;
+  // The lattice of levels is counted in whole numbers.
+  scale = std::max(scale, largest * 1e-12);
   std::vector<double> grid;
   for (const double factor : kNoiseFactors) grid.push_back(factor * scale);
   return grid;
@@ -83,14 +83,14 @@ struct Segment {
 class Segments {
  public:
   Segments(const std::vector<CommitReadings>& commits, const std::vector<double>& levels,
-           double noise)
+           double noise, double weight_of_reading)
       : size_(commits.size()), segments_(size_ * size_) {
     const size_t num_levels = levels.size();
     std::vector<double> fit(size_ * num_levels, 0.0);
     for (size_t c = 0; c < size_; ++c) {
       for (const double value : commits[c].values) {
         for (size_t m = 0; m < num_levels; ++m) {
-          fit[c * num_levels + m] += log_density(value - levels[m], noise);
+          fit[c * num_levels + m] += weight_of_reading * log_density(value - levels[m], noise);
         }
       }
     }
@@ -219,7 +219,7 @@ class Posterior {
     std::vector<Passes> passes;
     LogSum total;
     for (const double noise : noises) {
-      segments.emplace_back(commits_, levels, noise);
+      segments.emplace_back(commits_, levels, noise, options_.weight_of_reading);
       passes.push_back(run_passes(segments.back(), log_gap_));
       // No change has odds of its own, where the sums count it as none of the further ones.
       add_no_change(segments.back(), passes.back());

@@ -28,6 +28,8 @@ struct ChangePointOptions {
   double extra_change_odds = 0.05;
   /// Prior odds of no change at all against one.
   double no_change_odds = 1.0;
+  /// Below 1 where readings are not independent: how much of an independent one each is worth.
+  double weight_of_reading = 1.0;
 };
 
 /// What the readings say of one position. The first element of a vector is position 0.

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/base/error.h"
+#include "tuner/bisect/drift.h"
 #include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
@@ -18,48 +19,18 @@ constexpr int kReferencePeriod = 8;  ///< every so many runs an end is looked at
 constexpr size_t kFreshRuns = 2;     ///< of a suspect and of its parent
 constexpr double kSuspicion = 0.9;   ///< posterior from which a commit is a suspect
 constexpr double kOpenMass = 0.15;   ///< of further changes: more than that is looked into
-constexpr double kDriftScore = 3.0;  ///< standard deviations of the trend's statistic
 constexpr int kFewestDriftRuns = 14;
-constexpr size_t kNumNeighbours = 8;  ///< references that a drift is read from
-constexpr double kSmallShare = 0.5;   ///< of the least effect: nobody looks for that
-constexpr int kFewestAgreeing = 2;    ///< pairs of exact readings that show that runs agree
-constexpr int kMostRepeats = 8;       ///< of one commit, planned ahead when its build is weighed
+/// Of a reading whose error, what the course leaves, resembles that of its neighbours; what is then
+/// claimed agrees with what is delivered (tests/bench/bisect_bench.cpp).
+constexpr double kWeightInWander = 0.7;
+constexpr double kLeastGain = 1e-5;  ///< nats a run, for which nothing is run
+constexpr double kSmallShare = 0.5;  ///< of the least effect: nobody looks for that
+constexpr int kFewestAgreeing = 2;   ///< pairs of exact readings that show that runs agree
+constexpr int kMostRepeats = 8;      ///< of one commit, planned ahead when its build is weighed
 
 double entropy(double p) {
   if (p <= 0 || p >= 1) return 0.0;
   return -p * std::log(p) - (1 - p) * std::log(1 - p);
-}
-
-/// A straight line through the nearest points, robustly: what it says at `at`.
-double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
-  std::vector<std::pair<double, size_t>> by_distance;
-  for (size_t i = 0; i < points.size(); ++i) {
-    by_distance.emplace_back(std::abs(points[i].first - at), i);
-  }
-  const size_t count = std::min(kNumNeighbours, by_distance.size());
-  std::partial_sort(by_distance.begin(), by_distance.begin() + static_cast<std::ptrdiff_t>(count),
-                    by_distance.end());
-  const double reach = by_distance[count - 1].first * 1.05 + 1e-9;
-  double level = 0.0;
-  double slope = 0.0;
-  for (int round = 0; round < 4; ++round) {
-    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const auto [x, y] = points[by_distance[i].second];
-      const double u = by_distance[i].first / reach;
-      const double off = round == 0 ? 0.0 : std::abs(y - level - slope * (x - at)) / scale;
-      const double weight = std::pow(1 - u * u * u, 3) / std::max(1.0, off * off / 4.0) + 1e-12;
-      w += weight;
-      wx += weight * (x - at);
-      wy += weight * y;
-      wxx += weight * (x - at) * (x - at);
-      wxy += weight * (x - at) * y;
-    }
-    const double determinant = w * wxx - wx * wx;
-    slope = determinant > 1e-9 * w * w ? (w * wxy - wx * wy) / determinant : 0.0;
-    level = (wy - slope * wx) / w;
-  }
-  return level;
 }
 
 }  // namespace
@@ -110,6 +81,7 @@ void CommitHunt::add(int position, double value, double time) {
                     std::isfinite(time),
                 "a reading of {} at position {}", value, position);
   readings_.push_back({position, options_.is_higher_better ? -value : value, time});
+  if (!drift_.empty()) drift_.push_back(drift_.back());  // until the next look
   is_built_[static_cast<size_t>(position)] = true;
 }
 
@@ -153,7 +125,7 @@ double CommitHunt::scale() const {
   if (values.empty()) return 1.0;
   const double level = std::abs(median_of(values));
   if (level > 0) return level;
-  for (const Reading& reading : readings_) values.push_back(std::abs(reading.value));
+  for (const TimedReading& reading : readings_) values.push_back(std::abs(reading.value));
   const double largest = *std::max_element(values.begin(), values.end());
   return largest > 0 ? largest : 1.0;
 }
@@ -184,24 +156,22 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
   if (count < kFewestEndRuns || count % 2 == 1) return request;
   update_drift();
   describe_effect();
-  const LevelDifference difference =
-      level_difference(values_at(0, 0), values_at(last, last), min_effect(), options_.confidence);
-  if (difference.below >= options_.confidence) {
+  if (ends_.below >= options_.confidence) {
     result_.is_swapped = true;
     finish(HuntVerdict::unresolved, "the bad end is better than the good one");
     return std::nullopt;
   }
-  const bool is_there = difference.low > 0 && difference.above >= 0.8;
-  const bool is_small =
-      difference.above <= 1 - options_.confidence && difference.below <= 1 - options_.confidence;
-  if (!is_there && !is_small && count < options_.max_end_runs) return request;
-  if (is_there || (difference.low > 0 && difference.above > 0.5)) {
+  const bool is_there = ends_.low > 0 && ends_.above >= 0.8;
+  const bool is_small = are_ends_alike();
+  const int most = (is_paired_ ? 2 : 1) * options_.max_end_runs;
+  if (!is_there && !is_small && count < most) return request;
+  if (is_there || (ends_.low > 0 && ends_.above > 0.5)) {
     is_searching_ = true;
     last_reference_ = readings_.size();
     return std::nullopt;
   }
-  result_.no_change = 1 - difference.above;
-  if (is_small && is_paired_) {
+  result_.no_change = 1 - ends_.above;
+  if (is_small && is_paired_ && (is_trend_ || seems_changed())) {
     finish(
         HuntVerdict::environment_changed,
         "the runs of one commit differ by when they were made; freed of that, the ends are alike");
@@ -214,81 +184,42 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
   return std::nullopt;
 }
 
-// Kendall's trend statistic within commits, summed over commits (Hirsch and Slack 1984): it needs
-// no levels and minds no outliers.
-double CommitHunt::drift_score() const {
-  double score = 0.0;
-  double variance = 0.0;
-  std::vector<Reading> by_time = readings_;
-  std::stable_sort(by_time.begin(), by_time.end(),
-                   [](const Reading& a, const Reading& b) { return a.time < b.time; });
-  std::vector<std::vector<double>> series(is_built_.size());
-  for (const Reading& reading : by_time) {
-    series[static_cast<size_t>(reading.position)].push_back(reading.value);
-  }
-  for (const std::vector<double>& values : series) {
-    const auto n = static_cast<double>(values.size());
-    if (values.size() < 2) continue;
-    for (size_t i = 0; i < values.size(); ++i) {
-      for (size_t j = i + 1; j < values.size(); ++j) {
-        score += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
-      }
-    }
-    variance += n * (n - 1) * (2 * n + 5) / 18;
-  }
-  return variance > 0 ? score / std::sqrt(variance) : 0.0;
+bool CommitHunt::are_ends_alike() const {
+  const double most = 1 - options_.confidence;
+  return ends_.above <= most && ends_.below <= most;
 }
 
+// Without a look at when the runs were made.
+bool CommitHunt::seems_changed() const {
+  std::vector<double> good;
+  std::vector<double> bad;
+  for (const TimedReading& reading : readings_) {
+    if (reading.position == 0) good.push_back(reading.value);
+    if (reading.position == options_.num_positions) bad.push_back(reading.value);
+  }
+  const LevelDifference difference = level_difference(good, bad, min_effect(), options_.confidence);
+  return difference.low > 0 && difference.above >= 0.8;
+}
+
+// A drift goes one way; wandering speed shows in runs that resemble those just before. Either makes
+// runs of one commit depend on when they were made.
 void CommitHunt::update_drift() {
   if (!is_paired_) {
-    if (num_runs() < kFewestDriftRuns || std::abs(drift_score()) < kDriftScore) return;
+    if (num_runs() < kFewestDriftRuns) return;
+    is_trend_ = std::abs(trend_score(readings_)) >= kTrendScore;
+    if (!is_trend_ && wander_score(readings_) < kWanderScore) return;
     is_paired_ = true;
     result_.has_drift = true;
   }
-  // Levels of the ends and the machine's course over time, in turns.
-  const int last = options_.num_positions;
-  drift_.assign(readings_.size(), 0.0);
-  std::vector<size_t> references;
-  for (size_t i = 0; i < readings_.size(); ++i) {
-    if (readings_[i].position == 0 || readings_[i].position == last) references.push_back(i);
-  }
-  std::vector<double> course(readings_.size(), 0.0);
-  for (int round = 0; round < 6; ++round) {
-    std::vector<double> at_good;
-    std::vector<double> at_bad;
-    for (const size_t i : references) {
-      (readings_[i].position == 0 ? at_good : at_bad).push_back(readings_[i].value - course[i]);
-    }
-    if (at_good.empty() || at_bad.empty()) return;
-    const double good = median_of(at_good);
-    const double bad = median_of(at_bad);
-    std::vector<double> distances;
-    std::vector<std::pair<double, double>> points;
-    for (const size_t i : references) {
-      const double level = readings_[i].position == 0 ? good : bad;
-      points.emplace_back(readings_[i].time, readings_[i].value - level);
-      distances.push_back(std::abs(readings_[i].value - level - course[i]));
-    }
-    const double scale = std::max(1.4826 * median_of(distances), 1e-12 * this->scale());
-    std::vector<double> smoothed(readings_.size());
-    for (size_t i = 0; i < readings_.size(); ++i) {
-      // A reference does not smooth its own noise away.
-      const double time = readings_[i].time;
-      std::vector<std::pair<double, double>> others = points;
-      std::erase_if(others, [&](const auto& p) { return p.first == time; });
-      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale);
-    }
-    course = std::move(smoothed);
-  }
-  const double middle =
-      std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());
-  for (size_t i = 0; i < course.size(); ++i) drift_[i] = course[i] - middle;
+  drift_.clear();  // it belongs to fewer readings
+  drift_ = machine_course(readings_, {0, options_.num_positions}, 1e-12 * scale());
 }
 
 void CommitHunt::update_posterior() {
   ChangePointOptions options;
   options.num_positions = options_.num_positions;
   options.prior = options_.prior;
+  if (is_paired_ && !is_trend_) options.weight_of_reading = kWeightInWander;
   posterior_ = change_point_posterior(by_commit(), options);
   result_.posterior = posterior_.change;
   result_.no_change = posterior_.no_change;
@@ -328,8 +259,9 @@ std::optional<RunRequest> CommitHunt::search() {
   update_drift();
   update_posterior();
   describe_effect();
-  if (posterior_.no_change >= options_.confidence) {
-    finish(is_paired_ ? HuntVerdict::environment_changed : HuntVerdict::no_change,
+  if (posterior_.no_change >= options_.confidence || (are_ends_alike() && verified_.empty())) {
+    const bool was_machine = is_paired_ && (is_trend_ || seems_changed());
+    finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
            "with more runs the ends turn out to be alike");
     return std::nullopt;
   }
@@ -394,7 +326,11 @@ std::optional<RunRequest> CommitHunt::search() {
       chosen = p;
     }
   }
-  if (chosen < 0 || most < 1e-5) {
+  if (most < kLeastGain && posterior_.no_change > 1 - options_.confidence) {
+    // Nothing but the ends can tell whether there is anything to be found.
+    return RunRequest{readings_.size() % 2 == 0 ? 0 : options_.num_positions, RunPurpose::ends};
+  }
+  if (chosen < 0 || most < kLeastGain) {
     add_culprits(verified_);
     finish(HuntVerdict::unresolved, "the commits that are left cannot be measured");
     return std::nullopt;
@@ -466,7 +402,7 @@ std::optional<RunRequest> CommitHunt::verify(int suspect) {
 // Halves every stretch whose ends differ.
 std::optional<RunRequest> CommitHunt::bisect_exactly() {
   std::vector<std::optional<double>> values(is_built_.size());
-  for (const Reading& reading : readings_) {
+  for (const TimedReading& reading : readings_) {
     std::optional<double>& value = values[static_cast<size_t>(reading.position)];
     if (value && *value != reading.value) {
       result_.is_inexact = true;
@@ -526,7 +462,8 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
       result_.posterior[static_cast<size_t>(s)] = 1.0 / (p - first);
     }
   }
-  if (const auto request = verify_exactly(culprits)) return request;
+  const std::optional<RunRequest> second = verify_exactly(culprits);
+  if (second || is_over_) return second;
   add_culprits(culprits);
   if (culprits.empty() && !is_stuck) {
     finish(HuntVerdict::unresolved,
@@ -557,9 +494,10 @@ std::optional<RunRequest> CommitHunt::verify_exactly(const std::vector<int>& cul
     for (const int position : {culprit - 1, culprit}) {
       const auto commit = std::find_if(commits.begin(), commits.end(),
                                        [&](const auto& c) { return c.position == position; });
-      if (commit->values.size() < 2 && can_measure(position)) {
-        return RunRequest{position, RunPurpose::verify};
-      }
+      if (commit->values.size() >= 2) continue;
+      if (can_measure(position)) return RunRequest{position, RunPurpose::verify};
+      finish(HuntVerdict::unresolved, "a suspect or its parent could not be run a second time");
+      return std::nullopt;
     }
   }
   return std::nullopt;
@@ -577,11 +515,11 @@ void CommitHunt::describe_effect() {
     result_.effect_low_ratio = result_.effect_high_ratio = result_.effect_ratio;
     return;
   }
-  const LevelDifference difference = level_difference(good, bad, min_effect(), options_.confidence);
-  result_.effect_ratio = sign * difference.mean / unit;
-  result_.effect_low_ratio = sign * (sign > 0 ? difference.low : difference.high) / unit;
-  result_.effect_high_ratio = sign * (sign > 0 ? difference.high : difference.low) / unit;
-  result_.noise_ratio = difference.noise / unit;
+  ends_ = level_difference(good, bad, min_effect(), options_.confidence);
+  result_.effect_ratio = sign * ends_.mean / unit;
+  result_.effect_low_ratio = sign * (sign > 0 ? ends_.low : ends_.high) / unit;
+  result_.effect_high_ratio = sign * (sign > 0 ? ends_.high : ends_.low) / unit;
+  result_.noise_ratio = ends_.noise / unit;
   result_.detectable_ratio = detectable_change(result_.noise_ratio, good.size(), bad.size());
   result_.detectable_with_more_ratio = detectable_change(
       result_.noise_ratio, good.size() + kMoreRuns / 2, bad.size() + kMoreRuns / 2);

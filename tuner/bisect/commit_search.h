@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tuner/bisect/change_points.h"
+#include "tuner/bisect/drift.h"
 
 namespace moetune::tuner {
 
@@ -46,7 +47,9 @@ struct HuntOptions {
   bool is_deterministic = false;
   SecondLook second_look = SecondLook::none;  ///< of a deterministic metric
   int max_runs = 400;
-  int max_end_runs = 60;  ///< before "no change above the minimum" or going on is decided
+  /// Before "no change above the minimum" or going on is decided; twice as many when the machine
+  /// drifts.
+  int max_end_runs = 60;
 };
 
 /// Of both ends together, for HuntResult::detectable_with_more_ratio.
@@ -122,11 +125,6 @@ class CommitHunt {
   [[nodiscard]] std::vector<double> corrected() const;
 
  private:
-  struct Reading {
-    int position = 0;
-    double value = 0.0;  ///< more is worse
-    double time = 0.0;
-  };
   /// After the ends are known to differ.
   std::optional<RunRequest> search();
   std::optional<RunRequest> compare_ends();
@@ -139,7 +137,8 @@ class CommitHunt {
 
   [[nodiscard]] std::vector<CommitReadings> by_commit() const;
   [[nodiscard]] std::vector<double> values_at(int first, int last) const;
-  [[nodiscard]] double drift_score() const;
+  [[nodiscard]] bool are_ends_alike() const;
+  [[nodiscard]] bool seems_changed() const;
   void update_drift();
   void update_posterior();
   void describe_effect();
@@ -158,14 +157,16 @@ class CommitHunt {
   HuntOptions options_;
   HuntCosts costs_;
   HuntResult result_;
-  std::vector<Reading> readings_;
-  std::vector<double> drift_;  ///< of each reading, to be subtracted; empty: none
+  std::vector<TimedReading> readings_;  ///< more is worse
+  std::vector<double> drift_;           ///< of each reading, to be subtracted; empty: none
   std::vector<bool> is_built_;
   std::vector<bool> is_broken_;
   ChangePointPosterior posterior_;
+  LevelDifference ends_;  ///< of their levels
   bool is_searching_ = false;
   bool is_over_ = false;
   bool is_paired_ = false;
+  bool is_trend_ = false;    ///< the machine went one way
   int suspect_ = 0;          ///< that is verified; 0: none
   size_t suspected_at_ = 0;  ///< number of readings then
   size_t last_reference_ = 0;

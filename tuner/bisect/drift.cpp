@@ -1,0 +1,189 @@
+// Trend, wandering and the course over time; see drift.h.
+#include "tuner/bisect/drift.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "tuner/bisect/noise_model.h"
+
+namespace moetune::tuner {
+namespace {
+
+/// References that the course is read from at one time: few follow a fast one, many a smooth one.
+constexpr std::array<size_t, 1> kNumNeighbours = {8};
+constexpr int kNumRounds = 6;  ///< of levels and course; it has settled by then
+constexpr double kMadToDeviation = 1.4826;
+
+/// A straight line through the nearest points, robustly: what it says at `at`.
+double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale,
+                  size_t most) {
+  std::vector<std::pair<double, size_t>> by_distance;
+  for (size_t i = 0; i < points.size(); ++i) {
+    by_distance.emplace_back(std::abs(points[i].first - at), i);
+  }
+  const size_t count = std::min(most, by_distance.size());
+  std::partial_sort(by_distance.begin(), by_distance.begin() + static_cast<std::ptrdiff_t>(count),
+                    by_distance.end());
+  const double reach = by_distance[count - 1].first * 1.05 + 1e-9;
+  double level = 0.0;
+  double slope = 0.0;
+  for (int round = 0; round < 4; ++round) {
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const auto [x, y] = points[by_distance[i].second];
+      const double u = by_distance[i].first / reach;
+      const double off = round == 0 ? 0.0 : std::abs(y - level - slope * (x - at)) / scale;
+      const double weight = std::pow(1 - u * u * u, 3) / std::max(1.0, off * off / 4.0) + 1e-12;
+      w += weight;
+      wx += weight * (x - at);
+      wy += weight * y;
+      wxx += weight * (x - at) * (x - at);
+      wxy += weight * (x - at) * y;
+    }
+    const double determinant = w * wxx - wx * wx;
+    slope = determinant > 1e-9 * w * w ? (w * wxy - wx * wy) / determinant : 0.0;
+    level = (wy - slope * wx) / w;
+  }
+  return level;
+}
+
+std::vector<TimedReading> in_order_of_time(std::vector<TimedReading> readings) {
+  std::stable_sort(readings.begin(), readings.end(),
+                   [](const auto& a, const auto& b) { return a.time < b.time; });
+  return readings;
+}
+
+/// From 1; those that are equal share their mean.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (size_t first = 0; first < order.size();) {
+    size_t last = first;
+    while (last + 1 < order.size() && values[order[last + 1]] == values[order[first]]) ++last;
+    for (size_t i = first; i <= last; ++i) {
+      ranks[order[i]] = 1.0 + static_cast<double>(first + last) / 2;
+    }
+    first = last + 1;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+double trend_score(const std::vector<TimedReading>& readings) {
+  std::map<int, std::vector<double>> series;
+  for (const TimedReading& reading : in_order_of_time(readings)) {
+    series[reading.position].push_back(reading.value);
+  }
+  double score = 0.0;
+  double variance = 0.0;
+  for (const auto& [position, values] : series) {
+    const auto n = static_cast<double>(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (size_t j = i + 1; j < values.size(); ++j) {
+        score += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
+      }
+    }
+    if (values.size() >= 2) variance += n * (n - 1) * (2 * n + 5) / 18;
+  }
+  return variance > 0 ? score / std::sqrt(variance) : 0.0;
+}
+
+double wander_score(const std::vector<TimedReading>& readings) {
+  constexpr size_t kFewest = 3;
+  std::map<int, std::vector<double>> values;
+  for (const TimedReading& reading : readings) values[reading.position].push_back(reading.value);
+  std::vector<double> distances;
+  for (const TimedReading& reading : in_order_of_time(readings)) {
+    const std::vector<double>& own = values[reading.position];
+    if (own.size() >= kFewest) distances.push_back(reading.value - median_of(own));
+  }
+  if (distances.size() < 2 * kFewest) return 0.0;
+  const std::vector<double> ranks = ranks_of(distances);
+  const auto n = static_cast<double>(ranks.size());
+  double steps = 0.0;
+  double spread = 0.0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i + 1 < ranks.size()) steps += (ranks[i] - ranks[i + 1]) * (ranks[i] - ranks[i + 1]);
+    spread += (ranks[i] - (n + 1) / 2) * (ranks[i] - (n + 1) / 2);
+  }
+  if (spread <= 0) return 0.0;
+  const double variance =
+      4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) * (n - 1));
+  return (2 - steps / spread) / std::sqrt(variance);
+}
+
+namespace {
+
+struct Course {
+  std::vector<double> off;  ///< at each reading
+  double left = 0.0;        ///< median distance of a reference from what the others say
+};
+
+Course course_by(const std::vector<TimedReading>& readings, const std::vector<bool>& is_reference,
+                 double least_scale, size_t num_neighbours) {
+  Course course{std::vector<double>(readings.size(), 0.0), 0.0};
+  for (int round = 0; round <= kNumRounds; ++round) {
+    std::map<int, std::vector<double>> freed;
+    for (size_t i = 0; i < readings.size(); ++i) {
+      if (!is_reference[i]) continue;
+      freed[readings[i].position].push_back(readings[i].value - course.off[i]);
+    }
+    std::map<int, double> levels;
+    for (const auto& [position, values] : freed) levels[position] = median_of(values);
+    std::vector<double> distances;
+    std::vector<std::pair<double, double>> points;
+    for (size_t i = 0; i < readings.size(); ++i) {
+      if (!is_reference[i]) continue;
+      const double off = readings[i].value - levels[readings[i].position];
+      points.emplace_back(readings[i].time, off);
+      distances.push_back(std::abs(off - course.off[i]));
+    }
+    course.left = median_of(distances);
+    if (round == kNumRounds) break;
+    const double scale = std::max(kMadToDeviation * course.left, least_scale);
+    std::vector<double> smoothed(readings.size());
+    for (size_t i = 0; i < readings.size(); ++i) {
+      // A reference does not smooth its own noise away.
+      const double time = readings[i].time;
+      std::vector<std::pair<double, double>> others = points;
+      std::erase_if(others, [&](const auto& p) { return p.first == time; });
+      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale, num_neighbours);
+    }
+    course.off = std::move(smoothed);
+  }
+  return course;
+}
+
+}  // namespace
+
+std::vector<double> machine_course(const std::vector<TimedReading>& readings,
+                                   const std::vector<int>& references, double least_scale) {
+  std::vector<bool> is_reference;
+  std::vector<bool> is_there(references.size(), false);
+  for (const TimedReading& reading : readings) {
+    const auto found = std::find(references.begin(), references.end(), reading.position);
+    is_reference.push_back(found != references.end());
+    if (found != references.end()) is_there[static_cast<size_t>(found - references.begin())] = true;
+  }
+  if (std::find(is_there.begin(), is_there.end(), false) != is_there.end()) {
+    return std::vector<double>(readings.size(), 0.0);
+  }
+  Course best;
+  for (const size_t num_neighbours : kNumNeighbours) {
+    Course course = course_by(readings, is_reference, least_scale, num_neighbours);
+    if (best.off.empty() || course.left < best.left) best = std::move(course);
+  }
+  const double middle =
+      std::accumulate(best.off.begin(), best.off.end(), 0.0) / static_cast<double>(best.off.size());
+  for (double& off : best.off) off -= middle;
+  return std::move(best.off);
+}
+
+}  // namespace moetune::tuner

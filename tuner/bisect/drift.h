@@ -1,0 +1,35 @@
+// The machine's part in the readings: whether runs depend on when they were made, and the course of
+// the machine's speed over time, to be subtracted.
+#pragma once
+
+#include <vector>
+
+namespace moetune::tuner {
+
+struct TimedReading {
+  int position = 0;  ///< of the commit
+  double value = 0.0;
+  double time = 0.0;  ///< in any unit; no two readings have the same
+};
+
+/// Standard deviations of the scores from which they are believed: to take noise for wandering only
+/// costs runs, to take wandering for noise costs answers.
+inline constexpr double kTrendScore = 3.0;
+inline constexpr double kWanderScore = 2.0;
+
+/// Of a trend over time within commits, in standard deviations: Kendall's statistic summed over
+/// commits (Hirsch and Slack 1984), which needs no levels and minds no outliers.
+double trend_score(const std::vector<TimedReading>& readings);
+
+/// Of readings that resemble those just before, in standard deviations: the rank version of von
+/// Neumann's ratio (Bartels 1982) of the distances from the commits' medians. Commits with fewer
+/// than three readings have no say.
+double wander_score(const std::vector<TimedReading>& readings);
+
+/// How far the machine was off at each reading, 0 on average, by the readings at `references`:
+/// their levels and a line through the nearest of them in time, in turns. A reading does not smooth
+/// its own noise away. All 0 while a reference has no reading. `least_scale`: of the noise.
+std::vector<double> machine_course(const std::vector<TimedReading>& readings,
+                                   const std::vector<int>& references, double least_scale);
+
+}  // namespace moetune::tuner

@@ -168,7 +168,8 @@ std::vector<HuntAnswer::ConfigChange> HuntRuns::config_changes_between(int befor
   names.insert(bad.begin(), bad.end());
   std::vector<HuntAnswer::ConfigChange> changes;
   const auto runs = used_runs();
-  for (const auto& [name, ignored] : names) {
+  for (const auto& entry : names) {
+    const std::string& name = entry.first;
     HuntAnswer::ConfigChange change{name, config_value(good, name), config_value(bad, name)};
     if (change.before == change.after || is_place(name)) continue;
     // A time or a folder in it differs between any two runs.

@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 BIN := build/release/bin
 HEADERS_ALONE := all_verify_interface_header_sets
 
-.PHONY: help deps test-deps lint-deps cuda-libs demo build test gpu-check asan tsan bench format format-check tidy clean
+.PHONY: help deps test-deps lint-deps cuda-libs demo build test gpu-check asan tsan simt-asan bench format format-check tidy clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,12 @@ asan: build/asan/build.ninja  ## Build and run the tests under the address and u
 tsan: build/tsan/build.ninja  ## Build and run the tests under the thread sanitizer
 	cmake --build --preset tsan --parallel $(JOBS)
 	scripts/with-sanitizer-options.sh ctest --preset tsan --label-exclude 'slow|web'
+
+simt-asan:  ## Where nvcc is found: the own CUDA kernels' tests, without a GPU, under the address sanitizer
+	@if command -v nvcc >/dev/null; then $(MAKE) --no-print-directory build/asan/build.ninja && \
+	  cmake --build --preset asan --parallel $(JOBS) --target simt_test && \
+	  scripts/with-sanitizer-options.sh ctest --preset asan --tests-regex '^simt$$'; \
+	else echo "no nvcc: the CUDA kernels are not built here"; fi
 
 bench: build/release/build.ninja  ## Build and run the benchmarks of tests/bench
 	cmake --build --preset release --parallel $(JOBS) --target benchmarks

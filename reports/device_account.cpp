@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/format.h"
+#include "reports/untrusted_json.h"
 
 namespace moetune::reports {
 namespace {
@@ -35,16 +36,6 @@ json parse(const std::string& text) {
   };
   json document = json::parse(text, keep, false);
   return is_too_deep ? json(json::value_t::discarded) : document;
-}
-
-/// Null when there is no such key.
-const json& at(const json& object, const char* key) {
-  static const json kNone;
-  if (!object.is_object()) {
-    return kNone;
-  }
-  const auto found = object.find(key);
-  return found == object.end() ? kNone : *found;
 }
 
 std::optional<int64_t> bytes_of(const json& value) {

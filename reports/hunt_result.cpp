@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/format.h"
+#include "reports/untrusted_json.h"
 
 namespace moetune::reports {
 namespace {
@@ -43,16 +44,6 @@ json parse(const std::string& text) {
   } catch (const TooLarge&) {
     return none;
   }
-}
-
-/// Null when there is no such key.
-const json& at(const json& object, const char* key) {
-  static const json kNone;
-  if (!object.is_object()) {
-    return kNone;
-  }
-  const auto found = object.find(key);
-  return found == object.end() ? kNone : *found;
 }
 
 std::optional<double> number_at(const json& object, const char* key) {

@@ -9,7 +9,9 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/load.h"
@@ -57,12 +59,6 @@ std::string names_of(const std::vector<ConfigChange>& changes, const ChangeSet& 
   }
   if (names.empty()) return "good";
   return names.size() == set.size() ? "bad" : fmt::format("good with {}", fmt::join(names, ", "));
-}
-
-std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio); }
-
-json ratio_json(double ratio, double low, double high) {
-  return {{"ratio", ratio}, {"low", low}, {"high", high}};
 }
 
 }  // namespace
@@ -118,10 +114,8 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   for (const store::MetricRow& metric : result.metrics) {
     if (metric.rank < 0) run.metrics[metric.name] = metric.value;
   }
-  const auto found = run.metrics.find(stored_metric(options.metric));
-  if (found != run.metrics.end()) {
-    run.value = found->second;
-  } else {
+  run.value = find_metric(run.metrics, options.metric);
+  if (!run.value) {
     run.status = RunStatus::no_metric;
     run.message = fmt::format("the trial has no metric '{}'", options.metric);
   }
@@ -279,36 +273,32 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
                         {"subject", fmt::format("{}", fmt::join(names, " and "))},
                         {"is_interaction", culprit.is_interaction},
                         {"is_improvement", culprit.is_improvement},
-                        {"effect", ratio_json(culprit.effect_ratio, culprit.effect_low_ratio,
-                                              culprit.effect_high_ratio)},
+                        {"effect", effect_json(culprit)},
                         {"before", culprit.before},
                         {"after", culprit.after},
                         {"is_good_restored", culprit.is_good_restored},
                         {"confidence", culprit.confidence}});
   }
-  return {{"verdict", tuner::name_of(result.verdict)},
-          {"reason", result.reason},
-          {"is_swapped", result.is_swapped},
-          {"is_interrupted", answer.is_interrupted},
-          {"metric", setup.runner.metric},
-          {"hunted_metric", answer.failure.empty() ? setup.runner.metric : kRunFailsMetric},
-          {"failure", answer.failure},
-          {"note", answer.note},
-          {"num_changes", setup.changes.size()},
-          {"effect",
-           ratio_json(result.effect_ratio, result.effect_low_ratio, result.effect_high_ratio)},
-          {"noise_ratio", result.noise_ratio},
-          {"detectable_ratio", result.detectable_ratio},
-          {"detectable_with_more_ratio", result.detectable_with_more_ratio},
-          {"more_runs", tuner::kMoreRuns},
-          {"confidence", setup.options.confidence},
-          {"min_effect_ratio", setup.options.min_effect_ratio},
-          {"no_change", result.no_change},
-          {"complete", result.complete},
-          {"culprits", std::move(culprits)},
-          {"runs", answer.num_runs},
-          {"builds", 0},
-          {"seconds", answer.seconds}};
+  json document = {
+      {"verdict", tuner::name_of(result.verdict)},
+      {"reason", result.reason},
+      {"is_swapped", result.is_swapped},
+      {"is_interrupted", answer.is_interrupted},
+      {"metric", setup.runner.metric},
+      {"hunted_metric", answer.failure.empty() ? setup.runner.metric : kRunFailsMetric},
+      {"failure", answer.failure},
+      {"note", answer.note},
+      {"num_changes", setup.changes.size()},
+      {"confidence", setup.options.confidence},
+      {"min_effect_ratio", setup.options.min_effect_ratio},
+      {"no_change", result.no_change},
+      {"complete", result.complete},
+      {"culprits", std::move(culprits)},
+      {"runs", answer.num_runs},
+      {"builds", 0},
+      {"seconds", answer.seconds}};
+  add_ends(result, document);
+  return document;
 }
 
 std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
@@ -316,16 +306,9 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
   if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
   if (answer.failure.empty()) {
-    text += fmt::format("  {}: {} between good and bad ({} to {}), noise of one run {:.2f} %",
-                        setup.runner.metric, percent(result.effect_ratio),
-                        percent(result.effect_low_ratio), percent(result.effect_high_ratio),
-                        100 * result.noise_ratio);
-    if (result.noise_ratio > 0) {
-      text += fmt::format("; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
-                          100 * result.detectable_ratio, tuner::kMoreRuns,
-                          100 * result.detectable_with_more_ratio);
-    }
-    text += "\n";
+    text += fmt::format("  {}: {} between good and bad ({} to {}), {}\n", setup.runner.metric,
+                        percent(result.effect_ratio), percent(result.effect_low_ratio),
+                        percent(result.effect_high_ratio), noise_text(result));
   } else {
     text += fmt::format("  {}\n", plain_text(answer.note, 500));
   }
@@ -338,9 +321,8 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
     }
     const char* together = culprit.is_interaction ? "; only together" : "";
     if (answer.failure.empty()) {
-      text += fmt::format("  effect {} ({} to {}), confidence {:.1f} %{}\n",
-                          percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
-                          percent(culprit.effect_high_ratio), 100 * culprit.confidence, together);
+      text += fmt::format("  effect {}, confidence {:.1f} %{}\n", effect_text(culprit),
+                          100 * culprit.confidence, together);
     } else {
       text += fmt::format("  with it, it ends as {}{}\n", answer.failure, together);
     }

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "kernels/base/error.h"
+#include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
@@ -43,8 +44,6 @@ constexpr double kPartCoincidence = 0.95;
 
 /// Stops the hunt from within.
 struct Interrupted {};
-
-std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio); }
 
 class Hunter {
  public:
@@ -315,19 +314,12 @@ class Hunter {
     const double unit = culprit.before != 0  ? std::abs(culprit.before)
                         : culprit.after != 0 ? std::abs(culprit.after)
                                              : 1.0;
-    culprit.effect_ratio = sign * difference->mean / unit;
-    culprit.effect_low_ratio = sign * (sign > 0 ? difference->low : difference->high) / unit;
-    culprit.effect_high_ratio = sign * (sign > 0 ? difference->high : difference->low) / unit;
+    static_cast<tuner::Effect&>(culprit) = tuner::effect_of(*difference, sign, unit);
     culprit.confidence = std::min(culprit.confidence, confirmed_);
     answer_.result = found;
     answer_.result.culprits = {culprit};
     answer_.result.has_drift = is_drifting_;
-    answer_.result.effect_ratio = ends.effect_ratio;
-    answer_.result.effect_low_ratio = ends.effect_low_ratio;
-    answer_.result.effect_high_ratio = ends.effect_high_ratio;
-    answer_.result.noise_ratio = ends.noise_ratio;
-    answer_.result.detectable_ratio = ends.detectable_ratio;
-    answer_.result.detectable_with_more_ratio = ends.detectable_with_more_ratio;
+    static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
     answer_.note =
         fmt::format("found by {}, confirmed by {}", plain_text(metric, 100), setup_.metric);
@@ -562,8 +554,7 @@ class Hunter {
       } else {
         line += fmt::format("; {} commits left", last_position());
         if (result.noise_ratio > 0) {
-          line += fmt::format(", ends differ by {} ({} to {})", percent(result.effect_ratio),
-                              percent(result.effect_low_ratio), percent(result.effect_high_ratio));
+          line += ", ends differ by " + effect_text(result);
         }
       }
       line += fmt::format("; about {} runs to go", hunt->expected_runs_left());

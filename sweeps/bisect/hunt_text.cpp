@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/text.h"
 
@@ -13,12 +14,6 @@ using nlohmann::json;
 using tuner::HuntResult;
 
 constexpr size_t kMostListed = 20;  ///< suspects and the like, for people
-
-std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio); }
-
-json ratio_json(double ratio, double low, double high) {
-  return {{"ratio", ratio}, {"low", low}, {"high", high}};
-}
 
 json config_json(const std::vector<HuntAnswer::ConfigChange>& changes) {
   json list = json::array();
@@ -57,8 +52,7 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                         {"subject", commit.subject},
                         {"author", commit.author},
                         {"author_date", commit.author_date},
-                        {"effect", ratio_json(culprit.effect_ratio, culprit.effect_low_ratio,
-                                              culprit.effect_high_ratio)},
+                        {"effect", effect_json(culprit)},
                         {"before", culprit.before},
                         {"after", culprit.after},
                         {"confidence", culprit.confidence},
@@ -78,38 +72,34 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                        {"status", skip.status},
                        {"message", skip.message}});
   }
-  return {{"verdict", tuner::name_of(result.verdict)},
-          {"reason", result.reason},
-          {"is_swapped", result.is_swapped},
-          {"is_interrupted", answer.is_interrupted},
-          {"metric", answer.metric},
-          {"hunted_metric", answer.hunted_metric},
-          {"note", answer.note},
-          {"failure", answer.failure},
-          {"config", config_json(answer.config_changes)},
-          {"skipped", std::move(skipped)},
-          {"unit", answer.unit},
-          {"good", setup.commits.front().id},
-          {"bad", setup.commits.back().id},
-          {"num_commits", setup.commits.size() - 1},
-          {"effect",
-           ratio_json(result.effect_ratio, result.effect_low_ratio, result.effect_high_ratio)},
-          {"noise_ratio", result.noise_ratio},
-          {"detectable_ratio", result.detectable_ratio},
-          {"detectable_with_more_ratio", result.detectable_with_more_ratio},
-          {"more_runs", tuner::kMoreRuns},
-          {"confidence", setup.confidence},
-          {"min_effect_ratio", setup.min_effect_ratio},
-          {"has_drift", result.has_drift},
-          {"has_dropped_earlier", answer.has_dropped_earlier},
-          {"no_change", result.no_change},
-          {"posterior", result.posterior},
-          {"culprits", std::move(culprits)},
-          {"suspects", result.suspects},
-          {"candidates", std::move(candidates)},
-          {"runs", answer.num_runs},
-          {"builds", answer.num_builds},
-          {"seconds", answer.seconds}};
+  json document = {{"verdict", tuner::name_of(result.verdict)},
+                   {"reason", result.reason},
+                   {"is_swapped", result.is_swapped},
+                   {"is_interrupted", answer.is_interrupted},
+                   {"metric", answer.metric},
+                   {"hunted_metric", answer.hunted_metric},
+                   {"note", answer.note},
+                   {"failure", answer.failure},
+                   {"config", config_json(answer.config_changes)},
+                   {"skipped", std::move(skipped)},
+                   {"unit", answer.unit},
+                   {"good", setup.commits.front().id},
+                   {"bad", setup.commits.back().id},
+                   {"num_commits", setup.commits.size() - 1},
+                   {"confidence", setup.confidence},
+                   {"min_effect_ratio", setup.min_effect_ratio},
+                   {"has_drift", result.has_drift},
+                   {"has_dropped_earlier", answer.has_dropped_earlier},
+                   {"no_change", result.no_change},
+                   {"posterior", result.posterior},
+                   {"culprits", std::move(culprits)},
+                   {"suspects", result.suspects},
+                   {"candidates", std::move(candidates)},
+                   {"runs", answer.num_runs},
+                   {"builds", answer.num_builds},
+                   {"seconds", answer.seconds}};
+  add_ends(result, document);
+  return document;
 }
 
 std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
@@ -117,16 +107,9 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
   if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
   if (answer.failure.empty()) {
-    text +=
-        fmt::format("  {}: {} between the ends ({} to {}), noise of one run {:.2f} %",
-                    answer.metric, percent(result.effect_ratio), percent(result.effect_low_ratio),
-                    percent(result.effect_high_ratio), 100 * result.noise_ratio);
-    if (result.noise_ratio > 0) {
-      text += fmt::format("; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
-                          100 * result.detectable_ratio, tuner::kMoreRuns,
-                          100 * result.detectable_with_more_ratio);
-    }
-    text += "\n";
+    text += fmt::format("  {}: {} between the ends ({} to {}), {}\n", answer.metric,
+                        percent(result.effect_ratio), percent(result.effect_low_ratio),
+                        percent(result.effect_high_ratio), noise_text(result));
   }
   if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
   text += config_text(answer.config_changes, "the ends fill in differently");
@@ -154,10 +137,9 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
       text += fmt::format("  from here on it ends as {}, confidence {:.1f} %\n", answer.failure,
                           100 * culprit.confidence);
     } else {
-      text += fmt::format("  effect {} ({} to {}), {:.6g} -> {:.6g}, confidence {:.1f} %\n",
-                          percent(culprit.effect_ratio), percent(culprit.effect_low_ratio),
-                          percent(culprit.effect_high_ratio), culprit.before, culprit.after,
-                          100 * culprit.confidence);
+      text +=
+          fmt::format("  effect {}, {:.6g} -> {:.6g}, confidence {:.1f} %\n", effect_text(culprit),
+                      culprit.before, culprit.after, 100 * culprit.confidence);
     }
     text += config_text(answer.culprit_config_changes[i], "config");
     for (const HuntAnswer::Moved& moved : answer.moved[i]) {

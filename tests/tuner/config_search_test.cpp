@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(says_what_a_single_culprit_does) {
   BOOST_TEST(std::abs(culprit.after - 110) < 5);
   BOOST_TEST(culprit.has_rest);
   BOOST_TEST(culprit.is_good_restored);
-  BOOST_TEST(std::abs(culprit.rest_ratio) < 0.04);
+  BOOST_TEST(std::abs(culprit.rest.effect_ratio) < 0.04);
   BOOST_TEST(result.noise_ratio > 0.01);
   BOOST_TEST(result.noise_ratio < 0.04);
   // Looked at afresh: alone, and the bad configuration without it.
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_hidden_improvement_is_named_as_one) {
   BOOST_TEST(!result.culprits[0].is_improvement);
   BOOST_TEST(std::abs(result.culprits[0].effect_ratio - 0.18) < 0.04);
   BOOST_TEST(!result.culprits[0].is_good_restored);
-  BOOST_TEST(result.culprits[0].rest_high_ratio < 0);
+  BOOST_TEST(result.culprits[0].rest.effect_high_ratio < 0);
   BOOST_TEST(result.culprits[1].is_improvement);
   BOOST_TEST(std::abs(result.culprits[1].effect_ratio + 0.08) < 0.04);
   BOOST_TEST(result.culprits[1].is_good_restored);

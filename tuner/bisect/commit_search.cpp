@@ -510,19 +510,10 @@ void CommitHunt::describe_effect() {
   if (good.empty() || bad.empty()) return;
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  if (options_.is_deterministic) {
-    result_.effect_ratio = sign * (bad.front() - good.front()) / unit;
-    result_.effect_low_ratio = result_.effect_high_ratio = result_.effect_ratio;
-    return;
-  }
-  ends_ = level_difference(good, bad, min_effect(), options_.confidence);
-  result_.effect_ratio = sign * ends_.mean / unit;
-  result_.effect_low_ratio = sign * (sign > 0 ? ends_.low : ends_.high) / unit;
-  result_.effect_high_ratio = sign * (sign > 0 ? ends_.high : ends_.low) / unit;
-  result_.noise_ratio = ends_.noise / unit;
-  result_.detectable_ratio = detectable_change(result_.noise_ratio, good.size(), bad.size());
-  result_.detectable_with_more_ratio = detectable_change(
-      result_.noise_ratio, good.size() + kMoreRuns / 2, bad.size() + kMoreRuns / 2);
+  ends_ = options_.is_deterministic
+              ? exact_difference(good.front(), bad.front())
+              : level_difference(good, bad, min_effect(), options_.confidence);
+  static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
 }
 
 void CommitHunt::add_culprits(const std::vector<int>& positions) {
@@ -539,7 +530,7 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
     culprit.confidence = result_.posterior[static_cast<size_t>(sorted[i])];
     LevelDifference difference;
     if (options_.is_deterministic) {
-      difference.mean = difference.low = difference.high = after.front() - before.back();
+      difference = exact_difference(before.back(), after.front());
       culprit.before = sign * before.back();
     } else {
       difference = level_difference(before, after, min_effect(), options_.confidence);
@@ -547,9 +538,7 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
     }
     culprit.after = culprit.before + sign * difference.mean;
     const double unit = culprit.before != 0 ? std::abs(culprit.before) : scale();
-    culprit.effect_ratio = sign * difference.mean / unit;
-    culprit.effect_low_ratio = sign * (sign > 0 ? difference.low : difference.high) / unit;
-    culprit.effect_high_ratio = sign * (sign > 0 ? difference.high : difference.low) / unit;
+    static_cast<Effect&>(culprit) = effect_of(difference, sign, unit);
     result_.culprits.push_back(culprit);
   }
   // Real, but smaller than what matters; the only one is told all the same.

@@ -10,6 +10,7 @@
 
 #include "tuner/bisect/change_points.h"
 #include "tuner/bisect/drift.h"
+#include "tuner/bisect/effect.h"
 
 namespace moetune::tuner {
 
@@ -52,9 +53,6 @@ struct HuntOptions {
   int max_end_runs = 60;
 };
 
-/// Of both ends together, for HuntResult::detectable_with_more_ratio.
-inline constexpr int kMoreRuns = 20;
-
 /// In units of one run; what has been measured so far.
 struct HuntCosts {
   double build = 5.0;
@@ -65,28 +63,18 @@ struct RunRequest {
   RunPurpose purpose = RunPurpose::ends;
 };
 
-struct Culprit {
+struct Culprit : Effect {
   int position = 0;
   double confidence = 0.0;
   double before = 0.0;  ///< the metric's level up to its parent
   double after = 0.0;
-  double effect_ratio = 0.0;  ///< after / before - 1
-  double effect_low_ratio = 0.0;
-  double effect_high_ratio = 0.0;
 };
 
-struct HuntResult {
+struct HuntResult : EndsEffect {
   HuntVerdict verdict = HuntVerdict::unresolved;
   bool is_swapped = false;  ///< the bad end is better than the good one
   std::string reason;       ///< of a verdict that is not `culprit`, for people
   std::vector<Culprit> culprits;
-  double effect_ratio = 0.0;  ///< of the bad end over the good one
-  double effect_low_ratio = 0.0;
-  double effect_high_ratio = 0.0;
-  double noise_ratio = 0.0;  ///< of one run, over the good end's level
-  /// What these many runs of both ends could just have shown, and what kMoreRuns more could.
-  double detectable_ratio = 0.0;
-  double detectable_with_more_ratio = 0.0;
   bool has_drift = false;
   /// A metric that was taken as deterministic differs between runs of one commit.
   bool is_inexact = false;

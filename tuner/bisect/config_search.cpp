@@ -67,19 +67,6 @@ std::vector<ChangeSet> split(const ChangeSet& set, size_t count) {
   return parts;
 }
 
-/// The level of b beside that of a, in units, as ratios; `sign` turns it into the metric's own
-/// direction.
-struct Ratios {
-  double mean = 0.0;
-  double low = 0.0;
-  double high = 0.0;
-};
-Ratios ratios_of(const LevelDifference& difference, double sign, double unit) {
-  const double low = sign > 0 ? difference.low : -difference.high;
-  const double high = sign > 0 ? difference.high : -difference.low;
-  return {sign * difference.mean / unit, low / unit, high / unit};
-}
-
 }  // namespace
 
 ConfigHunt::ConfigHunt(ConfigHuntOptions options) : options_(options) {
@@ -486,18 +473,10 @@ ConfigCulprit ConfigHunt::describe(const Stage& stage, const ChangeSet& found) {
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
   const std::vector<double>& good = levels_.values(kGood);
   const std::vector<double>& applied = levels_.values(index_of(found));
-  LevelDifference difference;
-  if (options_.is_deterministic) {
-    difference.mean = difference.low = difference.high = applied.front() - good.front();
-  } else {
-    difference = level_difference(good, applied, min_effect(), options_.confidence);
-  }
+  const LevelDifference difference = difference_of(good, applied);
   culprit.before = sign * median_of(good);
   culprit.after = culprit.before + sign * difference.mean;
-  const Ratios ratios = ratios_of(difference, sign, scale());
-  culprit.effect_ratio = ratios.mean;
-  culprit.effect_low_ratio = ratios.low;
-  culprit.effect_high_ratio = ratios.high;
+  static_cast<Effect&>(culprit) = effect_of(difference, sign, scale());
   return culprit;
 }
 
@@ -507,16 +486,8 @@ void ConfigHunt::describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bo
   if (rest == none_) return;
   const std::vector<double>& good = levels_.values(kGood);
   const std::vector<double>& left = levels_.values(index_of(rest));
-  LevelDifference difference;
-  if (options_.is_deterministic) {
-    difference.mean = difference.low = difference.high = left.front() - good.front();
-  } else {
-    difference = level_difference(good, left, min_effect(), options_.confidence);
-  }
-  const Ratios ratios = ratios_of(difference, options_.is_higher_better ? -1.0 : 1.0, scale());
-  culprit.rest_ratio = ratios.mean;
-  culprit.rest_low_ratio = ratios.low;
-  culprit.rest_high_ratio = ratios.high;
+  culprit.rest =
+      effect_of(difference_of(good, left), options_.is_higher_better ? -1.0 : 1.0, scale());
 }
 
 void ConfigHunt::describe_effect() {
@@ -524,20 +495,14 @@ void ConfigHunt::describe_effect() {
   const std::vector<double>& bad = levels_.values(kBad);
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  if (options_.is_deterministic) {
-    result_.effect_ratio = sign * (bad.front() - good.front()) / unit;
-    result_.effect_low_ratio = result_.effect_high_ratio = result_.effect_ratio;
-    return;
-  }
-  const LevelDifference difference = level_difference(good, bad, min_effect(), options_.confidence);
-  const Ratios ratios = ratios_of(difference, sign, unit);
-  result_.effect_ratio = ratios.mean;
-  result_.effect_low_ratio = ratios.low;
-  result_.effect_high_ratio = ratios.high;
-  result_.noise_ratio = difference.noise / unit;
-  result_.detectable_ratio = detectable_change(result_.noise_ratio, good.size(), bad.size());
-  result_.detectable_with_more_ratio = detectable_change(
-      result_.noise_ratio, good.size() + kMoreRuns / 2, bad.size() + kMoreRuns / 2);
+  static_cast<EndsEffect&>(result_) =
+      ends_effect_of(difference_of(good, bad), sign, unit, good.size(), bad.size());
+}
+
+LevelDifference ConfigHunt::difference_of(const std::vector<double>& a,
+                                          const std::vector<double>& b) const {
+  return options_.is_deterministic ? exact_difference(a.front(), b.front())
+                                   : level_difference(a, b, min_effect(), options_.confidence);
 }
 
 void ConfigHunt::finish(HuntVerdict verdict, std::string reason) {

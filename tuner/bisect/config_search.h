@@ -36,16 +36,13 @@ struct ConfigRequest {
 };
 
 /// A smallest set of changes that moves the metric: none can be left out.
-struct ConfigCulprit {
+struct ConfigCulprit : Effect {
   std::vector<int> changes;  ///< indices, ascending
   /// That the set moves the metric and that no set with one change less does: the product of these
   /// classifications.
   double confidence = 0.0;
-  double before = 0.0;        ///< level of the good configuration
-  double after = 0.0;         ///< with this set alone
-  double effect_ratio = 0.0;  ///< after / before - 1
-  double effect_low_ratio = 0.0;
-  double effect_high_ratio = 0.0;
+  double before = 0.0;  ///< level of the good configuration
+  double after = 0.0;   ///< with this set alone
   /// More than one change, and none of them moves the metric alone.
   bool is_interaction = false;
   bool is_improvement = false;  ///< it makes the metric better, which another culprit hides
@@ -54,24 +51,15 @@ struct ConfigCulprit {
   /// The bad configuration without this set and the culprits before it was run.
   bool has_rest = false;
   bool is_good_restored = false;  ///< and is as the good one but for less than the least effect
-  double rest_ratio = 0.0;        ///< its effect over the good one
-  double rest_low_ratio = 0.0;
-  double rest_high_ratio = 0.0;
+  Effect rest;                    ///< of that over the good one
 };
 
-struct ConfigHuntResult {
+struct ConfigHuntResult : EndsEffect {
   HuntVerdict verdict = HuntVerdict::unresolved;
   bool is_swapped = false;  ///< the bad configuration is better than the good one
   std::string reason;       ///< of a verdict that is not `culprit`, or what a culprit leaves open
   std::vector<ConfigCulprit> culprits;  ///< in the order in which they were found
-  double effect_ratio = 0.0;            ///< of the bad configuration over the good one
-  double effect_low_ratio = 0.0;
-  double effect_high_ratio = 0.0;
-  double noise_ratio = 0.0;  ///< of one run, over the good configuration's level
-  /// What these many runs of both ends could just have shown, and what kMoreRuns more could.
-  double detectable_ratio = 0.0;
-  double detectable_with_more_ratio = 0.0;
-  double no_change = 1.0;  ///< probability
+  double no_change = 1.0;               ///< probability
   /// Of a culprit: probability that the bad configuration without all of them is as the good one;
   /// 0 when that could not be measured.
   double complete = 0.0;
@@ -128,6 +116,8 @@ class ConfigHunt {
   ConfigCulprit describe(const Stage& stage, const ChangeSet& found);
   void describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored);
   void describe_effect();
+  [[nodiscard]] LevelDifference difference_of(const std::vector<double>& a,
+                                              const std::vector<double>& b) const;
   void finish(HuntVerdict verdict, std::string reason);
 
   Outcome outcome_of(const ChangeSet& set, const Stage& stage, double needed, double prior);

@@ -2,7 +2,6 @@
 #include "tuner/bisect/drift.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -13,19 +12,17 @@
 namespace moetune::tuner {
 namespace {
 
-/// References that the course is read from at one time: few follow a fast one, many a smooth one.
-constexpr std::array<size_t, 1> kNumNeighbours = {8};
-constexpr int kNumRounds = 6;  ///< of levels and course; it has settled by then
+constexpr size_t kNumNeighbours = 8;  ///< references that the course is read from
+constexpr int kNumRounds = 6;         ///< of levels and course; it has settled by then
 constexpr double kMadToDeviation = 1.4826;
 
 /// A straight line through the nearest points, robustly: what it says at `at`.
-double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale,
-                  size_t most) {
+double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
   std::vector<std::pair<double, size_t>> by_distance;
   for (size_t i = 0; i < points.size(); ++i) {
     by_distance.emplace_back(std::abs(points[i].first - at), i);
   }
-  const size_t count = std::min(most, by_distance.size());
+  const size_t count = std::min(kNumNeighbours, by_distance.size());
   std::partial_sort(by_distance.begin(), by_distance.begin() + static_cast<std::ptrdiff_t>(count),
                     by_distance.end());
   const double reach = by_distance[count - 1].first * 1.05 + 1e-9;
@@ -119,50 +116,6 @@ double wander_score(const std::vector<TimedReading>& readings) {
   return (2 - steps / spread) / std::sqrt(variance);
 }
 
-namespace {
-
-struct Course {
-  std::vector<double> off;  ///< at each reading
-  double left = 0.0;        ///< median distance of a reference from what the others say
-};
-
-Course course_by(const std::vector<TimedReading>& readings, const std::vector<bool>& is_reference,
-                 double least_scale, size_t num_neighbours) {
-  Course course{std::vector<double>(readings.size(), 0.0), 0.0};
-  for (int round = 0; round <= kNumRounds; ++round) {
-    std::map<int, std::vector<double>> freed;
-    for (size_t i = 0; i < readings.size(); ++i) {
-      if (!is_reference[i]) continue;
-      freed[readings[i].position].push_back(readings[i].value - course.off[i]);
-    }
-    std::map<int, double> levels;
-    for (const auto& [position, values] : freed) levels[position] = median_of(values);
-    std::vector<double> distances;
-    std::vector<std::pair<double, double>> points;
-    for (size_t i = 0; i < readings.size(); ++i) {
-      if (!is_reference[i]) continue;
-      const double off = readings[i].value - levels[readings[i].position];
-      points.emplace_back(readings[i].time, off);
-      distances.push_back(std::abs(off - course.off[i]));
-    }
-    course.left = median_of(distances);
-    if (round == kNumRounds) break;
-    const double scale = std::max(kMadToDeviation * course.left, least_scale);
-    std::vector<double> smoothed(readings.size());
-    for (size_t i = 0; i < readings.size(); ++i) {
-      // A reference does not smooth its own noise away.
-      const double time = readings[i].time;
-      std::vector<std::pair<double, double>> others = points;
-      std::erase_if(others, [&](const auto& p) { return p.first == time; });
-      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale, num_neighbours);
-    }
-    course.off = std::move(smoothed);
-  }
-  return course;
-}
-
-}  // namespace
-
 std::vector<double> machine_course(const std::vector<TimedReading>& readings,
                                    const std::vector<int>& references, double least_scale) {
   std::vector<bool> is_reference;
@@ -175,15 +128,37 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
   if (std::find(is_there.begin(), is_there.end(), false) != is_there.end()) {
     return std::vector<double>(readings.size(), 0.0);
   }
-  Course best;
-  for (const size_t num_neighbours : kNumNeighbours) {
-    Course course = course_by(readings, is_reference, least_scale, num_neighbours);
-    if (best.off.empty() || course.left < best.left) best = std::move(course);
+  std::vector<double> course(readings.size(), 0.0);
+  for (int round = 0; round < kNumRounds; ++round) {
+    std::map<int, std::vector<double>> freed;
+    for (size_t i = 0; i < readings.size(); ++i) {
+      if (is_reference[i]) freed[readings[i].position].push_back(readings[i].value - course[i]);
+    }
+    std::map<int, double> levels;
+    for (const auto& [position, values] : freed) levels[position] = median_of(values);
+    std::vector<double> distances;
+    std::vector<std::pair<double, double>> points;
+    for (size_t i = 0; i < readings.size(); ++i) {
+      if (!is_reference[i]) continue;
+      const double off = readings[i].value - levels[readings[i].position];
+      points.emplace_back(readings[i].time, off);
+      distances.push_back(std::abs(off - course[i]));
+    }
+    const double scale = std::max(kMadToDeviation * median_of(distances), least_scale);
+    std::vector<double> smoothed(readings.size());
+    for (size_t i = 0; i < readings.size(); ++i) {
+      // A reference does not smooth its own noise away.
+      const double time = readings[i].time;
+      std::vector<std::pair<double, double>> others = points;
+      std::erase_if(others, [&](const auto& p) { return p.first == time; });
+      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale);
+    }
+    course = std::move(smoothed);
   }
   const double middle =
-      std::accumulate(best.off.begin(), best.off.end(), 0.0) / static_cast<double>(best.off.size());
-  for (double& off : best.off) off -= middle;
-  return std::move(best.off);
+      std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());
+  for (double& off : course) off -= middle;
+  return course;
 }
 
 }  // namespace moetune::tuner

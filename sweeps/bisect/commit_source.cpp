@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <memory>
 
@@ -24,16 +23,6 @@ std::string first_line_of(const std::string& path) {
   std::string line;
   std::getline(in, line);
   return line.substr(0, 200);
-}
-
-constexpr double kLongPauseSeconds = 3600;
-
-/// Of a time that the store wrote, since 1970; long ago when it is none.
-double seconds_of(const std::string& utc) {
-  std::tm time{};
-  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr
-             ? 0.0
-             : static_cast<double>(timegm(&time));
 }
 
 /// Driver and clocks that the cards are set to, by the driver's own program; empty without one.
@@ -125,18 +114,16 @@ std::vector<HuntRun> CommitSource::earlier() const {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   // A good end that only failed may have been put right since; without it there is no hunt.
   if (!has_good) std::erase_if(runs, [](const auto& run) { return run.second.position == 0; });
-  // Everything before the last long pause, the one until now included.
-  bool is_old = false;
-  double later = static_cast<double>(std::time(nullptr));
-  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    const double at = seconds_of(run->first);
-    is_old = is_old || later - at > kLongPauseSeconds;
-    run->second.is_old = is_old;
-    // Rows are written at the end of a run.
-    later = at - run->second.run.build_seconds - run->second.run.run_seconds;
+  std::vector<RunTime> times;
+  for (const auto& [ended_at, run] : runs) {
+    times.push_back({ended_at, run.run.build_seconds + run.run.run_seconds});
   }
+  const std::vector<bool> old = are_old(times);
   std::vector<HuntRun> ordered;
-  for (auto& [time, run] : runs) ordered.push_back(std::move(run));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].second.is_old = old[i];
+    ordered.push_back(std::move(runs[i].second));
+  }
   return ordered;
 }
 

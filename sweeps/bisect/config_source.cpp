@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -124,35 +125,113 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
 
 namespace {
 
+struct TimedRun {
+  CommitRun run;
+  double time = 0.0;  ///< seconds of running before it
+};
+
 /// Runs sets, or takes what was measured earlier.
 class SetRunner {
  public:
   SetRunner(const ConfigSetup& setup, store::Store& store, int64_t hunt_id, ConfigAnswer& answer)
       : setup_(setup), store_(store), hunt_id_(hunt_id), answer_(answer) {
     if (setup.is_fresh) return;
-    for (const store::BisectRunRow& row : store.read_bisect_runs(hunt_id)) {
-      kept_[row.key].push_back(run_of(row));
+    std::vector<store::BisectRunRow> rows = store.read_bisect_runs(hunt_id);
+    // Of another build of this program or another machine.
+    std::erase_if(rows, [&](const auto& row) { return !row.key.ends_with(setup.key_parts); });
+    std::vector<RunTime> times;
+    for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
+    const std::vector<bool> old = are_old(times);
+    for (size_t i = 0; i < rows.size(); ++i) keep(rows[i].key, run_of(rows[i]), old[i]);
+  }
+
+  /// Old runs are used when the ends, run again, are what they were then. False when it was
+  /// stopped.
+  bool look_at_old_runs() {
+    const ChangeSet good(setup_.changes.size(), false);
+    const ChangeSet bad(setup_.changes.size(), true);
+    const bool has_old = std::any_of(kept_.begin(), kept_.end(), [](const auto& runs) {
+      return std::any_of(runs.second.begin(), runs.second.end(),
+                         [](const Kept& run) { return run.is_old; });
+    });
+    if (!has_old) return true;
+    bool is_same = true;
+    if (count_recent(good) == 0 || count_recent(bad) == 0) {
+      if (setup_.on_progress) {
+        setup_.on_progress(
+            "what was measured is old: the ends first, to see whether it still holds");
+      }
+      for (const ChangeSet& end : {good, bad, bad, good, good, bad}) {
+        if (!measure_and_keep(end, tuner::name_of(tuner::RunPurpose::reference))) return false;
+      }
     }
+    for (const ChangeSet& end : {good, bad}) {
+      const std::vector<double> then = values_of(end, true);
+      const std::vector<double> now = values_of(end, false);
+      is_same = is_same && then.empty() == now.empty() &&
+                !tuner::levels_differ(then, now, setup_.options.min_effect_ratio,
+                                      setup_.options.confidence);
+    }
+    if (is_same) return true;
+    if (setup_.on_progress) {
+      setup_.on_progress("the machine is not what it was: what was measured then is not used");
+    }
+    answer_.has_dropped_earlier = true;
+    for (auto& [key, runs] : kept_) {
+      std::erase_if(runs, [](const Kept& run) { return run.is_old; });
+    }
+    return true;
   }
 
   /// The nth run of a set; none when it was stopped.
-  const CommitRun* nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
+  const TimedRun* nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
     const std::string key = key_of(set);
-    std::vector<CommitRun>& runs = kept_[key];
-    while (runs.size() <= n) {
-      CommitRun run;
-      if (!measure(set, run)) return nullptr;
-      store_.add_bisect_run(hunt_id_, row_of(run, 0, key, purpose));
-      runs.push_back(std::move(run));
+    while (kept_[key].size() <= n) {
+      if (!measure_and_keep(set, purpose)) return nullptr;
     }
+    const Kept& kept = kept_[key][n];
     if (used_.insert({key, n}).second) {
       ++answer_.num_runs;
-      answer_.seconds += runs[n].run_seconds;
+      answer_.seconds += kept.run.run_seconds;
     }
-    return &runs[n];
+    return &kept;
   }
 
  private:
+  struct Kept : TimedRun {
+    bool is_old = false;
+  };
+
+  void keep(const std::string& key, CommitRun run, bool is_old) {
+    const double time = next_time_;
+    // A moment at least: no two are at the same time.
+    next_time_ += std::max(1e-3, run.run_seconds);
+    kept_[key].push_back({{std::move(run), time}, is_old});
+  }
+
+  bool measure_and_keep(const ChangeSet& set, const std::string& purpose) {
+    CommitRun run;
+    if (!measure(set, run)) return false;
+    const std::string key = key_of(set);
+    store_.add_bisect_run(hunt_id_, row_of(run, 0, key, purpose));
+    keep(key, std::move(run), false);
+    return true;
+  }
+
+  [[nodiscard]] size_t count_recent(const ChangeSet& set) {
+    const std::vector<Kept>& runs = kept_[key_of(set)];
+    return static_cast<size_t>(
+        std::count_if(runs.begin(), runs.end(), [](const Kept& run) { return !run.is_old; }));
+  }
+
+  [[nodiscard]] std::vector<double> values_of(const ChangeSet& set, bool is_old) {
+    std::vector<double> values;
+    for (const Kept& run : kept_[key_of(set)]) {
+      if (run.is_old == is_old && run.run.value) values.push_back(*run.run.value);
+    }
+    return values;
+  }
+
   // By what the set amounts to.
   [[nodiscard]] std::string key_of(const ChangeSet& set) const {
     try {
@@ -184,11 +263,18 @@ class SetRunner {
   store::Store& store_;
   int64_t hunt_id_;
   ConfigAnswer& answer_;
-  std::map<std::string, std::vector<CommitRun>> kept_;
+  std::map<std::string, std::vector<Kept>> kept_;
+  double next_time_ = 0.0;  ///< in seconds of running
   std::set<std::pair<std::string, size_t>> used_;
 };
 
 constexpr size_t kFailuresBelieved = 2;  ///< in a row
+
+ConfigAnswer interrupted(ConfigAnswer answer) {
+  answer.result.verdict = tuner::HuntVerdict::unresolved;
+  if (answer.result.reason.empty()) answer.result.reason = "stopped before the end";
+  return answer;
+}
 
 }  // namespace
 
@@ -199,15 +285,17 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   // A bad configuration that cannot be run is the change itself.
   RunStatus failure = RunStatus::ok;
   const ChangeSet bad(setup.changes.size(), true);
+  if (!runner.look_at_old_runs()) return interrupted(std::move(answer));
   for (size_t n = 0; n < kFailuresBelieved; ++n) {
-    const CommitRun* run = runner.nth_run(bad, n, tuner::name_of(tuner::RunPurpose::ends));
-    if (run == nullptr || run->status == RunStatus::ok || run->status == RunStatus::no_metric) {
+    const TimedRun* timed = runner.nth_run(bad, n, tuner::name_of(tuner::RunPurpose::ends));
+    if (timed == nullptr || timed->run.status == RunStatus::ok ||
+        timed->run.status == RunStatus::no_metric) {
       failure = RunStatus::ok;
       break;
     }
-    failure = run->status;
+    failure = timed->run.status;
     answer.note = fmt::format("bad ends as {}: hunting for the changes with which it does: {}",
-                              name_of(run->status), run->message);
+                              name_of(failure), timed->run.message);
   }
   const bool is_failing = failure != RunStatus::ok;
   if (is_failing) {
@@ -230,12 +318,13 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
     const auto request = hunt.next();
     if (!request) break;
     const std::string bits = bits_of(request->changes);
-    const CommitRun* run =
+    const TimedRun* timed =
         runner.nth_run(request->changes, used[bits]++, tuner::name_of(request->purpose));
-    if (run == nullptr) break;
+    if (timed == nullptr) break;
+    const CommitRun* run = &timed->run;
     const std::optional<double> value = value_of(*run);
     if (value) {
-      hunt.add(request->changes, *value);
+      hunt.add(request->changes, *value, timed->time);
       failures[bits] = 0;
     } else if (run->status == RunStatus::build_failed || ++failures[bits] >= kFailuresBelieved) {
       hunt.add_failure(request->changes);
@@ -251,8 +340,13 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   const std::string reason = answer.result.reason;
   answer.result = hunt.result();
   if (answer.is_interrupted) {
-    answer.result.verdict = tuner::HuntVerdict::unresolved;
-    answer.result.reason = reason.empty() ? "stopped before the end" : reason;
+    answer.result.reason = reason;
+    return interrupted(std::move(answer));
+  }
+  if (answer.has_dropped_earlier && answer.result.verdict == tuner::HuntVerdict::no_change) {
+    answer.result.verdict = tuner::HuntVerdict::environment_changed;
+    answer.result.reason =
+        "the ends are alike now, but not what they were when they were run before";
   }
   return answer;
 }
@@ -292,6 +386,8 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
       {"confidence", setup.options.confidence},
       {"min_effect_ratio", setup.options.min_effect_ratio},
       {"no_change", result.no_change},
+      {"has_drift", result.has_drift},
+      {"has_dropped_earlier", answer.has_dropped_earlier},
       {"complete", result.complete},
       {"culprits", std::move(culprits)},
       {"runs", answer.num_runs},
@@ -312,6 +408,7 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   } else {
     text += fmt::format("  {}\n", plain_text(answer.note, 500));
   }
+  text += machine_text(result.has_drift, answer.has_dropped_earlier);
   if (result.is_swapped) text += "  swapped? try the two files the other way round\n";
   for (const tuner::ConfigCulprit& culprit : result.culprits) {
     text += culprit.is_improvement ? "improvement:\n" : "culprit:\n";

@@ -57,13 +57,14 @@ struct ConfigAnswer {
   std::string failure;
   std::string note;
   bool is_interrupted = false;
+  bool has_dropped_earlier = false;  ///< the machine is not what it was then
   int num_runs = 0;
   double seconds = 0.0;
 };
 
 /// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,
-/// and those that are there are not repeated. A bad configuration that fails
-/// where the good one does not is hunted for that.
+/// and those that are there are not repeated; old ones are compared at the ends first. A bad
+/// configuration that fails where the good one does not is hunted for that.
 ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id);
 
 nlohmann::json to_json(const ConfigAnswer& answer, const ConfigSetup& setup);

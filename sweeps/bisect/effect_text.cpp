@@ -22,6 +22,17 @@ std::string noise_text(const tuner::EndsEffect& ends) {
   return text;
 }
 
+std::string machine_text(bool has_drift, bool has_dropped_earlier) {
+  std::string text;
+  if (has_dropped_earlier) {
+    text += "  earlier runs were not used: the machine is not what it was\n";
+  }
+  if (has_drift) {
+    text += "  the machine's speed changed meanwhile; every run was paired with one of an end\n";
+  }
+  return text;
+}
+
 nlohmann::json effect_json(const tuner::Effect& effect) {
   return {{"ratio", effect.effect_ratio},
           {"low", effect.effect_low_ratio},

@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt_runs.h"
+#include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
 #include "tuner/bisect/change_points.h"
@@ -25,21 +26,22 @@ using tuner::HuntResult;
 using tuner::HuntVerdict;
 using tuner::RunPurpose;
 
-constexpr int kMostConfirmRuns = 40;   ///< of a culprit and its parent, on the metric asked for
-constexpr int kFewestConfirmRuns = 6;  ///< of both together
-constexpr double kExplains = 0.5;      ///< of the change, at least, by the metric that is followed
-constexpr double kWorthFollowing = 1.3;  ///< times the shift in noises of the metric asked for
-constexpr double kLargeCount = 1000;     ///< that does not agree by chance
+constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are too noisy to tell
+constexpr int kFewestConfirmRuns = 6;  ///< of a culprit and its parent, on the metric asked for
+/// And at most: by how much the ends differ, within these two.
+constexpr double kConfirmRunsAtOneNoise = 50;
+constexpr double kFewestOfMostConfirmRuns = 40;
+constexpr double kMostConfirmRuns = 160;
+constexpr double kLargeCount = 1000;           ///< that does not agree by chance
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
-constexpr size_t kMostCounters = 3;            ///< that are followed before the metric itself is
 constexpr double kElsewhereMass = 0.15;  ///< of changes that a counter's culprit does not explain
 constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
-constexpr size_t kFewestCompared = 3;    ///< runs of an end, then and now
 /// Prior that the metric moves where another one that differs between the ends does; what is
 /// claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
 constexpr double kCoincidence = 0.75;
-/// The same where that one is a part of it that has grown by half of the change at least: what a
-/// part takes longer the step does, unless other work hides it.
+/// The same where that one is a part of it that has grown by half of the change at least and no
+/// other has shrunk, when the metric's noise has hidden whether it moves there: what a part takes
+/// longer the step does, unless other work hides it.
 constexpr double kPartCoincidence = 0.95;
 
 /// Stops the hunt from within.
@@ -68,6 +70,9 @@ class Hunter {
       answer_.result.verdict = HuntVerdict::unresolved;
       answer_.result.reason = reason.empty() ? "stopped before the end" : reason;
     }
+    if (answer_.result.verdict == HuntVerdict::unresolved && answer_.note.empty()) {
+      answer_.note = lead_;
+    }
     answer_.config_changes = runs_.config_changes_between(0, last_position());
     for (const tuner::Culprit& culprit : answer_.result.culprits) {
       const int position = culprit.position;
@@ -94,8 +99,14 @@ class Hunter {
       tell(fmt::format("two runs of one commit differ in {}: it is taken as noisy", setup_.metric));
       answer_.note = "it differs between runs of one commit, against what its name promises";
     }
-    const HuntResult ends = follow(setup_.metric, false, setup_.min_effect_ratio, true);
-    answer_.result = ends_ = ends;
+    HuntResult ends = compare_ends(kFirstEndRuns);
+    if (ends.is_too_noisy) {
+      is_following_other_ = true;
+      if (follow_a_part(ends)) return;
+      is_following_other_ = false;
+      answer_.hunted_metric = setup_.metric;
+      ends = compare_ends(tuner::HuntOptions().max_end_runs);
+    }
     if (!is_searching_) return;
     if (setup_.kind == MetricKind::automatic && are_equal(runs_.values_of(setup_.metric, 0)) &&
         are_equal(runs_.values_of(setup_.metric, last_position()))) {
@@ -110,6 +121,12 @@ class Hunter {
     is_following_other_ = false;
     answer_.hunted_metric = setup_.metric;
     answer_.result = follow(setup_.metric, false, setup_.min_effect_ratio, false);
+  }
+
+  HuntResult compare_ends(int most_runs) {
+    answer_.result = ends_ =
+        follow(setup_.metric, false, setup_.min_effect_ratio, true, false, most_runs);
+    return ends_;
   }
 
   void take_earlier() {
@@ -143,13 +160,8 @@ class Hunter {
 
   [[nodiscard]] bool differ_at(int position, const std::vector<HuntRun>& old,
                                const std::vector<HuntRun>& recent) const {
-    const std::vector<double> then = values_at(old, position);
-    const std::vector<double> now = values_at(recent, position);
-    if (then.size() < kFewestCompared || now.size() < kFewestCompared) return false;
-    const double least = setup_.min_effect_ratio * std::abs(mean_of(then));
-    const tuner::LevelDifference difference =
-        tuner::level_difference(then, now, least, setup_.confidence);
-    return std::max(difference.above, difference.below) >= setup_.confidence;
+    return tuner::levels_differ(values_at(old, position), values_at(recent, position),
+                                setup_.min_effect_ratio, setup_.confidence);
   }
 
   [[nodiscard]] std::vector<double> values_at(const std::vector<HuntRun>& runs,
@@ -208,99 +220,51 @@ class Hunter {
   }
 
   // Bytes, launches, configured values and the like are the same in every run: where one changed
-  // with the metric, it shows the place in one run a commit. A changed default comes first, as it
-  // is a cause and not a sign; then what has changed most.
+  // with the metric, it shows the place in one run a commit.
   bool follow_a_counter(const HuntResult& ends) {
     if (setup_.kind != MetricKind::automatic) return false;
-    std::vector<std::pair<double, std::string>> counters;
-    for (const std::string& name : runs_.common_metrics()) {
-      if (!is_exact_metric(name)) continue;
-      const std::vector<double> good = runs_.values_of(name, 0);
-      const std::vector<double> bad = runs_.values_of(name, last_position());
-      if (!are_equal(good) || !are_equal(bad)) continue;
-      const double unit = std::max(std::abs(good.front()), 1e-300);
-      const double change = std::abs(bad.front() - good.front()) / unit;
-      if (change >= setup_.min_effect_ratio) counters.emplace_back(change, name);
-    }
-    std::stable_sort(counters.begin(), counters.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (counters.size() > kMostCounters) counters.resize(kMostCounters);
-    std::vector<std::string> names;
-    for (const HuntAnswer::ConfigChange& change :
-         runs_.config_changes_between(0, last_position())) {
-      // What only one of them knows is a new option, not a changed one.
-      if (!change.before.empty() && !change.after.empty() && names.size() < kMostCounters) {
-        names.push_back(kConfigPrefix + change.name);
-      }
-    }
-    for (const auto& [change, name] : counters) names.push_back(name);
-    for (const std::string& name : names) {
-      const bool has_fallen =
-          runs_.values_of(name, last_position()).front() < runs_.values_of(name, 0).front();
+    for (const CounterLead& lead : counters_to_follow(runs_, setup_)) {
       tell(fmt::format("{} differs between the ends and is the same in every run: following it",
-                       plain_text(name, 100)));
-      const HuntResult found = follow(name, true, setup_.min_effect_ratio, false, has_fallen);
-      if (adopt(found, ends, name)) return true;
+                       plain_text(lead.metric, 100)));
+      const HuntResult found =
+          follow(lead.metric, true, setup_.min_effect_ratio, false, lead.has_fallen);
+      if (adopt(found, ends, lead.metric)) return true;
     }
     return false;
   }
 
   // A part of the step whose shift is larger beside its own noise.
   bool follow_a_part(const HuntResult& ends) {
-    if (setup_.kind != MetricKind::automatic || !is_duration_metric(stored_metric(setup_.metric)))
-      return false;
-    const double target_level = mean_of(runs_.values_of(setup_.metric, 0));
-    const double target_shift = ends.effect_ratio * target_level;
-    const std::optional<double> target_unit =
-        runs_.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup_.metric);
-    double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
-    std::string best;
-    double least_effect = 0.0;
-    bool is_best_part = false;
-    for (const std::string& name : runs_.common_metrics()) {
-      if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup_.metric))
-        continue;
-      const std::vector<double> good = runs_.values_of(name, 0);
-      const std::vector<double> bad = runs_.values_of(name, last_position());
-      if (good.size() < 3 || bad.size() < 3) continue;
-      const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
-      const std::optional<double> unit = seconds_per_unit(name);
-      const bool is_part = unit && target_unit;
-      const double scale = is_part ? *unit / *target_unit : 1.0;
-      if (difference.low <= 0) continue;
-      if (is_part && scale * difference.mean < kExplains * target_shift) continue;
-      const double shift = difference.mean / difference.noise;
-      const double level = std::abs(mean_of(good));
-      if (shift > most && level > 0) {
-        most = shift;
-        best = name;
-        is_best_part = is_part;
-        least_effect = std::max(0.5 * difference.mean / level, 1e-6);
-      }
-    }
-    if (best.empty()) return false;
-    tell(fmt::format("{} has moved by {:.1f} times its noise: following it", plain_text(best, 100),
-                     most));
-    const HuntResult found = follow(best, false, least_effect, false);
-    return adopt(found, ends, best, is_best_part ? kPartCoincidence : kCoincidence);
+    if (setup_.kind != MetricKind::automatic) return false;
+    const std::optional<PartLead> lead = part_to_follow(runs_, setup_, ends);
+    if (!lead) return false;
+    tell(fmt::format("{} has moved by {:.1f} times its noise: following it",
+                     plain_text(lead->metric, 100), lead->noises));
+    const HuntResult found = follow(lead->metric, false, lead->least_effect_ratio, false);
+    return adopt(found, ends, lead->metric, lead->scale);
   }
 
   // What another metric has found counts when the one that was asked for moves there, too, and
   // nowhere else.
   bool adopt(const HuntResult& found, const HuntResult& ends, const std::string& metric,
-             double coincidence = kCoincidence) {
+             std::optional<double> scale_of_part = std::nullopt) {
     if (found.verdict != HuntVerdict::culprit || found.culprits.size() != 1) return false;
     const int position = found.culprits.front().position;
-    const auto difference = confirm(position, ends, coincidence);
+    const std::optional<tuner::LevelDifference> growth =
+        scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
+    const bool is_added = growth && !is_made_up_for(runs_, setup_, position, growth->mean);
+    const auto difference =
+        is_added ? confirm_part(position, ends, *growth) : confirm(position, ends);
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
     if (!difference || parent.empty()) {
-      tell(fmt::format("{} changes at {}, but {} not visibly: not followed any more",
-                       plain_text(metric, 100), short_id(position), setup_.metric));
+      lead_ = fmt::format("{} changes at {}, but {} not visibly", plain_text(metric, 100),
+                          short_id(position), setup_.metric);
+      tell(lead_ + ": not followed any more");
       return false;
     }
-    const bool has_more = ends.has_drift ? leaves_some(*difference, ends)
-                                         : changes_within(0, position - 1) ||
-                                               changes_within(position, last_position());
+    const bool has_more =
+        is_drifting_ ? leaves_some(*difference, ends)
+                     : changes_within(0, position - 1) || changes_within(position, last_position());
     if (has_more) {
       tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
                        plain_text(metric, 100), short_id(position), setup_.metric));
@@ -322,8 +286,23 @@ class Hunter {
     static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
     answer_.note =
-        fmt::format("found by {}, confirmed by {}", plain_text(metric, 100), setup_.metric);
+        difference->low > 0 && growth && difference->mean == growth->mean
+            ? fmt::format("found by {}, of which {} is made; it is too noisy to show more",
+                          plain_text(metric, 100), setup_.metric)
+            : fmt::format("found by {}, confirmed by {}", plain_text(metric, 100), setup_.metric);
     return true;
+  }
+
+  /// By what a part has grown at its culprit, in units of the metric that was asked for.
+  static std::optional<tuner::LevelDifference> growth_of(const tuner::Culprit& culprit,
+                                                         double scale) {
+    tuner::LevelDifference growth;
+    const double unit = scale * std::abs(culprit.before);
+    growth.mean = unit * culprit.effect_ratio;
+    growth.low = unit * culprit.effect_low_ratio;
+    growth.high = unit * culprit.effect_high_ratio;
+    if (growth.mean <= 0) return std::nullopt;
+    return growth;
   }
 
   /// Whether the metric that was asked for has likely changed between two positions, by all runs.
@@ -337,11 +316,18 @@ class Hunter {
     return 1 - tuner::change_point_posterior(commits, options).no_change >= kElsewhereMass;
   }
 
-  /// Of the metric that was asked for; more is worse.
   [[nodiscard]] std::vector<tuner::CommitReadings> readings_within(int first, int last) const {
+    std::vector<int> positions(static_cast<size_t>(last - first) + 1);
+    std::iota(positions.begin(), positions.end(), first);
+    return readings_at(positions);
+  }
+
+  /// Of the metric that was asked for; more is worse.
+  [[nodiscard]] std::vector<tuner::CommitReadings> readings_at(
+      const std::vector<int>& positions) const {
     const double sign = setup_.is_higher_better ? -1.0 : 1.0;
     std::vector<tuner::CommitReadings> commits;
-    for (int position = first; position <= last; ++position) {
+    for (const int position : positions) {
       std::vector<double> values = runs_.values_of(setup_.metric, position);
       for (double& value : values) value *= sign;
       if (!values.empty()) commits.push_back({position, std::move(values)});
@@ -349,31 +335,31 @@ class Hunter {
     return commits;
   }
 
-  /// Fresh runs of a commit and its parent, until the metric that was asked for has or has not
-  /// changed there: the posterior over all commits from all runs, with a prior of `coincidence` for
-  /// this one. Gives the change of the level there.
-  std::optional<tuner::LevelDifference> confirm(int position, const HuntResult& ends,
-                                                double coincidence) {
-    tuner::ChangePointOptions options;
-    options.num_positions = last_position();
-    const double other = (1 - coincidence) / std::max(1, last_position() - 1);
-    options.prior.assign(static_cast<size_t>(last_position()), other);
-    options.prior[static_cast<size_t>(position) - 1] = coincidence;
+  /// Fresh runs of a commit and its parent in turns, until the metric that was asked for has or has
+  /// not changed there by `probability_of` (its readings by commit, the weight of one, whether
+  /// there will be no more). Gives the change of the level, from runs of all commits or of these
+  /// two.
+  template <typename Probability>
+  std::optional<tuner::LevelDifference> confirm_by(int position, const HuntResult& ends,
+                                                   bool uses_all,
+                                                   const Probability& probability_of) {
     std::map<int, size_t> used;
-    for (int count = 0; count < kMostConfirmRuns; ++count) {
+    const int most = most_confirm_runs(ends);
+    for (int count = 0; count < most; ++count) {
       const bool is_parent = count % 4 == 0 || count % 4 == 3;
       const int at = is_parent ? position - 1 : position;
       static_cast<void>(nth_run(at, used[at]++, RunPurpose::verify));
       if (count + 1 < kFewestConfirmRuns || count % 2 == 0) continue;
+      const tuner::DriftWatch watch = drift();
+      is_drifting_ = ends.has_drift || watch.is_there();
+      const double weight = is_drifting_ ? watch.weight_of_reading() : 1.0;
       // Where the machine drifts, only what was run in turns can be compared.
-      is_drifting_ = ends.has_drift || drifts();
       const std::vector<tuner::CommitReadings> commits =
           is_drifting_ ? freed_readings(position - 1, position)
-                       : readings_within(0, last_position());
+          : uses_all   ? readings_within(0, last_position())
+                       : readings_at({position - 1, position});
       if (commits.size() < 2) return std::nullopt;
-      options.no_change_odds = is_drifting_ ? 1 - coincidence : 1.0;
-      confirmed_ =
-          tuner::change_point_posterior(commits, options).change[static_cast<size_t>(position)];
+      confirmed_ = probability_of(commits, weight, count + 2 > most);
       if (confirmed_ <= 1 - setup_.confidence) return std::nullopt;
       if (confirmed_ < setup_.confidence) continue;
       std::vector<double> before;
@@ -383,18 +369,65 @@ class Hunter {
         side.insert(side.end(), commit.values.begin(), commit.values.end());
       }
       if (before.empty() || after.empty()) return std::nullopt;
-      return tuner::level_difference(before, after, 0.0, setup_.confidence);
+      return tuner::level_difference(before, after, 0.0, setup_.confidence, weight);
     }
     return std::nullopt;
   }
 
+  /// By the posterior over all commits from all runs, with a prior of kCoincidence for this one.
+  std::optional<tuner::LevelDifference> confirm(int position, const HuntResult& ends) {
+    tuner::ChangePointOptions options;
+    options.num_positions = last_position();
+    const double other = (1 - kCoincidence) / std::max(1, last_position() - 1);
+    options.prior.assign(static_cast<size_t>(last_position()), other);
+    options.prior[static_cast<size_t>(position) - 1] = kCoincidence;
+    return confirm_by(position, ends, true, [&](const auto& commits, double weight, bool) {
+      options.weight_of_reading = weight;
+      options.no_change_odds = is_drifting_ ? 1 - kCoincidence : 1.0;
+      return tuner::change_point_posterior(commits, options).change[static_cast<size_t>(position)];
+    });
+  }
+
+  /// Where a part takes longer by `growth`: either the metric does, too, by just as much, or not at
+  /// all, as other work hides it. That leaves no level to be guessed, so that a noise that hides
+  /// the change does not speak against it; but where the metric can tell, it has to. Gives the
+  /// change as the metric shows it, or as the part does, where the metric is too noisy for that.
+  std::optional<tuner::LevelDifference> confirm_part(int position, const HuntResult& ends,
+                                                     const tuner::LevelDifference& growth) {
+    const auto log_odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
+      return tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
+    };
+    const auto measured =
+        confirm_by(position, ends, false, [&](const auto& commits, double weight, bool is_last) {
+          const double prior = is_last && !ends.is_too_noisy ? kPartCoincidence : kCoincidence;
+          double log_odds = std::log(prior / (1 - prior)) + log_odds_of(commits, weight);
+          // Where the ends could tell, the prior comes from them.
+          const int last = last_position();
+          if (ends.is_too_noisy && last > 1) {
+            log_odds += log_odds_of(is_drifting_ ? freed_readings(0, last) : readings_at({0, last}),
+                                    weight);
+          }
+          return 1 / (1 + std::exp(-log_odds));
+        });
+    if (!measured) return std::nullopt;
+    return measured->low > 0 ? *measured : growth;
+  }
+
+  /// Enough to see, in the noise of the ends, a change as large as between them.
+  [[nodiscard]] static int most_confirm_runs(const HuntResult& ends) {
+    const double shift = std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
+    const double needed = kConfirmRunsAtOneNoise / std::max(shift * shift, 1e-12);
+    return 2 * static_cast<int>(
+                   std::clamp<double>(needed, kFewestOfMostConfirmRuns, kMostConfirmRuns) / 2);
+  }
+
   /// Whether runs of one commit depend on when they were made, by all runs.
-  [[nodiscard]] bool drifts() const {
+  [[nodiscard]] tuner::DriftWatch drift() const {
     std::vector<int> all(setup_.commits.size());
     std::iota(all.begin(), all.end(), 0);
-    const std::vector<tuner::TimedReading> readings = runs_.timed(setup_.metric, all);
-    return std::abs(tuner::trend_score(readings)) >= tuner::kTrendScore ||
-           tuner::wander_score(readings) >= tuner::kWanderScore;
+    tuner::DriftWatch watch;
+    watch.update(runs_.timed(setup_.metric, all), {0, last_position()}, 1e-300);
+    return watch;
   }
 
   /// Of two positions, freed of the machine's course by both.
@@ -425,7 +458,8 @@ class Hunter {
   /// Hunts one metric; runs that were made already are used first. `stops_after_ends` leaves when
   /// the ends are known to differ (is_searching_).
   HuntResult follow(const std::string& metric, bool is_deterministic, double min_effect_ratio,
-                    bool stops_after_ends, bool has_fallen = false) {
+                    bool stops_after_ends, bool has_fallen = false,
+                    int max_end_runs = tuner::HuntOptions().max_end_runs) {
     tuner::HuntOptions options;
     options.num_positions = last_position();
     options.is_higher_better = metric == setup_.metric ? setup_.is_higher_better : has_fallen;
@@ -434,6 +468,7 @@ class Hunter {
     options.is_deterministic = is_deterministic;
     options.second_look = second_look_of(metric);
     options.max_runs = setup_.max_runs;
+    options.max_end_runs = max_end_runs;
     if (!is_deterministic) options.prior = prior_of(metric);
     CommitHunt hunt(options);
     for (int position = 0; position <= last_position(); ++position) {
@@ -451,8 +486,14 @@ class Hunter {
         return hunt.result();
       }
       const bool is_fresh = request->purpose == RunPurpose::verify;
-      const size_t index =
-          nth_run(position, used[{position, is_fresh}]++, request->purpose, &hunt, metric);
+      size_t index = 0;
+      try {
+        index = nth_run(position, used[{position, is_fresh}]++, request->purpose, &hunt, metric);
+      } catch (const Interrupted&) {
+        hunt.stop(answer_.result.reason);
+        answer_.result = hunt.result();
+        throw;
+      }
       const CommitRun& run = runs_[index];
       hunt.set_costs({runs_.build_cost()});
       if (run.status != RunStatus::build_failed) hunt.set_built(position);
@@ -575,6 +616,7 @@ class Hunter {
   bool is_following_other_ = false;
   double confirmed_ = 0.0;    ///< probability, by confirm()
   bool is_drifting_ = false;  ///< was seen by confirm()
+  std::string lead_;          ///< what was found by another metric and could not be confirmed
 };
 
 }  // namespace

@@ -113,11 +113,7 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   }
   if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
   text += config_text(answer.config_changes, "the ends fill in differently");
-  if (answer.has_dropped_earlier) {
-    text += "  earlier runs were not used: the machine is not what it was\n";
-  }
-  if (result.has_drift)
-    text += "  the machine's speed changed meanwhile; every run was paired with one of an end\n";
+  text += machine_text(result.has_drift, answer.has_dropped_earlier);
   if (result.is_swapped) {
     text +=
         "  are they swapped? To find what made it better, turn the direction of the metric round "

@@ -1,13 +1,18 @@
 // How often hunts are right (all culprits and no other), what confidence the named culprits have
-// (claimed) and how many of them are culprits (delivered), and what hunts cost, in synthetic
-// histories of 64 commits: the search alone, then whole hunts, which also choose the metric.
-// Argument: hunts per case, 1000 by default. Ends with 1 when claimed and delivered are more than 2
-// points apart, or a case is right less often than the README says.
+// (claimed) and how many of them are culprits (delivered), how often the interval of 95 % holds the
+// planted effect (covered), and what hunts cost, in synthetic histories of 64 commits: the search
+// alone, then whole hunts, which also choose the metric. Arguments: hunts per case, 1000 by
+// default, and a part of the names of the cases to run, all by default. Ends with 1 when claimed
+// and delivered are more than 2 points apart, a case is right less often than is asked of it, or
+// its median of runs or builds is larger. Where the step is too noisy to confirm what a part of it
+// shows, the claim rests on the prior that the step follows its parts (as one that is hidden does
+// not), which is 5 points too modest where all do.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/bisect/whole_hunts.h"
 
@@ -18,23 +23,39 @@ using moetune::tests::HuntStatistics;
 using moetune::tests::WholeHuntCase;
 
 int num_missed = 0;
+std::string_view only;  ///< cases with this in their name
+
+/// What is asked of a case; 0: nothing.
+struct Target {
+  double right = 0.95;
+  int runs = 0;  ///< median, at most
+  int builds = 0;
+  double modesty = 0.02;  ///< at most, of the claim
+};
 
 template <typename Case, typename Run>
-void print_case(const Case& c, int num_hunts, double least_right, const Run& run) {
+void print_case(const Case& c, int num_hunts, const Target& target, const Run& run) {
+  if (std::string_view(c.name).find(only) == std::string_view::npos) return;
   const auto start = std::chrono::steady_clock::now();
   const HuntStatistics s = run(c, num_hunts);
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   // Without a culprit there is no claim whose truth could be counted.
   const bool is_calibrated =
-      c.num_culprits == 0 || std::abs(s.mean_claimed() - s.delivered()) <= 0.02;
-  const bool is_right = s.right() >= least_right;
-  num_missed += !is_calibrated + !is_right;
-  fmt::print("{:28} {:>7.3f} {:>7.3f} {:>8.3f} {:>10.3f} {:>6} {:>6} {:>7} {:>8.1f}{}{}\n", c.name,
-             s.right(), least_right, s.mean_claimed(), s.delivered(),
-             HuntStatistics::quantile(s.runs, 0.5), HuntStatistics::quantile(s.runs, 0.95),
-             HuntStatistics::quantile(s.builds, 0.5), ms / num_hunts,
-             is_right ? "" : "  NOT RIGHT ENOUGH", is_calibrated ? "" : "  NOT CALIBRATED");
+      c.num_culprits == 0 || (s.mean_claimed() - s.delivered() <= 0.02 &&
+                              s.delivered() - s.mean_claimed() <= target.modesty);
+  const bool is_right = s.right() >= target.right;
+  const int runs = HuntStatistics::quantile(s.runs, 0.5);
+  const int builds = HuntStatistics::quantile(s.builds, 0.5);
+  const bool is_cheap =
+      (target.runs == 0 || runs <= target.runs) && (target.builds == 0 || builds <= target.builds);
+  num_missed += !is_calibrated + !is_right + !is_cheap;
+  fmt::print(
+      "{:28} {:>7.3f} {:>7.3f} {:>8.3f} {:>10.3f} {:>8.3f} {:>6} {:>6} {:>7} {:>8.1f}{}{}{}\n",
+      c.name, s.right(), target.right, s.mean_claimed(), s.delivered(), s.covered(), runs,
+      HuntStatistics::quantile(s.runs, 0.95), builds, ms / num_hunts,
+      is_right ? "" : "  NOT RIGHT ENOUGH", is_calibrated ? "" : "  NOT CALIBRATED",
+      is_cheap ? "" : "  TOO DEAR");
   std::fflush(stdout);
 }
 
@@ -42,45 +63,63 @@ void print_case(const Case& c, int num_hunts, double least_right, const Run& run
 
 int main(int argc, char** argv) {
   const int num_hunts = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1000;
+  if (argc > 2) only = argv[2];
   struct Row {
     HuntCase c;
-    double least_right;
+    Target target;
   };
   const Row searches[] = {
-      {{.name = "shift of 2 noises"}, 0.97},
-      {{.name = "shift of 3 noises", .shift = 3}, 0.97},
-      {{.name = "2, 5 % outliers of 8", .outlier_share = 0.05}, 0.95},
-      {{.name = "2, drift 0.1 a run", .drift = 0.1}, 0.94},
-      {{.name = "3, drift 0.1 a run", .shift = 3, .drift = 0.1}, 0.94},
-      {{.name = "no culprit", .num_culprits = 0}, 0.95},
-      {{.name = "no culprit, outliers", .outlier_share = 0.05, .num_culprits = 0}, 0.95},
-      {{.name = "no culprit, drift 0.1", .drift = 0.1, .num_culprits = 0}, 0.95},
-      {{.name = "2, speed wanders by 2", .wander = 2}, 0.94},
-      {{.name = "no culprit, it wanders", .wander = 2, .num_culprits = 0}, 0.95},
-      {{.name = "two culprits of 3", .shift = 3, .num_culprits = 2}, 0.95},
-      {{.name = "2, builds are free", .build_cost = 0.01}, 0.97},
+      {{.name = "shift of 2 noises"}, {0.97, 45, 12}},
+      {{.name = "shift of 3 noises", .shift = 3}, {0.97}},
+      {{.name = "2, 5 % outliers of 8", .outlier_share = 0.05}, {0.95}},
+      {{.name = "2, drift 0.1 a run", .drift = 0.1}, {0.94}},
+      {{.name = "3, drift 0.1 a run", .shift = 3, .drift = 0.1}, {0.94}},
+      {{.name = "no culprit", .num_culprits = 0}, {0.95, 60}},
+      {{.name = "no culprit, outliers", .outlier_share = 0.05, .num_culprits = 0}, {0.95, 60}},
+      {{.name = "no culprit, drift 0.1", .drift = 0.1, .num_culprits = 0}, {0.95, 60}},
+      {{.name = "2, speed wanders by 2", .wander = 2}, {0.94}},
+      {{.name = "no culprit, it wanders", .wander = 2, .num_culprits = 0}, {0.95, 60}},
+      {{.name = "two culprits of 3", .shift = 3, .num_culprits = 2}, {0.95}},
+      {{.name = "2, builds are free", .build_cost = 0.01}, {0.97}},
   };
-  const WholeHuntCase hunts[] = {
-      {.name = "whole: shift of 2"},
-      {.name = "whole: a counter shows it", .has_counter = true},
-      {.name = "whole: another counter", .has_other_counter = true},
-      {.name = "whole: a part shows it", .has_part = true},
-      {.name = "whole: two, counter for one", .shift = 3, .num_culprits = 2, .has_counter = true},
-      {.name = "whole: work was moved", .has_moved_part = true},
-      {.name = "whole: a part, it wanders", .has_part = true, .wander = 2},
-      {.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02},
+  struct WholeRow {
+    WholeHuntCase c;
+    Target target;
+  };
+  const WholeRow hunts[] = {
+      {{.name = "whole: shift of 2"}, {0.95}},
+      {{.name = "whole: a counter shows it", .has_counter = true}, {0.95}},
+      {{.name = "whole: another counter", .has_other_counter = true}, {0.95}},
+      {{.name = "whole: a part shows it", .has_part = true}, {0.95}},
+      {{.name = "whole: two, counter for one", .shift = 3, .num_culprits = 2, .has_counter = true},
+       {0.9}},
+      {{.name = "whole: work was moved", .has_moved_part = true}, {0.95}},
+      {{.name = "whole: a part that is hidden", .has_hidden_part = true}, {0.95}},
+      {{.name = "whole: a part, it wanders", .has_part = true, .wander = 2},
+       {.right = 0.95, .modesty = 0.05}},
+      {{.name = "whole: a part, 0.5 of step",
+        .shift = 0.5,
+        .has_part = true,
+        .min_effect_ratio = 0.005},
+       {.right = 0.5, .modesty = 0.05}},
+      {{.name = "whole: the same, it wanders",
+        .shift = 0.5,
+        .has_part = true,
+        .min_effect_ratio = 0.005,
+        .wander = 2},
+       {.right = 0.5, .modesty = 0.05}},
+      {{.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02}, {0.95}},
   };
   fmt::print("{} hunts per case, 64 commits, a build costs 5 runs\n", num_hunts);
-  fmt::print("{:28} {:>7} {:>7} {:>8} {:>10} {:>6} {:>6} {:>7} {:>8}\n", "case", "right", "asked",
-             "claimed", "delivered", "runs", "p95", "builds", "ms each");
+  fmt::print("{:28} {:>7} {:>7} {:>8} {:>10} {:>8} {:>6} {:>6} {:>7} {:>8}\n", "case", "right",
+             "asked", "claimed", "delivered", "covered", "runs", "p95", "builds", "ms each");
   for (const Row& row : searches) {
-    print_case(row.c, num_hunts, row.least_right,
+    print_case(row.c, num_hunts, row.target,
                [](const HuntCase& c, int n) { return moetune::tests::run_synthetic_hunts(c, n); });
   }
-  for (const WholeHuntCase& c : hunts) {
-    print_case(
-        c, num_hunts, c.num_culprits == 1 ? 0.95 : 0.9,
-        [](const WholeHuntCase& each, int n) { return moetune::tests::run_whole_hunts(each, n); });
+  for (const WholeRow& row : hunts) {
+    print_case(row.c, num_hunts, row.target,
+               [](const WholeHuntCase& c, int n) { return moetune::tests::run_whole_hunts(c, n); });
   }
   return num_missed == 0 ? 0 : 1;
 }

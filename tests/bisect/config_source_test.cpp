@@ -104,6 +104,58 @@ BOOST_AUTO_TEST_CASE(the_program_says_what_is_wrong_and_that_nothing_changed) {
   BOOST_TEST(runs() == num_runs);
 }
 
+BOOST_AUTO_TEST_CASE(old_runs_are_compared_at_the_ends_first) {
+  const tests::TempFolder folder;
+  std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";
+  ConfigSetup setup;
+  setup.good = spec::samples::trial();
+  setup.good.data_path = folder.file("corpus");
+  setup.good.data_digest = "";
+  setup.good.num_steps = 3;
+  spec::TrialSpec bad = setup.good;
+  bad.training.lr *= 2;
+  setup.changes = differences(setup.good, bad);
+  setup.options.num_changes = static_cast<int>(setup.changes.size());
+  setup.runner.metric = "step_time";
+  setup.runner.rank_program = MOETUNE_BIN_DIR "/fake_rank";
+  setup.runner.folder = folder.file("running");
+  setup.runner.text_path = folder.file("corpus");
+  setup.key_parts = "this machine";
+  store::Store store = store::Store::open(folder.file("hunt.db"));
+  const auto open = [&](const char* hash) {
+    store::BisectRow row;
+    row.config_hash = hash;
+    return store.open_bisect(row);
+  };
+  const int64_t first = open("first");
+  BOOST_REQUIRE(
+      (run_config_hunt(setup, store, first).result.verdict == tuner::HuntVerdict::no_change));
+  const std::vector<store::BisectRunRow> rows = store.read_bisect_runs(first);
+  BOOST_REQUIRE(rows.size() >= 6U);
+  constexpr size_t kLooks = 6;
+  for (const double machine : {1.0, 1.5}) {
+    const int64_t hunt = open(machine > 1 ? "another machine" : "the same machine");
+    for (store::BisectRunRow row : rows) {
+      row.value = machine * row.value.value();
+      row.started_at = "2026-01-01T00:00:00.000Z";
+      store.add_bisect_run(hunt, row);
+    }
+    const ConfigAnswer answer = run_config_hunt(setup, store, hunt);
+    const size_t num_new = store.read_bisect_runs(hunt).size() - rows.size();
+    BOOST_TEST(answer.has_dropped_earlier == (machine > 1));
+    BOOST_TEST((answer.result.verdict == (machine > 1 ? tuner::HuntVerdict::environment_changed
+                                                      : tuner::HuntVerdict::no_change)));
+    if (machine > 1) {
+      BOOST_TEST(num_new > kLooks);
+    } else {
+      BOOST_TEST(num_new == kLooks);
+    }
+    // What was looked at once is recent now.
+    static_cast<void>(run_config_hunt(setup, store, hunt));
+    BOOST_TEST(store.read_bisect_runs(hunt).size() == rows.size() + num_new);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

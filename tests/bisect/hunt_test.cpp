@@ -493,6 +493,77 @@ BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_used_up_budget_leaves_the_culprits_that_were_verified) {
+  const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
+    run.value = (p >= 9 ? 112.0 : 100.0) + (p >= 24 ? 4.0 : 0.0) + noise(random, 1);
+  };
+  FakeSource whole(model);
+  const HuntAnswer both = run_hunt(setup_of(32), whole);
+  BOOST_REQUIRE(both.result.culprits.size() == 2U);
+  bool has_one = false;
+  for (double most = 100; most < both.seconds; most += 10) {
+    FakeSource source(model);
+    HuntSetup setup = setup_of(32);
+    setup.max_seconds = most;
+    const HuntAnswer answer = run_hunt(setup, source);
+    BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::unresolved));
+    BOOST_TEST(answer.result.reason.find("used up") != std::string::npos);
+    for (const tuner::Culprit& culprit : answer.result.culprits) {
+      BOOST_TEST((culprit.position == 9 || culprit.position == 24));
+      has_one = true;
+    }
+  }
+  BOOST_TEST(has_one);
+}
+
+BOOST_AUTO_TEST_CASE(what_another_metric_found_is_told_where_it_could_not_be_confirmed) {
+  // It grows at 20, hidden by other work; the step grows at 8, and there are too few runs for that.
+  const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
+    const double work = p >= 20 ? 3.0 : 0.0;
+    run.metrics["op_a.forward_ns"] = 1e6 * (10 + work + noise(random, 0.05));
+    run.metrics["step_ns"] = 1e6 * ((p >= 8 ? 104 : 100) + noise(random, 2));
+  };
+  bool has_told = false;
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    FakeSource source(model, seed);
+    HuntSetup setup = setup_of(32);
+    setup.max_runs = 40;
+    const HuntAnswer answer = run_hunt(setup, source);
+    for (const tuner::Culprit& culprit : answer.result.culprits) {
+      BOOST_TEST(culprit.position == 8);
+    }
+    if (answer.result.verdict != tuner::HuntVerdict::unresolved) continue;
+    has_told = has_told || answer.note.find("op_a.forward_ns changes at") == 0;
+  }
+  BOOST_TEST(has_told);
+}
+
+BOOST_AUTO_TEST_CASE(a_part_shows_what_the_step_is_too_noisy_to_show) {
+  int num_right = 0;
+  int num_by_part = 0;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    FakeSource source(
+        [](int p, CommitRun& run, std::mt19937_64& random) {
+          const double work = p >= 20 ? 2.0 : 0.0;
+          run.metrics["op_a.forward_ns"] = 1e6 * (10 + work + noise(random, 0.05));
+          run.metrics["step_ns"] = 1e6 * (100 + work + noise(random, 5));
+        },
+        seed);
+    HuntSetup setup = setup_of(32);
+    setup.min_effect_ratio = 0.01;
+    const HuntAnswer answer = run_hunt(setup, source);
+    for (const tuner::Culprit& culprit : answer.result.culprits) {
+      BOOST_TEST(culprit.position == 20);
+    }
+    if (answer.result.culprits.size() != 1U) continue;
+    ++num_right;
+    num_by_part += answer.hunted_metric == "op_a.forward_ns";
+    BOOST_TEST(answer.result.culprits[0].confidence >= 0.95);
+  }
+  BOOST_TEST(num_right >= 5);
+  BOOST_TEST(num_by_part >= 3);
+}
+
 BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
     run.value = (p >= 9 ? 105.0 : 100.0) + noise(random, 2);

@@ -23,7 +23,9 @@ struct WholeHuntCase {
   bool has_counter = false;        ///< launches that change with the first culprit
   bool has_other_counter = false;  ///< kernels that change at a commit that slows nothing down
   bool has_moved_part = false;     ///< work that went from one operation to another at some commit
-  bool has_part = false;       ///< an operation with a tenth of the noise that is what slows down
+  bool has_hidden_part = false;    ///< that takes longer from some commit on, unlike the step
+  bool has_part = false;  ///< an operation with a tenth of the noise that is what slows down
+  double min_effect_ratio = 0.02;
   double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
   double crash_share = 0.0;    ///< of the commits
   double failure_share = 0.0;  ///< of the runs
@@ -58,22 +60,25 @@ class SyntheticSource final : public sweeps::HuntSource {
       run.status = sweeps::RunStatus::crashed;
       return run;
     }
-    const double sigma = 2e6;  // of a step of 100 ms
     double slower = 0.0;
-    for (const int culprit : culprits) slower += position >= culprit ? case_.shift * sigma : 0.0;
+    for (const int culprit : culprits) slower += position >= culprit ? case_.shift * kNoise : 0.0;
     if (case_.wander > 0) speed_ = 0.9 * speed_ + std::sqrt(1 - 0.81) * normal_(random_);
-    double rest = 100e6 + sigma * (normal_(random_) + case_.wander * speed_);
+    double rest = 100e6 + kNoise * (normal_(random_) + case_.wander * speed_);
     if (case_.has_part) {
-      const double part = 20e6 + 0.1 * sigma * normal_(random_) + slower;
+      const double part = 20e6 + 0.1 * kNoise * normal_(random_) + slower;
       run.metrics["op_dispatch.forward_ns"] = part;
       rest += part - 20e6;
     } else {
       rest += slower;
     }
     if (case_.has_moved_part) {
-      const double moved = position >= other_ ? case_.shift * sigma : 0.0;
-      run.metrics["op_a.forward_ns"] = 20e6 + 0.1 * sigma * normal_(random_) + moved;
-      run.metrics["op_b.forward_ns"] = 40e6 + 0.1 * sigma * normal_(random_) - moved;
+      const double moved = position >= other_ ? case_.shift * kNoise : 0.0;
+      run.metrics["op_a.forward_ns"] = 20e6 + 0.1 * kNoise * normal_(random_) + moved;
+      run.metrics["op_b.forward_ns"] = 40e6 + 0.1 * kNoise * normal_(random_) - moved;
+    }
+    if (case_.has_hidden_part) {
+      const double hidden = position >= other_ ? case_.shift * kNoise : 0.0;
+      run.metrics["op_hidden.forward_ns"] = 20e6 + 0.1 * kNoise * normal_(random_) + hidden;
     }
     run.value = run.metrics["step_ns"] = rest;
     const bool is_after = !culprits.empty() && position >= *culprits.begin();
@@ -84,6 +89,7 @@ class SyntheticSource final : public sweeps::HuntSource {
   [[nodiscard]] bool is_built(int position) const override { return built_.contains(position); }
 
   std::set<int> culprits;
+  static constexpr double kNoise = 2e6;  ///< of a step of 100 ms
 
  private:
   const WholeHuntCase& case_;
@@ -100,6 +106,7 @@ inline HuntStatistics run_whole_hunts(const WholeHuntCase& c, int num_hunts,
                                       unsigned first_seed = 5000) {
   HuntStatistics statistics;
   sweeps::HuntSetup setup;
+  setup.min_effect_ratio = c.min_effect_ratio;
   for (int i = 0; i <= c.num_commits; ++i) {
     setup.commits.push_back({fmt::format("{:040x}", i), fmt::format("commit {}", i), "A. Author",
                              "2026-01-01T00:00:00+00:00"});
@@ -110,7 +117,7 @@ inline HuntStatistics run_whole_hunts(const WholeHuntCase& c, int num_hunts,
     ++statistics.num_hunts;
     statistics.runs.push_back(answer.num_runs);
     statistics.builds.push_back(answer.num_builds);
-    statistics.add(answer.result, source.culprits);
+    statistics.add(answer.result, source.culprits, c.shift * SyntheticSource::kNoise);
   }
   return statistics;
 }

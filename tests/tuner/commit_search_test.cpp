@@ -374,6 +374,42 @@ BOOST_AUTO_TEST_CASE(an_outlier_does_not_move_a_level) {
 }
 
 // The interval of a difference holds the truth as often as it says.
+// Bayes' rule turned round: among many pairs of which half have the shift, those with the same odds
+// have it as often as the odds say.
+BOOST_AUTO_TEST_CASE(odds_of_a_shift_are_calibrated) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> noise;
+  constexpr double kShift = 0.6;
+  double expected = 0.0;
+  int num_likely = 0;
+  int num_shifted = 0;
+  double worst = 1.0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    const bool is_shifted = trial % 2 == 0;
+    std::vector<double> a;
+    std::vector<double> b;
+    for (int i = 0; i < 12; ++i) {
+      a.push_back(100 + noise(random));
+      b.push_back(100 + (is_shifted ? kShift : 0) + noise(random));
+    }
+    const double odds = std::exp(log_odds_of_shift(a, b, kShift));
+    const double p = odds / (1 + odds);
+    worst = std::min(worst, p);
+    if (p < 0.7) continue;
+    expected += p;
+    ++num_likely;
+    num_shifted += is_shifted;
+  }
+  BOOST_REQUIRE(num_likely > 500);
+  BOOST_TEST_MESSAGE(num_likely << " likely, " << expected << " expected, " << num_shifted);
+  BOOST_TEST(std::abs(num_shifted - expected) < 0.03 * num_likely);
+  BOOST_TEST(worst < 0.1);
+  // What the noise hides says nothing; an exact difference says all.
+  BOOST_TEST(std::abs(log_odds_of_shift({100, 180, 130}, {120, 170, 140}, 0.1)) < 0.05);
+  BOOST_TEST(log_odds_of_shift({1, 1, 1}, {2, 2, 2}, 1) > 20);
+  BOOST_TEST(log_odds_of_shift({1, 1, 1}, {1, 1, 1}, 1) < -20);
+}
+
 BOOST_AUTO_TEST_CASE(intervals_of_differences_are_calibrated) {
   std::mt19937_64 random(11);
   std::normal_distribution<double> noise;

@@ -29,6 +29,7 @@ struct HuntStatistics {
   int num_named = 0;  ///< culprits named, in all hunts
   int num_named_right = 0;
   double claimed = 0.0;  ///< sum of their confidences
+  int num_covered = 0;   ///< of the culprits, in how many the interval holds the planted effect
   std::vector<int> runs;
   std::vector<int> builds;
 
@@ -37,8 +38,12 @@ struct HuntStatistics {
     return num_named == 0 ? 0 : static_cast<double>(num_named_right) / num_named;
   }
   [[nodiscard]] double mean_claimed() const { return num_named == 0 ? 0 : claimed / num_named; }
-  /// Counts an answer. The hunt and what it has cost are counted by the caller.
-  void add(const tuner::HuntResult& result, const std::set<int>& culprits) {
+  [[nodiscard]] double covered() const {
+    return num_named_right == 0 ? 0 : static_cast<double>(num_covered) / num_named_right;
+  }
+  /// Counts an answer; `shift` of each culprit, in units of the metric. The hunt and what it has
+  /// cost are counted by the caller.
+  void add(const tuner::HuntResult& result, const std::set<int>& culprits, double shift) {
     if (result.verdict != tuner::HuntVerdict::culprit) {
       num_right += culprits.empty() && (result.verdict == tuner::HuntVerdict::no_change ||
                                         result.verdict == tuner::HuntVerdict::environment_changed);
@@ -49,7 +54,10 @@ struct HuntStatistics {
       named.insert(culprit.position);
       claimed += culprit.confidence;
       ++num_named;
-      num_named_right += culprits.contains(culprit.position);
+      if (!culprits.contains(culprit.position)) continue;
+      ++num_named_right;
+      const double ratio = shift / culprit.before;
+      num_covered += culprit.effect_low_ratio <= ratio && ratio <= culprit.effect_high_ratio;
     }
     num_right += named == culprits;
   }
@@ -100,7 +108,7 @@ inline HuntStatistics run_synthetic_hunts(const HuntCase& c, int num_hunts,
     ++statistics.num_hunts;
     statistics.runs.push_back(hunt.num_runs());
     statistics.builds.push_back(static_cast<int>(built.size()));
-    statistics.add(hunt.result(), culprits);
+    statistics.add(hunt.result(), culprits, c.shift * kNoise);
   }
   return statistics;
 }

@@ -354,7 +354,7 @@ ChangePointPosterior change_point_posterior(const std::vector<CommitReadings>& c
 }
 
 LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
-                                 double threshold, double probability) {
+                                 double threshold, double probability, double weight_of_reading) {
   const std::vector<CommitReadings> commits = {{0, a}, {1, b}};
   MOETUNE_CHECK(!a.empty() && !b.empty(), "a difference of {} and {} readings", a.size(), b.size());
   const std::vector<double> noises = noise_grid(commits);
@@ -363,7 +363,8 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
   // Fine enough for the mean of all runs.
   const double step = scale * 0.4 / std::sqrt(most);
   const auto grid_of = [&](const std::vector<double>& values) {
-    const double reach = 6.0 * scale / std::sqrt(static_cast<double>(values.size()));
+    const double reach =
+        6.0 * scale / std::sqrt(weight_of_reading * static_cast<double>(values.size()));
     const auto middle = static_cast<int64_t>(std::round(median_of(values) / step));
     const auto count = static_cast<int64_t>(std::ceil(reach / step));
     return std::pair<int64_t, int64_t>(middle - count, middle + count);
@@ -378,7 +379,7 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
       for (const double value : values) {
         sum += log_density(value - static_cast<double>(i) * step, noise);
       }
-      logs.push_back(sum);
+      logs.push_back(weight_of_reading * sum);
     }
     return logs;
   };
@@ -426,6 +427,44 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
     if (difference < -threshold) result.below += weight;
   }
   return result;
+}
+
+double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
+                         double weight_of_reading) {
+  MOETUNE_CHECK(!a.empty() && !b.empty(), "a shift of {} and {} readings", a.size(), b.size());
+  const std::vector<double> noises = noise_grid({{0, a}, {1, b}});
+  const double scale = noises[noises.size() / 2 - 1];
+  const double step = scale * 0.4 / std::sqrt(static_cast<double>(a.size() + b.size()));
+  const auto log_evidence = [&](double off) {
+    std::vector<double> moved = b;
+    for (double& value : moved) value -= off;
+    // One level for both: near that of either, or in between.
+    std::vector<double> all = a;
+    all.insert(all.end(), moved.begin(), moved.end());
+    std::vector<int64_t> lattice;
+    for (const std::vector<double>* values : {&a, static_cast<const std::vector<double>*>(&moved),
+                                              static_cast<const std::vector<double>*>(&all)}) {
+      const double reach =
+          6.0 * scale / std::sqrt(weight_of_reading * static_cast<double>(values->size()));
+      const auto middle = static_cast<int64_t>(std::round(median_of(*values) / step));
+      const auto count = static_cast<int64_t>(std::ceil(reach / step));
+      for (int64_t i = middle - count; i <= middle + count; ++i) lattice.push_back(i);
+    }
+    std::sort(lattice.begin(), lattice.end());
+    lattice.erase(std::unique(lattice.begin(), lattice.end()), lattice.end());
+    LogSum evidence;
+    for (const double noise : noises) {
+      for (const int64_t i : lattice) {
+        double sum = 0.0;
+        for (const double value : all) {
+          sum += log_density(value - static_cast<double>(i) * step, noise);
+        }
+        evidence.add(weight_of_reading * sum);
+      }
+    }
+    return evidence.value();
+  };
+  return log_evidence(shift) - log_evidence(0.0);
 }
 
 }  // namespace moetune::tuner

@@ -61,8 +61,15 @@ struct LevelDifference {
   double below = 0.0;  ///< probability that it is less than minus the threshold
 };
 
-/// level(b) - level(a) under the same noise model. Both need a reading.
+/// level(b) - level(a) under the same noise model. Both need a reading. `weight_of_reading`: as in
+/// ChangePointOptions.
 LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
-                                 double threshold, double probability = 0.95);
+                                 double threshold, double probability = 0.95,
+                                 double weight_of_reading = 1.0);
+
+/// Logarithm of how much likelier the readings are when level(b) = level(a) + shift than when the
+/// levels are the same, under the same noise model, whatever the level. Both need a reading.
+double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
+                         double weight_of_reading = 1.0);
 
 }  // namespace moetune::tuner

@@ -14,19 +14,15 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr int kFewestEndRuns = 8;    ///< of both ends together, before anything is decided
-constexpr int kReferencePeriod = 8;  ///< every so many runs an end is looked at again
-constexpr size_t kFreshRuns = 2;     ///< of a suspect and of its parent
-constexpr double kSuspicion = 0.9;   ///< posterior from which a commit is a suspect
-constexpr double kOpenMass = 0.15;   ///< of further changes: more than that is looked into
-constexpr int kFewestDriftRuns = 14;
-/// Of a reading whose error, what the course leaves, resembles that of its neighbours; what is then
-/// claimed agrees with what is delivered (tests/bench/bisect_bench.cpp).
-constexpr double kWeightInWander = 0.7;
-constexpr double kLeastGain = 1e-5;  ///< nats a run, for which nothing is run
-constexpr double kSmallShare = 0.5;  ///< of the least effect: nobody looks for that
-constexpr int kFewestAgreeing = 2;   ///< pairs of exact readings that show that runs agree
-constexpr int kMostRepeats = 8;      ///< of one commit, planned ahead when its build is weighed
+constexpr int kFewestEndRuns = 8;       ///< of both ends together, before anything is decided
+constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
+constexpr size_t kFreshRuns = 2;        ///< of a suspect and of its parent
+constexpr double kSuspicion = 0.9;      ///< posterior from which a commit is a suspect
+constexpr double kOpenMass = 0.15;      ///< of further changes: more than that is looked into
+constexpr double kLeastGain = 1e-5;     ///< nats a run, for which nothing is run
+constexpr double kSmallShare = 0.5;     ///< of the least effect: nobody looks for that
+constexpr int kFewestAgreeing = 2;      ///< pairs of exact readings that show that runs agree
+constexpr int kMostRepeats = 8;         ///< of one commit, planned ahead when its build is weighed
 
 double entropy(double p) {
   if (p <= 0 || p >= 1) return 0.0;
@@ -81,7 +77,6 @@ void CommitHunt::add(int position, double value, double time) {
                     std::isfinite(time),
                 "a reading of {} at position {}", value, position);
   readings_.push_back({position, options_.is_higher_better ? -value : value, time});
-  if (!drift_.empty()) drift_.push_back(drift_.back());  // until the next look
   is_built_[static_cast<size_t>(position)] = true;
 }
 
@@ -94,8 +89,7 @@ bool CommitHunt::can_measure(int position) const {
 std::vector<double> CommitHunt::corrected() const {
   std::vector<double> values;
   for (size_t i = 0; i < readings_.size(); ++i) {
-    const double value = readings_[i].value - (drift_.empty() ? 0.0 : drift_[i]);
-    values.push_back(options_.is_higher_better ? -value : value);
+    values.push_back(options_.is_higher_better ? -freed(i) : freed(i));
   }
   return values;
 }
@@ -105,7 +99,7 @@ std::vector<CommitReadings> CommitHunt::by_commit() const {
   for (size_t i = 0; i < readings_.size(); ++i) {
     CommitReadings& commit = commits[static_cast<size_t>(readings_[i].position)];
     commit.position = readings_[i].position;
-    commit.values.push_back(readings_[i].value - (drift_.empty() ? 0.0 : drift_[i]));
+    commit.values.push_back(freed(i));
   }
   std::erase_if(commits, [](const CommitReadings& commit) { return commit.values.empty(); });
   return commits;
@@ -163,7 +157,7 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
   }
   const bool is_there = ends_.low > 0 && ends_.above >= 0.8;
   const bool is_small = are_ends_alike();
-  const int most = (is_paired_ ? 2 : 1) * options_.max_end_runs;
+  const int most = (drift_.is_there() ? 2 : 1) * options_.max_end_runs;
   if (!is_there && !is_small && count < most) return request;
   if (is_there || (ends_.low > 0 && ends_.above > 0.5)) {
     is_searching_ = true;
@@ -171,13 +165,14 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
     return std::nullopt;
   }
   result_.no_change = 1 - ends_.above;
-  if (is_small && is_paired_ && (is_trend_ || seems_changed())) {
+  if (is_small && drift_.is_there() && (drift_.is_trend() || seems_changed())) {
     finish(
         HuntVerdict::environment_changed,
         "the runs of one commit differ by when they were made; freed of that, the ends are alike");
   } else if (is_small) {
     finish(HuntVerdict::no_change, "the ends do not differ by more than the least effect");
   } else {
+    result_.is_too_noisy = true;
     finish(HuntVerdict::unresolved,
            "the noise is too large to tell whether the ends differ by the least effect");
   }
@@ -191,35 +186,19 @@ bool CommitHunt::are_ends_alike() const {
 
 // Without a look at when the runs were made.
 bool CommitHunt::seems_changed() const {
-  std::vector<double> good;
-  std::vector<double> bad;
-  for (const TimedReading& reading : readings_) {
-    if (reading.position == 0) good.push_back(reading.value);
-    if (reading.position == options_.num_positions) bad.push_back(reading.value);
-  }
-  const LevelDifference difference = level_difference(good, bad, min_effect(), options_.confidence);
-  return difference.low > 0 && difference.above >= 0.8;
+  return raw_ends_differ(readings_, 0, options_.num_positions, min_effect(), options_.confidence);
 }
 
-// A drift goes one way; wandering speed shows in runs that resemble those just before. Either makes
-// runs of one commit depend on when they were made.
 void CommitHunt::update_drift() {
-  if (!is_paired_) {
-    if (num_runs() < kFewestDriftRuns) return;
-    is_trend_ = std::abs(trend_score(readings_)) >= kTrendScore;
-    if (!is_trend_ && wander_score(readings_) < kWanderScore) return;
-    is_paired_ = true;
-    result_.has_drift = true;
-  }
-  drift_.clear();  // it belongs to fewer readings
-  drift_ = machine_course(readings_, {0, options_.num_positions}, 1e-12 * scale());
+  drift_.update(readings_, {0, options_.num_positions}, 1e-12 * scale());
+  result_.has_drift = drift_.is_there();
 }
 
 void CommitHunt::update_posterior() {
   ChangePointOptions options;
   options.num_positions = options_.num_positions;
   options.prior = options_.prior;
-  if (is_paired_ && !is_trend_) options.weight_of_reading = kWeightInWander;
+  options.weight_of_reading = drift_.weight_of_reading();
   posterior_ = change_point_posterior(by_commit(), options);
   result_.posterior = posterior_.change;
   result_.no_change = posterior_.no_change;
@@ -260,7 +239,7 @@ std::optional<RunRequest> CommitHunt::search() {
   update_posterior();
   describe_effect();
   if (posterior_.no_change >= options_.confidence || (are_ends_alike() && verified_.empty())) {
-    const bool was_machine = is_paired_ && (is_trend_ || seems_changed());
+    const bool was_machine = drift_.is_there() && (drift_.is_trend() || seems_changed());
     finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
            "with more runs the ends turn out to be alike");
     return std::nullopt;
@@ -270,9 +249,10 @@ std::optional<RunRequest> CommitHunt::search() {
     finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
     return std::nullopt;
   }
-  if (num_runs() - static_cast<int>(last_reference_) >= (is_paired_ ? 2 : kReferencePeriod)) {
+  const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
+  if (readings_.size() - last_reference_ >= period) {
     last_reference_ = readings_.size();
-    const bool is_good_next = (readings_.size() / (is_paired_ ? 2 : kReferencePeriod)) % 2 == 0;
+    const bool is_good_next = (readings_.size() / period) % 2 == 0;
     return RunRequest{is_good_next ? 0 : options_.num_positions, RunPurpose::reference};
   }
   const auto probability = [this](int position) {
@@ -510,9 +490,8 @@ void CommitHunt::describe_effect() {
   if (good.empty() || bad.empty()) return;
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  ends_ = options_.is_deterministic
-              ? exact_difference(good.front(), bad.front())
-              : level_difference(good, bad, min_effect(), options_.confidence);
+  ends_ = options_.is_deterministic ? exact_difference(good.front(), bad.front())
+                                    : difference_of(good, bad);
   static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
 }
 
@@ -533,7 +512,7 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
       difference = exact_difference(before.back(), after.front());
       culprit.before = sign * before.back();
     } else {
-      difference = level_difference(before, after, min_effect(), options_.confidence);
+      difference = difference_of(before, after);
       culprit.before = sign * median_of(before);
     }
     culprit.after = culprit.before + sign * difference.mean;
@@ -548,6 +527,17 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
   if (!std::all_of(result_.culprits.begin(), result_.culprits.end(), is_small)) {
     std::erase_if(result_.culprits, is_small);
   }
+}
+
+LevelDifference CommitHunt::difference_of(const std::vector<double>& a,
+                                          const std::vector<double>& b) const {
+  return level_difference(a, b, min_effect(), options_.confidence, drift_.weight_of_reading());
+}
+
+void CommitHunt::stop(const std::string& reason) {
+  if (is_over_) return;
+  add_culprits(verified_);
+  finish(HuntVerdict::unresolved, reason);
 }
 
 void CommitHunt::finish(HuntVerdict verdict, std::string reason) {

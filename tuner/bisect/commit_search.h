@@ -76,6 +76,7 @@ struct HuntResult : EndsEffect {
   std::string reason;       ///< of a verdict that is not `culprit`, for people
   std::vector<Culprit> culprits;
   bool has_drift = false;
+  bool is_too_noisy = false;  ///< `unresolved`, as the noise hides whether the ends differ
   /// A metric that was taken as deterministic differs between runs of one commit.
   bool is_inexact = false;
   std::vector<double>
@@ -111,6 +112,8 @@ class CommitHunt {
   [[nodiscard]] int expected_runs_left() const;
   /// Readings freed of the machine's drift where that was noticed, in order of time.
   [[nodiscard]] std::vector<double> corrected() const;
+  /// Ends it before it is over: what was verified by then is kept, the verdict is `unresolved`.
+  void stop(const std::string& reason);
 
  private:
   /// After the ends are known to differ.
@@ -128,6 +131,12 @@ class CommitHunt {
   [[nodiscard]] bool are_ends_alike() const;
   [[nodiscard]] bool seems_changed() const;
   void update_drift();
+  /// Freed of the machine's drift where that was noticed.
+  [[nodiscard]] double freed(size_t reading) const {
+    return readings_[reading].value - drift_.course_at(reading);
+  }
+  [[nodiscard]] LevelDifference difference_of(const std::vector<double>& a,
+                                              const std::vector<double>& b) const;
   void update_posterior();
   void describe_effect();
   void add_culprits(const std::vector<int>& positions);
@@ -146,15 +155,13 @@ class CommitHunt {
   HuntCosts costs_;
   HuntResult result_;
   std::vector<TimedReading> readings_;  ///< more is worse
-  std::vector<double> drift_;           ///< of each reading, to be subtracted; empty: none
+  DriftWatch drift_;
   std::vector<bool> is_built_;
   std::vector<bool> is_broken_;
   ChangePointPosterior posterior_;
   LevelDifference ends_;  ///< of their levels
   bool is_searching_ = false;
   bool is_over_ = false;
-  bool is_paired_ = false;
-  bool is_trend_ = false;    ///< the machine went one way
   int suspect_ = 0;          ///< that is verified; 0: none
   size_t suspected_at_ = 0;  ///< number of readings then
   size_t last_reference_ = 0;

@@ -89,10 +89,30 @@ size_t ConfigHunt::index_of(const ChangeSet& set) {
   return found->second;
 }
 
-void ConfigHunt::add(const ChangeSet& changes, double value) {
-  MOETUNE_CHECK(std::isfinite(value), "a reading of {}", value);
-  levels_.add(index_of(changes), options_.is_higher_better ? -value : value);
-  ++num_runs_;
+void ConfigHunt::add(const ChangeSet& changes, double value, double time) {
+  MOETUNE_CHECK(std::isfinite(value) && std::isfinite(time), "a reading of {} at {}", value, time);
+  const size_t set = index_of(changes);
+  const double reading = options_.is_higher_better ? -value : value;
+  levels_.add(set, reading - drift_.course_at(readings_.size()));
+  readings_.push_back({static_cast<int>(set), reading, time});
+}
+
+// All levels are made anew, as each reading changes the course of all.
+void ConfigHunt::update_drift() {
+  if (options_.is_deterministic) return;
+  drift_.update(readings_, {static_cast<int>(kGood), static_cast<int>(kBad)}, 1e-12 * scale());
+  if (!drift_.is_there()) return;
+  result_.has_drift = true;
+  levels_.clear(drift_.weight_of_reading());
+  for (size_t i = 0; i < readings_.size(); ++i) {
+    levels_.add(static_cast<size_t>(readings_[i].position),
+                readings_[i].value - drift_.course_at(i));
+  }
+}
+
+bool ConfigHunt::seems_changed() const {
+  return raw_ends_differ(readings_, static_cast<int>(kGood), static_cast<int>(kBad), min_effect(),
+                         options_.confidence);
 }
 
 void ConfigHunt::add_failure(const ChangeSet& changes) {
@@ -136,9 +156,10 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
            fmt::format("the {} configuration cannot be measured", end == none_ ? "good" : "bad"));
     return std::nullopt;
   }
-  const auto count = static_cast<int>(num_runs_);
+  const int count = num_runs();
   const ConfigRequest request{count % 4 == 0 || count % 4 == 3 ? none_ : all_, RunPurpose::ends};
   if (count < (options_.is_deterministic ? 2 : kFewestEndRuns) || count % 2 == 1) return request;
+  update_drift();
   describe_effect();
   const double least = min_effect();
   LevelDifference difference;
@@ -148,8 +169,7 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
     difference.above = difference.mean >= least ? 1.0 : 0.0;
     difference.below = difference.mean <= -least ? 1.0 : 0.0;
   } else {
-    difference =
-        level_difference(levels_.values(kGood), levels_.values(kBad), least, options_.confidence);
+    difference = difference_of(levels_.values(kGood), levels_.values(kBad));
   }
   result_.no_change = 1 - difference.above;
   if (difference.below >= options_.confidence) {
@@ -159,13 +179,18 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
   }
   const bool is_there = difference.low > 0 && difference.above >= 0.8;
   const bool is_small = difference.above <= 1 - options_.confidence;
-  if (!is_there && !is_small && count < options_.max_end_runs) return request;
+  const int most = (drift_.is_there() ? 2 : 1) * options_.max_end_runs;
+  if (!is_there && !is_small && count < most) return request;
   if (is_there || (difference.low > 0 && difference.above > 0.5)) {
     is_searching_ = true;
-    last_reference_ = num_runs_;
+    last_reference_ = readings_.size();
     return std::nullopt;
   }
-  if (is_small) {
+  if (is_small && drift_.is_there() && (drift_.is_trend() || seems_changed())) {
+    finish(HuntVerdict::environment_changed,
+           "runs of one configuration differ by when they were made; freed of that, the two "
+           "configurations are alike");
+  } else if (is_small) {
     finish(HuntVerdict::no_change,
            "the configurations do not differ by more than the least effect");
   } else {
@@ -176,20 +201,21 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
 }
 
 std::optional<ConfigRequest> ConfigHunt::search() {
+  update_drift();
   describe_effect();
   result_.culprits.clear();
   pending_.reset();
   if (!options_.is_deterministic) {
-    const LevelDifference difference = level_difference(levels_.values(kGood), levels_.values(kBad),
-                                                        min_effect(), options_.confidence);
+    const LevelDifference difference = difference_of(levels_.values(kGood), levels_.values(kBad));
     result_.no_change = 1 - difference.above;
     if (difference.above <= 1 - options_.confidence) {
-      finish(HuntVerdict::no_change, "with more runs the configurations turn out to be alike");
+      finish_alike();
       return std::nullopt;
     }
-    if (num_runs_ - last_reference_ >= kReferencePeriod) {
-      last_reference_ = num_runs_;
-      const ChangeSet& end = (num_runs_ / kReferencePeriod) % 2 == 0 ? none_ : all_;
+    const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
+    if (readings_.size() - last_reference_ >= period) {
+      last_reference_ = readings_.size();
+      const ChangeSet& end = (readings_.size() / period) % 2 == 0 ? none_ : all_;
       if (can_measure(end)) ask(end, RunPurpose::reference);
     }
   }
@@ -201,7 +227,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     if (!found) break;
     if (*found == none_) {
       if (result_.culprits.empty()) {
-        finish(HuntVerdict::no_change, "with more runs the configurations turn out to be alike");
+        finish_alike();
         return std::nullopt;
       }
       result_.complete = 1 - probability_of(stage.top, stage);
@@ -225,8 +251,8 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     stage = stage_of(rest, *direction);
   }
   if (pending_) {
-    if (static_cast<int>(num_runs_) < options_.max_runs) return pending_;
-    finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs_));
+    if (num_runs() < options_.max_runs) return pending_;
+    finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
   } else if (!is_narrowed) {
     finish(HuntVerdict::unresolved,
            "the sets that would tell the changes apart cannot be measured, or lie in between");
@@ -250,8 +276,7 @@ std::optional<int> ConfigHunt::direction_of(const Stage& before, const ChangeSet
   if (!options_.is_deterministic) {
     // Were effects to add up, the rest would be off by what the culprit leaves unexplained.
     const LevelDifference unexplained =
-        level_difference(levels_.values(index_of(found)), levels_.values(index_of(before.top)),
-                         min_effect(), options_.confidence);
+        difference_of(levels_.values(index_of(found)), levels_.values(index_of(before.top)));
     const double p = unexplained.above + unexplained.below;
     const double odds = std::clamp(p / std::max(1e-9, 1 - p), kLeastRestOdds, kMostRestOdds);
     sides.above *= odds;
@@ -501,8 +526,14 @@ void ConfigHunt::describe_effect() {
 
 LevelDifference ConfigHunt::difference_of(const std::vector<double>& a,
                                           const std::vector<double>& b) const {
-  return options_.is_deterministic ? exact_difference(a.front(), b.front())
-                                   : level_difference(a, b, min_effect(), options_.confidence);
+  if (options_.is_deterministic) return exact_difference(a.front(), b.front());
+  return level_difference(a, b, min_effect(), options_.confidence, drift_.weight_of_reading());
+}
+
+void ConfigHunt::finish_alike() {
+  const bool was_machine = drift_.is_there() && (drift_.is_trend() || seems_changed());
+  finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
+         "with more runs the configurations turn out to be alike");
 }
 
 void ConfigHunt::finish(HuntVerdict verdict, std::string reason) {

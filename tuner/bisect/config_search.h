@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tuner/bisect/commit_search.h"
+#include "tuner/bisect/drift.h"
 #include "tuner/bisect/subset_levels.h"
 
 namespace moetune::tuner {
@@ -65,6 +66,7 @@ struct ConfigHuntResult : EndsEffect {
   double complete = 0.0;
   std::vector<int> suspects;  ///< the changes that the search is down to
   int num_failed = 0;         ///< sets that could not be measured
+  bool has_drift = false;
 };
 
 class ConfigHunt {
@@ -74,13 +76,15 @@ class ConfigHunt {
 
   /// The next run, or none when the hunt is over. Answer with add or add_failure.
   [[nodiscard]] std::optional<ConfigRequest> next();
-  void add(const ChangeSet& changes, double value);
+  /// `time` as in CommitHunt::add.
+  void add(const ChangeSet& changes, double value, double time);
+  void add(const ChangeSet& changes, double value) { add(changes, value, num_runs()); }
   /// The set cannot be measured (an invalid combination, a crash): it is not asked for again.
   void add_failure(const ChangeSet& changes);
 
   /// What is known so far.
   [[nodiscard]] const ConfigHuntResult& result() const { return result_; }
-  [[nodiscard]] int num_runs() const { return static_cast<int>(num_runs_); }
+  [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
 
  private:
   enum class Outcome : uint8_t { moved, same, untold, pending };
@@ -116,9 +120,13 @@ class ConfigHunt {
   ConfigCulprit describe(const Stage& stage, const ChangeSet& found);
   void describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored);
   void describe_effect();
+  void update_drift();
+  /// The good end and the bad one differ only by when they were run.
+  [[nodiscard]] bool seems_changed() const;
   [[nodiscard]] LevelDifference difference_of(const std::vector<double>& a,
                                               const std::vector<double>& b) const;
   void finish(HuntVerdict verdict, std::string reason);
+  void finish_alike();
 
   Outcome outcome_of(const ChangeSet& set, const Stage& stage, double needed, double prior);
   /// Probability that the set moves the metric; it needs a reading.
@@ -136,9 +144,10 @@ class ConfigHunt {
   ChangeSet none_;
   ChangeSet all_;
   std::map<ChangeSet, size_t> indices_;  ///< of sets in levels_; 0: none_, 1: all_
-  SubsetLevels levels_;
+  std::vector<TimedReading> readings_;   ///< position: the index of the set; more is worse
+  DriftWatch drift_;
+  SubsetLevels levels_;          ///< from readings freed of the machine's drift
   std::vector<bool> is_broken_;  ///< by index
-  size_t num_runs_ = 0;
   size_t last_reference_ = 0;
   bool is_searching_ = false;
   bool is_over_ = false;

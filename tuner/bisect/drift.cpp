@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "tuner/bisect/change_points.h"
 #include "tuner/bisect/noise_model.h"
 
 namespace moetune::tuner {
@@ -15,6 +16,9 @@ namespace {
 constexpr size_t kNumNeighbours = 8;  ///< references that the course is read from
 constexpr int kNumRounds = 6;         ///< of levels and course; it has settled by then
 constexpr double kMadToDeviation = 1.4826;
+constexpr size_t kFewestDriftRuns = 14;
+/// What is claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
+constexpr double kWeightInWander = 0.7;
 
 /// A straight line through the nearest points, robustly: what it says at `at`.
 double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
@@ -159,6 +163,51 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());
   for (double& off : course) off -= middle;
   return course;
+}
+
+bool levels_differ(const std::vector<double>& then, const std::vector<double>& now,
+                   double min_effect_ratio, double confidence) {
+  constexpr size_t kFewest = 3;
+  if (then.size() < kFewest || now.size() < kFewest) return false;
+  const double level =
+      std::accumulate(then.begin(), then.end(), 0.0) / static_cast<double>(then.size());
+  const LevelDifference difference =
+      level_difference(then, now, min_effect_ratio * std::abs(level), confidence);
+  return std::max(difference.above, difference.below) >= confidence;
+}
+
+bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int bad, double threshold,
+                     double confidence) {
+  std::vector<double> of_good;
+  std::vector<double> of_bad;
+  for (const TimedReading& reading : readings) {
+    if (reading.position == good) of_good.push_back(reading.value);
+    if (reading.position == bad) of_bad.push_back(reading.value);
+  }
+  const LevelDifference difference = level_difference(of_good, of_bad, threshold, confidence);
+  return difference.low > 0 && difference.above >= 0.8;
+}
+
+// A drift goes one way; wandering speed shows in runs that resemble those just before. Either makes
+// runs of one commit depend on when they were made.
+void DriftWatch::update(const std::vector<TimedReading>& readings,
+                        const std::vector<int>& references, double least_scale) {
+  if (!is_there_) {
+    if (readings.size() < kFewestDriftRuns) return;
+    is_trend_ = std::abs(trend_score(readings)) >= kTrendScore;
+    if (!is_trend_ && wander_score(readings) < kWanderScore) return;
+    is_there_ = true;
+  }
+  course_ = machine_course(readings, references, least_scale);
+}
+
+double DriftWatch::course_at(size_t reading) const {
+  if (course_.empty()) return 0.0;
+  return course_[std::min(reading, course_.size() - 1)];
+}
+
+double DriftWatch::weight_of_reading() const {
+  return is_there_ && !is_trend_ ? kWeightInWander : 1.0;
 }
 
 }  // namespace moetune::tuner

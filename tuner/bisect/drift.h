@@ -2,6 +2,7 @@
 // the machine's speed over time, to be subtracted.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace moetune::tuner {
@@ -31,5 +32,37 @@ double wander_score(const std::vector<TimedReading>& readings);
 /// its own noise away. All 0 while a reference has no reading. `least_scale`: of the noise.
 std::vector<double> machine_course(const std::vector<TimedReading>& readings,
                                    const std::vector<int>& references, double least_scale);
+
+/// Whether what was measured then and now of one commit differs, by `min_effect_ratio` of its level
+/// at least; not with fewer than three readings of each.
+bool levels_differ(const std::vector<double>& then, const std::vector<double>& now,
+                   double min_effect_ratio, double confidence);
+
+/// Whether the readings of `bad` are worse than those of `good` by `threshold`, for whoever does
+/// not look at when they were made.
+bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int bad, double threshold,
+                     double confidence);
+
+/// Looks at a growing list of readings: once they depend on when they were made, every run should
+/// be paired with one of a reference, and the machine's course is taken off all of them.
+class DriftWatch {
+ public:
+  void update(const std::vector<TimedReading>& readings, const std::vector<int>& references,
+              double least_scale);
+
+  [[nodiscard]] bool is_there() const { return is_there_; }
+  /// The machine went one way, when that was noticed; else its speed wandered.
+  [[nodiscard]] bool is_trend() const { return is_trend_; }
+  /// How far the machine was off at a reading of the last update; the last one's for later ones.
+  [[nodiscard]] double course_at(size_t reading) const;
+  /// Of a reading in a likelihood: what the course leaves of wandering resembles that of the
+  /// neighbours.
+  [[nodiscard]] double weight_of_reading() const;
+
+ private:
+  bool is_there_ = false;
+  bool is_trend_ = false;
+  std::vector<double> course_;
+};
 
 }  // namespace moetune::tuner

@@ -35,6 +35,11 @@ void SubsetLevels::add(size_t set, double value) {
   ++num_values_;
 }
 
+void SubsetLevels::clear(double weight_of_reading) {
+  *this = SubsetLevels();
+  weight_of_reading_ = weight_of_reading;
+}
+
 bool SubsetLevels::is_covered(const Set& set) const {
   const double middle = median_of(set.values);
   for (const double side : {-kCovered, kCovered}) {
@@ -91,7 +96,7 @@ void SubsetLevels::fit(Set& set) {
     std::vector<double>& log_fit = set.log_fit[n];
     for (size_t v = set.num_fitted; v < set.values.size(); ++v) {
       for (size_t l = 0; l < lattice_.size(); ++l) {
-        log_fit[l] += log_density(set.values[v] - lattice_[l], noises_[n]);
+        log_fit[l] += weight_of_reading_ * log_density(set.values[v] - lattice_[l], noises_[n]);
       }
     }
     const double largest = *std::max_element(log_fit.begin(), log_fit.end());

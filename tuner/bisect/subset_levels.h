@@ -21,6 +21,8 @@ struct LevelSides {
 class SubsetLevels {
  public:
   void add(size_t set, double value);
+  /// Forgets all readings; `weight_of_reading` of those to come as in ChangePointOptions.
+  void clear(double weight_of_reading);
   [[nodiscard]] size_t num_runs(size_t set) const {
     return set < sets_.size() ? sets_[set].values.size() : 0;
   }
@@ -46,6 +48,7 @@ class SubsetLevels {
   [[nodiscard]] bool is_covered(const Set& set) const;
 
   std::vector<Set> sets_;
+  double weight_of_reading_ = 1.0;
   size_t num_values_ = 0;
   size_t num_at_lattice_ = 0;  ///< readings when the lattice was made
   double scale_ = 0.0;         ///< of the noise

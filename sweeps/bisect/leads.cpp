@@ -1,0 +1,111 @@
+// See leads.h.
+#include "sweeps/bisect/leads.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sweeps/bisect/metric_names.h"
+#include "tuner/bisect/change_points.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr double kExplains = 0.5;        ///< of the change, at least, by a part of it
+constexpr double kWorthFollowing = 1.3;  ///< times the shift in noises of the metric asked for
+constexpr double kClearly = 3.0;         ///< noises, where the ends do not tell
+constexpr size_t kMostCounters = 3;      ///< that are followed before the metric itself is
+constexpr size_t kFewestOfPart = 3;      ///< runs of an end
+
+int last_position(const HuntSetup& setup) { return static_cast<int>(setup.commits.size()) - 1; }
+
+/// Seconds in one unit of the metric that was asked for; none when it is no duration.
+std::optional<double> seconds_per_target(const HuntRuns& runs, const HuntSetup& setup) {
+  return runs.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup.metric);
+}
+
+/// Of a duration that both have: of the metric's units in one of its own.
+std::optional<double> scale_of(const std::string& name, std::optional<double> target) {
+  const std::optional<double> unit = seconds_per_unit(name);
+  if (!unit || !target) return std::nullopt;
+  return *unit / *target;
+}
+
+}  // namespace
+
+std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetup& setup) {
+  const int last = last_position(setup);
+  std::vector<std::pair<double, std::string>> counters;
+  for (const std::string& name : runs.common_metrics()) {
+    if (!is_exact_metric(name)) continue;
+    const std::vector<double> good = runs.values_of(name, 0);
+    const std::vector<double> bad = runs.values_of(name, last);
+    if (!are_equal(good) || !are_equal(bad)) continue;
+    const double unit = std::max(std::abs(good.front()), 1e-300);
+    const double change = std::abs(bad.front() - good.front()) / unit;
+    if (change >= setup.min_effect_ratio) counters.emplace_back(change, name);
+  }
+  std::stable_sort(counters.begin(), counters.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (counters.size() > kMostCounters) counters.resize(kMostCounters);
+  std::vector<std::string> names;
+  for (const HuntAnswer::ConfigChange& change : runs.config_changes_between(0, last)) {
+    // What only one of them knows is a new option, not a changed one.
+    if (!change.before.empty() && !change.after.empty() && names.size() < kMostCounters) {
+      names.push_back(kConfigPrefix + change.name);
+    }
+  }
+  for (const auto& [change, name] : counters) names.push_back(name);
+  std::vector<CounterLead> leads;
+  for (const std::string& name : names) {
+    leads.push_back({name, runs.values_of(name, last).front() < runs.values_of(name, 0).front()});
+  }
+  return leads;
+}
+
+std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& setup,
+                                       const tuner::HuntResult& ends) {
+  if (!is_duration_metric(stored_metric(setup.metric)) || setup.is_higher_better) {
+    return std::nullopt;
+  }
+  const double target_level = mean_of(runs.values_of(setup.metric, 0));
+  // Where the ends do not tell: what would be the least effect by itself.
+  const double unseen = ends.is_too_noisy ? setup.min_effect_ratio / kExplains : 0.0;
+  const double target_shift = std::max(ends.effect_ratio, unseen) * target_level;
+  const std::optional<double> target_unit = seconds_per_target(runs, setup);
+  double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
+  std::optional<PartLead> best;
+  for (const std::string& name : runs.common_metrics()) {
+    if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup.metric)) continue;
+    const std::vector<double> good = runs.values_of(name, 0);
+    const std::vector<double> bad = runs.values_of(name, last_position(setup));
+    if (good.size() < kFewestOfPart || bad.size() < kFewestOfPart) continue;
+    const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
+    if (difference.low <= 0) continue;
+    const std::optional<double> scale = scale_of(name, target_unit);
+    if (scale && *scale * difference.mean < kExplains * target_shift) continue;
+    const double noises = difference.mean / difference.noise;
+    // Among so many metrics one always seems to have moved.
+    if (ends.is_too_noisy && (!scale || noises < kClearly)) continue;
+    const double level = std::abs(mean_of(good));
+    if (noises <= most || level <= 0) continue;
+    most = noises;
+    best = PartLead{name, noises, std::max(0.5 * difference.mean / level, 1e-6), scale};
+  }
+  return best;
+}
+
+bool is_made_up_for(const HuntRuns& runs, const HuntSetup& setup, int position, double growth) {
+  const std::optional<double> target_unit = seconds_per_target(runs, setup);
+  for (const std::string& name : runs.common_metrics()) {
+    const std::optional<double> scale = scale_of(name, target_unit);
+    if (!scale || stored_metric(name) == stored_metric(setup.metric)) continue;
+    const std::vector<double> before = runs.values_of(name, position - 1);
+    const std::vector<double> after = runs.values_of(name, position);
+    if (before.size() < 2 || after.size() < 2) continue;
+    const tuner::LevelDifference difference = tuner::level_difference(before, after, 0.0);
+    if (difference.high < 0 && *scale * difference.mean <= -kExplains * growth) return true;
+  }
+  return false;
+}
+
+}  // namespace moetune::sweeps

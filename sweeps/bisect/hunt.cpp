@@ -47,6 +47,12 @@ constexpr double kPartCoincidence = 0.95;
 /// Stops the hunt from within.
 struct Interrupted {};
 
+/// A change that the metric that was asked for shows where another one has changed.
+struct Confirmed {
+  tuner::LevelDifference difference;
+  bool is_of_part = false;  ///< which has shown it, the metric itself is too noisy for that
+};
+
 class Hunter {
  public:
   Hunter(const HuntSetup& setup, HuntSource& source)
@@ -253,17 +259,18 @@ class Hunter {
     const std::optional<tuner::LevelDifference> growth =
         scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
     const bool is_added = growth && !is_made_up_for(runs_, setup_, position, growth->mean);
-    const auto difference =
+    const std::optional<Confirmed> confirmed =
         is_added ? confirm_part(position, ends, *growth) : confirm(position, ends);
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
-    if (!difference || parent.empty()) {
+    if (!confirmed || parent.empty()) {
       lead_ = fmt::format("{} changes at {}, but {} not visibly", plain_text(metric, 100),
                           short_id(position), setup_.metric);
       tell(lead_ + ": not followed any more");
       return false;
     }
+    const tuner::LevelDifference& difference = confirmed->difference;
     const bool has_more =
-        is_drifting_ ? leaves_some(*difference, ends)
+        is_drifting_ ? leaves_some(difference, ends)
                      : changes_within(0, position - 1) || changes_within(position, last_position());
     if (has_more) {
       tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
@@ -273,12 +280,12 @@ class Hunter {
     const double sign = setup_.is_higher_better ? -1.0 : 1.0;
     tuner::Culprit culprit = found.culprits.front();
     culprit.before = mean_of(parent);
-    culprit.after = culprit.before + sign * difference->mean;
+    culprit.after = culprit.before + sign * difference.mean;
     // A ratio to nothing is none: then to the larger of the two.
     const double unit = culprit.before != 0  ? std::abs(culprit.before)
                         : culprit.after != 0 ? std::abs(culprit.after)
                                              : 1.0;
-    static_cast<tuner::Effect&>(culprit) = tuner::effect_of(*difference, sign, unit);
+    static_cast<tuner::Effect&>(culprit) = tuner::effect_of(difference, sign, unit);
     culprit.confidence = std::min(culprit.confidence, confirmed_);
     answer_.result = found;
     answer_.result.culprits = {culprit};
@@ -286,9 +293,11 @@ class Hunter {
     static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
     answer_.note =
-        difference->low > 0 && growth && difference->mean == growth->mean
-            ? fmt::format("found by {}, of which {} is made; it is too noisy to show more",
-                          plain_text(metric, 100), setup_.metric)
+        confirmed->is_of_part
+            ? fmt::format(
+                  "found by {0}, a part of {1}; the effect is that of the part, as the noise "
+                  "of {1} hides it",
+                  plain_text(metric, 100), setup_.metric)
             : fmt::format("found by {}, confirmed by {}", plain_text(metric, 100), setup_.metric);
     return true;
   }
@@ -340,9 +349,8 @@ class Hunter {
   /// there will be no more). Gives the change of the level, from runs of all commits or of these
   /// two.
   template <typename Probability>
-  std::optional<tuner::LevelDifference> confirm_by(int position, const HuntResult& ends,
-                                                   bool uses_all,
-                                                   const Probability& probability_of) {
+  std::optional<Confirmed> confirm_by(int position, const HuntResult& ends, bool uses_all,
+                                      const Probability& probability_of) {
     std::map<int, size_t> used;
     const int most = most_confirm_runs(ends);
     for (int count = 0; count < most; ++count) {
@@ -369,13 +377,14 @@ class Hunter {
         side.insert(side.end(), commit.values.begin(), commit.values.end());
       }
       if (before.empty() || after.empty()) return std::nullopt;
-      return tuner::level_difference(before, after, 0.0, setup_.confidence, weight);
+      return Confirmed{tuner::level_difference(before, after, 0.0, setup_.confidence, weight),
+                       false};
     }
     return std::nullopt;
   }
 
   /// By the posterior over all commits from all runs, with a prior of kCoincidence for this one.
-  std::optional<tuner::LevelDifference> confirm(int position, const HuntResult& ends) {
+  std::optional<Confirmed> confirm(int position, const HuntResult& ends) {
     tuner::ChangePointOptions options;
     options.num_positions = last_position();
     const double other = (1 - kCoincidence) / std::max(1, last_position() - 1);
@@ -392,12 +401,12 @@ class Hunter {
   /// all, as other work hides it. That leaves no level to be guessed, so that a noise that hides
   /// the change does not speak against it; but where the metric can tell, it has to. Gives the
   /// change as the metric shows it, or as the part does, where the metric is too noisy for that.
-  std::optional<tuner::LevelDifference> confirm_part(int position, const HuntResult& ends,
-                                                     const tuner::LevelDifference& growth) {
+  std::optional<Confirmed> confirm_part(int position, const HuntResult& ends,
+                                        const tuner::LevelDifference& growth) {
     const auto log_odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
       return tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
     };
-    const auto measured =
+    std::optional<Confirmed> confirmed =
         confirm_by(position, ends, false, [&](const auto& commits, double weight, bool is_last) {
           const double prior = is_last && !ends.is_too_noisy ? kPartCoincidence : kCoincidence;
           double log_odds = std::log(prior / (1 - prior)) + log_odds_of(commits, weight);
@@ -409,8 +418,8 @@ class Hunter {
           }
           return 1 / (1 + std::exp(-log_odds));
         });
-    if (!measured) return std::nullopt;
-    return measured->low > 0 ? *measured : growth;
+    if (confirmed && confirmed->difference.low <= 0) confirmed = Confirmed{growth, true};
+    return confirmed;
   }
 
   /// Enough to see, in the noise of the ends, a change as large as between them.

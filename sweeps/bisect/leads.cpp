@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kExplains = 0.5;        ///< of the change, at least, by a part of it
 constexpr double kWorthFollowing = 1.3;  ///< times the shift in noises of the metric asked for
-constexpr double kClearly = 3.0;         ///< noises, where the ends do not tell
+constexpr double kClearly = 3.0;         ///< noises, for one of many metrics to have moved
 constexpr size_t kMostCounters = 3;      ///< that are followed before the metric itself is
 constexpr size_t kFewestOfPart = 3;      ///< runs of an end
 
@@ -103,7 +103,8 @@ bool is_made_up_for(const HuntRuns& runs, const HuntSetup& setup, int position, 
     const std::vector<double> after = runs.values_of(name, position);
     if (before.size() < 2 || after.size() < 2) continue;
     const tuner::LevelDifference difference = tuner::level_difference(before, after, 0.0);
-    if (difference.high < 0 && *scale * difference.mean <= -kExplains * growth) return true;
+    const bool is_clear = difference.mean <= -kClearly * difference.noise && difference.high < 0;
+    if (is_clear && *scale * difference.mean <= -kExplains * growth) return true;
   }
   return false;
 }

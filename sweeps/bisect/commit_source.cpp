@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "sweeps/bisect/git_program.h"
+#include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/version.h"
@@ -118,10 +119,10 @@ std::vector<HuntRun> CommitSource::earlier() const {
   for (const auto& [ended_at, run] : runs) {
     times.push_back({ended_at, run.run.build_seconds + run.run.run_seconds});
   }
-  const std::vector<bool> old = are_old(times);
+  const std::vector<int> pauses = pauses_since(times);
   std::vector<HuntRun> ordered;
   for (size_t i = 0; i < runs.size(); ++i) {
-    runs[i].second.is_old = old[i];
+    runs[i].second.num_pauses = pauses[i];
     ordered.push_back(std::move(runs[i].second));
   }
   return ordered;

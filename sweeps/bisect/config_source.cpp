@@ -12,6 +12,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
@@ -141,44 +142,39 @@ class SetRunner {
     std::erase_if(rows, [&](const auto& row) { return !row.key.ends_with(setup.key_parts); });
     std::vector<RunTime> times;
     for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
-    const std::vector<bool> old = are_old(times);
-    for (size_t i = 0; i < rows.size(); ++i) keep(rows[i].key, run_of(rows[i]), old[i]);
+    const std::vector<int> pauses = pauses_since(times);
+    for (size_t i = 0; i < rows.size(); ++i) keep(rows[i].key, run_of(rows[i]), pauses[i]);
   }
 
-  /// Old runs are used when the ends, run again, are what they were then. False when it was
-  /// stopped.
+  /// Runs from before a long pause are used when the ends, run again, are what they were then.
+  /// False when it was stopped.
   bool look_at_old_runs() {
+    if (oldest_ == 0) return true;
     const ChangeSet good(setup_.changes.size(), false);
     const ChangeSet bad(setup_.changes.size(), true);
-    const bool has_old = std::any_of(kept_.begin(), kept_.end(), [](const auto& runs) {
-      return std::any_of(runs.second.begin(), runs.second.end(),
-                         [](const Kept& run) { return run.is_old; });
-    });
-    if (!has_old) return true;
-    bool is_same = true;
-    if (count_recent(good) == 0 || count_recent(bad) == 0) {
-      if (setup_.on_progress) {
-        setup_.on_progress(
-            "what was measured is old: the ends first, to see whether it still holds");
+    bool has_told = false;
+    for (const ChangeSet& end : {good, bad, bad, good, good, bad}) {
+      const EndRuns now = end_runs(end, 0);
+      if (now.values.size() + now.num_failed >= kLooks) continue;
+      if (!has_told)
+        tell("what was measured is old: the ends first, to see whether it still holds");
+      has_told = true;
+      if (!measure_and_keep(end, tuner::name_of(tuner::RunPurpose::reference))) return false;
+    }
+    std::set<int> dropped;
+    for (int stretch = 1; stretch <= oldest_; ++stretch) {
+      for (const ChangeSet& end : {good, bad}) {
+        if (!is_as_it_was(end_runs(end, stretch), end_runs(end, 0), setup_.options.min_effect_ratio,
+                          setup_.options.confidence)) {
+          dropped.insert(stretch);
+        }
       }
-      for (const ChangeSet& end : {good, bad, bad, good, good, bad}) {
-        if (!measure_and_keep(end, tuner::name_of(tuner::RunPurpose::reference))) return false;
-      }
     }
-    for (const ChangeSet& end : {good, bad}) {
-      const std::vector<double> then = values_of(end, true);
-      const std::vector<double> now = values_of(end, false);
-      is_same = is_same && then.empty() == now.empty() &&
-                !tuner::levels_differ(then, now, setup_.options.min_effect_ratio,
-                                      setup_.options.confidence);
-    }
-    if (is_same) return true;
-    if (setup_.on_progress) {
-      setup_.on_progress("the machine is not what it was: what was measured then is not used");
-    }
+    if (dropped.empty()) return true;
+    tell("the machine is not what it was: what was measured then is not used");
     answer_.has_dropped_earlier = true;
     for (auto& [key, runs] : kept_) {
-      std::erase_if(runs, [](const Kept& run) { return run.is_old; });
+      std::erase_if(runs, [&](const Kept& run) { return dropped.contains(run.num_pauses); });
     }
     return true;
   }
@@ -199,14 +195,19 @@ class SetRunner {
 
  private:
   struct Kept : TimedRun {
-    bool is_old = false;
+    int num_pauses = 0;  ///< long ones since
   };
 
-  void keep(const std::string& key, CommitRun run, bool is_old) {
+  void keep(const std::string& key, CommitRun run, int num_pauses) {
     const double time = next_time_;
     // A moment at least: no two are at the same time.
     next_time_ += std::max(1e-3, run.run_seconds);
-    kept_[key].push_back({{std::move(run), time}, is_old});
+    oldest_ = std::max(oldest_, num_pauses);
+    kept_[key].push_back({{std::move(run), time}, num_pauses});
+  }
+
+  void tell(const std::string& line) const {
+    if (setup_.on_progress) setup_.on_progress(line);
   }
 
   bool measure_and_keep(const ChangeSet& set, const std::string& purpose) {
@@ -214,22 +215,21 @@ class SetRunner {
     if (!measure(set, run)) return false;
     const std::string key = key_of(set);
     store_.add_bisect_run(hunt_id_, row_of(run, 0, key, purpose));
-    keep(key, std::move(run), false);
+    keep(key, std::move(run), 0);
     return true;
   }
 
-  [[nodiscard]] size_t count_recent(const ChangeSet& set) {
-    const std::vector<Kept>& runs = kept_[key_of(set)];
-    return static_cast<size_t>(
-        std::count_if(runs.begin(), runs.end(), [](const Kept& run) { return !run.is_old; }));
-  }
-
-  [[nodiscard]] std::vector<double> values_of(const ChangeSet& set, bool is_old) {
-    std::vector<double> values;
-    for (const Kept& run : kept_[key_of(set)]) {
-      if (run.is_old == is_old && run.run.value) values.push_back(*run.run.value);
+  [[nodiscard]] EndRuns end_runs(const ChangeSet& end, int stretch) {
+    EndRuns runs;
+    for (const Kept& kept : kept_[key_of(end)]) {
+      if (kept.num_pauses != stretch) continue;
+      if (kept.run.value) {
+        runs.values.push_back(*kept.run.value);
+      } else {
+        ++runs.num_failed;
+      }
     }
-    return values;
+    return runs;
   }
 
   // By what the set amounts to.
@@ -265,6 +265,7 @@ class SetRunner {
   ConfigAnswer& answer_;
   std::map<std::string, std::vector<Kept>> kept_;
   double next_time_ = 0.0;  ///< in seconds of running
+  int oldest_ = 0;          ///< most long pauses since a run that was kept
   std::set<std::pair<std::string, size_t>> used_;
 };
 

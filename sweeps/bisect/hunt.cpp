@@ -7,12 +7,14 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/text.h"
 #include "tuner/bisect/change_points.h"
 #include "tuner/bisect/drift.h"
@@ -39,10 +41,9 @@ constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
 /// Prior that the metric moves where another one that differs between the ends does; what is
 /// claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
 constexpr double kCoincidence = 0.75;
-/// The same where that one is a part of it that has grown by half of the change at least and no
-/// other has shrunk, when the metric's noise has hidden whether it moves there: what a part takes
-/// longer the step does, unless other work hides it.
-constexpr double kPartCoincidence = 0.95;
+/// Where the ends do not tell whether the metric moves at all: that it does not. The rest is that
+/// it does elsewhere.
+constexpr double kNoneAtAll = 0.15;
 
 /// Stops the hunt from within.
 struct Interrupted {};
@@ -136,48 +137,58 @@ class Hunter {
   }
 
   void take_earlier() {
-    std::vector<HuntRun> old;
-    std::vector<HuntRun> recent;
-    for (const HuntRun& run : setup_.earlier) (run.is_old ? old : recent).push_back(run);
+    std::vector<HuntRun> runs = setup_.earlier;
     const int last = last_position();
-    const auto is_there = [&](int position) {
-      return std::any_of(recent.begin(), recent.end(),
-                         [&](const HuntRun& run) { return run.position == position; });
-    };
-    if (!old.empty() && !(is_there(0) && is_there(last))) {
-      tell("what was measured is old: the ends first, to see whether it still holds");
-      for (const int position : {0, last, last, 0, 0, last}) {
-        if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
-        const char* purpose = tuner::name_of(RunPurpose::reference);
-        recent.push_back({position, purpose, source_.measure(position, purpose)});
-        if (recent.back().run.status == RunStatus::interrupted) throw Interrupted{};
+    int oldest = 0;
+    for (const HuntRun& run : runs) oldest = std::max(oldest, run.num_pauses);
+    if (oldest > 0) look_at_ends(runs);
+    std::set<int> dropped;
+    for (int stretch = 1; stretch <= oldest; ++stretch) {
+      for (const int end : {0, last}) {
+        if (!is_as_it_was(end_runs(runs, stretch, end), end_runs(runs, 0, end),
+                          setup_.min_effect_ratio, setup_.confidence)) {
+          dropped.insert(stretch);
+        }
       }
     }
-    const bool fails_no_more = values_at(old, last).empty() && !values_at(recent, last).empty();
-    answer_.has_dropped_earlier = differ_at(0, old, recent) || differ_at(last, old, recent) ||
-                                  (!old.empty() && fails_no_more);
+    answer_.has_dropped_earlier = !dropped.empty();
     if (answer_.has_dropped_earlier) {
       tell("the machine is not what it was: what was measured then is not used");
-      old.clear();
     }
-    for (const HuntRun& run : old) runs_.keep(run);
-    for (const HuntRun& run : recent) runs_.keep(run);
-  }
-
-  [[nodiscard]] bool differ_at(int position, const std::vector<HuntRun>& old,
-                               const std::vector<HuntRun>& recent) const {
-    return tuner::levels_differ(values_at(old, position), values_at(recent, position),
-                                setup_.min_effect_ratio, setup_.confidence);
-  }
-
-  [[nodiscard]] std::vector<double> values_at(const std::vector<HuntRun>& runs,
-                                              int position) const {
-    std::vector<double> values;
     for (const HuntRun& run : runs) {
-      const std::optional<double> value = runs_.value_of(run.run, setup_.metric);
-      if (run.position == position && value) values.push_back(*value);
+      if (!dropped.contains(run.num_pauses)) runs_.keep(run);
     }
-    return values;
+  }
+
+  /// Until each end has kLooks runs of now; a hunt that goes on makes those that are missing.
+  void look_at_ends(std::vector<HuntRun>& runs) {
+    bool has_told = false;
+    const int last = last_position();
+    for (const int position : {0, last, last, 0, 0, last}) {
+      const EndRuns now = end_runs(runs, 0, position);
+      if (now.values.size() + now.num_failed >= kLooks) continue;
+      if (!has_told)
+        tell("what was measured is old: the ends first, to see whether it still holds");
+      has_told = true;
+      if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
+      const char* purpose = tuner::name_of(RunPurpose::reference);
+      runs.push_back({position, purpose, source_.measure(position, purpose)});
+      if (runs.back().run.status == RunStatus::interrupted) throw Interrupted{};
+    }
+  }
+
+  [[nodiscard]] EndRuns end_runs(const std::vector<HuntRun>& runs, int stretch,
+                                 int position) const {
+    EndRuns end;
+    for (const HuntRun& run : runs) {
+      if (run.position != position || run.num_pauses != stretch) continue;
+      if (const auto value = runs_.value_of(run.run, setup_.metric)) {
+        end.values.push_back(*value);
+      } else {
+        ++end.num_failed;
+      }
+    }
+    return end;
   }
 
   // A run that fails at the bad end only is the regression itself; so is a build.
@@ -256,6 +267,8 @@ class Hunter {
              std::optional<double> scale_of_part = std::nullopt) {
     if (found.verdict != HuntVerdict::culprit || found.culprits.size() != 1) return false;
     const int position = found.culprits.front().position;
+    lead_ = fmt::format("{} changes at {}, but {} not visibly", plain_text(metric, 100),
+                        short_id(position), setup_.metric);
     const std::optional<tuner::LevelDifference> growth =
         scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
     const bool is_added = growth && !is_made_up_for(runs_, setup_, position, growth->mean);
@@ -263,8 +276,6 @@ class Hunter {
         is_added ? confirm_part(position, ends, *growth) : confirm(position, ends);
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
     if (!confirmed || parent.empty()) {
-      lead_ = fmt::format("{} changes at {}, but {} not visibly", plain_text(metric, 100),
-                          short_id(position), setup_.metric);
       tell(lead_ + ": not followed any more");
       return false;
     }
@@ -273,6 +284,7 @@ class Hunter {
         is_drifting_ ? leaves_some(difference, ends)
                      : changes_within(0, position - 1) || changes_within(position, last_position());
     if (has_more) {
+      lead_.clear();
       tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
                        plain_text(metric, 100), short_id(position), setup_.metric));
       return false;
@@ -292,6 +304,7 @@ class Hunter {
     answer_.result.has_drift = is_drifting_;
     static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
+    if (confirmed->is_of_part) answer_.effect_metric = metric;
     answer_.note =
         confirmed->is_of_part
             ? fmt::format(
@@ -345,9 +358,8 @@ class Hunter {
   }
 
   /// Fresh runs of a commit and its parent in turns, until the metric that was asked for has or has
-  /// not changed there by `probability_of` (its readings by commit, the weight of one, whether
-  /// there will be no more). Gives the change of the level, from runs of all commits or of these
-  /// two.
+  /// not changed there by `probability_of` (its readings by commit, the weight of one). Gives the
+  /// change of the level, from runs of all commits or of these two.
   template <typename Probability>
   std::optional<Confirmed> confirm_by(int position, const HuntResult& ends, bool uses_all,
                                       const Probability& probability_of) {
@@ -360,14 +372,15 @@ class Hunter {
       if (count + 1 < kFewestConfirmRuns || count % 2 == 0) continue;
       const tuner::DriftWatch watch = drift();
       is_drifting_ = ends.has_drift || watch.is_there();
-      const double weight = is_drifting_ ? watch.weight_of_reading() : 1.0;
+      const double weight =
+          is_drifting_ && !watch.is_there() ? tuner::kWeightInWander : watch.weight_of_reading();
       // Where the machine drifts, only what was run in turns can be compared.
       const std::vector<tuner::CommitReadings> commits =
           is_drifting_ ? freed_readings(position - 1, position)
           : uses_all   ? readings_within(0, last_position())
                        : readings_at({position - 1, position});
       if (commits.size() < 2) return std::nullopt;
-      confirmed_ = probability_of(commits, weight, count + 2 > most);
+      confirmed_ = probability_of(commits, weight);
       if (confirmed_ <= 1 - setup_.confidence) return std::nullopt;
       if (confirmed_ < setup_.confidence) continue;
       std::vector<double> before;
@@ -390,7 +403,7 @@ class Hunter {
     const double other = (1 - kCoincidence) / std::max(1, last_position() - 1);
     options.prior.assign(static_cast<size_t>(last_position()), other);
     options.prior[static_cast<size_t>(position) - 1] = kCoincidence;
-    return confirm_by(position, ends, true, [&](const auto& commits, double weight, bool) {
+    return confirm_by(position, ends, true, [&](const auto& commits, double weight) {
       options.weight_of_reading = weight;
       options.no_change_odds = is_drifting_ ? 1 - kCoincidence : 1.0;
       return tuner::change_point_posterior(commits, options).change[static_cast<size_t>(position)];
@@ -399,24 +412,27 @@ class Hunter {
 
   /// Where a part takes longer by `growth`: either the metric does, too, by just as much, or not at
   /// all, as other work hides it. That leaves no level to be guessed, so that a noise that hides
-  /// the change does not speak against it; but where the metric can tell, it has to. Gives the
-  /// change as the metric shows it, or as the part does, where the metric is too noisy for that.
+  /// the change does not speak against it. Gives the change as the metric shows it, or as the part
+  /// does, where the metric is too noisy for that.
   std::optional<Confirmed> confirm_part(int position, const HuntResult& ends,
                                         const tuner::LevelDifference& growth) {
-    const auto log_odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
-      return tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
+    const int last = last_position();
+    const auto odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
+      return std::exp(
+          tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight));
     };
     std::optional<Confirmed> confirmed =
-        confirm_by(position, ends, false, [&](const auto& commits, double weight, bool is_last) {
-          const double prior = is_last && !ends.is_too_noisy ? kPartCoincidence : kCoincidence;
-          double log_odds = std::log(prior / (1 - prior)) + log_odds_of(commits, weight);
-          // Where the ends could tell, the prior comes from them.
-          const int last = last_position();
-          if (ends.is_too_noisy && last > 1) {
-            log_odds += log_odds_of(is_drifting_ ? freed_readings(0, last) : readings_at({0, last}),
-                                    weight);
+        confirm_by(position, ends, false, [&](const auto& commits, double weight) {
+          const double here = kCoincidence * odds_of(commits, weight);
+          if (!ends.is_too_noisy) return here / (here + 1 - kCoincidence);
+          // Each reading speaks once.
+          double of_ends = 1.0;
+          if (position > 1 && position < last) {
+            of_ends =
+                odds_of(is_drifting_ ? freed_readings(0, last) : readings_at({0, last}), weight);
           }
-          return 1 / (1 + std::exp(-log_odds));
+          const double elsewhere = (1 - kCoincidence - kNoneAtAll) * of_ends;
+          return here * of_ends / (here * of_ends + kNoneAtAll + elsewhere);
         });
     if (confirmed && confirmed->difference.low <= 0) confirmed = Confirmed{growth, true};
     return confirmed;
@@ -435,7 +451,7 @@ class Hunter {
     std::vector<int> all(setup_.commits.size());
     std::iota(all.begin(), all.end(), 0);
     tuner::DriftWatch watch;
-    watch.update(runs_.timed(setup_.metric, all), {0, last_position()}, 1e-300);
+    watch.notice(runs_.timed(setup_.metric, all));
     return watch;
   }
 
@@ -457,7 +473,7 @@ class Hunter {
   [[nodiscard]] bool leaves_some(const tuner::LevelDifference& difference,
                                  const HuntResult& ends) const {
     const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-    const double whole = std::abs(ends.effect_ratio) * unit;
+    const double whole = (setup_.is_higher_better ? -ends.effect_ratio : ends.effect_ratio) * unit;
     const double reach = 0.5 * std::hypot((ends.effect_high_ratio - ends.effect_low_ratio) * unit,
                                           difference.high - difference.low);
     const double rest = std::abs(whole - difference.mean);

@@ -20,7 +20,7 @@ struct HuntRun {
   int position = 0;
   std::string purpose;  ///< of tuner::RunPurpose
   CommitRun run;
-  bool is_old = false;  ///< so long ago that the machine may be another by now
+  int num_pauses = 0;  ///< long ones since, in which the machine may have become another
 };
 
 /// Where runs come from and where they are kept.
@@ -45,8 +45,9 @@ struct HuntSetup {
   MetricKind kind = MetricKind::automatic;
   int max_runs = 400;
   double max_seconds = 0;  ///< of building and running, measured earlier included; 0: no limit
-  /// Runs that need not be repeated, in the order of time. Old ones are compared at the ends with
-  /// newer ones, made for that if there are none, and not used where they differ.
+  /// Runs that need not be repeated, in the order of time. Those from before a long pause are
+  /// compared at the ends with newer ones, made for that if need be, and not used where they
+  /// differ.
   std::vector<HuntRun> earlier;
   std::function<void(const std::string&)> on_progress;
   std::function<bool()> is_stop_asked;
@@ -57,6 +58,8 @@ struct HuntAnswer {
   std::string metric;         ///< that was asked for
   std::string hunted_metric;  ///< that was followed in the end
   std::string note;           ///< why that one
+  /// Whose change the culprit's effect is: empty, or a part of the metric that was asked for.
+  std::string effect_metric;
   /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
   std::string failure;
   std::string unit;  ///< of the metric that was asked for: ns, bytes, or not known

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "sweeps/bisect/metric_names.h"
 #include "tuner/bisect/change_points.h"
@@ -23,11 +24,20 @@ std::optional<double> seconds_per_target(const HuntRuns& runs, const HuntSetup& 
   return runs.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup.metric);
 }
 
-/// Of a duration that both have: of the metric's units in one of its own.
-std::optional<double> scale_of(const std::string& name, std::optional<double> target) {
+/// The metric's units in one of a part of it; none when that is no part. Our engine's other
+/// durations are sums, or what overlaps; of other programs nothing is known.
+std::optional<double> scale_of(const std::string& name, std::optional<double> target,
+                               bool is_own_engine) {
   const std::optional<double> unit = seconds_per_unit(name);
   if (!unit || !target) return std::nullopt;
+  const bool is_op = name.starts_with("op_") && !name.starts_with("op_host_sync");
+  if (is_own_engine && !is_op) return std::nullopt;
   return *unit / *target;
+}
+
+bool has_ops(const std::set<std::string>& names) {
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.starts_with("op_"); });
 }
 
 }  // namespace
@@ -74,14 +84,16 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
   const std::optional<double> target_unit = seconds_per_target(runs, setup);
   double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
   std::optional<PartLead> best;
-  for (const std::string& name : runs.common_metrics()) {
+  const std::set<std::string> names = runs.common_metrics();
+  const bool is_own_engine = has_ops(names);
+  for (const std::string& name : names) {
     if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup.metric)) continue;
     const std::vector<double> good = runs.values_of(name, 0);
     const std::vector<double> bad = runs.values_of(name, last_position(setup));
     if (good.size() < kFewestOfPart || bad.size() < kFewestOfPart) continue;
     const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
     if (difference.low <= 0) continue;
-    const std::optional<double> scale = scale_of(name, target_unit);
+    const std::optional<double> scale = scale_of(name, target_unit, is_own_engine);
     if (scale && *scale * difference.mean < kExplains * target_shift) continue;
     const double noises = difference.mean / difference.noise;
     // Among so many metrics one always seems to have moved.
@@ -96,8 +108,10 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
 
 bool is_made_up_for(const HuntRuns& runs, const HuntSetup& setup, int position, double growth) {
   const std::optional<double> target_unit = seconds_per_target(runs, setup);
-  for (const std::string& name : runs.common_metrics()) {
-    const std::optional<double> scale = scale_of(name, target_unit);
+  const std::set<std::string> names = runs.common_metrics();
+  const bool is_own_engine = has_ops(names);
+  for (const std::string& name : names) {
+    const std::optional<double> scale = scale_of(name, target_unit, is_own_engine);
     if (!scale || stored_metric(name) == stored_metric(setup.metric)) continue;
     const std::vector<double> before = runs.values_of(name, position - 1);
     const std::vector<double> after = runs.values_of(name, position);

@@ -158,10 +158,15 @@ StoredNumbers read_stored(const std::string& path) {
     const auto [row, is_new] = numbers.try_emplace("memory_" + memory.group + "_bytes", bytes);
     row->second = std::max(row->second, bytes);
   }
+  // What ranks do at the same time adds nothing to the step: the mean of those that do it.
+  std::map<std::string, double> num_ranks;
   for (const store::OpRow& op : store.read_ops(newest->id)) {
-    numbers["op_" + op.name + "_ns"] += static_cast<double>(op.duration_ns);
+    const std::string duration = "op_" + op.name + "_ns";
+    numbers[duration] += static_cast<double>(op.duration_ns);
     numbers["op_" + op.name + "_count"] += static_cast<double>(op.count);
+    ++num_ranks[duration];
   }
+  for (const auto& [duration, count] : num_ranks) numbers[duration] /= count;
   std::erase_if(numbers, [](const auto& number) { return !std::isfinite(number.second); });
   return result;
 }

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/json_reader.h"
@@ -18,15 +17,6 @@ using nlohmann::json;
 constexpr std::array kStatuses = {
     RunStatus::ok,   RunStatus::build_failed, RunStatus::crashed,    RunStatus::oom,
     RunStatus::hung, RunStatus::no_metric,    RunStatus::interrupted};
-constexpr double kLongPauseSeconds = 3600;
-
-/// Of a time that the store wrote, since 1970; long ago when it is none.
-double seconds_of(const std::string& utc) {
-  std::tm time{};
-  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr
-             ? 0.0
-             : static_cast<double>(timegm(&time));
-}
 
 json metrics_json(const CommitRun& run) {
   json metrics = json::object();
@@ -94,19 +84,6 @@ std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std:
   if (run.status != RunStatus::ok) return std::nullopt;
   run.value = find_metric(run.metrics, metric);
   return run.value ? std::optional(run) : std::nullopt;
-}
-
-std::vector<bool> are_old(const std::vector<RunTime>& runs) {
-  std::vector<bool> old(runs.size(), false);
-  bool is_old = false;
-  auto later = static_cast<double>(std::time(nullptr));
-  for (size_t i = runs.size(); i-- > 0;) {
-    const double ended_at = seconds_of(runs[i].ended_at);
-    is_old = is_old || later - ended_at > kLongPauseSeconds;
-    old[i] = is_old;
-    later = ended_at - runs[i].seconds;
-  }
-  return old;
 }
 
 }  // namespace moetune::sweeps

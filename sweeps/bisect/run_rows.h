@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_runner.h"
@@ -18,15 +17,5 @@ CommitRun run_of(const store::BisectRunRow& row);
 /// A measurement that another hunt has made, perhaps of another metric; none when it says nothing
 /// of this one.
 std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std::string& metric);
-
-/// When a run ended, as the store wrote it, and how long it took.
-struct RunTime {
-  std::string ended_at;
-  double seconds = 0.0;
-};
-
-/// Of runs in the order of time: whether a long pause, in which the machine may have become
-/// another, lies between a run and now.
-std::vector<bool> are_old(const std::vector<RunTime>& runs);
 
 }  // namespace moetune::sweeps

@@ -378,7 +378,7 @@ BOOST_AUTO_TEST_CASE(old_runs_are_used_while_the_machine_is_the_same) {
     HuntSetup setup = setup_of(32);
     run_hunt(setup, before);
     setup.earlier = before.made;
-    for (HuntRun& run : setup.earlier) run.is_old = true;
+    for (HuntRun& run : setup.earlier) run.num_pauses = 1;
     FakeSource now(model(machine), 3);
     const HuntAnswer answer = run_hunt(setup, now);
     BOOST_REQUIRE(answer.result.culprits.size() == 1U);
@@ -396,7 +396,7 @@ BOOST_AUTO_TEST_CASE(old_runs_are_used_while_the_machine_is_the_same) {
 BOOST_AUTO_TEST_CASE(a_bad_end_that_fails_no_more_is_measured_anew) {
   HuntSetup setup = setup_of(32);
   for (int i = 0; i < 8; ++i) {
-    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, true};
+    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, 1};
     if (i % 2 == 0) {
       run.run.value = 100;
     } else {
@@ -430,7 +430,7 @@ BOOST_AUTO_TEST_CASE(a_hunt_that_is_stopped_shows_what_was_asked_for) {
 BOOST_AUTO_TEST_CASE(another_machine_without_a_slower_commit_is_the_environment) {
   HuntSetup setup = setup_of(32);
   for (int i = 0; i < 16; ++i) {
-    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, true};
+    HuntRun run{i % 2 == 0 ? 0 : 32, "ends", {}, 1};
     run.run.value = (i % 2 == 0 ? 80 : 90) + 0.1 * i;
     setup.earlier.push_back(run);
   }

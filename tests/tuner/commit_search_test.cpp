@@ -373,7 +373,6 @@ BOOST_AUTO_TEST_CASE(an_outlier_does_not_move_a_level) {
   BOOST_TEST(difference.above > 0.99);
 }
 
-// The interval of a difference holds the truth as often as it says.
 // Bayes' rule turned round: among many pairs of which half have the shift, those with the same odds
 // have it as often as the odds say.
 BOOST_AUTO_TEST_CASE(odds_of_a_shift_are_calibrated) {
@@ -410,6 +409,7 @@ BOOST_AUTO_TEST_CASE(odds_of_a_shift_are_calibrated) {
   BOOST_TEST(log_odds_of_shift({1, 1, 1}, {1, 1, 1}, 1) < -20);
 }
 
+// The interval of a difference holds the truth as often as it says.
 BOOST_AUTO_TEST_CASE(intervals_of_differences_are_calibrated) {
   std::mt19937_64 random(11);
   std::normal_distribution<double> noise;

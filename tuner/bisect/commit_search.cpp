@@ -238,6 +238,11 @@ std::optional<RunRequest> CommitHunt::search() {
   update_drift();
   update_posterior();
   describe_effect();
+  const auto probability = [this](int position) {
+    return posterior_.change[static_cast<size_t>(position)];
+  };
+  // Those that no longer look like one are looked at again.
+  std::erase_if(verified_, [&](int p) { return probability(p) < options_.confidence; });
   if (posterior_.no_change >= options_.confidence || (are_ends_alike() && verified_.empty())) {
     const bool was_machine = drift_.is_there() && (drift_.is_trend() || seems_changed());
     finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
@@ -255,9 +260,6 @@ std::optional<RunRequest> CommitHunt::search() {
     const bool is_good_next = (readings_.size() / period) % 2 == 0;
     return RunRequest{is_good_next ? 0 : options_.num_positions, RunPurpose::reference};
   }
-  const auto probability = [this](int position) {
-    return posterior_.change[static_cast<size_t>(position)];
-  };
   if (suspect_ != 0) {
     if (probability(suspect_) < 0.5) {
       suspect_ = 0;
@@ -268,8 +270,6 @@ std::optional<RunRequest> CommitHunt::search() {
       suspect_ = 0;
     }
   }
-  // Those that no longer look like one are looked at again.
-  std::erase_if(verified_, [&](int p) { return probability(p) < options_.confidence; });
   const std::vector<bool> is_hidden = unmeasurable_suspects();
   const bool hides_some = std::find(is_hidden.begin(), is_hidden.end(), true) != is_hidden.end();
   double open_mass = 0.0;

@@ -212,12 +212,6 @@ std::optional<ConfigRequest> ConfigHunt::search() {
       finish_alike();
       return std::nullopt;
     }
-    const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
-    if (readings_.size() - last_reference_ >= period) {
-      last_reference_ = readings_.size();
-      const ChangeSet& end = (readings_.size() / period) % 2 == 0 ? none_ : all_;
-      if (can_measure(end)) ask(end, RunPurpose::reference);
-    }
   }
   Stage stage = stage_of(all_, 1);
   std::string open;
@@ -251,6 +245,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     stage = stage_of(rest, *direction);
   }
   if (pending_) {
+    ask_for_reference();
     if (num_runs() < options_.max_runs) return pending_;
     finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
   } else if (!is_narrowed) {
@@ -261,6 +256,15 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     finish(HuntVerdict::culprit, open);
   }
   return std::nullopt;
+}
+
+// In the place of what was to be run next, after the culprits so far were named.
+void ConfigHunt::ask_for_reference() {
+  const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
+  if (options_.is_deterministic || readings_.size() - last_reference_ < period) return;
+  last_reference_ = readings_.size();
+  const ChangeSet& end = (readings_.size() / period) % 2 == 0 ? none_ : all_;
+  if (can_measure(end)) ask(end, RunPurpose::reference);
 }
 
 std::optional<int> ConfigHunt::direction_of(const Stage& before, const ChangeSet& found) {

@@ -103,6 +103,7 @@ class ConfigHunt {
 
   std::optional<ConfigRequest> compare_ends();
   std::optional<ConfigRequest> search();
+  void ask_for_reference();
   /// The direction in which the stage's top without what was found is off, 0 when it is not; none
   /// while a run is pending or when it cannot be measured.
   std::optional<int> direction_of(const Stage& before, const ChangeSet& found);

@@ -17,8 +17,6 @@ constexpr size_t kNumNeighbours = 8;  ///< references that the course is read fr
 constexpr int kNumRounds = 6;         ///< of levels and course; it has settled by then
 constexpr double kMadToDeviation = 1.4826;
 constexpr size_t kFewestDriftRuns = 14;
-/// What is claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
-constexpr double kWeightInWander = 0.7;
 
 /// A straight line through the nearest points, robustly: what it says at `at`.
 double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
@@ -190,14 +188,16 @@ bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int ba
 
 // A drift goes one way; wandering speed shows in runs that resemble those just before. Either makes
 // runs of one commit depend on when they were made.
+void DriftWatch::notice(const std::vector<TimedReading>& readings) {
+  if (is_there_ || readings.size() < kFewestDriftRuns) return;
+  is_trend_ = std::abs(trend_score(readings)) >= kTrendScore;
+  is_there_ = is_trend_ || wander_score(readings) >= kWanderScore;
+}
+
 void DriftWatch::update(const std::vector<TimedReading>& readings,
                         const std::vector<int>& references, double least_scale) {
-  if (!is_there_) {
-    if (readings.size() < kFewestDriftRuns) return;
-    is_trend_ = std::abs(trend_score(readings)) >= kTrendScore;
-    if (!is_trend_ && wander_score(readings) < kWanderScore) return;
-    is_there_ = true;
-  }
+  notice(readings);
+  if (!is_there_) return;
   course_ = machine_course(readings, references, least_scale);
 }
 

@@ -18,6 +18,11 @@ struct TimedReading {
 inline constexpr double kTrendScore = 3.0;
 inline constexpr double kWanderScore = 2.0;
 
+/// How much of an independent reading one is worth while the speed wanders: what the course leaves
+/// resembles that of the neighbours. What is claimed with it agrees with what is delivered
+/// (tests/bench/bisect_bench.cpp).
+inline constexpr double kWeightInWander = 0.7;
+
 /// Of a trend over time within commits, in standard deviations: Kendall's statistic summed over
 /// commits (Hirsch and Slack 1984), which needs no levels and minds no outliers.
 double trend_score(const std::vector<TimedReading>& readings);
@@ -47,6 +52,8 @@ bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int ba
 /// be paired with one of a reference, and the machine's course is taken off all of them.
 class DriftWatch {
  public:
+  /// Whether they do; `update` looks, too.
+  void notice(const std::vector<TimedReading>& readings);
   void update(const std::vector<TimedReading>& readings, const std::vector<int>& references,
               double least_scale);
 
@@ -55,8 +62,7 @@ class DriftWatch {
   [[nodiscard]] bool is_trend() const { return is_trend_; }
   /// How far the machine was off at a reading of the last update; the last one's for later ones.
   [[nodiscard]] double course_at(size_t reading) const;
-  /// Of a reading in a likelihood: what the course leaves of wandering resembles that of the
-  /// neighbours.
+  /// Of a reading in a likelihood.
   [[nodiscard]] double weight_of_reading() const;
 
  private:

@@ -1,0 +1,46 @@
+// See old_runs.h.
+#include "sweeps/bisect/old_runs.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "tuner/bisect/drift.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr double kLongPauseSeconds = 3600;
+
+/// Of a time that the store wrote, since 1970; long ago when it is none.
+double seconds_of(const std::string& utc) {
+  std::tm time{};
+  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr
+             ? 0.0
+             : static_cast<double>(timegm(&time));
+}
+
+}  // namespace
+
+std::vector<int> pauses_since(const std::vector<RunTime>& runs) {
+  std::vector<int> pauses(runs.size(), 0);
+  int count = 0;
+  auto later = static_cast<double>(std::time(nullptr));
+  for (size_t i = runs.size(); i-- > 0;) {
+    const double ended_at = seconds_of(runs[i].ended_at);
+    count += later - ended_at > kLongPauseSeconds;
+    pauses[i] = count;
+    later = ended_at - runs[i].seconds;
+  }
+  return pauses;
+}
+
+bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_ratio,
+                  double confidence) {
+  if (then.values.empty()) return then.num_failed == 0 || now.values.empty();
+  if (now.values.empty()) return now.num_failed == 0;
+  std::vector<double> first = now.values;
+  first.resize(std::min(first.size(), kLooks));
+  return !tuner::levels_differ(then.values, first, min_effect_ratio, confidence);
+}
+
+}  // namespace moetune::sweeps

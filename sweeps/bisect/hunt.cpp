@@ -364,7 +364,7 @@ class Hunter {
   std::optional<Confirmed> confirm_by(int position, const HuntResult& ends, bool uses_all,
                                       const Probability& probability_of) {
     std::map<int, size_t> used;
-    const int most = most_confirm_runs(ends);
+    int most = most_confirm_runs(ends, 0.0);
     for (int count = 0; count < most; ++count) {
       const bool is_parent = count % 4 == 0 || count % 4 == 3;
       const int at = is_parent ? position - 1 : position;
@@ -380,6 +380,8 @@ class Hunter {
           : uses_all   ? readings_within(0, last_position())
                        : readings_at({position - 1, position});
       if (commits.size() < 2) return std::nullopt;
+      // The machine may be noisier by now.
+      most = std::max(most, most_confirm_runs(ends, tuner::pooled_noise(commits)));
       confirmed_ = probability_of(commits, weight);
       if (confirmed_ <= 1 - setup_.confidence) return std::nullopt;
       if (confirmed_ < setup_.confidence) continue;
@@ -438,9 +440,12 @@ class Hunter {
     return confirmed;
   }
 
-  /// Enough to see, in the noise of the ends, a change as large as between them.
-  [[nodiscard]] static int most_confirm_runs(const HuntResult& ends) {
-    const double shift = std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
+  /// Enough to see a change as large as between the ends in their noise, or in that of now if it is
+  /// larger.
+  [[nodiscard]] int most_confirm_runs(const HuntResult& ends, double noise_now) const {
+    const double level = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
+    const double noise = std::max({ends.noise_ratio, level > 0 ? noise_now / level : 0.0, 1e-12});
+    const double shift = std::abs(ends.effect_ratio) / noise;
     const double needed = kConfirmRunsAtOneNoise / std::max(shift * shift, 1e-12);
     return 2 * static_cast<int>(
                    std::clamp<double>(needed, kFewestOfMostConfirmRuns, kMostConfirmRuns) / 2);

@@ -26,7 +26,7 @@ PrintedNumbers read_printed(std::string_view line, const std::string& metric);
 /// The newest trial of a store.
 struct StoredNumbers {
   /// Metrics of the whole run as in profiler/store/metrics.cpp; memory_<group>_bytes, the largest
-  /// of the ranks; op_<name>_ns and op_<name>_count, the sums over the ranks.
+  /// of the ranks; op_<name>_ns, the mean of the ranks that run it; op_<name>_count, the sum.
   Numbers numbers;
   ConfigTexts config;  ///< of the trial, with its defaults filled in
   std::string status;  ///< as in TrialRow; empty: there is no trial

@@ -14,6 +14,7 @@
 
 #include "sweeps/bisect/commit_source.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/old_runs.h"
 #include "tests/bisect/git_fixture.h"
 #include "tests/bisect/whole_hunts.h"
 
@@ -468,15 +469,15 @@ BOOST_AUTO_TEST_CASE(the_settings_of_the_cards_are_part_of_the_machine) {
   BOOST_TEST(identity.find('\x1b') == std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {
-  const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
-    run.value = (p >= 9 ? 105.0 : 100.0) + noise(random, 2);
-  };
-  FakeSource whole(model, 5);
-  const HuntAnswer expected = run_hunt(setup_of(32), whole);
+/// A hunt that is cut at several places goes on with the same questions to the same answer.
+void check_resuming(const HuntSetup& planned, const FakeSource::Model& model, unsigned seed) {
+  FakeSource whole(model, seed);
+  const HuntAnswer expected = run_hunt(planned, whole);
   BOOST_REQUIRE(expected.result.culprits.size() == 1U);
-  for (const size_t cut : {size_t{1}, size_t{7}, size_t{15}, whole.made.size() - 1}) {
-    HuntSetup setup = setup_of(32);
+  const size_t num_runs = whole.made.size();
+  for (const size_t cut :
+       {size_t{1}, size_t{7}, size_t{15}, num_runs / 2, num_runs * 3 / 4, num_runs - 1}) {
+    HuntSetup setup = planned;
     setup.earlier.assign(whole.made.begin(), whole.made.begin() + static_cast<std::ptrdiff_t>(cut));
     // What is still to come, as it came the first time.
     size_t next = cut;
@@ -490,7 +491,62 @@ BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {
     BOOST_REQUIRE(answer.result.culprits.size() == 1U);
     BOOST_TEST(answer.result.culprits[0].position == expected.result.culprits[0].position);
     BOOST_TEST(answer.result.culprits[0].confidence == expected.result.culprits[0].confidence);
+    BOOST_TEST(answer.note == expected.note);
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_hunt_repeats_nothing) {
+  check_resuming(
+      setup_of(32),
+      [](int p, CommitRun& run, std::mt19937_64& random) {
+        run.value = (p >= 9 ? 105.0 : 100.0) + noise(random, 2);
+      },
+      5);
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_hunt_goes_on_while_the_machine_drifts) {
+  int num_runs = 0;
+  check_resuming(
+      setup_of(32),
+      [&](int p, CommitRun& run, std::mt19937_64& random) {
+        run.value = (p >= 9 ? 106.0 : 100.0) + 0.2 * num_runs++ + noise(random, 2);
+      },
+      6);
+}
+
+BOOST_AUTO_TEST_CASE(an_interrupted_hunt_goes_on_with_a_part) {
+  HuntSetup setup = setup_of(32);
+  setup.min_effect_ratio = 0.01;
+  check_resuming(
+      setup,
+      [](int p, CommitRun& run, std::mt19937_64& random) {
+        const double work = p >= 20 ? 2.0 : 0.0;
+        run.metrics["op_a.forward_ns"] = 1e6 * (10 + work + noise(random, 0.05));
+        run.metrics["step_ns"] = 1e6 * (100 + work + noise(random, 3));
+      },
+      2);
+}
+
+BOOST_AUTO_TEST_CASE(an_end_is_compared_with_what_it_was) {
+  const EndRuns now{{100, 101, 99, 300, 300, 300}, 0};
+  BOOST_TEST(is_as_it_was({{100, 99, 101}, 0}, now, 0.02, 0.95));
+  BOOST_TEST(!is_as_it_was({{120, 119, 121}, 0}, now, 0.02, 0.95));
+  // Nothing is known of then; it failed then, and does no more; it fails now.
+  BOOST_TEST(is_as_it_was({}, now, 0.02, 0.95));
+  BOOST_TEST(!is_as_it_was({{}, 2}, now, 0.02, 0.95));
+  BOOST_TEST(is_as_it_was({{}, 2}, {{}, 3}, 0.02, 0.95));
+  BOOST_TEST(!is_as_it_was({{100, 99, 101}, 0}, {{}, 3}, 0.02, 0.95));
+  // Too few to tell.
+  BOOST_TEST(is_as_it_was({{120, 121}, 0}, now, 0.02, 0.95));
+}
+
+BOOST_AUTO_TEST_CASE(long_pauses_divide_the_runs) {
+  const std::vector<int> pauses = pauses_since({{"2026-01-01T00:00:00.000Z", 10},
+                                                {"2026-01-01T00:30:00.000Z", 10},
+                                                {"2026-01-01T03:00:00.000Z", 7200},
+                                                {"2026-01-01T06:00:00.000Z", 10},
+                                                {"not a time", 10}});
+  BOOST_TEST(pauses == (std::vector<int>{2, 2, 2, 1, 1}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_used_up_budget_leaves_the_culprits_that_were_verified) {

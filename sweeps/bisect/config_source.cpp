@@ -161,15 +161,9 @@ class SetRunner {
       has_told = true;
       if (!measure_and_keep(end, tuner::name_of(tuner::RunPurpose::reference))) return false;
     }
-    std::set<int> dropped;
-    for (int stretch = 1; stretch <= oldest_; ++stretch) {
-      for (const ChangeSet& end : {good, bad}) {
-        if (!is_as_it_was(end_runs(end, stretch), end_runs(end, 0), setup_.options.min_effect_ratio,
-                          setup_.options.confidence)) {
-          dropped.insert(stretch);
-        }
-      }
-    }
+    const std::set<int> dropped = changed_stretches(
+        oldest_, [&](bool is_bad, int stretch) { return end_runs(is_bad ? bad : good, stretch); },
+        setup_.options.min_effect_ratio, setup_.options.confidence);
     if (dropped.empty()) return true;
     tell("the machine is not what it was: what was measured then is not used");
     answer_.has_dropped_earlier = true;

@@ -44,6 +44,7 @@ constexpr double kCoincidence = 0.75;
 /// Where the ends do not tell whether the metric moves at all: that it does not. The rest is that
 /// it does elsewhere.
 constexpr double kNoneAtAll = 0.15;
+constexpr double kMostLogOdds = 300;
 
 /// Stops the hunt from within.
 struct Interrupted {};
@@ -142,15 +143,10 @@ class Hunter {
     int oldest = 0;
     for (const HuntRun& run : runs) oldest = std::max(oldest, run.num_pauses);
     if (oldest > 0) look_at_ends(runs);
-    std::set<int> dropped;
-    for (int stretch = 1; stretch <= oldest; ++stretch) {
-      for (const int end : {0, last}) {
-        if (!is_as_it_was(end_runs(runs, stretch, end), end_runs(runs, 0, end),
-                          setup_.min_effect_ratio, setup_.confidence)) {
-          dropped.insert(stretch);
-        }
-      }
-    }
+    const std::set<int> dropped = changed_stretches(
+        oldest,
+        [&](bool is_bad, int stretch) { return end_runs(runs, stretch, is_bad ? last : 0); },
+        setup_.min_effect_ratio, setup_.confidence);
     answer_.has_dropped_earlier = !dropped.empty();
     if (answer_.has_dropped_earlier) {
       tell("the machine is not what it was: what was measured then is not used");
@@ -420,8 +416,10 @@ class Hunter {
                                         const tuner::LevelDifference& growth) {
     const int last = last_position();
     const auto odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
-      return std::exp(
-          tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight));
+      const double log_odds =
+          tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
+      // Beyond all doubt, and two of them still have a product.
+      return std::exp(std::clamp(log_odds, -kMostLogOdds, kMostLogOdds));
     };
     std::optional<Confirmed> confirmed =
         confirm_by(position, ends, false, [&](const auto& commits, double weight) {

@@ -43,4 +43,19 @@ bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_rat
   return !tuner::levels_differ(then.values, first, min_effect_ratio, confidence);
 }
 
+std::set<int> changed_stretches(int oldest,
+                                const std::function<EndRuns(bool is_bad, int stretch)>& end_runs,
+                                double min_effect_ratio, double confidence) {
+  std::set<int> changed;
+  for (const bool is_bad : {false, true}) {
+    const EndRuns now = end_runs(is_bad, 0);
+    for (int stretch = 1; stretch <= oldest; ++stretch) {
+      if (!is_as_it_was(end_runs(is_bad, stretch), now, min_effect_ratio, confidence)) {
+        changed.insert(stretch);
+      }
+    }
+  }
+  return changed;
+}
+
 }  // namespace moetune::sweeps

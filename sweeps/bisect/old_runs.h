@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,5 +32,11 @@ struct EndRuns {
 /// the answer that a hunt has begun with. With too few runs to tell it counts as the same.
 bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_ratio,
                   double confidence);
+
+/// Of the stretches 1..oldest, those in which an end was not what it is now. `end_runs`: of the
+/// good end or the bad one, in a stretch.
+std::set<int> changed_stretches(int oldest,
+                                const std::function<EndRuns(bool is_bad, int stretch)>& end_runs,
+                                double min_effect_ratio, double confidence);
 
 }  // namespace moetune::sweeps

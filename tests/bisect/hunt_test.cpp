@@ -620,6 +620,20 @@ BOOST_AUTO_TEST_CASE(a_part_shows_what_the_step_is_too_noisy_to_show) {
   BOOST_TEST(num_by_part >= 3);
 }
 
+BOOST_AUTO_TEST_CASE(a_change_beyond_all_doubt_has_a_finite_confidence) {
+  FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
+    const double work = p >= 20 ? 50.0 : 0.0;
+    run.metrics["op_a.forward_ns"] = 1e6 * (10 + work + noise(random, 1e-5));
+    run.metrics["step_ns"] = 1e6 * (100 + work + noise(random, 1e-3));
+  });
+  const HuntAnswer answer = run_hunt(setup_of(32), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 20);
+  BOOST_TEST(answer.hunted_metric == "op_a.forward_ns");
+  BOOST_TEST(answer.result.culprits[0].confidence >= 0.95);
+  BOOST_TEST(answer.result.culprits[0].confidence <= 1.0);
+}
+
 BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
     run.value = (p >= 9 ? 105.0 : 100.0) + noise(random, 2);

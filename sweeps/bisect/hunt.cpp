@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "kernels/base/error.h"
+#include "sweeps/bisect/confirmation.h"
 #include "sweeps/bisect/effect_text.h"
+#include "sweeps/bisect/even_speed.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
@@ -29,31 +32,17 @@ using tuner::HuntVerdict;
 using tuner::RunPurpose;
 
 constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are too noisy to tell
-constexpr int kFewestConfirmRuns = 6;  ///< of a culprit and its parent, on the metric asked for
-/// And at most: by how much the ends differ, within these two.
-constexpr double kConfirmRunsAtOneNoise = 50;
-constexpr double kFewestOfMostConfirmRuns = 40;
-constexpr double kMostConfirmRuns = 160;
+/// A part that changes by one of its noises may take this many runs, one by two a quarter of them:
+/// twice what that needs in the median (tests/bench/bisect_bench.cpp).
+constexpr double kLeadRunsAtOneNoise = 320;
+constexpr double kFewestLeadRuns = 40;
+/// Of the metric at even speed, over its noises without: else nothing is won.
+constexpr double kWorthFollowing = 1.3;
 constexpr double kLargeCount = 1000;           ///< that does not agree by chance
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
-constexpr double kElsewhereMass = 0.15;  ///< of changes that a counter's culprit does not explain
-constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
-/// Prior that the metric moves where another one that differs between the ends does; what is
-/// claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
-constexpr double kCoincidence = 0.75;
-/// Where the ends do not tell whether the metric moves at all: that it does not. The rest is that
-/// it does elsewhere.
-constexpr double kNoneAtAll = 0.15;
-constexpr double kMostLogOdds = 300;
 
 /// Stops the hunt from within.
 struct Interrupted {};
-
-/// A change that the metric that was asked for shows where another one has changed.
-struct Confirmed {
-  tuner::LevelDifference difference;
-  bool is_of_part = false;  ///< which has shown it, the metric itself is too noisy for that
-};
 
 class Hunter {
  public:
@@ -110,10 +99,11 @@ class Hunter {
     HuntResult ends = compare_ends(kFirstEndRuns);
     if (ends.is_too_noisy) {
       is_following_other_ = true;
-      if (follow_a_part(ends)) return;
+      if (follow_a_duration(ends)) return;
       is_following_other_ = false;
       answer_.hunted_metric = setup_.metric;
       ends = compare_ends(tuner::HuntOptions().max_end_runs);
+      if (ends.is_too_noisy && lead_.empty()) answer_.note = ends_at_even_speed();
     }
     if (!is_searching_) return;
     if (setup_.kind == MetricKind::automatic && are_equal(runs_.values_of(setup_.metric, 0)) &&
@@ -125,7 +115,7 @@ class Hunter {
     }
     is_following_other_ = true;
     if (follow_a_counter(ends)) return;
-    if (follow_a_part(ends)) return;
+    if (follow_a_duration(ends)) return;
     is_following_other_ = false;
     answer_.hunted_metric = setup_.metric;
     answer_.result = follow(setup_.metric, false, setup_.min_effect_ratio, false);
@@ -246,15 +236,76 @@ class Hunter {
     return false;
   }
 
-  // A part of the step whose shift is larger beside its own noise.
-  bool follow_a_part(const HuntResult& ends) {
+  // A part of the step, or the step itself at the same speed of the machine: what has moved by more
+  // of its noises first.
+  bool follow_a_duration(const HuntResult& ends) {
     if (setup_.kind != MetricKind::automatic) return false;
-    const std::optional<PartLead> lead = part_to_follow(runs_, setup_, ends);
-    if (!lead) return false;
+    const std::optional<PartLead> part = part_to_follow(runs_, setup_, ends);
+    const std::optional<EvenSpeed> even = even_speed();
+    const double noises = even ? noises_at_even_speed(*even, ends) : 0.0;
+    const bool is_part_first = part && part->noises >= noises;
+    return (is_part_first && follow_a_part(*part, ends)) ||
+           (noises > 0 && follow_at_even_speed(*even, noises, ends)) ||
+           (part && !is_part_first && follow_a_part(*part, ends));
+  }
+
+  bool follow_a_part(const PartLead& lead, const HuntResult& ends) {
     tell(fmt::format("{} has moved by {:.1f} times its noise: following it",
-                     plain_text(lead->metric, 100), lead->noises));
-    const HuntResult found = follow(lead->metric, false, lead->least_effect_ratio, false);
-    return adopt(found, ends, lead->metric, lead->scale);
+                     plain_text(lead.metric, 100), lead.noises));
+    const HuntResult found = follow_lead(lead.metric, lead.least_effect_ratio, lead.noises);
+    return adopt(found, ends, lead.metric, lead.scale);
+  }
+
+  HuntResult follow_lead(const std::string& metric, double least_effect_ratio, double noises) {
+    const double most = std::max(kFewestLeadRuns, kLeadRunsAtOneNoise / (noises * noises));
+    return follow(metric, false, least_effect_ratio, false, false,
+                  tuner::HuntOptions().max_end_runs, runs_.num_used() + static_cast<int>(most));
+  }
+
+  /// By how many of its noises the metric differs there between the ends; 0 where that is too
+  /// little, or no better than without.
+  [[nodiscard]] double noises_at_even_speed(const EvenSpeed& even, const HuntResult& ends) const {
+    const tuner::LevelDifference difference = even.ends_differ_by(runs_, setup_);
+    const double least = setup_.min_effect_ratio * mean_of(even.values_at(runs_, 0));
+    const double noises = difference.mean / difference.noise;
+    const double raw = ends.effect_ratio / std::max(ends.noise_ratio, 1e-12);
+    const bool is_better = difference.low > 0 && noises >= kWorthFollowing * raw;
+    return is_better && difference.mean >= least ? noises : 0.0;
+  }
+
+  bool follow_at_even_speed(const EvenSpeed& even, double noises, const HuntResult& ends) {
+    tell(fmt::format(
+        "at the same speed of the machine {} has moved by {:.1f} times its noise: following it",
+        setup_.metric, noises));
+    const std::string metric = even.metric() + " at the same speed of the machine";
+    runs_.define(metric, [this, even](const CommitRun& run) { return even.value_of(runs_, run); });
+    HuntResult found = follow_lead(metric, setup_.min_effect_ratio, noises);
+    const bool is_of_machine =
+        std::any_of(found.culprits.begin(), found.culprits.end(), [&](const auto& culprit) {
+          return even.differs(runs_, culprit.position - 1, culprit.position);
+        });
+    if (found.verdict != HuntVerdict::culprit || is_of_machine) return false;
+    found.has_drift = ends.has_drift;
+    static_cast<tuner::EndsEffect&>(found) = ends;
+    answer_.result = std::move(found);
+    answer_.hunted_metric = metric;
+    answer_.note = fmt::format("found by {}, by all parts of each run", metric);
+    return true;
+  }
+
+  [[nodiscard]] std::optional<EvenSpeed> even_speed() const {
+    if (setup_.kind != MetricKind::automatic || setup_.is_higher_better) return std::nullopt;
+    return EvenSpeed::of(runs_, setup_, "");
+  }
+
+  /// Empty where that is not known.
+  [[nodiscard]] std::string ends_at_even_speed() const {
+    const std::optional<EvenSpeed> even = even_speed();
+    if (!even) return "";
+    const double level = mean_of(even->values_at(runs_, 0));
+    return fmt::format(
+        "at the same speed of the machine, by the parts of each run, the ends differ by {}",
+        effect_text(tuner::effect_of(even->ends_differ_by(runs_, setup_), 1.0, level)));
   }
 
   // What another metric has found counts when the one that was asked for moves there, too, and
@@ -268,18 +319,19 @@ class Hunter {
     const std::optional<tuner::LevelDifference> growth =
         scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
     const bool is_added = growth && !is_made_up_for(runs_, setup_, position, growth->mean);
-    const std::optional<Confirmed> confirmed =
-        is_added ? confirm_part(position, ends, *growth) : confirm(position, ends);
+    Confirmation confirmation(setup_, runs_, ends, position, [this](int at, size_t n) {
+      static_cast<void>(nth_run(at, n, RunPurpose::verify));
+    });
+    const std::optional<tuner::LevelDifference> difference =
+        is_added ? confirmation.by_growth(metric, *growth) : confirmation.by_all_commits();
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
-    if (!confirmed || parent.empty()) {
+    if (!difference || parent.empty()) {
+      const bool is_refuted = confirmation.probability() <= 1 - setup_.confidence;
+      if (is_added && !is_refuted) likely_position_ = position;
       tell(lead_ + ": not followed any more");
       return false;
     }
-    const tuner::LevelDifference& difference = confirmed->difference;
-    const bool has_more =
-        is_drifting_ ? leaves_some(difference, ends)
-                     : changes_within(0, position - 1) || changes_within(position, last_position());
-    if (has_more) {
+    if (confirmation.has_more(*difference)) {
       lead_.clear();
       tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
                        plain_text(metric, 100), short_id(position), setup_.metric));
@@ -288,27 +340,39 @@ class Hunter {
     const double sign = setup_.is_higher_better ? -1.0 : 1.0;
     tuner::Culprit culprit = found.culprits.front();
     culprit.before = mean_of(parent);
-    culprit.after = culprit.before + sign * difference.mean;
+    culprit.after = culprit.before + sign * difference->mean;
     // A ratio to nothing is none: then to the larger of the two.
     const double unit = culprit.before != 0  ? std::abs(culprit.before)
                         : culprit.after != 0 ? std::abs(culprit.after)
                                              : 1.0;
-    static_cast<tuner::Effect&>(culprit) = tuner::effect_of(difference, sign, unit);
-    culprit.confidence = std::min(culprit.confidence, confirmed_);
+    static_cast<tuner::Effect&>(culprit) = tuner::effect_of(*difference, sign, unit);
+    culprit.confidence = std::min(culprit.confidence, confirmation.probability());
     answer_.result = found;
     answer_.result.culprits = {culprit};
-    answer_.result.has_drift = is_drifting_;
+    answer_.result.has_drift = confirmation.is_drifting();
     static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
-    if (confirmed->is_of_part) answer_.effect_metric = metric;
-    answer_.note =
-        confirmed->is_of_part
-            ? fmt::format(
-                  "found by {0}, a part of {1}; the effect is that of the part, as the noise "
-                  "of {1} hides it",
-                  plain_text(metric, 100), setup_.metric)
-            : fmt::format("found by {}, confirmed by {}", plain_text(metric, 100), setup_.metric);
+    if (confirmation.is_of_part()) answer_.effect_metric = metric;
+    answer_.note = how_found(metric, confirmation);
     return true;
+  }
+
+  [[nodiscard]] std::string how_found(const std::string& metric,
+                                      const Confirmation& confirmation) const {
+    const std::string name = plain_text(metric, 100);
+    if (confirmation.is_of_part()) {
+      return fmt::format(
+          "found by {0}, a part of {1}; the effect is that of the part, as the noise of {1} hides "
+          "it",
+          name, setup_.metric);
+    }
+    if (!confirmation.even_speed()) {
+      return fmt::format("found by {}, confirmed by {}", name, setup_.metric);
+    }
+    return fmt::format(
+        "found by {}, confirmed by {} at the same speed of the machine, by the other parts of each "
+        "run",
+        name, confirmation.even_speed()->metric());
   }
 
   /// By what a part has grown at its culprit, in units of the metric that was asked for.
@@ -323,171 +387,12 @@ class Hunter {
     return growth;
   }
 
-  /// Whether the metric that was asked for has likely changed between two positions, by all runs.
-  [[nodiscard]] bool changes_within(int first, int last) const {
-    std::vector<tuner::CommitReadings> commits = readings_within(first, last);
-    if (commits.size() < 2) return false;
-    for (tuner::CommitReadings& commit : commits) commit.position -= first;
-    tuner::ChangePointOptions options;
-    options.num_positions = last - first;
-    options.no_change_odds = 1 / kElsewhereOdds;
-    return 1 - tuner::change_point_posterior(commits, options).no_change >= kElsewhereMass;
-  }
-
-  [[nodiscard]] std::vector<tuner::CommitReadings> readings_within(int first, int last) const {
-    std::vector<int> positions(static_cast<size_t>(last - first) + 1);
-    std::iota(positions.begin(), positions.end(), first);
-    return readings_at(positions);
-  }
-
-  /// Of the metric that was asked for; more is worse.
-  [[nodiscard]] std::vector<tuner::CommitReadings> readings_at(
-      const std::vector<int>& positions) const {
-    const double sign = setup_.is_higher_better ? -1.0 : 1.0;
-    std::vector<tuner::CommitReadings> commits;
-    for (const int position : positions) {
-      std::vector<double> values = runs_.values_of(setup_.metric, position);
-      for (double& value : values) value *= sign;
-      if (!values.empty()) commits.push_back({position, std::move(values)});
-    }
-    return commits;
-  }
-
-  /// Fresh runs of a commit and its parent in turns, until the metric that was asked for has or has
-  /// not changed there by `probability_of` (its readings by commit, the weight of one). Gives the
-  /// change of the level, from runs of all commits or of these two.
-  template <typename Probability>
-  std::optional<Confirmed> confirm_by(int position, const HuntResult& ends, bool uses_all,
-                                      const Probability& probability_of) {
-    std::map<int, size_t> used;
-    int most = most_confirm_runs(ends, 0.0);
-    for (int count = 0; count < most; ++count) {
-      const bool is_parent = count % 4 == 0 || count % 4 == 3;
-      const int at = is_parent ? position - 1 : position;
-      static_cast<void>(nth_run(at, used[at]++, RunPurpose::verify));
-      if (count + 1 < kFewestConfirmRuns || count % 2 == 0) continue;
-      const tuner::DriftWatch watch = drift();
-      is_drifting_ = ends.has_drift || watch.is_there();
-      const double weight =
-          is_drifting_ && !watch.is_there() ? tuner::kWeightInWander : watch.weight_of_reading();
-      // Where the machine drifts, only what was run in turns can be compared.
-      const std::vector<tuner::CommitReadings> commits =
-          is_drifting_ ? freed_readings(position - 1, position)
-          : uses_all   ? readings_within(0, last_position())
-                       : readings_at({position - 1, position});
-      if (commits.size() < 2) return std::nullopt;
-      // The machine may be noisier by now.
-      most = std::max(most, most_confirm_runs(ends, tuner::pooled_noise(commits)));
-      confirmed_ = probability_of(commits, weight);
-      if (confirmed_ <= 1 - setup_.confidence) return std::nullopt;
-      if (confirmed_ < setup_.confidence) continue;
-      std::vector<double> before;
-      std::vector<double> after;
-      for (const tuner::CommitReadings& commit : commits) {
-        std::vector<double>& side = commit.position < position ? before : after;
-        side.insert(side.end(), commit.values.begin(), commit.values.end());
-      }
-      if (before.empty() || after.empty()) return std::nullopt;
-      return Confirmed{tuner::level_difference(before, after, 0.0, setup_.confidence, weight),
-                       false};
-    }
-    return std::nullopt;
-  }
-
-  /// By the posterior over all commits from all runs, with a prior of kCoincidence for this one.
-  std::optional<Confirmed> confirm(int position, const HuntResult& ends) {
-    tuner::ChangePointOptions options;
-    options.num_positions = last_position();
-    const double other = (1 - kCoincidence) / std::max(1, last_position() - 1);
-    options.prior.assign(static_cast<size_t>(last_position()), other);
-    options.prior[static_cast<size_t>(position) - 1] = kCoincidence;
-    return confirm_by(position, ends, true, [&](const auto& commits, double weight) {
-      options.weight_of_reading = weight;
-      options.no_change_odds = is_drifting_ ? 1 - kCoincidence : 1.0;
-      return tuner::change_point_posterior(commits, options).change[static_cast<size_t>(position)];
-    });
-  }
-
-  /// Where a part takes longer by `growth`: either the metric does, too, by just as much, or not at
-  /// all, as other work hides it. That leaves no level to be guessed, so that a noise that hides
-  /// the change does not speak against it. Gives the change as the metric shows it, or as the part
-  /// does, where the metric is too noisy for that.
-  std::optional<Confirmed> confirm_part(int position, const HuntResult& ends,
-                                        const tuner::LevelDifference& growth) {
-    const int last = last_position();
-    const auto odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
-      const double log_odds =
-          tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
-      // Beyond all doubt, and two of them still have a product.
-      return std::exp(std::clamp(log_odds, -kMostLogOdds, kMostLogOdds));
-    };
-    std::optional<Confirmed> confirmed =
-        confirm_by(position, ends, false, [&](const auto& commits, double weight) {
-          const double here = kCoincidence * odds_of(commits, weight);
-          if (!ends.is_too_noisy) return here / (here + 1 - kCoincidence);
-          // Each reading speaks once.
-          double of_ends = 1.0;
-          if (position > 1 && position < last) {
-            of_ends =
-                odds_of(is_drifting_ ? freed_readings(0, last) : readings_at({0, last}), weight);
-          }
-          const double elsewhere = (1 - kCoincidence - kNoneAtAll) * of_ends;
-          return here * of_ends / (here * of_ends + kNoneAtAll + elsewhere);
-        });
-    if (confirmed && confirmed->difference.low <= 0) confirmed = Confirmed{growth, true};
-    return confirmed;
-  }
-
-  /// Enough to see a change as large as between the ends in their noise, or in that of now if it is
-  /// larger.
-  [[nodiscard]] int most_confirm_runs(const HuntResult& ends, double noise_now) const {
-    const double level = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-    const double noise = std::max({ends.noise_ratio, level > 0 ? noise_now / level : 0.0, 1e-12});
-    const double shift = std::abs(ends.effect_ratio) / noise;
-    const double needed = kConfirmRunsAtOneNoise / std::max(shift * shift, 1e-12);
-    return 2 * static_cast<int>(
-                   std::clamp<double>(needed, kFewestOfMostConfirmRuns, kMostConfirmRuns) / 2);
-  }
-
-  /// Whether runs of one commit depend on when they were made, by all runs.
-  [[nodiscard]] tuner::DriftWatch drift() const {
-    std::vector<int> all(setup_.commits.size());
-    std::iota(all.begin(), all.end(), 0);
-    tuner::DriftWatch watch;
-    watch.notice(runs_.timed(setup_.metric, all));
-    return watch;
-  }
-
-  /// Of two positions, freed of the machine's course by both.
-  [[nodiscard]] std::vector<tuner::CommitReadings> freed_readings(int a, int b) const {
-    std::vector<tuner::TimedReading> readings = runs_.timed(setup_.metric, {a, b});
-    const double sign = setup_.is_higher_better ? -1.0 : 1.0;
-    for (tuner::TimedReading& reading : readings) reading.value *= sign;
-    const std::vector<double> course = tuner::machine_course(readings, {a, b}, 1e-300);
-    std::vector<tuner::CommitReadings> commits = {{a, {}}, {b, {}}};
-    for (size_t i = 0; i < readings.size(); ++i) {
-      commits[readings[i].position == b].values.push_back(readings[i].value - course[i]);
-    }
-    std::erase_if(commits, [](const auto& commit) { return commit.values.empty(); });
-    return commits;
-  }
-
-  /// Whether a culprit's effect leaves something of that of the ends unexplained.
-  [[nodiscard]] bool leaves_some(const tuner::LevelDifference& difference,
-                                 const HuntResult& ends) const {
-    const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-    const double whole = (setup_.is_higher_better ? -ends.effect_ratio : ends.effect_ratio) * unit;
-    const double reach = 0.5 * std::hypot((ends.effect_high_ratio - ends.effect_low_ratio) * unit,
-                                          difference.high - difference.low);
-    const double rest = std::abs(whole - difference.mean);
-    return rest > reach && rest >= setup_.min_effect_ratio * unit;
-  }
-
   /// Hunts one metric; runs that were made already are used first. `stops_after_ends` leaves when
   /// the ends are known to differ (is_searching_).
   HuntResult follow(const std::string& metric, bool is_deterministic, double min_effect_ratio,
                     bool stops_after_ends, bool has_fallen = false,
-                    int max_end_runs = tuner::HuntOptions().max_end_runs) {
+                    int max_end_runs = tuner::HuntOptions().max_end_runs,
+                    int max_runs = std::numeric_limits<int>::max()) {
     tuner::HuntOptions options;
     options.num_positions = last_position();
     options.is_higher_better = metric == setup_.metric ? setup_.is_higher_better : has_fallen;
@@ -495,7 +400,7 @@ class Hunter {
     options.confidence = setup_.confidence;
     options.is_deterministic = is_deterministic;
     options.second_look = second_look_of(metric);
-    options.max_runs = setup_.max_runs;
+    options.max_runs = std::min(setup_.max_runs, max_runs);
     options.max_end_runs = max_end_runs;
     if (!is_deterministic) options.prior = prior_of(metric);
     CommitHunt hunt(options);
@@ -563,6 +468,16 @@ class Hunter {
   }
 
   [[nodiscard]] std::vector<double> prior_of(const std::string& metric) const {
+    std::vector<double> prior = prior_of_files(metric);
+    if (metric != setup_.metric || !likely_position_) return prior;
+    prior.resize(static_cast<size_t>(last_position()), 1.0);
+    double& likely = prior[static_cast<size_t>(*likely_position_) - 1];
+    const double others = std::accumulate(prior.begin(), prior.end(), 0.0) - likely;
+    if (others > 0) likely = others * kCoincidence / (1 - kCoincidence);
+    return prior;
+  }
+
+  [[nodiscard]] std::vector<double> prior_of_files(const std::string& metric) const {
     if (setup_.changed_files.empty()) return {};
     std::vector<std::string> names = {metric};
     for (const HuntAnswer::Moved& moved : runs_.moved_between(0, last_position())) {
@@ -642,9 +557,10 @@ class Hunter {
   bool is_searching_ = false;
   HuntResult ends_;  ///< of the metric that was asked for
   bool is_following_other_ = false;
-  double confirmed_ = 0.0;    ///< probability, by confirm()
-  bool is_drifting_ = false;  ///< was seen by confirm()
-  std::string lead_;          ///< what was found by another metric and could not be confirmed
+  /// Where a part takes longer, when it was neither confirmed nor refuted that the metric does,
+  /// too.
+  std::optional<int> likely_position_;
+  std::string lead_;  ///< what was found by another metric and could not be confirmed
 };
 
 }  // namespace

@@ -101,6 +101,7 @@ std::optional<double> HuntRuns::value_of(const CommitRun& run, const std::string
     const std::string name = metric.substr(std::string(kConfigPrefix).size());
     return config_value(run.config, name) == config_value(config_at(0), name) ? 0.0 : 1.0;
   }
+  if (const auto own = defined_.find(metric); own != defined_.end()) return own->second(run);
   if (metric == setup_->metric && run.value) return run.value;
   return find_metric(run.metrics, metric);
 }
@@ -114,15 +115,28 @@ std::vector<double> HuntRuns::values_of(const std::string& metric, int position)
   return values;
 }
 
+std::vector<std::reference_wrapper<const CommitRun>> HuntRuns::good_runs_at(int position) const {
+  std::vector<std::reference_wrapper<const CommitRun>> runs;
+  for (const HuntRun& run : used_runs()) {
+    if (run.position == position && run.run.status == RunStatus::ok) runs.emplace_back(run.run);
+  }
+  return runs;
+}
+
 std::vector<tuner::TimedReading> HuntRuns::timed(const std::string& metric,
+                                                 const std::vector<int>& positions) const {
+  return timed([&](const CommitRun& run) { return value_of(run, metric); }, positions);
+}
+
+std::vector<tuner::TimedReading> HuntRuns::timed(const Value& value,
                                                  const std::vector<int>& positions) const {
   std::vector<tuner::TimedReading> readings;
   for (size_t i = 0; i < runs_.size(); ++i) {
     const int at = runs_[i].position;
     if (!is_used_[i] || std::find(positions.begin(), positions.end(), at) == positions.end())
       continue;
-    if (const auto value = value_of(runs_[i].run, metric)) {
-      readings.push_back({at, *value, times_[i]});
+    if (const auto number = value(runs_[i].run)) {
+      readings.push_back({at, *number, times_[i]});
     }
   }
   return readings;

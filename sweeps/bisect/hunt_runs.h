@@ -25,6 +25,8 @@ bool are_equal(const std::vector<double>& values);
 /// them: only so it goes the same way as the first time.
 class HuntRuns {
  public:
+  using Value = std::function<std::optional<double>(const CommitRun&)>;
+
   explicit HuntRuns(const HuntSetup& setup) : setup_(&setup) {}
 
   /// Index of the run. Those made to verify a suspect are counted apart.
@@ -35,6 +37,8 @@ class HuntRuns {
   /// The first one at a position, used or not.
   [[nodiscard]] const CommitRun* first_at(int position) const;
   [[nodiscard]] const CommitRun& operator[](size_t index) const { return runs_[index].run; }
+  /// A metric that is made from others of a run, under a name of its own.
+  void define(const std::string& metric, Value value_of) { defined_[metric] = std::move(value_of); }
   /// How runs fail at the bad end, for kRunFailsMetric.
   void set_failure(RunStatus failure) { failure_ = failure; }
 
@@ -47,9 +51,15 @@ class HuntRuns {
   [[nodiscard]] std::optional<double> value_of(const CommitRun& run,
                                                const std::string& metric) const;
   [[nodiscard]] std::vector<double> values_of(const std::string& metric, int position) const;
+  /// Those that ended well, in the order of time.
+  [[nodiscard]] std::vector<std::reference_wrapper<const CommitRun>> good_runs_at(
+      int position) const;
   /// When a run began, in seconds of building and running.
   [[nodiscard]] double time_of(size_t index) const { return times_[index]; }
   [[nodiscard]] std::vector<tuner::TimedReading> timed(const std::string& metric,
+                                                       const std::vector<int>& positions) const;
+  /// The same of what a function makes of them.
+  [[nodiscard]] std::vector<tuner::TimedReading> timed(const Value& value,
                                                        const std::vector<int>& positions) const;
   /// Numbers that every good run of both ends has.
   [[nodiscard]] std::set<std::string> common_metrics() const;
@@ -74,6 +84,7 @@ class HuntRuns {
   std::vector<bool> is_used_;  ///< by run
   std::map<int, std::vector<size_t>> by_position_;
   std::map<int, std::vector<size_t>> verified_by_position_;
+  std::map<std::string, Value> defined_;
   std::optional<RunStatus> failure_;
   int num_used_ = 0;
   int num_builds_ = 0;

@@ -24,23 +24,24 @@ std::optional<double> seconds_per_target(const HuntRuns& runs, const HuntSetup& 
   return runs.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup.metric);
 }
 
-/// The metric's units in one of a part of it; none when that is no part. Our engine's other
-/// durations are sums, or what overlaps; of other programs nothing is known.
-std::optional<double> scale_of(const std::string& name, std::optional<double> target,
-                               bool is_own_engine) {
-  const std::optional<double> unit = seconds_per_unit(name);
-  if (!unit || !target) return std::nullopt;
-  const bool is_op = name.starts_with("op_") && !name.starts_with("op_host_sync");
-  if (is_own_engine && !is_op) return std::nullopt;
-  return *unit / *target;
-}
-
-bool has_ops(const std::set<std::string>& names) {
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return name.starts_with("op_"); });
-}
-
 }  // namespace
+
+std::map<std::string, double> parts_of(const HuntRuns& runs, const HuntSetup& setup) {
+  const std::optional<double> target = seconds_per_target(runs, setup);
+  if (!target) return {};
+  const std::set<std::string> names = runs.common_metrics();
+  const auto is_op = [](const std::string& name) { return name.starts_with("op_"); };
+  // Our engine's other durations are sums, or what overlaps; of other programs nothing is known.
+  const bool is_own_engine = std::any_of(names.begin(), names.end(), is_op);
+  std::map<std::string, double> parts;
+  for (const std::string& name : names) {
+    const std::optional<double> unit = seconds_per_unit(name);
+    if (!unit || stored_metric(name) == stored_metric(setup.metric)) continue;
+    if (is_own_engine && (!is_op(name) || name.starts_with("op_host_sync"))) continue;
+    parts[name] = *unit / *target;
+  }
+  return parts;
+}
 
 std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetup& setup) {
   const int last = last_position(setup);
@@ -78,26 +79,27 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
     return std::nullopt;
   }
   const double target_level = mean_of(runs.values_of(setup.metric, 0));
-  // Where the ends do not tell: what would be the least effect by itself.
+  // What is sure of it; where the ends do not tell, what would be the least effect by itself.
   const double unseen = ends.is_too_noisy ? setup.min_effect_ratio / kExplains : 0.0;
-  const double target_shift = std::max(ends.effect_ratio, unseen) * target_level;
-  const std::optional<double> target_unit = seconds_per_target(runs, setup);
+  const double target_shift = std::max(ends.effect_low_ratio, unseen) * target_level;
+  const std::map<std::string, double> parts = parts_of(runs, setup);
   double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
   std::optional<PartLead> best;
-  const std::set<std::string> names = runs.common_metrics();
-  const bool is_own_engine = has_ops(names);
-  for (const std::string& name : names) {
+  for (const std::string& name : runs.common_metrics()) {
     if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup.metric)) continue;
     const std::vector<double> good = runs.values_of(name, 0);
     const std::vector<double> bad = runs.values_of(name, last_position(setup));
     if (good.size() < kFewestOfPart || bad.size() < kFewestOfPart) continue;
     const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
     if (difference.low <= 0) continue;
-    const std::optional<double> scale = scale_of(name, target_unit, is_own_engine);
+    const auto part = parts.find(name);
+    const std::optional<double> scale =
+        part == parts.end() ? std::nullopt : std::optional(part->second);
     if (scale && *scale * difference.mean < kExplains * target_shift) continue;
     const double noises = difference.mean / difference.noise;
-    // Among so many metrics one always seems to have moved.
-    if (ends.is_too_noisy && (!scale || noises < kClearly)) continue;
+    // Among so many metrics one always seems to have moved, and sums are as noisy as the step.
+    if ((ends.is_too_noisy || !scale) && noises < kClearly) continue;
+    if (ends.is_too_noisy && !scale) continue;
     const double level = std::abs(mean_of(good));
     if (noises <= most || level <= 0) continue;
     most = noises;
@@ -107,18 +109,13 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
 }
 
 bool is_made_up_for(const HuntRuns& runs, const HuntSetup& setup, int position, double growth) {
-  const std::optional<double> target_unit = seconds_per_target(runs, setup);
-  const std::set<std::string> names = runs.common_metrics();
-  const bool is_own_engine = has_ops(names);
-  for (const std::string& name : names) {
-    const std::optional<double> scale = scale_of(name, target_unit, is_own_engine);
-    if (!scale || stored_metric(name) == stored_metric(setup.metric)) continue;
+  for (const auto& [name, scale] : parts_of(runs, setup)) {
     const std::vector<double> before = runs.values_of(name, position - 1);
     const std::vector<double> after = runs.values_of(name, position);
     if (before.size() < 2 || after.size() < 2) continue;
     const tuner::LevelDifference difference = tuner::level_difference(before, after, 0.0);
     const bool is_clear = difference.mean <= -kClearly * difference.noise && difference.high < 0;
-    if (is_clear && *scale * difference.mean <= -kExplains * growth) return true;
+    if (is_clear && scale * difference.mean <= -kExplains * growth) return true;
   }
   return false;
 }

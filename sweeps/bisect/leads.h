@@ -2,6 +2,7 @@
 // less noise: what to follow, chosen from the runs of both ends.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ struct PartLead {
 /// or of the least effect where the noise hides how much that is, do not count.
 std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& setup,
                                        const tuner::HuntResult& ends);
+
+/// The parts of the metric that was asked for, in all good runs of both ends: how many of its units
+/// are one of theirs.
+std::map<std::string, double> parts_of(const HuntRuns& runs, const HuntSetup& setup);
 
 /// Whether at this commit another part has become shorter by a good share of `growth` (in units of
 /// the metric): work that was moved, not added.

@@ -356,6 +356,16 @@ BOOST_AUTO_TEST_CASE(whole_hunts_are_as_right_as_they_claim) {
       {.name = "a counter shows it", .has_counter = true},
       {.name = "another counter", .has_other_counter = true},
       {.name = "a part shows it", .has_part = true},
+      {.name = "all parts show the noise",
+       .shift = 0.7,
+       .has_common_speed = true,
+       .min_effect_ratio = 0.007,
+       .wander = 2},
+      {.name = "some parts of them change",
+       .shift = 0.7,
+       .has_common_speed = true,
+       .is_spread = true,
+       .min_effect_ratio = 0.007},
   };
   for (const tests::WholeHuntCase& c : cases) {
     const tests::HuntStatistics statistics = tests::run_whole_hunts(c, 60);

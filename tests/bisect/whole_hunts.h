@@ -28,6 +28,10 @@ struct WholeHuntCase {
   /// of 10 of those nothing else happens.
   bool has_doubtful_part = false;
   bool has_part = false;  ///< an operation with a tenth of the noise that is what slows down
+  /// The noise is the machine's speed, which all operations of the step have in common; one with a
+  /// share of 4 % slows down.
+  bool has_common_speed = false;
+  bool is_spread = false;  ///< of that step: over three of the other operations
   double min_effect_ratio = 0.02;
   double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
   double crash_share = 0.0;    ///< of the commits
@@ -74,7 +78,20 @@ class SyntheticSource final : public sweeps::HuntSource {
     for (const int culprit : culprits) slower += position >= culprit ? case_.shift * kNoise : 0.0;
     if (case_.wander > 0) speed_ = 0.9 * speed_ + std::sqrt(1 - 0.81) * normal_(random_);
     double rest = 100e6 + kNoise * (normal_(random_) + case_.wander * speed_);
-    if (case_.has_part) {
+    if (case_.has_common_speed) {
+      const double slowness = rest / 100e6;
+      rest = 0.0;
+      for (int part = 0; part <= 12; ++part) {
+        const bool is_slower = case_.is_spread ? part >= 1 && part <= 3 : part == 0;
+        const double work =
+            (part == 0 ? 4e6 : 8e6) + (is_slower ? slower / (case_.is_spread ? 3 : 1) : 0.0);
+        const double duration = work * slowness * (1 + 0.01 * normal_(random_));
+        run.metrics[fmt::format("op_{}.forward_ns", part)] = duration;
+        rest += duration;
+      }
+      run.metrics["traced_step_ns"] = rest;
+      rest *= 1 + 0.005 * normal_(random_);
+    } else if (case_.has_part) {
       const double part = 20e6 + 0.1 * kNoise * normal_(random_) + slower;
       run.metrics["op_dispatch.forward_ns"] = part;
       rest += part - 20e6;

@@ -16,6 +16,13 @@ constexpr double kMadToDeviation = 1.4826;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr double kLevelStep = 0.3;   ///< of the grid of levels, in noises
 constexpr double kLevelReach = 3.0;  ///< beyond a commit's median, in noises
+/// For a difference: around both medians, in standard errors of the robust noise.
+constexpr double kReach = 6.0;
+/// So few readings, together, say little of the noise: it may be far larger than it looks. Without
+/// more of its grid their intervals of 95 % would hold in 0.83 of cases (three readings of each).
+constexpr size_t kFewReadings = 20;
+constexpr int kMoreNoises = 2;
+constexpr double kReachOfFew = 11.0;
 
 /// log(sum of exp).
 class LogSum {
@@ -357,14 +364,19 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
                                  double threshold, double probability, double weight_of_reading) {
   const std::vector<CommitReadings> commits = {{0, a}, {1, b}};
   MOETUNE_CHECK(!a.empty() && !b.empty(), "a difference of {} and {} readings", a.size(), b.size());
-  const std::vector<double> noises = noise_grid(commits);
+  std::vector<double> noises = noise_grid(commits);
   const double scale = noises[noises.size() / 2 - 1];
+  const bool is_few = a.size() + b.size() <= kFewReadings;
+  if (is_few) {
+    const double ratio = noises[1] / noises[0];
+    for (int i = 0; i < kMoreNoises; ++i) noises.push_back(noises.back() * ratio);
+  }
   const auto most = static_cast<double>(std::max(a.size(), b.size()));
   // Fine enough for the mean of all runs.
   const double step = scale * 0.4 / std::sqrt(most);
   const auto grid_of = [&](const std::vector<double>& values) {
-    const double reach =
-        6.0 * scale / std::sqrt(weight_of_reading * static_cast<double>(values.size()));
+    const double reach = (is_few ? kReachOfFew : kReach) * scale /
+                         std::sqrt(weight_of_reading * static_cast<double>(values.size()));
     const auto middle = static_cast<int64_t>(std::round(median_of(values) / step));
     const auto count = static_cast<int64_t>(std::ceil(reach / step));
     return std::pair<int64_t, int64_t>(middle - count, middle + count);

@@ -18,8 +18,13 @@ constexpr int kNumRounds = 6;         ///< of levels and course; it has settled 
 constexpr double kMadToDeviation = 1.4826;
 constexpr size_t kFewestDriftRuns = 14;
 
-/// A straight line through the nearest points, robustly: what it says at `at`.
+/// A straight line through the nearest points (ascending), robustly: what it says at `at`. Beyond
+/// them it goes on for as long as they are apart, and no further: their noise would grow with it.
 double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
+  const double first = points.front().first;
+  const double last = points.back().first;
+  const double gap = (last - first) / static_cast<double>(points.size() - 1);
+  at = std::clamp(at, first - gap, last + gap);
   std::vector<std::pair<double, size_t>> by_distance;
   for (size_t i = 0; i < points.size(); ++i) {
     by_distance.emplace_back(std::abs(points[i].first - at), i);
@@ -146,6 +151,7 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       points.emplace_back(readings[i].time, off);
       distances.push_back(std::abs(off - course[i]));
     }
+    std::sort(points.begin(), points.end());
     const double scale = std::max(kMadToDeviation * median_of(distances), least_scale);
     std::vector<double> smoothed(readings.size());
     for (size_t i = 0; i < readings.size(); ++i) {
@@ -161,6 +167,17 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());
   for (double& off : course) off -= middle;
   return course;
+}
+
+std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& readings, int a,
+                                            int b) {
+  const std::vector<double> course = machine_course(readings, {a, b}, 1e-300);
+  std::vector<CommitReadings> commits = {{a, {}}, {b, {}}};
+  for (size_t i = 0; i < readings.size(); ++i) {
+    commits[readings[i].position == b].values.push_back(readings[i].value - course[i]);
+  }
+  std::erase_if(commits, [](const auto& commit) { return commit.values.empty(); });
+  return commits;
 }
 
 bool levels_differ(const std::vector<double>& then, const std::vector<double>& now,

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "tuner/bisect/change_points.h"
+
 namespace moetune::tuner {
 
 struct TimedReading {
@@ -37,6 +39,11 @@ double wander_score(const std::vector<TimedReading>& readings);
 /// its own noise away. All 0 while a reference has no reading. `least_scale`: of the noise.
 std::vector<double> machine_course(const std::vector<TimedReading>& readings,
                                    const std::vector<int>& references, double least_scale);
+
+/// The readings at two references by commit, in the order of time, without the machine's course; a
+/// reference without a reading is left out.
+std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& readings, int a,
+                                            int b);
 
 /// Whether what was measured then and now of one commit differs, by `min_effect_ratio` of its level
 /// at least; not with fewer than three readings of each.

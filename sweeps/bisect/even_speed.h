@@ -1,0 +1,49 @@
+// A metric as it would be if the machine were as fast in every run: what is left of it when the
+// course that most parts of a step have in common is taken off.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/hunt_runs.h"
+#include "tuner/bisect/run_speed.h"
+
+namespace moetune::sweeps {
+
+class EvenSpeed {
+ public:
+  /// By the runs of both ends, and by their parts but for `part`, whose change it is to show. None
+  /// where the parts are few, one of them is most of the step, they differ between the ends, or
+  /// little of the noise is gone without their course.
+  static std::optional<EvenSpeed> of(const HuntRuns& runs, const HuntSetup& setup,
+                                     const std::string& part);
+
+  /// The metric whose readings these are: that of the step whose parts were measured.
+  [[nodiscard]] const std::string& metric() const { return metric_; }
+  /// None of a run that lacks a part.
+  [[nodiscard]] std::optional<double> value_of(const HuntRuns& runs, const CommitRun& run) const;
+  [[nodiscard]] std::vector<double> values_at(const HuntRuns& runs, int position) const;
+  /// Of the bad end's level over the good one's, with the asked confidence.
+  [[nodiscard]] tuner::LevelDifference ends_differ_by(const HuntRuns& runs,
+                                                      const HuntSetup& setup) const;
+  /// Whether the parts as a whole have changed between two positions: then it is not the machine.
+  [[nodiscard]] bool differs(const HuntRuns& runs, int before, int after) const;
+
+ private:
+  /// The part that has changed by most of its noises more or less than the others did, if any has.
+  [[nodiscard]] std::optional<std::string> most_moved(const HuntRuns& runs, int before,
+                                                      int after) const;
+
+  EvenSpeed(std::string metric, std::vector<std::string> parts, tuner::RunSpeed speed)
+      : metric_(std::move(metric)), parts_(std::move(parts)), speed_(std::move(speed)) {}
+
+  [[nodiscard]] std::optional<double> log_slowness_of(const CommitRun& run) const;
+
+  std::string metric_;
+  std::vector<std::string> parts_;
+  tuner::RunSpeed speed_;
+};
+
+}  // namespace moetune::sweeps

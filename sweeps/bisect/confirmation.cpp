@@ -25,6 +25,9 @@ constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
 /// it does elsewhere.
 constexpr double kNoneAtAll = 0.15;
 constexpr double kMostLogOdds = 300;
+/// That a part grows and the step does at the same speed of the machine, but not as it is: only
+/// what is traced has become dearer, or the other parts faster all together.
+constexpr double kMisled = 0.03;
 
 }  // namespace
 
@@ -74,6 +77,11 @@ std::optional<LevelDifference> Confirmation::confirm_by(bool uses_all,
     is_drifting_ = ends_.has_drift || watch.is_there();
     const double weight =
         is_drifting_ && !watch.is_there() ? tuner::kWeightInWander : watch.weight_of_reading();
+    // One that lacks a part has no such value.
+    if (even_speed_ && (even_speed_->values_at(runs_, position_ - 1).empty() ||
+                        even_speed_->values_at(runs_, position_).empty())) {
+      even_speed_.reset();
+    }
     const std::vector<tuner::CommitReadings> commits =
         uses_all && !is_drifting_ ? readings_within(0, last_position())
                                   : readings_of_two(position_ - 1, position_);
@@ -83,10 +91,6 @@ std::optional<LevelDifference> Confirmation::confirm_by(bool uses_all,
     probability_ = probability_of(commits, weight);
     if (probability_ <= 1 - setup_.confidence) return std::nullopt;
     if (probability_ < setup_.confidence) continue;
-    if (even_speed_ && even_speed_->differs(runs_, position_ - 1, position_)) {
-      even_speed_.reset();
-      continue;
-    }
     std::vector<double> before;
     std::vector<double> after;
     for (const tuner::CommitReadings& commit : commits) {
@@ -116,30 +120,43 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
                                                        const LevelDifference& growth) {
   even_speed_ = EvenSpeed::of(runs_, setup_, part);
   const int last = last_position();
+  const bool is_inside = position_ > 1 && position_ < last;
   const auto odds_of = [&](const std::vector<tuner::CommitReadings>& commits, double weight) {
+    if (commits.size() < 2) return 1.0;
     const double log_odds =
         tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
     // Beyond all doubt, and two of them still have a product.
     return std::exp(std::clamp(log_odds, -kMostLogOdds, kMostLogOdds));
   };
-  const std::optional<LevelDifference> confirmed =
-      confirm_by(false, [&](const auto& commits, double weight) {
-        const double here = kCoincidence * odds_of(commits, weight);
-        if (!ends_.is_too_noisy) return here / (here + 1 - kCoincidence);
-        // Each reading speaks once.
-        double of_ends = 1.0;
-        if (position_ > 1 && position_ < last) {
-          of_ends = odds_of(readings_of_two(0, last), weight);
-        }
-        const double elsewhere = (1 - kCoincidence - kNoneAtAll) * of_ends;
-        return here * of_ends / (here * of_ends + kNoneAtAll + elsewhere);
-      });
+  const std::optional<LevelDifference> confirmed = confirm_by(false, [&](const auto& commits,
+                                                                         double weight) {
+    const double here = odds_of(commits, weight);
+    // Each reading speaks once.
+    const double of_ends = is_inside ? odds_of(plain_readings_of_two(0, last), weight) : 1.0;
+    if (even_speed_) {
+      // Beside the part's share of the step, what is left to ask is whether the step itself
+      // has gone along: the plain readings know.
+      const double plain =
+          odds_of(plain_readings_of_two(position_ - 1, position_), weight) * of_ends;
+      return kCoincidence / (kCoincidence + kMisled / plain + (1 - kCoincidence - kMisled) / here);
+    }
+    if (!ends_.is_too_noisy) {
+      return kCoincidence * here / (kCoincidence * here + 1 - kCoincidence);
+    }
+    const double elsewhere = (1 - kCoincidence - kNoneAtAll) * of_ends;
+    return kCoincidence * here * of_ends / (kCoincidence * here * of_ends + kNoneAtAll + elsewhere);
+  });
   is_of_part_ = confirmed && confirmed->low <= 0;
   return is_of_part_ ? growth : confirmed;
 }
 
 bool Confirmation::has_more(const LevelDifference& confirmed) const {
-  if (is_drifting_ || even_speed_) return leaves_some(confirmed);
+  const LevelDifference whole = plain_difference_of_ends();
+  if (even_speed_) {
+    return leaves_some(*even_speed_->ends_differ_by(runs_, setup_), confirmed) ||
+           leaves_some(whole, confirmed);
+  }
+  if (is_drifting_) return leaves_some(whole, confirmed);
   return changes_within(0, position_ - 1) || changes_within(position_, last_position());
 }
 
@@ -164,11 +181,11 @@ tuner::DriftWatch Confirmation::drift() const {
 
 // Of two positions that were run in turns, with as little of the machine as can be had.
 std::vector<tuner::CommitReadings> Confirmation::readings_of_two(int a, int b) const {
-  if (even_speed_) {
-    std::vector<double> of_a = even_speed_->values_at(runs_, a);
-    std::vector<double> of_b = even_speed_->values_at(runs_, b);
-    if (!of_a.empty() && !of_b.empty()) return {{a, std::move(of_a)}, {b, std::move(of_b)}};
-  }
+  if (!even_speed_) return plain_readings_of_two(a, b);
+  return {{a, even_speed_->values_at(runs_, a)}, {b, even_speed_->values_at(runs_, b)}};
+}
+
+std::vector<tuner::CommitReadings> Confirmation::plain_readings_of_two(int a, int b) const {
   return is_drifting_ ? freed_readings(a, b) : readings_at({a, b});
 }
 
@@ -180,18 +197,21 @@ std::vector<tuner::CommitReadings> Confirmation::freed_readings(int a, int b) co
   return tuner::freed_of_course(readings, a, b);
 }
 
-// Whether a culprit's effect leaves something of that of the ends unexplained.
-bool Confirmation::leaves_some(const tuner::LevelDifference& confirmed) const {
+LevelDifference Confirmation::plain_difference_of_ends() const {
   const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-  double whole = (setup_.is_higher_better ? -ends_.effect_ratio : ends_.effect_ratio) * unit;
-  double width = (ends_.effect_high_ratio - ends_.effect_low_ratio) * unit;
-  if (even_speed_) {
-    const LevelDifference even = even_speed_->ends_differ_by(runs_, setup_);
-    whole = even.mean;
-    width = even.high - even.low;
-  }
-  const double reach = 0.5 * std::hypot(width, confirmed.high - confirmed.low);
-  const double rest = std::abs(whole - confirmed.mean);
+  LevelDifference whole;
+  whole.mean = (setup_.is_higher_better ? -ends_.effect_ratio : ends_.effect_ratio) * unit;
+  whole.high = (ends_.effect_high_ratio - ends_.effect_low_ratio) * unit;
+  return whole;
+}
+
+// Whether a culprit's effect leaves something of that of the ends unexplained; of the interval the
+// width counts.
+bool Confirmation::leaves_some(const LevelDifference& whole,
+                               const LevelDifference& confirmed) const {
+  const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
+  const double reach = 0.5 * std::hypot(whole.high - whole.low, confirmed.high - confirmed.low);
+  const double rest = std::abs(whole.mean - confirmed.mean);
   return rest > reach && rest >= setup_.min_effect_ratio * unit;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sweeps/bisect/even_speed.h"
@@ -35,8 +36,9 @@ class Confirmation {
   /// Where a part takes longer by `growth`, in units of the metric: either the metric does, too, by
   /// just as much, or not at all, as other work hides it. That leaves no level to be guessed, so
   /// that a noise that hides the change does not speak against it. Where the other parts of the
-  /// runs show the machine's speed, that is taken off first. Gives the change as the metric shows
-  /// it, or as the part does, where the metric is too noisy for that.
+  /// runs show the machine's speed, that is taken off first, and the plain readings only have not
+  /// to speak against it. Gives the change as the metric shows it, or as the part does, where the
+  /// metric is too noisy for that. `part` may be the metric at the same speed of the machine.
   std::optional<tuner::LevelDifference> by_growth(const std::string& part,
                                                   const tuner::LevelDifference& growth);
 
@@ -55,13 +57,16 @@ class Confirmation {
   std::optional<tuner::LevelDifference> confirm_by(bool uses_all,
                                                    const Probability& probability_of);
   [[nodiscard]] bool changes_within(int first, int last) const;
-  [[nodiscard]] bool leaves_some(const tuner::LevelDifference& confirmed) const;
+  [[nodiscard]] tuner::LevelDifference plain_difference_of_ends() const;
+  [[nodiscard]] bool leaves_some(const tuner::LevelDifference& whole,
+                                 const tuner::LevelDifference& confirmed) const;
   [[nodiscard]] int most_runs(double noise_now) const;
   [[nodiscard]] tuner::DriftWatch drift() const;
   [[nodiscard]] std::vector<tuner::CommitReadings> readings_within(int first, int last) const;
   [[nodiscard]] std::vector<tuner::CommitReadings> readings_at(
       const std::vector<int>& positions) const;
   [[nodiscard]] std::vector<tuner::CommitReadings> readings_of_two(int a, int b) const;
+  [[nodiscard]] std::vector<tuner::CommitReadings> plain_readings_of_two(int a, int b) const;
   [[nodiscard]] std::vector<tuner::CommitReadings> freed_readings(int a, int b) const;
   [[nodiscard]] int last_position() const { return static_cast<int>(setup_.commits.size()) - 1; }
 

@@ -13,9 +13,13 @@ namespace moetune::sweeps {
 namespace {
 
 constexpr size_t kFewestParts = 6;
+constexpr size_t kMostParts = 100;         ///< the longest: more add time and tell nothing
 constexpr double kLargestShare = 1.0 / 3;  ///< of all parts' time, in one of them
 constexpr double kLeftOfNoise = 0.6;       ///< at most
 constexpr double kSurely = 0.99;
+constexpr size_t kFewestReadings = 3;
+
+int last_position(const HuntSetup& setup) { return static_cast<int>(setup.commits.size()) - 1; }
 
 // Our engine's operations are those of a traced step, which has a time of its own.
 std::string metric_of_parts(const HuntRuns& runs, const HuntSetup& setup) {
@@ -24,20 +28,11 @@ std::string metric_of_parts(const HuntRuns& runs, const HuntSetup& setup) {
   return is_step && runs.common_metrics().contains(kTraced) ? kTraced : setup.metric;
 }
 
-tuner::RunSpeed speed_by(const HuntRuns& runs, const std::vector<int>& positions,
-                         const std::vector<std::string>& parts) {
-  std::vector<std::vector<double>> durations;
-  for (const int position : positions) {
-    for (const CommitRun& run : runs.good_runs_at(position)) {
-      std::vector<double>& of_run = durations.emplace_back();
-      for (const std::string& name : parts) of_run.push_back(run.metrics.at(name));
-    }
-  }
-  return tuner::RunSpeed(durations);
-}
-
-/// By how many noises a value differs between two positions; 0 where that is not sure.
-double noises_between(const HuntRuns& runs, const HuntRuns::Value& value, int a, int b) {
+/// Of a value between two positions that were run in turns, freed of the machine's course where
+/// that shows. None with fewer than three readings of each: they say nothing of the noise.
+std::optional<tuner::LevelDifference> difference_between(const HuntRuns& runs,
+                                                         const HuntRuns::Value& value, int a, int b,
+                                                         double probability) {
   const std::vector<tuner::TimedReading> readings = runs.timed(value, {a, b});
   tuner::DriftWatch watch;
   watch.notice(readings);
@@ -49,45 +44,85 @@ double noises_between(const HuntRuns& runs, const HuntRuns::Value& value, int a,
       commits[reading.position == b].values.push_back(reading.value);
     }
   }
-  if (commits.size() < 2 || commits[0].values.empty() || commits[1].values.empty()) return 0.0;
-  // Neighbouring runs are alike where the machine's speed wanders.
-  const tuner::LevelDifference difference = tuner::level_difference(
-      commits[0].values, commits[1].values, 0.0, kSurely, tuner::kWeightInWander);
-  const bool is_sure = difference.low > 0 || difference.high < 0;
-  return is_sure ? difference.mean / difference.noise : 0.0;
+  const auto is_short = [](const auto& commit) { return commit.values.size() < kFewestReadings; };
+  if (commits.size() < 2 || std::any_of(commits.begin(), commits.end(), is_short)) {
+    return std::nullopt;
+  }
+  return tuner::level_difference(commits[0].values, commits[1].values, 0.0, probability,
+                                 watch.weight_of_reading());
+}
+
+/// By how many noises; 0 where that is not sure.
+double noises_between(const HuntRuns& runs, const HuntRuns::Value& value, int a, int b) {
+  const auto difference = difference_between(runs, value, a, b, kSurely);
+  const bool is_sure = difference && (difference->low > 0 || difference->high < 0);
+  return is_sure ? difference->mean / difference->noise : 0.0;
 }
 
 }  // namespace
 
+// The longest of those that take some time in every good run of both ends; not by what they have
+// become at the bad one. What is longer than the metric is no part of it.
+std::vector<EvenSpeed::Part> EvenSpeed::long_parts(const HuntRuns& runs, const HuntSetup& setup) {
+  const double whole = mean_of(runs.values_of(setup.metric, 0));
+  std::vector<std::pair<double, Part>> parts;
+  for (const auto& entry : parts_of(runs, setup)) {
+    const std::string& name = entry.first;
+    const double scale = entry.second;
+    std::vector<double> durations = runs.values_of(name, 0);
+    if (durations.empty()) continue;
+    const double usual = scale * mean_of(durations);
+    const std::vector<double> bad = runs.values_of(name, last_position(setup));
+    durations.insert(durations.end(), bad.begin(), bad.end());
+    const bool has_all = std::all_of(durations.begin(), durations.end(), [&](double duration) {
+      return duration > 0 && std::isnormal(scale * duration);
+    });
+    if (has_all && usual <= whole) parts.emplace_back(usual, Part{name, scale});
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (parts.size() > kMostParts) parts.resize(kMostParts);
+  std::vector<Part> longest;
+  longest.reserve(parts.size());
+  for (auto& [duration, part] : parts) longest.push_back(std::move(part));
+  return longest;
+}
+
+EvenSpeed::EvenSpeed(const HuntRuns& runs, const HuntSetup& setup, std::string metric,
+                     std::vector<Part> parts)
+    : metric_(std::move(metric)), parts_(std::move(parts)), speed_([&] {
+        std::vector<std::vector<double>> all;
+        for (const int position : {0, last_position(setup)}) {
+          for (const CommitRun& run : runs.good_runs_at(position)) {
+            if (auto durations = durations_of(run)) all.push_back(std::move(*durations));
+          }
+        }
+        return tuner::RunSpeed(all);
+      }()) {}
+
 std::optional<EvenSpeed> EvenSpeed::of(const HuntRuns& runs, const HuntSetup& setup,
                                        const std::string& part) {
-  const int last = static_cast<int>(setup.commits.size()) - 1;
+  const int last = last_position(setup);
   const std::string metric = metric_of_parts(runs, setup);
-  std::vector<std::string> parts;
-  for (const auto& [name, scale] : parts_of(runs, setup)) {
-    if (name == part || name == metric) continue;
-    std::vector<double> durations = runs.values_of(name, 0);
-    const std::vector<double> bad = runs.values_of(name, last);
-    durations.insert(durations.end(), bad.begin(), bad.end());
-    if (!durations.empty() && *std::min_element(durations.begin(), durations.end()) > 0) {
-      parts.push_back(name);
-    }
-  }
+  std::vector<Part> parts = long_parts(runs, setup);
+  std::erase_if(parts, [&](const Part& p) { return p.name == part || p.name == metric; });
   // What has changed beside the machine is no measure of it. Without the part that did most, the
   // others show better which of them have.
   std::optional<EvenSpeed> even;
   while (true) {
     if (parts.size() < kFewestParts) return std::nullopt;
-    even = EvenSpeed(metric, parts, speed_by(runs, {0, last}, parts));
-    const std::optional<std::string> moved = even->most_moved(runs, 0, last);
+    even = EvenSpeed(runs, setup, metric, parts);
+    const std::optional<size_t> moved = even->most_moved(runs, 0, last);
     if (!moved) break;
-    std::erase(parts, *moved);
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(*moved));
   }
-  if (even->speed_.largest_share() > kLargestShare || even->differs(runs, 0, last)) {
+  if (even->speed_.largest_share() > kLargestShare || even->differs(runs, 0, last) ||
+      !even->ends_differ_by(runs, setup)) {
     return std::nullopt;
   }
   const auto noise_of = [&](const auto& values_at) {
-    return tuner::pooled_noise({{0, values_at(0)}, {last, values_at(last)}});
+    const std::vector<double> good = values_at(0);
+    return tuner::pooled_noise({{0, good}, {last, values_at(last)}}) / mean_of(good);
   };
   const double raw = noise_of([&](int position) { return runs.values_of(setup.metric, position); });
   const double left = noise_of([&](int position) { return even->values_at(runs, position); });
@@ -95,22 +130,29 @@ std::optional<EvenSpeed> EvenSpeed::of(const HuntRuns& runs, const HuntSetup& se
   return even;
 }
 
-std::optional<double> EvenSpeed::log_slowness_of(const CommitRun& run) const {
+std::optional<std::vector<double>> EvenSpeed::durations_of(const CommitRun& run) const {
   std::vector<double> durations;
   durations.reserve(parts_.size());
-  for (const std::string& name : parts_) {
-    const auto found = run.metrics.find(name);
-    if (found == run.metrics.end() || found->second <= 0) return std::nullopt;
-    durations.push_back(found->second);
+  for (const Part& part : parts_) {
+    const auto found = run.metrics.find(part.name);
+    if (found == run.metrics.end()) return std::nullopt;
+    durations.push_back(part.scale * found->second);
+    if (!std::isnormal(durations.back()) || durations.back() < 0) return std::nullopt;
   }
-  return speed_.log_slowness(durations);
+  return durations;
+}
+
+std::optional<double> EvenSpeed::log_slowness_of(const CommitRun& run) const {
+  const std::optional<std::vector<double>> durations = durations_of(run);
+  return durations ? std::optional(speed_.log_slowness(*durations)) : std::nullopt;
 }
 
 std::optional<double> EvenSpeed::value_of(const HuntRuns& runs, const CommitRun& run) const {
   const std::optional<double> value = runs.value_of(run, metric_);
   const std::optional<double> slowness = log_slowness_of(run);
   if (!value || !slowness) return std::nullopt;
-  return *value * std::exp(-*slowness);
+  const double even = *value * std::exp(-*slowness);
+  return std::isfinite(even) ? std::optional(even) : std::nullopt;
 }
 
 std::vector<double> EvenSpeed::values_at(const HuntRuns& runs, int position) const {
@@ -121,10 +163,10 @@ std::vector<double> EvenSpeed::values_at(const HuntRuns& runs, int position) con
   return values;
 }
 
-tuner::LevelDifference EvenSpeed::ends_differ_by(const HuntRuns& runs,
-                                                 const HuntSetup& setup) const {
-  const int last = static_cast<int>(setup.commits.size()) - 1;
-  return tuner::level_difference(values_at(runs, 0), values_at(runs, last), 0.0, setup.confidence);
+std::optional<tuner::LevelDifference> EvenSpeed::ends_differ_by(const HuntRuns& runs,
+                                                                const HuntSetup& setup) const {
+  const HuntRuns::Value value = [&](const CommitRun& run) { return value_of(runs, run); };
+  return difference_between(runs, value, 0, last_position(setup), setup.confidence);
 }
 
 bool EvenSpeed::differs(const HuntRuns& runs, int before, int after) const {
@@ -132,15 +174,14 @@ bool EvenSpeed::differs(const HuntRuns& runs, int before, int after) const {
   return noises_between(runs, slowness, before, after) != 0;
 }
 
-std::optional<std::string> EvenSpeed::most_moved(const HuntRuns& runs, int before,
-                                                 int after) const {
-  std::optional<std::string> most;
+std::optional<size_t> EvenSpeed::most_moved(const HuntRuns& runs, int before, int after) const {
+  std::optional<size_t> most;
   double most_noises = 0.0;
-  for (const std::string& part : parts_) {
+  for (size_t part = 0; part < parts_.size(); ++part) {
     const HuntRuns::Value ratio = [&](const CommitRun& run) -> std::optional<double> {
-      const std::optional<double> slowness = log_slowness_of(run);
-      if (!slowness) return std::nullopt;
-      return std::log(run.metrics.at(part)) - *slowness;
+      const std::optional<std::vector<double>> durations = durations_of(run);
+      if (!durations) return std::nullopt;
+      return std::log((*durations)[part]) - speed_.log_slowness(*durations);
     };
     const double noises = std::abs(noises_between(runs, ratio, before, after));
     if (noises <= most_noises) continue;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sweeps/bisect/hunt.h"
@@ -25,24 +26,31 @@ class EvenSpeed {
   /// None of a run that lacks a part.
   [[nodiscard]] std::optional<double> value_of(const HuntRuns& runs, const CommitRun& run) const;
   [[nodiscard]] std::vector<double> values_at(const HuntRuns& runs, int position) const;
-  /// Of the bad end's level over the good one's, with the asked confidence.
-  [[nodiscard]] tuner::LevelDifference ends_differ_by(const HuntRuns& runs,
-                                                      const HuntSetup& setup) const;
+  /// The bad end from the good one, with the asked confidence; none with too few runs.
+  [[nodiscard]] std::optional<tuner::LevelDifference> ends_differ_by(const HuntRuns& runs,
+                                                                     const HuntSetup& setup) const;
   /// Whether the parts as a whole have changed between two positions: then it is not the machine.
   [[nodiscard]] bool differs(const HuntRuns& runs, int before, int after) const;
 
  private:
-  /// The part that has changed by most of its noises more or less than the others did, if any has.
-  [[nodiscard]] std::optional<std::string> most_moved(const HuntRuns& runs, int before,
-                                                      int after) const;
+  struct Part {
+    std::string name;
+    double scale = 1.0;  ///< units of the metric in one of its own
+  };
 
-  EvenSpeed(std::string metric, std::vector<std::string> parts, tuner::RunSpeed speed)
-      : metric_(std::move(metric)), parts_(std::move(parts)), speed_(std::move(speed)) {}
+  /// What is usual comes from the runs of both ends.
+  EvenSpeed(const HuntRuns& runs, const HuntSetup& setup, std::string metric,
+            std::vector<Part> parts);
 
+  static std::vector<Part> long_parts(const HuntRuns& runs, const HuntSetup& setup);
+  /// None where one is missing.
+  [[nodiscard]] std::optional<std::vector<double>> durations_of(const CommitRun& run) const;
   [[nodiscard]] std::optional<double> log_slowness_of(const CommitRun& run) const;
+  /// The part that has changed by most of its noises more or less than the others did, if any has.
+  [[nodiscard]] std::optional<size_t> most_moved(const HuntRuns& runs, int before, int after) const;
 
   std::string metric_;
-  std::vector<std::string> parts_;
+  std::vector<Part> parts_;
   tuner::RunSpeed speed_;
 };
 

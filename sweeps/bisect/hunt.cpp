@@ -38,6 +38,10 @@ constexpr double kLeadRunsAtOneNoise = 320;
 constexpr double kFewestLeadRuns = 40;
 /// Of the metric at even speed, over its noises without: else nothing is won.
 constexpr double kWorthFollowing = 1.3;
+constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
+/// Of the least effect: what a culprit's may be smaller by, as it is only known within its
+/// interval.
+constexpr double kSmallShare = 0.5;
 constexpr double kLargeCount = 1000;           ///< that does not agree by chance
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
 
@@ -265,7 +269,7 @@ class Hunter {
   /// By how many of its noises the metric differs there between the ends; 0 where that is too
   /// little, or no better than without.
   [[nodiscard]] double noises_at_even_speed(const EvenSpeed& even, const HuntResult& ends) const {
-    const tuner::LevelDifference difference = even.ends_differ_by(runs_, setup_);
+    const tuner::LevelDifference difference = *even.ends_differ_by(runs_, setup_);
     const double least = setup_.min_effect_ratio * mean_of(even.values_at(runs_, 0));
     const double noises = difference.mean / difference.noise;
     const double raw = ends.effect_ratio / std::max(ends.noise_ratio, 1e-12);
@@ -277,20 +281,10 @@ class Hunter {
     tell(fmt::format(
         "at the same speed of the machine {} has moved by {:.1f} times its noise: following it",
         setup_.metric, noises));
-    const std::string metric = even.metric() + " at the same speed of the machine";
+    const std::string metric = even.metric() + kAtEvenSpeed;
     runs_.define(metric, [this, even](const CommitRun& run) { return even.value_of(runs_, run); });
-    HuntResult found = follow_lead(metric, setup_.min_effect_ratio, noises);
-    const bool is_of_machine =
-        std::any_of(found.culprits.begin(), found.culprits.end(), [&](const auto& culprit) {
-          return even.differs(runs_, culprit.position - 1, culprit.position);
-        });
-    if (found.verdict != HuntVerdict::culprit || is_of_machine) return false;
-    found.has_drift = ends.has_drift;
-    static_cast<tuner::EndsEffect&>(found) = ends;
-    answer_.result = std::move(found);
-    answer_.hunted_metric = metric;
-    answer_.note = fmt::format("found by {}, by all parts of each run", metric);
-    return true;
+    const HuntResult found = follow_lead(metric, setup_.min_effect_ratio, noises);
+    return adopt(found, ends, metric, 1.0);
   }
 
   [[nodiscard]] std::optional<EvenSpeed> even_speed() const {
@@ -305,7 +299,7 @@ class Hunter {
     const double level = mean_of(even->values_at(runs_, 0));
     return fmt::format(
         "at the same speed of the machine, by the parts of each run, the ends differ by {}",
-        effect_text(tuner::effect_of(even->ends_differ_by(runs_, setup_), 1.0, level)));
+        effect_text(tuner::effect_of(*even->ends_differ_by(runs_, setup_), 1.0, level)));
   }
 
   // What another metric has found counts when the one that was asked for moves there, too, and
@@ -325,7 +319,9 @@ class Hunter {
     const std::optional<tuner::LevelDifference> difference =
         is_added ? confirmation.by_growth(metric, *growth) : confirmation.by_all_commits();
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
-    if (!difference || parent.empty()) {
+    const double least = kSmallShare * setup_.min_effect_ratio;
+    if (!difference || parent.empty() ||
+        std::abs(difference->mean) < least * std::abs(mean_of(parent))) {
       const bool is_refuted = confirmation.probability() <= 1 - setup_.confidence;
       if (is_added && !is_refuted) likely_position_ = position;
       tell(lead_ + ": not followed any more");
@@ -352,7 +348,11 @@ class Hunter {
     answer_.result.has_drift = confirmation.is_drifting();
     static_cast<tuner::EndsEffect&>(answer_.result) = ends;
     answer_.hunted_metric = metric;
-    if (confirmation.is_of_part()) answer_.effect_metric = metric;
+    if (confirmation.is_of_part()) {
+      answer_.effect_metric = metric;
+    } else if (confirmation.even_speed()) {
+      answer_.effect_metric = confirmation.even_speed()->metric();
+    }
     answer_.note = how_found(metric, confirmation);
     return true;
   }
@@ -370,9 +370,9 @@ class Hunter {
       return fmt::format("found by {}, confirmed by {}", name, setup_.metric);
     }
     return fmt::format(
-        "found by {}, confirmed by {} at the same speed of the machine, by the other parts of each "
-        "run",
-        name, confirmation.even_speed()->metric());
+        "found by {}, confirmed by {}{}, by the parts of each run; the effect is that of the "
+        "latter",
+        name, confirmation.even_speed()->metric(), kAtEvenSpeed);
   }
 
   /// By what a part has grown at its culprit, in units of the metric that was asked for.

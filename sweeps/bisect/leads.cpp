@@ -80,8 +80,8 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
   }
   const double target_level = mean_of(runs.values_of(setup.metric, 0));
   // What is sure of it; where the ends do not tell, what would be the least effect by itself.
-  const double unseen = ends.is_too_noisy ? setup.min_effect_ratio / kExplains : 0.0;
-  const double target_shift = std::max(ends.effect_low_ratio, unseen) * target_level;
+  const double least = setup.min_effect_ratio / (ends.is_too_noisy ? kExplains : 1.0);
+  const double target_shift = std::max(ends.effect_low_ratio, least) * target_level;
   const std::map<std::string, double> parts = parts_of(runs, setup);
   double most = kWorthFollowing * std::abs(ends.effect_ratio) / std::max(ends.noise_ratio, 1e-12);
   std::optional<PartLead> best;
@@ -101,9 +101,10 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
     if ((ends.is_too_noisy || !scale) && noises < kClearly) continue;
     if (ends.is_too_noisy && !scale) continue;
     const double level = std::abs(mean_of(good));
-    if (noises <= most || level <= 0) continue;
+    const double least_effect = 0.5 * difference.mean / level;
+    if (noises <= most || level <= 0 || !std::isfinite(noises + least_effect)) continue;
     most = noises;
-    best = PartLead{name, noises, std::max(0.5 * difference.mean / level, 1e-6), scale};
+    best = PartLead{name, noises, std::max(least_effect, 1e-6), scale};
   }
   return best;
 }

@@ -4,7 +4,8 @@
 // alone, then whole hunts, which also choose the metric. Arguments: hunts per case, 1000 by
 // default, and a part of the names of the cases to run, all by default. Ends with 1 when claimed
 // and delivered are more than 2 points apart, a case is right less often than is asked of it, or
-// its median of runs or builds is larger.#include <fmt/format.h>
+// its median of runs or builds is larger.
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
@@ -106,17 +107,18 @@ int main(int argc, char** argv) {
         .min_effect_ratio = 0.007,
         .wander = 2},
        {0.4}},
+      // In one history of 25 the step does not follow, which so much noise rarely lets a hunt say.
       {{.name = "whole: 0.7, in all parts",
         .shift = 0.7,
         .has_common_speed = true,
         .min_effect_ratio = 0.007},
-       {0.95}},
+       {0.9}},
       {{.name = "whole: the same, it wanders",
         .shift = 0.7,
         .has_common_speed = true,
         .min_effect_ratio = 0.007,
         .wander = 2},
-       {0.95}},
+       {0.9}},
       {{.name = "whole: the same, spread",
         .shift = 0.7,
         .has_common_speed = true,

@@ -210,12 +210,37 @@ BOOST_AUTO_TEST_CASE(even_speed_needs_many_parts_that_show_the_noise) {
   BOOST_TEST(!of(shared_machine(all)));
 }
 
+// What a command prints may have any units; its weight is time all the same.
+BOOST_AUTO_TEST_CASE(parts_of_other_programs_have_their_units) {
+  const auto has_even_speed = [](double load_s) {
+    Runs given("step_ms");
+    std::mt19937_64 random(3);
+    std::normal_distribution<double> normal;
+    for (int i = 0; i < 24; ++i) {
+      const double slowness = 1 + 0.05 * normal(random);
+      std::map<std::string, double> metrics = {{"load_s", load_s * slowness}};
+      metrics["step_ms"] = 1000 * metrics["load_s"];
+      for (int phase = 0; phase < 8; ++phase) {
+        const double ms = 10 * slowness * (1 + 0.005 * normal(random));
+        const bool is_in_us = phase % 2 == 1;
+        metrics[fmt::format("phase{}_{}", phase, is_in_us ? "us" : "ms")] =
+            ms * (is_in_us ? 1e3 : 1);
+        metrics["step_ms"] += ms;
+      }
+      given.add(i % 2 == 0 ? 0 : 8, metrics);
+    }
+    return EvenSpeed::of(given.runs, given.setup, "").has_value();
+  };
+  BOOST_TEST(has_even_speed(0.010));
+  BOOST_TEST(!has_even_speed(0.080));  // half of the step
+}
+
 // Those that have changed are left out, one by one, from what tells the machine's speed.
 BOOST_AUTO_TEST_CASE(a_change_of_several_parts_is_seen_at_even_speed) {
   const Runs given = shared_machine({{1, 1.0}, {4, 1.0}, {7, 1.0}});
   const auto even = EvenSpeed::of(given.runs, given.setup, "");
   BOOST_REQUIRE(even);
-  const tuner::LevelDifference ends = even->ends_differ_by(given.runs, given.setup);
+  const tuner::LevelDifference ends = even->ends_differ_by(given.runs, given.setup).value();
   BOOST_TEST(ends.low < 3.0);
   BOOST_TEST(ends.high > 3.0);
   BOOST_TEST(ends.low > 1.5);

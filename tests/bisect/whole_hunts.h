@@ -29,7 +29,8 @@ struct WholeHuntCase {
   bool has_doubtful_part = false;
   bool has_part = false;  ///< an operation with a tenth of the noise that is what slows down
   /// The noise is the machine's speed, which all operations of the step have in common; one with a
-  /// share of 4 % slows down.
+  /// share of 4 % slows down. In one history of 25 the others become faster by as much, all
+  /// together, so that the step stays what it was.
   bool has_common_speed = false;
   bool is_spread = false;  ///< of that step: over three of the other operations
   double min_effect_ratio = 0.02;
@@ -49,6 +50,7 @@ class SyntheticSource final : public sweeps::HuntSource {
       c.has_hidden_part = !c.has_part;
       if (kind >= 0.85) c.num_culprits = 0;
     }
+    is_made_up_for_ = c.has_common_speed && share_(random_) < 0.04;
     std::uniform_int_distribution<int> place(1, c.num_commits);
     while (static_cast<int>(culprits.size()) < c.num_culprits) {
       const int at = place(random_);
@@ -58,6 +60,7 @@ class SyntheticSource final : public sweeps::HuntSource {
       }
     }
     other_ = place(random_);
+    if (is_made_up_for_) changes_.swap(culprits);
     for (int p = 1; p < c.num_commits; ++p) {
       // Where a culprit or its parent cannot be run, nobody can find it.
       const bool is_needed = culprits.contains(p) || culprits.contains(p + 1);
@@ -75,7 +78,9 @@ class SyntheticSource final : public sweeps::HuntSource {
       return run;
     }
     double slower = 0.0;
-    for (const int culprit : culprits) slower += position >= culprit ? case_.shift * kNoise : 0.0;
+    for (const int at : is_made_up_for_ ? changes_ : culprits) {
+      slower += position >= at ? case_.shift * kNoise : 0.0;
+    }
     if (case_.wander > 0) speed_ = 0.9 * speed_ + std::sqrt(1 - 0.81) * normal_(random_);
     double rest = 100e6 + kNoise * (normal_(random_) + case_.wander * speed_);
     if (case_.has_common_speed) {
@@ -83,8 +88,9 @@ class SyntheticSource final : public sweeps::HuntSource {
       rest = 0.0;
       for (int part = 0; part <= 12; ++part) {
         const bool is_slower = case_.is_spread ? part >= 1 && part <= 3 : part == 0;
-        const double work =
-            (part == 0 ? 4e6 : 8e6) + (is_slower ? slower / (case_.is_spread ? 3 : 1) : 0.0);
+        const double work = (part == 0 ? 4e6 : 8e6) +
+                            (is_slower ? slower / (case_.is_spread ? 3 : 1) : 0.0) -
+                            (is_made_up_for_ ? slower / 13 : 0.0);
         const double duration = work * slowness * (1 + 0.01 * normal_(random_));
         run.metrics[fmt::format("op_{}.forward_ns", part)] = duration;
         rest += duration;
@@ -123,6 +129,8 @@ class SyntheticSource final : public sweeps::HuntSource {
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
   std::uniform_real_distribution<double> share_;
+  bool is_made_up_for_ = false;
+  std::set<int> changes_;  ///< then, instead of culprits
   int other_ = 0;
   double speed_ = 0.0;
   std::set<int> crashing_;

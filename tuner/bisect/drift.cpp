@@ -18,28 +18,26 @@ constexpr int kNumRounds = 6;         ///< of levels and course; it has settled 
 constexpr double kMadToDeviation = 1.4826;
 constexpr size_t kFewestDriftRuns = 14;
 
-/// A straight line through the nearest points (ascending), robustly: what it says at `at`. Beyond
-/// them it goes on for as long as they are apart, and no further: their noise would grow with it.
-double local_line(const std::vector<std::pair<double, double>>& points, double at, double scale) {
-  const double first = points.front().first;
-  const double last = points.back().first;
-  const double gap = (last - first) / static_cast<double>(points.size() - 1);
-  at = std::clamp(at, first - gap, last + gap);
-  std::vector<std::pair<double, size_t>> by_distance;
-  for (size_t i = 0; i < points.size(); ++i) {
-    by_distance.emplace_back(std::abs(points[i].first - at), i);
-  }
-  const size_t count = std::min(kNumNeighbours, by_distance.size());
-  std::partial_sort(by_distance.begin(), by_distance.begin() + static_cast<std::ptrdiff_t>(count),
-                    by_distance.end());
-  const double reach = by_distance[count - 1].first * 1.05 + 1e-9;
+/// A straight line through the nearest points, robustly: what it says at `at`. Beyond them it goes
+/// on for as long as they are apart, and no further: their noise would grow with it.
+double local_line(std::vector<std::pair<double, double>> points, double at, double scale) {
+  const size_t count = std::min(kNumNeighbours, points.size());
+  std::partial_sort(points.begin(), points.begin() + static_cast<std::ptrdiff_t>(count),
+                    points.end(), [at](const auto& a, const auto& b) {
+                      return std::abs(a.first - at) < std::abs(b.first - at);
+                    });
+  points.resize(count);
+  const auto [first, last] = std::minmax_element(points.begin(), points.end());
+  const double gap = (last->first - first->first) / static_cast<double>(count - 1);
+  at = std::clamp(at, first->first - gap, last->first + gap);
+  const double reach = 1.05 * std::max(at - first->first, last->first - at) + 1e-9;
   double level = 0.0;
   double slope = 0.0;
   for (int round = 0; round < 4; ++round) {
     double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
     for (size_t i = 0; i < count; ++i) {
-      const auto [x, y] = points[by_distance[i].second];
-      const double u = by_distance[i].first / reach;
+      const auto [x, y] = points[i];
+      const double u = std::abs(x - at) / reach;
       const double off = round == 0 ? 0.0 : std::abs(y - level - slope * (x - at)) / scale;
       const double weight = std::pow(1 - u * u * u, 3) / std::max(1.0, off * off / 4.0) + 1e-12;
       w += weight;
@@ -151,7 +149,6 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       points.emplace_back(readings[i].time, off);
       distances.push_back(std::abs(off - course[i]));
     }
-    std::sort(points.begin(), points.end());
     const double scale = std::max(kMadToDeviation * median_of(distances), least_scale);
     std::vector<double> smoothed(readings.size());
     for (size_t i = 0; i < readings.size(); ++i) {
@@ -159,7 +156,7 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       const double time = readings[i].time;
       std::vector<std::pair<double, double>> others = points;
       std::erase_if(others, [&](const auto& p) { return p.first == time; });
-      smoothed[i] = others.size() < 3 ? 0.0 : local_line(others, time, scale);
+      smoothed[i] = others.size() < 3 ? 0.0 : local_line(std::move(others), time, scale);
     }
     course = std::move(smoothed);
   }

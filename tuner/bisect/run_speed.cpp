@@ -37,7 +37,7 @@ double RunSpeed::log_slowness(const std::vector<double>& parts) const {
   ratios.reserve(parts.size());
   for (size_t part = 0; part < parts.size(); ++part) {
     MOETUNE_CHECK(parts[part] > 0, "a duration of {}", parts[part]);
-    ratios.emplace_back(std::log(parts[part] / levels_[part]), levels_[part]);
+    ratios.emplace_back(std::log(parts[part]) - std::log(levels_[part]), levels_[part]);
   }
   std::sort(ratios.begin(), ratios.end());
   const double whole = std::accumulate(levels_.begin(), levels_.end(), 0.0);

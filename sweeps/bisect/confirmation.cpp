@@ -28,6 +28,7 @@ constexpr double kMostLogOdds = 300;
 /// That a part grows and the step does at the same speed of the machine, but not as it is: only
 /// what is traced has become dearer, or the other parts faster all together.
 constexpr double kMisled = 0.03;
+constexpr double kStoppedWhenSeen = 1.5;  ///< times the width of an interval
 
 }  // namespace
 
@@ -151,10 +152,12 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
 }
 
 bool Confirmation::has_more(const LevelDifference& confirmed) const {
-  const LevelDifference whole = plain_difference_of_ends();
+  LevelDifference whole = plain_difference_of_ends();
   if (even_speed_) {
-    return leaves_some(*even_speed_->ends_differ_by(runs_, setup_), confirmed) ||
-           leaves_some(whole, confirmed);
+    if (leaves_some(*even_speed_->ends_differ_by(runs_, setup_), confirmed)) return true;
+    // The ends were run until they differed, which makes them look farther apart than they are.
+    whole.high *= kStoppedWhenSeen;
+    return leaves_some(whole, confirmed);
   }
   if (is_drifting_) return leaves_some(whole, confirmed);
   return changes_within(0, position_ - 1) || changes_within(position_, last_position());

@@ -48,7 +48,7 @@ enum class RunStatus : uint8_t {
   crashed,
   oom,
   hung,
-  no_metric,  ///< it ended well, but the value is not there, or not a finite number
+  no_metric,  ///< it ended well, but the value is not there, or no number that can be measured
   interrupted,
 };
 const char* name_of(RunStatus status);

@@ -6,6 +6,7 @@
 
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/reading.h"
 #include "tuner/bisect/change_points.h"
 #include "tuner/bisect/drift.h"
 
@@ -65,6 +66,8 @@ double noises_between(const HuntRuns& runs, const HuntRuns::Value& value, int a,
 // become at the bad one. What is longer than the metric is no part of it.
 std::vector<EvenSpeed::Part> EvenSpeed::long_parts(const HuntRuns& runs, const HuntSetup& setup) {
   const double whole = mean_of(runs.values_of(setup.metric, 0));
+  const size_t num_runs =
+      runs.good_runs_at(0).size() + runs.good_runs_at(last_position(setup)).size();
   std::vector<std::pair<double, Part>> parts;
   for (const auto& entry : parts_of(runs, setup)) {
     const std::string& name = entry.first;
@@ -74,9 +77,10 @@ std::vector<EvenSpeed::Part> EvenSpeed::long_parts(const HuntRuns& runs, const H
     const double usual = scale * mean_of(durations);
     const std::vector<double> bad = runs.values_of(name, last_position(setup));
     durations.insert(durations.end(), bad.begin(), bad.end());
-    const bool has_all = std::all_of(durations.begin(), durations.end(), [&](double duration) {
-      return duration > 0 && std::isnormal(scale * duration);
-    });
+    const bool has_all = durations.size() == num_runs &&
+                         std::all_of(durations.begin(), durations.end(), [&](double duration) {
+                           return duration > 0 && std::isnormal(scale * duration);
+                         });
     if (has_all && usual <= whole) parts.emplace_back(usual, Part{name, scale});
   }
   std::stable_sort(parts.begin(), parts.end(),
@@ -134,9 +138,9 @@ std::optional<std::vector<double>> EvenSpeed::durations_of(const CommitRun& run)
   std::vector<double> durations;
   durations.reserve(parts_.size());
   for (const Part& part : parts_) {
-    const auto found = run.metrics.find(part.name);
-    if (found == run.metrics.end()) return std::nullopt;
-    durations.push_back(part.scale * found->second);
+    const std::optional<double> duration = find_metric(run.metrics, part.name);
+    if (!duration) return std::nullopt;
+    durations.push_back(part.scale * *duration);
     if (!std::isnormal(durations.back()) || durations.back() < 0) return std::nullopt;
   }
   return durations;
@@ -152,7 +156,7 @@ std::optional<double> EvenSpeed::value_of(const HuntRuns& runs, const CommitRun&
   const std::optional<double> slowness = log_slowness_of(run);
   if (!value || !slowness) return std::nullopt;
   const double even = *value * std::exp(-*slowness);
-  return std::isfinite(even) ? std::optional(even) : std::nullopt;
+  return is_measurement(even) ? std::optional(even) : std::nullopt;
 }
 
 std::vector<double> EvenSpeed::values_at(const HuntRuns& runs, int position) const {

@@ -32,7 +32,7 @@ void add_numbers(const json& object, const std::string& prefix, int depth, Numbe
     const std::string name = prefix + key;
     if (value.is_number()) {
       const auto number = value.get<double>();
-      if (std::isfinite(number)) numbers[name] = number;
+      if (is_measurement(number)) numbers[name] = number;
     } else if (value.is_object() && depth < kMaxDepth) {
       add_numbers(value, name + ".", depth + 1, numbers);
     }
@@ -96,15 +96,18 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
   printed.complaint =
       wanted == object.end()
           ? fmt::format("the JSON object on its last line has no '{}': \"{}\"", metric, shown(line))
-          : fmt::format("'{}' on its last line is not a finite number: \"{}\"", metric,
+          : fmt::format("'{}' on its last line is no number that can be measured: \"{}\"", metric,
                         shown(line));
 }
 
 }  // namespace
 
+bool is_measurement(double number) { return std::abs(number) <= kLargestNumber; }
+
 std::optional<double> find_metric(const Numbers& numbers, const std::string& metric) {
   for (const std::string& name : {metric, stored_metric(metric)}) {
-    if (const auto found = numbers.find(name); found != numbers.end()) return found->second;
+    const auto found = numbers.find(name);
+    if (found != numbers.end() && is_measurement(found->second)) return found->second;
   }
   return std::nullopt;
 }
@@ -117,10 +120,11 @@ PrintedNumbers read_printed(std::string_view line, const std::string& metric) {
   } else if (line.starts_with('{')) {
     read_object(line, metric, printed);
   } else if (const std::optional<double> number = number_in(line)) {
-    if (std::isfinite(*number)) {
+    if (is_measurement(*number)) {
       printed.numbers[metric] = *number;
     } else {
-      printed.complaint = fmt::format("its last line is not a finite number: \"{}\"", shown(line));
+      printed.complaint =
+          fmt::format("its last line is no number that can be measured: \"{}\"", shown(line));
     }
   } else {
     printed.complaint =
@@ -167,7 +171,7 @@ StoredNumbers read_stored(const std::string& path) {
     ++num_ranks[duration];
   }
   for (const auto& [duration, count] : num_ranks) numbers[duration] /= count;
-  std::erase_if(numbers, [](const auto& number) { return !std::isfinite(number.second); });
+  std::erase_if(numbers, [](const auto& number) { return !is_measurement(number.second); });
   return result;
 }
 

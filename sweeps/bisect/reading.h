@@ -8,7 +8,13 @@
 
 namespace moetune::sweeps {
 
-/// Numbers under their names; all finite.
+/// Larger numbers are no measurements, and sums of their squares would not hold them.
+inline constexpr double kLargestNumber = 1e100;
+
+/// Neither NaN nor beyond `kLargestNumber`, whatever its sign.
+bool is_measurement(double number);
+
+/// Numbers under their names; all are measurements.
 using Numbers = std::map<std::string, double>;
 
 /// Values of a configuration as JSON texts, by dotted name; long ones as a digest.
@@ -39,7 +45,8 @@ StoredNumbers read_stored(const std::string& path);
 /// The newest "*.db" that lies in a folder itself, links left out; empty when there is none.
 std::string newest_database(const std::string& folder);
 
-/// The value of a metric: under its own name, or under the name that the store has for it.
+/// The value of a metric: under its own name, or under the name that the store has for it. What is
+/// no measurement counts as absent.
 std::optional<double> find_metric(const Numbers& numbers, const std::string& metric);
 
 }  // namespace moetune::sweeps

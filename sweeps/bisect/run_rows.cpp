@@ -51,7 +51,7 @@ CommitRun run_of(const store::BisectRunRow& row) {
   for (const RunStatus status : kStatuses) {
     if (row.status == name_of(status)) run.status = status;
   }
-  run.value = row.value;
+  if (row.value && is_measurement(*row.value)) run.value = row.value;
   run.message = row.message;
   run.build_seconds = row.build_seconds;
   run.run_seconds = row.run_seconds;
@@ -73,7 +73,7 @@ CommitRun run_of(const store::BisectRunRow& row) {
   const auto metrics = document.find("metrics");
   if (metrics == document.end() || !metrics->is_object()) return run;
   for (const auto& [name, value] : metrics->items()) {
-    if (value.is_number()) run.metrics[name] = value.get<double>();
+    if (value.is_number() && is_measurement(value)) run.metrics[name] = value.get<double>();
   }
   return run;
 }

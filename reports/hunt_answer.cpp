@@ -84,9 +84,11 @@ std::string commit_html(const HuntCommit& commit, int64_t position) {
 std::string culprit_sentence(const Hunt& hunt, const Culprit& culprit) {
   const std::string unit = hunt.unit();
   if (hunt.result.hunted_metric == kRunFails) {
-    return fmt::format("{} {} <strong>the run fails</strong>{}.",
+    const std::string& failure = hunt.result.failure;
+    return fmt::format("{} {} <strong>the run {}</strong>{}.",
                        commit_html(commit_of(hunt, culprit), culprit.position),
                        hunt.has_commits() ? "is the first from which" : "is that with which",
+                       failure.empty() ? "fails" : "ends as " + escape(failure),
                        culprit.confidence
                            ? fmt::format(", with a confidence of <strong>{}</strong>",
                                          share_text(*culprit.confidence))

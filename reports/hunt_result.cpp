@@ -101,6 +101,17 @@ std::vector<ConfigChange> config_from(const json& value) {
   return changes;
 }
 
+std::vector<MovedMetric> moved_from(const json& value) {
+  std::vector<MovedMetric> moved;
+  for_each(value, kMostMoved, [&](const json& entry) {
+    if (entry.is_object()) {
+      moved.push_back(
+          {text_at(entry, "name"), number_at(entry, "before"), number_at(entry, "after")});
+    }
+  });
+  return moved;
+}
+
 Culprit culprit_from(const json& value) {
   Culprit culprit;
   culprit.position = whole(at(value, "position")).value_or(-1);
@@ -112,12 +123,7 @@ Culprit culprit_from(const json& value) {
   culprit.before = number_at(value, "before");
   culprit.after = number_at(value, "after");
   culprit.confidence = probability_at(value, "confidence");
-  for_each(at(value, "moved"), kMostMoved, [&](const json& entry) {
-    if (entry.is_object()) {
-      culprit.moved.push_back(
-          {text_at(entry, "name"), number_at(entry, "before"), number_at(entry, "after")});
-    }
-  });
+  culprit.moved = moved_from(at(value, "moved"));
   culprit.config = config_from(at(value, "config"));
   return culprit;
 }
@@ -135,6 +141,7 @@ HuntResult read_hunt_result(const std::string& text) {
   result.reason = text_at(document, "reason", kMostSentenceBytes);
   result.metric = text_at(document, "metric");
   result.hunted_metric = text_at(document, "hunted_metric");
+  result.failure = text_at(document, "failure");
   result.note = text_at(document, "note", kMostSentenceBytes);
   result.unit = text_at(document, "unit");
   result.effect = effect_from(at(document, "effect"));
@@ -143,6 +150,7 @@ HuntResult read_hunt_result(const std::string& text) {
   result.detectable_with_more_ratio = number_at(document, "detectable_with_more_ratio");
   result.more_runs = whole(at(document, "more_runs"));
   result.config = config_from(at(document, "config"));
+  result.moved = moved_from(at(document, "moved"));
   result.confidence = probability_at(document, "confidence");
   result.min_effect_ratio = number_at(document, "min_effect_ratio");
   const json& drift = at(document, "has_drift");

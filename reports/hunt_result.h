@@ -53,6 +53,7 @@ struct HuntResult {
   std::string reason;
   std::string metric;
   std::string hunted_metric;  ///< the one that was followed; kRunFails: from where on it fails
+  std::string failure;        ///< how the run fails from there on: oom, crashed, ...
   std::string note;
   std::string unit;
   Effect effect;
@@ -61,6 +62,7 @@ struct HuntResult {
   std::optional<double> detectable_with_more_ratio;  ///< with more_runs more
   std::optional<int64_t> more_runs;
   std::vector<ConfigChange> config;  ///< between the ends
+  std::vector<MovedMetric> moved;    ///< between the ends
   std::optional<double> confidence;
   std::optional<double> min_effect_ratio;
   bool has_drift = false;

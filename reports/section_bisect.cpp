@@ -77,37 +77,53 @@ std::string cards(const Hunt& hunt, const std::vector<HuntRun>& runs) {
   return html + "</dl>\n";
 }
 
-std::string moved_table(const Hunt& hunt) {
-  std::string html;
-  for (const Culprit& culprit : hunt.result.culprits) {
-    if (culprit.moved.empty() && culprit.config.empty()) {
-      continue;
-    }
-    html += fmt::format(
-        "<div class=\"scroll\"><table class=\"compact\"><caption>What moved with "
-        "{}</caption><thead>"
-        "<tr><th>phase, operation, memory group or default</th><th class=\"num\">before</th><th "
-        "class=\"num\">after</th><th class=\"num\">change</th></tr></thead><tbody>\n",
-        escape(short_id(commit_of(hunt, culprit).id)));
-    for (const MovedMetric& moved : culprit.moved) {
-      const std::string unit = unit_of_name(moved.name);
-      const bool has_ratio = moved.before && moved.after && *moved.before != 0;
-      html += fmt::format(
-          "<tr><td><code>{}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td><td "
-          "class=\"num\">{}</td></tr>\n",
-          breakable(moved.name), escape(value_text(moved.before, unit)),
-          escape(value_text(moved.after, unit)),
-          has_ratio ? change_text((*moved.after - *moved.before) / std::abs(*moved.before)) : "–");
-    }
-    for (const ConfigChange& change : culprit.config) {
-      html += fmt::format(
-          "<tr><td><code>config {}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
-          "<td class=\"num\">–</td></tr>\n",
-          breakable(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
-    }
-    html += "</tbody></table></div>\n";
+/// `caption` is HTML. Empty without rows.
+std::string moved_table(const std::string& caption, const std::vector<MovedMetric>& metrics,
+                        const std::vector<ConfigChange>& changes) {
+  if (metrics.empty() && changes.empty()) {
+    return "";
   }
-  return html;
+  std::string html = fmt::format(
+      "<div class=\"scroll\"><table class=\"compact\"><caption>{}</caption><thead>"
+      "<tr><th>phase, operation, memory group or default</th><th class=\"num\">before</th><th "
+      "class=\"num\">after</th><th class=\"num\">change</th></tr></thead><tbody>\n",
+      caption);
+  for (const MovedMetric& moved : metrics) {
+    const std::string unit = unit_of_name(moved.name);
+    const bool has_ratio = moved.before && moved.after && *moved.before != 0;
+    html += fmt::format(
+        "<tr><td><code>{}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td><td "
+        "class=\"num\">{}</td></tr>\n",
+        breakable(moved.name), escape(value_text(moved.before, unit)),
+        escape(value_text(moved.after, unit)),
+        has_ratio ? change_text((*moved.after - *moved.before) / std::abs(*moved.before)) : "–");
+  }
+  for (const ConfigChange& change : changes) {
+    html += fmt::format(
+        "<tr><td><code>config {}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
+        "<td class=\"num\">–</td></tr>\n",
+        breakable(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+// With each culprit; between the ends what no culprit has.
+std::string moved_tables(const Hunt& hunt) {
+  std::string html;
+  std::set<std::string> told;
+  for (const Culprit& culprit : hunt.result.culprits) {
+    const std::string id = short_id(commit_of(hunt, culprit).id);
+    html += moved_table("What moved with " + (id.empty() ? "it" : escape(id)), culprit.moved,
+                        culprit.config);
+    for (const MovedMetric& moved : culprit.moved) {
+      told.insert(moved.name);
+    }
+  }
+  std::vector<MovedMetric> others = hunt.result.moved;
+  std::erase_if(others, [&](const MovedMetric& moved) { return told.contains(moved.name); });
+  return html + moved_table(told.empty() ? "What differs between the ends"
+                                         : "What else differs between the ends",
+                            others, {});
 }
 
 std::string posterior_table(const Hunt& hunt) {
@@ -292,7 +308,7 @@ std::string hunt_html(const Hunt& hunt, const std::vector<HuntRun>& runs, size_t
     html +=
         copy_box(fmt::format("copy-bisect-{}", n), "See it again", shortened(command, 16 << 10));
   }
-  html += "</div>\n<div>\n" + moved_table(hunt) + "</div>\n</div>\n";
+  html += "</div>\n<div>\n" + moved_tables(hunt) + "</div>\n</div>\n";
   return html + charts(hunt, runs, n) + notes(hunt, runs) + provenance(hunt) + "</article>\n";
 }
 

@@ -36,6 +36,8 @@ constexpr size_t kMaxMessageBytes = 500;
 constexpr size_t kMaxShownBytes = 200;
 constexpr int64_t kMaxLineBytes = 1 << 20;
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
+/// Of a disk: what fails with less has most likely failed for that.
+constexpr uintmax_t kFewestFreeBytes = 4 << 20;
 constexpr int kOomExitCode = static_cast<int>(spec::ExitCode::oom);
 constexpr int kHungExitCode = static_cast<int>(spec::ExitCode::hung);
 
@@ -103,6 +105,8 @@ const char* name_of(RunStatus status) {
   switch (status) {
     case RunStatus::ok:
       return "ok";
+    case RunStatus::checkout_failed:
+      return "checkout_failed";
     case RunStatus::build_failed:
       return "build_failed";
     case RunStatus::crashed:
@@ -166,11 +170,14 @@ class CommitRunner::Impl {
       result.message = interrupted.what();
     }
     result.message = plain_text(result.message, kMaxMessageBytes);
+    refuse_full_disk(id, result);
     if (const auto clock = result.metrics.find("sm_clock_mhz"); clock != result.metrics.end()) {
       result.sm_clock_mhz = clock->second;
     }
     return result;
   }
+
+  void discard_build(const std::string& id) const { fs::remove(places_of(id).marker); }
 
  private:
   struct Places {
@@ -214,12 +221,29 @@ class CommitRunner::Impl {
 
   [[nodiscard]] std::string out_folder() const { return scratch_.folder() + "/out"; }
 
+  /// What fails for want of room says nothing of the commit, and would be kept as if it did.
+  void refuse_full_disk(const std::string& id, const CommitRun& result) const {
+    if (result.status == RunStatus::ok || result.status == RunStatus::interrupted) return;
+    std::error_code error;
+    const fs::space_info space = fs::space(scratch_.folder(), error);
+    const bool is_full = !error && space.available < kFewestFreeBytes;
+    // A run may miss room elsewhere by its own fault, such as in the shared memory.
+    const bool says_so =
+        result.status == RunStatus::build_failed &&
+        file_has_any(stage_of("build", id).err_path(), {"no space left on device", "disk quota"});
+    if (!is_full && !says_so) return;
+    throw base::Error(
+        fmt::format("the disk is full; the builds of earlier commits lie in {} and can be removed "
+                    "({}: {})",
+                    scratch_.folder(), name_of(result.status), result.message));
+  }
+
   /// Checkout and build. False: `result` says what went wrong.
   bool prepare(const std::string& id, CommitRun& result) {
     if (has_build() && is_built(id)) return true;
     const auto start = steady_clock::now();
-    const auto fail = [&](const std::string& message) {
-      result.status = RunStatus::build_failed;
+    const auto fail = [&](const std::string& message, RunStatus status = RunStatus::build_failed) {
+      result.status = status;
       result.message = message;
       result.build_seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
       return false;
@@ -235,7 +259,8 @@ class CommitRunner::Impl {
     } catch (const Interrupted&) {
       throw;
     } catch (const base::Error& error) {
-      return fail(fmt::format("the commit cannot be checked out: {}", error.what()));
+      return fail(fmt::format("the commit cannot be checked out: {}", error.what()),
+                  RunStatus::checkout_failed);
     }
     make_folder(places.folder);
     if (!has_build()) {
@@ -370,6 +395,7 @@ CommitRunner::CommitRunner(CommitRunnerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 CommitRunner::~CommitRunner() = default;
 CommitRun CommitRunner::run(const std::string& commit_id) { return impl_->run(commit_id); }
+void CommitRunner::discard_build(const std::string& commit_id) { impl_->discard_build(commit_id); }
 bool CommitRunner::is_built(const std::string& commit_id) const {
   return impl_->is_built(commit_id);
 }

@@ -44,7 +44,8 @@ bool has_own_engine(const GitRepository& repository, const std::string& commit_i
 
 enum class RunStatus : uint8_t {
   ok,
-  build_failed,  ///< also: it could not be checked out, or built in time
+  checkout_failed,  ///< which says nothing of the commit: an object or a submodule is out of reach
+  build_failed,     ///< also: it could not be built in time
   crashed,
   oom,
   hung,
@@ -80,6 +81,8 @@ class CommitRunner {
 
   /// Measures once. Throws base::Error only when the machine fails, such as a full disk.
   CommitRun run(const std::string& commit_id);
+  /// The next run() builds the commit anew.
+  void discard_build(const std::string& commit_id);
   /// Whether run() would not have to build.
   [[nodiscard]] bool is_built(const std::string& commit_id) const;
   [[nodiscard]] const GitRepository& repository() const;

@@ -93,6 +93,8 @@ CommitRun CommitSource::measure(int position, const std::string& purpose) {
 
 bool CommitSource::is_built(int position) const { return runner_.is_built(id_of(position)); }
 
+void CommitSource::discard_build(int position) { runner_.discard_build(id_of(position)); }
+
 std::vector<HuntRun> CommitSource::earlier() const {
   std::vector<std::pair<std::string, HuntRun>> runs;  // by time
   bool has_good = false;

@@ -22,6 +22,7 @@ class CommitSource final : public HuntSource {
 
   CommitRun measure(int position, const std::string& purpose) override;
   [[nodiscard]] bool is_built(int position) const override;
+  void discard_build(int position) override;
 
   /// Measurements that still hold here, in the order of time: of this hunt when it was interrupted,
   /// and of other hunts that asked another question of the same commits. The latter never count as

@@ -5,13 +5,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/run_rows.h"
@@ -19,6 +23,7 @@
 #include "sweeps/load.h"
 #include "sweeps/process.h"
 #include "sweeps/runner.h"
+#include "sweeps/session.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -41,6 +46,28 @@ void collect(const json& good, const json& bad, const std::string& path,
     collect(good.contains(key) ? good.at(key) : missing, bad.contains(key) ? bad.at(key) : missing,
             path + "/" + key, changes);
   }
+}
+
+/// What a store holds of a trial that ended well: operations and memory groups come only with it.
+Numbers stored_numbers(const spec::TrialSpec& trial, const store::TrialResult& result,
+                       const std::string& folder) {
+  const std::string path = folder + ".numbers.db";
+  const auto remove = [&] {
+    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path + end);
+  };
+  remove();
+  {
+    store::Store store = store::Store::open(path);
+    store::TrialRow row;
+    row.sweep_id = store.create_or_resume_sweep(single_trials_row(trial)).id;
+    row.spec_json = "{}";
+    row.spec_hash = digest_of(spec::to_json(trial).dump());
+    row.phase = "profile";
+    store.finish_trial(store.begin_trial(row), result);
+  }
+  Numbers numbers = read_stored(path).numbers;
+  remove();
+  return numbers;
 }
 
 std::string bits_of(const ChangeSet& set) {
@@ -113,9 +140,7 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
     run.status = RunStatus::crashed;
   }
   if (result.status != "ok") return run;
-  for (const store::MetricRow& metric : result.metrics) {
-    if (metric.rank < 0) run.metrics[metric.name] = metric.value;
-  }
+  run.metrics = stored_numbers(trial, result, options.folder);
   run.value = find_metric(run.metrics, options.metric);
   if (!run.value) {
     run.status = RunStatus::no_metric;
@@ -185,6 +210,16 @@ class SetRunner {
       answer_.seconds += kept.run.run_seconds;
     }
     return &kept;
+  }
+
+  [[nodiscard]] RunList good_runs_of(const ChangeSet& set) const {
+    RunList runs;
+    const auto kept = kept_.find(key_of(set));
+    if (kept == kept_.end()) return runs;
+    for (const Kept& run : kept->second) {
+      if (run.run.status == RunStatus::ok) runs.emplace_back(run.run);
+    }
+    return runs;
   }
 
  private:
@@ -265,6 +300,19 @@ class SetRunner {
 
 constexpr size_t kFailuresBelieved = 2;  ///< in a row
 
+/// With what the last run has told.
+std::string progress_of(const ConfigHunt& hunt) {
+  const tuner::ConfigHuntResult& result = hunt.result();
+  const int left = hunt.expected_runs_left();
+  std::string text;
+  if (!result.suspects.empty()) text += fmt::format("; {} changes left", result.suspects.size());
+  if (result.certainty > 0) {
+    text += fmt::format(", the last set told at {:.0f} %", 100 * result.certainty);
+  }
+  if (left > 0) text += fmt::format("; about {} runs to go", left);
+  return text;
+}
+
 ConfigAnswer interrupted(ConfigAnswer answer) {
   answer.result.verdict = tuner::HuntVerdict::unresolved;
   if (answer.result.reason.empty()) answer.result.reason = "stopped before the end";
@@ -293,6 +341,16 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
                               name_of(failure), timed->run.message);
   }
   const bool is_failing = failure != RunStatus::ok;
+  const ChangeSet good(setup.changes.size(), false);
+  for (size_t n = 0; is_failing && n < kFailuresBelieved; ++n) {
+    const TimedRun* timed = runner.nth_run(good, n, tuner::name_of(tuner::RunPurpose::ends));
+    if (timed == nullptr || timed->run.status == RunStatus::ok) break;
+    if (n + 1 < kFailuresBelieved) continue;
+    answer.note.clear();
+    answer.result.reason =
+        "the good configuration cannot be measured: " + plain_text(timed->run.message, 500);
+    return answer;
+  }
   if (is_failing) {
     answer.failure = name_of(failure);
     options.is_deterministic = true;
@@ -309,8 +367,11 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   std::map<std::string, size_t> used;
   std::map<std::string, size_t> failures;
   ConfigHunt hunt(options);
+  std::string told;
+  std::string last_failure;
   while (!answer.is_interrupted) {
     const auto request = hunt.next();
+    if (!told.empty()) setup.on_progress(std::exchange(told, "") + progress_of(hunt));
     if (!request) break;
     const std::string bits = bits_of(request->changes);
     const TimedRun* timed =
@@ -323,20 +384,31 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
       failures[bits] = 0;
     } else if (run->status == RunStatus::build_failed || ++failures[bits] >= kFailuresBelieved) {
       hunt.add_failure(request->changes);
+      last_failure = run->message;
     }
     if (setup.on_progress) {
-      setup.on_progress(fmt::format(
-          "[{} runs, {:.0f} s] {} ({}): {}; {} changes left", answer.num_runs, answer.seconds,
+      told = fmt::format(
+          "[{} runs, {:.0f} s] {} ({}): {}", answer.num_runs, answer.seconds,
           names_of(setup.changes, request->changes), tuner::name_of(request->purpose),
-          run->value ? fmt::format("{} {:.6g}", setup.runner.metric, *run->value) : run->message,
-          hunt.result().suspects.empty() ? setup.changes.size() : hunt.result().suspects.size()));
+          run->value ? fmt::format("{} {:.6g}", setup.runner.metric, *run->value) : run->message);
     }
   }
   const std::string reason = answer.result.reason;
   answer.result = hunt.result();
+  if (answer.result.verdict == tuner::HuntVerdict::unresolved && !last_failure.empty()) {
+    answer.result.reason += fmt::format(" (the last failure: {})", last_failure);
+  }
   if (answer.is_interrupted) {
     answer.result.reason = reason;
     return interrupted(std::move(answer));
+  }
+  for (const tuner::ConfigCulprit& culprit : answer.result.culprits) {
+    ChangeSet alone(setup.changes.size(), false);
+    for (const int index : culprit.changes) alone[static_cast<size_t>(index)] = true;
+    answer.moved.push_back(
+        is_failing ? std::vector<HuntAnswer::Moved>()
+                   : moved_between(runner.good_runs_of(good), runner.good_runs_of(alone),
+                                   setup.runner.metric, setup.options.min_effect_ratio));
   }
   if (answer.has_dropped_earlier && answer.result.verdict == tuner::HuntVerdict::no_change) {
     answer.result.verdict = tuner::HuntVerdict::environment_changed;
@@ -346,10 +418,37 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   return answer;
 }
 
+namespace {
+
+/// What the bad configuration is off by beyond the sum of what each culprit does alone; none where
+/// that is less than the least effect, or not sure.
+std::optional<tuner::Effect> interaction_of(const ConfigAnswer& answer, const ConfigSetup& setup) {
+  const tuner::ConfigHuntResult& result = answer.result;
+  if (!answer.failure.empty() || !result.is_known || result.culprits.size() < 2) {
+    return std::nullopt;
+  }
+  double rest = result.effect_ratio;
+  double width = result.effect_high_ratio - result.effect_low_ratio;
+  for (const tuner::ConfigCulprit& culprit : result.culprits) {
+    rest -= culprit.effect_ratio;
+    width = std::hypot(width, culprit.effect_high_ratio - culprit.effect_low_ratio);
+  }
+  if (std::abs(rest) < std::max(setup.options.min_effect_ratio, width / 2)) return std::nullopt;
+  return tuner::Effect{rest, rest - width / 2, rest + width / 2};
+}
+
+const std::vector<HuntAnswer::Moved>& moved_of(const ConfigAnswer& answer, size_t culprit) {
+  static const std::vector<HuntAnswer::Moved> kNone;
+  return culprit < answer.moved.size() ? answer.moved[culprit] : kNone;
+}
+
+}  // namespace
+
 json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
   const tuner::ConfigHuntResult& result = answer.result;
   json culprits = json::array();
-  for (const tuner::ConfigCulprit& culprit : result.culprits) {
+  for (size_t i = 0; i < result.culprits.size(); ++i) {
+    const tuner::ConfigCulprit& culprit = result.culprits[i];
     json changes = json::array();
     std::vector<std::string> names;
     for (const int index : culprit.changes) {
@@ -366,8 +465,10 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
                         {"before", culprit.before},
                         {"after", culprit.after},
                         {"is_good_restored", culprit.is_good_restored},
+                        {"moved", moved_json(moved_of(answer, i))},
                         {"confidence", culprit.confidence}});
   }
+  const std::optional<tuner::Effect> interaction = interaction_of(answer, setup);
   json document = {
       {"verdict", tuner::name_of(result.verdict)},
       {"reason", result.reason},
@@ -384,6 +485,8 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
       {"has_drift", result.has_drift},
       {"has_dropped_earlier", answer.has_dropped_earlier},
       {"complete", result.complete},
+      {"unit", unit_of(setup.runner.metric)},
+      {"interaction", interaction ? effect_json(*interaction) : json()},
       {"culprits", std::move(culprits)},
       {"runs", answer.num_runs},
       {"builds", 0},
@@ -397,15 +500,14 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
   if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
   if (answer.failure.empty()) {
-    text += fmt::format("  {}: {} between good and bad ({} to {}), {}\n", setup.runner.metric,
-                        percent(result.effect_ratio), percent(result.effect_low_ratio),
-                        percent(result.effect_high_ratio), noise_text(result));
+    text += ends_line(setup.runner.metric, "good and bad", result);
   } else {
     text += fmt::format("  {}\n", plain_text(answer.note, 500));
   }
   text += machine_text(result.has_drift, answer.has_dropped_earlier);
   if (result.is_swapped) text += "  swapped? try the two files the other way round\n";
-  for (const tuner::ConfigCulprit& culprit : result.culprits) {
+  for (size_t i = 0; i < result.culprits.size(); ++i) {
+    const tuner::ConfigCulprit& culprit = result.culprits[i];
     text += culprit.is_improvement ? "improvement:\n" : "culprit:\n";
     for (const int index : culprit.changes) {
       text += fmt::format(
@@ -413,12 +515,22 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
     }
     const char* together = culprit.is_interaction ? "; only together" : "";
     if (answer.failure.empty()) {
-      text += fmt::format("  effect {}, confidence {:.1f} %{}\n", effect_text(culprit),
-                          100 * culprit.confidence, together);
+      const std::string unit = unit_of(setup.runner.metric);
+      text += fmt::format("  alone: effect {}, {} -> {}, confidence {:.1f} %{}\n",
+                          effect_text(culprit), value_text(culprit.before, unit),
+                          value_text(culprit.after, unit), 100 * culprit.confidence, together);
     } else {
       text += fmt::format("  with it, it ends as {}{}\n", answer.failure, together);
     }
-    if (culprit.is_good_restored) text += "  without it, bad is as good as good\n";
+    for (const HuntAnswer::Moved& moved : moved_of(answer, i)) text += moved_line("moved", moved);
+    if (culprit.is_good_restored) {
+      text += i == 0 ? "  without it, bad is as good as good\n"
+                     : "  without all of these, bad is as good as good\n";
+    }
+  }
+  if (const auto interaction = interaction_of(answer, setup)) {
+    text +=
+        fmt::format("together they add {} to what each does alone\n", effect_text(*interaction));
   }
   return text + fmt::format("{} runs, {:.0f} s\n", answer.num_runs, answer.seconds);
 }

@@ -10,6 +10,7 @@
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_runner.h"
+#include "sweeps/bisect/hunt.h"
 #include "tuner/bisect/config_search.h"
 
 namespace moetune::sweeps {
@@ -56,6 +57,8 @@ struct ConfigAnswer {
   /// When it is the run itself that fails with the bad configuration: how (oom, crashed, ...).
   std::string failure;
   std::string note;
+  /// What else moved from the good configuration to that with one culprit alone, by culprit.
+  std::vector<std::vector<HuntAnswer::Moved>> moved;
   bool is_interrupted = false;
   bool has_dropped_earlier = false;  ///< the machine is not what it was then
   int num_runs = 0;

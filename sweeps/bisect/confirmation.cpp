@@ -72,6 +72,7 @@ std::optional<LevelDifference> Confirmation::confirm_by(bool uses_all,
   for (int count = 0; count < most; ++count) {
     const bool is_parent = count % 4 == 0 || count % 4 == 3;
     const int at = is_parent ? position_ - 1 : position_;
+    num_left_ = most - count;
     run_(at, used[at]++);
     if (count + 1 < kFewestRuns || count % 2 == 0) continue;
     const tuner::DriftWatch watch = drift();
@@ -154,7 +155,8 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
 bool Confirmation::has_more(const LevelDifference& confirmed) const {
   LevelDifference whole = plain_difference_of_ends();
   if (even_speed_) {
-    if (leaves_some(*even_speed_->ends_differ_by(runs_, setup_), confirmed)) return true;
+    const std::optional<LevelDifference> even = even_speed_->ends_differ_by(runs_, setup_);
+    if (even && leaves_some(*even, confirmed)) return true;
     // The ends were run until they differed, which makes them look farther apart than they are.
     whole.high *= kStoppedWhenSeen;
     return leaves_some(whole, confirmed);

@@ -46,6 +46,8 @@ class Confirmation {
   [[nodiscard]] bool has_more(const tuner::LevelDifference& confirmed) const;
 
   [[nodiscard]] double probability() const { return probability_; }
+  /// Runs that it may still ask for.
+  [[nodiscard]] int num_left() const { return num_left_; }
   [[nodiscard]] bool is_drifting() const { return is_drifting_; }
   /// The part has shown the change, the metric itself was too noisy for that.
   [[nodiscard]] bool is_of_part() const { return is_of_part_; }
@@ -76,6 +78,7 @@ class Confirmation {
   int position_;
   Run run_;
   double probability_ = 0.0;
+  int num_left_ = 0;
   bool is_drifting_ = false;
   bool is_of_part_ = false;
   std::optional<EvenSpeed> even_speed_;

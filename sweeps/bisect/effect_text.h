@@ -12,8 +12,14 @@ namespace moetune::sweeps {
 std::string percent(double ratio);
 /// "+4.10 % (+3.60 % to +4.60 %)"
 std::string effect_text(const tuner::Effect& effect);
-/// "noise of one run 0.49 %; as many runs could have shown 0.97 %, with 20 more 0.60 %"
-std::string noise_text(const tuner::EndsEffect& ends);
+/// "12.3 ms", "3.2 MiB", or the plain number where the unit is neither ns nor bytes.
+std::string value_text(double value, const std::string& unit);
+/// ns or bytes by the end of a metric's name; else empty.
+std::string unit_of(const std::string& metric);
+/// "step_time: +4.1 % between the ends (+3.6 % to +4.6 %), noise ..."; empty while nothing is
+/// known.
+std::string ends_line(const std::string& metric, const char* between,
+                      const tuner::EndsEffect& ends);
 
 /// What the machine did meanwhile, as lines; empty when that did not show.
 std::string machine_text(bool has_drift, bool has_dropped_earlier);

@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/confirmation.h"
@@ -17,6 +18,7 @@
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
+#include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/text.h"
 #include "tuner/bisect/change_points.h"
@@ -36,14 +38,13 @@ constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are
 /// twice what that needs in the median (tests/bench/bisect_bench.cpp).
 constexpr double kLeadRunsAtOneNoise = 320;
 constexpr double kFewestLeadRuns = 40;
-/// Of the metric at even speed, over its noises without: else nothing is won.
-constexpr double kWorthFollowing = 1.3;
 constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
-/// Of the least effect: what a culprit's may be smaller by, as it is only known within its
-/// interval.
-constexpr double kSmallShare = 0.5;
 constexpr double kLargeCount = 1000;           ///< that does not agree by chance
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
+
+std::string commits_text(size_t count) {
+  return fmt::format("{} commit{}", count, count == 1 ? "" : "s");
+}
 
 /// Stops the hunt from within.
 struct Interrupted {};
@@ -74,10 +75,12 @@ class Hunter {
     if (answer_.result.verdict == HuntVerdict::unresolved && answer_.note.empty()) {
       answer_.note = lead_;
     }
+    describe_ends();
     answer_.config_changes = runs_.config_changes_between(0, last_position());
+    answer_.moved_between_ends = moved(0, last_position());
     for (const tuner::Culprit& culprit : answer_.result.culprits) {
       const int position = culprit.position;
-      answer_.moved.push_back(runs_.moved_between(position - 1, position));
+      answer_.moved.push_back(moved(position - 1, position));
       answer_.culprit_config_changes.push_back(
           runs_.config_changes_between(position - 1, position));
     }
@@ -91,6 +94,29 @@ class Hunter {
 
  private:
   [[nodiscard]] int last_position() const { return static_cast<int>(setup_.commits.size()) - 1; }
+
+  [[nodiscard]] std::vector<HuntAnswer::Moved> moved(int before, int after) const {
+    return moved_between(runs_.good_runs_at(before), runs_.good_runs_at(after), setup_.metric,
+                         setup_.min_effect_ratio);
+  }
+
+  /// Of a hunt that came to no comparison of its own: by the runs that there are.
+  void describe_ends() {
+    HuntResult& result = answer_.result;
+    if (!answer_.failure.empty()) {
+      // To fail or not to is no level that has a noise.
+      static_cast<tuner::EndsEffect&>(result) = {};
+      return;
+    }
+    const std::vector<double> good = runs_.values_of(setup_.metric, 0);
+    const std::vector<double> bad = runs_.values_of(setup_.metric, last_position());
+    const double level = std::abs(mean_of(good));
+    if (result.is_known || good.size() < 2 || bad.size() < 2 || level <= 0) return;
+    const tuner::LevelDifference difference =
+        tuner::level_difference(good, bad, 0.0, setup_.confidence);
+    static_cast<tuner::EndsEffect&>(result) =
+        tuner::ends_effect_of(difference, 1.0, level, good.size(), bad.size());
+  }
 
   void hunt() {
     if (fails_at_an_end()) return;
@@ -205,6 +231,11 @@ class Hunter {
       return true;
     }
     if (!fails(last_position())) return false;
+    if (failure == RunStatus::checkout_failed) {
+      answer_.result.verdict = HuntVerdict::unresolved;
+      answer_.result.reason = "the bad end cannot be measured: " + end_text(last_position());
+      return true;
+    }
     runs_.set_failure(failure);
     answer_.failure = name_of(failure);
     answer_.note =
@@ -217,6 +248,8 @@ class Hunter {
     if (answer_.result.is_inexact) {
       answer_.result.reason = fmt::format(
           "it does not always end as {}: with some commits only now and then", answer_.failure);
+      answer_.result.suspects.clear();
+      answer_.result.posterior.clear();
     }
     return true;
   }
@@ -313,13 +346,17 @@ class Hunter {
     const std::optional<tuner::LevelDifference> growth =
         scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
     const bool is_added = growth && !is_made_up_for(runs_, setup_, position, growth->mean);
-    Confirmation confirmation(setup_, runs_, ends, position, [this](int at, size_t n) {
+    const Confirmation* asking = nullptr;
+    Confirmation confirmation(setup_, runs_, ends, position, [&](int at, size_t n) {
+      confirming_ = progress_of(*asking, position);
       static_cast<void>(nth_run(at, n, RunPurpose::verify));
+      confirming_.clear();
     });
+    asking = &confirmation;
     const std::optional<tuner::LevelDifference> difference =
         is_added ? confirmation.by_growth(metric, *growth) : confirmation.by_all_commits();
     const std::vector<double> parent = runs_.values_of(setup_.metric, position - 1);
-    const double least = kSmallShare * setup_.min_effect_ratio;
+    const double least = tuner::kSmallShare * setup_.min_effect_ratio;
     if (!difference || parent.empty() ||
         std::abs(difference->mean) < least * std::abs(mean_of(parent))) {
       const bool is_refuted = confirmation.probability() <= 1 - setup_.confidence;
@@ -355,6 +392,12 @@ class Hunter {
     }
     answer_.note = how_found(metric, confirmation);
     return true;
+  }
+
+  [[nodiscard]] std::string progress_of(const Confirmation& confirmation, int position) const {
+    const double p = confirmation.probability();
+    return fmt::format("; 1 commit left, {}{}; at most {} runs to go", short_id(position),
+                       p > 0 ? fmt::format(" at {:.0f} %", 100 * p) : "", confirmation.num_left());
   }
 
   [[nodiscard]] std::string how_found(const std::string& metric,
@@ -411,7 +454,11 @@ class Hunter {
     std::map<int, int> failures;
     std::map<int, int> successes;
     is_searching_ = false;
-    while (const auto request = hunt.next()) {
+    while (true) {
+      const auto request = hunt.next();
+      // With what is known now.
+      if (unreported_) report(*std::exchange(unreported_, std::nullopt), &hunt, metric);
+      if (!request) break;
       const int position = request->position;
       answer_.result = hunt.result();
       if (stops_after_ends && request->purpose != RunPurpose::ends) {
@@ -421,7 +468,7 @@ class Hunter {
       const bool is_fresh = request->purpose == RunPurpose::verify;
       size_t index = 0;
       try {
-        index = nth_run(position, used[{position, is_fresh}]++, request->purpose, &hunt, metric);
+        index = nth_run(position, used[{position, is_fresh}]++, request->purpose, true);
       } catch (const Interrupted&) {
         hunt.stop(answer_.result.reason);
         answer_.result = hunt.result();
@@ -480,9 +527,7 @@ class Hunter {
   [[nodiscard]] std::vector<double> prior_of_files(const std::string& metric) const {
     if (setup_.changed_files.empty()) return {};
     std::vector<std::string> names = {metric};
-    for (const HuntAnswer::Moved& moved : runs_.moved_between(0, last_position())) {
-      names.push_back(moved.name);
-    }
+    for (const HuntAnswer::Moved& other : moved(0, last_position())) names.push_back(other.name);
     std::vector<double> prior;
     for (size_t p = 1; p < setup_.changed_files.size(); ++p) {
       prior.push_back(tuner::prior_weight(setup_.changed_files[p], names));
@@ -491,9 +536,8 @@ class Hunter {
   }
 
   /// Index of the nth run of a position, those for verification counted apart; made when there are
-  /// fewer. Runs are in the order of time.
-  size_t nth_run(int position, size_t n, RunPurpose purpose, const CommitHunt* hunt = nullptr,
-                 const std::string& metric = "") {
+  /// fewer. Runs are in the order of time. `is_told_later`: what it means for the hunt as well.
+  size_t nth_run(int position, size_t n, RunPurpose purpose, bool is_told_later = false) {
     const bool is_fresh = purpose == RunPurpose::verify;
     std::optional<size_t> index = runs_.nth(position, n, is_fresh);
     while (!index) {
@@ -504,11 +548,18 @@ class Hunter {
             fmt::format("{} runs and {:.0f} s are used up", runs_.num_used(), runs_.seconds());
         throw Interrupted{};
       }
+      if (is_fresh && answer_.failure == name_of(RunStatus::build_failed)) {
+        source_.discard_build(position);
+      }
       const HuntRun run{position, tuner::name_of(purpose),
                         source_.measure(position, tuner::name_of(purpose))};
       if (run.run.status == RunStatus::interrupted) throw Interrupted{};
       runs_.use(runs_.keep(run));
-      report(run, hunt, metric);
+      if (is_told_later) {
+        unreported_ = run;
+      } else {
+        report(run, nullptr, setup_.metric);
+      }
       index = runs_.nth(position, n, is_fresh);
     }
     runs_.use(*index);
@@ -525,23 +576,25 @@ class Hunter {
         "[{} runs, {} builds, {:.0f} s] {} {} ({}): ", runs_.num_used(), runs_.num_builds(),
         runs_.seconds(), short_id(run.position),
         plain_text(setup_.commits[static_cast<size_t>(run.position)].subject, 40), run.purpose);
-    const std::string& name = metric.empty() ? setup_.metric : metric;
-    const std::optional<double> value = runs_.value_of(run.run, name);
-    line += value ? fmt::format("{} {:.6g}", plain_text(name, 100), *value) : run.run.message;
+    const std::optional<double> value = runs_.value_of(run.run, metric);
+    line += value ? fmt::format("{} {:.6g}", plain_text(metric, 100), *value) : run.run.message;
+    line += confirming_;
     if (hunt != nullptr) {
       const HuntResult& result = hunt->result();
       if (!result.suspects.empty()) {
         const auto best = std::max_element(result.posterior.begin(), result.posterior.end());
         line +=
-            fmt::format("; {} commits left, best {} at {:.0f} %", result.suspects.size(),
+            fmt::format("; {} left, best {} at {:.0f} %", commits_text(result.suspects.size()),
                         short_id(static_cast<int>(best - result.posterior.begin())), 100 * *best);
       } else {
-        line += fmt::format("; {} commits left", last_position());
+        line += fmt::format("; {} left", commits_text(setup_.commits.size() - 1));
         if (result.noise_ratio > 0) {
           line += ", ends differ by " + effect_text(result);
         }
       }
-      line += fmt::format("; about {} runs to go", hunt->expected_runs_left());
+      if (const int left = hunt->expected_runs_left(); left > 0) {
+        line += fmt::format("; about {} runs to go", left);
+      }
     }
     setup_.on_progress(line);
   }
@@ -560,6 +613,8 @@ class Hunter {
   /// Where a part takes longer, when it was neither confirmed nor refuted that the metric does,
   /// too.
   std::optional<int> likely_position_;
+  std::optional<HuntRun> unreported_;  ///< the run that was told to the search last
+  std::string confirming_;             ///< how far it is, for people
   std::string lead_;  ///< what was found by another metric and could not be confirmed
 };
 

@@ -31,6 +31,9 @@ class HuntSource {
   virtual CommitRun measure(int position, const std::string& purpose) = 0;
   /// Whether a run there needs no build.
   [[nodiscard]] virtual bool is_built(int position) const = 0;
+  /// The next run there builds anew: what was built once may not be any more, through no fault of
+  /// the commit's. Nothing to do where nothing is built.
+  virtual void discard_build(int /*position*/) {}
 };
 
 enum class MetricKind : uint8_t { automatic, exact, noisy };
@@ -70,6 +73,7 @@ struct HuntAnswer {
     double after = 0.0;
   };
   std::vector<std::vector<Moved>> moved;
+  std::vector<Moved> moved_between_ends;
   /// A value of the effective configuration that the two ends (or a culprit and its parent) fill in
   /// differently for the same spec; as JSON text, empty where one of them has no such value.
   struct ConfigChange {

@@ -5,14 +5,13 @@
 #include <array>
 #include <cmath>
 
+#include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
 #include "tuner/bisect/change_points.h"
 
 namespace moetune::sweeps {
 namespace {
-
-constexpr size_t kNumMoved = 5;  ///< of exact metrics, and of durations
 
 // Of which our engine says nothing new: where the file lay, not what was in it.
 bool is_place(const std::string& name) { return name == "data_path"; }
@@ -83,8 +82,7 @@ std::string HuntRuns::unit() const {
   const std::string name = stored_metric(setup_->metric);
   for (const HuntRun& run : used_runs()) {
     if (!run.run.metrics.contains(name)) continue;
-    if (name.ends_with("_ns")) return "ns";
-    return name.ends_with("_bytes") ? "bytes" : "";
+    return unit_of(name);
   }
   return "";
 }
@@ -207,51 +205,6 @@ std::vector<HuntAnswer::Skipped> HuntRuns::skipped() const {
     skipped.push_back({run.position, name_of(run.run.status), run.run.message});
   }
   return skipped;
-}
-
-// Exact metrics that changed at all come first, by their ratio; then durations beyond their
-// noise, by what they add.
-std::vector<HuntAnswer::Moved> HuntRuns::moved_between(int before, int after) const {
-  struct Candidate {
-    HuntAnswer::Moved moved;
-    bool is_exact = false;
-    double weight = 0.0;
-  };
-  std::set<std::string> names;
-  for (const HuntRun& run : used_runs()) {
-    if (run.position != before && run.position != after) continue;
-    for (const auto& [name, value] : run.run.metrics) names.insert(name);
-  }
-  std::vector<Candidate> candidates;
-  for (const std::string& name : names) {
-    if (stored_metric(name) == stored_metric(setup_->metric)) continue;
-    const std::vector<double> a = values_of(name, before);
-    const std::vector<double> b = values_of(name, after);
-    if (a.empty() || b.empty()) continue;
-    Candidate candidate{{name, mean_of(a), mean_of(b)}};
-    const double change = std::abs(candidate.moved.after - candidate.moved.before);
-    if (is_exact_metric(name) && are_equal(a) && are_equal(b)) {
-      candidate.is_exact = true;
-      candidate.weight = change / std::max(std::abs(candidate.moved.before), 1.0);
-      if (candidate.weight < setup_->min_effect_ratio) continue;
-    } else if (is_duration_metric(name) && a.size() >= 2 && b.size() >= 2) {
-      const tuner::LevelDifference difference = tuner::level_difference(a, b, 0.0);
-      if (difference.low <= 0 && difference.high >= 0) continue;
-      candidate.weight = change;
-    } else {
-      continue;
-    }
-    candidates.push_back(candidate);
-  }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& x, const auto& y) {
-    return x.is_exact != y.is_exact ? x.is_exact : x.weight > y.weight;
-  });
-  std::vector<HuntAnswer::Moved> moved;
-  std::array<size_t, 2> counts{};
-  for (const Candidate& candidate : candidates) {
-    if (counts[candidate.is_exact]++ < kNumMoved) moved.push_back(candidate.moved);
-  }
-  return moved;
 }
 
 }  // namespace moetune::sweeps

@@ -66,8 +66,6 @@ class HuntRuns {
   /// In the effective configurations; nothing when one of them is not known.
   [[nodiscard]] std::vector<HuntAnswer::ConfigChange> config_changes_between(int before,
                                                                              int after) const;
-  /// Other metrics that changed, largest first.
-  [[nodiscard]] std::vector<HuntAnswer::Moved> moved_between(int before, int after) const;
   [[nodiscard]] std::vector<HuntAnswer::Skipped> skipped() const;
   /// Of the metric that was asked for: ns, bytes, or not known.
   [[nodiscard]] std::string unit() const;

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/text.h"
 
 namespace moetune::sweeps {
@@ -35,6 +37,11 @@ std::string config_text(const std::vector<HuntAnswer::ConfigChange>& changes, co
   return text;
 }
 
+bool is_improvement(const HuntAnswer& answer, const tuner::Culprit& culprit,
+                    const HuntSetup& setup) {
+  return answer.failure.empty() && (culprit.effect_ratio < 0) != setup.is_higher_better;
+}
+
 }  // namespace
 
 json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
@@ -43,10 +50,6 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::Culprit& culprit = result.culprits[i];
     const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
-    json moved = json::array();
-    for (const HuntAnswer::Moved& m : answer.moved[i]) {
-      moved.push_back({{"name", m.name}, {"before", m.before}, {"after", m.after}});
-    }
     culprits.push_back({{"position", culprit.position},
                         {"commit", commit.id},
                         {"subject", commit.subject},
@@ -57,7 +60,8 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                         {"after", culprit.after},
                         {"confidence", culprit.confidence},
                         {"config", config_json(answer.culprit_config_changes[i])},
-                        {"moved", std::move(moved)}});
+                        {"is_improvement", is_improvement(answer, culprit, setup)},
+                        {"moved", moved_json(answer.moved[i])}});
   }
   json candidates = json::array();
   for (const int position : result.suspects) {
@@ -83,6 +87,7 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
       {"effect_metric", answer.effect_metric.empty() ? answer.metric : answer.effect_metric},
       {"failure", answer.failure},
       {"config", config_json(answer.config_changes)},
+      {"moved", moved_json(answer.moved_between_ends)},
       {"skipped", std::move(skipped)},
       {"unit", answer.unit},
       {"good", setup.commits.front().id},
@@ -92,7 +97,8 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
       {"min_effect_ratio", setup.min_effect_ratio},
       {"has_drift", result.has_drift},
       {"has_dropped_earlier", answer.has_dropped_earlier},
-      {"no_change", result.no_change},
+      // Before anything was compared there is nothing to say.
+      {"no_change", result.is_known || !answer.failure.empty() ? json(result.no_change) : json()},
       {"posterior", result.posterior},
       {"culprits", std::move(culprits)},
       {"suspects", result.suspects},
@@ -109,9 +115,7 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
   if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
   if (answer.failure.empty()) {
-    text += fmt::format("  {}: {} between the ends ({} to {}), {}\n", answer.metric,
-                        percent(result.effect_ratio), percent(result.effect_low_ratio),
-                        percent(result.effect_high_ratio), noise_text(result));
+    text += ends_line(answer.metric, "the ends", result);
   }
   if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
   text += config_text(answer.config_changes, "the ends fill in differently");
@@ -121,29 +125,30 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
         "  are they swapped? To find what made it better, turn the direction of the metric round "
         "(with or without --higher-is-better)\n";
   }
+  std::set<std::string> told;
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::Culprit& culprit = result.culprits[i];
     const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
-    text +=
-        fmt::format("{}: {} {}\n  {}, {}\n",
-                    !answer.failure.empty() || (culprit.effect_ratio < 0) == setup.is_higher_better
-                        ? "culprit"
-                        : "improvement",
-                    commit.id.substr(0, 12), plain_text(commit.subject, 200),
-                    plain_text(commit.author, 100), plain_text(commit.author_date, 40));
+    text += fmt::format("{}: {} {}\n  {}, {}\n",
+                        is_improvement(answer, culprit, setup) ? "improvement" : "culprit",
+                        commit.id.substr(0, 12), plain_text(commit.subject, 200),
+                        plain_text(commit.author, 100), plain_text(commit.author_date, 40));
     if (!answer.failure.empty()) {
       text += fmt::format("  from here on it ends as {}, confidence {:.1f} %\n", answer.failure,
                           100 * culprit.confidence);
     } else {
-      text +=
-          fmt::format("  effect {}, {:.6g} -> {:.6g}, confidence {:.1f} %\n", effect_text(culprit),
-                      culprit.before, culprit.after, 100 * culprit.confidence);
+      text += fmt::format("  effect {}, {} -> {}, confidence {:.1f} %\n", effect_text(culprit),
+                          value_text(culprit.before, answer.unit),
+                          value_text(culprit.after, answer.unit), 100 * culprit.confidence);
     }
     text += config_text(answer.culprit_config_changes[i], "config");
     for (const HuntAnswer::Moved& moved : answer.moved[i]) {
-      text += fmt::format("  moved: {} {:.6g} -> {:.6g}\n", plain_text(moved.name, 100),
-                          moved.before, moved.after);
+      text += moved_line("moved", moved);
+      told.insert(moved.name);
     }
+  }
+  for (const HuntAnswer::Moved& moved : answer.moved_between_ends) {
+    if (!told.contains(moved.name)) text += moved_line("the ends also differ in", moved);
   }
   if (result.culprits.empty() && !result.suspects.empty()) {
     text += fmt::format("suspects ({}):\n", result.suspects.size());
@@ -160,6 +165,10 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
     text += fmt::format("skipped: {} ({}): {}\n",
                         setup.commits[static_cast<size_t>(skip.position)].id.substr(0, 12),
                         skip.status, plain_text(skip.message, 200));
+  }
+  const bool has_failures = !answer.skipped.empty() || !answer.failure.empty();
+  if (result.verdict == tuner::HuntVerdict::unresolved && has_failures) {
+    text += "failures are kept, too: with --fresh all is measured again\n";
   }
   text += fmt::format("{} runs, {} builds, {:.0f} s\n", answer.num_runs, answer.num_builds,
                       answer.seconds);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "sweeps/bisect/metric_names.h"
 #include "tuner/bisect/change_points.h"
@@ -11,11 +12,10 @@
 namespace moetune::sweeps {
 namespace {
 
-constexpr double kExplains = 0.5;        ///< of the change, at least, by a part of it
-constexpr double kWorthFollowing = 1.3;  ///< times the shift in noises of the metric asked for
-constexpr double kClearly = 3.0;         ///< noises, for one of many metrics to have moved
-constexpr size_t kMostCounters = 3;      ///< that are followed before the metric itself is
-constexpr size_t kFewestOfPart = 3;      ///< runs of an end
+constexpr double kExplains = 0.5;    ///< of the change, at least, by a part of it
+constexpr double kClearly = 3.0;     ///< noises, for one of many metrics to have moved
+constexpr size_t kMostCounters = 3;  ///< that are followed before the metric itself is
+constexpr size_t kFewestOfPart = 3;  ///< runs of an end
 
 int last_position(const HuntSetup& setup) { return static_cast<int>(setup.commits.size()) - 1; }
 
@@ -30,14 +30,13 @@ std::map<std::string, double> parts_of(const HuntRuns& runs, const HuntSetup& se
   const std::optional<double> target = seconds_per_target(runs, setup);
   if (!target) return {};
   const std::set<std::string> names = runs.common_metrics();
-  const auto is_op = [](const std::string& name) { return name.starts_with("op_"); };
   // Our engine's other durations are sums, or what overlaps; of other programs nothing is known.
-  const bool is_own_engine = std::any_of(names.begin(), names.end(), is_op);
+  const bool is_own_engine = std::any_of(names.begin(), names.end(), is_own_operation);
   std::map<std::string, double> parts;
   for (const std::string& name : names) {
     const std::optional<double> unit = seconds_per_unit(name);
     if (!unit || stored_metric(name) == stored_metric(setup.metric)) continue;
-    if (is_own_engine && (!is_op(name) || name.starts_with("op_host_sync"))) continue;
+    if (is_own_engine && !is_own_operation(name)) continue;
     parts[name] = *unit / *target;
   }
   return parts;
@@ -45,18 +44,24 @@ std::map<std::string, double> parts_of(const HuntRuns& runs, const HuntSetup& se
 
 std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetup& setup) {
   const int last = last_position(setup);
-  std::vector<std::pair<double, std::string>> counters;
+  struct Counter {
+    bool is_exact = false;  ///< by its name
+    double change = 0.0;
+    std::string name;
+  };
+  std::vector<Counter> counters;
   for (const std::string& name : runs.common_metrics()) {
-    if (!is_exact_metric(name)) continue;
+    if (stored_metric(name) == stored_metric(setup.metric)) continue;
     const std::vector<double> good = runs.values_of(name, 0);
     const std::vector<double> bad = runs.values_of(name, last);
-    if (!are_equal(good) || !are_equal(bad)) continue;
+    if (!may_be_counter(name, good, bad) || !are_equal(good) || !are_equal(bad)) continue;
     const double unit = std::max(std::abs(good.front()), 1e-300);
     const double change = std::abs(bad.front() - good.front()) / unit;
-    if (change >= setup.min_effect_ratio) counters.emplace_back(change, name);
+    if (change >= setup.min_effect_ratio) counters.push_back({is_exact_metric(name), change, name});
   }
-  std::stable_sort(counters.begin(), counters.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(counters.begin(), counters.end(), [](const Counter& a, const Counter& b) {
+    return std::tie(a.is_exact, a.change) > std::tie(b.is_exact, b.change);
+  });
   if (counters.size() > kMostCounters) counters.resize(kMostCounters);
   std::vector<std::string> names;
   for (const HuntAnswer::ConfigChange& change : runs.config_changes_between(0, last)) {
@@ -65,7 +70,7 @@ std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetu
       names.push_back(kConfigPrefix + change.name);
     }
   }
-  for (const auto& [change, name] : counters) names.push_back(name);
+  for (const Counter& counter : counters) names.push_back(counter.name);
   std::vector<CounterLead> leads;
   for (const std::string& name : names) {
     leads.push_back({name, runs.values_of(name, last).front() < runs.values_of(name, 0).front()});

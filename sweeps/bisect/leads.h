@@ -12,6 +12,10 @@
 
 namespace moetune::sweeps {
 
+/// By how many times more of its noises than the metric that was asked for a lead has to move:
+/// else nothing is won.
+inline constexpr double kWorthFollowing = 1.3;
+
 /// A value that is the same in every run of an end and differs between them.
 struct CounterLead {
   std::string metric;

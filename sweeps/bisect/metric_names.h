@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace moetune::sweeps {
 
@@ -18,8 +19,18 @@ std::string stored_metric(const std::string& metric);
 /// A guess from the name; the hunt finds out when it is wrong.
 bool is_exact_metric(const std::string& name);
 
-/// Whether it is a time, in whatever unit; a rate is none.
+/// Whether numbers of this name may be counters: those that are exact by their name, and without a
+/// name that says otherwise those with three readings of each side at least, for whoever looks
+/// whether they agree.
+bool may_be_counter(const std::string& name, const std::vector<double>& a,
+                    const std::vector<double>& b);
+
+/// Whether it is a time, in whatever unit: by how the name ends, or as it is one of "phases". A
+/// rate is none.
 bool is_duration_metric(const std::string& name);
+
+/// The time of one operation of our own engine, which is no sum of others and does not wait.
+bool is_own_operation(const std::string& name);
 
 /// Seconds in one of its units; none where the name does not say.
 std::optional<double> seconds_per_unit(const std::string& name);

@@ -14,9 +14,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kStatuses = {
-    RunStatus::ok,   RunStatus::build_failed, RunStatus::crashed,    RunStatus::oom,
-    RunStatus::hung, RunStatus::no_metric,    RunStatus::interrupted};
+constexpr std::array kStatuses = {RunStatus::ok,           RunStatus::checkout_failed,
+                                  RunStatus::build_failed, RunStatus::crashed,
+                                  RunStatus::oom,          RunStatus::hung,
+                                  RunStatus::no_metric,    RunStatus::interrupted};
 
 json metrics_json(const CommitRun& run) {
   json metrics = json::object();

@@ -62,16 +62,29 @@ struct Question {
   HuntSetup setup;
   CommitRunnerOptions runner;
   json config;
+  std::string reproduce;  ///< a shell line, with ids in the place of names that move
 };
 
+std::string reproduce_line(std::vector<std::string> words, const std::string& good,
+                           const std::string& bad) {
+  words.insert(words.begin(), "bisect");
+  for (size_t i = 1; i < words.size(); ++i) {
+    for (const auto& [option, id] : {std::pair{"--good", &good}, std::pair{"--bad", &bad}}) {
+      if (words[i - 1] == option) words[i] = *id;
+      if (words[i].starts_with(std::string(option) + "=")) words[i] = option + ("=" + *id);
+    }
+  }
+  return command_line_of(words);
+}
+
 Question question_of(const CommandOptions& options, const std::string& database) {
-  const std::string path = options.required("repo", "the folder of a git repository");
-  Question question{GitRepository::open(path), {}, {}, {}};
+  const std::string path = options.required("repo", "the folder of a git repository (--repo PATH)");
+  Question question{GitRepository::open(path), {}, {}, {}, ""};
   const GitRepository& repository = question.repository;
-  const std::string good =
-      repository.resolve(options.required("good", "a revision that was fine"), "--good");
+  const std::string good = repository.resolve(
+      options.required("good", "a revision that was fine (--good REV)"), "--good");
   const std::string bad =
-      repository.resolve(options.required("bad", "a revision that is not"), "--bad");
+      repository.resolve(options.required("bad", "a revision that is not (--bad REV)"), "--bad");
   HuntSetup& setup = question.setup;
   setup.commits = {repository.info(good)};
   for (CommitInfo& commit : repository.commits(good, bad, !options.has("all-parents"))) {
@@ -91,7 +104,11 @@ Question question_of(const CommandOptions& options, const std::string& database)
   CommitRunnerOptions& runner = question.runner;
   runner.repository = repository.root();
   runner.scratch = options.text("scratch");
-  if (runner.scratch.empty()) runner.scratch = database + ".work";
+  if (runner.scratch.empty()) {
+    // One database serves many repositories.
+    const std::string digest = digest_of(repository.common_folder());
+    runner.scratch = fmt::format("{}.work/{}", database, digest.substr(0, 12));
+  }
   runner.build_command = options.text("build");
   runner.run_command = options.text("run");
   runner.metric = setup.metric;
@@ -158,7 +175,7 @@ void print(const HuntAnswer& answer, const Question& question, const CommandOpti
     json document = to_json(answer, setup);
     for (size_t i = 0; i < hints.size(); ++i) document["culprits"][i]["hint"] = hints[i];
     document["db"] = database;
-    document["reproduce"] = command_line();
+    document["reproduce"] = question.reproduce;
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     return;
   }
@@ -166,7 +183,7 @@ void print(const HuntAnswer& answer, const Question& question, const CommandOpti
   for (const std::string& hint : hints) {
     if (!hint.empty()) std::cout << hint << "\n";
   }
-  std::cout << "reproduce: " << command_line() << "\n"
+  std::cout << "reproduce: " << question.reproduce << "\n"
             << fmt::format("report: moetune report {}\n", database);
 }
 
@@ -197,7 +214,9 @@ void declare(CommandOptions& options) {
   text("noise", "auto|none|some", "whether runs of one commit differ, default auto");
   text("db", "PATH",
        "where the hunt is kept and goes on from, default bisect.db in ~/.local/state/moetune");
-  text("scratch", "FOLDER", "for worktrees and builds, default PATH.work beside the database");
+  text("scratch", "FOLDER",
+       "for worktrees and builds, which stay for the next hunt; default a folder of the "
+       "repository's own in PATH.work beside the database");
   text("build-limit", "SECONDS", "longest build, default 3600");
   text("run-limit", "SECONDS", "longest run, default 1800");
   text("max-runs", "N", "give up after so many, default 400");
@@ -222,6 +241,7 @@ int run_bisect_command(const std::vector<std::string>& words) {
   if (options.has("configs")) return run_bisect_configs(options, database);
   Question question = question_of(options, database);
   HuntSetup& setup = question.setup;
+  question.reproduce = reproduce_line(words, setup.commits.front().id, setup.commits.back().id);
 
   Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
   // Builds may take longer than all else: a line when one begins.
@@ -240,7 +260,7 @@ int run_bisect_command(const std::vector<std::string>& words) {
   row.good = setup.commits.front().id;
   row.bad = setup.commits.back().id;
   row.metric = setup.metric;
-  row.command_line = command_line();
+  row.command_line = question.reproduce;
   row.tool_version = version();
   row.tool_commit = commit();
   const int64_t hunt_id = store.open_bisect(row);
@@ -283,6 +303,10 @@ int run_bisect_command(const std::vector<std::string>& words) {
                       tuner::name_of(answer.result.verdict),
                       document.dump(-1, ' ', false, json::error_handler_t::replace));
   print(answer, question, options, database);
+  if (answer.num_builds > 0) {
+    progress.note("the builds stay in " + question.runner.scratch +
+                  " for the next hunt; remove it when you need the room");
+  }
   const int code =
       hunt_exit_code(answer.result.verdict, answer.result.is_swapped, answer.is_interrupted);
   if (code != 0) std::cerr << "moetune: " << plain_text(answer.result.reason, 500) << "\n";

@@ -69,15 +69,19 @@ std::span<const CommandRow> command_table() { return kCommands; }
 
 const std::string& command_line() { return line_of_this_process; }
 
-int run_command(const std::vector<std::string>& words) {
-  // The store keeps a line that works from any folder and in any shell.
+// Works from any folder and in any shell.
+std::string command_line_of(const std::vector<std::string>& words) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::vector<std::string> full = words;
-  if (!error && !full.empty()) full[0] = program;
+  std::vector<std::string> full = {error ? "moetune" : program.string()};
+  full.insert(full.end(), words.begin(), words.end());
   const auto folder = std::filesystem::current_path(error);
-  line_of_this_process = fmt::format("{} && {}", shell_line({{"cd", folder}, {}, "", ""}),
-                                     shell_line({full, {}, "", ""}));
+  return fmt::format("{} && {}", shell_line({{"cd", folder}, {}, "", ""}),
+                     shell_line({full, {}, "", ""}));
+}
+
+int run_command(const std::vector<std::string>& words) {
+  if (!words.empty()) line_of_this_process = command_line_of({words.begin() + 1, words.end()});
   if (words.size() < 2) {
     throw base::UsageError("a command is missing\n\n" + help_text());
   }

@@ -20,6 +20,8 @@ std::span<const CommandRow> command_table();
 int run_command(const std::vector<std::string>& words);
 /// The words that run_command got, as one shell line: what the store keeps to reproduce a sweep.
 const std::string& command_line();
+/// The same line for other words behind the program's name.
+std::string command_line_of(const std::vector<std::string>& words);
 
 int run_trial_command(const std::vector<std::string>& words);
 int run_sweep_command(const std::vector<std::string>& words);

@@ -206,6 +206,27 @@ BOOST_AUTO_TEST_CASE(the_commit_from_which_a_run_fails_is_a_culprit) {
   BOOST_TEST(document.at("culprits").at(0).at("subject") == "change 13 <script>alert(1)</script>");
 }
 
+// With the default database, whose scratch folder each repository has one of.
+BOOST_AUTO_TEST_CASE(two_repositories_share_a_database) {
+  const std::string other = folder.file("clone");
+  sh(fmt::format("git clone -q . '{}'", other));
+  for (const std::string& path : {repo, other}) {
+    const Answer answer =
+        bisect(fmt::format("--repo {} --db {} --format json --good v0 --bad v20 --metric "
+                           "peak_memory --build true --run 'cat memory'",
+                           path, folder.file("hunt.db")));
+    BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
+    const json document = json::parse(answer.out);
+    BOOST_TEST(document.at("culprits").at(0).at("position") == 5);
+    // Names of revisions move.
+    const auto reproduce = document.at("reproduce").get<std::string>();
+    BOOST_TEST(contains(reproduce, "--good " + document.at("good").get<std::string>()));
+    BOOST_TEST(contains(reproduce, "--bad " + document.at("bad").get<std::string>()));
+    BOOST_TEST(!contains(reproduce, "v20"));
+    BOOST_TEST(contains(answer.err, "hunt.db.work/"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(no_change_is_an_answer_too) {
   const Answer answer = bisect(common + "--good v13 --bad v20 --run 'sh run.sh' --metric seconds");
   BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
@@ -226,6 +247,7 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_one_plain_message) {
   refused(common + "--good v20 --bad v0" + run, "swapped");
   refused(common + "--good v0 --bad no-such" + run, "--bad");
   refused(common + "--good --bad v0" + run, "good");
+  refused(common + "--good '' --bad v0" + run, "--good REV");
   refused(common + "--good v0 --bad=--upload-pack=x" + run, "--bad");
   refused(common + "--good v0 --bad v0" + run, "same commit");
   refused(common + "--good v0 --bad v20", "--run");

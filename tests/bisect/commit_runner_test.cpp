@@ -537,7 +537,7 @@ BOOST_AUTO_TEST_CASE(the_users_repository_stays_as_it_was) {
   tests::check_same(before, tests::snapshot(repo));
 }
 
-BOOST_AUTO_TEST_CASE(a_submodule_that_is_gone_is_a_failed_build) {
+BOOST_AUTO_TEST_CASE(a_submodule_that_is_gone_is_no_failed_build) {
   const tests::GitFixture library;
   library.commit_file("lib", "1");
   git({"-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.repo, "lib"});
@@ -551,7 +551,7 @@ BOOST_AUTO_TEST_CASE(a_submodule_that_is_gone_is_a_failed_build) {
   fs::remove_all(scratch);
   for (const char* build : {"", "true"}) {
     const CommitRun run = CommitRunner(options("cat lib/lib", build)).run(id);
-    expect(run, RunStatus::build_failed, {"the submodule 'lib'", "cannot be checked out"});
+    expect(run, RunStatus::checkout_failed, {"the submodule 'lib'", "cannot be checked out"});
     fs::remove_all(scratch);
   }
 }
@@ -625,7 +625,33 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_work_are_refused) {
   for (const char* id : {"HEAD", "", "--all", "main"}) {
     BOOST_CHECK_THROW(runner.run(id), base::UsageError);
   }
-  expect(runner.run(std::string(40, '0')), RunStatus::build_failed, {"cannot be checked out"});
+  expect(runner.run(std::string(40, '0')), RunStatus::checkout_failed, {"cannot be checked out"});
+}
+
+// Kept as a failed build, it would make the first commit that is built after the good end a
+// culprit.
+BOOST_AUTO_TEST_CASE(a_full_disk_is_no_failed_build) {
+  const std::string id = commit("one");
+  {
+    CommitRunner runner(options("echo 1", "echo 'cc1: No space left on device' >&2; false"));
+    BOOST_CHECK_EXCEPTION(runner.run(id), base::Error, [](const base::Error& error) {
+      return std::string(error.what()).find("disk is full") != std::string::npos;
+    });
+  }
+  // A run may miss room in the shared memory by its own fault.
+  CommitRunner other(options("echo 'shm: No space left on device' >&2; false", "true"));
+  expect(other.run(id), RunStatus::crashed, {"No space left on device"});
+}
+
+BOOST_AUTO_TEST_CASE(a_build_that_is_discarded_is_made_anew) {
+  const std::string id = commit("one");
+  CommitRunner runner(options("cat \"$MOETUNE_BISECT_BUILD_DIR/n\"",
+                              "echo x >>../n; wc -l <../n >\"$MOETUNE_BISECT_BUILD_DIR/n\""));
+  BOOST_TEST(runner.run(id).value.value() == 1);
+  BOOST_TEST(runner.run(id).value.value() == 1);
+  runner.discard_build(id);
+  BOOST_TEST(!runner.is_built(id));
+  BOOST_TEST(runner.run(id).value.value() == 2);
 }
 
 BOOST_AUTO_TEST_CASE(our_own_engine_needs_no_commands) {

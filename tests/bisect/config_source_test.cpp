@@ -104,6 +104,68 @@ BOOST_AUTO_TEST_CASE(the_program_says_what_is_wrong_and_that_nothing_changed) {
   BOOST_TEST(runs() == num_runs);
 }
 
+// The real engine: two knobs that need more together than each adds alone, and a memory group that
+// only the shards of a trial tell of.
+BOOST_AUTO_TEST_CASE(the_program_names_knobs_with_what_they_moved) {
+  const tests::TempFolder folder;
+  std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";
+  const auto write = [&](const char* name, int micro_batch_size, const char* recompute,
+                         int64_t memory_bytes = 1 << 30) {
+    json document = json::parse(R"({"model": {"model_type": "qwen3_moe", "vocab_size": 256,
+      "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 32,
+      "num_key_value_heads": 1, "moe_intermediate_size": 64, "num_experts": 4,
+      "num_experts_per_tok": 2, "max_position_embeddings": 128},
+      "training": {"seq_length": 64, "global_batch_size": 4}, "num_steps": 3})");
+    document["data_path"] = folder.file("corpus");
+    document["hardware"] = spec::to_json(spec::samples::trial().hardware);
+    document["hardware"]["num_nodes"] = document["hardware"]["devices_per_node"] = 1;
+    document["hardware"]["memory_bytes"] = memory_bytes;
+    document["knobs"] = {{"micro_batch_size", micro_batch_size}, {"recompute", recompute}};
+    std::ofstream(folder.file(name)) << document.dump();
+  };
+  const auto hunt = [&](const std::string& arguments) {
+    const std::string line = fmt::format(
+        "cd '{0}' && '{1}/moetune' bisect --configs good.json bad.json {2} --format json >'{3}' "
+        "2>'{4}'",
+        folder.file(""), MOETUNE_BIN_DIR, arguments, folder.file("out"), folder.file("err"));
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  write("good.json", 1, "full");
+  write("bad.json", 4, "none");
+  for (const std::string metric : {"memory_activations_bytes", "peak_memory"}) {
+    const int code = hunt(fmt::format("--metric {0} --db {0}.db", metric));
+    std::ifstream err(folder.file("err"));
+    const std::string said{std::istreambuf_iterator<char>(err), {}};
+    BOOST_TEST_CONTEXT(said) { BOOST_REQUIRE(code == 0); }
+    BOOST_TEST(contains(said, "to go"));
+    std::ifstream out(folder.file("out"));
+    const json document = json::parse(out);
+    BOOST_TEST(document.at("verdict") == "culprit");
+    BOOST_TEST(document.at("unit") == "bytes");
+    const json& culprits = document.at("culprits");
+    BOOST_REQUIRE(culprits.size() == 2U);
+    double sum = 0;
+    for (const json& culprit : culprits) {
+      BOOST_TEST(!culprit.at("moved").empty());
+      sum += culprit.at("effect").at("ratio").get<double>();
+    }
+    BOOST_REQUIRE(document.at("interaction").is_object());
+    BOOST_TEST(document.at("interaction").at("ratio").get<double>() ==
+                   document.at("effect").at("ratio").get<double>() - sum,
+               boost::test_tools::tolerance(1e-9));
+    if (metric == "peak_memory") {
+      BOOST_TEST(culprits[0].at("moved")[0].at("name") == "memory_activations_bytes");
+    }
+  }
+  // Where neither fits there is nothing to compare.
+  write("good.json", 1, "full", 1 << 20);
+  write("bad.json", 4, "none", 1 << 20);
+  BOOST_TEST(hunt("--metric peak_memory --db none.db") == 30);
+  std::ifstream out(folder.file("out"));
+  BOOST_TEST(contains(json::parse(out).at("reason"), "the good configuration cannot be measured"));
+}
+
 BOOST_AUTO_TEST_CASE(old_runs_are_compared_at_the_ends_first) {
   const tests::TempFolder folder;
   std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";

@@ -41,6 +41,7 @@ class FakeSource : public HuntSource {
     return run;
   }
   [[nodiscard]] bool is_built(int position) const override { return built.contains(position); }
+  void discard_build(int position) override { built.erase(position); }
 
   std::vector<HuntRun> made;
   std::set<int> built;
@@ -288,6 +289,46 @@ BOOST_AUTO_TEST_CASE(the_first_commit_that_does_not_build_is_a_culprit) {
   BOOST_TEST(answer.failure == "build_failed");
 }
 
+// From the second build on none succeeds: the network is gone, not a commit to blame.
+BOOST_AUTO_TEST_CASE(builds_that_fail_since_an_outage_blame_no_commit) {
+  int num_built = 0;
+  FakeSource source([&](int, CommitRun& run, std::mt19937_64&) {
+    run.value = 100.0;
+    if (!run.was_built_now || ++num_built == 1) return;
+    run.status = RunStatus::build_failed;
+    run.value.reset();
+    run.message = "Could not resolve host";
+  });
+  const HuntSetup setup = setup_of(32);
+  const HuntAnswer answer = run_hunt(setup, source);
+  BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::unresolved));
+  BOOST_TEST(answer.result.culprits.empty());
+  BOOST_TEST(answer.result.suspects.empty());
+  BOOST_TEST(to_text(answer, setup).find("--fresh") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_end_that_cannot_be_checked_out_is_not_the_regression) {
+  const auto model = [](int missing) {
+    return [missing](int p, CommitRun& run, std::mt19937_64& random) {
+      run.value = (p >= 20 ? 110.0 : 100.0) + noise(random, 1);
+      if (p != missing) return;
+      run.status = RunStatus::checkout_failed;
+      run.value.reset();
+      run.message = "a submodule is gone";
+    };
+  };
+  FakeSource at_the_end(model(32));
+  HuntAnswer answer = run_hunt(setup_of(32), at_the_end);
+  BOOST_TEST((answer.result.verdict == tuner::HuntVerdict::unresolved));
+  BOOST_TEST(answer.result.reason.find("bad end cannot be measured") != std::string::npos);
+  FakeSource inside(model(16));
+  answer = run_hunt(setup_of(32), inside);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 20);
+  BOOST_REQUIRE(answer.skipped.size() == 1U);
+  BOOST_TEST(answer.skipped[0].status == "checkout_failed");
+}
+
 BOOST_AUTO_TEST_CASE(a_failure_that_comes_and_goes_is_no_culprit) {
   FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
     run.value = 100.0;
@@ -334,6 +375,23 @@ BOOST_AUTO_TEST_CASE(a_bad_end_that_fails_now_and_then_is_measured_all_the_same)
   const HuntAnswer answer = run_hunt(setup_of(32), source);
   BOOST_REQUIRE(answer.result.culprits.size() == 1U);
   BOOST_TEST(answer.result.culprits[0].position == 23);
+}
+
+BOOST_AUTO_TEST_CASE(counters_of_other_programs_are_followed_by_what_they_are) {
+  FakeSource source(
+      [](int p, CommitRun& run, std::mt19937_64& random) {
+        run.value = (p >= 40 ? 106.0 : 100.0) + noise(random, 1);
+        run.metrics["kernels"] = p >= 40 ? 520 : 500;
+        run.metrics["layers"] = 24;
+        run.metrics["temperature"] = 60 + noise(random, 1);
+      },
+      2);
+  const HuntAnswer answer = run_hunt(setup_of(64), source);
+  BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+  BOOST_TEST(answer.result.culprits[0].position == 40);
+  BOOST_TEST(answer.hunted_metric == "kernels");
+  BOOST_REQUIRE(answer.moved[0].size() == 1U);
+  BOOST_TEST(answer.moved[0][0].name == "kernels");
 }
 
 BOOST_AUTO_TEST_CASE(phases_of_other_programs_are_followed_too) {
@@ -645,6 +703,39 @@ BOOST_AUTO_TEST_CASE(a_change_beyond_all_doubt_has_a_finite_confidence) {
   BOOST_TEST(answer.result.culprits[0].confidence <= 1.0);
 }
 
+BOOST_AUTO_TEST_CASE(progress_says_how_far_it_is) {
+  std::vector<std::string> lines;
+  const auto hunt = [&](const std::string& metric, const FakeSource::Model& model) {
+    lines.clear();
+    FakeSource source(model);
+    HuntSetup setup = setup_of(64, metric);
+    setup.on_progress = [&](const std::string& line) {
+      if (line.starts_with("[")) lines.push_back(line);
+    };
+    BOOST_TEST(run_hunt(setup, source).result.culprits.size() == 1U);
+    BOOST_REQUIRE(lines.size() == source.made.size());
+    BOOST_TEST(lines.back().find("about ") == std::string::npos);
+  };
+  const auto holds = [&](const std::string& part) {
+    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.find(part) != std::string::npos;
+    });
+  };
+  hunt("peak_memory", [](int p, CommitRun& run, std::mt19937_64&) {
+    run.metrics["peak_bytes"] = p >= 40 ? 2e9 : 1e9;
+  });
+  for (const char* part : {"; 32 commits left", "; 4 commits left", "; 1 commit left", "to go"}) {
+    BOOST_TEST(holds(part), part);
+  }
+  hunt("step_time", [](int p, CommitRun& run, std::mt19937_64& random) {
+    run.metrics["step_ns"] = 1e6 * ((p >= 40 ? 106 : 100) + noise(random, 4));
+    run.metrics["num_launches"] = p >= 40 ? 4100 : 3000;
+  });
+  BOOST_TEST(holds("(verify): step_time"));
+  BOOST_TEST(holds("; at most "));
+  BOOST_TEST(holds(" %; at most "));
+}
+
 BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   const auto model = [](int p, CommitRun& run, std::mt19937_64& random) {
     run.value = (p >= 9 ? 105.0 : 100.0) + noise(random, 2);
@@ -655,6 +746,17 @@ BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   HuntAnswer answer = run_hunt(setup, stopped);
   BOOST_TEST(answer.is_interrupted);
   BOOST_TEST(answer.num_runs == 5);
+  // The ends have been run: what they say by then is told.
+  BOOST_TEST(answer.result.is_known);
+  BOOST_TEST(answer.result.effect_ratio > 0.0);
+
+  FakeSource hardly_begun(model);
+  setup.is_stop_asked = [&] { return hardly_begun.made.size() >= 2; };
+  answer = run_hunt(setup, hardly_begun);
+  BOOST_TEST(!answer.result.is_known);
+  BOOST_TEST(to_json(answer, setup).at("effect").is_null());
+  BOOST_TEST(to_json(answer, setup).at("no_change").is_null());
+  BOOST_TEST(to_text(answer, setup).find(" between the ends") == std::string::npos);
 
   FakeSource short_of_time(model);
   setup = setup_of(32);

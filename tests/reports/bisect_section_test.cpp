@@ -192,6 +192,24 @@ BOOST_AUTO_TEST_CASE(several_culprits_are_all_named) {
   BOOST_TEST(levels[2]["value"] == 10.5);
 }
 
+BOOST_AUTO_TEST_CASE(how_a_run_fails_and_what_else_the_ends_differ_in_are_told) {
+  HuntPage page;
+  page.set_result(
+      R"({"hunted_metric": "the run fails", "failure": "oom<", "effect": null, "noise_ratio": null,
+          "no_change": null, "culprits": [{"position": 5, "confidence": 1,
+          "moved": [{"name": "num_a", "before": 1, "after": 2}]}],
+          "moved": [{"name": "num_a", "before": 1, "after": 2},
+                    {"name": "num_<b>", "before": 3, "after": 4}]})");
+  page.render();
+  const std::string hunt = page.hunt(1);
+  BOOST_TEST(holds(hunt, "is the first from which <strong>the run ends as oom&lt;</strong>"));
+  BOOST_TEST(holds(hunt, "What moved with "));
+  const size_t others = hunt.find("What else differs between the ends");
+  BOOST_REQUIRE(others != std::string::npos);
+  BOOST_TEST(hunt.find("num_", others) != std::string::npos);
+  BOOST_TEST(!holds(hunt, "<b>"));
+}
+
 BOOST_AUTO_TEST_CASE(a_hunt_over_options_has_no_commits) {
   HuntPage page;
   store::BisectRow row;

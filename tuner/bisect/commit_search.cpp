@@ -20,7 +20,6 @@ constexpr size_t kFreshRuns = 2;        ///< of a suspect and of its parent
 constexpr double kSuspicion = 0.9;      ///< posterior from which a commit is a suspect
 constexpr double kOpenMass = 0.15;      ///< of further changes: more than that is looked into
 constexpr double kLeastGain = 1e-5;     ///< nats a run, for which nothing is run
-constexpr double kSmallShare = 0.5;     ///< of the least effect: nobody looks for that
 constexpr int kFewestAgreeing = 2;      ///< pairs of exact readings that show that runs agree
 constexpr int kMostRepeats = 8;         ///< of one commit, planned ahead when its build is weighed
 
@@ -414,6 +413,7 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
   result_.suspects.clear();
   std::vector<int> culprits;
   bool is_stuck = false;
+  int asked = 0;
   int before = 0;
   for (int p = 1; p <= last; ++p) {
     if (!values[static_cast<size_t>(p)]) continue;
@@ -435,13 +435,14 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
         }
       }
     }
-    if (chosen != 0) return RunRequest{chosen, RunPurpose::search};
-    is_stuck = true;
+    if (asked == 0) asked = chosen;
+    is_stuck = is_stuck || chosen == 0;
     for (int s = first + 1; s <= p; ++s) {
       result_.suspects.push_back(s);
       result_.posterior[static_cast<size_t>(s)] = 1.0 / (p - first);
     }
   }
+  if (asked != 0) return RunRequest{asked, RunPurpose::search};
   const std::optional<RunRequest> second = verify_exactly(culprits);
   if (second || is_over_) return second;
   add_culprits(culprits);

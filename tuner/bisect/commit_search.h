@@ -53,6 +53,10 @@ struct HuntOptions {
   int max_end_runs = 60;
 };
 
+/// Of the least effect: a change that is smaller than this nobody looks for, but one that is just
+/// below the least effect may seem so only by its interval.
+inline constexpr double kSmallShare = 0.5;
+
 /// In units of one run; what has been measured so far.
 struct HuntCosts {
   double build = 5.0;

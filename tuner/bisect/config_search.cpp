@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "kernels/base/error.h"
 #include "tuner/bisect/noise_model.h"
@@ -133,6 +134,18 @@ double ConfigHunt::scale() const {
     for (const double value : levels_.values(index)) largest = std::max(largest, std::abs(value));
   }
   return largest > 0 ? largest : 1.0;
+}
+
+int ConfigHunt::expected_runs_left() const {
+  if (is_over_) return 0;
+  if (!is_searching_) return std::max(1, kFewestEndRuns - num_runs());
+  std::set<int> sets;
+  for (const TimedReading& reading : readings_) sets.insert(reading.position);
+  const double per_set = static_cast<double>(num_runs()) / static_cast<double>(sets.size());
+  // Halves of what is left, then the culprit and the rest once more.
+  const double num_sets =
+      std::ceil(std::log2(static_cast<double>(std::max<size_t>(1, result_.suspects.size())))) + 2;
+  return static_cast<int>(std::ceil(per_set * num_sets));
 }
 
 void ConfigHunt::ask(const ChangeSet& set, RunPurpose purpose) {
@@ -340,6 +353,7 @@ ConfigHunt::Outcome ConfigHunt::outcome_of(const ChangeSet& set, const Stage& st
   }
   double p = probability_of(set, stage);
   p = p * prior / (p * prior + (1 - p) * (1 - prior));
+  result_.certainty = std::max(p, 1 - p);
   // Two outliers in a row are rare, but many sets are looked at.
   const bool is_sure =
       std::max(p, 1 - p) >= needed &&

@@ -65,7 +65,10 @@ struct ConfigHuntResult : EndsEffect {
   /// 0 when that could not be measured.
   double complete = 0.0;
   std::vector<int> suspects;  ///< the changes that the search is down to
-  int num_failed = 0;         ///< sets that could not be measured
+  /// That the set that was looked at last is what it seems to be: one that moves the metric, or one
+  /// that does not; 0 before the first.
+  double certainty = 0.0;
+  int num_failed = 0;  ///< sets that could not be measured
   bool has_drift = false;
 };
 
@@ -85,6 +88,8 @@ class ConfigHunt {
   /// What is known so far.
   [[nodiscard]] const ConfigHuntResult& result() const { return result_; }
   [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
+  /// A guess: as if one change was to blame; 0 when it is over.
+  [[nodiscard]] int expected_runs_left() const;
 
  private:
   enum class Outcome : uint8_t { moved, same, untold, pending };

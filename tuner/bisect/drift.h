@@ -23,7 +23,7 @@ inline constexpr double kWanderScore = 2.0;
 /// How much of an independent reading one is worth while the speed wanders: what the course leaves
 /// resembles that of the neighbours. What is claimed with it agrees with what is delivered
 /// (tests/bench/bisect_bench.cpp).
-inline constexpr double kWeightInWander = 0.8;
+inline constexpr double kWeightInWander = 0.95;
 
 /// Of a trend over time within commits, in standard deviations: Kendall's statistic summed over
 /// commits (Hirsch and Slack 1984), which needs no levels and minds no outliers.

@@ -21,7 +21,8 @@ EndsEffect ends_effect_of(const LevelDifference& difference, double sign, double
                           size_t num_good, size_t num_bad) {
   constexpr size_t kMoreOfEach = kMoreRuns / 2;
   const double noise = difference.noise / unit;
-  return {effect_of(difference, sign, unit), noise, detectable_change(noise, num_good, num_bad),
+  return {effect_of(difference, sign, unit), true, noise,
+          detectable_change(noise, num_good, num_bad),
           detectable_change(noise, num_good + kMoreOfEach, num_bad + kMoreOfEach)};
 }
 

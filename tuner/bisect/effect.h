@@ -16,6 +16,7 @@ struct Effect {
 
 /// Of the bad end over the good one.
 struct EndsEffect : Effect {
+  bool is_known = false;     ///< else nothing has been compared yet
   double noise_ratio = 0.0;  ///< of one run, over the good end's level
   /// What these many runs of both ends could just have shown, and what kMoreRuns more could.
   double detectable_ratio = 0.0;

@@ -1,0 +1,27 @@
+// Which of the other numbers of the runs moved between two commits, or two configurations: phases,
+// operations, memory groups, counters.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sweeps/bisect/hunt.h"
+
+namespace moetune::sweeps {
+
+using RunList = std::vector<std::reference_wrapper<const CommitRun>>;
+
+/// Counters and bytes that are the same in all runs of a side first, by the ratio of their change;
+/// then durations that moved beyond their noise, by what they add. Of those with a known unit only
+/// what is a fair share of the change of `metric`, which was asked for, and no sums of others where
+/// the runs are our own engine's.
+std::vector<HuntAnswer::Moved> moved_between(const RunList& before, const RunList& after,
+                                             const std::string& metric, double min_effect_ratio);
+
+nlohmann::json moved_json(const std::vector<HuntAnswer::Moved>& moved);
+/// "  moved: memory_experts_bytes 3.2 MiB -> 4.1 MiB", a line.
+std::string moved_line(const char* lead, const HuntAnswer::Moved& moved);
+
+}  // namespace moetune::sweeps

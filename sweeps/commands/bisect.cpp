@@ -204,10 +204,10 @@ void declare(CommandOptions& options) {
   text("min-effect", "SHARE", "smaller changes do not matter, default 2%");
   text("confidence", "SHARE", "of the answer, default 0.95");
   text("build", "COMMAND", "builds a commit; a shell line, started in its worktree");
-  text(
-      "run", "COMMAND",
-      "runs it; prints the value as its last line (a number, or a JSON object with the metric), or "
-      "leaves a runs database in $MOETUNE_BISECT_OUT");
+  text("run", "COMMAND",
+       "runs it; prints the value as its last line (a number, or a JSON object with the metric and "
+       "others: dispatch_ms, num_launches, memory_experts_bytes), or leaves a runs database in "
+       "$MOETUNE_BISECT_OUT");
   options.add()("higher-is-better", "for metrics such as tokens per second");
   options.add()("all-parents", "also commits that came in by merges, one branch after another");
   options.add()("no-priors", "do not look at which files a commit has changed");

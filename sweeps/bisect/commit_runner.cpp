@@ -105,8 +105,8 @@ const char* name_of(RunStatus status) {
   switch (status) {
     case RunStatus::ok:
       return "ok";
-    case RunStatus::checkout_failed:
-      return "checkout_failed";
+    case RunStatus::not_prepared:
+      return "not_prepared";
     case RunStatus::build_failed:
       return "build_failed";
     case RunStatus::crashed:
@@ -170,7 +170,7 @@ class CommitRunner::Impl {
       result.message = interrupted.what();
     }
     result.message = plain_text(result.message, kMaxMessageBytes);
-    refuse_full_disk(id, result);
+    refuse_full_disk(result);
     if (const auto clock = result.metrics.find("sm_clock_mhz"); clock != result.metrics.end()) {
       result.sm_clock_mhz = clock->second;
     }
@@ -222,20 +222,22 @@ class CommitRunner::Impl {
   [[nodiscard]] std::string out_folder() const { return scratch_.folder() + "/out"; }
 
   /// What fails for want of room says nothing of the commit, and would be kept as if it did.
-  void refuse_full_disk(const std::string& id, const CommitRun& result) const {
+  void refuse_full_disk(const CommitRun& result) const {
     if (result.status == RunStatus::ok || result.status == RunStatus::interrupted) return;
     std::error_code error;
     const fs::space_info space = fs::space(scratch_.folder(), error);
-    const bool is_full = !error && space.available < kFewestFreeBytes;
-    // A run may miss room elsewhere by its own fault, such as in the shared memory.
-    const bool says_so =
-        result.status == RunStatus::build_failed &&
-        file_has_any(stage_of("build", id).err_path(), {"no space left on device", "disk quota"});
-    if (!is_full && !says_so) return;
+    if (error || space.available >= kFewestFreeBytes) return;
     throw base::Error(
         fmt::format("the disk is full; the builds of earlier commits lie in {} and can be removed "
                     "({}: {})",
                     scratch_.folder(), name_of(result.status), result.message));
+  }
+
+  /// Of a build that has failed: by its own words, whatever else has made room since. (A run may
+  /// miss room by its own fault, such as in the shared memory.)
+  static bool missed_room(const ShellStage& build) {
+    const std::vector<std::string_view> words = {"no space left on device", "disk quota exceeded"};
+    return file_has_any(build.err_path(), words) || file_has_any(build.out_path(), words);
   }
 
   /// Checkout and build. False: `result` says what went wrong.
@@ -260,7 +262,7 @@ class CommitRunner::Impl {
       throw;
     } catch (const base::Error& error) {
       return fail(fmt::format("the commit cannot be checked out: {}", error.what()),
-                  RunStatus::checkout_failed);
+                  RunStatus::not_prepared);
     }
     make_folder(places.folder);
     if (!has_build()) {
@@ -282,7 +284,8 @@ class CommitRunner::Impl {
     }
     if (!end.is_success()) {
       return fail(fmt::format("the build failed with {}: {} (all of it: {}.err, .out)",
-                              how_it_ended(end.process), telling_line(stage), stage.log));
+                              how_it_ended(end.process), telling_line(stage), stage.log),
+                  missed_room(stage) ? RunStatus::not_prepared : RunStatus::build_failed);
     }
     result.build_seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
     write_marker(places.marker, id);

@@ -44,8 +44,10 @@ bool has_own_engine(const GitRepository& repository, const std::string& commit_i
 
 enum class RunStatus : uint8_t {
   ok,
-  checkout_failed,  ///< which says nothing of the commit: an object or a submodule is out of reach
-  build_failed,     ///< also: it could not be built in time
+  /// By no fault of the commit's, it seems: an object or a submodule is out of reach, or the build
+  /// speaks of a full disk. Not kept.
+  not_prepared,
+  build_failed,  ///< also: it could not be built in time
   crashed,
   oom,
   hung,

@@ -86,7 +86,8 @@ std::string CommitSource::key_of(int position) const {
 
 CommitRun CommitSource::measure(int position, const std::string& purpose) {
   CommitRun run = runner_.run(id_of(position));
-  if (run.status == RunStatus::interrupted) return run;
+  // The next call looks again.
+  if (run.status == RunStatus::interrupted || run.status == RunStatus::not_prepared) return run;
   store_.add_bisect_run(hunt_id_, row_of(run, position, key_of(position), purpose));
   return run;
 }

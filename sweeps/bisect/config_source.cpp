@@ -169,6 +169,10 @@ class SetRunner {
     for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
     const std::vector<int> pauses = pauses_since(times);
     for (size_t i = 0; i < rows.size(); ++i) keep(rows[i].key, run_of(rows[i]), pauses[i]);
+    // A good configuration that only failed may have been put right since; without it there is no
+    // hunt.
+    const ChangeSet good(setup.changes.size(), false);
+    if (good_runs_of(good).empty()) kept_.erase(key_of(good));
   }
 
   /// Runs from before a long pause are used when the ends, run again, are what they were then.
@@ -305,11 +309,15 @@ std::string progress_of(const ConfigHunt& hunt) {
   const tuner::ConfigHuntResult& result = hunt.result();
   const int left = hunt.expected_runs_left();
   std::string text;
-  if (!result.suspects.empty()) text += fmt::format("; {} changes left", result.suspects.size());
+  if (!result.suspects.empty()) {
+    text += fmt::format("; {} left", count_text(result.suspects.size(), "change"));
+  }
   if (result.certainty > 0) {
     text += fmt::format(", the last set told at {:.0f} %", 100 * result.certainty);
   }
-  if (left > 0) text += fmt::format("; about {} runs to go", left);
+  if (left > 0) {
+    text += fmt::format("; about {} to go", count_text(static_cast<size_t>(left), "run"));
+  }
   return text;
 }
 
@@ -446,6 +454,8 @@ const std::vector<HuntAnswer::Moved>& moved_of(const ConfigAnswer& answer, size_
 
 json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
   const tuner::ConfigHuntResult& result = answer.result;
+  // To fail or not is none.
+  const bool has_level = answer.failure.empty();
   json culprits = json::array();
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::ConfigCulprit& culprit = result.culprits[i];
@@ -461,9 +471,9 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
                         {"subject", fmt::format("{}", fmt::join(names, " and "))},
                         {"is_interaction", culprit.is_interaction},
                         {"is_improvement", culprit.is_improvement},
-                        {"effect", effect_json(culprit)},
-                        {"before", culprit.before},
-                        {"after", culprit.after},
+                        {"effect", has_level ? effect_json(culprit) : json()},
+                        {"before", has_level ? json(culprit.before) : json()},
+                        {"after", has_level ? json(culprit.after) : json()},
                         {"is_good_restored", culprit.is_good_restored},
                         {"moved", moved_json(moved_of(answer, i))},
                         {"confidence", culprit.confidence}});
@@ -481,7 +491,7 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
       {"num_changes", setup.changes.size()},
       {"confidence", setup.options.confidence},
       {"min_effect_ratio", setup.options.min_effect_ratio},
-      {"no_change", result.no_change},
+      {"no_change", result.no_change ? json(*result.no_change) : json()},
       {"has_drift", result.has_drift},
       {"has_dropped_earlier", answer.has_dropped_earlier},
       {"complete", result.complete},
@@ -531,6 +541,9 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   if (const auto interaction = interaction_of(answer, setup)) {
     text +=
         fmt::format("together they add {} to what each does alone\n", effect_text(*interaction));
+  }
+  if (result.verdict == tuner::HuntVerdict::unresolved && result.num_failed > 0) {
+    text += kFailuresAreKept;
   }
   return text + fmt::format("{} runs, {:.0f} s\n", answer.num_runs, answer.seconds);
 }

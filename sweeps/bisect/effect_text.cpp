@@ -13,16 +13,18 @@ namespace {
 
 /// "noise of one run 0.49 %; as many runs could have shown 0.97 %, with 20 more 0.60 %"
 std::string noise_text(const tuner::EndsEffect& ends) {
-  std::string text = fmt::format("noise of one run {:.2f} %", 100 * ends.noise_ratio);
-  if (ends.noise_ratio > 0) {
-    text += fmt::format("; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
-                        100 * ends.detectable_ratio, tuner::kMoreRuns,
-                        100 * ends.detectable_with_more_ratio);
-  }
-  return text;
+  if (ends.noise_ratio <= 0) return "taken as the same in every run";
+  return fmt::format(
+      "noise of one run {:.2f} %; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
+      100 * ends.noise_ratio, 100 * ends.detectable_ratio, tuner::kMoreRuns,
+      100 * ends.detectable_with_more_ratio);
 }
 
 }  // namespace
+
+std::string count_text(size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
 
 std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * ratio); }
 

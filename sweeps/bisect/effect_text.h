@@ -8,6 +8,8 @@
 
 namespace moetune::sweeps {
 
+/// "1 run", "2 runs"
+std::string count_text(size_t count, const char* what);
 /// "+4.10 %"
 std::string percent(double ratio);
 /// "+4.10 % (+3.60 % to +4.60 %)"
@@ -20,6 +22,9 @@ std::string unit_of(const std::string& metric);
 /// known.
 std::string ends_line(const std::string& metric, const char* between,
                       const tuner::EndsEffect& ends);
+
+inline constexpr const char* kFailuresAreKept =
+    "failures are kept, too: with --fresh all is measured again\n";
 
 /// What the machine did meanwhile, as lines; empty when that did not show.
 std::string machine_text(bool has_drift, bool has_dropped_earlier);

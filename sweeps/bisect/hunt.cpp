@@ -42,10 +42,6 @@ constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
 constexpr double kLargeCount = 1000;           ///< that does not agree by chance
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
 
-std::string commits_text(size_t count) {
-  return fmt::format("{} commit{}", count, count == 1 ? "" : "s");
-}
-
 /// Stops the hunt from within.
 struct Interrupted {};
 
@@ -231,7 +227,7 @@ class Hunter {
       return true;
     }
     if (!fails(last_position())) return false;
-    if (failure == RunStatus::checkout_failed) {
+    if (failure == RunStatus::not_prepared) {
       answer_.result.verdict = HuntVerdict::unresolved;
       answer_.result.reason = "the bad end cannot be measured: " + end_text(last_position());
       return true;
@@ -250,6 +246,7 @@ class Hunter {
           "it does not always end as {}: with some commits only now and then", answer_.failure);
       answer_.result.suspects.clear();
       answer_.result.posterior.clear();
+      answer_.result.no_change.reset();
     }
     return true;
   }
@@ -396,8 +393,9 @@ class Hunter {
 
   [[nodiscard]] std::string progress_of(const Confirmation& confirmation, int position) const {
     const double p = confirmation.probability();
-    return fmt::format("; 1 commit left, {}{}; at most {} runs to go", short_id(position),
-                       p > 0 ? fmt::format(" at {:.0f} %", 100 * p) : "", confirmation.num_left());
+    return fmt::format("; 1 commit left, {}{}; at most {} to go", short_id(position),
+                       p > 0 ? fmt::format(" at {:.0f} %", 100 * p) : "",
+                       count_text(static_cast<size_t>(confirmation.num_left()), "run"));
   }
 
   [[nodiscard]] std::string how_found(const std::string& metric,
@@ -443,6 +441,8 @@ class Hunter {
     options.confidence = setup_.confidence;
     options.is_deterministic = is_deterministic;
     options.second_look = second_look_of(metric);
+    // One that changes more than once shows no place.
+    options.wants_one = metric != setup_.metric && metric != kRunFailsMetric;
     options.max_runs = std::min(setup_.max_runs, max_runs);
     options.max_end_runs = max_end_runs;
     if (!is_deterministic) options.prior = prior_of(metric);
@@ -476,7 +476,9 @@ class Hunter {
       }
       const CommitRun& run = runs_[index];
       hunt.set_costs({runs_.build_cost()});
-      if (run.status != RunStatus::build_failed) hunt.set_built(position);
+      const bool is_built =
+          run.status != RunStatus::build_failed && run.status != RunStatus::not_prepared;
+      if (is_built) hunt.set_built(position);
       if (const std::optional<double> value = runs_.value_of(run, metric)) {
         ++successes[position];
         hunt.add(position, *value, runs_.time_of(index));
@@ -511,7 +513,10 @@ class Hunter {
   // As it was when the hunt began, so that one that goes on asks the same questions again.
   [[nodiscard]] bool was_built_before(int position) const {
     const CommitRun* first = runs_.first_at(position);
-    return first == nullptr ? source_.is_built(position) : !first->was_built_now;
+    if (first == nullptr || first->status == RunStatus::not_prepared) {
+      return source_.is_built(position);
+    }
+    return !first->was_built_now;
   }
 
   [[nodiscard]] std::vector<double> prior_of(const std::string& metric) const {
@@ -583,17 +588,17 @@ class Hunter {
       const HuntResult& result = hunt->result();
       if (!result.suspects.empty()) {
         const auto best = std::max_element(result.posterior.begin(), result.posterior.end());
-        line +=
-            fmt::format("; {} left, best {} at {:.0f} %", commits_text(result.suspects.size()),
-                        short_id(static_cast<int>(best - result.posterior.begin())), 100 * *best);
+        line += fmt::format(
+            "; {} left, best {} at {:.0f} %", count_text(result.suspects.size(), "commit"),
+            short_id(static_cast<int>(best - result.posterior.begin())), 100 * *best);
       } else {
-        line += fmt::format("; {} left", commits_text(setup_.commits.size() - 1));
+        line += fmt::format("; {} left", count_text(setup_.commits.size() - 1, "commit"));
         if (result.noise_ratio > 0) {
           line += ", ends differ by " + effect_text(result);
         }
       }
       if (const int left = hunt->expected_runs_left(); left > 0) {
-        line += fmt::format("; about {} runs to go", left);
+        line += fmt::format("; about {} to go", count_text(static_cast<size_t>(left), "run"));
       }
     }
     setup_.on_progress(line);

@@ -46,6 +46,8 @@ bool is_improvement(const HuntAnswer& answer, const tuner::Culprit& culprit,
 
 json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
   const HuntResult& result = answer.result;
+  // To fail or not is none.
+  const bool has_level = answer.failure.empty();
   json culprits = json::array();
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::Culprit& culprit = result.culprits[i];
@@ -55,9 +57,9 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                         {"subject", commit.subject},
                         {"author", commit.author},
                         {"author_date", commit.author_date},
-                        {"effect", effect_json(culprit)},
-                        {"before", culprit.before},
-                        {"after", culprit.after},
+                        {"effect", has_level ? effect_json(culprit) : json()},
+                        {"before", has_level ? json(culprit.before) : json()},
+                        {"after", has_level ? json(culprit.after) : json()},
                         {"confidence", culprit.confidence},
                         {"config", config_json(answer.culprit_config_changes[i])},
                         {"is_improvement", is_improvement(answer, culprit, setup)},
@@ -97,8 +99,7 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
       {"min_effect_ratio", setup.min_effect_ratio},
       {"has_drift", result.has_drift},
       {"has_dropped_earlier", answer.has_dropped_earlier},
-      // Before anything was compared there is nothing to say.
-      {"no_change", result.is_known || !answer.failure.empty() ? json(result.no_change) : json()},
+      {"no_change", result.no_change ? json(*result.no_change) : json()},
       {"posterior", result.posterior},
       {"culprits", std::move(culprits)},
       {"suspects", result.suspects},
@@ -168,7 +169,7 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   }
   const bool has_failures = !answer.skipped.empty() || !answer.failure.empty();
   if (result.verdict == tuner::HuntVerdict::unresolved && has_failures) {
-    text += "failures are kept, too: with --fresh all is measured again\n";
+    text += kFailuresAreKept;
   }
   text += fmt::format("{} runs, {} builds, {:.0f} s\n", answer.num_runs, answer.num_builds,
                       answer.seconds);

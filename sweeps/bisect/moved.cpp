@@ -32,19 +32,40 @@ std::vector<double> values_of(const RunList& runs, const std::string& name) {
   return values;
 }
 
-double variance_of_mean(const std::vector<double>& values) {
+/// What values such as whole milliseconds were rounded by: the smallest step between them, where
+/// all are multiples of it; else 0.
+double quantum_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  double quantum = 0.0;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const double step = values[i] - values[i - 1];
+    if (step > 0 && (quantum == 0 || step < quantum)) quantum = step;
+  }
+  const bool is_rounded = std::all_of(values.begin(), values.end(), [&](double value) {
+    constexpr double kTolerance = 1e-6;
+    const double steps = quantum > 0 ? value / quantum : 0.0;
+    return std::abs(steps - std::round(steps)) < kTolerance;
+  });
+  return is_rounded ? quantum : 0.0;
+}
+
+double variance_of_mean(const std::vector<double>& values, double quantum) {
   const double mean = mean_of(values);
   double squares = 0.0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   const auto n = static_cast<double>(values.size());
-  return squares / (n - 1) / n;
+  // With what may have been rounded off.
+  return (squares / (n - 1) + quantum * quantum / 12) / n;
 }
 
 /// That two means differ by this much or more by chance (Welch 1947); readings of two values at
 /// least.
 double chance_of(const std::vector<double>& a, const std::vector<double>& b) {
-  const double of_a = variance_of_mean(a);
-  const double of_b = variance_of_mean(b);
+  std::vector<double> both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  const double quantum = quantum_of(std::move(both));
+  const double of_a = variance_of_mean(a, quantum);
+  const double of_b = variance_of_mean(b, quantum);
   const double difference = std::abs(mean_of(b) - mean_of(a));
   if (of_a + of_b <= 0) return difference > 0 ? 0.0 : 1.0;
   const double degrees = (of_a + of_b) * (of_a + of_b) /

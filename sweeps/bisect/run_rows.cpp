@@ -8,16 +8,16 @@
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "sweeps/bisect/reading.h"
+#include "sweeps/bisect/text.h"
 
 namespace moetune::sweeps {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::array kStatuses = {RunStatus::ok,           RunStatus::checkout_failed,
-                                  RunStatus::build_failed, RunStatus::crashed,
-                                  RunStatus::oom,          RunStatus::hung,
-                                  RunStatus::no_metric,    RunStatus::interrupted};
+constexpr std::array kStatuses = {
+    RunStatus::ok,   RunStatus::build_failed, RunStatus::crashed,    RunStatus::oom,
+    RunStatus::hung, RunStatus::no_metric,    RunStatus::interrupted};
 
 json metrics_json(const CommitRun& run) {
   json metrics = json::object();
@@ -53,7 +53,7 @@ CommitRun run_of(const store::BisectRunRow& row) {
     if (row.status == name_of(status)) run.status = status;
   }
   if (row.value && is_measurement(*row.value)) run.value = row.value;
-  run.message = row.message;
+  run.message = plain_text(row.message, 500);
   run.build_seconds = row.build_seconds;
   run.run_seconds = row.run_seconds;
   json document;

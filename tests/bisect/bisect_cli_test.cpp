@@ -227,6 +227,27 @@ BOOST_AUTO_TEST_CASE(two_repositories_share_a_database) {
   }
 }
 
+// With a real store: what says nothing of the commit is passed by, and looked at again next time.
+BOOST_AUTO_TEST_CASE(a_build_that_misses_room_is_passed_by_and_not_kept) {
+  const std::string full = folder.file("full");
+  const std::string arguments =
+      common + "--good v0 --bad v20 --metric peak_memory --run 'cat memory' --build 'if [ -e " +
+      full + " ] && grep -q 10 run.sh; then echo No space left on device; exit 1; fi'";
+  std::ofstream(full) << "x";
+  Answer answer = bisect(arguments);
+  BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
+  json document = json::parse(answer.out);
+  BOOST_TEST(document.at("culprits").at(0).at("position") == 5);
+  BOOST_REQUIRE(document.at("skipped").size() == 1U);
+  BOOST_TEST(document.at("skipped").at(0).at("status") == "not_prepared");
+  fs::remove(full);
+  answer = bisect(arguments);
+  BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
+  document = json::parse(answer.out);
+  BOOST_TEST(document.at("culprits").at(0).at("position") == 5);
+  BOOST_TEST(document.at("skipped").empty());
+}
+
 BOOST_AUTO_TEST_CASE(no_change_is_an_answer_too) {
   const Answer answer = bisect(common + "--good v13 --bad v20 --run 'sh run.sh' --metric seconds");
   BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }

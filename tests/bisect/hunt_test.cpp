@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE(a_bad_end_that_cannot_be_checked_out_is_not_the_regression)
     return [missing](int p, CommitRun& run, std::mt19937_64& random) {
       run.value = (p >= 20 ? 110.0 : 100.0) + noise(random, 1);
       if (p != missing) return;
-      run.status = RunStatus::checkout_failed;
+      run.status = RunStatus::not_prepared;
       run.value.reset();
       run.message = "a submodule is gone";
     };
@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(a_bad_end_that_cannot_be_checked_out_is_not_the_regression)
   BOOST_REQUIRE(answer.result.culprits.size() == 1U);
   BOOST_TEST(answer.result.culprits[0].position == 20);
   BOOST_REQUIRE(answer.skipped.size() == 1U);
-  BOOST_TEST(answer.skipped[0].status == "checkout_failed");
+  BOOST_TEST(answer.skipped[0].status == "not_prepared");
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_that_comes_and_goes_is_no_culprit) {
@@ -392,6 +392,20 @@ BOOST_AUTO_TEST_CASE(counters_of_other_programs_are_followed_by_what_they_are) {
   BOOST_TEST(answer.hunted_metric == "kernels");
   BOOST_REQUIRE(answer.moved[0].size() == 1U);
   BOOST_TEST(answer.moved[0][0].name == "kernels");
+}
+
+// A build's number or a checksum is the same in all runs of a commit and differs in all commits.
+BOOST_AUTO_TEST_CASE(counters_that_change_with_every_commit_cost_few_builds) {
+  for (const bool is_checksum : {false, true}) {
+    FakeSource source([&](int p, CommitRun& run, std::mt19937_64& random) {
+      run.value = (p >= 23 ? 110.0 : 100.0) + noise(random, 2);
+      run.metrics["build_number"] = is_checksum ? (p * 7919) % 1000 + 1 : 100 + 10 * p;
+    });
+    const HuntAnswer answer = run_hunt(setup_of(64), source);
+    BOOST_REQUIRE(answer.result.culprits.size() == 1U);
+    BOOST_TEST(answer.result.culprits[0].position == 23);
+    BOOST_TEST(answer.num_builds <= 12);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(phases_of_other_programs_are_followed_too) {
@@ -749,6 +763,7 @@ BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   // The ends have been run: what they say by then is told.
   BOOST_TEST(answer.result.is_known);
   BOOST_TEST(answer.result.effect_ratio > 0.0);
+  BOOST_TEST(to_json(answer, setup).at("no_change").is_null());
 
   FakeSource hardly_begun(model);
   setup.is_stop_asked = [&] { return hardly_begun.made.size() >= 2; };

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -86,6 +88,29 @@ BOOST_AUTO_TEST_CASE(what_did_not_move_is_seldom_named) {
     num_named += !pair.moved().empty();
   }
   BOOST_TEST(num_named <= 32);  // of 5 % of 400, and four standard deviations
+}
+
+BOOST_AUTO_TEST_CASE(rounding_is_no_move) {
+  int num_named = 0;
+  for (unsigned seed = 1; seed <= 400; ++seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> normal;
+    const Pair pair(3, [&](bool is_after) {
+      Metrics metrics;
+      for (int phase = 0; phase < 8; ++phase) {
+        metrics[fmt::format("phase_{}_ms", phase)] = std::round(5.5 + 0.3 * normal(random));
+      }
+      metrics["step_time"] = is_after ? 102 : 100;
+      return metrics;
+    });
+    num_named += !pair.moved().empty();
+  }
+  BOOST_TEST(num_named <= 20);
+  // Without noise, but not rounded either.
+  const Pair exact(2, [](bool is_after) {
+    return Metrics{{"a_ms", is_after ? 5.3017 : 3.4301}, {"step_time", is_after ? 102 : 100.0}};
+  });
+  BOOST_TEST(exact.moved().size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(units_are_compared_and_a_small_share_is_left_out) {

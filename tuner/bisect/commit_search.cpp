@@ -400,6 +400,7 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
     return std::abs(*values[static_cast<size_t>(b)] - *values[static_cast<size_t>(a)]) >= least;
   };
   if (!differs(0, last)) {
+    result_.no_change = 1.0;
     finish(HuntVerdict::no_change, "the ends do not differ by the least effect");
     return std::nullopt;
   }
@@ -414,12 +415,14 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
   std::vector<int> culprits;
   bool is_stuck = false;
   int asked = 0;
+  int num_stretches = 0;
   int before = 0;
   for (int p = 1; p <= last; ++p) {
     if (!values[static_cast<size_t>(p)]) continue;
     const int first = before;
     before = p;
     if (!differs(first, p)) continue;
+    ++num_stretches;
     if (p == first + 1) {
       culprits.push_back(p);
       result_.suspects.push_back(p);
@@ -441,6 +444,10 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
       result_.suspects.push_back(s);
       result_.posterior[static_cast<size_t>(s)] = 1.0 / (p - first);
     }
+  }
+  if (options_.wants_one && num_stretches > 1) {
+    finish(HuntVerdict::unresolved, "it changes more than once");
+    return std::nullopt;
   }
   if (asked != 0) return RunRequest{asked, RunPurpose::search};
   const std::optional<RunRequest> second = verify_exactly(culprits);

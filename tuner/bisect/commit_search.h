@@ -47,6 +47,7 @@ struct HuntOptions {
   /// A metric without noise: one run each, and plain bisection.
   bool is_deterministic = false;
   SecondLook second_look = SecondLook::none;  ///< of a deterministic metric
+  bool wants_one = false;  ///< gives a deterministic metric up that changes more than once
   int max_runs = 400;
   /// Before "no change above the minimum" or going on is decided; twice as many when the machine
   /// drifts.
@@ -84,9 +85,9 @@ struct HuntResult : EndsEffect {
   /// A metric that was taken as deterministic differs between runs of one commit.
   bool is_inexact = false;
   std::vector<double>
-      posterior;              ///< [num_positions + 1]: each position a culprit; 0 at the good end
-  double no_change = 1.0;     ///< posterior
-  std::vector<int> suspects;  ///< fewest positions that hold the asked confidence
+      posterior;  ///< [num_positions + 1]: each position a culprit; 0 at the good end
+  std::optional<double> no_change;  ///< posterior; none before anything was decided
+  std::vector<int> suspects;        ///< fewest positions that hold the asked confidence
 };
 
 class CommitHunt {

@@ -60,7 +60,7 @@ struct ConfigHuntResult : EndsEffect {
   bool is_swapped = false;  ///< the bad configuration is better than the good one
   std::string reason;       ///< of a verdict that is not `culprit`, or what a culprit leaves open
   std::vector<ConfigCulprit> culprits;  ///< in the order in which they were found
-  double no_change = 1.0;               ///< probability
+  std::optional<double> no_change;      ///< probability; none before the ends were compared
   /// Of a culprit: probability that the bad configuration without all of them is as the good one;
   /// 0 when that could not be measured.
   double complete = 0.0;

@@ -189,6 +189,10 @@ std::string answer_html(const Hunt& hunt) {
     for (const Culprit& culprit : culprits) {
       html += fmt::format("<li>{}</li>\n", culprit_sentence(hunt, culprit));
     }
+    if (hunt.result.interaction.ratio) {
+      html += fmt::format("<li>Together they add {} to what each does alone.</li>\n",
+                          effect_text(hunt.result.interaction));
+    }
     html += "</ol>\n";
   }
   return html;

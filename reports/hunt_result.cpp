@@ -149,6 +149,7 @@ HuntResult read_hunt_result(const std::string& text) {
   result.detectable_ratio = number_at(document, "detectable_ratio");
   result.detectable_with_more_ratio = number_at(document, "detectable_with_more_ratio");
   result.more_runs = whole(at(document, "more_runs"));
+  result.interaction = effect_from(at(document, "interaction"));
   result.config = config_from(at(document, "config"));
   result.moved = moved_from(at(document, "moved"));
   result.confidence = probability_at(document, "confidence");

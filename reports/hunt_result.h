@@ -61,6 +61,7 @@ struct HuntResult {
   std::optional<double> detectable_ratio;
   std::optional<double> detectable_with_more_ratio;  ///< with more_runs more
   std::optional<int64_t> more_runs;
+  Effect interaction;                ///< of several changes together, beyond what each does alone
   std::vector<ConfigChange> config;  ///< between the ends
   std::vector<MovedMetric> moved;    ///< between the ends
   std::optional<double> confidence;

@@ -22,6 +22,7 @@ using nlohmann::json;
 constexpr size_t kMostRows = 2000;
 constexpr size_t kMostListed = 12;
 constexpr size_t kShownMessageBytes = 300;
+constexpr size_t kShownNameBytes = 80;
 
 std::string notices(const Hunt& hunt) {
   std::string html;
@@ -112,9 +113,10 @@ std::string moved_tables(const Hunt& hunt) {
   std::string html;
   std::set<std::string> told;
   for (const Culprit& culprit : hunt.result.culprits) {
-    const std::string id = short_id(commit_of(hunt, culprit).id);
-    html += moved_table("What moved with " + (id.empty() ? "it" : escape(id)), culprit.moved,
-                        culprit.config);
+    const HuntCommit commit = commit_of(hunt, culprit);
+    const std::string name =
+        commit.id.empty() ? shortened(commit.subject, kShownNameBytes) : short_id(commit.id);
+    html += moved_table("What moved with " + escape(name), culprit.moved, culprit.config);
     for (const MovedMetric& moved : culprit.moved) {
       told.insert(moved.name);
     }

@@ -192,6 +192,21 @@ BOOST_AUTO_TEST_CASE(several_culprits_are_all_named) {
   BOOST_TEST(levels[2]["value"] == 10.5);
 }
 
+BOOST_AUTO_TEST_CASE(what_changes_add_together_is_told) {
+  HuntPage page;
+  page.set_result(
+      R"({"culprits": [{"subject": "knobs/a: 1 -> 2", "effect": {"ratio": 0.03},
+                        "moved": [{"name": "num_a", "before": 1, "after": 2}]},
+                       {"subject": "knobs/b: <1> -> 2", "effect": {"ratio": 0.02},
+                        "moved": [{"name": "num_b", "before": 1, "after": 2}]}],
+          "interaction": {"ratio": 0.08, "low": 0.07, "high": 0.09}})");
+  page.render();
+  const std::string hunt = page.hunt(1);
+  BOOST_TEST(holds(hunt, "Together they add <strong>+8.0 %</strong>"));
+  BOOST_TEST(holds(hunt, "What moved with knobs/a: 1 -&gt; 2"));
+  BOOST_TEST(holds(hunt, "What moved with knobs/b: &lt;1&gt; -&gt; 2"));
+}
+
 BOOST_AUTO_TEST_CASE(how_a_run_fails_and_what_else_the_ends_differ_in_are_told) {
   HuntPage page;
   page.set_result(

@@ -90,26 +90,24 @@ void for_each(const json& array, size_t most, Take take) {
   }
 }
 
-std::vector<ConfigChange> config_from(const json& value) {
-  std::vector<ConfigChange> changes;
-  for_each(value, kMostMoved, [&](const json& entry) {
+/// What `make` makes of the objects among them.
+template <typename Make>
+auto list_of(const json& array, size_t most, Make make) {
+  std::vector<decltype(make(array))> list;
+  for_each(array, most, [&](const json& entry) {
     if (entry.is_object()) {
-      changes.push_back(
-          {text_at(entry, "name"), text_at(entry, "before"), text_at(entry, "after")});
+      list.push_back(make(entry));
     }
   });
-  return changes;
+  return list;
 }
 
-std::vector<MovedMetric> moved_from(const json& value) {
-  std::vector<MovedMetric> moved;
-  for_each(value, kMostMoved, [&](const json& entry) {
-    if (entry.is_object()) {
-      moved.push_back(
-          {text_at(entry, "name"), number_at(entry, "before"), number_at(entry, "after")});
-    }
-  });
-  return moved;
+ConfigChange config_from(const json& value) {
+  return {text_at(value, "name"), text_at(value, "before"), text_at(value, "after")};
+}
+
+MovedMetric moved_from(const json& value) {
+  return {text_at(value, "name"), number_at(value, "before"), number_at(value, "after")};
 }
 
 Culprit culprit_from(const json& value) {
@@ -123,8 +121,8 @@ Culprit culprit_from(const json& value) {
   culprit.before = number_at(value, "before");
   culprit.after = number_at(value, "after");
   culprit.confidence = probability_at(value, "confidence");
-  culprit.moved = moved_from(at(value, "moved"));
-  culprit.config = config_from(at(value, "config"));
+  culprit.moved = list_of(at(value, "moved"), kMostMoved, moved_from);
+  culprit.config = list_of(at(value, "config"), kMostMoved, config_from);
   return culprit;
 }
 
@@ -150,8 +148,8 @@ HuntResult read_hunt_result(const std::string& text) {
   result.detectable_with_more_ratio = number_at(document, "detectable_with_more_ratio");
   result.more_runs = whole(at(document, "more_runs"));
   result.interaction = effect_from(at(document, "interaction"));
-  result.config = config_from(at(document, "config"));
-  result.moved = moved_from(at(document, "moved"));
+  result.config = list_of(at(document, "config"), kMostMoved, config_from);
+  result.moved = list_of(at(document, "moved"), kMostMoved, moved_from);
   result.confidence = probability_at(document, "confidence");
   result.min_effect_ratio = number_at(document, "min_effect_ratio");
   const json& drift = at(document, "has_drift");
@@ -161,11 +159,7 @@ HuntResult read_hunt_result(const std::string& text) {
     const double p = entry.is_number() ? entry.get<double>() : 0;
     result.posterior.push_back(p >= 0 && p <= 1 ? p : 0);
   });
-  for_each(at(document, "culprits"), kMostCulprits, [&](const json& entry) {
-    if (entry.is_object()) {
-      result.culprits.push_back(culprit_from(entry));
-    }
-  });
+  result.culprits = list_of(at(document, "culprits"), kMostCulprits, culprit_from);
   for_each(at(document, "suspects"), kMostSuspects, [&](const json& entry) {
     if (const std::optional<int64_t> position = whole(entry)) {
       result.suspects.push_back(*position);

@@ -79,6 +79,12 @@ std::string telling_line(const ShellStage& stage) {
   return plain_text(last_line(out), kMaxShownBytes);
 }
 
+/// With what the command says of it, if anything.
+std::string how_it_ended(const ProcessEnd& end, const ShellStage& stage) {
+  const std::string words = telling_line(stage);
+  return fmt::format("{}{}{}", how_it_ended(end), words.empty() ? "" : ": ", words);
+}
+
 /// Tells CMake and ccache of each other, as far as the user has not.
 void offer_ccache(const std::string& folder, std::vector<std::string>& environment) {
   if (find_in_path("ccache").empty()) return;
@@ -283,8 +289,8 @@ class CommitRunner::Impl {
       return fail(fmt::format("the build was ended after {}", limit_text(options_.build_limit)));
     }
     if (!end.is_success()) {
-      return fail(fmt::format("the build failed with {}: {} (all of it: {}.err, .out)",
-                              how_it_ended(end.process), telling_line(stage), stage.log),
+      return fail(fmt::format("the build failed with {} (all of it: {}.err, .out)",
+                              how_it_ended(end.process, stage), stage.log),
                   missed_room(stage) ? RunStatus::not_prepared : RunStatus::build_failed);
     }
     result.build_seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
@@ -332,8 +338,7 @@ class CommitRunner::Impl {
   }
 
   void judge_failure(const ShellStage& stage, const ProcessEnd& end, CommitRun& result) const {
-    const std::string words = telling_line(stage);
-    result.message = fmt::format("{}{}{}", how_it_ended(end), words.empty() ? "" : ": ", words);
+    result.message = how_it_ended(end, stage);
     const bool has_code = !end.is_signal;
     if ((has_code && end.code == kOomExitCode) ||
         file_has_any(stage.err_path(), {"out of memory", "OutOfMemoryError"})) {

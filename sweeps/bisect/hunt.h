@@ -23,6 +23,9 @@ struct HuntRun {
   int num_pauses = 0;  ///< long ones since, in which the machine may have become another
 };
 
+/// Runs that others keep.
+using RunList = std::vector<std::reference_wrapper<const CommitRun>>;
+
 /// Where runs come from and where they are kept.
 class HuntSource {
  public:

@@ -2,7 +2,6 @@
 #include "sweeps/bisect/hunt_runs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "sweeps/bisect/effect_text.h"
@@ -113,8 +112,8 @@ std::vector<double> HuntRuns::values_of(const std::string& metric, int position)
   return values;
 }
 
-std::vector<std::reference_wrapper<const CommitRun>> HuntRuns::good_runs_at(int position) const {
-  std::vector<std::reference_wrapper<const CommitRun>> runs;
+RunList HuntRuns::good_runs_at(int position) const {
+  RunList runs;
   for (const HuntRun& run : used_runs()) {
     if (run.position == position && run.run.status == RunStatus::ok) runs.emplace_back(run.run);
   }

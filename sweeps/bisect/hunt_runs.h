@@ -52,8 +52,7 @@ class HuntRuns {
                                                const std::string& metric) const;
   [[nodiscard]] std::vector<double> values_of(const std::string& metric, int position) const;
   /// Those that ended well, in the order of time.
-  [[nodiscard]] std::vector<std::reference_wrapper<const CommitRun>> good_runs_at(
-      int position) const;
+  [[nodiscard]] RunList good_runs_at(int position) const;
   /// When a run began, in seconds of building and running.
   [[nodiscard]] double time_of(size_t index) const { return times_[index]; }
   [[nodiscard]] std::vector<tuner::TimedReading> timed(const std::string& metric,

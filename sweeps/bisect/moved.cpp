@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <optional>
@@ -119,7 +118,9 @@ std::vector<HuntAnswer::Moved> moved_between(const RunList& before, const RunLis
   }
   const std::vector<double> asked_before = values_of(before, metric);
   const std::vector<double> asked_after = values_of(after, metric);
-  const std::optional<double> asked_unit = seconds_per_unit(stored_metric(metric));
+  // What a store holds has its unit in its name; a number that a command prints may have none.
+  const std::optional<double> asked_unit =
+      seconds_per_unit(names.contains(stored_metric(metric)) ? stored_metric(metric) : metric);
   double least_seconds = 0.0;
   if (asked_unit && asked_before.size() >= 2 && asked_after.size() >= 2) {
     least_seconds =

@@ -2,7 +2,6 @@
 // operations, memory groups, counters.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -10,8 +9,6 @@
 #include "sweeps/bisect/hunt.h"
 
 namespace moetune::sweeps {
-
-using RunList = std::vector<std::reference_wrapper<const CommitRun>>;
 
 /// Counters and bytes that are the same in all runs of a side first, by the ratio of their change;
 /// then durations that moved beyond their noise, by what they add. Of those with a known unit only

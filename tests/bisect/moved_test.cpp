@@ -128,6 +128,17 @@ BOOST_AUTO_TEST_CASE(units_are_compared_and_a_small_share_is_left_out) {
   BOOST_TEST(pair.moved("step_ms") == expected, boost::test_tools::per_element());
 }
 
+// A command's "step_time" has a unit that nobody knows: then no share of it is either.
+BOOST_AUTO_TEST_CASE(without_a_unit_of_the_metric_no_share_is_too_small) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal;
+  const Pair pair(6, [&](bool is_after) {
+    return Metrics{{"step_time", (is_after ? 2e8 : 1e8) + normal(random)},
+                   {"dispatch_us", (is_after ? 60 : 50) + 0.01 * normal(random)}};
+  });
+  BOOST_TEST(pair.moved().size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(one_run_of_each_shows_what_is_exact_by_its_name) {
   const Pair pair(1, [](bool is_after) {
     return Metrics{{"peak_bytes", is_after ? 2e9 : 1e9},

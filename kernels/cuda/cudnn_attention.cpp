@@ -5,8 +5,12 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <cudnn_frontend.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <nvrtc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -122,6 +126,28 @@ void describe(fe::graph::Graph& graph, const AttentionGraphKey& key, bool is_det
   become_output(dq, queries(kDq, "dq", key.ld_dq));
   become_output(dk, keys(kDk, "dk", key.ld_dk, key.dk_per_sequence));
   become_output(dv, keys(kDv, "dv", key.ld_dv, key.dk_per_sequence));
+}
+
+/// cuDNN makes its attention kernels with NVRTC, which loads a second library by its bare name. A
+/// program's run path does not count for what a library loads, and NVIDIA's wheels give NVRTC none,
+/// so that the library is found only when it is there already: it lies beside NVRTC.
+void load_nvrtc_builtins() {
+  static const bool is_done = [] {
+    int major = 0;
+    int minor = 0;
+    if (nvrtcVersion(&major, &minor) != NVRTC_SUCCESS) return false;
+    void* const nvrtc =
+        dlopen(fmt::format("libnvrtc.so.{}", major).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (nvrtc == nullptr) return false;  // linked statically
+    link_map* where = nullptr;
+    const bool is_known = dlinfo(nvrtc, RTLD_DI_LINKMAP, &where) == 0;
+    const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+    const auto beside = std::filesystem::path(is_known ? where->l_name : "").parent_path() / name;
+    dlclose(nvrtc);
+    // Never closed: the loader then knows it by its name.
+    return dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+  }();
+  static_cast<void>(is_done);  // without it NVRTC looks for itself
 }
 
 char* rows_from(const Tensor& tensor, int64_t row) {
@@ -249,6 +275,18 @@ std::string CudnnAttention::version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+bool CudnnAttention::can_compile() {
+  load_nvrtc_builtins();
+  nvrtcProgram program = nullptr;
+  if (nvrtcCreateProgram(&program, "__global__ void nothing() {}", "nothing.cu", 0, nullptr,
+                         nullptr) != NVRTC_SUCCESS) {
+    return false;
+  }
+  const nvrtcResult result = nvrtcCompileProgram(program, 0, nullptr);
+  static_cast<void>(nvrtcDestroyProgram(&program));
+  return result == NVRTC_SUCCESS;
+}
+
 CudnnAttention::CudnnAttention(int device) : CudnnAttention(device, Options{}) {}
 
 CudnnAttention::CudnnAttention(int device, Options options) : impl_(std::make_unique<Impl>()) {
@@ -256,6 +294,7 @@ CudnnAttention::CudnnAttention(int device, Options options) : impl_(std::make_un
   MOETUNE_CHECK(status == cudaSuccess, "cuDNN: CUDA device {} cannot be used: {}", device,
                 cudaGetErrorString(status));
   impl_->options = options;
+  load_nvrtc_builtins();
   check(cudnnCreate(&impl_->handle), "starting the library");
 }
 
@@ -280,6 +319,12 @@ std::string CudnnAttention::why_unsupported(const AttentionArgs& args,
   }
   if (!is_aligned(args.q) || !is_aligned(args.k) || !is_aligned(args.v) || !is_aligned(args.out)) {
     return "rows have to begin at multiples of 16 bytes";
+  }
+  // The library takes one row for a step of decoding: it has no backward pass of one key, and says
+  // of its forward pass that it may be wrong with a causal mask and shared keys.
+  if (std::any_of(segments.begin(), segments.end(),
+                  [](const AttentionSegment& segment) { return segment.num_rows == 1; })) {
+    return "a run of one row";
   }
   return why_not_segments_of(args, segments);
 }

@@ -34,6 +34,9 @@ class CudnnAttention {
   /// The library's version as major.minor.patch; empty in a build without it. Needs no device.
   static std::string version();
 
+  /// Whether the compiler works that cuDNN makes its kernels with. Needs no device.
+  static bool can_compile();
+
   /// Makes `device` current. Throws base::Error when there is no such device or the build lacks
   /// cuDNN.
   explicit CudnnAttention(int device);

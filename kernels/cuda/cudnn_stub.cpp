@@ -12,6 +12,8 @@ bool CudnnAttention::is_available() { return false; }
 
 std::string CudnnAttention::version() { return {}; }
 
+bool CudnnAttention::can_compile() { return false; }
+
 CudnnAttention::CudnnAttention(int device) : CudnnAttention(device, Options{}) {}
 
 CudnnAttention::CudnnAttention(int /*device*/, Options /*options*/) {

@@ -67,6 +67,11 @@ BOOST_AUTO_TEST_CASE(versions_need_no_device) {
                                   << CudnnAttention::version() << "'");
 }
 
+// Without the compiler's second library every attention would quietly run on the plain kernel.
+BOOST_AUTO_TEST_CASE(attention_has_its_compiler) {
+  BOOST_TEST(CudnnAttention::can_compile() == CudnnAttention::is_available());
+}
+
 BOOST_AUTO_TEST_CASE(no_device_is_one_plain_message) {
   BOOST_TEST(message_of([] { CublasLtGemm gemm(kNoSuchDevice); }) != "");
   BOOST_TEST(message_of([] { GroupedGemm gemm(kNoSuchDevice); }) != "");

@@ -20,12 +20,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/last_word.h"
 #include "engine/routing_recorder.h"
 #include "engine/watchdog.h"
 #include "engine/world_run.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/across_ranks.h"
 #include "profiler/cupti_recorder.h"
 #include "profiler/device_counters.h"
 #include "profiler/device_trace.h"
@@ -101,9 +103,9 @@ class TrialRecorder {
     if (row.is_traced) traced_step_ns_.push_back(result.step_ns);
     if (!row.is_warmup && !row.is_traced) step_ns_.push_back(result.step_ns);
     if (row.is_traced && step + 1 == spec::total_steps(trial_)) add_traces();
+    if (!is_leader_) return shard_.commit();
     if (step == 0) shard_.add_metric(0, "num_launches", static_cast<double>(launches));
     shard_.commit();
-    if (!is_leader_) return;
     std::ofstream(progress_path_) << fmt::format("step {} of {}\n", step + 1,
                                                  spec::total_steps(trial_));
   }
@@ -381,7 +383,8 @@ StepResult run_step(Training& training, RankTrainer& trainer, World& world, int 
   }
   world.join_local();
   if (training.is_first(rank)) training.tracing->begin(step);
-  world.join_local();
+  // Of all processes: who begins later would look like a late participant of the first collective.
+  static_cast<void>(world.join_max(0));
   trainer.set_traced(true);
   const StepResult result = timed_step(profiler::TraceLevel::none);
   trainer.set_traced(false);
@@ -453,10 +456,17 @@ void check_can_run(const spec::TrialSpec& trial) {
   }
 }
 
-}  // namespace
+// What tells whether the clocks of two processes are one: containers of a host have names of their
+// own and share its clock.
+std::string clock_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
 
-spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
-                         const RunOptions& options) {
+spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_dir,
+                           const RunOptions& options) {
   std::signal(SIGTERM, ask_stop);
   std::signal(SIGINT, ask_stop);
   check_can_run(trial);
@@ -471,13 +481,21 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
   const std::vector<int> ranks = local_ranks(trial);
   std::filesystem::create_directories(out_dir);
   TrialRecorder recorder(trial, out_dir, ranks);
+  const bool is_one_of_several = trial.communicator == "nccl";
+  if (is_one_of_several) recorder.add_text("clock_id", clock_id());
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
   if (trial.records_routing) hooks.routing = &routing;
   Training training{trial, tokens, ranks, recorder, nullptr, nullptr};
   if (trial.backend == "cuda") {
-    training.watchdog = std::make_unique<Watchdog>(
-        options.step_limit, [&](const std::string& what) { leave_hung(what, options.step_limit); });
+    training.watchdog =
+        std::make_unique<Watchdog>(options.step_limit, [&](const std::string& what) {
+          const std::string message = hung_text(what, options.step_limit);
+          if (is_one_of_several) {
+            leave_last_word(out_dir, ranks.front(), spec::ExitCode::hung, message);
+          }
+          leave_hung(message);
+        });
     if (trial.trace != "none" && trial.num_traced_steps > 0) {
       training.tracing = std::make_unique<DeviceTracing>(trial, ranks);
     }
@@ -503,6 +521,22 @@ spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_di
     if (!line.empty()) options.on_summary(line);
   }
   return training.is_interrupted ? spec::ExitCode::interrupted : spec::ExitCode::ok;
+}
+
+}  // namespace
+
+spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
+                         const RunOptions& options) {
+  if (trial.communicator != "nccl") return run_process(trial, out_dir, options);
+  const int rank = local_ranks(trial).front();
+  try {
+    const spec::ExitCode code = run_process(trial, out_dir, options);
+    leave_last_word(out_dir, rank, code, "");
+    return code;
+  } catch (const std::exception& error) {
+    leave_last_word(out_dir, rank, exit_code_of(error), error.what());
+    throw;
+  }
 }
 
 spec::ExitCode exit_code_of(const std::exception& error) {

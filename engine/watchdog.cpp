@@ -47,10 +47,13 @@ void Watchdog::run() {
   }
 }
 
-void leave_hung(const std::string& what, std::chrono::milliseconds limit) {
-  const double seconds = std::chrono::duration<double>(limit).count();
-  fmt::print(stderr, "moetune-rank: {} has not ended within {} s; the device does not answer\n",
-             what, seconds);
+std::string hung_text(const std::string& what, std::chrono::milliseconds limit) {
+  return fmt::format("{} has not ended within {} s; the device does not answer", what,
+                     std::chrono::duration<double>(limit).count());
+}
+
+void leave_hung(const std::string& message) {
+  fmt::print(stderr, "moetune-rank: {}\n", message);
   std::fflush(stderr);
   _exit(static_cast<int>(spec::ExitCode::hung));
 }

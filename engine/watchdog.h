@@ -36,8 +36,11 @@ class Watchdog {
   std::thread thread_;
 };
 
-/// Says on standard error that `what` has not ended within `limit`, and leaves the process with the
-/// exit code for `hung`, at once: no destructor could free a device that does not answer.
-[[noreturn]] void leave_hung(const std::string& what, std::chrono::milliseconds limit);
+/// Why a process ends whose device has not done `what` within `limit`.
+std::string hung_text(const std::string& what, std::chrono::milliseconds limit);
+
+/// Says `message` on standard error, and leaves the process with the exit code for `hung`, at once:
+/// no destructor could free a device that does not answer.
+[[noreturn]] void leave_hung(const std::string& message);
 
 }  // namespace moetune::engine

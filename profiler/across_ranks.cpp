@@ -1,9 +1,9 @@
-// How long communication really moved data, seen over ranks; see resolve_transfers in
-// device_trace.h.
-#include <algorithm>
-#include <tuple>
+// See across_ranks.h.
+#include "profiler/across_ranks.h"
 
-#include "profiler/device_trace.h"
+#include <algorithm>
+#include <optional>
+#include <tuple>
 
 namespace moetune::profiler {
 namespace {
@@ -36,7 +36,75 @@ Instance instance_of(const TraceRecord& record, const CommunicatorKeys& communic
   return {record.group, found == communicators.end() ? 0 : found->second, record.sequence};
 }
 
+/// When each collective ended, by the clock of whoever took part.
+using Ends = std::map<Instance, std::vector<int64_t>>;
+
+void add_ends(const StepTrace& trace, const CommunicatorKeys& communicators, Ends& ends) {
+  for (const TraceRecord& record : trace.records) {
+    if (is_matched(record)) ends[instance_of(record, communicators)].push_back(record.end_ns);
+  }
+}
+
+int64_t median(std::vector<int64_t>& values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// What has to be added to times of `theirs`; nullopt where no collective was common.
+std::optional<int64_t> offset_between(const Ends& ours, const Ends& theirs) {
+  std::vector<int64_t> differences;
+  for (const auto& [instance, ends] : theirs) {
+    const auto same = ours.find(instance);
+    if (same == ours.end()) continue;
+    differences.push_back(std::ranges::max(same->second) - std::ranges::max(ends));
+  }
+  if (differences.empty()) return std::nullopt;
+  return median(differences);
+}
+
+void shift(StepTrace& trace, int64_t ns) {
+  trace.start_ns += ns;
+  trace.end_ns += ns;
+  for (TraceRecord& record : trace.records) {
+    for (int64_t* time :
+         {&record.launch_start_ns, &record.launch_end_ns, &record.start_ns, &record.end_ns}) {
+      *time += ns;
+    }
+  }
+}
+
 }  // namespace
+
+void align_clocks(const std::vector<StepTrace*>& traces, const std::vector<std::string>& clocks,
+                  const CommunicatorKeys& communicators) {
+  if (traces.empty()) return;
+  std::map<std::string, std::vector<StepTrace*>> others;
+  Ends aligned;
+  for (size_t i = 0; i < traces.size(); ++i) {
+    if (clocks.at(i) == clocks.front()) {
+      add_ends(*traces[i], communicators, aligned);
+    } else {
+      others[clocks[i]].push_back(traces[i]);
+    }
+  }
+  while (!others.empty()) {
+    auto next = others.begin();
+    std::optional<int64_t> offset_ns;
+    for (auto at = others.begin(); at != others.end() && !offset_ns; ++at) {
+      Ends ends;
+      for (const StepTrace* trace : at->second) add_ends(*trace, communicators, ends);
+      offset_ns = offset_between(aligned, ends);
+      if (offset_ns) next = at;
+    }
+    if (!offset_ns) offset_ns = traces.front()->start_ns - next->second.front()->start_ns;
+    for (StepTrace* trace : next->second) {
+      shift(*trace, *offset_ns);
+      add_ends(*trace, communicators, aligned);
+    }
+    others.erase(next);
+  }
+}
 
 void resolve_transfers(const std::vector<StepTrace*>& traces,
                        const CommunicatorKeys& communicators) {

@@ -67,21 +67,13 @@ struct DeviceStep {
 ///    ops each kernel, copy and fill is a record of its own under the op's name; flops and bytes
 ///    stand at the longest kernel. Copies and fills that stay on the device are that op's work;
 ///    other copies are memcpy records. Unlabelled kernels of NCCL are collectives.
-///  - transfer_ns is the whole duration until resolve_transfers has seen the other ranks.
+///  - transfer_ns is the whole duration until resolve_transfers (across_ranks.h) has seen the other
+///    ranks.
 ///  - Streams get the numbers that the ops give them; others follow. Ids are in program order.
 ///  - Launch times are those of the call, for nodes of a graph those of the replay, but never later
 ///    than the start of the work, which may begin before the call returns.
 ///  - Synchronisations, and copies whose call returns when they are done, are host_sync records.
 DeviceStep convert_step(const DeviceActivities& raw, const OpTable& ops, const GraphLabels& labels,
                         const StepWindow& window);
-
-/// A rank's communicator of each group, by rank and group; the same map as the analysis takes.
-using CommunicatorKeys = std::map<std::pair<int32_t, std::string>, int64_t>;
-
-/// Sets transfer_ns of all communication of one step: of a collective that several of the ranks
-/// took part in, the shortest duration of any participant (the last to arrive only transfers); else
-/// the shortest of the same op with the same bytes.
-void resolve_transfers(const std::vector<StepTrace*>& traces,
-                       const CommunicatorKeys& communicators);
 
 }  // namespace moetune::profiler

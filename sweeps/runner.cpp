@@ -1,6 +1,8 @@
 // One trial from spec file to result; see runner.h.
 #include "sweeps/runner.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -9,11 +11,15 @@
 #include <sstream>
 #include <utility>
 
+#include "engine/spec/layout.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/analyse.h"
-#include "sweeps/launchers/local.h"
+#include "sweeps/last_words.h"
+#include "sweeps/launchers/processes.h"
+#include "sweeps/merge_shards.h"
+#include "sweeps/process_group.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -26,6 +32,10 @@ constexpr int64_t kMaxLogBytes = 64 << 10;
 // What a launcher adds to a signal's number when it passes on how a rank ended.
 constexpr int kSignalExitBase = 128;
 constexpr int kLastSignal = 64;
+
+bool is_signal_code(int code) {
+  return code > kSignalExitBase && code <= kSignalExitBase + kLastSignal;
+}
 
 /// The last bytes of a file; empty when there is none.
 std::string tail_of(const std::string& path) {
@@ -120,7 +130,7 @@ Ending judge(const WatchEnd& end, const std::string& message, const RunnerOption
   if (end.process.is_signal) {
     return ending(TrialStatus::crashed, crash_reason(code) + " " + where);
   }
-  if (code > kSignalExitBase && code <= kSignalExitBase + kLastSignal) {
+  if (is_signal_code(code)) {
     return ending(TrialStatus::crashed,
                   crash_reason(code - kSignalExitBase) + " (reported by the launcher) " + where);
   }
@@ -133,6 +143,76 @@ Ending judge(const WatchEnd& end, const std::string& message, const RunnerOption
   return ending(status, or_else(message, fmt::format("ended with exit code {} {}", code, where)));
 }
 
+namespace {
+
+/// The running processes of a trial, as one.
+struct Running {
+  std::unique_ptr<Process> process;
+  ProcessGroup* group = nullptr;  ///< the same, when there are several
+};
+
+Running start(ProcessRunner& runner, const TrialCommands& commands) {
+  // As long as the ranks may need to find out by themselves that another one is gone.
+  constexpr std::chrono::milliseconds kPatience{15'000};
+  if (commands.commands.size() == 1) return {runner.start(commands.commands.front()), nullptr};
+  std::vector<std::unique_ptr<Process>> members;
+  for (const Command& command : commands.commands) members.push_back(runner.start(command));
+  auto group = std::make_unique<ProcessGroup>(std::move(members), kPatience);
+  ProcessGroup* seen = group.get();
+  return {std::move(group), seen};
+}
+
+/// How the processes ended, and what they said.
+struct Aftermath {
+  WatchEnd end;
+  std::string message;
+  std::string stderr_text;
+  std::string who;  ///< " (rank 3)", where one of several is known to be the cause
+};
+
+// The ranks' own words go before what a launcher says; a process that was killed has none.
+void hear_ranks(const TrialFolder& folder, int num_ranks, bool is_launcher, Aftermath& aftermath) {
+  const std::vector<LastWord> words = read_last_words(folder, num_ranks);
+  ProcessEnd& end = aftermath.end.process;
+  if (end.is_signal && !end.was_ended_by_us && !is_launcher) return;
+  const std::optional<LastWord> cause = cause_of(words);
+  const bool is_explained =
+      cause && cause->code != static_cast<int>(spec::ExitCode::peer_failed);
+  std::vector<std::string> who;
+  // Who only noticed that another rank was gone does not know more than a launcher that saw it die.
+  if (cause && (is_explained || end.is_signal || !is_signal_code(end.code))) {
+    end.is_signal = false;
+    end.code = cause->code;
+    aftermath.message = cause->message;
+    who.push_back(fmt::format("rank {}", cause->rank));
+  }
+  const std::string silent = silent_ranks(words, num_ranks);
+  if (is_launcher && !is_explained && !silent.empty()) {
+    who.push_back(silent + " ended without a word");
+  }
+  if (!who.empty()) aftermath.who = fmt::format(" ({})", fmt::join(who, "; "));
+}
+
+/// Of all processes, those of a trial that ended badly as far as there are any.
+store::ShardContents read_shards(const spec::TrialSpec& spec, const TrialFolder& folder,
+                                 int num_ranks, bool is_ok) {
+  std::vector<store::ShardContents> shards;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (!is_ok && !fs::exists(folder.shard(rank))) continue;
+    shards.push_back(store::read_shard(folder.shard(rank)));
+  }
+  return shards.size() == 1 ? std::move(shards.front()) : merge_shards(spec, std::move(shards));
+}
+
+bool has_any_shard(const TrialFolder& folder, int num_ranks) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (fs::exists(folder.shard(rank))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options) {
   const TrialFolder folder{options.folder};
@@ -142,32 +222,51 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   if (!options.text_path.empty()) launched.data_path = options.text_path;
   write_file(folder.spec(),
              spec::to_json(launched).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  const Command command = local_command(options.rank_program, folder);
-  const auto start = std::chrono::steady_clock::now();
-  const std::unique_ptr<Process> process = runner.start(command);
-  const WatchEnd end =
-      watch(*process, {folder.progress(), options.step_limit, options.grace, options.on_tick});
-  const auto duration = std::chrono::steady_clock::now() - start;
+  const TrialCommands commands =
+      trial_commands(spec, options.rank_program, options.launcher, folder);
+  const int num_processes =
+      spec.communicator == "nccl" ? spec::layout_of(spec.knobs).world_size() : 1;
+  const auto begin = std::chrono::steady_clock::now();
+  const Running running = start(runner, commands);
+  Aftermath aftermath;
+  aftermath.end = watch(*running.process,
+                        {folder.progress(), options.step_limit, options.grace, options.on_tick});
+  const auto duration = std::chrono::steady_clock::now() - begin;
 
   store::TrialResult& result = run.result;
-  const std::string stderr_text = tail_of(folder.stderr_file());
-  Ending ending = judge(end, last_message(stderr_text), options);
+  aftermath.stderr_text = tail_of(running.group == nullptr
+                                      ? folder.stderr_file()
+                                      : folder.stderr_file(running.group->cause()));
+  aftermath.message = last_message(aftermath.stderr_text);
+  if (running.group != nullptr) {
+    aftermath.who = fmt::format(" (rank {})", running.group->cause());
+  }
+  if (spec.communicator == "nccl") {
+    hear_ranks(folder, num_processes, commands.is_launcher, aftermath);
+  }
+  Ending ending = judge(aftermath.end, aftermath.message, options);
   result.status = std::move(ending.status);
   result.reason = std::move(ending.reason);
+  const bool is_ok = result.status == spec::name_of(TrialStatus::ok);
+  const bool has_cause = !is_ok && !aftermath.end.is_hung && !aftermath.end.is_interrupted;
+  if (has_cause) result.reason += aftermath.who;
   result.metrics.push_back(
       {-1, "wall_total_ns",
        static_cast<double>(
            std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count())});
   result.metrics.push_back(
-      {-1, "process_rss_bytes", static_cast<double>(end.process.max_rss_bytes)});
-  result.texts.push_back({"command", shell_line(command)});
-  if (!stderr_text.empty()) result.texts.push_back({"stderr", stderr_text});
+      {-1, "process_rss_bytes", static_cast<double>(aftermath.end.process.max_rss_bytes)});
+  result.texts.push_back({"command", commands.text()});
+  if (!aftermath.stderr_text.empty()) result.texts.push_back({"stderr", aftermath.stderr_text});
 
-  const bool is_ok = result.status == spec::name_of(TrialStatus::ok);
-  if (!is_ok && !fs::exists(folder.shard())) return run;
+  if (!is_ok && !has_any_shard(folder, num_processes)) return run;
   try {
-    run.shard = store::read_shard(folder.shard());
-    result.shard_paths = {folder.shard()};
+    run.shard = read_shards(spec, folder, num_processes, is_ok);
+    result.shard_paths = {run.shard.path};
+    if (num_processes > 1) {
+      write_shard(run.shard, folder.merged_shard());
+      result.shard_paths = {folder.merged_shard()};
+    }
     if (is_ok) check_complete(spec, run.shard, result);
     analyse_shard(spec, run.shard, result);
   } catch (const base::Error& error) {

@@ -21,6 +21,9 @@ struct RunnerOptions {
   std::chrono::milliseconds step_limit{60'000};
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
+  /// Starts the processes of a trial that has several; empty: this program, on this machine. See
+  /// trial_commands in launchers/processes.h.
+  std::string launcher{};
 };
 
 /// A trial that has ended. The shard lies in the folder until this goes away.

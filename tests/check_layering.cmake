@@ -16,7 +16,7 @@ set(ALLOW_profiler/store profiler/record.h profiler/memory_ledger.h kernels/base
 set(ALLOW_engine/spec kernels/base)
 set(ALLOW_engine engine/spec kernels kernels/base profiler profiler/store)
 set(ALLOW_tuner engine/spec kernels/base)
-set(ALLOW_sweeps tuner engine/spec profiler/record.h profiler/store profiler/analysis profiler/export reports
+set(ALLOW_sweeps tuner engine/spec profiler/record.h profiler/across_ranks.h profiler/store profiler/analysis profiler/export reports
                  kernels/base)
 set(ALLOW_reports profiler/store profiler/record.h kernels/base)
 set(ALLOW_tests ${FOLDERS})

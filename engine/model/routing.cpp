@@ -89,7 +89,8 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
     });
     graph.close();
   }
-  observe_route(state);
+  // Recomputation routes a second time, and alike.
+  if (label == Pass::forward) observe_route(state);
   if (!is_parallel) return;
   // Dropless buffers have the size the counts say: the host has to know them.
   std::vector<int32_t> gathered(static_cast<size_t>(state[Buf::gathered_counts].numel()));

@@ -142,11 +142,6 @@ SweepSpec sweep_from_json(const json& document, const std::string& source,
     if (reader.has(key)) trial[key] = reader.value(key);
   }
   sweep.base = trial_spec_from_json(trial, source);
-  if (sweep.base.communicator == "nccl") {
-    reader.fail("communicator",
-                "threads or fake: a sweep starts one process, and nccl needs one per rank "
-                "(moetune-rank --world nccl under torchrun, srun or mpirun)");
-  }
   if (!sweep.base.data_path.empty()) {
     sweep.base.data_path = resolved(sweep.base.data_path, folder);
   }

@@ -127,6 +127,7 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   runner.folder = options.folder;
   runner.text_path = options.text_path;
   runner.step_limit = options.step_limit;
+  runner.launcher = options.launcher;
   SystemProcessRunner processes;
   const auto start = std::chrono::steady_clock::now();
   const TrialRun trial_run = run_trial(processes, trial, runner);

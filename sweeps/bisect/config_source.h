@@ -35,6 +35,7 @@ struct ConfigRunnerOptions {
   std::string folder;     ///< of the running trial
   std::string text_path;  ///< what all trials train on
   std::chrono::milliseconds step_limit{60'000};
+  std::string launcher{};  ///< as in RunnerOptions
 };
 
 /// Runs one configuration once. Combinations that break a rule are `build_failed`, with the rule.

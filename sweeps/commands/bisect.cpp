@@ -221,6 +221,7 @@ void declare(CommandOptions& options) {
   text("run-limit", "SECONDS", "longest run, default 1800");
   text("max-runs", "N", "give up after so many, default 400");
   text("max-seconds", "SECONDS", "of building and running, default no limit");
+  options.add_launch();
   options.add()("fresh", "measure again what the database has");
   options.add()("quiet,q", "no progress");
   options.add_format();
@@ -239,6 +240,10 @@ int run_bisect_command(const std::vector<std::string>& words) {
   if (!options.parse(words)) return 0;
   const std::string database = options.has("db") ? options.database() : default_database();
   if (options.has("configs")) return run_bisect_configs(options, database);
+  if (options.has("launch")) {
+    throw base::UsageError(
+        "--launch is for --configs; for a repository, write the launcher into --run");
+  }
   Question question = question_of(options, database);
   HuntSetup& setup = question.setup;
   question.reproduce = reproduce_line(words, setup.commits.front().id, setup.commits.back().id);

@@ -7,6 +7,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
+#include "sweeps/launchers/processes.h"
 
 namespace moetune::sweeps {
 
@@ -42,6 +43,24 @@ void CommandOptions::add_format() {
 void CommandOptions::add_set() {
   add()("set", po::value<std::vector<std::string>>()->value_name("KNOB=VALUE"),
         "set a knob (see 'moetune knobs'); may be repeated");
+}
+
+void CommandOptions::add_launch() {
+  add()("launch", po::value<std::string>()->value_name("COMMAND"),
+        "what starts the processes of a trial with communicator nccl, put in front of "
+        "moetune-rank, such as 'srun --nodes={nodes} --ntasks={ranks}'; without it this program "
+        "does, on this machine");
+}
+
+std::string CommandOptions::launcher(const std::string& communicator) const {
+  if (!has("launch")) return "";
+  if (communicator != "nccl") {
+    throw UsageError(fmt::format(
+        "--launch is for trials of several processes (communicator nccl); with {} there is one",
+        communicator));
+  }
+  check_launcher(text("launch"));
+  return text("launch");
 }
 
 bool CommandOptions::parse(const std::vector<std::string>& words) {

@@ -27,6 +27,8 @@ class CommandOptions {
   void add_format();
   /// Adds --set NAME=VALUE, repeatable.
   void add_set();
+  /// Adds --launch COMMAND, for trials of several processes.
+  void add_launch();
 
   /// False when --help was asked for and has been printed.
   [[nodiscard]] bool parse(const std::vector<std::string>& words);
@@ -46,6 +48,9 @@ class CommandOptions {
   /// The database and one more word, given as "--db PATH WORD" or as "PATH WORD" (positional option
   /// "id").
   [[nodiscard]] std::pair<std::string, std::string> database_and_word(const char* what) const;
+  /// The value of --launch, empty when it is missing. Throws base::UsageError when it can be no
+  /// launcher, or when trials with this communicator are one process.
+  [[nodiscard]] std::string launcher(const std::string& communicator) const;
   /// Sets the knobs of all --set.
   void apply_set(spec::Knobs& knobs) const;
 

@@ -102,8 +102,8 @@ std::string to_text(const Result& result) {
 int run_sweep_command(const std::vector<std::string>& words) {
   namespace po = boost::program_options;
   CommandOptions options(
-      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--format "
-      "text|json]",
+      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch COMMAND] "
+      "[--format text|json]",
       "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
       "profiles it, removes what binds it one change at a time, and validates the winner. Every "
       "trial and decision is stored; the same command resumes a sweep that was stopped.");
@@ -115,6 +115,7 @@ int run_sweep_command(const std::vector<std::string>& words) {
   options.add()("max-seconds", po::value<std::string>()->value_name("N"),
                 "instead of the budget in the sweep file");
   options.add()("quiet,q", "no progress");
+  options.add_launch();
   options.add_set();
   options.add_format();
   options.positional("file");
@@ -139,6 +140,7 @@ int run_sweep_command(const std::vector<std::string>& words) {
   loop_options.max_trials = sweep.budget.max_trials;
   loop_options.max_seconds = sweep.budget.max_seconds;
   loop_options.runner.rank_program = find_rank_program();
+  loop_options.runner.launcher = options.launcher(sweep.base.communicator);
   loop_options.runner.folder = running_folder(database);
   loop_options.runner.step_limit =
       std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));

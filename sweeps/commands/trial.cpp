@@ -123,7 +123,7 @@ int run_trial_command(const std::vector<std::string>& words) {
   namespace po = boost::program_options;
   CommandOptions options(
       "trial SPEC [--db PATH] [--set KNOB=VALUE ...] [--format text|json] [--trace-out FILE.json] "
-      "[--print-spec]",
+      "[--launch COMMAND] [--print-spec]",
       "Runs one trial. SPEC is a trial as JSON, or a sweep file, whose base is used. Without --db "
       "nothing is kept.");
   options.add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
@@ -136,6 +136,7 @@ int run_trial_command(const std::vector<std::string>& words) {
   options.add()("step-limit", po::value<std::string>()->value_name("SECONDS"),
                 "longest time without a new step before the trial counts as hung, default 60");
   options.add()("quiet,q", "no progress");
+  options.add_launch();
   options.add_set();
   options.add_format();
   options.positional("spec");
@@ -150,13 +151,7 @@ int run_trial_command(const std::vector<std::string>& words) {
     std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
     return 0;
   }
-  if (loaded.spec.communicator == "nccl") {
-    throw base::UsageError(fmt::format(
-        "{}: communicator 'nccl' needs a process per GPU, which moetune does not start: "
-        "write the trial with --print-spec and start moetune-rank --world nccl under "
-        "torchrun, srun or mpirun; or take threads or fake",
-        file));
-  }
+  const std::string launcher = options.launcher(loaded.spec.communicator);
   const std::vector<std::string> changes = options.texts("set");
   std::string problem;
   const tuner::TrialRequest request =
@@ -170,6 +165,7 @@ int run_trial_command(const std::vector<std::string>& words) {
   if (database.empty()) database = scratch.emplace().database();
   LoopOptions loop_options;
   loop_options.runner.rank_program = find_rank_program();
+  loop_options.runner.launcher = launcher;
   loop_options.runner.folder = running_folder(database);
   loop_options.runner.step_limit = std::chrono::seconds(options.integer("step-limit", 1, 60));
   Session session = open_session(database, single_trials_row(request.spec));

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t kSteps = 2;
 
-spec::RoutingProfile record_profile(const spec::ModelSpec& model) {
+spec::RoutingProfile record_profile(const spec::ModelSpec& model, const char* recompute = "none") {
   spec::TrialSpec trial = testing::tiny_trial(model);
+  trial.knobs.recompute = recompute;
   trial.records_routing = true;
   trial.num_warmup_steps = 0;
   trial.num_steps = kSteps;
@@ -32,6 +33,13 @@ spec::RoutingProfile record_profile(const spec::ModelSpec& model) {
 }
 
 BOOST_AUTO_TEST_SUITE(memory_model_against_ledger)
+
+// What is routed a second time, for the backward pass, is not counted again.
+BOOST_AUTO_TEST_CASE(recomputation_leaves_the_profile_as_it_is) {
+  const spec::ModelSpec model = testing::tiny_model();
+  BOOST_TEST(record_profile(model, "full").counts == record_profile(model).counts,
+             boost::test_tools::per_element());
+}
 
 BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
   spec::ModelSpec mixed = testing::tiny_model();

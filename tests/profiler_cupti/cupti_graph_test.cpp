@@ -3,6 +3,7 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 
+#include "profiler/across_ranks.h"
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {

@@ -5,6 +5,7 @@
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/wall.h"
+#include "profiler/across_ranks.h"
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {

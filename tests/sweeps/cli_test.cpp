@@ -224,14 +224,36 @@ BOOST_AUTO_TEST_CASE(a_printed_spec_is_what_a_launcher_starts) {
   BOOST_TEST(run({"trial", folder.file("printed.json"), "--print-spec"}).out == printed.out);
   BOOST_TEST(run({"trial", folder.file("printed.json"), "--db", db}).code == 0);
 
-  write_spec([](json& trial) {
-    trial["backend"] = "cuda";
-    trial["clock"] = "wall";
-    trial["communicator"] = "nccl";
+}
+
+BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
+  const auto over_nccl = [](json& document) {
+    document["backend"] = "cuda";
+    document["communicator"] = "nccl";
+    document.erase("clock");
+  };
+  check_refused({"trial", spec, "--launch", "srun"}, 2, {"--launch", "nccl", "threads"});
+  write_spec(over_nccl);
+  check_refused({"trial", spec, "--launch", "srun -n {rank}"}, 2, {"--launch", "{ranks}"});
+  check_refused({"bisect", "--repo", ".", "--launch", "srun"}, 2, {"--launch", "--run"});
+  const Answer trial = run({"trial", spec, "--db", db, "--format", "json"});
+  BOOST_TEST_INFO(trial.err);
+  BOOST_TEST_REQUIRE(trial.code == 0);
+  BOOST_TEST(json::parse(trial.out).at("status") == "ok");
+
+  write_sweep([&](json& sweep) {
+    over_nccl(sweep);
+    sweep["num_steps"] = 6;
+    sweep["budget"] = {{"max_trials", 4}};
   });
-  const Answer refused = run({"trial", spec, "--db", folder.file("other.db")});
-  BOOST_TEST(refused.code == 2);
-  BOOST_TEST(refused.err.find("--print-spec") != std::string::npos);
+  const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
+  const Answer sweep = run({"sweep", folder.file("sweep.json"), "--db", db, "--format", "json"});
+  BOOST_TEST_INFO(sweep.err);
+  BOOST_TEST_REQUIRE(sweep.code == 0);
+  const auto num_trials = json::parse(sweep.out).at("num_run").get<size_t>();
+  BOOST_TEST(num_trials >= 2U);
+  // The reference run is one process, every other trial one for each of eight ranks.
+  BOOST_TEST(tests::launches_in(folder.file("launches")).size() == 1 + 8 * (num_trials - 1));
 }
 
 BOOST_AUTO_TEST_CASE(the_same_trial_is_not_run_twice) {

@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -32,9 +34,42 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+/// Which of how many processes this is: communicator nccl.
+struct Place {
+  std::string folder;
+  int rank = -1;  ///< -1: there is only one process
+  int num_ranks = 0;
+
+  [[nodiscard]] bool is_one_of_several() const { return rank >= 0; }
+};
+Place place;
+
+// As moetune-rank leaves it.
+void leave_last_word(ExitCode code, const std::string& message) {
+  using std::chrono::nanoseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::string path = place.folder + "/last-word-" + std::to_string(place.rank) + ".json";
+  std::ofstream(path + ".part")
+      << nlohmann::json{{"code", static_cast<int>(code)},
+                        {"message", message},
+                        {"time_ns", std::chrono::duration_cast<nanoseconds>(now).count()}};
+  std::filesystem::rename(path + ".part", path);
+}
+
 [[noreturn]] void leave(ExitCode code, const std::string& message = "") {
+  if (place.is_one_of_several()) leave_last_word(code, message);
   if (!message.empty()) std::cerr << "moetune-rank: " << message << std::endl;
   std::exit(static_cast<int>(code));
+}
+
+// Whoever dies says so here, as a connection that closes would.
+std::string obituary(int rank) { return place.folder + "/obituary-" + std::to_string(rank); }
+
+void look_for_dead_peers() {
+  for (int rank = 0; rank < place.num_ranks; ++rank) {
+    if (rank == place.rank || !std::filesystem::exists(obituary(rank))) continue;
+    leave(ExitCode::peer_failed, "rank " + std::to_string(rank) + " is gone");
+  }
 }
 
 /// Sleeps, and leaves when asked to stop.
@@ -42,6 +77,19 @@ void rest(int milliseconds) {
   for (int passed = 0; passed <= milliseconds; passed += 5) {
     if (is_asked_to_stop != 0) leave(ExitCode::interrupted, "stopped");
     if (passed < milliseconds) usleep(5000);
+  }
+}
+
+/// Until all ranks have come to this step, or one is dead.
+void meet(int64_t step) {
+  if (environment("FAKE_RANK_MEETS") == "no") return;
+  const std::string place_of_step = place.folder + "/at-" + std::to_string(step) + "-";
+  std::ofstream(place_of_step + std::to_string(place.rank)) << "x";
+  for (int rank = 0; rank < place.num_ranks; ++rank) {
+    while (!std::filesystem::exists(place_of_step + std::to_string(rank))) {
+      look_for_dead_peers();
+      rest(5);
+    }
   }
 }
 
@@ -79,8 +127,31 @@ profiler::StepTrace trace_of(int rank, int step, int64_t step_ns, const std::str
   return trace;
 }
 
+std::vector<int> own_ranks(const spec::TrialSpec& trial) {
+  if (place.is_one_of_several()) return {place.rank};
+  std::vector<int> all;
+  for (int rank = 0; rank < spec::layout_of(trial.knobs).world_size(); ++rank) all.push_back(rank);
+  return all;
+}
+
+/// Of one of several processes: odd ranks come later to the collective, and have another clock.
+void tell_apart(profiler::StepTrace& trace) {
+  if (trace.rank % 2 == 0) return;
+  trace.records[1].start_ns += 2000;
+  trace.records[1].transfer_ns -= 2000;
+  constexpr int64_t kAheadNs = 1'000'000'000;
+  trace.start_ns += kAheadNs;
+  trace.end_ns += kAheadNs;
+  for (profiler::TraceRecord& record : trace.records) {
+    for (int64_t* time : {&record.launch_start_ns, &record.launch_end_ns, &record.start_ns,
+                          &record.end_ns}) {
+      *time += kAheadNs;
+    }
+  }
+}
+
 void add_memory(store::ShardWriter& shard, const spec::TrialSpec& trial, int64_t peak) {
-  for (int rank = 0; rank < spec::layout_of(trial.knobs).world_size(); ++rank) {
+  for (const int rank : own_ranks(trial)) {
     store::ShardMemory memory;
     memory.rank = rank;
     memory.peak_bytes = peak;
@@ -93,6 +164,10 @@ void add_memory(store::ShardWriter& shard, const spec::TrialSpec& trial, int64_t
 
 void act_on_fault(const spec::InjectedFault& fault, store::ShardWriter& shard, int64_t step) {
   if (fault.kind.empty() || fault.step != step) return;
+  if (place.is_one_of_several()) {
+    if (fault.rank != place.rank) return;
+    if (fault.kind != "hang") std::ofstream(obituary(place.rank)) << "x";
+  }
   if (fault.kind == "crash") {
     std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make an exit of it
     raise(SIGSEGV);
@@ -111,7 +186,11 @@ void act_on_fault(const spec::InjectedFault& fault, store::ShardWriter& shard, i
 }
 
 void run(const spec::TrialSpec& trial, const std::string& folder) {
-  store::ShardWriter shard(folder + "/shard-0.db");
+  store::ShardWriter shard(folder + "/shard-" + std::to_string(std::max(place.rank, 0)) + ".db");
+  const bool is_leader = place.rank <= 0;
+  if (place.is_one_of_several()) {
+    shard.add_text("clock_id", place.rank % 2 == 0 ? "this" : "another");
+  }
   const auto violations =
       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
   if (!violations.empty()) leave(ExitCode::usage, violations.front().message);
@@ -126,6 +205,7 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
   const int64_t step_ns = 1'000'000 + 500'000 / trial.knobs.ep_chunks_forward;
   for (int64_t step = 0; step < spec::total_steps(trial); ++step) {
     rest(pause.empty() ? 0 : std::stoi(pause));
+    if (place.is_one_of_several()) meet(step);
     act_on_fault(trial.fault, shard, step);
     store::ShardStep row;
     row.step = step;
@@ -135,12 +215,15 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
     row.loss = 5.0 / static_cast<double>(step + 1);
     shard.add_step(row);
     if (row.is_traced) {
-      for (int rank = 0; rank < spec::layout_of(trial.knobs).world_size(); ++rank) {
-        shard.add_trace(trace_of(rank, static_cast<int>(step), row.step_ns, "ep"));
+      for (const int rank : own_ranks(trial)) {
+        profiler::StepTrace trace = trace_of(rank, static_cast<int>(step), row.step_ns, "ep");
+        if (place.is_one_of_several()) tell_apart(trace);
+        shard.add_trace(trace);
         shard.add_op({rank, "expert_fc1.forward", 1, 1000, 10, row.step_ns / 2});
       }
     }
     shard.commit();
+    if (!is_leader) continue;
     std::ofstream(folder + "/progress")
         << "step " << step + 1 << " of " << spec::total_steps(trial) << "\n";
   }
@@ -187,7 +270,13 @@ int main(int argc, char** argv) {
       std::ofstream(std::string(argv[4]) + "/shard-0.db") << "this is no database";
       return 0;
     }
+    if (trial.communicator == "nccl") {
+      const bool is_slurm = !environment("SLURM_PROCID").empty();
+      place = {argv[4], std::stoi(environment(is_slurm ? "SLURM_PROCID" : "RANK")),
+               spec::layout_of(trial.knobs).world_size()};
+    }
     run(trial, argv[4]);
+    if (place.is_one_of_several()) leave_last_word(ExitCode::ok, "");
   } catch (const base::UsageError& error) {
     leave(ExitCode::usage, error.what());
   } catch (const std::exception& error) {

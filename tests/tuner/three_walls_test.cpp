@@ -449,6 +449,58 @@ BOOST_AUTO_TEST_CASE(where_nothing_fits_memory_is_the_last_word) {
   BOOST_TEST(story.best_hash == "");
 }
 
+// Real devices: there is no run on one without a limit.
+BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits_first) {
+  spec::SweepSpec sweep = narrow_sweep();
+  sweep.base.backend = "cuda";
+  sweep.base.clock = "wall";
+  sweep.base.communicator = "nccl";
+  const auto world = [](const TrialRequest& request) {
+    if (!request.is_reference) return run_in_fake_world(request);
+    TrialOutcome outcome;
+    outcome.status = TrialStatus::oom;
+    outcome.reason = "out of memory on rank 0";
+    return outcome;
+  };
+  const Story story = drive(sweep, world);
+  check_manners(sweep, story);
+  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  const std::vector<TrialRequest> started = story.started();
+  const auto first_ok = std::ranges::find_if(started, [&](const TrialRequest& request) {
+    return story.outcome_of(request.hash).status == TrialStatus::ok;
+  });
+  BOOST_REQUIRE(first_ok != started.end());
+  const std::vector<double> expected = story.outcome_of(first_ok->hash).losses;
+  BOOST_REQUIRE(!expected.empty());
+  for (auto request = started.begin(); request != started.end(); ++request) {
+    // One device would need as many times longer as there are.
+    if (request->is_reference) BOOST_TEST(request->spec.num_steps == 3);
+    BOOST_TEST(request->spec.reference_loss ==
+                   (request > first_ok ? expected : std::vector<double>()),
+               boost::test_tools::per_element());
+  }
+  // On a device of its own the reference run failed for another reason.
+  const Story failed = drive(sweep, [](const TrialRequest&) {
+    TrialOutcome outcome;
+    outcome.status = TrialStatus::failed;
+    outcome.reason = "no GPU";
+    return outcome;
+  });
+  BOOST_TEST(failed.started().size() == 1U);
+  // And where it is not memory that configurations lack, that is not what is said.
+  const Story broken = drive(sweep, [&](const TrialRequest& request) {
+    TrialOutcome outcome = world(request);
+    if (!request.is_reference && request.action == Action::run) {
+      outcome.status = TrialStatus::failed;
+      outcome.reason = "no network";
+    }
+    return outcome;
+  });
+  BOOST_TEST(broken.best_hash == "");
+  BOOST_TEST(broken.decisions.back().text ==
+             "No configuration has run to its end; the last one ended as failed: no network.");
+}
+
 // Neither expert parallelism nor pipeline stages alone are enough, and data parallelism, which has
 // an axis of its own, has to give way to the stages.
 BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {

@@ -20,6 +20,7 @@ std::optional<TrialRequest> ThreeWalls::ask() {
   num_calibrations_ = 0;
   rows_ = {};
   reference_loss_.clear();
+  is_too_large_for_one_ = false;
   baseline_.reset();
   first_fitting_.reset();
   incumbent_.reset();

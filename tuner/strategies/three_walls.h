@@ -50,6 +50,8 @@ class ThreeWalls final : public Strategy {
   bool contract();
   /// The one-device run that every other must agree with; false when it failed.
   bool measure_reference();
+  /// Where the model is too large for one device: this trial takes its place.
+  void take_as_reference(const Trial& trial);
   bool fit();
   void scale();
   void retune();
@@ -101,6 +103,7 @@ class ThreeWalls final : public Strategy {
       0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
   ReceivedRows rows_;
   std::vector<double> reference_loss_;
+  bool is_too_large_for_one_ = false;  ///< device, so that there is no reference run
   std::optional<Trial> baseline_;
   std::optional<Trial> first_fitting_;
   std::optional<Trial> incumbent_;

@@ -70,20 +70,35 @@ bool ThreeWalls::measure_reference() {
   s.hardware.sync_ns = 0;
   s.num_warmup_steps = 0;
   // As long as the longest trial: routing drifts while the router learns, and with it the memory
-  // the experts need.
-  s.num_steps = std::max(spec::total_steps(sweep_.base),
-                         spec::total_steps(validation_spec(sweep_.base.knobs))) -
-                1;
+  // the experts need. But one device takes as many times longer as there are real ones.
+  s.num_steps = spec::total_steps(sweep_.base) - 1;
+  if (s.communicator != "nccl") {
+    s.num_steps =
+        std::max(s.num_steps, spec::total_steps(validation_spec(sweep_.base.knobs)) - 1);
+  }
   s.num_traced_steps = 1;
   s.records_routing = sweep_.base.model.num_experts > 0;
   reference.phase = Phase::contract;
   // Only an emulated device can be ideal.
   const bool is_ideal = sweep_.base.backend == "cpu";
+  // It changes no bit, and a real device has an end.
+  if (!is_ideal) s.knobs.recompute = "full";
   reference.title = is_ideal ? "reference: one ideal device, no memory limit, no launch costs"
                              : "reference: one rank with the whole device";
   reference.is_reference = true;
   reference.hash = spec::spec_hash(s);
   const Trial trial = measure(std::move(reference));
+  is_too_large_for_one_ = trial.outcome.status == spec::TrialStatus::oom && !is_ideal;
+  if (is_too_large_for_one_) {
+    decide(Phase::contract, "note",
+           fmt::format("The model is too large for a reference run on one device ({}). The first "
+                       "configuration that fits takes its place: the others must reproduce its "
+                       "losses. Where the router sends the tokens is not known before a trial "
+                       "runs, so memory is predicted for experts that are loaded alike.",
+                       trial.outcome.reason))
+        .trial_hash = trial.request.hash;
+    return true;
+  }
   if (!trial.is_ok()) {
     decide(Phase::contract, "note",
            fmt::format("The reference run on one device ended as {}: {}. Without its losses no "
@@ -131,6 +146,17 @@ bool ThreeWalls::measure_reference() {
   return true;
 }
 
+void ThreeWalls::take_as_reference(const Trial& trial) {
+  reference_loss_ = trial.outcome.losses;
+  Decision& frozen = decide(
+      phase_, "note",
+      fmt::format("A trial counts only if its losses agree with those of {}, the first "
+                  "configuration that fits, within {} over the first steps.",
+                  describe(trial.request.spec.knobs), sweep_.base.reference_tolerance));
+  frozen.trial_hash = trial.request.hash;
+  frozen.evidence["reference_loss"] = reference_loss_;
+}
+
 // Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
 // selective recompute, then more expert parallelism before pipeline stages, full recompute last.
 bool ThreeWalls::fit() {
@@ -145,6 +171,7 @@ bool ThreeWalls::fit() {
     kept.trial_hash = baseline_->request.hash;
     kept.evidence = {{"after", evidence_of(baseline_->outcome)},
                      {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
+    if (is_too_large_for_one_) take_as_reference(*first_fitting_);
     return true;
   }
   if (baseline_) {
@@ -178,6 +205,7 @@ bool ThreeWalls::fit() {
     return is_illegal(knobs, Phase::fit, "fit: " + describe(knobs));
   });
   const std::vector<std::string> ladder = recompute_ladder();
+  std::string last_failure;  // other than for lack of memory
   for (const bool is_full_turn : {false, true}) {
     for (const spec::Knobs& step : steps) {
       for (const std::string& rung : ladder) {
@@ -211,12 +239,24 @@ bool ThreeWalls::fit() {
                              {"peak_bytes", trial.outcome.peak_bytes},
                              {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
         if (baseline_) decision.baseline_hash = baseline_->request.hash;
-        if (!trial.is_ok()) continue;
+        if (!trial.is_ok()) {
+          if (trial.outcome.status != spec::TrialStatus::oom) {
+            last_failure = fmt::format("ended as {}: {}", spec::name_of(trial.outcome.status),
+                                       trial.outcome.reason);
+          }
+          continue;
+        }
         first_fitting_ = incumbent_ = trial;
         best_hash_ = trial.request.hash;
+        if (is_too_large_for_one_) take_as_reference(trial);
         return true;
       }
     }
+  }
+  if (!last_failure.empty()) {
+    decide(Phase::fit, "note",
+           fmt::format("No configuration has run to its end; the last one {}.", last_failure));
+    return false;
   }
   decide(Phase::fit, "note",
          "Nothing in the space fits into the devices' memory. More devices, a smaller model or "

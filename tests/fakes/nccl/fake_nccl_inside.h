@@ -16,20 +16,9 @@
 #include <vector>
 
 #include "tests/fakes/nccl/fake_nccl.h"
+#include "tests/fakes/nccl/fake_nccl_math.h"
 
 namespace moetune::fakes {
-
-struct Collective {
-  std::string kind;
-  const char* send = nullptr;
-  char* recv = nullptr;
-  size_t count = 0;
-  ncclDataType_t type = ncclInt8;
-
-  [[nodiscard]] bool matches(const Collective& other) const {
-    return kind == other.kind && count == other.count && type == other.type;
-  }
-};
 
 struct P2p {
   bool is_send = false;
@@ -112,13 +101,6 @@ World& world();
 
 /// Notes a wrong use.
 ncclResult_t complain(const std::string& text);
-
-/// Of what a member brings to a collective of `size`.
-size_t send_bytes(const Collective& collective, size_t size);
-/// What all members together make of it.
-std::string combine(const Collective& collective, const std::vector<const char*>& sent);
-/// The part of that which `rank` gets.
-void deliver(const Collective& collective, const std::string& result, int rank);
 
 /// The launch of a communicator's collective number `number`, or of a group of messages. Called
 /// again while it is not done, by whatever thread asks for the communicator's state.

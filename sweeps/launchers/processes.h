@@ -1,0 +1,35 @@
+// Which processes a trial is made of: one with all ranks as threads, one per rank started here, or
+// whatever the user's launcher starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/trial_spec.h"
+#include "sweeps/launchers/local.h"
+#include "sweeps/process.h"
+
+namespace moetune::sweeps {
+
+/// Processes that moetune itself starts for a trial.
+struct TrialCommands {
+  std::vector<Command> commands;  ///< one per rank, or a single one
+  /// The single one starts the ranks' processes, so its exit code and its output are not a rank's.
+  bool is_launcher = false;
+
+  /// For the trial's log: what a person would type.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Ranks that are not processes need one: communicator threads or fake. With nccl, each rank is a
+/// process, told by torchrun's variables which; an empty `launcher` starts them on this machine.
+/// Otherwise it is a shell command that is put in front of moetune-rank's, in which {ranks},
+/// {nodes} and {ranks_per_node} are replaced. Throws base::UsageError for what is no such command.
+TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& rank_program,
+                             const std::string& launcher, const TrialFolder& folder);
+
+/// Throws base::UsageError when `launcher` cannot be one: empty words, an unknown or an unclosed
+/// placeholder.
+void check_launcher(const std::string& launcher);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,113 @@
+// See merge_shards.h.
+#include "sweeps/merge_shards.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "engine/spec/layout.h"
+#include "kernels/base/error.h"
+#include "profiler/across_ranks.h"
+#include "profiler/store/shard.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using profiler::StepTrace;
+using store::ShardContents;
+
+/// What each process has to say of its own rank or device; of other texts the first is kept.
+constexpr const char* kDeviceMemoryText = "device_memory";
+constexpr const char* kTraceNoteText = "trace_note";
+
+template <class T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  std::ranges::move(from, std::back_inserter(to));
+}
+
+/// The texts of `from` that are not said already.
+void append_texts(ShardContents& to, const ShardContents& from) {
+  for (const store::NamedText& text : from.texts) {
+    const bool is_known = std::ranges::any_of(to.texts, [&](const store::NamedText& other) {
+      const bool is_own = text.name == kDeviceMemoryText || text.name == kTraceNoteText;
+      return other.name == text.name && (!is_own || other.value == text.value);
+    });
+    if (!is_known) to.texts.push_back(text);
+  }
+}
+
+// Nothing in a file is trusted: sums and differences of what is read must not overflow.
+void check_times(const ShardContents& shard, const StepTrace& trace) {
+  constexpr int64_t kLatest = int64_t{1} << 60;
+  const auto check = [&](int64_t time_ns) {
+    MOETUNE_CHECK(time_ns > -kLatest && time_ns < kLatest,
+                  "{}: the shard is damaged: a time of {} ns", shard.path, time_ns);
+  };
+  check(trace.start_ns);
+  check(trace.end_ns);
+  for (const profiler::TraceRecord& record : trace.records) {
+    for (const int64_t time_ns : {record.launch_start_ns, record.launch_end_ns, record.start_ns,
+                                  record.end_ns}) {
+      check(time_ns);
+    }
+  }
+}
+
+void join_traces(const spec::TrialSpec& trial, const std::map<int32_t, std::string>& clocks,
+                 std::vector<StepTrace>& traces) {
+  std::ranges::sort(traces, {}, [](const StepTrace& t) { return std::pair(t.step, t.rank); });
+  const profiler::CommunicatorKeys communicators =
+      spec::group_instances(spec::layout_of(trial.knobs));
+  for (auto begin = traces.begin(); begin != traces.end();) {
+    const auto end =
+        std::find_if(begin, traces.end(), [&](const auto& t) { return t.step != begin->step; });
+    std::vector<StepTrace*> step;
+    std::vector<std::string> step_clocks;
+    for (; begin != end; ++begin) {
+      step.push_back(&*begin);
+      step_clocks.push_back(clocks.at(begin->rank));
+    }
+    profiler::align_clocks(step, step_clocks, communicators);
+    profiler::resolve_transfers(step, communicators);
+  }
+}
+
+}  // namespace
+
+ShardContents merge_shards(const spec::TrialSpec& trial, std::vector<ShardContents> shards) {
+  MOETUNE_CHECK(!shards.empty(), "nothing to merge");
+  std::map<int32_t, std::string> clocks;
+  for (const ShardContents& shard : shards) {
+    for (const StepTrace& trace : shard.traces) {
+      check_times(shard, trace);
+      clocks.emplace(trace.rank, shard.text("clock_id"));
+    }
+  }
+  ShardContents merged = std::move(shards.front());
+  for (auto shard = shards.begin() + 1; shard != shards.end(); ++shard) {
+    append(merged.traces, shard->traces);
+    append(merged.memory, shard->memory);
+    append(merged.ops, shard->ops);
+    std::ranges::copy_if(shard->metrics, std::back_inserter(merged.metrics),
+                         [](const store::MetricRow& metric) { return metric.rank >= 0; });
+    append_texts(merged, *shard);
+  }
+  join_traces(trial, clocks, merged.traces);
+  return merged;
+}
+
+void write_shard(const ShardContents& contents, const std::string& path) {
+  store::ShardWriter writer(path);
+  for (const store::ShardStep& step : contents.steps) writer.add_step(step);
+  for (const StepTrace& trace : contents.traces) writer.add_trace(trace);
+  for (const store::ShardMemory& memory : contents.memory) writer.add_memory(memory);
+  for (const store::ShardOp& op : contents.ops) writer.add_op(op);
+  for (const store::MetricRow& metric : contents.metrics) {
+    writer.add_metric(metric.rank, metric.name, metric.value);
+  }
+  for (const store::NamedText& text : contents.texts) writer.add_text(text.name, text.value);
+  writer.commit();
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,23 @@
+// A trial of several processes leaves a shard per rank; the rest of this folder knows one shard.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/trial_spec.h"
+#include "profiler/store/store.h"
+
+namespace moetune::sweeps {
+
+/// One shard from those of the ranks, which come in the order of the ranks (of a trial that ended
+/// badly, some may be missing). Steps, numbers of the whole run and texts that all write are those
+/// of the first; everything else is there of every rank. Traces are brought onto one clock (the
+/// text "clock_id" tells those apart that are not the same), and communication is split into moving
+/// data and waiting for others, which only all ranks together tell.
+store::ShardContents merge_shards(const spec::TrialSpec& trial,
+                                  std::vector<store::ShardContents> shards);
+
+/// Writes a shard that read_shard reads back alike. Throws base::Error when it cannot be written.
+void write_shard(const store::ShardContents& contents, const std::string& path);
+
+}  // namespace moetune::sweeps

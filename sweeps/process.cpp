@@ -114,12 +114,13 @@ int open_or_throw(const std::string& path, int flags) {
 }
 
 /// The child's side between fork and exec. Only returns (an errno) when something failed.
-int become(const ExecArguments& exec, const char* folder, int in, int out, int err, pid_t parent) {
+int become(const ExecArguments& exec, const char* folder, int in, int out, int err, pid_t parent,
+           int death_signal) {
   if (setsid() < 0) return errno;
   if (*folder != '\0' && chdir(folder) != 0) return errno;
   // Dies with the tuner even when that is killed; the second look closes the gap before the call.
   // The rank sets this again for itself, because a launcher in between would be its parent.
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
+  if (prctl(PR_SET_PDEATHSIG, death_signal) != 0) return errno;
   if (getppid() != parent) _exit(127);
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     signal(signal_number, SIG_DFL);
@@ -253,7 +254,8 @@ std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {
   const pid_t pid = fork();
   MOETUNE_CHECK(pid >= 0, "fork: {}", std::strerror(errno));
   if (pid == 0) {
-    const int error = become(exec, folder.c_str(), in.get(), out.get(), err.get(), parent);
+    const int error = become(exec, folder.c_str(), in.get(), out.get(), err.get(), parent,
+                             command.death_signal);
     [[maybe_unused]] const ssize_t written = write(report_out.get(), &error, sizeof(error));
     _exit(127);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,9 @@ struct Command {
   /// Where it runs; empty: in the caller's folder. The paths above are the caller's, but for a
   /// relative program.
   std::string working_directory{};
+  /// What it gets when this program dies. Only the process itself does: what it has started lives
+  /// on, unless it passes the signal on.
+  int death_signal = SIGKILL;
 };
 
 /// The command as a line that a shell takes.

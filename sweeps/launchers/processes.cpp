@@ -15,6 +15,13 @@
 namespace moetune::sweeps {
 namespace {
 
+// The shell passes SIGTERM on, so that the launcher can end its ranks, on other hosts, too, and
+// waits for it: the signal comes when the trial is to end, or when this program has died.
+constexpr const char* kLauncherScript = R"(trap 'trap : TERM; kill -TERM 0' TERM
+{} &
+launcher=$!
+while :; do wait $launcher; code=$?; kill -0 $launcher 2>/dev/null || exit $code; done)";
+
 using Values = std::map<std::string, int64_t>;
 
 Values values_of(const spec::TrialSpec& trial) {
@@ -105,6 +112,7 @@ std::vector<Command> rank_commands(const Command& rank_command, size_t num_ranks
 }  // namespace
 
 std::string TrialCommands::text() const {
+  if (is_launcher) return launcher_line;
   const std::string first = shell_line(commands.front());
   if (commands.size() == 1) return first;
   return fmt::format("{}\n(and so on, up to RANK={})", first, commands.size() - 1);
@@ -121,15 +129,17 @@ void check_launcher(const std::string& launcher) {
 TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& rank_program,
                              const std::string& launcher, const TrialFolder& folder) {
   const Command rank_command = local_command(rank_program, folder);
-  if (trial.communicator != "nccl") return {{rank_command}, false};
+  if (trial.communicator != "nccl") return {{rank_command}, false, ""};
   if (launcher.empty()) {
-    return {rank_commands(rank_command, static_cast<size_t>(spec::layout_of(trial.knobs).world_size()), folder), false};
+    const auto num_ranks = static_cast<size_t>(spec::layout_of(trial.knobs).world_size());
+    return {rank_commands(rank_command, num_ranks, folder), false, ""};
   }
+  const std::string line =
+      fmt::format("{} {}", filled(launcher, values_of(trial)), shell_line(rank_command));
   Command command = rank_command;
-  command.arguments = {"/bin/sh", "-c",
-                       fmt::format("{} {}", filled(launcher, values_of(trial)),
-                                   shell_line(rank_command))};
-  return {{command}, true};
+  command.arguments = {"/bin/sh", "-c", fmt::format(kLauncherScript, line)};
+  command.death_signal = SIGTERM;
+  return {{command}, true, line};
 }
 
 }  // namespace moetune::sweeps

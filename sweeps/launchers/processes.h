@@ -16,6 +16,7 @@ struct TrialCommands {
   std::vector<Command> commands;  ///< one per rank, or a single one
   /// The single one starts the ranks' processes, so its exit code and its output are not a rank's.
   bool is_launcher = false;
+  std::string launcher_line;  ///< what that one runs, as a shell takes it
 
   /// For the trial's log: what a person would type.
   [[nodiscard]] std::string text() const;

@@ -256,6 +256,48 @@ BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
   BOOST_TEST(tests::launches_in(folder.file("launches")).size() == 1 + 8 * (num_trials - 1));
 }
 
+// Started here or by a launcher, asked to stop or killed: no process of the trial is left.
+BOOST_AUTO_TEST_CASE(the_processes_of_a_trial_end_with_the_program) {
+  write_spec([](json& trial) {
+    trial["backend"] = "cuda";
+    trial["communicator"] = "nccl";
+    trial.erase("clock");
+    trial["num_steps"] = 10'000;
+  });
+  tests::write_text(folder.file("launcher"),
+                    "pids=; for rank in 0 1 2 3 4 5 6 7; do\n"
+                    "  SLURM_PROCID=$rank \"$@\" & pids=\"$pids $!\"\ndone\nwait $pids\n");
+  const tests::ScopedEnvironment pace("FAKE_RANK_STEP_MS", "20");
+  int number = 0;
+  for (const bool is_launched : {false, true}) {
+    for (const int signal_number : {SIGKILL, SIGINT}) {
+      BOOST_TEST_CONTEXT((is_launched ? "launched, " : "started here, ") << signal_number) {
+        const std::string log = folder.file("log" + std::to_string(++number));
+        const tests::ScopedEnvironment launches("FAKE_RANK_LOG", log);
+        std::vector<std::string> words = {"trial", spec, "--db",
+                                          folder.file("db" + std::to_string(number))};
+        if (is_launched) {
+          words.insert(words.end(), {"--launch", "/bin/sh " + folder.file("launcher")});
+        }
+        const std::unique_ptr<Process> process = start(words);
+        const std::string progress = words[3] + ".running/progress";
+        BOOST_REQUIRE(tests::eventually([&] { return std::filesystem::exists(progress); }));
+        const std::vector<tests::Launch> ranks = tests::launches_in(log);
+        BOOST_TEST(ranks.size() == 8U);
+        BOOST_REQUIRE(kill(static_cast<pid_t>(process->pid()), signal_number) == 0);
+        BOOST_TEST(tests::eventually([&] {
+          return std::ranges::none_of(ranks, [](const tests::Launch& rank) {
+            return tests::is_running(rank.pid);
+          });
+        }));
+        const auto end = process->wait(seconds(60));
+        BOOST_REQUIRE(end.has_value());
+        BOOST_TEST(end->code == (signal_number == SIGKILL ? SIGKILL : 14));
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_same_trial_is_not_run_twice) {
   const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
   for (int i = 0; i < 2; ++i) BOOST_TEST(run({"trial", spec, "--db", db}).code == 0);

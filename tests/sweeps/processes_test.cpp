@@ -154,12 +154,11 @@ BOOST_AUTO_TEST_CASE(a_launcher_gets_the_numbers_it_asks_for) {
                      "srun -N {nodes} -n {ranks} --ntasks-per-node {ranks_per_node} ${MORE}", folder);
   BOOST_TEST(commands.is_launcher);
   BOOST_TEST_REQUIRE(commands.commands.size() == 1U);
-  BOOST_TEST(commands.commands.front().arguments ==
-                 (std::vector<std::string>{
-                     "/bin/sh", "-c",
-                     "srun -N 2 -n 8 --ntasks-per-node 4 ${MORE} /bin/engine --spec "
-                     "'/a folder/spec.json' --out '/a folder'"}),
-             boost::test_tools::per_element());
+  const std::string line =
+      "srun -N 2 -n 8 --ntasks-per-node 4 ${MORE} /bin/engine --spec "
+      "'/a folder/spec.json' --out '/a folder'";
+  BOOST_TEST(commands.text() == line);
+  BOOST_TEST(contains(commands.commands.front().arguments.back(), line + " &"));
   for (const char* wrong : {"", " \t", "srun {rank}", "srun {ranks", "srun {}"}) {
     BOOST_TEST_CONTEXT(wrong) {
       BOOST_CHECK_THROW(check_launcher(wrong), base::UsageError);

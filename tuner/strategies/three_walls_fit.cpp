@@ -219,6 +219,7 @@ bool ThreeWalls::fit() {
           refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
           continue;
         }
+        if (measured_.contains(request.hash)) continue;  // the start is one of the layouts, too
         const Trial trial = measure(std::move(request));
         Decision& decision =
             decide(Phase::fit, trial.is_ok() ? "kept" : "rejected",

@@ -7,6 +7,7 @@
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -147,6 +148,9 @@ int main(int argc, char** argv) {
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) return static_cast<int>(ExitCode::interrupted);
+  // By default a process has 8 queues to its GPU, and streams that share one wait for each other;
+  // virtual ranks have several streams each. Read when the driver starts.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -204,6 +204,8 @@ class TrialRecorder {
       return traced_step_ns_[a] < traced_step_ns_[b];
     });
     const size_t chosen = order[(order.size() - 1) / 2];
+    // A build without CUPTI has no traces of a device.
+    std::erase_if(traces_, [&](const auto& of_rank) { return of_rank.second.size() <= chosen; });
     if (trial_.backend == "cuda") {
       std::vector<profiler::StepTrace*> ranks;
       for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));

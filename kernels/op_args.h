@@ -187,6 +187,9 @@ struct GatherRowsArgs {
   Tensor out;
   Tensor index;  ///< i32 [n,1]
   int64_t divisor = 1;
+  /// Where known, the index the other way round: out[position[j], :] = x[j / divisor, :] for all
+  /// j < n = x.rows * divisor. A backend may follow either.
+  Tensor position = {};  ///< i32 [n,1]
 };
 
 /// out[index[i], :] = x[i, :]; index has no duplicates.

@@ -71,6 +71,12 @@ save() {
     [ -s "$work/bench.json" ] && cp "$results/$name.json" "$OUT/"
     [ -s "$work/engine.json" ] && cp "$results/$name-engine.json" "$OUT/"
     cp "$work"/report-*.html "$OUT/" 2>/dev/null
+    # The traces themselves; what is larger than 15 MB would not be taken back from some machines.
+    for name in full runs; do
+      [ -s "$work/$name.db" ] || continue
+      gzip -c "$work/$name.db" >"$OUT/$name.db.gz"
+      [ "$(stat -c %s "$OUT/$name.db.gz")" -lt 15000000 ] || rm -f "$OUT/$name.db.gz"
+    done
   fi
   return 0
 }
@@ -82,15 +88,31 @@ problem() {
   failed+=("$*")
 }
 
-# part NAME SECONDS COMMAND...: runs it within the time, at most what is left of all, and keeps its output.
+# part NAME SECONDS COMMAND...: runs it within the time, at most what is left of all, and keeps its output. Not through a
+# pipe: that would wait for whatever still holds its other end, such as a process that hangs in the driver and cannot be
+# killed. Such a one is left behind.
 part() {
-  local name=$1 seconds=$2 start=$SECONDS left=$((deadline - SECONDS)) rc
+  local name=$1 seconds=$2 start=$SECONDS left=$((deadline - SECONDS)) rc=137 pid shown
   shift 2
   if [ "$left" -lt 5 ]; then problem "$name (no time was left)"; return; fi
   [ "$seconds" -lt "$left" ] || seconds=$left
   note "== $name"
-  timeout -k 5 "$seconds" "$@" 2>&1 | tee -a "$work/log.txt"
-  rc=${PIPESTATUS[0]}
+  : >"$work/part.txt"
+  timeout -k 5 "$seconds" "$@" </dev/null >"$work/part.txt" 2>&1 &
+  pid=$!
+  tail -n +1 -s 0.2 --pid=$pid -f "$work/part.txt" 2>/dev/null &
+  shown=$!
+  while kill -0 $pid 2>/dev/null && [ $((SECONDS - start)) -lt $((seconds + 10)) ]; do sleep 0.2; done
+  if kill -0 $pid 2>/dev/null; then
+    kill $shown 2>/dev/null
+    disown $pid
+    note "$name: cannot be ended, and is left behind"
+  else
+    wait $pid
+    rc=$?
+  fi
+  wait $shown 2>/dev/null
+  cat "$work/part.txt" >>"$work/log.txt"
   case $rc in
     0) note "$name: ok in $((SECONDS - start)) s" ;;
     77) note "$name: there is no GPU"; exit $NO_GPU ;;
@@ -140,7 +162,7 @@ check_trials() {
 
 # --- NCCL ---------------------------------------------------------------------------------------------------------------
 
-# nccl_spec RANKS LOSSES: a small training as a trial file.
+# nccl_spec RANKS COMMUNICATOR LOSSES: a small training as a trial file.
 nccl_spec() {
   local layout=''
   [ "$1" -lt 2 ] || layout='"data_parallel_size": 2, "expert_model_parallel_size": 2,'
@@ -154,51 +176,51 @@ nccl_spec() {
   "peak_flops_per_s": 1e14, "memory_bytes_per_s": 1e12, "intra_node": {"latency_ns": 10000, "bytes_per_s": 1e11},
   "inter_node": {"latency_ns": 10000, "bytes_per_s": 1e11}, "launch_ns": 4000, "graph_launch_ns": 12000, "sync_ns": 8000,
   "kernel_floor_ns": 3000},
- "backend": "cuda", "dtype": "f32", "trace": "none", "data_path": "$PWD/README.md",
- "num_warmup_steps": 2, "num_steps": 6, "num_traced_steps": 0, "reference_tolerance": 5e-4, "reference_loss": [$2],
+ "backend": "cuda", "communicator": "$2", "dtype": "f32", "data_path": "$PWD/README.md",
+ "num_warmup_steps": 2, "num_steps": 6, "num_traced_steps": 1, "reference_tolerance": 5e-4, "reference_loss": [$3],
  "training": {"global_batch_size": 8, "seq_length": 256, "lr": 0.004, "aux_loss_coeff": 0.01, "z_loss_coeff": 0.001},
  "knobs": {$layout "micro_batch_size": 1}}
 JSON
 }
 
+# nccl_trial RANKS COMMUNICATOR LOSSES: runs it; its JSON is printed.
+nccl_trial() {
+  local base=$work/nccl-$1-$2
+  nccl_spec "$@" >"$base.json"
+  "$BIN/moetune" trial "$base.json" --db "$base.db" --step-limit 25 --quiet --format json
+}
+
 # nccl RANKS: the training by virtual ranks on one GPU, then by processes over NCCL, one for each GPU, which compare their
 # losses with the former.
 nccl() {
-  local ranks=$1 port=$((20000 + RANDOM % 10000)) dir=$work/nccl-$1 losses rank pids=() rc=0 code
-  mkdir -p "$dir"
-  nccl_spec "$ranks" '' >"$dir/threads.json"
-  "$BIN/moetune" trial "$dir/threads.json" --db "$dir/threads.db" --quiet --format json >"$dir/trial.json" || {
+  local ranks=$1 trial losses
+  trial=$(nccl_trial "$ranks" threads '') || {
     echo "the training by virtual ranks has failed:"
-    grep -E '^  "(status|reason)"' "$dir/trial.json"
+    grep -E '^  "(status|reason)"' <<<"$trial"
     return 1
   }
-  losses=$(sed -n 's/^      "loss": \([^,]*\),*$/\1/p' "$dir/trial.json" | paste -sd,)
-  if [ "$(tr ',' '\n' <<<"$losses" | grep -c '^[0-9]')" != 8 ]; then
-    echo "no 8 losses of virtual ranks: '$losses'"
+  losses=$(sed -n 's/^      "loss": \([^,]*\),*$/\1/p' <<<"$trial" | paste -sd,)
+  if [ "$(tr ',' '\n' <<<"$losses" | grep -c '^[0-9]')" != 9 ]; then
+    echo "no 9 losses of virtual ranks: '$losses'"
     return 1
   fi
-  nccl_spec "$ranks" "$losses" >"$dir/processes.json"
-  for ((rank = 0; rank < ranks; rank++)); do
-    RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-      "$BIN/moetune-rank" --spec "$dir/processes.json" --out "$dir/out" --world nccl --step-timeout 20 \
-      >"$dir/rank-$rank.log" 2>&1 &
-    pids+=($!)
-  done
-  for ((rank = 0; rank < ranks; rank++)); do
-    code=0
-    wait "${pids[rank]}" || code=$?
-    sed "s/^/rank $rank: /" "$dir/rank-$rank.log"
-    if [ $code != 0 ]; then
-      echo "rank $rank has ended with exit code $code"
-      rc=1
+  trial=$(nccl_trial "$ranks" nccl "$losses") || {
+    if grep -q 'has no NCCL' <<<"$trial"; then
+      rm -f "$work/nccl-$ranks-nccl.db"
+      echo "skipped: there is no NCCL in this build"
+      return 0
     fi
-  done
-  if grep -q 'has no NCCL' "$dir/rank-0.log"; then
-    echo "skipped: there is no NCCL in this build"
-    return 0
-  fi
-  [ $rc != 0 ] || echo "losses over NCCL are those of virtual ranks: $losses"
-  return $rc
+    echo "the training over NCCL has failed:"
+    grep -E '^  "(status|reason)"' <<<"$trial"
+    return 1
+  }
+  echo "losses over NCCL are those of virtual ranks: $losses"
+}
+
+# nccl_part RANKS SECONDS
+nccl_part() {
+  part "NCCL, $1 rank(s)" "$2" bash -c "nccl $1"
+  [ ! -f "$work/nccl-$1-nccl.db" ] || check_trials "NCCL, $1 rank(s)" "$work/nccl-$1-nccl.db" 1
 }
 
 num_gpus() {
@@ -218,7 +240,7 @@ full() {
   "$BIN/moetune" show --db "$work/full.db" 1 || rc=$?
   return $rc
 }
-export -f full nccl nccl_spec
+export -f full nccl nccl_spec nccl_trial
 export BIN work
 
 {
@@ -230,16 +252,24 @@ export BIN work
 
 # Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.
 traps='!cuda_rows/rows_that_do_not_exist_stop_the_kernel:!cuda_rope/a_position_that_does_not_exist_stops_the_kernel'
-part "kernels against the CPU" 90 "$BIN/gpu_test" "--run_test=$traps:!device_parity" --log_level=message
-part "training against the CPU" 80 "$BIN/gpu_test" --run_test=device_parity --log_level=test_suite
+# A process each: an error of the device stays until its process ends, and would fail all that comes after it.
+part "own kernels against the CPU" 60 "$BIN/gpu_test" "--run_test=cuda_*:$traps" --log_level=test_suite
+part "GEMM and grouped GEMM against the CPU" 45 "$BIN/gpu_test" \
+  "--run_test=gpu_backend:gpu_backend_grouped" --log_level=test_suite
+part "attention against the CPU" 75 "$BIN/gpu_test" --run_test=gpu_backend_attention --log_level=test_suite
+part "training against the CPU" 60 "$BIN/gpu_test" \
+  '--run_test=device_parity:!device_parity/mixed_precision_stays_near' --log_level=test_suite
+# Every rank makes plans of its own in cuDNN, which take some 0.4 s each.
+part "training in bf16 against the CPU" 60 "$BIN/gpu_test" --run_test=device_parity/mixed_precision_stays_near \
+  --log_level=test_suite
 part "CUPTI on the card" 30 "$BIN/cupti_test" '--run_test=on_a_gpu*:!on_a_gpu_counters' --log_level=message
 # One rank alone starts NCCL, adds up over itself and ends; data moves where there are several GPUs.
-part "NCCL, one rank" 30 bash -c 'nccl 1'
+nccl_part 1 30
 gpus=$(num_gpus)
 if [ "$gpus" -ge 4 ]; then
-  part "NCCL, 4 ranks" 40 bash -c 'nccl 4'
+  nccl_part 4 40
 elif [ "$gpus" -ge 2 ]; then
-  part "NCCL, 2 ranks" 40 bash -c 'nccl 2'
+  nccl_part 2 40
 else
   note "NCCL between GPUs: skipped, it needs two and this machine shows $gpus"
 fi
@@ -249,7 +279,7 @@ check_trials "a model that fills the card" "$work/full.db" 1
 # Virtual ranks, then one rank of a large layout, in one database; under two minutes.
 part "a sweep on virtual ranks" 75 "$BIN/moetune" sweep sweeps/configs/single-gpu.json --db "$work/runs.db"
 check_trials "a sweep on virtual ranks" "$work/runs.db" 1
-part "a sweep over a rank of 64" 45 "$BIN/moetune" sweep sweeps/configs/single-gpu-rank-of-64.json --db "$work/runs.db"
+part "a sweep over a rank of 64" 60 "$BIN/moetune" sweep sweeps/configs/single-gpu-rank-of-64.json --db "$work/runs.db"
 check_trials "a sweep over a rank of 64" "$work/runs.db" 2
 for sweep in 1 2; do
   part "report $sweep" 10 "$BIN/moetune" report "$work/runs.db" --sweep $sweep --out "$work/report-$sweep.html"

@@ -197,7 +197,8 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
   run_op(rank_, Op::unpermute, Pass::backward,
          spec::op_cost(Op::unpermute, Pass::backward, dims, e), [&] {
            rank_.backend.gather_rows(
-               {d_hidden, state[is_parallel ? Buf::send_rows : Buf::d_fc2_out], order, dims.topk});
+               {d_hidden, state[is_parallel ? Buf::send_rows : Buf::d_fc2_out], order, dims.topk,
+                position});
          });
   std::vector<Event> arrivals(chunks.size());
   if (is_parallel) {

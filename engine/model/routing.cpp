@@ -77,11 +77,13 @@ void Layer::preprocess(LayerState& state, PassKind pass, Pass label) {
     }
     const spec::OpCost cost = spec::op_cost(Op::permute, label, dims, e);
     const Tensor order = state[Buf::slot_maps].row_range(0, 1).reshape(dims.tokens * dims.topk, 1);
+    const Tensor position =
+        state[Buf::slot_maps].row_range(1, 1).reshape(dims.tokens * dims.topk, 1);
     const Tensor weights = state[Buf::topk_weights].reshape(dims.tokens * dims.topk, 1);
     run_op(rank_, Op::permute, label, cost, [&] {
       rank_.backend.gather_rows({state[Buf::mlp_norm_out],
                                  state[is_parallel ? Buf::send_rows : Buf::expert_input], order,
-                                 dims.topk});
+                                 dims.topk, position});
     });
     run_op(rank_, Op::permute, label, cost, [&] {
       rank_.backend.gather_rows(

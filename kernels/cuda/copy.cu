@@ -7,6 +7,7 @@ namespace moetune::kernels::cuda {
 namespace {
 
 constexpr int kColumnThreads = 1024;
+constexpr int kRowsInFlight = 4;  ///< of a thread that sums columns
 constexpr int kWide = 8;  ///< elements per thread where types differ: 16 bytes of bf16, 32 of f32
 
 template <typename From, typename To, int N>
@@ -90,11 +91,21 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int64_t pack = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   float own[N] = {};
   if (pack < packs) {
-#pragma unroll 4
-    for (int64_t row = threadIdx.y; row < rows; row += blockDim.y) {
-      const auto part = load_pack<T, N>(x.at(row) + pack * N);
+    const int64_t apart = blockDim.y;
+    const auto load = [&](int64_t row) { return load_pack<T, N>(x.at(row) + pack * N); };
+    const auto add = [&](const Pack<T, N>& part) {
       for (int i = 0; i < N; ++i) own[i] += to_float(part.at[i]);
+    };
+    int64_t row = threadIdx.y;
+    // Without a condition between them all loads of a turn are under way together.
+    for (; row + (kRowsInFlight - 1) * apart < rows; row += kRowsInFlight * apart) {
+      Pack<T, N> held[kRowsInFlight];
+#pragma unroll
+      for (int k = 0; k < kRowsInFlight; ++k) held[k] = load(row + k * apart);
+#pragma unroll
+      for (int k = 0; k < kRowsInFlight; ++k) add(held[k]);
     }
+    for (; row < rows; row += apart) add(load(row));
   }
   // Element i of all threads lies together, so that no two lanes of a warp meet in a bank.
   auto* const totals = block_shared<float>() + thread_rank();
@@ -163,8 +174,9 @@ void add_column_sums(Stream stream, const Tensor& x, float* sums) {
   dispatch_float(x.dtype, [&]<typename T>(std::type_identity<T>) {
     const auto run = [&]<int N>(std::integral_constant<int, N>) {
       const int64_t packs = x.cols / N;
-      // 128 bytes of a row per block, or 32 where that would leave most of the card idle.
-      const unsigned width = (ceil_div(packs, 8) < kNumSms ? 2 : 8) * (N == 1 ? 4 : 1);
+      // 128 bytes of a row per block, or 64, as much as memory reads at a time, where that would
+      // leave much of the card idle.
+      const unsigned width = (ceil_div(packs, 8) < kNumSms ? 4 : 8) * (N == 1 ? 4 : 1);
       unsigned height = 1;
       while (height < kColumnThreads / width && height * 2 < x.rows) height *= 2;
       launch(column_sums<T, N>,

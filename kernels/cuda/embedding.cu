@@ -1,7 +1,8 @@
 // Token embedding: a table lookup and its transpose. In the backward pass the block of a token's
 // first occurrence owns the token's row of the table: it finds all other occurrences and adds them
 // up in their order, so the gradient has the same bits each time and needs no atomics on floats.
-// Finding them reads the list of tokens once per block, from the L2 cache.
+// Finding them reads the list of tokens once per block, from the L1 cache, until an earlier
+// occurrence is found.
 #include "kernels/cuda/row_tiles.cuh"
 
 namespace moetune::kernels::cuda {
@@ -27,6 +28,28 @@ __device__ void sort_found(Found& found) {
   __syncthreads();
 }
 
+/// How often the calling thread finds `token` among those of [begin, end) that are its share.
+__device__ int count_of(const int32_t* tokens, int32_t token, int begin, int end) {
+  constexpr int kQuad = 4;  ///< tokens of one access
+  int count = 0;
+  const auto look = [&](int t) { count += tokens[t] == token ? 1 : 0; };
+  const auto thread = static_cast<int>(threadIdx.x);
+  const auto is_aligned = [&](int t) {
+    return reinterpret_cast<uintptr_t>(tokens + t) % kPackBytes == 0;
+  };
+  int first = begin;
+  while (first < end && !is_aligned(first)) ++first;
+  const int num_quads = (end - first) / kQuad;
+  if (thread < first - begin) look(begin + thread);
+#pragma unroll 4
+  for (int q = thread; q < num_quads; q += kThreads) {
+    const auto quad = load_pack<int32_t, kQuad>(tokens + first + q * kQuad);
+    for (int i = 0; i < kQuad; ++i) count += quad.at[i] == token ? 1 : 0;
+  }
+  if (first + num_quads * kQuad + thread < end) look(first + num_quads * kQuad + thread);
+  return count;
+}
+
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_rows(Rows<float> dtable, const int32_t* tokens, Rows<const T> dout, int num_tokens,
@@ -36,16 +59,24 @@ __global__ void __launch_bounds__(kThreads)
   const auto own = static_cast<int>(blockIdx.x);
   const int32_t token = tokens[own];
   check_row(token, num_rows);
-  int is_earlier = 0;
-#pragma unroll 8
-  for (int t = thread; t < own; t += kThreads) is_earlier |= tokens[t] == token ? 1 : 0;
-  if (__syncthreads_or(is_earlier) != 0) return;
+  for (int begin = 0; begin < own; begin += kSegment) {
+    const int end = min(begin + kSegment, own);
+    if (__syncthreads_or(count_of(tokens, token, begin, end)) != 0) return;
+  }
 
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * kThreads + thread) * N;
   const bool is_inside = col < cols;
   float* const to = dtable.at(token) + col;
   Pack<float, N> sums{};
   if (is_inside) sums = load_pack<float, N>(to);
+  // Nearly all tokens occur once in a large vocabulary.
+  if (__syncthreads_or(count_of(tokens, token, own + 1, num_tokens)) == 0) {
+    if (!is_inside) return;
+    const auto part = load_pack<T, N>(dout.at(own) + col);
+    for (int k = 0; k < N; ++k) sums.at[k] += to_float(part.at[k]);
+    store_pack<float, N>(to, sums);
+    return;
+  }
   for (int begin = own; begin < num_tokens; begin += kSegment) {
     const int end = min(begin + kSegment, num_tokens);
     if (thread == 0) found.count = 0;

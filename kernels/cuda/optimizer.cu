@@ -46,33 +46,37 @@ __device__ bool is_quad_aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (kQuad * sizeof(T)) == 0;
 }
 
-// Elements [first, first + 4) as floats, one access where `is_whole`; zeros from `end` on.
 template <typename T>
-__device__ void load_quad(const T* from, int64_t first, int64_t end, bool is_whole, float* to) {
-  if (is_whole) {
-    using Word = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
-    Pack<T, kQuad> pack;
-    *reinterpret_cast<Word*>(&pack) = *reinterpret_cast<const Word*>(from + first);
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) to[i] = to_float(pack.at[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) to[i] = first + i < end ? to_float(from[first + i]) : 0.0F;
-  }
-}
+using QuadWord = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
 
+// Elements [first, first + 4) as they are, one access where `is_whole`; zeros from `end` on.
 template <typename T>
-__device__ void store_quad(T* to, int64_t first, int64_t end, bool is_whole, const float* from) {
+__device__ Pack<T, kQuad> load_quad(const T* from, int64_t first, int64_t end, bool is_whole) {
+  Pack<T, kQuad> pack;
   if (is_whole) {
-    using Word = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
-    Pack<T, kQuad> pack;
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) pack.at[i] = from_float<T>(from[i]);
-    *reinterpret_cast<Word*>(to + first) = *reinterpret_cast<const Word*>(&pack);
+    *reinterpret_cast<QuadWord<T>*>(&pack) = *reinterpret_cast<const QuadWord<T>*>(from + first);
   } else {
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
-      if (first + i < end) to[first + i] = from_float<T>(from[i]);
+      pack.at[i] = first + i < end ? from[first + i] : from_float<T>(0.0F);
+    }
+  }
+  return pack;
+}
+
+// As one access where `is_whole`: an ordinary assignment would be taken apart into the elements.
+template <typename T>
+__device__ void store_quad(T* to, int64_t first, int64_t end, bool is_whole, const float* from) {
+  Pack<T, kQuad> pack;
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i) pack.at[i] = from_float<T>(from[i]);
+  if (is_whole) {
+    __stcg(reinterpret_cast<QuadWord<T>*>(to + first),
+           *reinterpret_cast<const QuadWord<T>*>(&pack));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      if (first + i < end) to[first + i] = pack.at[i];
     }
   }
 }
@@ -127,20 +131,32 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t first = begin + q * kQuadStride;
       if (first >= slice.numel) break;
       const bool is_whole = is_aligned && first + kQuad <= slice.numel;
-      float grad[kQuad];
+      // All of them before the first is used.
+      Pack<float, kQuad> grad;
+      Pack<float, kQuad> old_master;
+      Pack<M, kQuad> old_m;
+      Pack<M, kQuad> old_v;
+      if (is_whole) {
+        grad = load_quad(slice.grad, first, slice.numel, true);
+        old_master = load_quad(slice.master, first, slice.numel, true);
+        old_m = load_quad(slice.m, first, slice.numel, true);
+        old_v = load_quad(slice.v, first, slice.numel, true);
+      } else {
+        grad = load_quad(slice.grad, first, slice.numel, false);
+        old_master = load_quad(slice.master, first, slice.numel, false);
+        old_m = load_quad(slice.m, first, slice.numel, false);
+        old_v = load_quad(slice.v, first, slice.numel, false);
+      }
       float master[kQuad];
       float m[kQuad];
       float v[kQuad];
-      load_quad(slice.grad, first, slice.numel, is_whole, grad);
-      load_quad(slice.master, first, slice.numel, is_whole, master);
-      load_quad(slice.m, first, slice.numel, is_whole, m);
-      load_quad(slice.v, first, slice.numel, is_whole, v);
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) {
-        const float g = grad[i] * u.grad_scale;
-        m[i] = u.beta1 * m[i] + u.one_minus_beta1 * g;
-        v[i] = u.beta2 * v[i] + u.one_minus_beta2 * g * g;
-        master[i] = master[i] * keep - u.step_size * m[i] / (sqrtf(v[i] * u.v_scale) + u.eps);
+        const float g = grad.at[i] * u.grad_scale;
+        m[i] = u.beta1 * to_float(old_m.at[i]) + u.one_minus_beta1 * g;
+        v[i] = u.beta2 * to_float(old_v.at[i]) + u.one_minus_beta2 * g * g;
+        master[i] =
+            old_master.at[i] * keep - u.step_size * m[i] / (sqrtf(v[i] * u.v_scale) + u.eps);
       }
       store_quad(slice.m, first, slice.numel, is_whole, m);
       store_quad(slice.v, first, slice.numel, is_whole, v);
@@ -259,19 +275,19 @@ __global__ void __launch_bounds__(kThreads)
     const auto& slice = table.slices[number];
     const bool is_aligned = is_quad_aligned(slice.data);
     const int64_t begin = (tile - table.tiles.begin[number]) * kTile + threadIdx.x * kQuad;
-    float values[kQuadsOfTile][kQuad] = {};
+    Pack<T, kQuad> values[kQuadsOfTile] = {};
 #pragma unroll
     for (int q = 0; q < kQuadsOfTile; ++q) {
       const int64_t first = begin + q * kQuadStride;
       if (first >= slice.numel) break;
-      load_quad(slice.data, first, slice.numel, is_aligned && first + kQuad <= slice.numel,
-                values[q]);
+      values[q] =
+          load_quad(slice.data, first, slice.numel, is_aligned && first + kQuad <= slice.numel);
     }
 #pragma unroll
     for (int q = 0; q < kQuadsOfTile; ++q) {
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) {
-        const double value = static_cast<double>(values[q][i]);
+        const double value = static_cast<double>(to_float(values[q].at[i]));
         sum += value * value;
       }
     }

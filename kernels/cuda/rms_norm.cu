@@ -18,6 +18,7 @@ constexpr int kScalarThreads = 256;
 constexpr int kBlockThreads = 256;  ///< at least, where groups are small
 /// As many as run at a time, few enough that their parts of dweight are a small read.
 constexpr int64_t kBackwardBlocks = 3 * kNumSms;
+constexpr int64_t kWideBlocks = 2 * kNumSms;  ///< of more than kBlockThreads threads
 
 /// Groups of d columns: group g is head g % heads of row g / heads.
 template <typename T>
@@ -52,6 +53,10 @@ __global__ void __launch_bounds__(kMaxThreads) forward(Groups<T> x, const T* wei
     const int pack = static_cast<int>(threadIdx.x) + k * stride;
     if (!is_active || pack >= shape.packs) continue;
     held[k] = load_pack<T, N>(from + pack * N);
+  }
+  // Packs that are not there are zeros.
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
     for (int i = 0; i < N; ++i) squares += to_float(held[k].at[i]) * to_float(held[k].at[i]);
   }
   squares = row_sum(squares, block_shared<float>(), 0);
@@ -143,6 +148,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) backward(Gradients<T> args,
       if (!is_active || pack >= shape.packs) continue;
       held_x[k] = load_pack<T, N>(x + pack * N);
       held_dy[k] = load_pack<T, N>(dy + pack * N);
+    }
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int pack = static_cast<int>(threadIdx.x) + k * stride;
+      if (!is_active || pack >= shape.packs) continue;
       const auto w = load_pack<T, N>(args.weight + pack * N);
       for (int i = 0; i < N; ++i) {
         const float n = to_float(held_x[k].at[i]) * rstd;
@@ -303,7 +313,7 @@ void rms_norm_backward(Stream stream, const RmsNormBackwardArgs& args, Scratch s
       const auto per_block = static_cast<unsigned>(std::max(1, kBlockThreads / threads));
       const bool is_wide = threads > kBlockThreads;
       num_blocks =
-          std::min(ceil_div(shape.num_groups, per_block), is_wide ? kNumSms : kBackwardBlocks);
+          std::min(ceil_div(shape.num_groups, per_block), is_wide ? kWideBlocks : kBackwardBlocks);
       launch(is_wide ? backward<T, kPackOf<T>, kMaxThreads, 1>
                      : backward<T, kPackOf<T>, kBlockThreads, kBackwardBlocks / kNumSms>,
              {grid_of(num_blocks), dim3(static_cast<unsigned>(threads), per_block),

@@ -38,22 +38,52 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
+/// The same rows, counted in words.
+template <typename Word>
+Tensor in_words(Tensor tensor) {
+  const int64_t size = base::size_of(tensor.dtype);
+  tensor.cols = tensor.cols * size / static_cast<int64_t>(sizeof(Word));
+  tensor.ld = tensor.ld * size / static_cast<int64_t>(sizeof(Word));
+  return tensor;
+}
+
 template <typename Word>
 void move_words(Stream stream, const RowMove& move_args) {
-  const int64_t size = base::size_of(move_args.x.dtype);
-  // The same rows, counted in words.
-  const auto in_words = [&](Tensor tensor) {
-    tensor.cols = tensor.cols * size / static_cast<int64_t>(sizeof(Word));
-    tensor.ld = tensor.ld * size / static_cast<int64_t>(sizeof(Word));
-    return tensor;
-  };
-  const Tensor x = in_words(move_args.x);
-  const Tensor y = in_words(move_args.y);
+  const Tensor x = in_words<Word>(move_args.x);
+  const Tensor y = in_words<Word>(move_args.y);
   const Lists lists{move_args.from,  move_args.to,
                     move_args.count, static_cast<int32_t>(move_args.divisor),
                     x.rows,          y.rows};
   launch(move<Word>, tile_rows(move_args.count, x.cols), stream, Rows<const Word>(x), Rows<Word>(y),
          x.cols, lists);
+}
+
+/// Each row of x to its `copies` places: it is read once, which a gather in the order of the places
+/// does only while the cache holds all of x.
+template <typename Word>
+__global__ void __launch_bounds__(kTileThreads)
+    spread(Rows<const Word> x, Rows<Word> y, int64_t words, const int32_t* position, int copies,
+           int64_t x_rows, int64_t y_rows) {
+  const int64_t apart = blockDim.x;
+  for (int64_t row = RowTile::first_row(); row < x_rows; row += RowTile::row_step()) {
+    const int32_t* places = position + row * copies;
+    const Word* from = x.at(row);
+    for (int64_t unit = RowTile::first_unit(); unit < words; unit += RowTile::unit_step()) {
+      Word held[kUnitsInFlight] = {};
+#pragma unroll
+      for (int k = 0; k < kUnitsInFlight; ++k) {
+        if (unit + k * apart < words) held[k] = from[unit + k * apart];
+      }
+      for (int copy = 0; copy < copies; ++copy) {
+        check_row(places[copy], y_rows);
+        Word* to = y.at(places[copy]);
+#pragma unroll
+        for (int k = 0; k < kUnitsInFlight; ++k) {
+          if (unit + k * apart < words) to[unit + k * apart] = held[k];
+        }
+      }
+    }
+  }
 }
 
 template <typename T, int N>
@@ -70,11 +100,25 @@ __global__ void __launch_bounds__(kTileThreads)
         auto held = load_pack<T, N>(to);
         float sums[N];
         for (int i = 0; i < N; ++i) sums[i] = to_float(held.at[i]);
-#pragma unroll 4
-        for (int k = 0; k < topk; ++k) {
-          check_row(places[k], x_rows);
-          const auto part = load_pack<T, N>(x.at(places[k]) + pack * N);
-          for (int i = 0; i < N; ++i) sums[i] += to_float(part.at[i]);
+        for (int first = 0; first < topk; first += kUnitsInFlight) {
+          // Places, then rows, then sums: one wait for all rows of a batch.
+          int32_t rows[kUnitsInFlight] = {};
+          Pack<T, N> parts[kUnitsInFlight] = {};
+#pragma unroll
+          for (int k = 0; k < kUnitsInFlight; ++k) {
+            if (first + k < topk) rows[k] = places[first + k];
+          }
+#pragma unroll
+          for (int k = 0; k < kUnitsInFlight; ++k) check_row(rows[k], x_rows);
+#pragma unroll
+          for (int k = 0; k < kUnitsInFlight; ++k) {
+            if (first + k < topk) parts[k] = load_pack<T, N>(x.at(rows[k]) + pack * N);
+          }
+          // Rows that are not there are zeros.
+#pragma unroll
+          for (int k = 0; k < kUnitsInFlight; ++k) {
+            for (int i = 0; i < N; ++i) sums[i] += to_float(parts[k].at[i]);
+          }
         }
         for (int i = 0; i < N; ++i) held.at[i] = from_float<T>(sums[i]);
         store_pack<T, N>(to, held);
@@ -96,6 +140,20 @@ void move_rows(Stream stream, const RowMove& args) {
 }
 
 void gather_rows(Stream stream, const GatherRowsArgs& args) {
+  const bool is_spread = args.divisor > 1 && !args.position.is_null() && args.x.rows > 0 &&
+                         is_divisible(args.x) && is_divisible(args.out) &&
+                         args.x.dtype == args.out.dtype && args.x.cols == args.out.cols;
+  if (is_spread) {
+    MOETUNE_CHECK(args.position.rows == args.index.rows &&
+                      args.position.rows == args.x.rows * args.divisor,
+                  "gather_rows: {} positions for {} rows of which each is used {} times",
+                  args.position.rows, args.x.rows, args.divisor);
+    const Tensor x = in_words<uint4>(args.x);
+    const Tensor out = in_words<uint4>(args.out);
+    return launch(spread<uint4>, tile_rows(x.rows, x.cols), stream, Rows<const uint4>(x),
+                  Rows<uint4>(out), x.cols, index_of(args.position),
+                  static_cast<int>(args.divisor), x.rows, out.rows);
+  }
   move_rows(stream,
             {args.x, args.out, index_of(args.index), nullptr, args.index.rows, args.divisor});
 }

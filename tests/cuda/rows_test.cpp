@@ -38,6 +38,13 @@ void check_moves(Backend& cpu, const Case& c) {
   on.fetch(gathered);
   BOOST_TEST(widened(gathered).same_bits(expected));
   BOOST_TEST(has_clean_padding(gathered));
+  Matrix<int32_t> position(slots.rows(), 1);
+  for (int64_t i = 0; i < slots.rows(); ++i) position(slots(i, 0), 0) = static_cast<int32_t>(i);
+  Matrix<T> spread(c.rows * kTopk, c.cols, c.cols + 2 * c.padding);
+  cuda::gather_rows(nullptr, {on(x), on(spread), on(slots), kTopk, on(position)});
+  on.fetch(spread);
+  BOOST_TEST(widened(spread).same_bits(expected));
+  BOOST_TEST(has_clean_padding(spread));
 
   Matrix<T> scattered(c.rows * kTopk, c.cols);
   Matrix<float> expected_scattered(c.rows * kTopk, c.cols);

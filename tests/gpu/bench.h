@@ -113,11 +113,16 @@ class Bench {
 
  private:
   double time_once_ms(const std::function<void()>& body);
+  /// Keeps the device busy while the host enqueues what is timed: otherwise a short row's time is
+  /// that of its launches. Reads more than the L2 cache holds, so that every run finds it the same.
+  void read_past_cache();
 
   kernels::CudaBackend& backend_;
   Scale scale_;
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
+  int64_t num_past_cache_;  ///< floats
+  void* past_cache_ = nullptr;
   double gemm_tflops_ = 1;
   double copy_tbps_ = 1;
   nlohmann::json rows_ = nlohmann::json::array();

@@ -164,9 +164,13 @@ void bench_routing(Bench& bench, CudaBackend& backend, Arena& arena) {
     const Tensor x = arena.floats(tokens, hidden), rows = arena.floats(slots, hidden);
     // An odd multiplier visits every slot once, in no order that a cache would like.
     const Tensor order = arena.ints(slots, 1, [&](int64_t i) { return i * 40503 % slots; });
+    std::vector<int64_t> places(static_cast<size_t>(slots));
+    for (int64_t i = 0; i < slots; ++i) places[static_cast<size_t>(i * 40503 % slots)] = i;
+    const Tensor position =
+        arena.ints(slots, 1, [&](int64_t i) { return places[static_cast<size_t>(i)]; });
     const std::string shape = fmt::format("{}x{} top-{}", tokens, hidden, kTopk);
     bench.row("permute (gather_rows) " + shape, moves({x, rows, order}), [&] {
-      backend.gather_rows({x, rows, order, kTopk});
+      backend.gather_rows({x, rows, order, kTopk, position});
     });
     bench.row("unpermute (combine_rows) " + shape, moves({x, rows, x, order}), [&] {
       backend.combine_rows({rows, x, order, kTopk});

@@ -21,9 +21,10 @@ struct RunOptions {
 
 /// Trains as the spec says and writes `out_dir`/shard-0.db (after every step) and
 /// `out_dir`/progress ("step k of n"); of several processes each has a shard of its own,
-/// shard-R.db, leaves a last word (last_word.h), and rank 0 writes the progress. Throws what the ranks threw: base::OutOfMemory,
-/// base::WrongNumbers, base::UsageError, base::NoDevice, base::DeviceFailed, base::PeerFailed,
-/// base::Error. Returns `interrupted` when SIGTERM or SIGINT asked for an end.
+/// shard-R.db, leaves a last word (last_word.h), and rank 0 writes the progress. Throws what the
+/// ranks threw: base::OutOfMemory, base::WrongNumbers, base::UsageError, base::NoDevice,
+/// base::DeviceFailed, base::PeerFailed, base::Error. Returns `interrupted` when SIGTERM or SIGINT
+/// asked for an end.
 spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
                          const RunOptions& options = {});
 

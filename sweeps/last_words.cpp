@@ -44,6 +44,13 @@ std::optional<LastWord> read_last_word(const std::string& path, int rank) {
 
 }  // namespace
 
+bool is_own_failure(int code) {
+  using spec::ExitCode;
+  return code != static_cast<int>(ExitCode::ok) &&
+         code != static_cast<int>(ExitCode::peer_failed) &&
+         code != static_cast<int>(ExitCode::interrupted);
+}
+
 std::vector<LastWord> read_last_words(const TrialFolder& folder, int num_ranks) {
   std::vector<LastWord> words;
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -55,8 +62,7 @@ std::vector<LastWord> read_last_words(const TrialFolder& folder, int num_ranks) 
 std::optional<LastWord> cause_of(const std::vector<LastWord>& words) {
   std::optional<LastWord> cause;
   const auto order = [](const LastWord& word) {
-    return std::tuple(word.code == static_cast<int>(spec::ExitCode::peer_failed), word.time_ns,
-                      word.rank);
+    return std::tuple(!is_own_failure(word.code), word.time_ns, word.rank);
   };
   for (const LastWord& word : words) {
     if (word.code == 0) continue;

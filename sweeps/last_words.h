@@ -19,11 +19,15 @@ struct LastWord {
   int64_t time_ns = 0;  ///< of the rank's wall clock
 };
 
+/// Whether a rank that ends with this exit code of moetune-rank has failed of itself: not because
+/// another one had, nor because it was asked to stop.
+bool is_own_failure(int code);
+
 /// Those that are there and make sense, by rank: a rank that was killed has left none.
 std::vector<LastWord> read_last_words(const TrialFolder& folder, int num_ranks);
 
-/// Who began it: the earliest that failed of itself, else the earliest that failed because another
-/// rank had; nullopt when nobody says that it failed.
+/// Who began it: the earliest that failed of itself, else the earliest that ended early for another
+/// reason; nullopt when nobody did.
 std::optional<LastWord> cause_of(const std::vector<LastWord>& words);
 
 /// "rank 3 has", "ranks 1, 2 have", with at most a few of them named.

@@ -47,8 +47,8 @@ void check_times(const ShardContents& shard, const StepTrace& trace) {
   check(trace.start_ns);
   check(trace.end_ns);
   for (const profiler::TraceRecord& record : trace.records) {
-    for (const int64_t time_ns : {record.launch_start_ns, record.launch_end_ns, record.start_ns,
-                                  record.end_ns}) {
+    for (const int64_t time_ns :
+         {record.launch_start_ns, record.launch_end_ns, record.start_ns, record.end_ns}) {
       check(time_ns);
     }
   }

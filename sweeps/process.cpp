@@ -254,8 +254,8 @@ std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {
   const pid_t pid = fork();
   MOETUNE_CHECK(pid >= 0, "fork: {}", std::strerror(errno));
   if (pid == 0) {
-    const int error = become(exec, folder.c_str(), in.get(), out.get(), err.get(), parent,
-                             command.death_signal);
+    const int error =
+        become(exec, folder.c_str(), in.get(), out.get(), err.get(), parent, command.death_signal);
     [[maybe_unused]] const ssize_t written = write(report_out.get(), &error, sizeof(error));
     _exit(127);
   }

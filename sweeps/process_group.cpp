@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
+#include "sweeps/last_words.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -23,7 +23,7 @@ bool has_failed(const ProcessEnd& end) { return end.is_signal || end.code != 0; 
 int distance_from_cause(const ProcessEnd& end) {
   if (!has_failed(end)) return 3;
   if (end.was_ended_by_us) return 2;
-  return !end.is_signal && end.code == static_cast<int>(spec::ExitCode::peer_failed) ? 1 : 0;
+  return end.is_signal || is_own_failure(end.code) ? 0 : 1;
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ ProcessEnd ProcessGroup::end(milliseconds grace) {
 }
 
 void ProcessGroup::conclude() {
-  cause_ = *std::ranges::min_element(
-      order_, {}, [this](size_t i) { return distance_from_cause(*ends_[i]); });
+  cause_ = *std::ranges::min_element(order_, {},
+                                     [this](size_t i) { return distance_from_cause(*ends_[i]); });
   ProcessEnd whole = *ends_[cause_];
   for (const auto& end : ends_) {
     whole.max_rss_bytes = std::max(whole.max_rss_bytes, end->max_rss_bytes);

@@ -17,6 +17,7 @@
 #include "kernels/base/units.h"
 #include "sweeps/analyse.h"
 #include "sweeps/last_words.h"
+#include "sweeps/launchers/launched_ranks.h"
 #include "sweeps/launchers/processes.h"
 #include "sweeps/merge_shards.h"
 #include "sweeps/process_group.h"
@@ -151,10 +152,15 @@ struct Running {
   ProcessGroup* group = nullptr;  ///< the same, when there are several
 };
 
-Running start(ProcessRunner& runner, const TrialCommands& commands) {
+Running start(ProcessRunner& runner, const TrialCommands& commands, const TrialFolder& folder,
+              int num_ranks) {
   // As long as the ranks may need to find out by themselves that another one is gone.
   constexpr std::chrono::milliseconds kPatience{15'000};
-  if (commands.commands.size() == 1) return {runner.start(commands.commands.front()), nullptr};
+  if (commands.commands.size() == 1) {
+    std::unique_ptr<Process> one = runner.start(commands.commands.front());
+    if (!commands.is_launcher) return {std::move(one), nullptr};
+    return {std::make_unique<LaunchedRanks>(std::move(one), folder, num_ranks, kPatience), nullptr};
+  }
   std::vector<std::unique_ptr<Process>> members;
   for (const Command& command : commands.commands) members.push_back(runner.start(command));
   auto group = std::make_unique<ProcessGroup>(std::move(members), kPatience);
@@ -176,8 +182,9 @@ void hear_ranks(const TrialFolder& folder, int num_ranks, bool is_launcher, Afte
   ProcessEnd& end = aftermath.end.process;
   if (end.is_signal && !end.was_ended_by_us && !is_launcher) return;
   const std::optional<LastWord> cause = cause_of(words);
-  const bool is_explained =
-      cause && cause->code != static_cast<int>(spec::ExitCode::peer_failed);
+  const bool is_explained = cause && is_own_failure(cause->code);
+  // Who waits for a rank that has failed does not hang.
+  if (is_explained) aftermath.end.is_hung = false;
   std::vector<std::string> who;
   // Who only noticed that another rank was gone does not know more than a launcher that saw it die.
   if (cause && (is_explained || end.is_signal || !is_signal_code(end.code))) {
@@ -227,16 +234,15 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   const int num_processes =
       spec.communicator == "nccl" ? spec::layout_of(spec.knobs).world_size() : 1;
   const auto begin = std::chrono::steady_clock::now();
-  const Running running = start(runner, commands);
+  const Running running = start(runner, commands, folder, num_processes);
   Aftermath aftermath;
   aftermath.end = watch(*running.process,
                         {folder.progress(), options.step_limit, options.grace, options.on_tick});
   const auto duration = std::chrono::steady_clock::now() - begin;
 
   store::TrialResult& result = run.result;
-  aftermath.stderr_text = tail_of(running.group == nullptr
-                                      ? folder.stderr_file()
-                                      : folder.stderr_file(running.group->cause()));
+  aftermath.stderr_text = tail_of(
+      running.group == nullptr ? folder.stderr_file() : folder.stderr_file(running.group->cause()));
   aftermath.message = last_message(aftermath.stderr_text);
   if (running.group != nullptr) {
     aftermath.who = fmt::format(" (rank {})", running.group->cause());

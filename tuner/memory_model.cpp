@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/spec/attention_workspace.h"
 #include "engine/spec/buffers.h"
 #include "engine/spec/params.h"
 #include "engine/spec/schedule.h"
@@ -96,6 +97,17 @@ class StageWalk {
         precision_);
     if (spec.backend == "cuda") constants_ += spec.hardware.workspace_bytes;
     schedule_ = spec::one_f_one_b(layout.pp, stage, num_micro_batches_);
+  }
+
+  /// With what the kernels of that rank hold for attention, from its first call to the end: the
+  /// moment of the peak stays the same. In f32 plain kernels do it, which need none.
+  [[nodiscard]] RankMemory with_attention(RankMemory memory, int rank) const {
+    if (spec_.backend != "cuda" || precision_.element != base::DType::bf16) return memory;
+    const int64_t bytes =
+        spec::attention_workspace_bytes(kinds_.front()->dims, layout_.cp_rank(rank));
+    memory.peak_bytes += bytes;
+    memory.group_bytes[static_cast<size_t>(MemoryGroup::workspace)] += bytes;
+    return memory;
   }
 
   [[nodiscard]] bool has_experts() const { return moe_.is_set; }
@@ -263,8 +275,9 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
     const StageWalk walk(spec, layout, stage);
     // Without experts, and with all of them on every rank, no rank can receive more than another.
     if (rows.has_profile() && walk.has_experts() && layout.ep > 1) {
-      for (int i = 0; i < plane; ++i) {
-        estimate.ranks.push_back(walk_profile(walk, rows, spec, layout, stage * plane + i));
+      for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
+        estimate.ranks.push_back(
+            walk.with_attention(walk_profile(walk, rows, spec, layout, rank), rank));
       }
       continue;
     }
@@ -272,7 +285,9 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
     const auto assumed =
         static_cast<int64_t>(std::ceil(static_cast<double>(walk.balanced_rows()) * ratio));
     const RankMemory memory = walk.run([&](int64_t, int64_t) { return assumed; });
-    estimate.ranks.insert(estimate.ranks.end(), static_cast<size_t>(plane), memory);
+    for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
+      estimate.ranks.push_back(walk.with_attention(memory, rank));
+    }
   }
   for (size_t rank = 0; rank < estimate.ranks.size(); ++rank) {
     if (estimate.ranks[rank].peak_bytes <= estimate.peak_bytes) continue;

@@ -36,6 +36,7 @@ using wire::Deadline;
 
 constexpr milliseconds kWatchPeriod{5};
 constexpr milliseconds kAskPeriod{100};
+constexpr milliseconds kSpinPeriod{1};
 
 /// How long something may take, and when that is over.
 struct TimeLimit {
@@ -125,6 +126,8 @@ class NcclState {
   /// Waits until the last call on a communicator has been carried out (not: has moved its data).
   void settle(NcclRole role, const std::string& what, const TimeLimit& limit) {
     std::chrono::microseconds pause{1};
+    // The shortest sleep takes longer than most launches: this time is the host's, each operation.
+    const Deadline patience(kSpinPeriod);
     ncclResult_t state = ncclInProgress;
     while (state != ncclSuccess) {
       call(role, what, [&](ncclComm_t comm) {
@@ -133,6 +136,10 @@ class NcclState {
       });
       if (state == ncclSuccess) break;
       if (limit.deadline.is_past()) fail_late(role, what, limit);
+      if (!patience.is_past()) {
+        std::this_thread::yield();
+        continue;
+      }
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(1000));
     }

@@ -194,12 +194,12 @@ void Layer::moe_backward(LayerState& state, Tensor d_hidden) {
   const Tensor position = index_row(state[Buf::slot_maps], kBackwardPosition);
   const auto num_chunks = static_cast<int64_t>(chunks.size());
 
-  run_op(rank_, Op::unpermute, Pass::backward,
-         spec::op_cost(Op::unpermute, Pass::backward, dims, e), [&] {
-           rank_.backend.gather_rows(
-               {d_hidden, state[is_parallel ? Buf::send_rows : Buf::d_fc2_out], order, dims.topk,
-                position});
-         });
+  run_op(
+      rank_, Op::unpermute, Pass::backward, spec::op_cost(Op::unpermute, Pass::backward, dims, e),
+      [&] {
+        rank_.backend.gather_rows({d_hidden, state[is_parallel ? Buf::send_rows : Buf::d_fc2_out],
+                                   order, dims.topk, position});
+      });
   std::vector<Event> arrivals(chunks.size());
   if (is_parallel) {
     join_streams(rank_, Stream::expert, Stream::compute);

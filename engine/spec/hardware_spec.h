@@ -28,7 +28,8 @@ struct HardwareSpec {
   int64_t graph_launch_ns = 0;    ///< host time per graph replay
   int64_t sync_ns = 0;            ///< host time of a device synchronisation
   int64_t kernel_floor_ns = 0;    ///< modelled time: the shortest kernel
-  /// What the kernels of a real device take for workspaces, per rank; the memory model adds it.
+  /// What the kernels of a real device take for workspaces, per rank; the memory model adds it, and
+  /// what attention needs beside it (attention_workspace.h).
   int64_t workspace_bytes = 0;
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }

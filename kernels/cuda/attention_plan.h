@@ -7,11 +7,29 @@
 #include <compare>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/attention_segments.h"
 
 namespace moetune::kernels::cuda {
+
+/// major.minor.patch of cuDNN's number for its version.
+inline std::string cudnn_version_text(int64_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+/// Why that version of cuDNN is not asked for attention; empty when it is. Up to 9.15
+/// cudnn-frontend works around an error of the library by a padding mask, wherever the number of
+/// keys is not a multiple of 128 (scaled_dot_product_flash_attention.h,
+/// has_workaround_padding_mask). Graphs that contain it are known to access illegal memory when
+/// they are replayed.
+inline std::string why_not_cudnn(int64_t version) {
+  constexpr int64_t kFewest = 91600;
+  if (version >= kFewest) return {};
+  return fmt::format("cuDNN {} is older than {}, which CUDA graphs need",
+                     cudnn_version_text(version), cudnn_version_text(kFewest));
+}
 
 /// Parts of a workspace begin at multiples of this many bytes.
 inline constexpr int64_t kWorkspaceAlignment = 256;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.h"
@@ -38,6 +40,29 @@ inline std::vector<AttentionSegment> segments_of(std::span<const int32_t> positi
   }
   return segments;
 }
+
+/// The segments of positions in device memory, by address and number: reading them back waits for
+/// the device, and cannot be done inside a capture. Positions must not change where they lie.
+class SegmentCache {
+ public:
+  /// `read` gives the positions; called at the first sight of them only.
+  template <typename Read>
+  std::span<const AttentionSegment> get(const void* positions, int64_t num_rows, Read&& read) {
+    const auto key = std::pair(static_cast<const char*>(positions), num_rows);
+    auto found = segments_.find(key);
+    if (found == segments_.end()) found = segments_.emplace(key, segments_of(read())).first;
+    return found->second;
+  }
+
+  /// The memory is given back: what comes to lie there next has other positions.
+  void forget(const void* memory, int64_t bytes) {
+    const auto* begin = static_cast<const char*>(memory);
+    segments_.erase(segments_.lower_bound({begin, 0}), segments_.lower_bound({begin + bytes, 0}));
+  }
+
+ private:
+  std::map<std::pair<const char*, int64_t>, std::vector<AttentionSegment>> segments_;
+};
 
 /// Why these segments cannot stand for the call's rows, empty when they can: together they are
 /// every query row once, in order, and see no key that is not there.

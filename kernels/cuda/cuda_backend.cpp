@@ -92,6 +92,14 @@ int64_t open_device(int device) {
   return opened.insert(device).second ? cuda::used_device_bytes() : 0;
 }
 
+void* device_memory(int device, int64_t bytes) {
+  void* pointer = nullptr;
+  const cudaError_t status = cudaMalloc(&pointer, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) cuda::throw_out_of_memory(device, bytes);
+  check(status, "allocation");
+  return pointer;
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(int device) : device_(device), context_bytes_(open_device(device)) {
@@ -115,14 +123,19 @@ CudaBackend::~CudaBackend() {
 }
 
 void* CudaBackend::allocate(int64_t bytes) {
-  void* pointer = nullptr;
-  const cudaError_t status = cudaMalloc(&pointer, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  if (status == cudaErrorMemoryAllocation) cuda::throw_out_of_memory(device_, bytes);
-  check(status, "allocation");
+  void* pointer = device_memory(device_, bytes);
+  allocated_bytes_[pointer] = bytes;
   return pointer;
 }
 
-void CudaBackend::free(void* pointer) noexcept { static_cast<void>(cudaFree(pointer)); }
+void CudaBackend::free(void* pointer) noexcept {
+  const auto found = allocated_bytes_.find(pointer);
+  if (found != allocated_bytes_.end()) {
+    segments_.forget(pointer, found->second);
+    allocated_bytes_.erase(found);
+  }
+  static_cast<void>(cudaFree(pointer));
+}
 
 std::unique_ptr<DeviceRange> CudaBackend::make_range(int64_t most_bytes) {
   return std::make_unique<cuda::VmmRange>(device_, most_bytes);
@@ -150,13 +163,14 @@ void CudaBackend::copy_on_device(void* to, const void* from, int64_t bytes) {
         "copy on the device");
 }
 
-CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
+CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes, Need need) {
   Workspace& held = workspaces_[static_cast<size_t>(streams_.current_index())];
   if (bytes <= held.bytes) return held;
   MOETUNE_CHECK(!streams_.is_capturing(), "a workspace of {} bytes is needed inside a graph",
                 bytes);
-  // Sizes that follow the routing grow by little and little: some more saves the next time.
-  if (held.bytes > 0) bytes += bytes / 4;
+  // Sizes that follow the routing grow by little and little: some more saves the next time. The
+  // others grow a few times at most, and what is more than they need counts against the capacity.
+  if (need == Need::routed && held.bytes > 0) bytes += bytes / 4;
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const bool is_captured = streams_.has_graphs();
   if (book_workspace_) book_workspace_(is_captured ? bytes : bytes - held.bytes);
@@ -167,7 +181,7 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes) {
     retired_.push_back(held);
   }
   held = {};
-  held.data = allocate(bytes);
+  held.data = device_memory(device_, bytes);
   held.bytes = bytes;
   return held;
 }
@@ -182,14 +196,11 @@ DeviceMemoryAccount CudaBackend::memory_account() {
 }
 
 std::span<const cuda::AttentionSegment> CudaBackend::segments(const Tensor& positions) {
-  const auto key = std::pair<const void*, int64_t>(positions.data, positions.rows);
-  auto found = segments_.find(key);
-  if (found == segments_.end()) {
+  return segments_.get(positions.data, positions.rows, [&] {
     std::vector<int32_t> host(static_cast<size_t>(positions.rows));
     copy_to_host(host.data(), positions.data, positions.rows * 4);
-    found = segments_.emplace(key, cuda::segments_of(host)).first;
-  }
-  return found->second;
+    return host;
+  });
 }
 
 void CudaBackend::gemm(const GemmArgs& args) {
@@ -237,7 +248,7 @@ void CudaBackend::grouped_gemm_of_rows(const GroupedGemmArgs& args) {
   if (args.rows.rows == 0) return;
   const int64_t rows_bytes = cuda::compact_rows_bytes(args);
   const int64_t own_bytes = grouped_->workspace_bytes(args.offsets.rows - 1);
-  const Workspace& scratch = workspace(rows_bytes + own_bytes);
+  const Workspace& scratch = workspace(rows_bytes + own_bytes, Need::routed);
   cuda::run_compact(stream(), args, scratch.data, [&](const GroupedGemmArgs& compact) {
     grouped_->run(stream(), compact, static_cast<char*>(scratch.data) + rows_bytes,
                   scratch.bytes - rows_bytes);

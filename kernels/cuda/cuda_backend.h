@@ -102,8 +102,11 @@ class CudaBackend final : public Backend {
     }
   };
 
+  /// Whether an operation's need for workspace is the same at every call, or follows the routing.
+  enum class Need : uint8_t { fixed, routed };
+
   /// At least `bytes` of device memory for the current stream, kept and grown.
-  Workspace& workspace(int64_t bytes);
+  Workspace& workspace(int64_t bytes, Need need = Need::fixed);
   void grouped_gemm_of_rows(const GroupedGemmArgs& args);
   /// Empty where attention is not cuDNN's.
   std::optional<std::span<const cuda::AttentionSegment>> attention_segments_for(
@@ -125,7 +128,8 @@ class CudaBackend final : public Backend {
   Uses gemm_uses_;
   Uses grouped_uses_;
   Uses attention_uses_;
-  std::map<std::pair<const void*, int64_t>, std::vector<cuda::AttentionSegment>> segments_;
+  std::map<const void*, int64_t> allocated_bytes_;  ///< of what allocate() gave out
+  cuda::SegmentCache segments_;
 };
 
 }  // namespace moetune::kernels

@@ -161,7 +161,9 @@ bool is_aligned(const Tensor& tensor) {
 }  // namespace
 
 struct CudnnAttention::Impl {
-  cudnnHandle_t handle = nullptr;
+  cudnnHandle_t handle = nullptr;  ///< null where the device is only described
+  std::shared_ptr<fe::DeviceProperties> described;
+  int described_capability = 0;
   Options options;
   std::map<AttentionGraphKey, Graph> graphs;
   std::map<AttentionGraphKey, std::string> refusals;
@@ -175,6 +177,10 @@ struct CudnnAttention::Impl {
     const auto found = graphs.find(key);
     if (found != graphs.end()) return found->second;
     Graph made;
+    if (described) {
+      made.graph->set_device_properties(described);
+      made.graph->set_sm_version(described_capability);
+    }
     describe(*made.graph, key, options.use_deterministic_backward);
     check(made.graph->validate(), "describing the graph");
     check(made.graph->build_operation_graph(handle), "building the graph");
@@ -209,6 +215,7 @@ struct CudnnAttention::Impl {
 
   void execute(Stream stream, Graph& graph, std::unordered_map<int64_t, void*>& tensors,
                void* workspace) const {
+    MOETUNE_CHECK(handle != nullptr, "cuDNN attention: the device is only described");
     check(cudnnSetStream(handle, stream), "choosing the stream");
     check(graph.graph->execute(handle, tensors, workspace), "a launch");
   }
@@ -271,8 +278,7 @@ void add_packed(Stream stream, const Tensor& gradient, int64_t batch, void* pack
 bool CudnnAttention::is_available() { return true; }
 
 std::string CudnnAttention::version() {
-  const size_t version = cudnnGetVersion();  // e.g. 91900
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return cudnn_version_text(static_cast<int64_t>(cudnnGetVersion()));
 }
 
 bool CudnnAttention::can_compile() {
@@ -298,6 +304,16 @@ CudnnAttention::CudnnAttention(int device, Options options) : impl_(std::make_un
   check(cudnnCreate(&impl_->handle), "starting the library");
 }
 
+CudnnAttention::CudnnAttention(const DeviceDescription& device, Options options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+  impl_->described = std::make_shared<fe::DeviceProperties>();
+  impl_->described_capability = device.compute_capability;
+  load_nvrtc_builtins();
+  check(impl_->described->deserialize({device.properties.begin(), device.properties.end()}),
+        "reading the description of a device");
+}
+
 CudnnAttention::~CudnnAttention() = default;
 
 const std::string& CudnnAttention::last_refusal() const { return impl_->last_refusal; }
@@ -306,6 +322,8 @@ int64_t CudnnAttention::num_cached() const { return static_cast<int64_t>(impl_->
 
 std::string CudnnAttention::why_unsupported(const AttentionArgs& args,
                                             std::span<const AttentionSegment> segments) {
+  const std::string why_not = why_not_cudnn(static_cast<int64_t>(cudnnGetVersion()));
+  if (!why_not.empty()) return why_not;
   if (args.q.dtype != DType::bf16) return "elements have to be bf16";
   if (args.batch <= 0 || args.heads <= 0 || args.kv_heads <= 0 || args.heads % args.kv_heads != 0) {
     return fmt::format("{} heads cannot share {} key heads", args.heads, args.kv_heads);

@@ -28,6 +28,12 @@ class CudnnAttention {
     bool use_deterministic_backward = false;
   };
 
+  /// A device that need not be there, for which graphs are made and compiled all the same.
+  struct DeviceDescription {
+    std::string properties;      ///< in JSON, as cuDNN's device-property descriptor writes them
+    int compute_capability = 0;  ///< e.g. 90
+  };
+
   /// Whether this build contains it at all.
   static bool is_available();
 
@@ -41,6 +47,10 @@ class CudnnAttention {
   /// cuDNN.
   explicit CudnnAttention(int device);
   CudnnAttention(int device, Options options);
+  /// For a described device: all but forward() and backward(), which throw. cuDNN makes kernels
+  /// only where it finds a libcuda.so.1, whether or not that has a device. Throws base::Error when
+  /// the description cannot be read or the build lacks cuDNN.
+  CudnnAttention(const DeviceDescription& device, Options options);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;

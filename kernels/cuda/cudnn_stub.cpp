@@ -20,6 +20,9 @@ CudnnAttention::CudnnAttention(int /*device*/, Options /*options*/) {
   throw base::Error("this build has no cuDNN (`make cuda-libs` fetches it)");
 }
 
+CudnnAttention::CudnnAttention(const DeviceDescription& /*device*/, Options options)
+    : CudnnAttention(0, options) {}
+
 CudnnAttention::~CudnnAttention() = default;
 
 std::string CudnnAttention::why_unsupported(const AttentionArgs& /*args*/,

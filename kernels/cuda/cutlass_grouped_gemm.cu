@@ -132,6 +132,24 @@ void check_shape_layout() {
                 problem.k);
 }
 
+template <typename Kind>
+GroupedGemm::Requirements requirements_of(std::span<const GroupedProblem> problems, int num_sms) {
+  using Kernel = typename Kind::Gemm::GemmKernel;
+  cutlass::KernelHardwareInfo hardware;
+  hardware.sm_count = num_sms;
+  void* not_read = nullptr;
+  GroupedProblems arrays;
+  arrays.d = &not_read;
+  auto arguments = arguments_of<Kind>(arrays, static_cast<int>(problems.size()), hardware);
+  // At run time the shapes are on the device, and CUTLASS tests nothing about them.
+  arguments.problem_shape.host_problem_shapes =
+      reinterpret_cast<const Problem::UnderlyingProblemShape*>(problems.data());
+  const cutlass::Status status = Kind::Gemm::can_implement(arguments);
+  return {Kernel::SharedStorageSize, Kernel::MaxThreadsPerBlock,
+          static_cast<int64_t>(Kind::Gemm::get_workspace_size(arguments)),
+          status == cutlass::Status::kSuccess ? "" : cutlassGetStatusString(status)};
+}
+
 bool is_loadable(const Tensor& tensor) {
   const int64_t elements = 16 / base::size_of(tensor.dtype);
   return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && tensor.ld % elements == 0;
@@ -200,6 +218,21 @@ std::string GroupedGemm::why_unsupported(const GroupedGemmArgs& args) {
   }
   if (!is_loadable(args.x) || !is_loadable(args.y) || !is_loadable(args.w)) {
     return "rows have to begin at multiples of 16 bytes";
+  }
+  return {};
+}
+
+GroupedGemm::Requirements GroupedGemm::requirements(GroupedGemmMode mode,
+                                                    std::span<const GroupedProblem> problems,
+                                                    int num_sms) {
+  check_shape_layout();
+  switch (mode) {
+    case GroupedGemmMode::forward:
+      return requirements_of<Forward>(problems, num_sms);
+    case GroupedGemmMode::dgrad:
+      return requirements_of<Dgrad>(problems, num_sms);
+    case GroupedGemmMode::wgrad:
+      return requirements_of<Wgrad>(problems, num_sms);
   }
   return {};
 }

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "kernels/cuda/grouped_gemm_setup.h"
 #include "kernels/cuda/ops.h"
 
 namespace moetune::kernels::cuda {
@@ -32,6 +34,20 @@ class GroupedGemm {
   /// caller gathers first. Widths and strides have to be multiples of 8 elements, data 16-byte
   /// aligned (the tensor memory accelerator demands it).
   static std::string why_unsupported(const GroupedGemmArgs& args);
+
+  /// What the kernel of a mode asks of a device.
+  struct Requirements {
+    int64_t shared_memory_bytes = 0;  ///< of a block
+    int64_t num_threads = 0;          ///< of a block
+    int64_t kernel_bytes = 0;         ///< of workspace, beside the arrays of the setup kernel
+    std::string refusal;              ///< of the problems, in CUTLASS's words; else empty
+  };
+
+  /// Told by the kernel's types and CUTLASS's own test of the problems, one per expert, for a
+  /// device with so many multiprocessors: needs none. Throws base::Error where the build lacks
+  /// CUTLASS.
+  static Requirements requirements(GroupedGemmMode mode, std::span<const GroupedProblem> problems,
+                                   int num_sms);
 
   /// Whether the device is one that the kernels are made for (compute capability 9.0).
   [[nodiscard]] bool runs_on_device() const;

@@ -3,19 +3,28 @@
 #include "kernels/cuda/cutlass_grouped_gemm.h"
 
 namespace moetune::kernels::cuda {
+namespace {
+
+constexpr const char* kMissing = "this build has no CUTLASS (`make cuda-libs` fetches it)";
+
+}  // namespace
 
 struct GroupedGemm::Impl {};
 
 bool GroupedGemm::is_available() { return false; }
 
-GroupedGemm::GroupedGemm(int /*device*/, int /*sm_limit*/) {
-  throw base::Error("this build has no CUTLASS (`make cuda-libs` fetches it)");
-}
+GroupedGemm::GroupedGemm(int /*device*/, int /*sm_limit*/) { throw base::Error(kMissing); }
 
 GroupedGemm::~GroupedGemm() = default;
 
 std::string GroupedGemm::why_unsupported(const GroupedGemmArgs& /*args*/) {
   return "this build has no CUTLASS";
+}
+
+GroupedGemm::Requirements GroupedGemm::requirements(GroupedGemmMode /*mode*/,
+                                                    std::span<const GroupedProblem> /*problems*/,
+                                                    int /*num_sms*/) {
+  throw base::Error(kMissing);
 }
 
 // Never reached: there is no object without the library.

@@ -144,15 +144,15 @@ void gather_rows(Stream stream, const GatherRowsArgs& args) {
                          is_divisible(args.x) && is_divisible(args.out) &&
                          args.x.dtype == args.out.dtype && args.x.cols == args.out.cols;
   if (is_spread) {
-    MOETUNE_CHECK(args.position.rows == args.index.rows &&
-                      args.position.rows == args.x.rows * args.divisor,
-                  "gather_rows: {} positions for {} rows of which each is used {} times",
-                  args.position.rows, args.x.rows, args.divisor);
+    MOETUNE_CHECK(
+        args.position.rows == args.index.rows && args.position.rows == args.x.rows * args.divisor,
+        "gather_rows: {} positions for {} rows of which each is used {} times", args.position.rows,
+        args.x.rows, args.divisor);
     const Tensor x = in_words<uint4>(args.x);
     const Tensor out = in_words<uint4>(args.out);
     return launch(spread<uint4>, tile_rows(x.rows, x.cols), stream, Rows<const uint4>(x),
-                  Rows<uint4>(out), x.cols, index_of(args.position),
-                  static_cast<int>(args.divisor), x.rows, out.rows);
+                  Rows<uint4>(out), x.cols, index_of(args.position), static_cast<int>(args.divisor),
+                  x.rows, out.rows);
   }
   move_rows(stream,
             {args.x, args.out, index_of(args.index), nullptr, args.index.rows, args.divisor});

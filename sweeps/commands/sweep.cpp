@@ -102,7 +102,8 @@ std::string to_text(const Result& result) {
 int run_sweep_command(const std::vector<std::string>& words) {
   namespace po = boost::program_options;
   CommandOptions options(
-      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch COMMAND] "
+      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch "
+      "COMMAND] "
       "[--format text|json]",
       "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
       "profiles it, removes what binds it one change at a time, and validates the winner. Every "

@@ -1,5 +1,5 @@
-// From positions to runs of consecutive ones, which runs can stand for a call, and how a backward
-// pass over them adds up.
+// From positions to runs of consecutive ones, which runs can stand for a call, how a backward pass
+// over them adds up, and which versions of the library are asked for it.
 #include <boost/test/unit_test.hpp>
 #include <string>
 
@@ -50,6 +50,32 @@ BOOST_AUTO_TEST_CASE(splits_where_positions_jump) {
   BOOST_TEST((split({3, 3}) == Segments{{0, 1, 3}, {1, 1, 3}}));
 }
 
+BOOST_AUTO_TEST_CASE(positions_are_read_once_until_their_memory_is_given_back) {
+  cuda::SegmentCache cache;
+  const std::vector<int32_t> memory(8);
+  std::vector<int32_t> positions = {0, 1, 6, 7};
+  int num_reads = 0;
+  const auto get = [&](int64_t at, int64_t num_rows) {
+    const auto found = cache.get(memory.data() + at, num_rows, [&] {
+      ++num_reads;
+      return std::vector<int32_t>(positions.begin(), positions.begin() + num_rows);
+    });
+    return Segments(found.begin(), found.end());
+  };
+  BOOST_TEST((get(0, 4) == Segments{{0, 2, 0}, {2, 2, 6}}));
+  BOOST_TEST((get(0, 2) == Segments{{0, 2, 0}}));
+  BOOST_TEST((get(4, 4) == get(0, 4)));
+  BOOST_TEST(num_reads == 3);
+  positions = {2, 3, 4, 5};
+  cache.forget(memory.data(), 16);
+  BOOST_TEST((get(0, 4) == Segments{{0, 4, 2}}));
+  BOOST_TEST((get(0, 2) == Segments{{0, 2, 2}}));
+  BOOST_TEST(num_reads == 5);
+  BOOST_TEST((get(4, 4) == Segments{{0, 2, 0}, {2, 2, 6}}));  // lies behind it
+  cache.forget(memory.data(), 17);
+  BOOST_TEST((get(4, 4) == Segments{{0, 4, 2}}));
+}
+
 BOOST_AUTO_TEST_CASE(accepts_what_covers_the_rows) {
   BOOST_TEST(reason({{0, 4, 0}}) == "");
   BOOST_TEST(reason({{0, 2, 0}, {2, 2, 6}}) == "");
@@ -84,6 +110,14 @@ BOOST_AUTO_TEST_CASE(the_segment_that_sees_most_writes_the_gradients) {
   BOOST_TEST(parts[1].key.dk_per_sequence == 2);
   BOOST_TEST(parts[1].packed_bytes() == 256);  // 2 sequences * 2 keys * 16 columns * 2 bytes
   BOOST_TEST(cuda::stats_bytes(parts[1].key) == 256);
+}
+
+// The last version that cudnn-frontend works around is 9.15.0.
+BOOST_AUTO_TEST_CASE(old_versions_of_the_library_are_not_asked) {
+  BOOST_TEST(cuda::why_not_cudnn(91600) == "");
+  BOOST_TEST(cuda::why_not_cudnn(91900) == "");
+  BOOST_TEST(cuda::why_not_cudnn(91500).find("9.15.0 is older than 9.16.0") != std::string::npos);
+  BOOST_TEST(cuda::why_not_cudnn(90801).find("cuDNN 9.8.1") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(graphs_are_told_apart_by_what_they_depend_on) {

@@ -1,5 +1,5 @@
-// Trials and sweeps whose ranks are processes, each with a fake device of its own, over a fake NCCL:
-// the whole way from one command to one result, and what becomes of a process that fails.
+// Trials and sweeps whose ranks are processes, each with a fake device of its own, over a fake
+// NCCL: the whole way from one command to one result, and what becomes of a process that fails.
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -187,8 +187,8 @@ BOOST_AUTO_TEST_CASE(a_sweep_starts_the_processes_of_its_trials) {
   sweep["hardware"]["devices_per_node"] = 2;
   std::ofstream(folder.file("sweep.json")) << sweep.dump();
   const std::string db = folder.file("runs.db");
-  const int code = moetune("simt_nccl_rank",
-                           fmt::format("sweep {} --db {}", folder.file("sweep.json"), db));
+  const int code =
+      moetune("simt_nccl_rank", fmt::format("sweep {} --db {}", folder.file("sweep.json"), db));
   BOOST_TEST_INFO(text_of("err"));
   BOOST_TEST_REQUIRE(code == 0);
   int num_walls = 0;

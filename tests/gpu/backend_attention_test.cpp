@@ -1,6 +1,7 @@
 // The CUDA backend's attention on shapes that the library takes, forward and backward: whole
 // sequences, zig-zag shards of context parallelism, windows. Against the CPU operation, and where
 // that would take minutes against the own plain kernel in fp32.
+#include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -15,6 +16,7 @@ struct AttentionCase {
   int64_t batch, length, heads, kv_heads, width, window;
   int num_shards = 1, shard = 0;  ///< context parallelism
   bool is_certain = true;         ///< that the library takes it on compute capability 9.0
+  bool is_anti_aligned = false;   ///< every query points away from all keys
 
   // Shard i of n holds chunks i and 2n - 1 - i of 2n.
   [[nodiscard]] std::vector<int32_t> positions() const {
@@ -30,7 +32,7 @@ struct AttentionCase {
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "batch " << c.batch << " keys " << c.length << " heads " << c.heads << "/"
              << c.kv_heads << " width " << c.width << " window " << c.window << " shard " << c.shard
-             << " of " << c.num_shards;
+             << " of " << c.num_shards << (c.is_anti_aligned ? ", anti-aligned" : "");
 }
 
 const AttentionCase kCases[] = {
@@ -50,6 +52,18 @@ const AttentionCase kCases[] = {
     {1, 512, 4, 2, 128, 100, 2, 0, false},
     {2, 512, 4, 2, 64, 300, 2, 1, false},
 };
+
+// Scores of about -110 everywhere: exp() of a row's negative log-sum-exp overflows in f32. Versions
+// of cuDNN's backward pass on Hopper gave NaN where the keys then were 64 more than a multiple of
+// its tiles of 128. Here 192 keys: of a whole sequence, of a shard in the middle, of a shard's
+// first run.
+const AttentionCase kAntiAlignedCases[] = {{1, 192, 4, 2, 64, 0, 1, 0, true, true},
+                                           {2, 192, 2, 2, 128, 0, 1, 0, true, true},
+                                           {1, 256, 4, 2, 64, 0, 2, 1, true, true},
+                                           {1, 256, 2, 2, 128, 0, 2, 1, true, true},
+                                           {1, 576, 4, 2, 64, 0, 3, 1, true, true}};
+constexpr double kOverflowsBelow = -88.7;
+constexpr double kAntiAlignedScore = -112.0;
 
 const AttentionCase kLongCases[] = {
     {1, 16384, 2, 1, 128, 0}, {1, 16384, 2, 1, 64, 0, 2, 0}, {1, 16384, 2, 2, 64, 1024}};
@@ -71,7 +85,19 @@ struct Data {
         dq(q.rows(), q.cols()),
         dk(k.rows(), k.cols()),
         dv(k.rows(), k.cols()),
-        lse(q.rows(), c.heads) {}
+        lse(q.rows(), c.heads) {
+    if (!c.is_anti_aligned) return;
+    // One column per head does it; the others stay as random as anywhere.
+    const double length = std::sqrt(-kAntiAlignedScore * std::sqrt(static_cast<double>(c.width)));
+    for (int64_t i = 0; i < c.heads; ++i) fill_column(q, i * c.width, -length);
+    for (int64_t i = 0; i < c.kv_heads; ++i) fill_column(k, i * c.width, length);
+  }
+
+  // As bf16 holds it.
+  static void fill_column(Matrix<T>& matrix, int64_t column, double value) {
+    const auto rounded = static_cast<float>(static_cast<Bf16>(value));
+    for (int64_t row = 0; row < matrix.rows(); ++row) matrix(row, column) = static_cast<T>(rounded);
+  }
 
   static Matrix<T> input(int64_t rows, int64_t cols, uint64_t seed) {
     if constexpr (std::is_same_v<T, float>) {
@@ -121,6 +147,18 @@ BOOST_DATA_TEST_CASE_F(GpuFixture, as_on_the_cpu, boost::unit_test::data::make(k
       expected.args(c, [](const auto& matrix) { return matrix.tensor(); });
   cpu->attention(args.forward);
   cpu->attention_backward(args);
+  run_and_compare(*this, c, expected);
+}
+
+BOOST_DATA_TEST_CASE_F(GpuFixture, scores_far_below_zero_as_on_the_cpu,
+                       boost::unit_test::data::make(kAntiAlignedCases), c) {
+  Data<float> expected(c);
+  const AttentionBackwardArgs args =
+      expected.args(c, [](const auto& matrix) { return matrix.tensor(); });
+  cpu->attention(args.forward);
+  cpu->attention_backward(args);
+  const auto highest = std::max_element(expected.lse.data().begin(), expected.lse.data().end());
+  BOOST_TEST_REQUIRE(*highest < kOverflowsBelow);
   run_and_compare(*this, c, expected);
 }
 

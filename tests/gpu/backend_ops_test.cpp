@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "kernels/cuda/cublaslt_gemm.h"
+#include "kernels/cuda/scratch.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace moetune::kernels {
@@ -84,6 +85,27 @@ BOOST_AUTO_TEST_CASE(memory_that_is_not_there_is_out_of_memory) {
   BOOST_CHECK_THROW(gpu->allocate(int64_t{1} << 50), base::OutOfMemory);
   void* still_works = gpu->allocate(1 << 20);
   gpu->free(still_works);
+}
+
+// What is booked and not needed would count against the capacity of a trial.
+BOOST_AUTO_TEST_CASE(a_workspace_that_grows_is_booked_as_large_as_it_is) {
+  constexpr int64_t kAlignment = 256;
+  int64_t booked = 0;
+  gpu->set_workspace_booking([&](int64_t bytes) { booked += bytes; });
+  for (const int64_t cols : {int64_t{64}, int64_t{520}}) {
+    OnDevice memory;  // knows matrices by their addresses, which come again
+    const auto x = random_matrix<Bf16>(9, cols, 1);
+    const auto weight = random_matrix<Bf16>(1, cols, 2);
+    Matrix<float> rstd(9, 1), dweight(1, cols);
+    rstd.fill_random(3, 0.5, 1.5);
+    Matrix<Bf16> dx(9, cols);
+    gpu->rms_norm_backward({memory(x), memory(weight), memory(rstd), memory(x), memory(dx),
+                            memory(dweight), 1, false});
+    const int64_t needed = cuda::rms_norm_backward_scratch_bytes(cols);
+    BOOST_TEST(booked == (needed + kAlignment - 1) / kAlignment * kAlignment);
+    gpu->synchronize();
+  }
+  gpu->set_workspace_booking({});
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_is_not_there_is_named) {

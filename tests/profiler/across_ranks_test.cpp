@@ -33,11 +33,14 @@ BOOST_AUTO_TEST_SUITE(across_ranks)
 BOOST_AUTO_TEST_CASE(clocks_are_brought_together_by_the_ends_of_collectives) {
   // Rank 1's clock is 1000 ahead, rank 2's 5000 behind; rank 3 shares the clock of rank 2 and meets
   // nobody else's. One end in three is off.
-  StepTrace r0 = trace_of(0, 0, {collective("ep", 0, 10, 100), collective("ep", 1, 110, 200),
-                                 collective("ep", 2, 210, 300)});
-  StepTrace r1 = trace_of(1, 1000, {collective("ep", 0, 1050, 1100), collective("ep", 1, 1150, 1280),
-                                    collective("ep", 2, 1250, 1300), collective("dp", 0, 1400, 1500)});
-  StepTrace r2 = trace_of(2, -5000, {collective("dp", 0, -4700, -4500), collective("ep", 0, -4990, -4900)});
+  StepTrace r0 = trace_of(
+      0, 0,
+      {collective("ep", 0, 10, 100), collective("ep", 1, 110, 200), collective("ep", 2, 210, 300)});
+  StepTrace r1 = trace_of(1, 1000,
+                          {collective("ep", 0, 1050, 1100), collective("ep", 1, 1150, 1280),
+                           collective("ep", 2, 1250, 1300), collective("dp", 0, 1400, 1500)});
+  StepTrace r2 =
+      trace_of(2, -5000, {collective("dp", 0, -4700, -4500), collective("ep", 0, -4990, -4900)});
   StepTrace r3 = trace_of(3, -5000, {collective("ep", 0, -4980, -4900)});
   align_clocks({&r0, &r1, &r2, &r3}, {"a", "b", "c", "c"}, kCommunicators);
   BOOST_TEST(r0.start_ns == 0);

@@ -2,10 +2,10 @@
 // with the budget to the nanosecond.
 #include <boost/test/unit_test.hpp>
 
+#include "profiler/across_ranks.h"
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/wall.h"
-#include "profiler/across_ranks.h"
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {

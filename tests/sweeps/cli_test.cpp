@@ -223,7 +223,6 @@ BOOST_AUTO_TEST_CASE(a_printed_spec_is_what_a_launcher_starts) {
   tests::write_text(folder.file("printed.json"), printed.out);
   BOOST_TEST(run({"trial", folder.file("printed.json"), "--print-spec"}).out == printed.out);
   BOOST_TEST(run({"trial", folder.file("printed.json"), "--db", db}).code == 0);
-
 }
 
 BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
@@ -286,9 +285,8 @@ BOOST_AUTO_TEST_CASE(the_processes_of_a_trial_end_with_the_program) {
         BOOST_TEST(ranks.size() == 8U);
         BOOST_REQUIRE(kill(static_cast<pid_t>(process->pid()), signal_number) == 0);
         BOOST_TEST(tests::eventually([&] {
-          return std::ranges::none_of(ranks, [](const tests::Launch& rank) {
-            return tests::is_running(rank.pid);
-          });
+          return std::ranges::none_of(
+              ranks, [](const tests::Launch& rank) { return tests::is_running(rank.pid); });
         }));
         const auto end = process->wait(seconds(60));
         BOOST_REQUIRE(end.has_value());

@@ -49,10 +49,10 @@ void leave_last_word(ExitCode code, const std::string& message) {
   using std::chrono::nanoseconds;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::string path = place.folder + "/last-word-" + std::to_string(place.rank) + ".json";
-  std::ofstream(path + ".part")
-      << nlohmann::json{{"code", static_cast<int>(code)},
-                        {"message", message},
-                        {"time_ns", std::chrono::duration_cast<nanoseconds>(now).count()}};
+  std::ofstream(path + ".part") << nlohmann::json{
+      {"code", static_cast<int>(code)},
+      {"message", message},
+      {"time_ns", std::chrono::duration_cast<nanoseconds>(now).count()}};
   std::filesystem::rename(path + ".part", path);
 }
 
@@ -66,6 +66,7 @@ void leave_last_word(ExitCode code, const std::string& message) {
 std::string obituary(int rank) { return place.folder + "/obituary-" + std::to_string(rank); }
 
 void look_for_dead_peers() {
+  if (environment("FAKE_RANK_IGNORES_PEERS") == "yes") return;
   for (int rank = 0; rank < place.num_ranks; ++rank) {
     if (rank == place.rank || !std::filesystem::exists(obituary(rank))) continue;
     leave(ExitCode::peer_failed, "rank " + std::to_string(rank) + " is gone");
@@ -143,8 +144,8 @@ void tell_apart(profiler::StepTrace& trace) {
   trace.start_ns += kAheadNs;
   trace.end_ns += kAheadNs;
   for (profiler::TraceRecord& record : trace.records) {
-    for (int64_t* time : {&record.launch_start_ns, &record.launch_end_ns, &record.start_ns,
-                          &record.end_ns}) {
+    for (int64_t* time :
+         {&record.launch_start_ns, &record.launch_end_ns, &record.start_ns, &record.end_ns}) {
       *time += kAheadNs;
     }
   }

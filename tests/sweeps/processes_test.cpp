@@ -1,5 +1,7 @@
 // Trials of several processes: who is started and how, whose end it was, and one result from many
 // shards.
+#include "sweeps/launchers/processes.h"
+
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,7 +11,6 @@
 #include "kernels/base/error.h"
 #include "profiler/store/shard.h"
 #include "sweeps/last_words.h"
-#include "sweeps/launchers/processes.h"
 #include "sweeps/merge_shards.h"
 #include "sweeps/process_group.h"
 #include "sweeps/runner.h"
@@ -44,8 +45,8 @@ struct Group {
   ProcessGroup start(const std::vector<std::string>& scripts, milliseconds patience = seconds(20)) {
     std::vector<std::unique_ptr<Process>> members;
     for (const std::string& script : scripts) {
-      members.push_back(runner.start(
-          {{"/bin/sh", "-c", script}, {}, folder.file("out"), folder.file("err")}));
+      members.push_back(
+          runner.start({{"/bin/sh", "-c", script}, {}, folder.file("out"), folder.file("err")}));
     }
     return {std::move(members), patience};
   }
@@ -88,7 +89,8 @@ BOOST_AUTO_TEST_CASE(the_first_of_several_causes_counts) {
 
 BOOST_AUTO_TEST_CASE(who_does_not_notice_that_another_failed_is_ended) {
   const auto begin = steady_clock::now();
-  ProcessGroup group = start({"exit 10", "sleep 100", "trap '' TERM; sleep 100"}, milliseconds(300));
+  ProcessGroup group =
+      start({"exit 10", "sleep 100", "trap '' TERM; sleep 100"}, milliseconds(300));
   const ProcessEnd end = wait_for(group);
   BOOST_TEST(end.code == 10);
   BOOST_TEST(!end.was_ended_by_us);
@@ -96,8 +98,8 @@ BOOST_AUTO_TEST_CASE(who_does_not_notice_that_another_failed_is_ended) {
 }
 
 BOOST_AUTO_TEST_CASE(all_are_ended_at_the_same_time) {
-  const std::string stubborn = "trap '' TERM; echo > '" + folder.file("ready") +
-                               "'$$; while :; do sleep 0.1; done";
+  const std::string stubborn =
+      "trap '' TERM; echo > '" + folder.file("ready") + "'$$; while :; do sleep 0.1; done";
   ProcessGroup group = start({stubborn, stubborn, stubborn, stubborn});
   const fs::path ready(folder.file("ready"));
   const auto num_ready = [&] {
@@ -149,9 +151,9 @@ BOOST_AUTO_TEST_CASE(each_rank_is_a_process_that_knows_its_place) {
 
 BOOST_AUTO_TEST_CASE(a_launcher_gets_the_numbers_it_asks_for) {
   const TrialFolder folder{"/a folder"};
-  const TrialCommands commands =
-      trial_commands(trial_of_processes(), "/bin/engine",
-                     "srun -N {nodes} -n {ranks} --ntasks-per-node {ranks_per_node} ${MORE}", folder);
+  const TrialCommands commands = trial_commands(
+      trial_of_processes(), "/bin/engine",
+      "srun -N {nodes} -n {ranks} --ntasks-per-node {ranks_per_node} ${MORE}", folder);
   BOOST_TEST(commands.is_launcher);
   BOOST_TEST_REQUIRE(commands.commands.size() == 1U);
   const std::string line =
@@ -160,9 +162,7 @@ BOOST_AUTO_TEST_CASE(a_launcher_gets_the_numbers_it_asks_for) {
   BOOST_TEST(commands.text() == line);
   BOOST_TEST(contains(commands.commands.front().arguments.back(), line + " &"));
   for (const char* wrong : {"", " \t", "srun {rank}", "srun {ranks", "srun {}"}) {
-    BOOST_TEST_CONTEXT(wrong) {
-      BOOST_CHECK_THROW(check_launcher(wrong), base::UsageError);
-    }
+    BOOST_TEST_CONTEXT(wrong) { BOOST_CHECK_THROW(check_launcher(wrong), base::UsageError); }
   }
 }
 
@@ -278,7 +278,8 @@ BOOST_AUTO_TEST_CASE(the_rank_that_began_it_gives_status_and_reason) {
   for (const Case& c :
        {Case{"error", "failed", "a planned error (rank 3)", "a planned error (rank 3)"},
         Case{"nan", "wrong", "loss is NaN in step 1 (rank 3)", "loss is NaN in step 1 (rank 3)"},
-        Case{"kill", "crashed", "killed by signal 9 (Killed), likely the kernel's out-of-memory killer",
+        Case{"kill", "crashed",
+             "killed by signal 9 (Killed), likely the kernel's out-of-memory killer",
              "rank 3 has ended without a word"}}) {
     for (const bool is_launched : {false, true}) {
       options.launcher.clear();
@@ -293,6 +294,18 @@ BOOST_AUTO_TEST_CASE(the_rank_that_began_it_gives_status_and_reason) {
         BOOST_TEST(!ended.shard.steps.empty());
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(waiting_for_a_rank_that_has_failed_is_not_hanging) {
+  const tests::ScopedEnvironment blind("FAKE_RANK_IGNORES_PEERS", "yes");
+  options.step_limit = milliseconds(700);
+  options.grace = milliseconds(100);
+  for (const bool is_launched : {false, true}) {
+    if (is_launched) launch_like_srun();
+    const TrialRun ended = run(with_fault("error", 3));
+    BOOST_TEST(ended.result.status == "failed");
+    BOOST_TEST(ended.result.reason == "a planned error (rank 3)");
   }
 }
 

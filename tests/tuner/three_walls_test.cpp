@@ -475,9 +475,9 @@ BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits
   for (auto request = started.begin(); request != started.end(); ++request) {
     // One device would need as many times longer as there are.
     if (request->is_reference) BOOST_TEST(request->spec.num_steps == 3);
-    BOOST_TEST(request->spec.reference_loss ==
-                   (request > first_ok ? expected : std::vector<double>()),
-               boost::test_tools::per_element());
+    BOOST_TEST(
+        request->spec.reference_loss == (request > first_ok ? expected : std::vector<double>()),
+        boost::test_tools::per_element());
   }
   // On a device of its own the reference run failed for another reason.
   const Story failed = drive(sweep, [](const TrialRequest&) {

@@ -73,8 +73,7 @@ bool ThreeWalls::measure_reference() {
   // the experts need. But one device takes as many times longer as there are real ones.
   s.num_steps = spec::total_steps(sweep_.base) - 1;
   if (s.communicator != "nccl") {
-    s.num_steps =
-        std::max(s.num_steps, spec::total_steps(validation_spec(sweep_.base.knobs)) - 1);
+    s.num_steps = std::max(s.num_steps, spec::total_steps(validation_spec(sweep_.base.knobs)) - 1);
   }
   s.num_traced_steps = 1;
   s.records_routing = sweep_.base.model.num_experts > 0;
@@ -148,11 +147,11 @@ bool ThreeWalls::measure_reference() {
 
 void ThreeWalls::take_as_reference(const Trial& trial) {
   reference_loss_ = trial.outcome.losses;
-  Decision& frozen = decide(
-      phase_, "note",
-      fmt::format("A trial counts only if its losses agree with those of {}, the first "
-                  "configuration that fits, within {} over the first steps.",
-                  describe(trial.request.spec.knobs), sweep_.base.reference_tolerance));
+  Decision& frozen =
+      decide(phase_, "note",
+             fmt::format("A trial counts only if its losses agree with those of {}, the first "
+                         "configuration that fits, within {} over the first steps.",
+                         describe(trial.request.spec.knobs), sweep_.base.reference_tolerance));
   frozen.trial_hash = trial.request.hash;
   frozen.evidence["reference_loss"] = reference_loss_;
 }

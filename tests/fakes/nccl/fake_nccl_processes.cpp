@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -28,6 +30,8 @@ struct ncclComm {
   int num_splits = 0;
   std::map<int, int> num_sent;  ///< by peer
   std::map<int, int> num_received;
+  /// What is on the device then ends, as NCCL's kernels do.
+  std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
 };
 
 namespace moetune::fakes {
@@ -35,7 +39,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Flag = std::shared_ptr<std::atomic<bool>>;
+
 struct P2p {
+  Flag is_aborted;
   std::string path;
   bool is_send = false;
   char* data = nullptr;
@@ -65,10 +72,11 @@ void put(const std::string& path, const char* data, size_t bytes) {
 }
 
 /// What a partner has put there, once it has.
-std::string take(const std::string& path) {
+std::string take(const std::string& path, const Flag& is_aborted) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + std::chrono::seconds(60);
   while (!fs::exists(path)) {
+    if (*is_aborted) throw std::runtime_error("fake NCCL: aborted");
     if (steady_clock::now() > deadline) throw std::runtime_error("fake NCCL: nobody sends " + path);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -86,17 +94,16 @@ ncclResult_t as_result(cudaError_t status) {
   return status == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclResult_t launch_collective(const Collective& collective, ncclComm_t comm,
-                               cudaStream_t stream) {
+ncclResult_t launch_collective(const Collective& collective, ncclComm_t comm, cudaStream_t stream) {
   if (t_group.depth > 0) return ncclInvalidUsage;
   const std::string place = comm->place + ".c" + std::to_string(comm->num_collectives++) + ".";
   const auto size = static_cast<size_t>(comm->size);
-  return as_result(simt::enqueue(stream, [=, rank = comm->rank] {
+  return as_result(simt::enqueue(stream, [=, rank = comm->rank, is_aborted = comm->is_aborted] {
     const size_t bytes = send_bytes(collective, size);
     put(place + std::to_string(rank), collective.send, bytes);
     std::vector<std::string> parts;
     for (size_t i = 0; i < size; ++i) {
-      parts.push_back(take(place + std::to_string(i)));
+      parts.push_back(take(place + std::to_string(i), is_aborted));
       check_length(parts.back(), bytes);
     }
     std::vector<const char*> sent;
@@ -113,7 +120,7 @@ ncclResult_t launch_parts(const std::vector<P2p>& parts, cudaStream_t stream) {
     }
     for (const P2p& part : parts) {
       if (part.is_send) continue;
-      const std::string bytes = take(part.path);
+      const std::string bytes = take(part.path, part.is_aborted);
       check_length(bytes, part.bytes);
       std::memcpy(part.data, bytes.data(), part.bytes);
     }
@@ -122,6 +129,7 @@ ncclResult_t launch_parts(const std::vector<P2p>& parts, cudaStream_t stream) {
 
 ncclResult_t launch_p2p(P2p part, int from, int to, int number, ncclComm_t comm,
                         cudaStream_t stream) {
+  part.is_aborted = comm->is_aborted;
   part.path = comm->place + ".p" + std::to_string(from) + "-" + std::to_string(to) + "." +
               std::to_string(number);
   if (t_group.depth == 0) return launch_parts({part}, stream);
@@ -152,7 +160,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* /*config*/) {
-  *comm = new ncclComm{std::string(id.internal) + "/world", rank, size, 0, 0, {}, {}};
+  *comm = new ncclComm{std::string(id.internal) + "/world", rank, size};
   return ncclSuccess;
 }
 
@@ -163,7 +171,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* chil
   put(place + std::to_string(comm->rank), own.data(), own.size());
   std::vector<std::pair<int, int>> members;  // key and rank
   for (int rank = 0; rank < comm->size; ++rank) {
-    const std::string call = take(place + std::to_string(rank));
+    const std::string call = take(place + std::to_string(rank), comm->is_aborted);
     const size_t space = call.find(' ');
     if (std::stoi(call.substr(0, space)) == color) {
       members.emplace_back(std::stoi(call.substr(space + 1)), rank);
@@ -174,12 +182,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* chil
   std::sort(members.begin(), members.end());
   const auto at = std::find(members.begin(), members.end(), std::pair(key, comm->rank));
   *child = new ncclComm{place + "color" + std::to_string(color),
-                        static_cast<int>(at - members.begin()),
-                        static_cast<int>(members.size()),
-                        0,
-                        0,
-                        {},
-                        {}};
+                        static_cast<int>(at - members.begin()), static_cast<int>(members.size())};
   return ncclSuccess;
 }
 
@@ -194,7 +197,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t comm) { return ncclCommDestroy(comm); }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  *comm->is_aborted = true;
+  return ncclCommDestroy(comm);
+}
 
 ncclResult_t ncclGroupStart() {
   ++t_group.depth;
@@ -229,13 +235,13 @@ ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataT
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
   char* place = static_cast<char*>(const_cast<void*>(data));
-  return launch_p2p({"", true, place, count * size_of_type(type)}, comm->rank, peer,
+  return launch_p2p({nullptr, "", true, place, count * size_of_type(type)}, comm->rank, peer,
                     comm->num_sent[peer]++, comm, stream);
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return launch_p2p({"", false, static_cast<char*>(data), count * size_of_type(type)}, peer,
-                    comm->rank, comm->num_received[peer]++, comm, stream);
+  return launch_p2p({nullptr, "", false, static_cast<char*>(data), count * size_of_type(type)},
+                    peer, comm->rank, comm->num_received[peer]++, comm, stream);
 }
 
 }  // extern "C"

@@ -20,8 +20,8 @@ void leave_last_word(const std::string& out_dir, int rank, spec::ExitCode code,
         {"code", static_cast<int>(code)},
         {"message", message},
         {"time_ns", std::chrono::duration_cast<nanoseconds>(since_1970).count()}};
-    fs::create_directories(out_dir);
-    // Whole or not at all: somebody may look while it is written.
+    // Where the folder is gone, so is whoever would read it. Whole or not at all: somebody may look
+    // while it is written.
     const fs::path path = fs::path(out_dir) / fmt::format("last-word-{}.json", rank);
     const fs::path unfinished = path.string() + ".part";
     std::ofstream file(unfinished, std::ios::binary);

@@ -164,9 +164,13 @@ std::string trial_command(const TrialRow& winner) {
   if (!spec.is_object()) {
     return "";
   }
+  // A sweep's own launcher is not known here.
+  const auto communicator = spec.find("communicator");
+  const bool is_several = communicator != spec.end() && *communicator == "nccl";
   return fmt::format(
-      "cat > winner.json <<'END_OF_SPEC'\n{}\nEND_OF_SPEC\nmoetune trial winner.json\n",
-      spec.dump(-1, ' ', true, json::error_handler_t::replace));
+      "cat > winner.json <<'END_OF_SPEC'\n{}\nEND_OF_SPEC\nmoetune trial winner.json{}\n",
+      spec.dump(-1, ' ', true, json::error_handler_t::replace),
+      is_several ? "  # and --launch COMMAND, where the sweep had it" : "");
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ save() {
     cp "$work"/report-*.html "$OUT/" 2>/dev/null
     # The traces themselves; what is larger than 15 MB would not be taken back from some machines.
     for name in full runs; do
-      [ -s "$work/$name.db" ] || continue
+      [ -s "$work/$name.db" ] && [ "$work/$name.db" -nt "$OUT/$name.db.gz" ] || continue
       gzip -c "$work/$name.db" >"$OUT/$name.db.gz"
       [ "$(stat -c %s "$OUT/$name.db.gz")" -lt 15000000 ] || rm -f "$OUT/$name.db.gz"
     done

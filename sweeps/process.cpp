@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "sweeps/interrupt.h"
 
 extern char** environ;
 
@@ -160,7 +161,7 @@ class SystemProcess : public Process {
     if (was_ended_by_us_ && grace.count() > 0) {
       kill(pid_, SIGTERM);
       kill(pid_, SIGCONT);  // a stopped process only sees the signal once it runs again
-      if (wait(grace)) return *end_;
+      if (wait_unless_interrupted(grace)) return *end_;
     }
     kill(pid_, SIGKILL);
     kill_session();
@@ -172,6 +173,19 @@ class SystemProcess : public Process {
   [[nodiscard]] int64_t pid() const override { return pid_; }
 
  private:
+  /// Whoever asks again to stop does not want to wait.
+  bool wait_unless_interrupted(milliseconds grace) {
+    constexpr milliseconds kLongestLook{100};
+    const int num_before = num_interrupts();
+    const auto deadline = steady_clock::now() + grace;
+    while (num_interrupts() == num_before) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+      if (wait(std::clamp(left, milliseconds(0), kLongestLook))) return true;
+      if (left.count() <= 0) return false;
+    }
+    return false;
+  }
+
   /// Looks without reaping: as long as the zombie is there, its id names no other process or
   /// session.
   bool has_ended() const {

@@ -2,6 +2,7 @@
 #include "sweeps/runner.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "engine/spec/layout.h"
@@ -16,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/analyse.h"
+#include "sweeps/interrupt.h"
 #include "sweeps/last_words.h"
 #include "sweeps/launchers/launched_ranks.h"
 #include "sweeps/launchers/processes.h"
@@ -102,7 +105,8 @@ std::string last_message(const std::string& stderr_text) {
   std::istringstream lines(stderr_text);
   bool is_after_prefix = false;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    // Rules that launchers draw say nothing.
+    if (line.find_first_not_of(" \t\r-=*#") == std::string::npos) continue;
     if (line.starts_with(kPrefix)) {
       message = line.substr(kPrefix.size());
       is_after_prefix = true;
@@ -168,6 +172,20 @@ Running start(ProcessRunner& runner, const TrialCommands& commands, const TrialF
   return {std::move(group), seen};
 }
 
+std::string session_file(const std::string& folder) { return folder + "/session"; }
+
+// A launcher whose moetune was killed needs a while to end its ranks, whose GPUs this trial needs.
+void wait_for_earlier(const std::string& folder) {
+  constexpr std::chrono::seconds kLongest{45};
+  int64_t session = 0;
+  if (!(std::ifstream(session_file(folder)) >> session) || session <= 1) return;
+  const auto deadline = std::chrono::steady_clock::now() + kLongest;
+  while (!processes_of_session(session).empty() && num_interrupts() == 0 &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 /// How the processes ended, and what they said.
 struct Aftermath {
   WatchEnd end;
@@ -177,8 +195,8 @@ struct Aftermath {
 };
 
 // The ranks' own words go before what a launcher says; a process that was killed has none.
-void hear_ranks(const TrialFolder& folder, int num_ranks, bool is_launcher, Aftermath& aftermath) {
-  const std::vector<LastWord> words = read_last_words(folder, num_ranks);
+void hear_ranks(const std::vector<LastWord>& words, int num_ranks, bool is_launcher,
+                Aftermath& aftermath) {
   ProcessEnd& end = aftermath.end.process;
   if (end.is_signal && !end.was_ended_by_us && !is_launcher) return;
   const std::optional<LastWord> cause = cause_of(words);
@@ -193,11 +211,34 @@ void hear_ranks(const TrialFolder& folder, int num_ranks, bool is_launcher, Afte
     aftermath.message = cause->message;
     who.push_back(fmt::format("rank {}", cause->rank));
   }
+  // Its exit codes are its own.
+  if (is_launcher && !cause && end.code != 0 && !is_signal_code(end.code)) {
+    end.code = static_cast<int>(spec::ExitCode::failed);
+  }
   const std::string silent = silent_ranks(words, num_ranks);
   if (is_launcher && !is_explained && !silent.empty()) {
     who.push_back(silent + " ended without a word");
   }
   if (!who.empty()) aftermath.who = fmt::format(" ({})", fmt::join(who, "; "));
+}
+
+// What says something about this machine, the launcher or the build, and nothing about the trial:
+// it may work the next time, so it must not become the trial's result.
+void check_environment(const TrialCommands& commands, bool has_shard,
+                       const std::vector<LastWord>& words, const Aftermath& aftermath) {
+  if (aftermath.end.is_hung || aftermath.end.is_interrupted) return;
+  if (commands.is_launcher && words.empty() && !has_shard) {
+    throw base::Error(fmt::format("the launcher has started no rank ({}): {}",
+                                  or_else(aftermath.message, "it says nothing"),
+                                  commands.launcher_line));
+  }
+  const std::optional<LastWord> cause = cause_of(words);
+  if (!cause) return;
+  for (const spec::ExitCode code : {spec::ExitCode::usage, spec::ExitCode::no_driver,
+                                    spec::ExitCode::no_device, spec::ExitCode::device_too_old}) {
+    if (cause->code != static_cast<int>(code)) continue;
+    throw base::Error(fmt::format("rank {} cannot run here: {}", cause->rank, cause->message));
+  }
 }
 
 /// Of all processes, those of a trial that ended badly as far as there are any.
@@ -207,7 +248,9 @@ store::ShardContents read_shards(const spec::TrialSpec& spec, const TrialFolder&
   for (int rank = 0; rank < num_ranks; ++rank) {
     if (!is_ok && !fs::exists(folder.shard(rank))) continue;
     shards.push_back(store::read_shard(folder.shard(rank)));
+    if (num_ranks > 1) check_rank(shards.back(), rank);
   }
+  if (is_ok && num_ranks > 1) check_all_there(shards);
   return shards.size() == 1 ? std::move(shards.front()) : merge_shards(spec, std::move(shards));
 }
 
@@ -222,19 +265,29 @@ bool has_any_shard(const TrialFolder& folder, int num_ranks) {
 
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options) {
-  const TrialFolder folder{options.folder};
-  make_empty_folder(folder.path);
-  TrialRun run(folder.path);
+  wait_for_earlier(options.folder);
+  make_empty_folder(options.folder);
+  TrialRun run(options.folder);
+  TrialFolder folder{options.folder};
+  if (spec.communicator == "nccl") {
+    // Of a trial whose moetune was killed, ranks on other hosts may still write: not in here.
+    folder.path += fmt::format("/{}-{}", getpid(),
+                               std::chrono::steady_clock::now().time_since_epoch().count());
+    make_empty_folder(folder.path);
+  }
   spec::TrialSpec launched = spec;
   if (!options.text_path.empty()) launched.data_path = options.text_path;
   write_file(folder.spec(),
              spec::to_json(launched).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   const TrialCommands commands =
-      trial_commands(spec, options.rank_program, options.launcher, folder);
+      trial_commands(spec, options.rank_program, options.launcher, folder, options.step_limit);
   const int num_processes =
       spec.communicator == "nccl" ? spec::layout_of(spec.knobs).world_size() : 1;
   const auto begin = std::chrono::steady_clock::now();
   const Running running = start(runner, commands, folder, num_processes);
+  if (commands.is_launcher) {
+    write_file(session_file(options.folder), std::to_string(running.process->pid()));
+  }
   Aftermath aftermath;
   aftermath.end = watch(*running.process,
                         {folder.progress(), options.step_limit, options.grace, options.on_tick});
@@ -247,8 +300,11 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   if (running.group != nullptr) {
     aftermath.who = fmt::format(" (rank {})", running.group->cause());
   }
+  const bool has_shard = has_any_shard(folder, num_processes);
   if (spec.communicator == "nccl") {
-    hear_ranks(folder, num_processes, commands.is_launcher, aftermath);
+    const std::vector<LastWord> words = read_last_words(folder, num_processes);
+    check_environment(commands, has_shard, words, aftermath);
+    hear_ranks(words, num_processes, commands.is_launcher, aftermath);
   }
   Ending ending = judge(aftermath.end, aftermath.message, options);
   result.status = std::move(ending.status);
@@ -265,7 +321,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   result.texts.push_back({"command", commands.text()});
   if (!aftermath.stderr_text.empty()) result.texts.push_back({"stderr", aftermath.stderr_text});
 
-  if (!is_ok && !has_any_shard(folder, num_processes)) return run;
+  if (!is_ok && !has_shard) return run;
   try {
     run.shard = read_shards(spec, folder, num_processes, is_ok);
     result.shard_paths = {run.shard.path};

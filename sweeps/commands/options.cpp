@@ -52,12 +52,13 @@ void CommandOptions::add_launch() {
         "does, on this machine");
 }
 
-std::string CommandOptions::launcher(const std::string& communicator) const {
+std::string CommandOptions::launcher(const spec::TrialSpec& trial) const {
+  check_has_launcher(trial, has("launch") ? text("launch") : "");
   if (!has("launch")) return "";
-  if (communicator != "nccl") {
+  if (trial.communicator != "nccl") {
     throw UsageError(fmt::format(
         "--launch is for trials of several processes (communicator nccl); with {} there is one",
-        communicator));
+        trial.communicator));
   }
   check_launcher(text("launch"));
   return text("launch");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/spec/knobs.h"
+#include "engine/spec/trial_spec.h"
 
 namespace moetune::sweeps {
 
@@ -49,8 +50,8 @@ class CommandOptions {
   /// "id").
   [[nodiscard]] std::pair<std::string, std::string> database_and_word(const char* what) const;
   /// The value of --launch, empty when it is missing. Throws base::UsageError when it can be no
-  /// launcher, or when trials with this communicator are one process.
-  [[nodiscard]] std::string launcher(const std::string& communicator) const;
+  /// launcher, when the trial is one process, and when one is missing for several nodes.
+  [[nodiscard]] std::string launcher(const spec::TrialSpec& trial) const;
   /// Sets the knobs of all --set.
   void apply_set(spec::Knobs& knobs) const;
 

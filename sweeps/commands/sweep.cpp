@@ -141,7 +141,7 @@ int run_sweep_command(const std::vector<std::string>& words) {
   loop_options.max_trials = sweep.budget.max_trials;
   loop_options.max_seconds = sweep.budget.max_seconds;
   loop_options.runner.rank_program = find_rank_program();
-  loop_options.runner.launcher = options.launcher(sweep.base.communicator);
+  loop_options.runner.launcher = options.launcher(sweep.base);
   loop_options.runner.folder = running_folder(database);
   loop_options.runner.step_limit =
       std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));

@@ -151,7 +151,7 @@ int run_trial_command(const std::vector<std::string>& words) {
     std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
     return 0;
   }
-  const std::string launcher = options.launcher(loaded.spec.communicator);
+  const std::string launcher = options.launcher(loaded.spec);
   const std::vector<std::string> changes = options.texts("set");
   std::string problem;
   const tuner::TrialRequest request =

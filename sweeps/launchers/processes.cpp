@@ -17,7 +17,11 @@ namespace {
 
 // The shell passes SIGTERM on, so that the launcher can end its ranks, on other hosts, too, and
 // waits for it: the signal comes when the trial is to end, or when this program has died.
-constexpr const char* kLauncherScript = R"(trap 'trap : TERM; kill -TERM 0' TERM
+// What torchrun has told this program is nothing to a launcher's ranks.
+constexpr const char* kLauncherScript = R"(trap 'trap : TERM; asked=1; kill -TERM 0' TERM
+unset asked RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK TORCHELASTIC_RUN_ID \
+  TORCHELASTIC_RESTART_COUNT TORCHELASTIC_USE_AGENT_STORE
+[ -z "$asked" ] || exit 143
 {} &
 launcher=$!
 while :; do wait $launcher; code=$?; kill -0 $launcher 2>/dev/null || exit $code; done)";
@@ -126,10 +130,31 @@ void check_launcher(const std::string& launcher) {
   static_cast<void>(filled(launcher, {{"ranks", 1}, {"nodes", 1}, {"ranks_per_node", 1}}));
 }
 
+void check_has_launcher(const spec::TrialSpec& trial, const std::string& launcher) {
+  const int64_t num_ranks = spec::layout_of(trial.knobs).world_size();
+  if (trial.communicator != "nccl" || !launcher.empty() ||
+      num_ranks <= trial.hardware.devices_per_node) {
+    return;
+  }
+  throw base::UsageError(fmt::format(
+      "{} ranks with {} GPUs on a node need several nodes, and this program starts processes on "
+      "this machine only: name a launcher, such as --launch 'srun --nodes={{nodes}} "
+      "--ntasks={{ranks}}'",
+      num_ranks, trial.hardware.devices_per_node));
+}
+
 TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& rank_program,
-                             const std::string& launcher, const TrialFolder& folder) {
-  const Command rank_command = local_command(rank_program, folder);
+                             const std::string& launcher, const TrialFolder& folder,
+                             std::chrono::milliseconds step_limit) {
+  // Whoever started the ranks ends them first, where it can.
+  constexpr std::chrono::seconds kLonger{10};
+  Command rank_command = local_command(rank_program, folder);
   if (trial.communicator != "nccl") return {{rank_command}, false, ""};
+  check_has_launcher(trial, launcher);
+  const auto limit = std::chrono::duration_cast<std::chrono::seconds>(step_limit) + kLonger;
+  for (const std::string& word : {std::string("--step-timeout"), std::to_string(limit.count())}) {
+    rank_command.arguments.push_back(word);
+  }
   if (launcher.empty()) {
     const auto num_ranks = static_cast<size_t>(spec::layout_of(trial.knobs).world_size());
     return {rank_commands(rank_command, num_ranks, folder), false, ""};

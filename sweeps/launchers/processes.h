@@ -2,6 +2,7 @@
 // whatever the user's launcher starts.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,15 @@ struct TrialCommands {
 /// Ranks that are not processes need one: communicator threads or fake. With nccl, each rank is a
 /// process, told by torchrun's variables which; an empty `launcher` starts them on this machine.
 /// Otherwise it is a shell command that is put in front of moetune-rank's, in which {ranks},
-/// {nodes} and {ranks_per_node} are replaced. Throws base::UsageError for what is no such command.
+/// {nodes} and {ranks_per_node} are replaced. Ranks whose device does not answer leave a while
+/// after `step_limit`. Throws base::UsageError for what is no such command.
 TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& rank_program,
-                             const std::string& launcher, const TrialFolder& folder);
+                             const std::string& launcher, const TrialFolder& folder,
+                             std::chrono::milliseconds step_limit);
+
+/// Throws base::UsageError when the ranks of `trial` are processes on several hosts and no launcher
+/// is named, which alone could start them there.
+void check_has_launcher(const spec::TrialSpec& trial, const std::string& launcher);
 
 /// Throws base::UsageError when `launcher` cannot be one: empty words, an unknown or an unclosed
 /// placeholder.

@@ -35,6 +35,8 @@ struct Processes {
     made.clock = "wall";
     made.dtype = "bf16";
     made.communicator = communicator;
+    made.hardware.num_nodes = 1;
+    made.hardware.devices_per_node = 4;
     made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
     made.num_warmup_steps = 2;
     made.num_steps = 3;

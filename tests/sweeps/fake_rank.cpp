@@ -254,7 +254,8 @@ int main(int argc, char** argv) {
   std::signal(
       SIGTERM,
       environment("FAKE_RANK_IS_STUBBORN") == "yes" ? SIG_IGN : [](int) { is_asked_to_stop = 1; });
-  if (argc != 5 || std::string(argv[1]) != "--spec" || std::string(argv[3]) != "--out") {
+  if ((argc != 5 && argc != 7) || std::string(argv[1]) != "--spec" ||
+      std::string(argv[3]) != "--out") {
     leave(ExitCode::usage, "usage: --spec FILE --out DIR");
   }
   try {

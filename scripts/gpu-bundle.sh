@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Gathers what scripts/gpu-check.sh runs, with the libraries it needs besides CUDA's, into build/gpu-bundle.tar.xz, for a
-# GPU machine without a compiler. There: tar xf build/gpu-bundle.tar.xz -C /tmp, then
-# LD_LIBRARY_PATH=/tmp/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS, NCCL and NVRTC>:$LD_LIBRARY_PATH
-# BIN=/tmp/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
+# GPU machine without a compiler. There: tar xf build/gpu-bundle.tar.xz, then
+# LD_LIBRARY_PATH=$PWD/gpu-bundle:<folders of CUPTI, cuDNN, cuBLAS, NCCL and NVRTC>:$LD_LIBRARY_PATH
+# BIN=$PWD/gpu-bundle GPU_CHECK_NO_BUILD=1 scripts/gpu-check.sh
 # (what LD_LIBRARY_PATH was before may be how the driver's library is found).
 # Where that machine's processor is another one, configure with -DMOETUNE_CPU_ARCH=x86-64-v3 first.
 set -euo pipefail

@@ -39,6 +39,7 @@ class Graphs {
   void open(const GraphKey& key);
   void close(uint64_t trail);
   [[nodiscard]] bool is_open() const { return is_open_; }
+  [[nodiscard]] bool is_of_one_layer() const { return key_.layer >= 0; }
   [[nodiscard]] bool is_capturing() const { return doing_ == Doing::capturing; }
 
   /// Before an operation of the scope, on stream 0: whether it is to be enqueued.

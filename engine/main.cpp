@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/plan/layout.h"
 #include "engine/run_trial.h"
 #include "engine/spec/json_reader.h"
 #include "engine/spec/trial_spec.h"
@@ -26,6 +27,7 @@ namespace {
 
 namespace po = boost::program_options;
 namespace base = moetune::base;
+namespace plan = moetune::plan;
 namespace spec = moetune::spec;
 using spec::ExitCode;
 
@@ -36,13 +38,13 @@ nlohmann::json read_json(const std::string& path) {
   return spec::parse_json(text, path);
 }
 
-spec::Layout parse_layout(const std::string& text) {
+plan::Layout parse_layout(const std::string& text) {
   const nlohmann::json json = spec::parse_json(text, "--layout");
   spec::JsonReader reader(json, "--layout");
   const auto size = [&](const char* key) {
     return static_cast<int>(reader.integer_or(key, 1, 1, 1024));
   };
-  spec::Layout layout;
+  plan::Layout layout;
   layout.dp = size("dp");
   layout.cp = size("cp");
   layout.ep = size("ep");
@@ -82,7 +84,7 @@ void apply_world(const po::variables_map& options, spec::TrialSpec& trial) {
     if (kind != "threads" && kind != "nccl" && kind != "fake") refuse(text);
     if ((kind == "fake") != (text.size() > kind.size())) refuse(text);
     trial.communicator = kind;
-    const int size = spec::layout_of(trial.knobs).world_size();
+    const int size = plan::layout_of(trial.knobs).world_size();
     if (kind == "fake" && text != fmt::format("fake:{}", size)) {
       throw base::UsageError(
           fmt::format("--world '{}', but the spec's layout has {} ranks", text, size));

@@ -1,6 +1,7 @@
 // Recording of the routing profile; see routing_recorder.h.
 #include "engine/routing_recorder.h"
 
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -13,7 +14,7 @@ constexpr int64_t kMaxPieces = 8;
 
 RoutingRecorder::RoutingRecorder(const spec::TrialSpec& trial) : trial_(trial) {
   if (!trial.records_routing) return;
-  if (spec::layout_of(trial.knobs).world_size() != 1 || trial.knobs.micro_batch_size != 1) {
+  if (plan::layout_of(trial.knobs).world_size() != 1 || trial.knobs.micro_batch_size != 1) {
     throw base::UsageError(
         "records_routing needs one rank and micro_batch_size 1, so that a micro-batch is a "
         "sequence of the global batch");

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/model/layer.h"
+#include "engine/exec/observers.h"
 #include "engine/spec/routing_profile.h"
 #include "engine/spec/trial_spec.h"
 

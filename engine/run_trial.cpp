@@ -209,7 +209,7 @@ class TrialRecorder {
     if (trial_.backend == "cuda") {
       std::vector<profiler::StepTrace*> ranks;
       for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
-      profiler::resolve_transfers(ranks, spec::group_instances(spec::layout_of(trial_.knobs)));
+      profiler::resolve_transfers(ranks, plan::group_instances(plan::layout_of(trial_.knobs)));
     }
     if (chosen < counters_.size()) write_counters(counters_[chosen]);
     for (const auto& [rank, steps] : traces_) {
@@ -487,7 +487,7 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   if (is_one_of_several) recorder.add_text("clock_id", clock_id());
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
-  if (trial.records_routing) hooks.routing = &routing;
+  if (trial.records_routing) hooks.observers.routing = &routing;
   Training training{trial, tokens, ranks, recorder, nullptr, nullptr};
   if (trial.backend == "cuda") {
     training.watchdog =

@@ -1,5 +1,4 @@
-// Training on one rank: a step is zero, schedule, reduce, clip, update, report. Every rank thread
-// runs the same calls.
+// Training on one rank: its program, run step by step.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,10 @@
 
 #include "engine/comm/world.h"
 #include "engine/data/token_source.h"
+#include "engine/exec/executor.h"
 #include "engine/model/parameters.h"
-#include "engine/model/stage.h"
-#include "engine/optim/optimizer.h"
+#include "engine/plan/program.h"
 #include "engine/run_op.h"
-#include "engine/spec/schedule.h"
 
 namespace moetune::engine {
 
@@ -31,8 +29,7 @@ struct StepResult {
 /// Looks into a trainer; every function may be empty. Called from rank threads at the same time.
 struct TrainerHooks {
   InitialValue initial_value;  ///< empty: random by the recipe's seed
-  RoutingObserver* routing = nullptr;
-  LogitsObserver* logits = nullptr;
+  Observers observers;
   /// After gradients are reduced and before the update; the backend's current stream has them.
   std::function<void(int64_t step, const Parameters& params, kernels::Backend& backend)>
       on_gradients;
@@ -65,10 +62,9 @@ class RankTrainer {
   World& world_;
   RankContext rank_;
   TrainerHooks hooks_;
+  plan::StepProgram program_;
   std::unique_ptr<Parameters> params_;
-  std::unique_ptr<Stage> stage_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::vector<spec::ScheduleStep> schedule_;
+  std::unique_ptr<Executor> executor_;
   profiler::StepTrace trace_;
 };
 

@@ -74,13 +74,13 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   Collector(const ReferenceRun& run, const spec::TrialSpec& trial)
       : run_(run),
         trial_(trial),
-        layout_(spec::layout_of(trial.knobs)),
+        layout_(plan::layout_of(trial.knobs)),
         step_of_rank_(static_cast<size_t>(layout_.world_size()), 0),
         logits_(run.logits.size(), std::nan("")),
         gradients_(*run.gradient_names) {
     for (const auto& [layer, experts] : run.experts) experts_[layer].assign(experts.size(), -1);
     for (int rank = 0; rank < layout_.cp; ++rank) {
-      positions_.push_back(spec::local_positions(layout_, rank, run.training.seq_length));
+      positions_.push_back(plan::local_positions(layout_, rank, run.training.seq_length));
     }
   }
 
@@ -115,7 +115,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   void on_gradients(int64_t step, const Parameters& params, kernels::Backend& backend) {
     if (step != 0) return;
     const std::scoped_lock lock(mutex_);
-    for (const spec::ParamDesc& param : params.plan().params) {
+    for (const plan::ParamDesc& param : params.plan().params) {
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
       const bool is_sharded = trial_.knobs.use_distributed_optimizer;
       if (param.is_tied_copy || (!is_sharded && bucket.group->rank() != 0)) continue;
@@ -180,14 +180,14 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   [[nodiscard]] int64_t place_of(int rank, int64_t micro_batch, int64_t token) const {
     const std::vector<int32_t>& positions = positions_[static_cast<size_t>(layout_.cp_rank(rank))];
     const auto num_local = static_cast<int64_t>(positions.size());
-    const int64_t sequence = spec::sequence_index(layout_, trial_.knobs, micro_batch,
+    const int64_t sequence = plan::sequence_index(layout_, trial_.knobs, micro_batch,
                                                   layout_.dp_rank(rank), token / num_local);
     return sequence * run_.training.seq_length + positions[static_cast<size_t>(token % num_local)];
   }
 
   const ReferenceRun& run_;
   const spec::TrialSpec& trial_;
-  spec::Layout layout_;
+  plan::Layout layout_;
   std::vector<std::vector<int32_t>> positions_;  ///< by context-parallel rank
   std::vector<int64_t> step_of_rank_;
   std::mutex mutex_;
@@ -212,8 +212,8 @@ VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
   TrainerHooks hooks;
   hooks.initial_value = checkpoint_initial_value(run.model, run.weights);
   Collector collector(run, trial);
-  hooks.routing = &collector;
-  hooks.logits = &collector;
+  hooks.observers.routing = &collector;
+  hooks.observers.logits = &collector;
   hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
     collector.on_gradients(step, params, backend);
   };
@@ -252,7 +252,7 @@ VerifyResult verify(const std::string& folder, const spec::Knobs& knobs) {
   return verify_run(load_reference_run(folder), folder, knobs);
 }
 
-VerifyResult verify(const std::string& folder, const spec::Layout& layout) {
+VerifyResult verify(const std::string& folder, const plan::Layout& layout) {
   spec::Knobs knobs;
   knobs.data_parallel_size = layout.dp;
   knobs.context_parallel_size = layout.cp;

@@ -6,8 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
-#include "engine/spec/layout.h"
 
 namespace moetune::engine {
 
@@ -37,7 +37,7 @@ struct VerifyTolerance {
 /// tokens.safetensors, expected.json, activations.safetensors and gradients.safetensors. Throws
 /// base::UsageError for a folder that cannot be read, a family that is not supported, and a layout
 /// that the model or the batch does not allow.
-VerifyResult verify(const std::string& folder, const spec::Layout& layout);
+VerifyResult verify(const std::string& folder, const plan::Layout& layout);
 VerifyResult verify(const std::string& folder, const spec::Knobs& knobs);
 
 /// {"ok", "logits_max_abs", "loss_max_abs", "grad_norm_max_rel", "gradient_worst_rel_l2",

@@ -31,7 +31,7 @@ std::unique_ptr<kernels::Backend> make_backend(const spec::TrialSpec& trial, int
 }
 
 void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body) {
-  const spec::Layout layout = spec::layout_of(trial.knobs);
+  const plan::Layout layout = plan::layout_of(trial.knobs);
   const auto num_ranks = static_cast<size_t>(layout.world_size());
   // The ranks' backends end after the world, whose messages lie in their memory.
   std::vector<std::unique_ptr<kernels::Backend>> backends(num_ranks);
@@ -80,14 +80,14 @@ void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
                  const std::string& meeting_place) {
   const LaunchEnv launch = read_launch_env(process_env);
   const std::unique_ptr<Rendezvous> rendezvous =
-      join_launch(launch, spec::layout_of(trial.knobs).world_size(), meeting_place);
+      join_launch(launch, plan::layout_of(trial.knobs).world_size(), meeting_place);
   run_process_rank(trial, hooks, body, local_device(trial), *rendezvous);
 }
 
 }  // namespace
 
 std::vector<int> local_ranks(const spec::TrialSpec& trial) {
-  const spec::Layout layout = spec::layout_of(trial.knobs);
+  const plan::Layout layout = plan::layout_of(trial.knobs);
   if (trial.communicator == "fake") return {static_cast<int>(trial.fake_rank)};
   if (trial.communicator == "nccl") return {read_launch_env(process_env).rank};
   std::vector<int> all(static_cast<size_t>(layout.world_size()));
@@ -128,7 +128,7 @@ void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, c
   std::unique_ptr<RankTrainer> trainer;
   try {
     backend = make_backend(trial, device);
-    world = std::make_unique<ProcessWorld>(spec::layout_of(trial.knobs), rendezvous, *backend);
+    world = std::make_unique<ProcessWorld>(plan::layout_of(trial.knobs), rendezvous, *backend);
     trainer = std::make_unique<RankTrainer>(trial, rendezvous.rank(), *world, *backend, hooks);
     body(*trainer, *world, rendezvous.rank());
   } catch (const std::exception& error) {

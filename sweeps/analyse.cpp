@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/spec/layout.h"
-#include "engine/spec/ops.h"
+#include "engine/plan/layout.h"
+#include "engine/plan/ops.h"
 #include "kernels/base/error.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/overlap.h"
@@ -97,13 +97,13 @@ double ratio_of(double part, double whole) { return whole == 0 ? 0.0 : part / wh
 
 profiler::ClassificationRules rules_for(const spec::TrialSpec& spec) {
   profiler::ClassificationRules rules;
-  for (const spec::OpRow& row : spec::op_table()) {
-    if (row.kind == spec::OpKind::dispatcher) rules.dispatcher_ops.emplace_back(row.name);
+  for (const plan::OpRow& row : plan::op_table()) {
+    if (row.kind == plan::OpKind::dispatcher) rules.dispatcher_ops.emplace_back(row.name);
   }
-  rules.pipeline_groups = {spec::name_of(spec::Group::pp)};
+  rules.pipeline_groups = {plan::name_of(plan::Group::pp)};
   if (spec.knobs.pipeline_model_parallel_size > 1) {
-    for (const char* group : {spec::name_of(spec::Group::embedding),
-                              spec::name_of(spec::Group::world), profiler::kStepEndGroup}) {
+    for (const char* group : {plan::name_of(plan::Group::embedding),
+                              plan::name_of(plan::Group::world), profiler::kStepEndGroup}) {
       rules.pipeline_groups.emplace_back(group);
     }
   }
@@ -202,7 +202,7 @@ void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
   const double flops_per_s = flops * 1e9 / step.median;
   metrics.add(kWholeRun, "model_flops_per_step", flops);
   metrics.add(kWholeRun, "model_flops_per_s", flops_per_s);
-  const double peak = spec.hardware.peak_flops_per_s * spec::layout_of(spec.knobs).world_size();
+  const double peak = spec.hardware.peak_flops_per_s * plan::layout_of(spec.knobs).world_size();
   if (peak > 0) metrics.add(kWholeRun, "mfu_ratio", flops_per_s / peak);
 }
 
@@ -354,7 +354,7 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
     }
     add_budgets(budgets, metrics);
     add_overlaps(profiler::group_overlaps(traces, budgets,
-                                          spec::group_instances(spec::layout_of(spec.knobs))),
+                                          plan::group_instances(plan::layout_of(spec.knobs))),
                  static_cast<int64_t>(traces.size()), metrics);
     const auto slowest = std::ranges::max_element(traces, {}, [&](const auto& trace) {
       const StepBudget& budget = budgets[static_cast<size_t>(&trace - traces.data())];

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 #include "profiler/across_ranks.h"
 #include "profiler/store/shard.h"
@@ -77,7 +77,7 @@ void join_traces(const spec::TrialSpec& trial, const std::map<int32_t, std::stri
                  std::vector<StepTrace>& traces) {
   std::ranges::sort(traces, {}, [](const StepTrace& t) { return std::pair(t.step, t.rank); });
   const profiler::CommunicatorKeys communicators =
-      spec::group_instances(spec::layout_of(trial.knobs));
+      plan::group_instances(plan::layout_of(trial.knobs));
   for (auto begin = traces.begin(); begin != traces.end();) {
     const auto end =
         std::find_if(begin, traces.end(), [&](const auto& t) { return t.step != begin->step; });

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
@@ -282,7 +282,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   const TrialCommands commands =
       trial_commands(spec, options.rank_program, options.launcher, folder, options.step_limit);
   const int num_processes =
-      spec.communicator == "nccl" ? spec::layout_of(spec.knobs).world_size() : 1;
+      spec.communicator == "nccl" ? plan::layout_of(spec.knobs).world_size() : 1;
   const auto begin = std::chrono::steady_clock::now();
   const Running running = start(runner, commands, folder, num_processes);
   if (commands.is_launcher) {

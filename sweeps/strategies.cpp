@@ -20,7 +20,7 @@ tuner::Prediction predict(const spec::TrialSpec& spec) {
     tuner::Prediction::Rank& row = prediction.ranks.emplace_back();
     row.peak_bytes = rank.peak_bytes;
     for (size_t group = 0; group < rank.group_bytes.size(); ++group) {
-      row.group_bytes[tuner::name_of(static_cast<tuner::MemoryGroup>(group))] =
+      row.group_bytes[profiler::name_of(static_cast<tuner::MemoryGroup>(group))] =
           rank.group_bytes[group];
     }
   }

@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.25)
 # A file belongs to the longest prefix of its path in this table, and may include its own folder and what is listed:
 # a folder of the table (not its sub-folders that have rows of their own) or one header.
 set(FOLDERS kernels/base kernels profiler profiler/analysis profiler/import profiler/export profiler/store
-            engine/spec engine tuner sweeps reports tests)
+            engine/spec engine/plan engine tuner sweeps reports tests)
 set(ALLOW_kernels/base)
 set(ALLOW_kernels kernels/base)
 set(ALLOW_profiler kernels/base)
@@ -14,9 +14,10 @@ set(ALLOW_profiler/import profiler/record.h profiler/store kernels/base)
 set(ALLOW_profiler/export profiler/record.h profiler/store kernels/base)
 set(ALLOW_profiler/store profiler/record.h profiler/memory_ledger.h kernels/base)
 set(ALLOW_engine/spec kernels/base)
-set(ALLOW_engine engine/spec kernels kernels/base profiler profiler/store)
-set(ALLOW_tuner engine/spec kernels/base)
-set(ALLOW_sweeps tuner engine/spec profiler/record.h profiler/across_ranks.h profiler/store profiler/analysis profiler/export reports
+set(ALLOW_engine/plan engine/spec profiler/record.h profiler/timeline.h profiler/memory_ledger.h kernels/base)
+set(ALLOW_engine engine/spec engine/plan kernels kernels/base profiler profiler/store)
+set(ALLOW_tuner engine/spec engine/plan kernels/base)
+set(ALLOW_sweeps tuner engine/spec engine/plan profiler/record.h profiler/across_ranks.h profiler/store profiler/analysis profiler/export reports
                  kernels/base)
 set(ALLOW_reports profiler/store profiler/record.h kernels/base)
 set(ALLOW_tests ${FOLDERS})

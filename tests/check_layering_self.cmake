@@ -45,7 +45,7 @@ expect_violation(tuner/plan.cpp "${TOP}#include \"engine/trainer.h\"\n" "must no
 expect_violation(kernels/base/log.h "${TOP}#pragma once\n#include \"kernels/backend.h\"\n" "must not include \"kernels/backend.h\"")
 expect_violation(profiler/clock.h "${TOP}#pragma once\n#include \"profiler/store/store.h\"\n" "must not include \"profiler/store/store.h\"")
 expect_violation(profiler/analysis/wall.cpp "${TOP}#  include  \"profiler/store/store.h\"\n" "must not include \"profiler/store/store.h\"")
-expect_violation(engine/spec/layout.cpp "${TOP}#include \"engine/trainer.h\"\n" "must not include \"engine/trainer.h\"")
+expect_violation(engine/plan/layout.cpp "${TOP}#include \"engine/trainer.h\"\n" "must not include \"engine/trainer.h\"")
 expect_violation(tuner/space.cpp "${TOP}#include \"walls.h\"\n" "\"walls.h\" is not a path from the project root")
 expect_violation(profiler/store/store.cpp "${TOP}#include <sqlite3.h>\n" "must not include <sqlite3.h>")
 expect_violation(engine/comm/local.cpp "${TOP}#include <mpi.h>\n" "must not include <mpi.h>")

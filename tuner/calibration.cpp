@@ -7,7 +7,7 @@
 namespace moetune::tuner {
 namespace {
 
-using spec::OpKind;
+using plan::OpKind;
 
 bool is_fitted(OpKind kind) {
   return kind == OpKind::compute || kind == OpKind::memory || kind == OpKind::dispatcher;
@@ -65,11 +65,11 @@ Calibration::Fit Calibration::fitted(std::vector<Sample> samples) {
 void Calibration::add(const spec::HardwareSpec& hardware,
                       const std::map<std::string, TrialOutcome::OpTime>& op_times) {
   bool has_any = false;
-  for (const spec::OpRow& row : spec::op_table()) {
+  for (const plan::OpRow& row : plan::op_table()) {
     if (!is_fitted(row.kind)) continue;
     for (size_t p = 0; p < kNumPasses; ++p) {
-      const auto pass = static_cast<spec::Pass>(p);
-      const auto found = op_times.find(spec::op_label(row.id, pass));
+      const auto pass = static_cast<plan::Pass>(p);
+      const auto found = op_times.find(plan::op_label(row.id, pass));
       if (found == op_times.end() || found->second.count <= 0) continue;
       const auto count = static_cast<double>(found->second.count);
       const Sample sample{count,
@@ -89,11 +89,11 @@ void Calibration::add(const spec::HardwareSpec& hardware,
   if (has_any) ++num_trials_;
 }
 
-int64_t Calibration::duration_ns(const spec::HardwareSpec& hardware, spec::Op op, spec::Pass pass,
-                                 const spec::OpCost& cost) const {
+int64_t Calibration::duration_ns(const spec::HardwareSpec& hardware, plan::Op op, plan::Pass pass,
+                                 const plan::OpCost& cost) const {
   const Fit* fit = &fits_[index_of(op, pass)];
-  if (!fit->is_set) fit = &kinds_[static_cast<size_t>(spec::op_row(op).kind)];
-  if (!fit->is_set) return spec::roofline_ns(hardware, cost);
+  if (!fit->is_set) fit = &kinds_[static_cast<size_t>(plan::op_row(op).kind)];
+  if (!fit->is_set) return plan::roofline_ns(hardware, cost);
   const double work =
       work_of(hardware, static_cast<double>(cost.flops), static_cast<double>(cost.bytes));
   return static_cast<int64_t>(fit->fixed_ns + fit->slope * work);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/ops.h"
+#include "engine/plan/ops.h"
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
@@ -24,8 +24,8 @@ class Calibration {
 
   /// Predicted time of one launch. An op that was never measured borrows the mean efficiency of its
   /// kind; without any measurement the roofline decides.
-  [[nodiscard]] int64_t duration_ns(const spec::HardwareSpec& hardware, spec::Op op,
-                                    spec::Pass pass, const spec::OpCost& cost) const;
+  [[nodiscard]] int64_t duration_ns(const spec::HardwareSpec& hardware, plan::Op op,
+                                    plan::Pass pass, const plan::OpCost& cost) const;
   [[nodiscard]] bool is_empty() const { return num_trials_ == 0; }
 
  private:
@@ -40,11 +40,11 @@ class Calibration {
     double slope = 1;
     std::vector<Sample> samples;
   };
-  static constexpr size_t kNumPasses = static_cast<size_t>(spec::Pass::count);
-  static constexpr size_t kNumLabels = static_cast<size_t>(spec::Op::count) * kNumPasses;
+  static constexpr size_t kNumPasses = static_cast<size_t>(plan::Pass::count);
+  static constexpr size_t kNumLabels = static_cast<size_t>(plan::Op::count) * kNumPasses;
   static constexpr size_t kNumKinds = 6;
 
-  static size_t index_of(spec::Op op, spec::Pass pass) {
+  static size_t index_of(plan::Op op, plan::Pass pass) {
     return static_cast<size_t>(op) * kNumPasses + static_cast<size_t>(pass);
   }
   static Fit fitted(std::vector<Sample> samples);

@@ -1,5 +1,5 @@
-// Predicts the time of a training step: replays the op programs of one rank per pipeline stage in a
-// virtual time of its own (host clock, streams, waits, 1F1B), without running anything.
+// Predicts the time of a training step: plays the programs of one rank per pipeline stage, without
+// running anything.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct CostEstimate {
   std::map<std::string, int64_t> parts_ns;
 };
 
-/// Replay with op prices from `calibration`. The spec must satisfy its constraints.
-CostEstimate replay_step(const spec::TrialSpec& spec, const Calibration& calibration);
+/// The played step with op prices from `calibration`. The spec must satisfy its constraints.
+CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration);
 
-/// The replay, corrected by what finished trials took. Deterministic given the trials added.
+/// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {
  public:
   /// Learns from a finished trial; those that did not end ok teach nothing.
   void add(const spec::TrialSpec& spec, const TrialOutcome& outcome);
   [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec) const;
-  /// Typical error of the replay relative to measured steps once scaled by their median, 0..1;
+  /// Typical error of played steps relative to measured steps once scaled by their median, 0..1;
   /// without trials 1.
   [[nodiscard]] double error_ratio() const { return error_ratio_; }
 

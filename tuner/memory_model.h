@@ -1,30 +1,20 @@
-// Predicts the peak of the engine's memory ledger by walking the schedule with the sizes of the
-// parameter plan and the buffer table: the same rows that the engine allocates by, in the same
-// order, without running anything.
+// Predicts the peak of the engine's memory ledger by adding up the allocations of each rank's
+// program, the same instructions that the engine executes, without running anything.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
-#include "engine/spec/trial_spec.h"
+#include "engine/plan/program.h"
 #include "tuner/received_rows.h"
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
 
-/// The ledger's groups, in its order and under its names.
-enum class MemoryGroup : uint8_t {
-  weights,
-  gradients,
-  optimizer,
-  activations,
-  workspace,
-  communication,
-  count
-};
-const char* name_of(MemoryGroup group);
-using GroupBytes = std::array<int64_t, static_cast<size_t>(MemoryGroup::count)>;
+using profiler::GroupBytes;
+using profiler::MemoryGroup;
 
 struct RankMemory {
   int64_t peak_bytes = 0;
@@ -41,6 +31,33 @@ struct MemoryEstimate {
 struct MemoryOptions {
   /// Without a routing profile: received rows over the balanced share.
   double imbalance_ratio = 1.0;
+};
+
+/// The allocations of one program, ready to be added up many times with different rows.
+class MemoryScan {
+ public:
+  explicit MemoryScan(const plan::StepProgram& program);
+
+  /// rows(layer, micro-batch): rows that this rank's experts receive there.
+  [[nodiscard]] RankMemory run(
+      const std::function<int64_t(int64_t layer, int64_t micro_batch)>& rows) const;
+
+ private:
+  struct Change {
+    MemoryGroup group = MemoryGroup::workspace;
+    bool is_alloc = true;
+    int64_t bytes = 0;
+    int64_t bytes_per_row = 0;
+  };
+  struct Run {
+    size_t segment = 0;
+    bool is_routed = false;
+    int64_t layer = -1;
+    int64_t micro_batch = -1;
+  };
+
+  std::vector<std::vector<Change>> segments_;
+  std::vector<Run> runs_;
 };
 
 /// The knobs must satisfy the constraints.

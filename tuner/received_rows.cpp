@@ -52,7 +52,7 @@ const ReceivedRows::Sums& ReceivedRows::sums(int cp, int ep) const {
   return sums;
 }
 
-int64_t ReceivedRows::at(const spec::Layout& layout, const spec::Knobs& knobs, int64_t step,
+int64_t ReceivedRows::at(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step,
                          int64_t layer, int64_t micro_batch, int rank) const {
   const Sums& rows = sums(layout.cp, layout.ep);
   const int64_t moe_layer = moe_layer_[static_cast<size_t>(layer)];
@@ -62,7 +62,7 @@ int64_t ReceivedRows::at(const spec::Layout& layout, const spec::Knobs& knobs, i
   for (int peer = first_peer; peer < first_peer + layout.ep; ++peer) {
     for (int64_t slot = 0; slot < knobs.micro_batch_size; ++slot) {
       const int64_t sequence =
-          spec::sequence_index(layout, knobs, micro_batch, peer / layout.cp, slot);
+          plan::sequence_index(layout, knobs, micro_batch, peer / layout.cp, slot);
       const int64_t group =
           (step * profile_.num_layers + moe_layer) * profile_.num_sequences + sequence;
       total += rows[static_cast<size_t>((group * layout.cp + peer % layout.cp) * layout.ep +

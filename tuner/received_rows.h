@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "engine/spec/model_spec.h"
 #include "engine/spec/routing_profile.h"
 
@@ -27,7 +27,7 @@ class ReceivedRows {
 
   /// Rows that `rank` receives in MoE layer `layer` (global index over all layers) of `micro_batch`
   /// at `step` of the profile. Needs has_profile().
-  [[nodiscard]] int64_t at(const spec::Layout& layout, const spec::Knobs& knobs, int64_t step,
+  [[nodiscard]] int64_t at(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step,
                            int64_t layer, int64_t micro_batch, int rank) const;
 
  private:

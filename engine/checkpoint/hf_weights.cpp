@@ -11,7 +11,7 @@ namespace moetune::engine {
 namespace {
 
 using base::UsageError;
-using spec::ParamKind;
+using plan::ParamKind;
 
 bool is_ignored(const std::string& name, const spec::ModelSpec& model) {
   return name.ends_with("rotary_emb.inv_freq") ||
@@ -192,14 +192,14 @@ struct LastPiece {
   int64_t first = -1;  ///< element of the whole parameter
   std::vector<double> values;
 
-  [[nodiscard]] bool holds(uint64_t id, const spec::ParamDesc& param) const {
+  [[nodiscard]] bool holds(uint64_t id, const plan::ParamDesc& param) const {
     return loader == id && kind == param.kind && layer == param.layer &&
            first == param.first_row * param.cols &&
            static_cast<int64_t>(values.size()) == param.numel();
   }
 };
 
-void read_piece(const HfNames& names, const Checkpoint& checkpoint, const spec::ParamDesc& param,
+void read_piece(const HfNames& names, const Checkpoint& checkpoint, const plan::ParamDesc& param,
                 LastPiece& piece) {
   piece.kind = param.kind;
   piece.layer = param.layer;
@@ -229,7 +229,7 @@ InitialValue checkpoint_initial_value(const spec::ModelSpec& model,
   const uint64_t id = ++num_loaders;
   auto names = std::make_shared<const HfNames>(HfNames::of_checkpoint(model, *checkpoint));
   names->check(*checkpoint);
-  return [id, names, checkpoint = std::move(checkpoint)](const spec::ParamDesc& param, int64_t row,
+  return [id, names, checkpoint = std::move(checkpoint)](const plan::ParamDesc& param, int64_t row,
                                                          int64_t col) -> double {
     thread_local LastPiece piece;
     if (!piece.holds(id, param)) {
@@ -250,7 +250,7 @@ HfGather::HfGather(HfNames names) : names_(std::move(names)) {
   }
 }
 
-void HfGather::add(const spec::ParamDesc& param, int64_t first, std::span<const double> values) {
+void HfGather::add(const plan::ParamDesc& param, int64_t first, std::span<const double> values) {
   const int64_t end = first + static_cast<int64_t>(values.size());
   for (const HfSegment& segment : names_.segments(param.kind, param.layer)) {
     const int64_t from = std::max(first, segment.param_begin);

@@ -12,8 +12,8 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/parameters.h"
+#include "engine/plan/params.h"
 #include "engine/spec/model_spec.h"
-#include "engine/spec/params.h"
 
 namespace moetune::engine {
 
@@ -43,7 +43,7 @@ class HfNames {
   static HfNames of_checkpoint(const spec::ModelSpec& model, const Checkpoint& checkpoint);
 
   /// Segments of a whole parameter, ascending and without holes. `layer` is -1 outside layers.
-  [[nodiscard]] std::vector<HfSegment> segments(spec::ParamKind kind, int64_t layer) const;
+  [[nodiscard]] std::vector<HfSegment> segments(plan::ParamKind kind, int64_t layer) const;
   /// Shapes of all tensors by name.
   [[nodiscard]] const std::map<std::string, std::vector<int64_t>>& shapes() const {
     return shapes_;
@@ -61,7 +61,7 @@ class HfNames {
 
   spec::ModelSpec model_;
   ExpertNaming experts_;
-  std::map<std::pair<spec::ParamKind, int64_t>, std::vector<HfSegment>> segments_;
+  std::map<std::pair<plan::ParamKind, int64_t>, std::vector<HfSegment>> segments_;
   std::map<std::string, std::vector<int64_t>> shapes_;
 };
 
@@ -78,7 +78,7 @@ class HfGather {
   explicit HfGather(HfNames names);
 
   /// Elements [first, first + values.size()) of the whole parameter `param` belongs to, row-major.
-  void add(const spec::ParamDesc& param, int64_t first, std::span<const double> values);
+  void add(const plan::ParamDesc& param, int64_t first, std::span<const double> values);
   /// Values by tensor name. Throws base::Error unless every element has come exactly once.
   [[nodiscard]] const std::map<std::string, std::vector<double>>& tensors() const;
 

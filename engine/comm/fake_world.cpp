@@ -186,7 +186,7 @@ class FakeCommunicator final : public Communicator {
 }  // namespace
 
 FakeWorld::FakeWorld(const spec::TrialSpec& trial, int rank)
-    : trial_(trial), layout_(spec::layout_of(trial.knobs)) {
+    : trial_(trial), layout_(plan::layout_of(trial.knobs)) {
   if (rank >= 0 && rank < layout_.world_size()) return;
   throw base::UsageError(
       fmt::format("fake_rank {} is not in the layout, which has {} ranks counted from 0", rank,
@@ -195,7 +195,7 @@ FakeWorld::FakeWorld(const spec::TrialSpec& trial, int rank)
 
 FakeWorld::~FakeWorld() = default;
 
-std::unique_ptr<Communicator> FakeWorld::communicator(spec::Group group, int rank,
+std::unique_ptr<Communicator> FakeWorld::communicator(plan::Group group, int rank,
                                                       kernels::Backend& backend) {
   std::vector<int> ranks = layout_.group_ranks(group, rank);
   const auto place = std::find(ranks.begin(), ranks.end(), rank);

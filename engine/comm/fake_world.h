@@ -27,7 +27,7 @@ class FakeWorld final : public World {
   FakeWorld(const spec::TrialSpec& trial, int rank);
   ~FakeWorld() override;
 
-  std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+  std::unique_ptr<Communicator> communicator(plan::Group group, int rank,
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override { return value; }
   void join_local() override {}
@@ -38,7 +38,7 @@ class FakeWorld final : public World {
 
  private:
   const spec::TrialSpec& trial_;
-  spec::Layout layout_;
+  plan::Layout layout_;
   int64_t message_bytes_ = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/comm/communicator.h"
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 
 namespace moetune::engine {
 
@@ -15,7 +15,7 @@ bool has_mpi();
 /// The communicator of the `group` that `rank` (0 to layout.world_size() - 1) is in, for host
 /// memory; every rank of the world must call it, in the same order of groups. Null in a build
 /// without MPI. Throws base::Error when the started processes are not layout.world_size() many.
-std::unique_ptr<Communicator> make_mpi_communicator(spec::Group group, const spec::Layout& layout,
+std::unique_ptr<Communicator> make_mpi_communicator(plan::Group group, const plan::Layout& layout,
                                                     int rank);
 
 }  // namespace moetune::engine

@@ -5,8 +5,8 @@ namespace moetune::engine {
 
 bool has_mpi() { return false; }
 
-std::unique_ptr<Communicator> make_mpi_communicator(spec::Group /*group*/,
-                                                    const spec::Layout& /*layout*/, int /*rank*/) {
+std::unique_ptr<Communicator> make_mpi_communicator(plan::Group /*group*/,
+                                                    const plan::Layout& /*layout*/, int /*rank*/) {
   return nullptr;
 }
 

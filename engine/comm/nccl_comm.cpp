@@ -75,13 +75,13 @@ bool is_out_of_memory(const std::string& text) {
 /// Shared with the watching thread, which outlives the world when an abort hangs.
 class NcclState {
  public:
-  NcclState(const spec::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
+  NcclState(const plan::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
       : layout_(layout), rendezvous_(&rendezvous), options_(std::move(options)) {
     check_cuda(cudaGetDevice(&device_), "the current device");
   }
 
   [[nodiscard]] int rank() const { return rendezvous_->rank(); }
-  [[nodiscard]] const spec::Layout& layout() const { return layout_; }
+  [[nodiscard]] const plan::Layout& layout() const { return layout_; }
   [[nodiscard]] const NcclOptions& options() const { return options_; }
   [[nodiscard]] cudaStream_t stream() const {
     return options_.stream ? static_cast<cudaStream_t>(options_.stream()) : nullptr;
@@ -347,7 +347,7 @@ class NcclState {
     }
   }
 
-  spec::Layout layout_;
+  plan::Layout layout_;
   Rendezvous* rendezvous_;
   NcclOptions options_;
   int device_ = 0;
@@ -365,7 +365,7 @@ class NcclState {
 };
 
 struct Shared {
-  explicit Shared(const spec::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
+  explicit Shared(const plan::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
       : state(layout, rendezvous, std::move(options)) {}
   NcclState state;
   Transit transit{state.options().allocate, state.options().release,
@@ -375,7 +375,7 @@ struct Shared {
 /// One rank's view of a group.
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<Shared> shared, spec::Group group, NcclRole role)
+  NcclCommunicator(std::shared_ptr<Shared> shared, plan::Group group, NcclRole role)
       : state_(shared->state), shared_(std::move(shared)), role_(role) {
     const std::vector<int> ranks = state_.layout().group_ranks(group, state_.rank());
     size_ = static_cast<int>(ranks.size());
@@ -570,7 +570,7 @@ class NcclCommunicator final : public Communicator {
 
 class Nccl final : public NcclWorld {
  public:
-  Nccl(const spec::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
+  Nccl(const plan::Layout& layout, Rendezvous& rendezvous, NcclOptions options)
       : shared_(std::make_shared<Shared>(layout, rendezvous, std::move(options))),
         thread_([shared = shared_] { shared->state.run_watch(); }) {}
 
@@ -591,7 +591,7 @@ class Nccl final : public NcclWorld {
 
   void connect(const ncclUniqueId& id) { shared_->state.connect(id); }
 
-  std::unique_ptr<Communicator> communicator(spec::Group group) override {
+  std::unique_ptr<Communicator> communicator(plan::Group group) override {
     const NcclState& state = shared_->state;
     const std::optional<NcclRole> role = nccl_role(state.layout(), group, state.rank());
     if (!role) return nullptr;
@@ -654,7 +654,7 @@ ncclUniqueId exchange_id(Rendezvous& rendezvous) {
 // NCCL connects two ranks at the first message between them, and the sender waits for that. Done
 // now, it never has to.
 void connect_pipeline(NcclWorld& world) {
-  const std::unique_ptr<Communicator> pipeline = world.communicator(spec::Group::pp);
+  const std::unique_ptr<Communicator> pipeline = world.communicator(plan::Group::pp);
   const int rank = pipeline->rank();
   char* word = nullptr;
   check_cuda(cudaMalloc(reinterpret_cast<void**>(&word), 4), "memory for a message");
@@ -673,7 +673,7 @@ void connect_pipeline(NcclWorld& world) {
 
 bool has_nccl() { return true; }
 
-std::unique_ptr<NcclWorld> make_nccl_world(const spec::Layout& layout, Rendezvous& rendezvous,
+std::unique_ptr<NcclWorld> make_nccl_world(const plan::Layout& layout, Rendezvous& rendezvous,
                                            NcclOptions options) {
   MOETUNE_CHECK(rendezvous.size() == layout.world_size(), "{} processes for {} ranks",
                 rendezvous.size(), layout.world_size());

@@ -11,7 +11,7 @@
 
 #include "engine/comm/communicator.h"
 #include "engine/comm/rendezvous.h"
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 
 namespace moetune::engine {
 
@@ -45,7 +45,7 @@ class NcclWorld {
   /// the middle of a pipeline). Data is in device memory; values in host memory up to 1 MiB per
   /// call are carried over and back, and such a call always waits. Sums are taken in an order that
   /// NCCL chooses. One thread makes all calls.
-  virtual std::unique_ptr<Communicator> communicator(spec::Group group) = 0;
+  virtual std::unique_ptr<Communicator> communicator(plan::Group group) = 0;
   /// Watches what is on the current stream so far, for replays of captured graphs.
   virtual void watch(const std::string& what) = 0;
   /// Throws what has been found out. Waits for nobody.
@@ -57,7 +57,7 @@ class NcclWorld {
 /// Connects all ranks of the layout on their current CUDA devices. `rendezvous` must outlive the
 /// result. Null in a build without NCCL. Throws base::UsageError when two ranks have the same GPU,
 /// base::Error or base::PeerFailed when they do not come together in time.
-std::unique_ptr<NcclWorld> make_nccl_world(const spec::Layout& layout, Rendezvous& rendezvous,
+std::unique_ptr<NcclWorld> make_nccl_world(const plan::Layout& layout, Rendezvous& rendezvous,
                                            NcclOptions options);
 
 }  // namespace moetune::engine

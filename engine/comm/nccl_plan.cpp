@@ -7,7 +7,7 @@
 namespace moetune::engine {
 namespace {
 
-using spec::Group;
+using plan::Group;
 
 struct Row {
   NcclRole role;
@@ -27,7 +27,7 @@ constexpr std::array<Row, 7> kRows = {{
 }};
 
 // Ranks of one kind of group are equally many everywhere.
-bool is_needed(const spec::Layout& layout, Group group) {
+bool is_needed(const plan::Layout& layout, Group group) {
   return layout.group_ranks(group, 0).size() > 1;
 }
 
@@ -63,7 +63,7 @@ const char* name_of(NcclRole role) {
   return "?";
 }
 
-std::vector<NcclSplit> nccl_splits(const spec::Layout& layout, int rank) {
+std::vector<NcclSplit> nccl_splits(const plan::Layout& layout, int rank) {
   std::vector<NcclSplit> splits;
   if (layout.world_size() > 1) splits.push_back({NcclRole::self, NcclRole::world, false, rank});
   for (const Row& row : kRows) {
@@ -82,7 +82,7 @@ bool has_sharing_child(NcclRole role) {
   });
 }
 
-std::optional<NcclRole> nccl_role(const spec::Layout& layout, Group group, int rank) {
+std::optional<NcclRole> nccl_role(const plan::Layout& layout, Group group, int rank) {
   const std::vector<int> ranks = layout.group_ranks(group, rank);
   if (!is_member(ranks, rank)) return std::nullopt;
   if (group == Group::world) return NcclRole::world;

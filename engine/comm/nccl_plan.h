@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 
 namespace moetune::engine {
 
@@ -40,13 +40,13 @@ struct NcclSplit {
 
 /// The splits of `rank`, in the order in which all ranks make them. Only what the layout needs:
 /// groups of one rank are served by `self`.
-std::vector<NcclSplit> nccl_splits(const spec::Layout& layout, int rank);
+std::vector<NcclSplit> nccl_splits(const plan::Layout& layout, int rank);
 
 /// Whether some communicator is split from `role` with shared resources; NCCL wants to know that
 /// when it makes `role`.
 bool has_sharing_child(NcclRole role);
 
 /// The communicator that carries a group's collectives. Empty when `rank` is in no such group.
-std::optional<NcclRole> nccl_role(const spec::Layout& layout, spec::Group group, int rank);
+std::optional<NcclRole> nccl_role(const plan::Layout& layout, plan::Group group, int rank);
 
 }  // namespace moetune::engine

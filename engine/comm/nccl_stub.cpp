@@ -5,7 +5,7 @@ namespace moetune::engine {
 
 bool has_nccl() { return false; }
 
-std::unique_ptr<NcclWorld> make_nccl_world(const spec::Layout& /*layout*/,
+std::unique_ptr<NcclWorld> make_nccl_world(const plan::Layout& /*layout*/,
                                            Rendezvous& /*rendezvous*/, NcclOptions /*options*/) {
   return nullptr;
 }

@@ -5,7 +5,7 @@
 
 namespace moetune::engine {
 
-ProcessWorld::ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous,
+ProcessWorld::ProcessWorld(const plan::Layout& layout, Rendezvous& rendezvous,
                            kernels::Backend& backend)
     : rendezvous_(rendezvous), backend_(backend) {
   if (!has_nccl()) throw base::UsageError("communicator 'nccl' is not in this build");
@@ -22,7 +22,7 @@ ProcessWorld::ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous,
 
 ProcessWorld::~ProcessWorld() = default;
 
-std::unique_ptr<Communicator> ProcessWorld::communicator(spec::Group group, int /*rank*/,
+std::unique_ptr<Communicator> ProcessWorld::communicator(plan::Group group, int /*rank*/,
                                                          kernels::Backend& /*backend*/) {
   return nccl_->communicator(group);
 }

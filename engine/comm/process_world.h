@@ -17,10 +17,10 @@ class ProcessWorld final : public World {
  public:
   /// Connects all ranks of the layout on their current devices. `rendezvous` and `backend` must
   /// outlive this. Throws base::UsageError in a build without NCCL.
-  ProcessWorld(const spec::Layout& layout, Rendezvous& rendezvous, kernels::Backend& backend);
+  ProcessWorld(const plan::Layout& layout, Rendezvous& rendezvous, kernels::Backend& backend);
   ~ProcessWorld() override;
 
-  std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+  std::unique_ptr<Communicator> communicator(plan::Group group, int rank,
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override;
   void join_local() override {}

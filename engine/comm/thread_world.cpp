@@ -371,13 +371,13 @@ class ThreadCommunicator final : public Communicator {
   int64_t num_calls_ = 0;
 };
 
-ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const spec::Layout& layout,
+ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const plan::Layout& layout,
                          profiler::ClockMode mode, int num_slots)
     : hardware_(hardware), layout_(layout), mode_(mode), slots_(num_slots) {
   std::vector<int> all(static_cast<size_t>(layout.world_size()));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   // A group of its own for join_max, so that it never mixes with traced collectives.
-  groups_[{spec::Group::world, -1}] = std::make_shared<ThreadGroup>(*this, all);
+  groups_[{plan::Group::world, -1}] = std::make_shared<ThreadGroup>(*this, all);
 }
 
 ThreadWorld::~ThreadWorld() {
@@ -400,7 +400,7 @@ ThreadWorld::Slot ThreadWorld::take_slot(kernels::Backend& backend, int64_t byte
   return slot;
 }
 
-std::unique_ptr<Communicator> ThreadWorld::communicator(spec::Group group, int rank,
+std::unique_ptr<Communicator> ThreadWorld::communicator(plan::Group group, int rank,
                                                         kernels::Backend& backend) {
   const std::vector<int> ranks = layout_.group_ranks(group, rank);
   const auto place = std::find(ranks.begin(), ranks.end(), rank);
@@ -424,7 +424,7 @@ int64_t ThreadWorld::join_max(int64_t value) {
   std::shared_ptr<ThreadGroup> all;
   {
     const std::scoped_lock lock(mutex_);
-    all = groups_[{spec::Group::world, -1}];
+    all = groups_[{plan::Group::world, -1}];
     if (is_aborted_) throw base::PeerFailed("another rank failed");
     join_values_.push_back(value);
   }

@@ -38,11 +38,11 @@ class ThreadGroup;
 /// outlive it: buffers of messages come from them.
 class ThreadWorld final : public World {
  public:
-  ThreadWorld(const spec::HardwareSpec& hardware, const spec::Layout& layout,
+  ThreadWorld(const spec::HardwareSpec& hardware, const plan::Layout& layout,
               profiler::ClockMode mode, int num_slots);
   ~ThreadWorld() override;
 
-  std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+  std::unique_ptr<Communicator> communicator(plan::Group group, int rank,
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override;
   void join_local() override { static_cast<void>(join_max(0)); }
@@ -79,13 +79,13 @@ class ThreadWorld final : public World {
   Slot take_slot(kernels::Backend& backend, int64_t bytes);
 
   spec::HardwareSpec hardware_;
-  spec::Layout layout_;
+  plan::Layout layout_;
   profiler::ClockMode mode_;
   ComputeSlots slots_;
   std::mutex mutex_;  ///< guards everything below
   std::condition_variable changed_;
   bool is_aborted_ = false;
-  std::map<std::pair<spec::Group, int>, std::shared_ptr<ThreadGroup>> groups_;
+  std::map<std::pair<plan::Group, int>, std::shared_ptr<ThreadGroup>> groups_;
   std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
   std::map<std::pair<int, int>, int64_t> message_counts_;
   std::multimap<int64_t, Slot> free_slots_;  ///< by size

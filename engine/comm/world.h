@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/comm/communicator.h"
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "kernels/backend.h"
 
 namespace moetune::engine {
@@ -19,7 +19,7 @@ class World {
   /// The group's communicator of `rank`, whose backend moves the data: what a call enqueues goes to
   /// the backend's current stream. Null when the rank is in no such group (embedding, in the middle
   /// of a pipeline).
-  virtual std::unique_ptr<Communicator> communicator(spec::Group group, int rank,
+  virtual std::unique_ptr<Communicator> communicator(plan::Group group, int rank,
                                                      kernels::Backend& backend) = 0;
 
   /// Joins all ranks outside the trace and returns the largest value passed in.

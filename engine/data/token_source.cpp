@@ -36,16 +36,16 @@ std::vector<int32_t> TextSource::sequence(int64_t step, int64_t index) const {
 
 StepTokens step_tokens(const TokenSource& source, const spec::TrialSpec& trial, int rank,
                        int64_t step) {
-  const spec::Layout layout = spec::layout_of(trial.knobs);
+  const plan::Layout layout = plan::layout_of(trial.knobs);
   const int64_t num_micro_batches =
-      spec::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
+      plan::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
   const std::vector<int32_t> positions =
-      spec::local_positions(layout, layout.cp_rank(rank), trial.training.seq_length);
+      plan::local_positions(layout, layout.cp_rank(rank), trial.training.seq_length);
   StepTokens tokens;
   for (int64_t m = 0; m < num_micro_batches; ++m) {
     for (int64_t slot = 0; slot < trial.knobs.micro_batch_size; ++slot) {
       const std::vector<int32_t> sequence = source.sequence(
-          step, spec::sequence_index(layout, trial.knobs, m, layout.dp_rank(rank), slot));
+          step, plan::sequence_index(layout, trial.knobs, m, layout.dp_rank(rank), slot));
       for (const int32_t position : positions) {
         tokens.inputs.push_back(sequence[static_cast<size_t>(position)]);
         tokens.targets.push_back(sequence[static_cast<size_t>(position) + 1]);

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/stage.h"
+#include "engine/plan/layout.h"
 #include "engine/spec/corpus.h"
-#include "engine/spec/layout.h"
 #include "engine/spec/trial_spec.h"
 
 namespace moetune::engine {
@@ -31,6 +30,12 @@ class TextSource final : public TokenSource {
   int64_t seq_length_;
   int64_t global_batch_size_;
   uint64_t key_;
+};
+
+/// Tokens of one step on one rank: [micro-batches * T], targets alike.
+struct StepTokens {
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> targets;
 };
 
 /// The tokens one rank trains on in one step: its sequences, and of each the positions of its

@@ -16,12 +16,16 @@
 namespace moetune::engine {
 namespace {
 
-using spec::ParamKind;
+using plan::ParamKind;
 
 bool is_output_projection(ParamKind kind) {
   return kind == ParamKind::o_proj || kind == ParamKind::mlp_fc2 || kind == ParamKind::shared_fc2 ||
          kind == ParamKind::expert_fc2;
 }
+
+/// By plan::BucketPart.
+constexpr Tensor Bucket::*kParts[] = {&Bucket::weight, &Bucket::grad, &Bucket::master, &Bucket::m,
+                                      &Bucket::v};
 
 struct NamedKey {
   uint64_t seed = 0;
@@ -100,7 +104,7 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
   const double output_scale = scale / std::sqrt(2.0 * static_cast<double>(model.num_layers));
   // A tied head is the embedding under another name.
   const bool is_tied = model.ties_embeddings;
-  return [=](const spec::ParamDesc& param, int64_t row, int64_t col) -> double {
+  return [=](const plan::ParamDesc& param, int64_t row, int64_t col) -> double {
     if (param.is_norm) return 1.0;
     if (param.is_bias) return 0.0;
     const bool is_head_of_tied = is_tied && param.kind == ParamKind::head;
@@ -115,50 +119,40 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
   };
 }
 
-Parameters::Parameters(RankContext& rank, const InitialValue& initial_value)
-    : plan_(spec::make_param_plan(rank.trial.model, rank.trial.knobs, rank.rank)) {
-  const bool is_sharded = rank.trial.knobs.use_distributed_optimizer;
-  const auto allocate = [&](const char* name, MemoryGroup group, int64_t numel, base::DType dtype) {
-    const int64_t bytes = numel * base::size_of(dtype);
-    void* data = rank.memory.allocate(name, group, bytes);
-    rank.backend.fill_zero(data, bytes);
-    return Tensor::matrix(data, dtype, 1, numel);
-  };
-  const spec::Precision& precision = rank.precision;
-  for (const spec::BucketDesc& desc : plan_.buckets) {
+Parameters::Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded)
+    : rank_(rank), plan_(plan), is_sharded_(is_sharded) {
+  for (const plan::BucketDesc& desc : plan_.buckets) {
     Bucket bucket;
     bucket.desc = desc;
-    bucket.group = desc.group == spec::Group::edp ? rank.comms.edp.get() : rank.comms.dp_cp.get();
-    bucket.shard_numel = is_sharded ? desc.numel / bucket.group->size() : desc.numel;
+    bucket.group = &rank.comms.of(desc.group);
+    bucket.shard_numel = plan::shard_of(desc, rank.layout, is_sharded);
     bucket.shard_begin = is_sharded ? bucket.shard_numel * bucket.group->rank() : 0;
     buckets_.push_back(bucket);
   }
-  for (Bucket& b : buckets_) {
-    b.weight = allocate(b.desc.name.c_str(), MemoryGroup::weights, b.desc.numel, precision.element);
-  }
-  for (Bucket& b : buckets_) {
-    b.grad = allocate(b.desc.name.c_str(), MemoryGroup::gradients, b.desc.numel, precision.stat);
-  }
-  for (Bucket& b : buckets_) {
-    const char* name = b.desc.name.c_str();
-    b.master = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.stat);
-    b.m = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.moment);
-    b.v = allocate(name, MemoryGroup::optimizer, b.shard_numel, precision.moment);
-  }
-  initialize(rank, initial_value);
+}
+
+const Tensor& Parameters::bucket_part(size_t bucket, plan::BucketPart part) const {
+  return buckets_[bucket].*kParts[static_cast<size_t>(part)];
+}
+
+void Parameters::place(size_t bucket, plan::BucketPart part, void* data, int64_t bytes) {
+  const base::DType dtype = plan::type_of(part, rank_.precision);
+  buckets_[bucket].*kParts[static_cast<size_t>(part)] =
+      Tensor::matrix(data, dtype, 1, bytes / base::size_of(dtype));
+  rank_.backend.fill_zero(data, bytes);
 }
 
 // Piece by piece: a bucket of billions of elements as doubles would not fit into host memory.
-void Parameters::initialize(const RankContext& rank, const InitialValue& initial_value) {
+void Parameters::initialize(const InitialValue& initial_value) {
   constexpr int64_t kPieceElements = int64_t{1} << 23;
-  const int num_threads = num_threads_for(rank);
+  const int num_threads = num_threads_for(rank_);
   std::vector<double> values;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
     for (int64_t begin = 0; begin < bucket.desc.numel; begin += kPieceElements) {
       const int64_t end = std::min(begin + kPieceElements, bucket.desc.numel);
       values.assign(static_cast<size_t>(end - begin), 0.0);  // between parameters
-      for (const spec::ParamDesc& param : plan_.params) {
+      for (const plan::ParamDesc& param : plan_.params) {
         if (static_cast<size_t>(param.bucket) != i) continue;
         const int64_t first = std::max(begin, param.offset);
         const int64_t last = std::min(end, param.offset + param.numel());
@@ -171,11 +165,11 @@ void Parameters::initialize(const RankContext& rank, const InitialValue& initial
           }
         });
       }
-      upload(rank.backend, values, bucket.weight, begin, num_threads);
+      upload(rank_.backend, values, bucket.weight, begin, num_threads);
       const int64_t first = std::max(begin, bucket.shard_begin);
       const int64_t last = std::min(end, bucket.shard_begin + bucket.shard_numel);
       if (first >= last) continue;
-      upload(rank.backend,
+      upload(rank_.backend,
              std::span(values).subspan(static_cast<size_t>(first - begin),
                                        static_cast<size_t>(last - first)),
              bucket.master, first - bucket.shard_begin, num_threads);
@@ -183,22 +177,22 @@ void Parameters::initialize(const RankContext& rank, const InitialValue& initial
   }
 }
 
-const spec::ParamDesc* Parameters::find(ParamKind kind, int64_t layer) const {
-  for (const spec::ParamDesc& param : plan_.params) {
+const plan::ParamDesc* Parameters::find(ParamKind kind, int64_t layer) const {
+  for (const plan::ParamDesc& param : plan_.params) {
     if (param.kind == kind && param.layer == layer) return &param;
   }
   return nullptr;
 }
 
 Tensor Parameters::weight(ParamKind kind, int64_t layer) const {
-  const spec::ParamDesc* param = find(kind, layer);
+  const plan::ParamDesc* param = find(kind, layer);
   if (param == nullptr) return {};
   const Bucket& bucket = buckets_[static_cast<size_t>(param->bucket)];
   return bucket.weight.columns(param->offset, param->numel()).reshape(param->rows, param->cols);
 }
 
 Tensor Parameters::grad(ParamKind kind, int64_t layer) const {
-  const spec::ParamDesc* param = find(kind, layer);
+  const plan::ParamDesc* param = find(kind, layer);
   if (param == nullptr) return {};
   const Bucket& bucket = buckets_[static_cast<size_t>(param->bucket)];
   return bucket.grad.columns(param->offset, param->numel()).reshape(param->rows, param->cols);

@@ -1,12 +1,12 @@
 // The parameters of one rank: weights, gradients and optimizer state in flat buckets, as the plan
-// in engine/spec/params.h lays them out.
+// in engine/plan/params.h lays them out.
 #pragma once
 
 #include <functional>
 #include <vector>
 
+#include "engine/plan/program.h"
 #include "engine/run_op.h"
-#include "engine/spec/params.h"
 #include "kernels/tensor.h"
 
 namespace moetune::engine {
@@ -15,7 +15,7 @@ using kernels::Tensor;
 
 /// One bucket's memory. With the distributed optimizer master, m and v hold this rank's shard only.
 struct Bucket {
-  spec::BucketDesc desc;
+  plan::BucketDesc desc;
   Communicator* group = nullptr;
   Tensor weight;  ///< [1, numel]
   Tensor grad;
@@ -28,7 +28,7 @@ struct Bucket {
 
 /// Gives the initial value of element (row, col) of the whole parameter, before sharding. Called
 /// from several threads at a time.
-using InitialValue = std::function<double(const spec::ParamDesc&, int64_t row, int64_t col)>;
+using InitialValue = std::function<double(const plan::ParamDesc&, int64_t row, int64_t col)>;
 
 /// Normal(0, initializer_range), output projections scaled by 1/sqrt(2 * layers) (Shoeybi et al.
 /// 2019), norms one, biases zero; counter-based, so the same for every layout.
@@ -38,24 +38,40 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed);
 /// so far.
 std::vector<double> values_of(kernels::Backend& backend, const Tensor& tensor);
 
+/// The place of an element of a contiguous tensor.
+inline char* element(const Tensor& tensor, int64_t index) {
+  return static_cast<char*>(tensor.data) + index * base::size_of(tensor.dtype);
+}
+
 class Parameters {
  public:
-  Parameters(RankContext& rank, const InitialValue& initial_value);
+  /// Without memory yet.
+  Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded);
+
+  /// Gives a part of a bucket its memory, zeroed.
+  void place(size_t bucket, plan::BucketPart part, void* data, int64_t bytes);
+  /// When all parts have theirs.
+  void initialize(const InitialValue& initial_value);
 
   /// Weight or gradient of a parameter; `layer` is the global index, -1 for those outside layers.
   /// Null when this rank has none of that kind.
-  [[nodiscard]] Tensor weight(spec::ParamKind kind, int64_t layer = -1) const;
-  [[nodiscard]] Tensor grad(spec::ParamKind kind, int64_t layer = -1) const;
+  [[nodiscard]] Tensor weight(plan::ParamKind kind, int64_t layer = -1) const;
+  [[nodiscard]] Tensor grad(plan::ParamKind kind, int64_t layer = -1) const;
 
-  [[nodiscard]] const spec::ParamPlan& plan() const { return plan_; }
+  [[nodiscard]] const Tensor& bucket_part(size_t bucket, plan::BucketPart part) const;
+
+  /// Whether each rank updates a shard of each bucket.
+  [[nodiscard]] bool is_sharded() const { return is_sharded_; }
+  [[nodiscard]] const plan::ParamPlan& plan() const { return plan_; }
   [[nodiscard]] std::vector<Bucket>& buckets() { return buckets_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
-  [[nodiscard]] const spec::ParamDesc* find(spec::ParamKind kind, int64_t layer) const;
-  void initialize(const RankContext& rank, const InitialValue& initial_value);
+  [[nodiscard]] const plan::ParamDesc* find(plan::ParamKind kind, int64_t layer) const;
 
-  spec::ParamPlan plan_;
+  RankContext& rank_;
+  plan::ParamPlan plan_;
+  bool is_sharded_;
   std::vector<Bucket> buckets_;
 };
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/layout.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/base/error.h"
 

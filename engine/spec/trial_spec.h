@@ -32,6 +32,11 @@ struct TrainingSpec {
   double z_loss_coeff = 0.0;
 };
 
+/// Tokens that all ranks train on in a step, as the losses' means divide by them.
+inline double tokens_per_step(const TrainingSpec& training) {
+  return static_cast<double>(training.global_batch_size) * static_cast<double>(training.seq_length);
+}
+
 /// A fault to inject, so that what happens to a failing trial can be tested end to end.
 struct InjectedFault {
   std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start

@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "engine/spec/ops.h"
+#include "engine/plan/ops.h"
 #include "kernels/base/error.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_source.h"

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/spec/ops.h"
+#include "engine/plan/ops.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "profiler/export/chrome_json.h"
@@ -99,8 +99,8 @@ void check_folder_of(const std::string& path) {
 
 void write_trace(const store::Store& store, int64_t trial_id, const std::string& path) {
   profiler::ChromeJsonOptions options;
-  for (int stream = 0; stream < static_cast<int>(spec::Stream::count); ++stream) {
-    options.stream_names[stream] = spec::name_of(static_cast<spec::Stream>(stream));
+  for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
+    options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
   }
   std::ofstream file(path, std::ios::binary);
   if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));

@@ -9,7 +9,7 @@
 #include <map>
 #include <random>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::sweeps {
@@ -29,7 +29,7 @@ while :; do wait $launcher; code=$?; kill -0 $launcher 2>/dev/null || exit $code
 using Values = std::map<std::string, int64_t>;
 
 Values values_of(const spec::TrialSpec& trial) {
-  const int64_t ranks = spec::layout_of(trial.knobs).world_size();
+  const int64_t ranks = plan::layout_of(trial.knobs).world_size();
   const int64_t nodes = std::min<int64_t>(std::max<int64_t>(trial.hardware.num_nodes, 1), ranks);
   return {{"ranks", ranks}, {"nodes", nodes}, {"ranks_per_node", (ranks + nodes - 1) / nodes}};
 }
@@ -131,7 +131,7 @@ void check_launcher(const std::string& launcher) {
 }
 
 void check_has_launcher(const spec::TrialSpec& trial, const std::string& launcher) {
-  const int64_t num_ranks = spec::layout_of(trial.knobs).world_size();
+  const int64_t num_ranks = plan::layout_of(trial.knobs).world_size();
   if (trial.communicator != "nccl" || !launcher.empty() ||
       num_ranks <= trial.hardware.devices_per_node) {
     return;
@@ -156,7 +156,7 @@ TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& ra
     rank_command.arguments.push_back(word);
   }
   if (launcher.empty()) {
-    const auto num_ranks = static_cast<size_t>(spec::layout_of(trial.knobs).world_size());
+    const auto num_ranks = static_cast<size_t>(plan::layout_of(trial.knobs).world_size());
     return {rank_commands(rank_command, num_ranks, folder), false, ""};
   }
   const std::string line =

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "engine/plan/ops.h"
 #include "engine/run_trial.h"
-#include "engine/spec/ops.h"
 #include "profiler/record.h"
 #include "profiler/store/store.h"
 #include "sweeps/analyse.h"
@@ -139,7 +139,7 @@ void check_labels(const store::ShardContents& shard) {
   for (const auto& trace : shard.traces) {
     BOOST_TEST(!trace.records.empty());
     for (const TraceRecord& record : trace.records) {
-      const bool is_known = spec::find_op_label(record.name) != nullptr ||
+      const bool is_known = plan::find_op_label(record.name) != nullptr ||
                             record.name == "upload" || record.kind == RecordKind::host_sync;
       if (!is_known) {
         BOOST_ERROR("rank " << record.rank << ": work of no op: " << record.name << " ("

@@ -17,7 +17,7 @@ BOOST_AUTO_TEST_SUITE(backends)
 
 BOOST_AUTO_TEST_CASE(stubs_hand_out_nothing) {
   BOOST_TEST(!has_mpi());
-  BOOST_TEST((make_mpi_communicator(spec::Group::world, {}, 0) == nullptr));
+  BOOST_TEST((make_mpi_communicator(plan::Group::world, {}, 0) == nullptr));
   BOOST_TEST((profiler::make_cupti_recorder(0) != nullptr) == profiler::has_cupti());
 }
 

@@ -14,13 +14,13 @@ namespace {
 BOOST_AUTO_TEST_SUITE(failure)
 
 BOOST_AUTO_TEST_CASE(late_member_does_not_meet_one_that_left) {
-  spec::Layout layout;
+  plan::Layout layout;
   layout.dp = 2;
   const spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model());
   const std::unique_ptr<kernels::Backend> backend = kernels::make_cpu_backend();
   ThreadWorld world(trial.hardware, layout, profiler::ClockMode::virtual_modelled, 2);
-  const auto early = world.communicator(spec::Group::world, 0, *backend);
-  const auto late = world.communicator(spec::Group::world, 1, *backend);
+  const auto early = world.communicator(plan::Group::world, 0, *backend);
+  const auto late = world.communicator(plan::Group::world, 1, *backend);
   bool has_early_failed = false;
   std::thread thread([&] {
     world.slots().acquire();

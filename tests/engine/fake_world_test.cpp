@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(work_and_memory_are_those_of_the_rank_among_its_peers) {
             "overlap_grad_reduce": true})"}) {
     const spec::TrialSpec trial = tiny_trial(tiny_model(), knobs_of(layout));
     const TrainingRun whole = train(trial, 2);
-    for (int rank = 0; rank < spec::layout_of(trial.knobs).world_size(); ++rank) {
+    for (int rank = 0; rank < plan::layout_of(trial.knobs).world_size(); ++rank) {
       BOOST_TEST_CONTEXT(layout << ", rank " << rank) {
         const TrainingRun alone = train(fake(trial, rank), 2);
         const auto at = static_cast<size_t>(rank);

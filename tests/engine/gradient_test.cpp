@@ -38,7 +38,7 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
                     GradientMap* gradients) {
   const InitialValue base = random_initial_value(trial.model, trial.training.seed);
   TrainerHooks hooks;
-  hooks.initial_value = [&](const spec::ParamDesc& param, int64_t row, int64_t col) {
+  hooks.initial_value = [&](const plan::ParamDesc& param, int64_t row, int64_t col) {
     const double value = base(param, row, col);
     const bool is_tied_head = param.is_tied_copy && probe.name == "embedding";
     const bool is_probe = param.name == probe.name || is_tied_head;
@@ -92,8 +92,8 @@ void check_model(const spec::ModelSpec& model, const std::string& knobs) {
         gradient.begin());
     const double scale = std::abs(gradient[static_cast<size_t>(largest)]);
     int64_t cols = static_cast<int64_t>(gradient.size());
-    const spec::ParamPlan plan = spec::make_param_plan(model, {}, 0);
-    for (const spec::ParamDesc& param : plan.params) {
+    const plan::ParamPlan plan = plan::make_param_plan(model, {}, 0);
+    for (const plan::ParamDesc& param : plan.params) {
       if (param.name == name) cols = param.cols;
     }
     for (const int64_t at : {largest, static_cast<int64_t>(gradient.size()) / 3}) {

@@ -14,7 +14,7 @@ namespace {
 
 using base::UsageError;
 using nlohmann::json;
-using spec::ParamKind;
+using plan::ParamKind;
 using tests::says;
 using tests::TempFolder;
 
@@ -76,7 +76,7 @@ spec::Knobs knobs_of(int64_t dp, int64_t cp, int64_t ep, int64_t pp) {
 }
 
 /// All elements of one rank's parameter, in its order.
-std::vector<double> values_of(const InitialValue& initial, const spec::ParamDesc& param) {
+std::vector<double> values_of(const InitialValue& initial, const plan::ParamDesc& param) {
   std::vector<double> values;
   for (int64_t row = 0; row < param.rows; ++row) {
     for (int64_t col = 0; col < param.cols; ++col) {
@@ -86,8 +86,8 @@ std::vector<double> values_of(const InitialValue& initial, const spec::ParamDesc
   return values;
 }
 
-const spec::ParamDesc& find(const spec::ParamPlan& plan, ParamKind kind) {
-  for (const spec::ParamDesc& param : plan.params) {
+const plan::ParamDesc& find(const plan::ParamPlan& plan, ParamKind kind) {
+  for (const plan::ParamDesc& param : plan.params) {
     if (param.kind == kind) return param;
   }
   throw base::Error("no such parameter");
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(stacks_projections_and_experts_in_order) {
   const Tensors tensors = numbered(HfNames(model, {"block_sparse_moe", false, true}));
   const Saved saved(tensors);
   const InitialValue initial = checkpoint_initial_value(model, saved.checkpoint);
-  const auto expect = [&](const spec::ParamDesc& param, const std::vector<std::string>& names) {
+  const auto expect = [&](const plan::ParamDesc& param, const std::vector<std::string>& names) {
     std::vector<double> expected;
     for (const std::string& name : names) {
       const std::vector<float> part = floats(tensors.at(name));
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(stacks_projections_and_experts_in_order) {
     }
     BOOST_TEST(values_of(initial, param) == expected, boost::test_tools::per_element());
   };
-  const spec::ParamPlan plan = spec::make_param_plan(model, knobs_of(1, 2, 2, 1), 1);
+  const plan::ParamPlan plan = plan::make_param_plan(model, knobs_of(1, 2, 2, 1), 1);
   const std::string attention = "model.layers.0.self_attn.";
   expect(find(plan, ParamKind::qkv),
          {attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"});
@@ -176,8 +176,8 @@ BOOST_AUTO_TEST_CASE(every_spelling_of_experts_gives_the_same_weights) {
   const InitialValue from_b = checkpoint_initial_value(model, b.checkpoint);
   const InitialValue from_c = checkpoint_initial_value(model, c.checkpoint);
   for (int rank = 0; rank < 4; ++rank) {
-    const spec::ParamPlan plan = spec::make_param_plan(model, knobs_of(2, 2, 4, 1), rank);
-    for (const spec::ParamDesc& param : plan.params) {
+    const plan::ParamPlan plan = plan::make_param_plan(model, knobs_of(2, 2, 4, 1), rank);
+    for (const plan::ParamDesc& param : plan.params) {
       const std::vector<double> expected = values_of(from_a, param);
       BOOST_TEST(values_of(from_b, param) == expected, boost::test_tools::per_element());
       BOOST_TEST(values_of(from_c, param) == expected, boost::test_tools::per_element());
@@ -197,8 +197,8 @@ BOOST_AUTO_TEST_CASE(gathering_a_layout_gives_the_checkpoint_again) {
       const InitialValue initial = checkpoint_initial_value(model, saved.checkpoint);
       HfGather gather(names);
       for (const int rank : {0, 1, 2, 3}) {
-        const spec::ParamPlan plan = spec::make_param_plan(model, knobs_of(2, 1, 2, 2), rank);
-        for (const spec::ParamDesc& param : plan.params) {
+        const plan::ParamPlan plan = plan::make_param_plan(model, knobs_of(2, 1, 2, 2), rank);
+        for (const plan::ParamDesc& param : plan.params) {
           const bool is_expert =
               param.kind == ParamKind::expert_fc1 || param.kind == ParamKind::expert_fc2;
           if (param.is_tied_copy || (!is_expert && rank % 2 == 1)) continue;
@@ -233,8 +233,8 @@ BOOST_AUTO_TEST_CASE(a_tied_head_is_the_embedding) {
   tensors[rotary] = make_tensor(rotary, {1}, std::vector<float>{1});
   const Saved saved(tensors);
   const InitialValue initial = checkpoint_initial_value(model, saved.checkpoint);
-  const spec::ParamPlan plan = spec::make_param_plan(model, knobs_of(1, 1, 1, 2), 1);
-  const spec::ParamDesc& head = find(plan, ParamKind::head);
+  const plan::ParamPlan plan = plan::make_param_plan(model, knobs_of(1, 1, 1, 2), 1);
+  const plan::ParamDesc& head = find(plan, ParamKind::head);
   BOOST_TEST(head.is_tied_copy);
   BOOST_TEST(initial(head, 0, 3) ==
              static_cast<double>(floats(tensors.at("model.embed_tokens.weight"))[3]));

@@ -22,7 +22,7 @@ spec::RoutingProfile record_profile(const spec::ModelSpec& model, const char* re
   trial.num_traced_steps = 0;
   RoutingRecorder recorder(trial);
   TrainerHooks hooks;
-  hooks.routing = &recorder;
+  hooks.observers.routing = &recorder;
   const testing::RandomTokens tokens(trial);
   run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int) {
     for (int64_t step = 0; step < kSteps; ++step) {

@@ -1,9 +1,9 @@
 // What a step comes to on every kind of layout, as it was recorded: the peak of every rank's memory
 // by group and the modelled duration of each step, which are the same on every machine. Losses and
-// gradients depend on the processor; MOETUNE_RECORD_STEPS=FILE writes them too, with one binary, and
-// MOETUNE_COMPARE_STEPS=FILE compares them bit by bit, with another on the same machine.
-#include <boost/test/unit_test.hpp>
+// gradients depend on the processor; MOETUNE_RECORD_STEPS=FILE writes them too, with one binary,
+// and MOETUNE_COMPARE_STEPS=FILE compares them bit by bit, with another on the same machine.
 #include <bit>
+#include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -57,9 +57,8 @@ std::vector<Case> cases() {
   std::vector<std::string> layouts = {"{}"};
   layouts.insert(layouts.end(), std::begin(testing::kLayouts), std::end(testing::kLayouts));
   layouts.insert(layouts.end(), std::begin(kChoices), std::end(kChoices));
-  const std::pair<const char*, spec::ModelSpec> models[] = {{"tiny", testing::tiny_model()},
-                                                            {"mixed", testing::mixed_model()},
-                                                            {"tied", tied_model()}};
+  const std::pair<const char*, spec::ModelSpec> models[] = {
+      {"tiny", testing::tiny_model()}, {"mixed", testing::mixed_model()}, {"tied", tied_model()}};
   std::vector<Case> all;
   for (const auto& [name, model] : models) {
     for (const std::string& layout : layouts) {

@@ -43,7 +43,7 @@ inline spec::TrialSpec tiny_trial(const spec::ModelSpec& model, const spec::Knob
   t.clock = "virtual_modelled";
   t.hardware.name = "test";
   t.hardware.num_nodes = 1;
-  t.hardware.devices_per_node = spec::layout_of(knobs).world_size();
+  t.hardware.devices_per_node = plan::layout_of(knobs).world_size();
   t.hardware.peak_flops_per_s = 1e11;
   t.hardware.memory_bytes_per_s = 1e10;
   t.hardware.intra_node = {1000, 1e10};
@@ -92,13 +92,13 @@ class GradientGatherer {
     const std::scoped_lock lock(mutex_);
     if (by_step.size() <= static_cast<size_t>(step)) by_step.resize(static_cast<size_t>(step) + 1);
     GradientMap& gradients = by_step[static_cast<size_t>(step)];
-    for (const spec::ParamDesc& param : params.plan().params) {
+    for (const plan::ParamDesc& param : params.plan().params) {
       if (param.is_tied_copy) continue;
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
       std::vector<double>& whole = gradients[param.name];
       int64_t rows = param.rows;
-      if (bucket.desc.group == spec::Group::edp) {
-        rows = param.rows * spec::layout_of(trial_.knobs).ep;
+      if (bucket.desc.group == plan::Group::edp) {
+        rows = param.rows * plan::layout_of(trial_.knobs).ep;
       }
       whole.resize(static_cast<size_t>(rows * param.cols));
       const int64_t begin = std::max(param.offset, bucket.shard_begin);
@@ -128,15 +128,14 @@ struct TrainingRun {
   std::vector<int64_t> num_replays;
 };
 
-inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps) {
+inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps, TrainerHooks hooks = {}) {
   TrainingRun run;
-  const int world = spec::layout_of(trial.knobs).world_size();
+  const int world = plan::layout_of(trial.knobs).world_size();
   run.traces.resize(static_cast<size_t>(world));
   run.ledgers.assign(static_cast<size_t>(world), profiler::MemoryLedger(0, 0));
   run.num_graphs.resize(static_cast<size_t>(world));
   run.num_replays.resize(static_cast<size_t>(world));
   GradientGatherer gatherer(trial);
-  TrainerHooks hooks;
   hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
     gatherer.add(step, params, backend);
   };

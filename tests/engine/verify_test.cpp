@@ -30,7 +30,7 @@ std::string golden(const std::string& name) {
 /// A reference model, a layout, and knobs that change how it is computed.
 struct Case {
   const char* model;
-  spec::Layout layout;
+  plan::Layout layout;
   std::function<void(spec::Knobs&)> change = [](spec::Knobs&) {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& row) {
@@ -105,7 +105,7 @@ class Copy {
     for (const auto& [key, tensor] : tensors) list.push_back(tensor);
     write_safetensors(file(name), list);
   }
-  VerifyResult run() const { return verify(path(), spec::Layout{}); }
+  VerifyResult run() const { return verify(path(), plan::Layout{}); }
 
  private:
   TempFolder folder_;
@@ -137,7 +137,7 @@ BOOST_DATA_TEST_CASE(matches_the_reference, kCases, row) {
 }
 
 BOOST_AUTO_TEST_CASE(prints_exactly_the_promised_keys) {
-  const json document = to_json(verify(golden("llama"), spec::Layout{}));
+  const json document = to_json(verify(golden("llama"), plan::Layout{}));
   std::vector<std::string> keys;
   for (const auto& [key, value] : document.items()) keys.push_back(key);
   const std::vector<std::string> expected = {"grad_norm_max_rel",     "gradient_worst_name",
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(the_optimizer_counts) {
 }
 
 BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
-  const auto refuses = [](const char* model, const spec::Layout& layout, const char* rule) {
+  const auto refuses = [](const char* model, const plan::Layout& layout, const char* rule) {
     BOOST_CHECK_EXCEPTION(verify(golden(model), layout), UsageError, says(model, rule));
   };
   refuses("mixtral", {1, 3, 3, 1}, "ep_divides_experts");
@@ -220,11 +220,11 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
 }
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
-  BOOST_TEST(verify(golden("llama"), spec::Layout{1, 2, 2, 1}).ok);
+  BOOST_TEST(verify(golden("llama"), plan::Layout{1, 2, 2, 1}).ok);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {
-  BOOST_CHECK_EXCEPTION(verify("/nowhere", spec::Layout{}), UsageError,
+  BOOST_CHECK_EXCEPTION(verify("/nowhere", plan::Layout{}), UsageError,
                         says("/nowhere/config.json"));
   for (const char* name :
        {"config.json", "expected.json", "model.safetensors", "tokens.safetensors",

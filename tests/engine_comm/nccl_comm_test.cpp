@@ -7,13 +7,13 @@
 #include <cmath>
 #include <map>
 
-#include "engine/spec/schedule.h"
+#include "engine/plan/schedules/schedule.h"
 #include "tests/engine_comm/nccl_fixture.h"
 
 namespace moetune::engine {
 namespace {
 
-using spec::Group;
+using plan::Group;
 using testing::DeviceArray;
 using testing::NcclRank;
 using testing::NcclTest;
@@ -25,7 +25,7 @@ const std::vector<Group> kGroups = {Group::world, Group::dp_cp, Group::cp,      
 const std::vector<std::vector<int>> kLayouts = {{1, 1, 1, 1}, {2, 1, 2, 1}, {3, 1, 1, 1},
                                                 {2, 2, 2, 1}, {1, 1, 1, 3}, {2, 1, 2, 2}};
 
-spec::Layout layout_from(const std::vector<int>& sizes) {
+plan::Layout layout_from(const std::vector<int>& sizes) {
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
@@ -272,7 +272,7 @@ BOOST_DATA_TEST_CASE(pipeline, boost::unit_test::data::make({false, true}), wait
       require(timing.sequence == (peer > stage ? num_up : num_down)++, "sequence");
       require(timing.sent_bytes == bytes, "bytes");
     };
-    for (const spec::ScheduleStep& step : spec::one_f_one_b(kStages, stage, kMicroBatches)) {
+    for (const plan::ScheduleStep& step : plan::one_f_one_b(kStages, stage, kMicroBatches)) {
       const auto m = static_cast<float>(step.micro_batch);
       if (step.is_forward) {
         if (stage > 0) take(stage - 1, m + static_cast<float>(stage) / 8);

@@ -10,7 +10,7 @@
 namespace moetune::engine {
 namespace {
 
-using spec::Group;
+using plan::Group;
 using std::chrono::milliseconds;
 using testing::contains;
 using testing::DeviceArray;
@@ -19,7 +19,7 @@ using testing::NcclTest;
 using testing::Outcome;
 using Kind = testing::Outcome::Kind;
 
-constexpr spec::Layout kLayout = {4, 1, 2, 1};
+constexpr plan::Layout kLayout = {4, 1, 2, 1};
 
 // One of each, for ever: whoever fails does so in here.
 void train(NcclRank& rank) {

@@ -35,7 +35,7 @@ class DeviceArray {
 /// What one rank of a test has.
 struct NcclRank {
   int rank;
-  const spec::Layout& layout;
+  const plan::Layout& layout;
   Rendezvous& rendezvous;
   NcclWorld& world;
   CUstream_st* stream;
@@ -58,7 +58,7 @@ class NcclTest {
   NcclOptions options;
   std::function<void(int rank, Rendezvous& rendezvous)> before;  ///< the world is made
 
-  std::vector<Outcome> run(const spec::Layout& layout, const std::function<void(NcclRank&)>& body) {
+  std::vector<Outcome> run(const plan::Layout& layout, const std::function<void(NcclRank&)>& body) {
     const int size = layout.world_size();
     const tests::TempFolder folder;
     std::vector<Outcome> outcomes(static_cast<size_t>(size));
@@ -77,7 +77,7 @@ class NcclTest {
   }
 
   /// All ranks are fine.
-  void expect_fine(const spec::Layout& layout, const std::function<void(NcclRank&)>& body) {
+  void expect_fine(const plan::Layout& layout, const std::function<void(NcclRank&)>& body) {
     for (const Outcome& outcome : run(layout, body)) BOOST_TEST(outcome.text == "");
     BOOST_TEST(fakes::num_aborted() == 0);
   }
@@ -88,7 +88,7 @@ class NcclTest {
     fakes::reset_nccl();
   }
 
-  void run_rank(const spec::Layout& layout, Rendezvous& rendezvous,
+  void run_rank(const plan::Layout& layout, Rendezvous& rendezvous,
                 const std::function<void(NcclRank&)>& body) {
     const std::shared_ptr<CUstream_st> stream = fakes::make_stream();
     NcclOptions own = options;

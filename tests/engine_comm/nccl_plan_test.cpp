@@ -16,7 +16,7 @@ const std::vector<std::vector<int>> kLayouts = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 
                                                 {2, 2, 4, 1}, {1, 1, 1, 3}, {2, 2, 2, 2},
                                                 {4, 1, 4, 4}, {8, 1, 8, 1}};
 
-spec::Layout layout_from(const std::vector<int>& sizes) {
+plan::Layout layout_from(const std::vector<int>& sizes) {
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
@@ -24,7 +24,7 @@ BOOST_AUTO_TEST_SUITE(nccl_plan)
 
 BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayouts.size()),
                      index) {
-  const spec::Layout layout = layout_from(kLayouts[index]);
+  const plan::Layout layout = layout_from(kLayouts[index]);
   const std::vector<NcclSplit> first = nccl_splits(layout, 0);
   std::map<NcclRole, std::map<int, std::vector<int>>> members;  // by role and color
   for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -39,8 +39,8 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
       if (splits[i].color) members[splits[i].role][*splits[i].color].push_back(rank);
     }
     for (const auto group :
-         {spec::Group::world, spec::Group::dp_cp, spec::Group::cp, spec::Group::ep,
-          spec::Group::edp, spec::Group::pp, spec::Group::embedding}) {
+         {plan::Group::world, plan::Group::dp_cp, plan::Group::cp, plan::Group::ep,
+          plan::Group::edp, plan::Group::pp, plan::Group::embedding}) {
       const std::vector<int> ranks = layout.group_ranks(group, rank);
       const bool is_member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
       const std::optional<NcclRole> role = nccl_role(layout, group, rank);
@@ -48,13 +48,13 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
       if (role) BOOST_TEST((made.contains(*role)));
     }
   }
-  const std::map<NcclRole, spec::Group> groups = {{NcclRole::dp_cp, spec::Group::dp_cp},
-                                                  {NcclRole::edp, spec::Group::edp},
-                                                  {NcclRole::ep, spec::Group::ep},
-                                                  {NcclRole::cp, spec::Group::cp},
-                                                  {NcclRole::pp_up, spec::Group::pp},
-                                                  {NcclRole::pp_down, spec::Group::pp},
-                                                  {NcclRole::embedding, spec::Group::embedding}};
+  const std::map<NcclRole, plan::Group> groups = {{NcclRole::dp_cp, plan::Group::dp_cp},
+                                                  {NcclRole::edp, plan::Group::edp},
+                                                  {NcclRole::ep, plan::Group::ep},
+                                                  {NcclRole::cp, plan::Group::cp},
+                                                  {NcclRole::pp_up, plan::Group::pp},
+                                                  {NcclRole::pp_down, plan::Group::pp},
+                                                  {NcclRole::embedding, plan::Group::embedding}};
   for (const auto& [role, by_color] : members) {
     if (role == NcclRole::self) continue;
     for (const auto& [color, ranks] : by_color) {
@@ -67,7 +67,7 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
 
 BOOST_AUTO_TEST_CASE(one_rank_needs_no_split) {
   BOOST_TEST(nccl_splits({}, 0).empty());
-  BOOST_TEST((nccl_role({}, spec::Group::ep, 0) == NcclRole::world));
+  BOOST_TEST((nccl_role({}, plan::Group::ep, 0) == NcclRole::world));
 }
 
 BOOST_AUTO_TEST_CASE(names_are_there) {

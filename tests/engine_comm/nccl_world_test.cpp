@@ -80,7 +80,7 @@ spec::TrialSpec over_nccl(const char* layout, const char* dtype = "f32",
 /// Trains each rank on the device of its number.
 std::vector<Outcome> train_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks,
                                  Meeting meeting, const RankBody& body) {
-  const int size = spec::layout_of(trial.knobs).world_size();
+  const int size = plan::layout_of(trial.knobs).world_size();
   return run_meeting(size, meeting, [&](Rendezvous& rendezvous) {
     run_process_rank(trial, hooks, body, rendezvous.rank(), rendezvous);
   });
@@ -88,7 +88,7 @@ std::vector<Outcome> train_ranks(const spec::TrialSpec& trial, const TrainerHook
 
 TrainingRun train(const spec::TrialSpec& trial, const simt::Schedule& schedule = simt::in_order(),
                   Meeting meeting = Meeting::file) {
-  const int size = spec::layout_of(trial.knobs).world_size();
+  const int size = plan::layout_of(trial.knobs).world_size();
   const Devices devices(size, schedule);
   TrainingRun run;
   testing::GradientGatherer gatherer(trial);
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(mixed_precision_stays_near) {
 BOOST_AUTO_TEST_CASE(a_rank_that_dies_ends_all_others) {
   const spec::TrialSpec trial = over_nccl(kEverything);
   const testing::RandomTokens tokens(trial);
-  const int size = spec::layout_of(trial.knobs).world_size();
+  const int size = plan::layout_of(trial.knobs).world_size();
   for (const simt::Schedule& schedule : {simt::in_order(), simt::adversarial(4)}) {
     for (const int failing : {0, 5}) {
       const Meeting meeting = failing == 0 ? Meeting::tcp : Meeting::file;
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_ends_all_others) {
 BOOST_AUTO_TEST_CASE(all_ranks_that_die_give_their_own_cause) {
   const spec::TrialSpec trial = over_nccl(kLayouts[10]);
   const testing::RandomTokens tokens(trial);
-  const Devices devices(spec::layout_of(trial.knobs).world_size(), simt::adversarial(5));
+  const Devices devices(plan::layout_of(trial.knobs).world_size(), simt::adversarial(5));
   const std::vector<Outcome> outcomes =
       train_ranks(trial, {}, Meeting::file, [&](RankTrainer& trainer, World&, int rank) {
         trainer.step(0, tokens, profiler::TraceLevel::none);
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_rank_without_a_device_ends_all_others) {
 // rank writes its number on one stream and adds all of them up on another.
 BOOST_AUTO_TEST_CASE(a_forgotten_dependency_is_found) {
   constexpr int kRanks = 3;
-  spec::Layout layout;
+  plan::Layout layout;
   layout.dp = kRanks;
   for (const bool is_stated : {true, false}) {
     const Devices devices(kRanks, simt::adversarial(6));
@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(a_forgotten_dependency_is_found) {
       options.stream = [&] { return adding; };
       {
         const std::unique_ptr<NcclWorld> world = make_nccl_world(layout, rendezvous, options);
-        const std::unique_ptr<Communicator> all = world->communicator(spec::Group::world);
+        const std::unique_ptr<Communicator> all = world->communicator(plan::Group::world);
         simt::enqueue(adding, [=] { *value = 0; });
         cudaStreamSynchronize(adding);
         simt::enqueue(writing, [=] { *value = static_cast<float>(rank + 1); });

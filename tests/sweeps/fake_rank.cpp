@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/plan/layout.h"
 #include "engine/spec/json_reader.h"
-#include "engine/spec/layout.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
@@ -131,7 +131,7 @@ profiler::StepTrace trace_of(int rank, int step, int64_t step_ns, const std::str
 std::vector<int> own_ranks(const spec::TrialSpec& trial) {
   if (place.is_one_of_several()) return {place.rank};
   std::vector<int> all;
-  for (int rank = 0; rank < spec::layout_of(trial.knobs).world_size(); ++rank) all.push_back(rank);
+  for (int rank = 0; rank < plan::layout_of(trial.knobs).world_size(); ++rank) all.push_back(rank);
   return all;
 }
 
@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
     if (trial.communicator == "nccl") {
       const bool is_slurm = !environment("SLURM_PROCID").empty();
       place = {argv[4], std::stoi(environment(is_slurm ? "SLURM_PROCID" : "RANK")),
-               spec::layout_of(trial.knobs).world_size()};
+               plan::layout_of(trial.knobs).world_size()};
     }
     run(trial, argv[4]);
     if (place.is_one_of_several()) leave_last_word(ExitCode::ok, "");

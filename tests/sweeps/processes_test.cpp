@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/spec/layout.h"
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 #include "profiler/store/shard.h"
 #include "sweeps/last_words.h"
@@ -36,7 +36,7 @@ spec::TrialSpec trial_of_processes() {
   return trial;
 }
 constexpr milliseconds kStepLimit{60'000};
-int num_ranks() { return spec::layout_of(trial_of_processes().knobs).world_size(); }
+int num_ranks() { return plan::layout_of(trial_of_processes().knobs).world_size(); }
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -7,9 +7,9 @@
 namespace moetune::tuner {
 namespace {
 
-using spec::Op;
-using spec::OpCost;
-using spec::Pass;
+using plan::Op;
+using plan::OpCost;
+using plan::Pass;
 using OpTimes = std::map<std::string, TrialOutcome::OpTime>;
 
 /// One FLOP takes one ns, one byte ten.
@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(without_measurements_the_roofline_decides) {
   BOOST_TEST(calibration.is_empty());
   for (const OpCost cost : {OpCost{5000, 10}, OpCost{10, 400}, OpCost{1, 1}}) {
     BOOST_TEST(duration(calibration, Op::expert_fc1, Pass::forward, cost) ==
-               spec::roofline_ns(hardware(), cost));
+               plan::roofline_ns(hardware(), cost));
   }
 }
 
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(unmeasured_ops_borrow_from_their_kind) {
   BOOST_TEST(std::abs(duration(calibration, Op::attn_norm, Pass::forward, {0, 200}) - 18000) <= 1);
   // Nothing is known of dispatcher ops yet.
   BOOST_TEST(duration(calibration, Op::permute, Pass::forward, {0, 200}) ==
-             spec::roofline_ns(hardware(), {0, 200}));
+             plan::roofline_ns(hardware(), {0, 200}));
 }
 
 BOOST_AUTO_TEST_CASE(what_teaches_nothing_is_left_out) {

@@ -6,7 +6,8 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
-#include "engine/spec/ops.h"
+#include "engine/plan/compile.h"
+#include "engine/plan/player.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
@@ -18,7 +19,7 @@ namespace data = boost::unit_test::data;
 spec::TrialSpec trial(const char* knobs) {
   spec::TrialSpec made = spec::samples::trial();
   made.knobs = spec::knobs_from_json(nlohmann::json::parse(knobs), "test");
-  const int world = spec::layout_of(made.knobs).world_size();
+  const int world = plan::layout_of(made.knobs).world_size();
   made.hardware.devices_per_node = std::min(world, 4);
   made.hardware.num_nodes = (world + 3) / 4;
   made.hardware.peak_flops_per_s = 1e11;
@@ -31,7 +32,7 @@ spec::TrialSpec trial(const char* knobs) {
   return made;
 }
 
-CostEstimate replay(const spec::TrialSpec& spec) { return replay_step(spec, Calibration()); }
+CostEstimate replay(const spec::TrialSpec& spec) { return play_step(spec, Calibration()); }
 
 int64_t part(const CostEstimate& estimate, const char* name) {
   const auto found = estimate.parts_ns.find(name);
@@ -44,23 +45,26 @@ struct Work {
   int64_t recompute_ns = 0;
   int64_t num_launches = 0;
 };
+template <typename Body>
+void for_each_op(const spec::TrialSpec& spec, Body&& body) {
+  const plan::BalancedBindings bindings(spec, 0);
+  plan::for_each(plan::compile(spec, 0), [&](const plan::Item& item, const plan::Segment& segment,
+                                             const plan::Instr& instr) {
+    if (instr.verb != plan::Verb::op) return;
+    const plan::Route& route = bindings.at(item.layer, item.micro_batch);
+    body(instr, instr.is_routed
+                    ? plan::cost_at(instr, route.received(segment.is_backward, instr.chunk))
+                    : instr.cost);
+  });
+}
+
 Work work_of(const spec::TrialSpec& spec) {
-  const spec::StageProgram program = spec::op_list(spec.model, spec.training, spec.knobs, 0);
-  const int64_t m = spec::num_micro_batches(spec::layout_of(spec.knobs), spec.knobs,
-                                            spec.training.global_batch_size);
   Work work;
-  const auto add = [&](const std::vector<spec::OpInstance>& ops, int64_t times) {
-    for (const spec::OpInstance& op : ops) {
-      const spec::OpKind kind = spec::op_row(op.op).kind;
-      if (kind == spec::OpKind::host || kind == spec::OpKind::collective) continue;
-      const int64_t ns = times * spec::roofline_ns(spec.hardware, op.cost);
-      (op.pass == spec::Pass::recompute ? work.recompute_ns : work.ns) += ns;
-      work.num_launches += times;
-    }
-  };
-  add(program.forward, m);
-  add(program.backward, m);
-  add(program.update, 1);
+  for_each_op(spec, [&](const plan::Instr& instr, const plan::OpCost& cost) {
+    const int64_t ns = plan::roofline_ns(spec.hardware, cost);
+    (instr.pass == plan::Pass::recompute ? work.recompute_ns : work.ns) += ns;
+    ++work.num_launches;
+  });
   return work;
 }
 
@@ -282,18 +286,15 @@ BOOST_AUTO_TEST_CASE(measured_op_times_replace_the_roofline) {
   // Every op takes four times its roofline.
   Calibration calibration;
   std::map<std::string, TrialOutcome::OpTime> op_times;
-  const spec::StageProgram program = spec::op_list(spec.model, spec.training, spec.knobs, 0);
-  for (const auto* ops : {&program.forward, &program.backward, &program.update}) {
-    for (const spec::OpInstance& op : *ops) {
-      TrialOutcome::OpTime& time = op_times[spec::op_label(op.op, op.pass)];
-      time.count += 1;
-      time.flops += op.cost.flops;
-      time.bytes += op.cost.bytes;
-      time.duration_ns += 4 * spec::roofline_ns(spec.hardware, op.cost);
-    }
-  }
+  for_each_op(spec, [&](const plan::Instr& instr, const plan::OpCost& cost) {
+    TrialOutcome::OpTime& time = op_times[plan::op_label(instr.op, instr.pass)];
+    time.count += 1;
+    time.flops += cost.flops;
+    time.bytes += cost.bytes;
+    time.duration_ns += 4 * plan::roofline_ns(spec.hardware, cost);
+  });
   calibration.add(spec.hardware, op_times);
-  const CostEstimate estimate = replay_step(spec, calibration);
+  const CostEstimate estimate = play_step(spec, calibration);
   const double ratio =
       static_cast<double>(estimate.step_ns) / static_cast<double>(replay(spec).step_ns);
   BOOST_TEST(std::abs(ratio - 4.0) < 0.05);

@@ -55,15 +55,15 @@ spec::RoutingProfile profile(int64_t num_pieces) {
 }
 
 /// Every rank of the expert-parallel group, every sequence and position it holds.
-int64_t count(const spec::Layout& layout, const spec::Knobs& knobs, int64_t step, int64_t moe_layer,
+int64_t count(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step, int64_t moe_layer,
               int64_t micro_batch, int rank) {
   const int64_t experts = 8 / layout.ep;
   int64_t rows = 0;
-  for (const int peer : layout.group_ranks(spec::Group::ep, rank)) {
+  for (const int peer : layout.group_ranks(plan::Group::ep, rank)) {
     for (int64_t slot = 0; slot < knobs.micro_batch_size; ++slot) {
       const int64_t sequence =
-          spec::sequence_index(layout, knobs, micro_batch, layout.dp_rank(peer), slot);
-      for (const int32_t position : spec::local_positions(layout, layout.cp_rank(peer), kLength)) {
+          plan::sequence_index(layout, knobs, micro_batch, layout.dp_rank(peer), slot);
+      for (const int32_t position : plan::local_positions(layout, layout.cp_rank(peer), kLength)) {
         for (int64_t choice = 0; choice < kTopK; ++choice) {
           rows += expert_of(step, moe_layer, sequence, position, choice) / experts ==
                   layout.ep_rank(rank);
@@ -90,8 +90,8 @@ BOOST_AUTO_TEST_SUITE(received_rows)
 BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), text) {
   const ReceivedRows rows(profile(16), model(), kSequences);
   const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
-  const spec::Layout layout = spec::layout_of(knobs);
-  const int64_t num_micro_batches = spec::num_micro_batches(layout, knobs, kSequences);
+  const plan::Layout layout = plan::layout_of(knobs);
+  const int64_t num_micro_batches = plan::num_micro_batches(layout, knobs, kSequences);
   const int64_t layers[] = {0, 2, 3};  // those with experts
   for (int64_t step = 0; step < kSteps; ++step) {
     for (int64_t moe_layer = 0; moe_layer < 3; ++moe_layer) {
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(later_stages_receive_as_the_first_would) {
   knobs.data_parallel_size = 2;
   knobs.pipeline_model_parallel_size = 2;
   knobs.expert_model_parallel_size = 2;
-  const spec::Layout layout = spec::layout_of(knobs);
+  const plan::Layout layout = plan::layout_of(knobs);
   for (int rank = 0; rank < 2; ++rank) {
     BOOST_TEST(rows.at(layout, knobs, 1, 3, 0, rank + 2) == rows.at(layout, knobs, 1, 3, 0, rank));
   }
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(pieces_too_coarse_for_the_zig_zag_are_shared_equally) {
   const ReceivedRows rows(profile(2), model(), kSequences);
   spec::Knobs knobs;
   knobs.context_parallel_size = 4;
-  const spec::Layout layout = spec::layout_of(knobs);
+  const plan::Layout layout = plan::layout_of(knobs);
   for (int rank = 0; rank < 4; ++rank) {
     BOOST_TEST(rows.at(layout, knobs, 0, 0, 0, rank) == kLength * kTopK / 4);
   }

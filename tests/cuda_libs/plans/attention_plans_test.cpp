@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/spec/attention_workspace.h"
+#include "engine/plan/attention_workspace.h"
 #include "engine/spec/sweep_spec.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/cudnn_attention.h"
@@ -25,8 +25,8 @@ struct Case {
   int cp = 1, cp_rank = 0;
   bool has_qk_norm = false;  ///< queries and keys are then buffers of their own
 
-  [[nodiscard]] spec::LayerDims dims() const {
-    spec::LayerDims dims;
+  [[nodiscard]] plan::LayerDims dims() const {
+    plan::LayerDims dims;
     dims.sequences = batch;
     dims.context_tokens = batch * length;
     dims.tokens = dims.context_tokens / cp;
@@ -72,7 +72,7 @@ Tensor bf16(int64_t rows, int64_t cols) {
 }
 
 /// A call with the strides that the engine gives it (engine/model/attention.cpp).
-AttentionBackwardArgs args_of(const spec::LayerDims& dims, int64_t window) {
+AttentionBackwardArgs args_of(const plan::LayerDims& dims, int64_t window) {
   const Tensor qkv = bf16(dims.tokens, dims.q + 2 * dims.kv);
   const Tensor all_keys = bf16(dims.context_tokens, 2 * dims.kv);
   const auto of_qkv = [&](int64_t begin, int64_t count) { return qkv.columns(begin, count); };
@@ -97,18 +97,18 @@ AttentionBackwardArgs args_of(const spec::LayerDims& dims, int64_t window) {
   return args;
 }
 
-std::vector<AttentionSegment> runs_of(const spec::LayerDims& dims, int cp_rank) {
-  spec::Layout layout;
+std::vector<AttentionSegment> runs_of(const plan::LayerDims& dims, int cp_rank) {
+  plan::Layout layout;
   layout.cp = static_cast<int>(dims.cp);
   return cuda::segments_of(
-      spec::local_positions(layout, cp_rank, dims.context_tokens / dims.sequences));
+      plan::local_positions(layout, cp_rank, dims.context_tokens / dims.sequences));
 }
 
 CudnnAttention attention_of(const std::string& device) {
   return {{spec::samples::read_file("tests/cuda_libs/plans/" + device + ".json"), 90}, {}};
 }
 
-void check_plans(const std::string& device, const spec::LayerDims& dims, int64_t window,
+void check_plans(const std::string& device, const plan::LayerDims& dims, int64_t window,
                  int cp_rank) {
   CudnnAttention attention = attention_of(device);
   const AttentionBackwardArgs args = args_of(dims, window);
@@ -116,7 +116,7 @@ void check_plans(const std::string& device, const spec::LayerDims& dims, int64_t
   BOOST_TEST_REQUIRE(attention.is_supported(args.forward, runs), attention.last_refusal());
   BOOST_TEST_REQUIRE(attention.is_supported(args, runs), attention.last_refusal());
   BOOST_TEST(attention.num_cached() == static_cast<int64_t>(2 * runs.size()));
-  const int64_t expected = spec::attention_workspace_bytes(dims, cp_rank);
+  const int64_t expected = plan::attention_workspace_bytes(dims, cp_rank);
   BOOST_TEST(attention.backward_workspace_bytes(args, runs) == expected);
   BOOST_TEST(attention.forward_workspace_bytes(args.forward, runs) < expected);
 }
@@ -143,8 +143,8 @@ BOOST_DATA_TEST_CASE(so_have_the_sweeps_for_one_card, boost::unit_test::data::ma
                                 std::string(MOETUNE_SOURCE_DIR) + "/sweeps/configs")
               .base;
       trial.knobs.micro_batch_size = batch;
-      const spec::LayerDims dims =
-          spec::layer_dims(trial.model, trial.knobs, trial.training.seq_length, 0);
+      const plan::LayerDims dims =
+          plan::layer_dims(trial.model, trial.knobs, trial.training.seq_length, 0);
       check_plans(device, dims, trial.model.attention_window.front(), 0);
     }
   }
@@ -152,7 +152,7 @@ BOOST_DATA_TEST_CASE(so_have_the_sweeps_for_one_card, boost::unit_test::data::ma
 
 BOOST_AUTO_TEST_CASE(a_described_device_runs_nothing) {
   CudnnAttention attention = attention_of("h100");
-  const spec::LayerDims dims = Case{1, 64, 2, 2, 64}.dims();
+  const plan::LayerDims dims = Case{1, 64, 2, 2, 64}.dims();
   const AttentionBackwardArgs args = args_of(dims, 0);
   const std::vector<AttentionSegment> runs = runs_of(dims, 0);
   std::string message;

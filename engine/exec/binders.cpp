@@ -1,0 +1,336 @@
+// See binders.h. Transposes, heads and scales come from the op, its pass and the layer's dims.
+#include "engine/exec/binders.h"
+
+#include <array>
+#include <cmath>
+
+#include "engine/optim/adamw.h"
+
+namespace moetune::engine {
+namespace {
+
+using kernels::GroupedGemmMode;
+using plan::Op;
+
+kernels::Activation activation_of(const Launch& l) {
+  const std::string& name = l.exec.rank().trial.model.hidden_act;
+  if (name == "gelu") return kernels::Activation::gelu;
+  if (name == "gelu_tanh") return kernels::Activation::gelu_tanh;
+  if (name == "relu") return kernels::Activation::relu;
+  return kernels::Activation::silu;
+}
+
+Tensor as_column(const Tensor& tensor) { return tensor.reshape(tensor.numel(), 1); }
+
+// {x, w, y, bias}, {dy, w, dx} or {dy, x, dw}.
+kernels::GemmArgs product(const Launch& l) {
+  if (l.is_wgrad()) return {l.t[0], l.t[1], l.t[2], true, false, l.instr.accumulate, {}};
+  if (l.is_backward()) return {l.t[0], l.t[1], l.t[2], false, false, l.instr.accumulate, {}};
+  const Tensor bias = l.t.size() > 3 ? l.t[3] : Tensor{};
+  return {l.t[0], l.t[1], l.t[2], false, true, l.instr.accumulate, bias};
+}
+
+void linear(const Launch& l) { l.backend().gemm(product(l)); }
+
+// Small products would leave a GPU idle and read the head over and over; there a chunk is one
+// product, and its size changes the order of sums.
+void head_linear(const Launch& l) {
+  const kernels::GemmArgs whole = product(l);
+  const int64_t count = l.t[0].rows;
+  const int64_t tile = l.backend().name() == "cpu" ? spec::kLossTile : count;
+  for (int64_t at = 0; at < count; at += tile) {
+    const int64_t n = std::min(tile, count - at);
+    kernels::GemmArgs part = whole;
+    part.a = whole.a.row_range(at, n);
+    if (l.is_wgrad()) {
+      part.b = whole.b.row_range(at, n);
+    } else {
+      part.c = whole.c.row_range(at, n);
+    }
+    l.backend().gemm(part);
+  }
+}
+
+// {dy, dbias}.
+void bias(const Launch& l) { l.backend().bias_backward({l.t[0], l.t[1]}); }
+
+// {x, w, out, rstd} or {x, w, rstd, dy, dx, dw}.
+void norm(const Launch& l) {
+  const int64_t heads = l.t[0].cols / l.t[1].cols;
+  if (l.is_backward()) {
+    l.backend().rms_norm_backward(
+        {l.t[0], l.t[1], l.t[2], l.t[3], l.t[4], l.t[5], heads, l.instr.accumulate});
+  } else {
+    l.backend().rms_norm(
+        {l.t[0], l.t[1], l.t[2], l.t[3], heads, l.exec.rank().trial.model.rms_norm_eps});
+  }
+}
+
+// {x, cos, sin, positions}.
+void rope(const Launch& l) {
+  l.backend().rope(
+      {l.t[0], l.t[1], l.t[2], l.t[3], l.t[0].cols / l.dims().head_dim, l.is_backward()});
+}
+
+// {from, to}.
+void copy(const Launch& l) { l.backend().copy({l.t[0], l.t[1], l.instr.accumulate}); }
+
+// {x, index, out}.
+void reorder(const Launch& l) { l.backend().gather_rows({l.t[0], l.t[2], l.t[1], 1}); }
+
+// {q, k, v, out, lse, positions}, then {dout, dq, dk, dv}.
+void attention(const Launch& l) {
+  const plan::LayerDims& d = l.dims();
+  kernels::AttentionArgs args;
+  args.q = l.t[0];
+  args.k = l.t[1];
+  args.v = l.t[2];
+  args.out = l.t[3];
+  args.lse = l.t[4];
+  args.positions = l.t[5];
+  args.batch = d.sequences;
+  args.heads = d.heads;
+  args.kv_heads = d.kv_heads;
+  args.window = d.window;
+  args.scale = 1.0 / std::sqrt(static_cast<double>(d.head_dim));
+  if (l.is_backward()) {
+    l.backend().attention_backward({args, l.t[6], l.t[7], l.t[8], l.t[9]});
+  } else {
+    l.backend().attention(args);
+  }
+}
+
+// {x, out} or {x, dout, dx}.
+void act(const Launch& l) {
+  if (l.is_backward()) {
+    l.backend().gated_act_backward({{l.t[0], {}, {}, {}, activation_of(l)}, l.t[1], l.t[2], {}});
+  } else {
+    l.backend().gated_act({l.t[0], {}, l.t[1], {}, activation_of(l)});
+  }
+}
+
+// {probs (logits before), lse, indices, weights, counts, probability sums, token counts or none} or
+// {probs, lse, indices, weights, dweights, dlogits, aux scale or none}.
+void router(const Launch& l) {
+  const auto& trial = l.exec.rank().trial;
+  if (l.is_backward()) {
+    kernels::RouterBackwardArgs args;
+    args.probs = l.t[0];
+    args.lse = l.t[1];
+    args.indices = l.t[2];
+    args.weights = l.t[3];
+    args.dweights = l.t[4];
+    args.dlogits = l.t[5];
+    args.aux_scale = l.t[6];
+    args.z_scale = trial.training.z_loss_coeff / spec::tokens_per_step(trial.training);
+    args.normalize = trial.model.normalizes_topk;
+    l.backend().router_backward(args);
+    return;
+  }
+  kernels::RouterArgs args;
+  args.logits = l.t[0];
+  args.probs = l.t[0];
+  args.lse = l.t[1];
+  args.indices = l.t[2];
+  args.weights = l.t[3];
+  args.counts = l.t[4];
+  args.prob_sums = l.t[5];
+  args.normalize = trial.model.normalizes_topk;
+  l.backend().router(args);
+  if (!l.t[6].is_null()) l.backend().copy({l.t[4], l.t[6], false});
+}
+
+// Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean
+// prob_e (the sequence-wise form of Fedus et al. 2021, eq. 4), and z loss: mean over tokens of the
+// squared log-sum-exp (Zoph et al. 2022, eq. 5). Both are means over the global batch, so no layout
+// changes them. {sums or none, lse or none, load balance, z loss}.
+void aux_loss(const Launch& l) {
+  const plan::LayerDims& d = l.dims();
+  const auto& training = l.exec.rank().trial.training;
+  kernels::AuxLossArgs args;
+  // Recomputation needs the gradient again, but the losses were counted in the forward pass.
+  if (l.instr.is_counted && !l.t[1].is_null()) {
+    args.lse = l.t[1];
+    args.z_scale = training.z_loss_coeff / spec::tokens_per_step(training);
+    args.z_loss = static_cast<double*>(l.t[3].data);
+  }
+  if (!l.t[0].is_null()) {
+    const auto seq = static_cast<double>(training.seq_length);
+    args.sums = l.t[0];
+    args.scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
+                 static_cast<double>(d.experts) / (static_cast<double>(d.topk) * seq * seq);
+    // Every rank of the context-parallel group has the whole sum.
+    args.loss_share = 1.0 / static_cast<double>(d.cp);
+    if (l.instr.is_counted) args.load_balance = static_cast<double*>(l.t[2].data);
+  }
+  l.backend().aux_loss(args);
+}
+
+// {indices, slot maps, chunk counts, offsets or none}: the order of sending, for the forward and
+// for the backward chunks.
+void route_plan(const Launch& l) {
+  const plan::LayerDims& d = l.dims();
+  const int64_t num_forward = d.ep > 1 ? d.chunks_forward : 1;
+  const int64_t num_backward = d.ep > 1 ? d.chunks_backward : 1;
+  const auto map = [&](int64_t row) { return as_column(l.t[1].row_range(row, 1)); };
+  kernels::RoutePlanArgs args;
+  args.indices = l.t[0];
+  args.order = map(0);
+  args.position = map(1);
+  args.counts = l.t[2].row_range(0, num_forward);
+  args.num_chunks = num_forward;
+  args.offsets = l.t[3];
+  l.backend().route_plan(args);
+  args.order = map(2);
+  args.position = map(3);
+  args.counts = l.t[2].row_range(num_forward, num_backward);
+  args.num_chunks = num_backward;
+  args.offsets = {};
+  l.backend().route_plan(args);
+}
+
+// {tokens' rows, slots' rows, order, position}: rows of tokens to slots.
+void to_slots(const Launch& l) {
+  l.backend().gather_rows({l.t[0], l.t[1], l.t[2], l.dims().topk, l.t[3]});
+}
+// {slots' rows, tokens' rows, position}: added up.
+void from_slots(const Launch& l) {
+  l.backend().combine_rows({l.t[0], l.t[1], l.t[2], l.dims().topk});
+}
+void permute(const Launch& l) { l.is_backward() ? from_slots(l) : to_slots(l); }
+void unpermute(const Launch& l) { l.is_backward() ? to_slots(l) : from_slots(l); }
+// {from, to, index}: a number a slot.
+void permute_probs(const Launch& l) {
+  l.backend().gather_rows({as_column(l.t[0]), as_column(l.t[1]), l.t[2], 1});
+}
+
+// {rows as they arrive, canonical rows, arrival}, or the way back.
+void into_order(const Launch& l) {
+  if (l.t[0].rows > 0) l.backend().scatter_rows({l.t[0], l.t[1], l.t[2]});
+}
+void out_of_order(const Launch& l) {
+  if (l.t[1].rows > 0) l.backend().gather_rows({l.t[0], l.t[1], l.t[2], 1});
+}
+void sort_rows(const Launch& l) { l.is_backward() ? out_of_order(l) : into_order(l); }
+void unsort_rows(const Launch& l) { l.is_backward() ? into_order(l) : out_of_order(l); }
+
+// {x, w, y, rows or none, offsets}, {dy, w, dx, rows or none, offsets} or {dy, x, dw, offsets}.
+void expert_linear(const Launch& l) {
+  kernels::GroupedGemmArgs args;
+  if (l.is_wgrad()) {
+    args = {GroupedGemmMode::wgrad, l.t[1], l.t[0], l.t[2], {}, l.t[3]};
+  } else if (l.is_backward()) {
+    args = {GroupedGemmMode::dgrad, l.t[2], l.t[0], l.t[1], l.t[3], l.t[4]};
+  } else {
+    args = {GroupedGemmMode::forward, l.t[0], l.t[2], l.t[1], l.t[3], l.t[4]};
+  }
+  l.backend().grouped_gemm(args);
+}
+
+// {x, probs, out, rows or none} or {x, probs, dout, dx, dprobs, rows or none}.
+void expert_act(const Launch& l) {
+  const Tensor& rows = l.t.back();
+  // Of a list without rows nothing is known but that; no list stands for all rows.
+  const bool is_list = l.instr.chunk >= 0 && l.exec.segment().num_chunks > 1;
+  if ((is_list ? rows.rows : l.t[0].rows) == 0) return;
+  if (l.is_backward()) {
+    l.backend().gated_act_backward(
+        {{l.t[0], l.t[1], {}, rows, activation_of(l)}, l.t[2], l.t[3], l.t[4]});
+  } else {
+    l.backend().gated_act({l.t[0], l.t[1], l.t[2], rows, activation_of(l)});
+  }
+}
+
+// {table, tokens, out} or {dtable, tokens, dout}.
+void embed(const Launch& l) {
+  if (l.is_backward()) {
+    l.backend().embedding_backward({l.t[0], l.t[1], l.t[2]});
+  } else {
+    l.backend().embedding({l.t[0], l.t[1], l.t[2]});
+  }
+}
+
+// {logits, targets, loss}.
+void cross_entropy(const Launch& l) {
+  l.backend().cross_entropy({l.t[0], l.t[1],
+                             1.0 / spec::tokens_per_step(l.exec.rank().trial.training),
+                             static_cast<double*>(l.t[2].data)});
+}
+
+void zero(const Launch& l) {
+  for (const Tensor& tensor : l.t) l.backend().fill_zero(tensor.data, tensor.bytes());
+}
+
+// {squared norm}: every rank adds up its own share of each bucket, also where all hold the whole.
+void grad_norm(const Launch& l) {
+  kernels::SquaredNormArgs args;
+  args.dtype = l.exec.rank().precision.stat;
+  args.result = static_cast<double*>(l.t[0].data);
+  for (const Bucket& bucket : l.exec.params().buckets()) {
+    if (bucket.desc.is_tied_copy) continue;
+    const int64_t share = bucket.desc.numel / bucket.group->size();
+    args.slices.push_back({element(bucket.grad, share * bucket.group->rank()), share});
+  }
+  l.backend().squared_norm(args);
+}
+
+void adamw(const Launch& l) {
+  l.backend().adamw(adamw_args(l.exec.rank(), l.exec.params(), l.exec.values().step,
+                               l.exec.values().lr, l.exec.values().grad_norm));
+}
+
+constexpr std::array kBinders = {
+    std::pair{Op::embed, &embed},
+    std::pair{Op::attn_norm, &norm},
+    std::pair{Op::qkv_proj, &linear},
+    std::pair{Op::qkv_bias, &bias},
+    std::pair{Op::qk_norm, &norm},
+    std::pair{Op::rope, &rope},
+    std::pair{Op::kv_pack, &copy},
+    std::pair{Op::kv_reorder, &reorder},
+    std::pair{Op::core_attn, &attention},
+    std::pair{Op::o_proj, &linear},
+    std::pair{Op::o_bias, &bias},
+    std::pair{Op::attn_residual, &copy},
+    std::pair{Op::mlp_norm, &norm},
+    std::pair{Op::router_gemm, &linear},
+    std::pair{Op::router, &router},
+    std::pair{Op::aux_loss, &aux_loss},
+    std::pair{Op::moe_preprocess, &route_plan},
+    std::pair{Op::permute, &permute},
+    std::pair{Op::permute_probs, &permute_probs},
+    std::pair{Op::sort_rows, &sort_rows},
+    std::pair{Op::sort_probs, &sort_rows},
+    std::pair{Op::expert_fc1, &expert_linear},
+    std::pair{Op::expert_act, &expert_act},
+    std::pair{Op::expert_fc2, &expert_linear},
+    std::pair{Op::unsort_rows, &unsort_rows},
+    std::pair{Op::unpermute, &unpermute},
+    std::pair{Op::zero_norm_grad, &zero},
+    std::pair{Op::shared_fc1, &linear},
+    std::pair{Op::shared_act, &act},
+    std::pair{Op::shared_fc2, &linear},
+    std::pair{Op::mlp_fc1, &linear},
+    std::pair{Op::mlp_act, &act},
+    std::pair{Op::mlp_fc2, &linear},
+    std::pair{Op::mlp_bias, &bias},
+    std::pair{Op::ffn_residual, &copy},
+    std::pair{Op::final_norm, &norm},
+    std::pair{Op::lm_head, &head_linear},
+    std::pair{Op::cross_entropy, &cross_entropy},
+    std::pair{Op::grad_norm, &grad_norm},
+    std::pair{Op::adamw, &adamw},
+    std::pair{Op::zero_grads, &zero},
+};
+
+constexpr auto kByOp = [] {
+  std::array<Binder, static_cast<size_t>(Op::count)> table{};
+  for (const auto& [op, binder] : kBinders) table[static_cast<size_t>(op)] = binder;
+  return table;
+}();
+
+}  // namespace
+
+Binder binder_of(Op op) { return kByOp[static_cast<size_t>(op)]; }
+
+}  // namespace moetune::engine

@@ -1,0 +1,98 @@
+// Runs a rank's program: every instruction of every item in order, operations through the binder of
+// their op. What it does not find in the program it does not do; it reads no knob.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/data/token_source.h"
+#include "engine/exec/observers.h"
+#include "engine/model/parameters.h"
+#include "engine/plan/program.h"
+#include "engine/plan/route.h"
+#include "engine/run_op.h"
+
+namespace moetune::engine {
+
+/// The buffers of one layer, or of the end of a virtual stage, for one micro-batch.
+struct Frame {
+  std::array<Tensor, static_cast<size_t>(plan::Buf::count)> tensors{};
+  int num_live = 0;
+  plan::Route route;
+  std::vector<int32_t> gathered_counts;  ///< as fetched, until the route is made of them
+  // Index lists of the route, until they are on the device.
+  std::vector<int32_t> row_maps;
+  std::vector<int32_t> offsets;
+
+  [[nodiscard]] Tensor& operator[](plan::Buf id) { return tensors[static_cast<size_t>(id)]; }
+};
+
+/// What the host puts into a step and takes from it.
+struct StepValues {
+  const StepTokens* tokens = nullptr;
+  int64_t step = 0;
+  double lr = 0;
+  double grad_norm = 0;            ///< before clipping
+  std::array<double, 3> losses{};  ///< sums: cross-entropy, load balance, z
+  /// After gradients are reduced and before the update; the current stream has them.
+  std::function<void()> on_gradients;
+};
+
+class Executor {
+ public:
+  Executor(RankContext& rank, const plan::StepProgram& program, Parameters& params,
+           const Observers& observers);
+
+  /// Makes what lives from start to end. Parameters have no values yet.
+  void set_up();
+  void run_step(StepValues& values);
+
+  // For the binders.
+  [[nodiscard]] RankContext& rank() { return rank_; }
+  [[nodiscard]] Parameters& params() { return params_; }
+  [[nodiscard]] const StepValues& values() const { return *values_; }
+  [[nodiscard]] const plan::Segment& segment() const { return *segment_; }
+  [[nodiscard]] const plan::Item& item() const { return item_; }
+
+ private:
+  void run_item(const plan::Item& item);
+  void run(const plan::Instr& instr, size_t index);
+  void run_launch(const plan::Instr& instr);
+  void communicate(const plan::Instr& instr);
+  void allocate(const plan::Instr& instr);
+  void release(const plan::Instr& instr);
+  void fetch(const plan::Instr& instr);
+  void upload(const plan::Instr& instr);
+  void work_on_host(plan::HostWork work);
+  void mark(const plan::Instr& instr, size_t index);
+  void open_graph(const plan::Instr& instr, size_t index);
+
+  Frame& frame_of(plan::Space space);
+  Tensor base_of(const plan::Ref& ref);
+  Tensor resolve(const plan::Ref& ref, const plan::Instr& instr);
+  std::vector<Tensor> resolve_all(const plan::Instr& instr);
+  [[nodiscard]] plan::OpCost cost_of(const plan::Instr& instr);
+  plan::LayerDims bound_dims();
+
+  RankContext& rank_;
+  const plan::StepProgram& program_;
+  Parameters& params_;
+  Observers observers_;
+  std::map<std::pair<int32_t, int32_t>, Frame> frames_;  ///< by frame number, micro-batch
+  Frame scratch_;
+  std::array<Tensor, static_cast<size_t>(plan::Table::count)> tables_{};
+  StepValues* values_ = nullptr;
+  // Of the item that runs.
+  plan::Item item_;
+  const plan::Segment* segment_ = nullptr;
+  Frame* own_ = nullptr;
+  Frame* next_ = nullptr;
+  Frame* edge_ = nullptr;
+  std::vector<Event> events_;
+};
+
+}  // namespace moetune::engine

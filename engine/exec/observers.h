@@ -1,0 +1,46 @@
+// Who looks into a step while it runs: the recorder of the routing profile, and verification.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/route.h"
+
+namespace moetune::engine {
+
+/// Receives every routing decision of a forward pass (not of recomputation).
+class RoutingObserver {
+ public:
+  virtual ~RoutingObserver() = default;
+  /// indices i32 [T,K] of MoE layer `layer`; called from the thread of `rank`.
+  virtual void on_routing(int rank, int64_t layer, int64_t micro_batch, const int32_t* indices,
+                          int64_t num_tokens, int64_t topk) = 0;
+};
+
+/// Receives how the rows of each layer and micro-batch travel, as the counts of all ranks have
+/// told; only with expert parallelism.
+class RouteObserver {
+ public:
+  virtual ~RouteObserver() = default;
+  /// Called from the thread of `rank`, for recomputation too.
+  virtual void on_route(int rank, int64_t layer, int64_t micro_batch, const plan::Route& route) = 0;
+};
+
+/// Sees the logits of every position as they are made, chunk by chunk.
+class LogitsObserver {
+ public:
+  virtual ~LogitsObserver() = default;
+  /// Logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch;
+  /// called from the thread of `rank`.
+  virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token,
+                         const std::vector<double>& logits) = 0;
+};
+
+/// Who looks into a step; each may be null.
+struct Observers {
+  RoutingObserver* routing = nullptr;
+  RouteObserver* route = nullptr;
+  LogitsObserver* logits = nullptr;
+};
+
+}  // namespace moetune::engine

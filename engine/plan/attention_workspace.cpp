@@ -1,0 +1,57 @@
+// The sums of attention_workspace.h; the order of a call's runs is that of
+// kernels/cuda/attention_plan.h.
+#include "engine/plan/attention_workspace.h"
+
+#include <algorithm>
+
+namespace moetune::plan {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 256;
+constexpr int64_t kWidestHead = 256;  // of cuDNN
+constexpr int64_t kHeadMultiple = 8;
+constexpr int64_t kBf16Bytes = 2;
+constexpr int64_t kF32Bytes = 4;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+/// The run's part of a call: the row statistics in the library's order, dk and dv before they are
+/// added to an earlier run's, and the graph's own workspace.
+int64_t run_bytes(const AttentionRun& run, bool is_added) {
+  const int64_t stats = run.batch * run.heads * run.queries * kF32Bytes;
+  const int64_t packed = run.batch * run.keys * run.kv_heads * run.head_dim * kBf16Bytes;
+  return aligned(stats) + (is_added ? 2 * aligned(packed) : 0) + aligned(cudnn_backward_bytes(run));
+}
+
+}  // namespace
+
+int64_t cudnn_backward_bytes(const AttentionRun& run) {
+  const int64_t query_rows = run.batch * run.heads * run.queries;
+  const int64_t key_rows = run.batch * run.heads * run.keys;
+  const bool shares_keys = run.heads != run.kv_heads;
+  return query_rows * run.head_dim * kF32Bytes + query_rows * kF32Bytes +
+         (shares_keys ? 2 * key_rows * run.head_dim * kBf16Bytes : 0) + kAlignmentBytes;
+}
+
+int64_t attention_workspace_bytes(const LayerDims& dims, int64_t cp_rank) {
+  if (dims.head_dim % kHeadMultiple != 0 || dims.head_dim > kWidestHead) return 0;
+  const int64_t seq_length = dims.context_tokens / dims.sequences;
+  const auto run_of = [&](int64_t queries, int64_t keys) {
+    return AttentionRun{dims.sequences, dims.heads, dims.kv_heads, dims.head_dim, queries, keys};
+  };
+  // A rank's two zig-zag chunks (layout.h, local_positions) are one run where they touch.
+  const int64_t chunk = seq_length / (2 * dims.cp);
+  if (cp_rank == dims.cp - 1) {
+    const int64_t queries = seq_length / dims.cp;
+    return queries > 1
+               ? run_bytes(run_of(queries, seq_length * (dims.cp + 1) / (2 * dims.cp)), false)
+               : 0;
+  }
+  if (chunk <= 1) return 0;  // single rows are the plain kernel's
+  return std::max(run_bytes(run_of(chunk, seq_length - cp_rank * chunk), false),
+                  run_bytes(run_of(chunk, (cp_rank + 1) * chunk), true));
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,64 @@
+// The blocks that steps are made of, one file each: what a block computes forward and backward, in
+// which order, with which buffers and parameters.
+#pragma once
+
+#include "engine/plan/segment_writer.h"
+
+namespace moetune::plan {
+
+/// Attention with grouped queries: norm, projections, QK-norm, RoPE, core attention, output
+/// projection onto the residual `mid`. Forward begins the layer (its output's buffer among others),
+/// backward ends it.
+Segment gqa_forward(const BlockContext& context);
+Segment gqa_backward(const BlockContext& context);
+
+/// The dense feed-forward half of a layer, from `mid` to the next layer's input.
+Segment dense_mlp_forward(const BlockContext& context);
+Segment dense_mlp_backward(const BlockContext& context);
+
+/// The Mixture-of-Experts half: router, dispatch, experts, combine; shared experts beside them.
+Segment moe_forward(const BlockContext& context);
+Segment moe_backward(const BlockContext& context);
+
+/// Shared experts, written into the MoE block where they hide its first transfer.
+void shared_experts_forward(SegmentWriter& w);
+void shared_experts_backward(SegmentWriter& w);
+
+/// What goes into a virtual stage and out of it: the embedding, or messages to the stages beside
+/// it. `peer`: the other stage's index in the pipeline group.
+Segment embedding_forward(const BlockContext& context);
+Segment embedding_backward(const BlockContext& context);
+Segment receive_forward(const BlockContext& context, int peer);
+Segment send_forward(const BlockContext& context, int peer);
+Segment receive_backward(const BlockContext& context, int peer);
+Segment send_backward(const BlockContext& context, int peer);
+
+/// Final norm, head and loss, whose gradients are taken at once: linear cross-entropy in chunks of
+/// tokens.
+Segment head_forward(const BlockContext& context);
+
+/// Parts of the update, outside of micro-batches.
+struct UpdateContext {
+  const BlockContext& block;
+  const ParamPlan& params;
+  const Layout& layout;
+  int num_micro_batches = 1;
+  bool is_sharded = true;  ///< the distributed optimizer
+};
+/// Everything that lives from the first step to the last.
+Segment setup(const UpdateContext& context);
+/// The step's tokens come in, sums and gradients are cleared.
+Segment begin_step(const UpdateContext& context);
+/// The gradients of one bucket are summed over the ranks that hold the same parameters.
+Segment reduce_bucket(const UpdateContext& context, int bucket);
+/// Those of an embedding that the first and the last stage hold.
+Segment reduce_tied_embedding(const UpdateContext& context, int bucket);
+Segment clip_gradients(const UpdateContext& context);
+Segment update_weights(const UpdateContext& context);
+Segment gather_bucket(const UpdateContext& context, int bucket);
+/// The compute stream waits for the gathered weights; the losses are summed up and read.
+Segment end_step(const UpdateContext& context);
+/// A captured graph of the whole iteration begins, or ends.
+Segment iteration_graph(const BlockContext& context, bool is_open);
+
+}  // namespace moetune::plan

@@ -1,0 +1,59 @@
+// The dense feed-forward half of a layer; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+
+namespace moetune::plan {
+namespace {
+
+const std::initializer_list<ParamKind> kParams = {ParamKind::mlp_norm, ParamKind::mlp_fc1,
+                                                  ParamKind::mlp_fc1_bias, ParamKind::mlp_fc2,
+                                                  ParamKind::mlp_fc2_bias};
+
+}  // namespace
+
+Segment dense_mlp_forward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::dense_mlp, false);
+  const bool has_bias = w.model().has_mlp_bias;
+  const Ref output = in(Space::next, Buf::input);
+  w.begin(Part::route);
+  w.begin(Part::mlp);
+  w.acquire(kParams);
+  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
+                      out(Buf::mlp_norm_rstd)});
+  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
+  w.linear(Op::mlp_fc1, in(Buf::mlp_norm_out), ParamKind::mlp_fc1, out(Buf::mlp_fc1),
+           has_bias ? weight(ParamKind::mlp_fc1_bias) : nothing());
+  w.op(Op::mlp_act, {in(Buf::mlp_fc1), out(Buf::mlp_act)});
+  w.linear(Op::mlp_fc2, in(Buf::mlp_act), ParamKind::mlp_fc2, inout(output),
+           has_bias ? weight(ParamKind::mlp_fc2_bias) : nothing())
+      .accumulate = true;
+  w.release(kParams);
+  w.end(Part::mlp);
+  w.end(Part::route);
+  w.end(Part::block);
+  return w.finish();
+}
+
+Segment dense_mlp_backward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::dense_mlp, true);
+  const bool has_bias = w.model().has_mlp_bias;
+  const Ref d_hidden = in(Space::edge, Buf::d_hidden);
+  w.begin(Part::route);
+  w.begin(Part::mlp);
+  w.acquire(kParams);
+  w.remake({Buf::mlp_norm_out});
+  w.linear_backward(Op::mlp_fc2, Op::mlp_bias, in(Buf::mlp_act), ParamKind::mlp_fc2, d_hidden,
+                    out(Buf::d_mlp_act), has_bias ? grad(ParamKind::mlp_fc2_bias) : nothing());
+  w.op(Op::mlp_act, {in(Buf::mlp_fc1), in(Buf::d_mlp_act), out(Buf::d_mlp_fc1)});
+  w.linear_backward(Op::mlp_fc1, Op::mlp_bias, in(Buf::mlp_norm_out), ParamKind::mlp_fc1,
+                    in(Buf::d_mlp_fc1), out(Buf::d_mlp_norm),
+                    has_bias ? grad(ParamKind::mlp_fc1_bias) : nothing());
+  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
+                      in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
+      .accumulate = true;
+  w.release(kParams);
+  w.end(Part::mlp);
+  w.end(Part::route);
+  return w.finish();
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,65 @@
+// What goes into a virtual stage and what leaves it; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+
+namespace moetune::plan {
+namespace {
+
+Ref d_hidden() { return in(Space::edge, Buf::d_hidden); }
+Ref output() { return in(Space::edge, Buf::input); }
+Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.tokens); }
+
+}  // namespace
+
+Segment embedding_forward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::embedding, false);
+  w.begin(Part::input);
+  w.acquire({ParamKind::embedding});
+  w.op(Op::embed, {weight(ParamKind::embedding), tokens(w.dims()), out(Buf::input)});
+  w.release({ParamKind::embedding});
+  return w.finish();
+}
+
+Segment embedding_backward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::embedding, true);
+  w.op(Op::embed, {grad(ParamKind::embedding), tokens(w.dims()), d_hidden()});
+  w.end_saved(Part::grad, Space::edge);
+  return w.finish();
+}
+
+Segment receive_forward(const BlockContext& context, int peer) {
+  SegmentWriter w(context, BlockKind::stage, false);
+  w.begin(Part::input);
+  w.join_for_reuse(Stream::pipeline_recv, Stream::compute);
+  w.message(Verb::recv, Op::pp_recv, peer, out(Buf::input));
+  w.join(Stream::compute, Stream::pipeline_recv);
+  return w.finish();
+}
+
+Segment send_forward(const BlockContext& context, int peer) {
+  SegmentWriter w(context, BlockKind::stage, false);
+  w.join(Stream::pipeline_send, Stream::compute);
+  w.message(Verb::send, Op::pp_send, peer, output());
+  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.end_saved(Part::input, Space::edge);
+  return w.finish();
+}
+
+Segment receive_backward(const BlockContext& context, int peer) {
+  SegmentWriter w(context, BlockKind::stage, true);
+  w.begin(Part::grad, Space::edge);
+  w.join_for_reuse(Stream::pipeline_recv, Stream::compute);
+  w.message(Verb::recv, Op::pp_recv, peer, out(d_hidden()));
+  w.join(Stream::compute, Stream::pipeline_recv);
+  return w.finish();
+}
+
+Segment send_backward(const BlockContext& context, int peer) {
+  SegmentWriter w(context, BlockKind::stage, true);
+  w.join(Stream::pipeline_send, Stream::compute);
+  w.message(Verb::send, Op::pp_send, peer, d_hidden());
+  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.end_saved(Part::grad, Space::edge);
+  return w.finish();
+}
+
+}  // namespace moetune::plan

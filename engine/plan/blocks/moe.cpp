@@ -1,0 +1,249 @@
+// The Mixture-of-Experts half of a layer; see blocks.h. Saved rows lie in canonical order (expert,
+// source rank, token), which no chunk count changes: that is what makes chunking bit-identical.
+// What is written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
+#include "engine/plan/blocks/blocks.h"
+
+namespace moetune::plan {
+namespace {
+
+using spec::CollectiveKind;
+using spec::GraphScope;
+
+// Rows of the slot_maps and row_maps buffers.
+constexpr int64_t kForwardOrder = 0;     // send order -> slot; arrival order -> canonical row
+constexpr int64_t kForwardPosition = 1;  // slot -> place in send order; chunk row list
+constexpr int64_t kBackwardOrder = 2;
+constexpr int64_t kBackwardPosition = 3;
+
+const std::initializer_list<ParamKind> kParams = {ParamKind::mlp_norm,   ParamKind::router,
+                                                  ParamKind::shared_fc1, ParamKind::shared_fc2,
+                                                  ParamKind::expert_fc1, ParamKind::expert_fc2};
+
+/// Where a direction's index lists lie, and from which row of `offsets` on its chunks'.
+struct Lists {
+  int64_t order;
+  int64_t position;
+  int64_t first_offsets;
+};
+Lists lists_of(const LayerDims& d, bool is_backward) {
+  if (!is_backward) return {kForwardOrder, kForwardPosition, 1};
+  return {kBackwardOrder, kBackwardPosition, 1 + d.chunks_forward};
+}
+
+Ref slots(int64_t row) { return index_row(in(Buf::slot_maps), row); }
+/// The chunk's rows in order of arrival -> canonical rows.
+Ref arrival(const Lists& lists) { return received(index_row(in(Buf::row_maps), lists.order)); }
+/// The chunk's canonical rows expert by expert.
+Ref chunk_list(const Lists& lists) {
+  Ref ref = received(index_row(in(Buf::row_maps), lists.position));
+  ref.is_chunk_list = true;
+  return ref;
+}
+/// Where each expert's rows begin: in the chunk's list, or in canonical order for all of them.
+Ref offsets(const Lists& lists) {
+  Ref ref = index_row(in(Buf::offsets), lists.first_offsets);
+  ref.is_per_chunk = true;
+  return ref;
+}
+
+void route(SegmentWriter& w, const BlockContext& context) {
+  const LayerDims& d = w.dims();
+  const bool has_balance = w.training().aux_loss_coeff > 0;
+  w.open(GraphScope::moe_router);
+  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
+                      out(Buf::mlp_norm_rstd)});
+  w.linear(Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router, out(Buf::router_probs));
+  w.op(Op::router,
+       {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
+        out(Buf::topk_weights), out(Buf::expert_counts),
+        out(rows(in(Buf::aux_sums), 0, d.sequences)),
+        has_balance ? out(rows(in(Buf::aux_sums), d.sequences, d.sequences)) : nothing()});
+  // Losses are means over the global batch: a sequence's sums are those of all its ranks.
+  if (has_balance && d.cp > 1) {
+    w.join(Stream::context, Stream::compute);
+    w.comm(Op::aux_loss_reduce, CollectiveKind::all_reduce,
+           2 * d.sequences * d.experts * base::size_of(context.precision.stat),
+           {inout(Buf::aux_sums)});
+    w.join(Stream::compute, Stream::context);
+  }
+  const bool has_z = w.training().z_loss_coeff > 0;
+  if (has_balance || has_z) {
+    w.op(Op::aux_loss,
+         {has_balance ? inout(Buf::aux_sums) : nothing(), has_z ? in(Buf::router_lse) : nothing(),
+          scalar(Scalar::load_balance_loss), scalar(Scalar::z_loss)});
+  }
+  w.close(GraphScope::moe_router);
+}
+
+// Plans who sends what to whom and packs the rows to send. Nothing here waits for the counts of
+// other ranks, so the packing is launched before the host stops to read them.
+void preprocess(SegmentWriter& w) {
+  const LayerDims& d = w.dims();
+  const bool is_parallel = d.ep > 1;
+  // All rows stay here: the sizes are known and the host has nothing to wait for.
+  if (!is_parallel) w.begin(Part::experts);
+  w.open(GraphScope::moe_preprocess);
+  w.op(Op::moe_preprocess, {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
+                            is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0))});
+  if (is_parallel) {
+    const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.experts;
+    w.join(Stream::expert, Stream::compute);
+    w.comm(Op::count_exchange, CollectiveKind::all_gather,
+           d.ep * counts * base::size_of(base::DType::i32),
+           {in(Buf::chunk_counts), out(Buf::gathered_counts)});
+  }
+  w.op(Op::permute, {in(Buf::mlp_norm_out), out(is_parallel ? Buf::send_rows : Buf::expert_input),
+                     slots(kForwardOrder), slots(kForwardPosition)});
+  w.op(Op::permute_probs,
+       {in(Buf::topk_weights), out(is_parallel ? Buf::send_probs : Buf::expert_probs),
+        slots(kForwardOrder)});
+  w.close(GraphScope::moe_preprocess);
+  w.mark(Mark::observe_route).refs = {in(Buf::topk_indices)};
+  if (!is_parallel) return;
+  // Dropless buffers have the size the counts say: the host has to know them.
+  w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
+  w.host(HostWork::finish_route);
+  w.begin(Part::experts);
+  w.host(HostWork::write_route);
+  w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
+}
+
+int64_t row_bytes(const BlockContext& context, bool has_probs) {
+  return context.dims.hidden * base::size_of(context.precision.element) +
+         (has_probs ? base::size_of(context.precision.stat) : 0);
+}
+
+}  // namespace
+
+Segment moe_forward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::moe, false);
+  const LayerDims& d = w.dims();
+  const Lists lists = lists_of(d, false);
+  const bool is_parallel = d.ep > 1;
+  const Ref output = in(Space::next, Buf::input);
+  w.begin(Part::route);
+  w.acquire(kParams);
+  route(w, context);
+  preprocess(w);
+  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
+  const int arrived = w.new_event();
+  if (is_parallel) {
+    w.join(Stream::expert, Stream::compute);
+    w.mark(Mark::chunk_send);
+    w.all_to_all(Op::dispatch, row_bytes(context, true),
+                 {sent(in(Buf::send_rows)), out(received(in(Buf::recv_rows))),
+                  sent(in(Buf::send_probs)), out(received(in(Buf::recv_probs)))});
+    w.record(Stream::expert, arrived);
+    w.mark(Mark::chunk_sent);
+  }
+  if (d.shared_ffn > 0) shared_experts_forward(w);
+  // The first to read what write_route has sent.
+  if (is_parallel) w.join_for_reuse(Stream::compute, Stream::copy);
+  w.mark(Mark::chunk_body);
+  if (is_parallel) {
+    w.wait(Stream::compute, arrived);
+    w.expert_op(Op::sort_rows,
+                {received(in(Buf::recv_rows)), out(Buf::expert_input), arrival(lists)});
+    w.expert_op(Op::sort_probs,
+                {received(in(Buf::recv_probs)), out(Buf::expert_probs), arrival(lists)});
+  }
+  w.expert_op(Op::expert_fc1, {in(Buf::expert_input), weight(ParamKind::expert_fc1),
+                               out(Buf::fc1_out), chunk_list(lists), offsets(lists)});
+  w.expert_op(Op::expert_act,
+              {in(Buf::fc1_out), in(Buf::expert_probs), out(Buf::act_out), chunk_list(lists)});
+  w.expert_op(Op::expert_fc2, {in(Buf::act_out), weight(ParamKind::expert_fc2), out(Buf::fc2_out),
+                               chunk_list(lists), offsets(lists)});
+  if (is_parallel) {
+    w.expert_op(Op::unsort_rows,
+                {in(Buf::fc2_out), out(received(in(Buf::recv_rows))), arrival(lists)});
+    w.join(Stream::expert, Stream::compute);
+    w.all_to_all(Op::combine, row_bytes(context, false),
+                 {received(in(Buf::recv_rows)), out(sent(in(Buf::send_rows)))});
+  }
+  w.mark(Mark::chunk_done);
+  if (is_parallel) w.join(Stream::compute, Stream::expert);
+  w.op(Op::unpermute,
+       {in(is_parallel ? Buf::send_rows : Buf::fc2_out), inout(output), slots(kForwardPosition)});
+  w.release(kParams);
+  w.end(Part::experts);
+  w.end(Part::route);
+  w.end(Part::block);
+  return w.finish();
+}
+
+Segment moe_backward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::moe, true);
+  const LayerDims& d = w.dims();
+  const Lists lists = lists_of(d, true);
+  const bool is_parallel = d.ep > 1;
+  const Ref d_hidden = in(Space::edge, Buf::d_hidden);
+  w.begin(Part::route);
+  w.begin(Part::experts);
+  w.acquire(kParams);
+  w.remake({Buf::mlp_norm_out});
+  w.op(Op::unpermute, {d_hidden, out(is_parallel ? Buf::send_rows : Buf::d_fc2_out),
+                       slots(kBackwardOrder), slots(kBackwardPosition)});
+  const int arrived = w.new_event();
+  if (is_parallel) {
+    w.join(Stream::expert, Stream::compute);
+    w.mark(Mark::chunk_send);
+    w.all_to_all(Op::combine, row_bytes(context, false),
+                 {sent(in(Buf::send_rows)), out(received(in(Buf::recv_rows)))});
+    w.record(Stream::expert, arrived);
+    w.mark(Mark::chunk_sent);
+  }
+  // Recomputation needs nothing that is on its way, so it hides the first transfer.
+  w.remake({Buf::fc1_out, Buf::act_out});
+  w.priced(Op::zero_norm_grad, {0, d.tokens * d.hidden * base::size_of(context.precision.element)},
+           {out(Buf::d_mlp_norm)});
+  if (d.shared_ffn > 0) shared_experts_backward(w);
+  w.mark(Mark::chunk_body);
+  if (is_parallel) {
+    w.wait(Stream::compute, arrived);
+    w.expert_op(Op::unsort_rows,
+                {received(in(Buf::recv_rows)), out(Buf::d_fc2_out), arrival(lists)});
+  }
+  w.expert_op(Op::expert_fc2, {in(Buf::d_fc2_out), weight(ParamKind::expert_fc2), out(Buf::d_act),
+                               chunk_list(lists), offsets(lists)});
+  w.expert_op(Op::expert_act, {in(Buf::fc1_out), in(Buf::expert_probs), in(Buf::d_act),
+                               out(Buf::d_fc1), out(Buf::d_expert_probs), chunk_list(lists)});
+  w.expert_op(Op::expert_fc1, {in(Buf::d_fc1), weight(ParamKind::expert_fc1),
+                               out(Buf::d_expert_input), chunk_list(lists), offsets(lists)});
+  if (is_parallel) {
+    w.expert_op(Op::sort_rows,
+                {in(Buf::d_expert_input), out(received(in(Buf::recv_rows))), arrival(lists)});
+    w.expert_op(Op::sort_probs,
+                {in(Buf::d_expert_probs), out(received(in(Buf::recv_probs))), arrival(lists)});
+    w.join(Stream::expert, Stream::compute);
+    w.all_to_all(Op::dispatch, row_bytes(context, true),
+                 {received(in(Buf::recv_rows)), out(sent(in(Buf::send_rows))),
+                  received(in(Buf::recv_probs)), out(sent(in(Buf::send_probs)))});
+  }
+  w.mark(Mark::chunk_done);
+  // Weight gradients over all rows in canonical order, while the last gradients travel back.
+  w.expert_op(Op::expert_fc2, Pass::wgrad,
+              {in(Buf::d_fc2_out), in(Buf::act_out), grad(ParamKind::expert_fc2), offsets(lists)});
+  w.expert_op(Op::expert_fc1, Pass::wgrad,
+              {in(Buf::d_fc1), in(Buf::expert_input), grad(ParamKind::expert_fc1), offsets(lists)});
+  if (is_parallel) w.join(Stream::compute, Stream::expert);
+  w.op(Op::permute, {in(is_parallel ? Buf::send_rows : Buf::d_expert_input), inout(Buf::d_mlp_norm),
+                     slots(kBackwardPosition)});
+  w.op(Op::permute_probs, {in(is_parallel ? Buf::send_probs : Buf::d_expert_probs),
+                           out(Buf::d_topk_weights), slots(kBackwardPosition)});
+  w.op(Op::router,
+       {in(Buf::router_probs), in(Buf::router_lse), in(Buf::topk_indices), in(Buf::topk_weights),
+        in(Buf::d_topk_weights), out(Buf::d_router),
+        w.training().aux_loss_coeff > 0 ? rows(in(Buf::aux_sums), d.sequences, d.sequences)
+                                        : nothing()});
+  w.linear_backward(Op::router_gemm, Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router,
+                    in(Buf::d_router), inout(Buf::d_mlp_norm));
+  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
+                      in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
+      .accumulate = true;
+  w.release(kParams);
+  w.end(Part::experts);
+  w.end(Part::route);
+  return w.finish();
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,163 @@
+// The beginning and the end of a step, outside of micro-batches; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+
+namespace moetune::plan {
+namespace {
+
+using spec::CollectiveKind;
+
+Ref bucket_part(int64_t bucket, BucketPart part) {
+  Ref ref{Space::bucket, static_cast<uint8_t>(part)};
+  ref.row = bucket;
+  return ref;
+}
+
+MemoryGroup group_of(BucketPart part) {
+  if (part == BucketPart::weight) return MemoryGroup::weights;
+  return part == BucketPart::grad ? MemoryGroup::gradients : MemoryGroup::optimizer;
+}
+
+void allocate(SegmentWriter& w, const Ref& ref, MemoryGroup group, int64_t bytes) {
+  if (bytes == 0) return;
+  Instr& instr = w.add(Verb::alloc, Stream::compute);
+  instr.what = static_cast<uint8_t>(group);
+  instr.cost.bytes = bytes;
+  instr.refs = {out(ref)};
+}
+
+/// Buckets lie in memory as they are: a layer's number is the item's.
+Instr& bucket_comm(SegmentWriter& w, Op op, CollectiveKind kind, const BucketDesc& bucket,
+                   int64_t bytes, const Ref& ref) {
+  w.join(Stream::data, Stream::compute);
+  Instr& instr = w.comm(op, kind, bytes, {inout(ref)});
+  if (op != Op::embedding_grad_reduce) instr.group = bucket.group;
+  return instr;
+}
+
+}  // namespace
+
+Segment setup(const UpdateContext& c) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  const Precision& precision = c.block.precision;
+  allocate(w, scalar(Scalar::loss), MemoryGroup::workspace,
+           static_cast<int64_t>(Scalar::count) * base::size_of(base::DType::f64));
+  const auto buckets = [&](std::initializer_list<BucketPart> parts) {
+    for (size_t i = 0; i < c.params.buckets.size(); ++i) {
+      const BucketDesc& bucket = c.params.buckets[i];
+      for (const BucketPart part : parts) {
+        const bool is_optimizer = group_of(part) == MemoryGroup::optimizer;
+        const int64_t numel =
+            is_optimizer ? shard_of(bucket, c.layout, c.is_sharded) : bucket.numel;
+        allocate(w, bucket_part(static_cast<int64_t>(i), part), group_of(part),
+                 numel * base::size_of(type_of(part, precision)));
+      }
+    }
+  };
+  buckets({BucketPart::weight});
+  buckets({BucketPart::grad});
+  buckets({BucketPart::master, BucketPart::m, BucketPart::v});
+  for (const TableRow& row : tables_of(w.dims(), w.training().seq_length, c.num_micro_batches)) {
+    allocate(w, table(row.id), MemoryGroup::workspace,
+             row.rows * row.cols * base::size_of(precision.of(row.content)));
+  }
+  return w.finish();
+}
+
+Segment begin_step(const UpdateContext& c) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  w.upload(Upload::step,
+           {out(table(Table::tokens)), out(table(Table::targets)), out(scalar(Scalar::loss))});
+  w.join_for_reuse(Stream::compute, Stream::copy);
+  Instr& zero = w.priced(Op::zero_grads, {}, {});
+  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
+    zero.cost.bytes += c.params.buckets[i].numel * base::size_of(c.block.precision.stat);
+    zero.refs.push_back(out(bucket_part(static_cast<int64_t>(i), BucketPart::grad)));
+  }
+  return w.finish();
+}
+
+Segment reduce_bucket(const UpdateContext& c, int index) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
+  bucket_comm(w, Op::grad_reduce,
+              c.is_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, bucket,
+              bucket.numel * base::size_of(c.block.precision.stat),
+              bucket_part(index, BucketPart::grad));
+  return w.finish();
+}
+
+Segment reduce_tied_embedding(const UpdateContext& c, int index) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
+  bucket_comm(w, Op::embedding_grad_reduce, CollectiveKind::all_reduce, bucket,
+              bucket.numel * base::size_of(c.block.precision.stat),
+              bucket_part(index, BucketPart::grad));
+  return w.finish();
+}
+
+Segment clip_gradients(const UpdateContext& c) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
+  int64_t share = 0;
+  for (const BucketDesc& bucket : c.params.buckets) {
+    share += bucket.is_tied_copy ? 0 : shard_of(bucket, c.layout, true);
+  }
+  const Ref norm = scalar(Scalar::squared_norm);
+  w.join(Stream::compute, Stream::data);
+  w.priced(Op::grad_norm, {2 * share, share * base::size_of(c.block.precision.stat)}, {out(norm)});
+  w.join(Stream::data, Stream::compute);
+  w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
+  // The host reads the norm to decide on clipping and to notice numbers that are none.
+  w.fetch(Fetch::norm, Stream::data, norm);
+  return w.finish();
+}
+
+Segment update_weights(const UpdateContext& c) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  int64_t numel = 0;
+  for (const ShardPiece& piece : shard_pieces(c.params, c.layout, c.block.rank, c.is_sharded)) {
+    numel += piece.end - piece.begin;
+  }
+  w.priced(Op::adamw, {12 * numel, 8 * numel * base::size_of(c.block.precision.element)}, {});
+  return w.finish();
+}
+
+Segment gather_bucket(const UpdateContext& c, int index) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
+  bucket_comm(w, Op::param_gather, CollectiveKind::all_gather, bucket,
+              bucket.numel * base::size_of(c.block.precision.element),
+              bucket_part(index, BucketPart::weight));
+  return w.finish();
+}
+
+Segment end_step(const UpdateContext& c) {
+  SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  constexpr int64_t kNumLosses = 3;
+  if (c.is_sharded) w.join(Stream::compute, Stream::data);
+  w.join(Stream::data, Stream::compute);
+  const Ref losses = scalar(Scalar::loss);
+  w.comm(Op::loss_reduce, CollectiveKind::all_reduce, kNumLosses * base::size_of(base::DType::f64),
+         {losses});
+  w.fetch(Fetch::losses, Stream::data, losses).device_only = true;
+  return w.finish();
+}
+
+Segment iteration_graph(const BlockContext& context, bool is_open) {
+  SegmentWriter w(context, BlockKind::update, false);
+  if (is_open) {
+    w.open(spec::GraphScope::full_iteration);
+  } else {
+    w.close(spec::GraphScope::full_iteration);
+  }
+  return w.finish();
+}
+
+}  // namespace moetune::plan

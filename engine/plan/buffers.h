@@ -1,0 +1,201 @@
+// The buffer table: every device buffer a layer needs besides its parameters, one row each: how
+// large it is, how long it lives, which recompute module drops it. The engine allocates by these
+// rows and the memory model adds the same rows up, so a prediction differs from the ledger only by
+// what nobody can know beforehand (how many rows an expert receives).
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "engine/plan/layout.h"
+#include "engine/spec/knobs.h"
+#include "engine/spec/model_spec.h"
+#include "engine/spec/precision.h"
+
+namespace moetune::plan {
+
+using spec::Content;
+using spec::Precision;
+using spec::RecomputeModule;
+
+/// Sizes of one layer on one rank for one micro-batch, in elements.
+struct LayerDims {
+  int64_t tokens = 0;          ///< T: on this rank (micro_batch_size * seq / cp)
+  int64_t context_tokens = 0;  ///< S: keys a rank sees (micro_batch_size * seq)
+  int64_t sequences = 0;       ///< micro_batch_size
+  int64_t received_rows = 0;   ///< R: rows this rank's experts receive
+  int64_t hidden = 0;
+  int64_t q = 0;
+  int64_t kv = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t experts = 0;
+  int64_t local_experts = 0;
+  int64_t topk = 0;
+  int64_t moe_ffn = 0;
+  int64_t shared_ffn = 0;
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most T
+  int64_t cp = 1;
+  int64_t ep = 1;
+  int64_t chunks_forward = 1;
+  int64_t chunks_backward = 1;
+  int64_t window = 0;  ///< how many keys a query sees, 0: all before it
+  bool has_qk_norm = false;
+  bool is_moe = false;
+  bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
+
+  auto operator<=>(const LayerDims&) const = default;
+};
+
+/// Dims of layer `layer`; received_rows is set to the balanced share T * K and replaced when known.
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer);
+
+/// Parts of a block in the order they run; each part's buffers are allocated together.
+enum class Part : uint8_t { input, block, attn, route, experts, mlp, head, grad };
+
+enum class Buf : uint8_t {
+  // input: what the previous layer (or stage) handed over
+  input,
+  // block
+  mid,  ///< residual after attention
+  // attn
+  attn_norm_out,
+  attn_norm_rstd,
+  qkv,
+  q_rstd,
+  k_rstd,
+  q_rot,
+  k_rot,
+  kv_local,
+  kv_gathered,
+  kv_full,
+  attn_out,
+  attn_lse,
+  d_attn_out,
+  d_qkv,
+  d_attn_norm,
+  // route
+  mlp_norm_out,
+  mlp_norm_rstd,
+  router_probs,
+  router_lse,
+  topk_indices,
+  topk_weights,
+  expert_counts,
+  aux_sums,
+  slot_maps,
+  chunk_counts,
+  gathered_counts,
+  shared_fc1,
+  shared_act,
+  d_shared_act,
+  d_shared_fc1,
+  d_router,
+  d_topk_weights,
+  d_mlp_norm,
+  // experts
+  row_maps,
+  offsets,
+  send_rows,
+  recv_rows,
+  send_probs,
+  recv_probs,
+  expert_input,
+  expert_probs,
+  fc1_out,
+  act_out,
+  fc2_out,
+  d_fc2_out,
+  d_act,
+  d_fc1,
+  d_expert_probs,
+  d_expert_input,
+  // mlp (dense layers; its norm lives in route's place)
+  mlp_fc1,
+  mlp_act,
+  d_mlp_act,
+  d_mlp_fc1,
+  // head
+  final_norm_out,
+  final_norm_rstd,
+  logits,
+  // grad
+  d_hidden,  ///< gradient of the residual stream, updated in place from the stage's end to its
+             ///< start
+  count
+};
+
+/// When a buffer exists, before recompute is applied.
+enum class Keep : uint8_t {
+  saved,     ///< from forward to the end of backward
+  forward,   ///< during the part's forward
+  backward,  ///< during the part's backward
+  both,      ///< during each, separately
+  wire,      ///< as both; another rank reads or writes it
+};
+
+struct BufferRow {
+  Buf id;
+  const char* name;
+  Part part;
+  Keep keep;
+  std::optional<RecomputeModule> dropped_by;  ///< saved buffers only
+  Content content;
+  int64_t (*rows)(const LayerDims&);
+  int64_t (*cols)(const LayerDims&);
+};
+
+std::span<const BufferRow> buffer_table();
+const BufferRow& buffer_row(Buf id);
+
+/// Which pass a part is being run in.
+enum class PassKind : uint8_t {
+  forward,          ///< ordinary forward
+  forward_dropped,  ///< first forward under full recompute: keeps the layer's input only
+  backward,
+};
+
+enum class Place : uint8_t { absent, saved, workspace, communication };
+/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace and
+/// communication end with the part.
+Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
+
+/// Whether the knobs have the buffer made again in the backward pass instead of saved.
+bool is_dropped(const BufferRow& row, const Knobs& knobs);
+
+/// Bytes of a buffer, not aligned.
+int64_t buffer_bytes(const BufferRow& row, const LayerDims& dims, const Precision& precision);
+
+/// Sums over a step that are kept on the device and read at its end, one double each.
+enum class Scalar : uint8_t { loss, load_balance_loss, z_loss, squared_norm, count };
+
+/// Tables that a rank holds from start to end, besides parameters.
+enum class Table : uint8_t {
+  tokens,      ///< i32, of all micro-batches of a step
+  targets,     ///< i32, alike
+  positions,   ///< i32 [T, 1]: position of each of the rank's tokens in its sequence
+  rope_cos,    ///< [seq, head_dim / 2]
+  rope_sin,    ///< [seq, head_dim / 2]
+  kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty without cp
+  kv_inverse,  ///< i32 [S, 1]: the inverse
+  count
+};
+struct TableRow {
+  Table id;
+  const char* name;
+  Content content;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+/// The tables with their sizes, in the order in which they are allocated.
+std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDims& dims,
+                                                                  int64_t seq_length,
+                                                                  int64_t num_micro_batches);
+
+}  // namespace moetune::plan

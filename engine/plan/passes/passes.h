@@ -1,0 +1,35 @@
+// Rewrites of what the blocks and the schedule have written, one file each. The order in which
+// compile.cpp runs them: recompute, ep_chunks, graph_scopes, lifetimes on segments; then
+// grad_overlap on items.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/program.h"
+
+namespace moetune::plan {
+
+/// Selective recomputation: where the backward segment says that dropped buffers are made again,
+/// the forward instructions that write them.
+void recompute(Segment& backward, const Segment& forward, const spec::Knobs& knobs);
+
+/// Full recomputation: a layer half's forward segment run once more in the backward pass. Its
+/// losses are not counted again and nobody reads the layer's output. `ends_layer`: its last half.
+Segment recomputed(const Segment& forward, bool ends_layer);
+
+/// Cuts the rows of experts into chunks: the next chunk is sent before the experts work on one.
+void ep_chunks(Segment& segment);
+
+/// Keeps the captured graphs that the knobs ask for.
+void graph_scopes(Segment& segment, const spec::Knobs& knobs);
+
+/// Writes the allocations and their ends where the blocks say which part is needed, from the rows
+/// of the buffer table, in its order.
+void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
+               const Precision& precision);
+
+/// Moves the reduction of a layer's gradients behind the layer's last backward segment.
+void grad_overlap(std::vector<Item>& items,
+                  const std::vector<std::shared_ptr<const Segment>>& segments);
+
+}  // namespace moetune::plan

@@ -1,0 +1,67 @@
+// See passes.h.
+#include <algorithm>
+
+#include "engine/plan/passes/passes.h"
+#include "kernels/base/error.h"
+
+namespace moetune::plan {
+namespace {
+
+bool is_mark(const Instr& instr, Mark what) {
+  return instr.verb == Verb::mark && instr.what == static_cast<uint8_t>(what);
+}
+
+const Instr& writer_of(const Segment& forward, uint8_t buffer) {
+  for (const Instr& instr : forward.code) {
+    if (instr.verb != Verb::op) continue;
+    for (const Ref& ref : instr.refs) {
+      if (ref.space == Space::frame && ref.id == buffer && ref.access == Access::write) {
+        return instr;
+      }
+    }
+  }
+  throw base::Error("a buffer is to be made again that nothing has written");
+}
+
+}  // namespace
+
+void recompute(Segment& backward, const Segment& forward, const spec::Knobs& knobs) {
+  std::vector<Instr> code;
+  for (const Instr& instr : backward.code) {
+    if (!is_mark(instr, Mark::remake)) {
+      code.push_back(instr);
+      continue;
+    }
+    for (const Ref& ref : instr.refs) {
+      if (!is_dropped(buffer_row(static_cast<Buf>(ref.id)), knobs)) continue;
+      code.push_back(writer_of(forward, ref.id));
+      code.back().pass = Pass::recompute;
+    }
+  }
+  backward.code = std::move(code);
+}
+
+Segment recomputed(const Segment& forward, bool ends_layer) {
+  Segment made = forward;
+  made.code.clear();
+  for (Instr instr : forward.code) {
+    if (is_mark(instr, Mark::observe_route)) continue;
+    // Recomputation needs the gradients of losses again; a loss without one is counted only.
+    if (instr.op == Op::aux_loss && instr.refs.front().space == Space::none) continue;
+    instr.pass = Pass::recompute;
+    instr.is_counted = false;
+    for (Ref& ref : instr.refs) {
+      if (ref.space == Space::next) ref.space = Space::scratch;
+    }
+    made.code.push_back(std::move(instr));
+  }
+  if (ends_layer) {
+    Instr& end = made.code.emplace_back();
+    end.verb = Verb::mark;
+    end.what = static_cast<uint8_t>(Mark::saved_end);
+    end.refs = {{Space::scratch, static_cast<uint8_t>(Part::input)}};
+  }
+  return made;
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,346 @@
+// See player.h.
+#include "engine/plan/player.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace moetune::plan {
+namespace {
+
+using profiler::RecordKind;
+using profiler::Timeline;
+
+/// One played rank: its clocks and where it stands.
+struct Cursor {
+  PlayedRank played;
+  std::unique_ptr<Timeline> timeline;
+  std::vector<profiler::Event> events;  ///< of the current item
+  size_t item = 0;
+  size_t instr = 0;
+  // A collective or a message that it has launched and that has not ended.
+  bool is_waiting = false;
+  bool is_released = false;
+  int64_t ready_ns = 0;
+  int64_t end_ns = 0;
+  int64_t transfer_ns = 0;
+  int64_t sequence = 0;
+  const Route* route = nullptr;
+
+  [[nodiscard]] int rank() const { return played.program->rank; }
+  [[nodiscard]] bool is_done() const { return item >= played.program->items.size(); }
+  [[nodiscard]] const Item& current() const { return played.program->items[item]; }
+  [[nodiscard]] const Segment& segment() const {
+    return *played.program->segments[static_cast<size_t>(current().segment)];
+  }
+};
+
+/// The members of one communicator that are played.
+struct Meeting {
+  std::vector<int> ranks;       ///< all members
+  std::vector<size_t> cursors;  ///< of each member: the one that stands for it
+  size_t num_expected = 0;      ///< different ones among them
+  std::vector<size_t> arrived;
+  int64_t num_calls = 0;
+};
+
+struct Message {
+  int64_t ready_ns = 0;
+  int64_t sequence = 0;
+};
+
+class Player {
+ public:
+  Player(const spec::HardwareSpec& hardware, const std::vector<PlayedRank>& ranks,
+         const DurationOf& duration_of, const PlayOptions& options)
+      : hardware_(hardware), duration_of_(duration_of), layout_(ranks.front().program->layout) {
+    for (const PlayedRank& rank : ranks) {
+      Cursor& cursor = cursors_.emplace_back();
+      cursor.played = rank;
+      cursor.timeline = std::make_unique<Timeline>(
+          profiler::ClockMode::virtual_modelled, rank.program->rank,
+          static_cast<int>(Stream::count),
+          profiler::HostCosts{hardware.launch_ns, hardware.graph_launch_ns, hardware.sync_ns});
+      cursor.timeline->begin_step(options.step, options.level);
+      by_stage_.try_emplace(layout_.pp_rank(rank.program->rank), cursors_.size() - 1);
+      by_rank_[rank.program->rank] = cursors_.size() - 1;
+    }
+  }
+
+  PlayResult run() {
+    bool has_moved = true;
+    while (has_moved) {
+      has_moved = false;
+      for (size_t i = 0; i < cursors_.size(); ++i) {
+        while (!cursors_[i].is_done() && advance(i)) has_moved = true;
+      }
+    }
+    PlayResult result;
+    for (const Cursor& cursor : cursors_) {
+      if (!cursor.is_done()) throw base::Error(deadlock_text());
+      result.step_ns = std::max(result.step_ns, cursor.timeline->latest_ns());
+      result.num_launches.push_back(cursor.timeline->num_launches());
+    }
+    for (Cursor& cursor : cursors_) {
+      result.traces.push_back(cursor.timeline->end_step(result.step_ns));
+    }
+    return result;
+  }
+
+ private:
+  [[nodiscard]] profiler::OpTag tag_of(const Cursor& c, const Instr& instr,
+                                       const OpCost& cost) const {
+    return {op_label(instr.op, instr.pass),
+            c.current().layer,
+            c.current().micro_batch,
+            cost.flops,
+            cost.bytes,
+            0,
+            instr.pass == Pass::recompute};
+  }
+
+  [[nodiscard]] const Route* route_of(const Cursor& c) const {
+    MOETUNE_CHECK(c.played.bindings != nullptr, "a routed size without bindings");
+    return &c.played.bindings->at(c.current().layer, c.current().micro_batch);
+  }
+
+  [[nodiscard]] OpCost cost_of(const Cursor& c, const Instr& instr) const {
+    if (!instr.is_routed) return instr.cost;
+    return cost_at(instr, route_of(c)->received(c.segment().is_backward, instr.chunk));
+  }
+
+  /// Runs one instruction; false when it has to wait for other ranks.
+  bool advance(size_t index) {
+    Cursor& c = cursors_[index];
+    const Segment& segment = c.segment();
+    if (c.instr == 0 && !c.is_waiting) {
+      c.events.assign(static_cast<size_t>(segment.num_events), {});
+    }
+    if (c.instr < segment.code.size()) {
+      if (!run(index, segment.code[c.instr])) return false;
+      ++c.instr;
+    }
+    if (c.instr >= segment.code.size()) {
+      ++c.item;
+      c.instr = 0;
+    }
+    return true;
+  }
+
+  bool run(size_t index, const Instr& instr) {
+    Cursor& c = cursors_[index];
+    Timeline& timeline = *c.timeline;
+    const auto stream = static_cast<int>(instr.stream);
+    switch (instr.verb) {
+      case Verb::op: {
+        const OpCost cost = cost_of(c, instr);
+        const int64_t start = timeline.launch(stream);
+        timeline.finish(stream, RecordKind::kernel, tag_of(c, instr, cost), start,
+                        duration_of_({c.rank(), c.item, c.instr}, instr, cost));
+        return true;
+      }
+      case Verb::comm:
+        return communicate(index, instr, [&] { meet(index, instr); });
+      case Verb::send:
+      case Verb::recv:
+        return communicate(index, instr, [&] { exchange(index, instr); });
+      case Verb::record:
+        if (!instr.device_only) {
+          c.events[static_cast<size_t>(instr.event)] = timeline.record_event(stream);
+        }
+        return true;
+      case Verb::wait:
+        if (!instr.device_only) {
+          timeline.wait_event(stream, c.events[static_cast<size_t>(instr.event)]);
+        }
+        return true;
+      case Verb::fetch:
+        if (!instr.device_only) {
+          timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
+        }
+        return true;
+      case Verb::mark:
+        if (static_cast<Mark>(instr.what) == Mark::graph_open) timeline.begin_graph();
+        if (static_cast<Mark>(instr.what) == Mark::graph_close) timeline.end_graph();
+        return true;
+      default:
+        return true;
+    }
+  }
+
+  /// Launches once, then waits until `arrive` or another rank has released it.
+  template <typename Arrive>
+  bool communicate(size_t index, const Instr& instr, Arrive&& arrive) {
+    Cursor& c = cursors_[index];
+    const auto stream = static_cast<int>(instr.stream);
+    if (!c.is_waiting) {
+      c.is_waiting = true;
+      c.is_released = false;
+      c.ready_ns = c.timeline->launch(stream);
+      c.route = instr.is_routed ? route_of(c) : nullptr;
+      arrive();
+    } else if (!c.is_released && instr.verb == Verb::recv) {
+      arrive();
+    }
+    if (!c.is_released) return false;
+    c.is_waiting = false;
+    const auto kind = instr.verb == Verb::comm ? RecordKind::collective : RecordKind::p2p;
+    profiler::OpTag tag = tag_of(c, instr, {});
+    tag.bytes = sent_by(c, instr);
+    c.timeline->finish_communication(stream, kind, tag, name_of(instr.group), c.sequence,
+                                     c.ready_ns, c.end_ns, c.transfer_ns);
+    return true;
+  }
+
+  /// Whether a routed collective takes rows to the experts.
+  static bool is_to_experts(const Instr& instr) { return instr.refs.front().rows == RowsOf::sent; }
+
+  [[nodiscard]] const std::vector<int64_t>& send_rows(const Cursor& c, const Instr& instr) const {
+    const ChunkRoute& chunk =
+        c.route->chunk(c.segment().is_backward, std::max<int64_t>(instr.chunk, 0));
+    return is_to_experts(instr) ? chunk.send_rows : chunk.recv_rows;
+  }
+
+  [[nodiscard]] int64_t sent_by(const Cursor& c, const Instr& instr) const {
+    if (instr.verb == Verb::send) return instr.cost.bytes;
+    if (instr.verb == Verb::recv) return 0;
+    if (instr.kind != spec::CollectiveKind::all_to_all) {
+      return sent_bytes(instr.kind, instr.cost.bytes, layout_.group_size(instr.group));
+    }
+    const std::vector<int64_t>& rows = send_rows(c, instr);
+    const auto own = static_cast<size_t>(layout_.rank_in(instr.group, c.rank()));
+    int64_t sent = 0;
+    for (size_t peer = 0; peer < rows.size(); ++peer) {
+      if (peer != own) sent += rows[peer] * instr.cost_per_row.bytes;
+    }
+    return sent;
+  }
+
+  Meeting& meeting_of(const Cursor& c, Group group) {
+    const std::vector<int> ranks = layout_.group_ranks(group, c.rank());
+    Meeting& meeting = meetings_[{group, ranks.front()}];
+    if (!meeting.ranks.empty()) return meeting;
+    meeting.ranks = ranks;
+    for (const int rank : ranks) {
+      const auto played = by_rank_.find(rank);
+      meeting.cursors.push_back(played != by_rank_.end() ? played->second
+                                                         : by_stage_.at(layout_.pp_rank(rank)));
+    }
+    const std::set<size_t> different(meeting.cursors.begin(), meeting.cursors.end());
+    meeting.num_expected = different.size();
+    return meeting;
+  }
+
+  /// The last member to arrive ends the collective for all.
+  void meet(size_t index, const Instr& instr) {
+    Meeting& meeting = meeting_of(cursors_[index], instr.group);
+    meeting.arrived.push_back(index);
+    if (meeting.arrived.size() < meeting.num_expected) return;
+    int64_t latest = 0;
+    for (const size_t member : meeting.arrived) {
+      latest = std::max(latest, cursors_[member].ready_ns);
+    }
+    const int64_t transfer = transfer_ns(meeting, instr);
+    for (const size_t member : meeting.arrived) {
+      Cursor& c = cursors_[member];
+      c.transfer_ns = transfer;
+      c.end_ns = latest + transfer;
+      c.sequence = meeting.num_calls;
+      c.is_released = true;
+    }
+    ++meeting.num_calls;
+    meeting.arrived.clear();
+  }
+
+  [[nodiscard]] int64_t transfer_ns(const Meeting& meeting, const Instr& instr) const {
+    if (instr.kind != spec::CollectiveKind::all_to_all) {
+      return spec::collective_ns(hardware_, instr.kind, meeting.ranks, instr.cost.bytes);
+    }
+    const size_t n = meeting.ranks.size();
+    std::vector<int64_t> bytes(n * n);
+    for (size_t i = 0; i < n; ++i) {
+      const Cursor& member = cursors_[meeting.cursors[i]];
+      const Instr& own = member.segment().code[member.instr];
+      const std::vector<int64_t>& rows = send_rows(member, own);
+      for (size_t j = 0; j < n; ++j) bytes[i * n + j] = rows[j] * instr.cost_per_row.bytes;
+    }
+    return spec::all_to_all_ns(hardware_, meeting.ranks, bytes);
+  }
+
+  void exchange(size_t index, const Instr& instr) {
+    Cursor& c = cursors_[index];
+    const int peer = layout_.group_ranks(instr.group, c.rank())[static_cast<size_t>(instr.peer)];
+    const bool is_send = instr.verb == Verb::send;
+    const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
+    const int64_t transfer = spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes);
+    if (is_send) {
+      c.sequence = message_counts_[key]++;
+      c.transfer_ns = transfer;
+      c.end_ns = c.ready_ns + transfer;
+      mailboxes_[key].push_back({c.ready_ns, c.sequence});
+      c.is_released = true;
+      return;
+    }
+    std::deque<Message>& inbox = mailboxes_[key];
+    if (inbox.empty()) return;
+    const Message message = inbox.front();
+    inbox.pop_front();
+    c.sequence = message.sequence;
+    c.end_ns = std::max(c.ready_ns, message.ready_ns + transfer);
+    c.transfer_ns = std::min(transfer, c.end_ns - c.ready_ns);
+    c.is_released = true;
+  }
+
+  [[nodiscard]] std::string deadlock_text() const {
+    std::string text = "the ranks of this program wait for each other forever:";
+    for (const Cursor& c : cursors_) {
+      if (c.is_done()) continue;
+      const Instr& instr = c.segment().code[c.instr];
+      text += fmt::format(" rank {} in item {}, instruction {}: {} {};", c.rank(), c.item, c.instr,
+                          name_of(instr.verb), op_label(instr.op, instr.pass));
+    }
+    return text;
+  }
+
+  const spec::HardwareSpec& hardware_;
+  const DurationOf& duration_of_;
+  Layout layout_;
+  std::vector<Cursor> cursors_;
+  std::map<int, size_t> by_stage_;
+  std::map<int, size_t> by_rank_;
+  std::map<std::pair<Group, int>, Meeting> meetings_;
+  std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
+  std::map<std::pair<int, int>, int64_t> message_counts_;
+};
+
+}  // namespace
+
+PlayResult play(const spec::HardwareSpec& hardware, const std::vector<PlayedRank>& ranks,
+                const DurationOf& duration_of, const PlayOptions& options) {
+  return Player(hardware, ranks, duration_of, options).run();
+}
+
+int64_t sent_bytes(spec::CollectiveKind kind, int64_t payload_bytes, int64_t num_ranks) {
+  const int64_t share = payload_bytes * (num_ranks - 1) / num_ranks;
+  return kind == spec::CollectiveKind::all_reduce ? 2 * payload_bytes * (num_ranks - 1) / num_ranks
+                                                  : share;
+}
+
+BalancedBindings::BalancedBindings(const spec::TrialSpec& trial, int rank) {
+  for (size_t layer = 0; layer < trial.model.is_moe_layer.size(); ++layer) {
+    if (!trial.model.is_moe_layer[layer]) continue;
+    const LayerDims dims = layer_dims(trial.model, trial.knobs, trial.training.seq_length,
+                                      static_cast<int64_t>(layer));
+    const Layout layout = layout_of(trial.knobs);
+    route_ = dims.ep > 1 ? make_route(dims, layout.ep_rank(rank), balanced_counts(dims))
+                         : local_route(dims);
+    return;
+  }
+}
+
+}  // namespace moetune::plan

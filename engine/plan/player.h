@@ -1,0 +1,66 @@
+// Plays programs in virtual time: what the engine would take for a step if each operation took as
+// long as it is told, on the same timelines and with the same link functions. Ranks meet only in
+// collectives and messages, so the order in which they are advanced changes no time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/plan/program.h"
+#include "engine/plan/route.h"
+#include "profiler/timeline.h"
+
+namespace moetune::plan {
+
+/// Where in a program an instruction is run.
+struct Position {
+  int rank = 0;
+  size_t item = 0;
+  size_t instr = 0;
+};
+
+/// How long an operation lasts, or the host works.
+using DurationOf =
+    std::function<int64_t(const Position& position, const Instr& instr, const OpCost& cost)>;
+
+/// One rank to be played.
+struct PlayedRank {
+  const StepProgram* program = nullptr;
+  const Bindings* bindings = nullptr;  ///< null where no size is routed
+};
+
+struct PlayOptions {
+  profiler::TraceLevel level = profiler::TraceLevel::none;
+  int step = 0;
+  int64_t start_ns = 0;
+};
+
+struct PlayResult {
+  int64_t step_ns = 0;
+  std::vector<profiler::StepTrace> traces;  ///< by played rank; empty records without a level
+  std::vector<int64_t> num_launches;
+};
+
+/// Plays one step of `ranks`, which all belong to one trial. Of the ranks that are left out each is
+/// taken to do what the first played rank of its pipeline stage does. Throws base::Error where the
+/// ranks wait for each other forever, with the instruction of each.
+PlayResult play(const spec::HardwareSpec& hardware, const std::vector<PlayedRank>& ranks,
+                const DurationOf& duration_of, const PlayOptions& options = {});
+
+/// What a collective's member sends: `payload_bytes` as spec::collective_ns takes it.
+int64_t sent_bytes(spec::CollectiveKind kind, int64_t payload_bytes, int64_t num_ranks);
+
+/// The same routing for every layer and micro-batch: what balanced counts come to on a rank.
+class BalancedBindings final : public Bindings {
+ public:
+  BalancedBindings(const spec::TrialSpec& trial, int rank);
+  [[nodiscard]] const Route& at(int64_t /*layer*/, int64_t /*micro_batch*/) const override {
+    return route_;
+  }
+
+ private:
+  Route route_;
+};
+
+}  // namespace moetune::plan

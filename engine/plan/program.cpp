@@ -1,0 +1,33 @@
+// Names of what programs are made of; see program.h.
+#include "engine/plan/program.h"
+
+#include <array>
+
+namespace moetune::plan {
+
+const char* name_of(Verb verb) {
+  static constexpr std::array<const char*, 14> kNames = {
+      "op",   "comm",   "send",  "recv", "alloc",   "free",    "record",
+      "wait", "upload", "fetch", "host", "acquire", "release", "mark"};
+  return kNames[static_cast<size_t>(verb)];
+}
+
+base::DType type_of(BucketPart part, const Precision& precision) {
+  switch (part) {
+    case BucketPart::weight:
+      return precision.element;
+    case BucketPart::m:
+    case BucketPart::v:
+      return precision.moment;
+    default:
+      return precision.stat;
+  }
+}
+
+const char* name_of(BlockKind block) {
+  static constexpr std::array<const char*, 7> kNames = {"embedding", "stage", "gqa",   "dense_mlp",
+                                                        "moe",       "head",  "update"};
+  return kNames[static_cast<size_t>(block)];
+}
+
+}  // namespace moetune::plan

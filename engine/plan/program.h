@@ -1,0 +1,192 @@
+// The step of one rank as data: what the engine executes, the memory model adds up, the cost model
+// plays and `moetune program` prints. A program is a list of items, each of which runs a segment (a
+// list of instructions, shared by all layers and micro-batches that do the same) for one layer and
+// micro-batch. How it is made: compile.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/plan/buffers.h"
+#include "engine/plan/layout.h"
+#include "engine/plan/ops.h"
+#include "engine/plan/params.h"
+#include "engine/spec/trial_spec.h"
+#include "profiler/memory_ledger.h"
+
+namespace moetune::plan {
+
+using profiler::MemoryGroup;
+
+/// What one instruction does.
+enum class Verb : uint8_t {
+  op,       ///< launches an operation on its stream
+  comm,     ///< launches a collective of its group
+  send,     ///< launches a message to another pipeline stage
+  recv,     ///< launches the receiving of one
+  alloc,    ///< makes a buffer
+  free,     ///< ends one
+  record,   ///< notes the end of what its stream has been given so far
+  wait,     ///< its stream waits for a recorded point
+  upload,   ///< host to device, on the copy stream
+  fetch,    ///< device to host: the host waits for the stream; binds what was fetched
+  host,     ///< work of the host
+  acquire,  ///< from here on the segment uses these parameters
+  release,  ///< it no longer does
+  mark,     ///< no work: where a graph begins or ends, where an observer looks
+};
+const char* name_of(Verb verb);
+
+/// Where an operand lies.
+enum class Space : uint8_t {
+  none,     ///< no operand, such as the bias of a layer without one
+  frame,    ///< a Buf of the item's layer and micro-batch
+  next,     ///< a Buf of the layer after it: the input that this layer writes
+  edge,     ///< a Buf of the virtual stage's end: its output, the head, the residual's gradient
+  scratch,  ///< a Buf that lives within the item: a recomputed output that nobody reads
+  weight,   ///< a ParamKind of the item's layer
+  grad,     ///< its gradient
+  bucket,   ///< a BucketPart of bucket `row`
+  table,    ///< a Table
+  scalar,   ///< a Scalar
+};
+
+/// What a bucket's memory is made of.
+enum class BucketPart : uint8_t { weight, grad, master, m, v, count };
+
+base::DType type_of(BucketPart part, const Precision& precision);
+
+enum class Access : uint8_t { read, write, update };
+
+/// Which rows of an operand an instruction touches.
+enum class RowsOf : uint8_t {
+  all,
+  range,        ///< [row, row + num_rows)
+  received,     ///< those that arrive with the instruction's chunk, in order of arrival
+  sent,         ///< those that leave with it, in order of sending
+  micro_batch,  ///< [row, row + num_rows) of the micro-batch's tokens
+};
+
+/// An operand: never a pointer, and never a number that only the router knows.
+struct Ref {
+  Space space = Space::none;
+  uint8_t id = 0;  ///< Buf, ParamKind, BucketPart, Table or Scalar, as `space` says
+  Access access = Access::read;
+  RowsOf rows = RowsOf::all;
+  bool is_index_row = false;   ///< row `row` of an index buffer, seen as a column
+  bool is_per_chunk = false;   ///< row `row` + the chunk's number
+  bool is_chunk_list = false;  ///< needed only where there are several chunks
+  int64_t row = 0;
+  int64_t num_rows = 0;
+  int64_t col = 0;
+  int64_t num_cols = 0;  ///< 0: all columns
+
+  bool operator==(const Ref&) const = default;
+};
+
+/// What a mark stands for. The first four are read by passes and gone when they have run.
+enum class Mark : uint8_t {
+  part_begin,     ///< the buffers of a part (Ref id: the part; space: whose) are needed from here
+  part_end,       ///< what the part keeps no longer than this is not
+  saved_end,      ///< nor what it has saved
+  remake,         ///< buffers that recomputation has dropped are made again here
+  chunk_send,     ///< sending of a chunk: up to chunk_sent
+  chunk_sent,     //
+  chunk_body,     ///< computing on a chunk that has arrived: up to chunk_done
+  chunk_done,     //
+  graph_open,     ///< a captured graph begins
+  graph_close,    //
+  observe_route,  ///< who wants to see the router's decisions looks here
+  observe_logits,
+};
+
+enum class HostWork : uint8_t {
+  finish_route,  ///< from the counts of all ranks: how many rows go where
+  write_route,   ///< index lists for the rows that arrive
+};
+
+/// What the host reads from the device.
+enum class Fetch : uint8_t { counts, norm, losses };
+
+enum class Upload : uint8_t { step, route };
+
+struct Instr {
+  Verb verb = Verb::op;
+  Op op = Op::count;  ///< op, comm, send, recv, fetch
+  Pass pass = Pass::forward;
+  Stream stream = Stream::compute;
+  Group group = Group::world;                                    ///< comm, send, recv
+  spec::CollectiveKind kind = spec::CollectiveKind::all_gather;  ///< comm
+  spec::GraphScope scope = spec::GraphScope::none;               ///< graph_open, graph_close
+  uint8_t what = 0;          ///< Mark, HostWork, Fetch, Upload; alloc, free: MemoryGroup
+  bool accumulate = false;   ///< adds to its output
+  bool is_counted = true;    ///< its losses count, observers see it: not when it is recomputed
+  bool device_only = false;  ///< of real devices only, such as waits where memory is used again
+  bool is_routed = false;    ///< its size follows the rows of `chunk`
+  int16_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
+  int16_t event = -1;        ///< record, wait: slot of the segment
+  int16_t peer = -1;         ///< send, recv: index within the pipeline group
+  /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
+  /// spec::collective_ns takes, for send and recv the message, for alloc and free the allocation.
+  /// Where is_routed, `cost` is without rows and `cost_per_row` comes with each.
+  OpCost cost;
+  OpCost cost_per_row;
+  std::vector<Ref> refs;
+};
+
+/// Which block a segment belongs to.
+enum class BlockKind : uint8_t { embedding, stage, gqa, dense_mlp, moe, head, update };
+const char* name_of(BlockKind block);
+
+/// One half (forward or backward) of a block, made once for each kind of layer. Immutable.
+struct Segment {
+  BlockKind block = BlockKind::update;
+  bool is_backward = false;  ///< its chunks are the backward ones
+  LayerDims dims;
+  std::vector<Instr> code;
+  int num_events = 0;
+  int num_chunks = 1;
+};
+
+/// A segment run once.
+struct Item {
+  int32_t segment = 0;
+  int32_t layer = -1;        ///< global index, -1: outside of layers
+  int32_t micro_batch = -1;  ///< -1: outside of micro-batches
+  int16_t virtual_stage = 0;
+  /// Frames of the rank: its layers in order, then the ends of its virtual stages.
+  int32_t frame = -1;
+  int32_t next = -1;
+  int32_t edge = -1;
+};
+
+/// What one rank does in a step.
+struct StepProgram {
+  int rank = 0;
+  Layout layout;
+  Precision precision;
+  ParamPlan params;
+  int32_t num_frames = 0;
+  std::vector<std::shared_ptr<const Segment>> segments;
+  std::vector<Item> setup;  ///< before the first step: what lives from start to end
+  std::vector<Item> items;
+};
+
+/// body(item, segment, instruction) for all of a step, in order.
+template <typename Body>
+void for_each(const StepProgram& program, Body&& body) {
+  for (const Item& item : program.items) {
+    const Segment& segment = *program.segments[static_cast<size_t>(item.segment)];
+    for (const Instr& instr : segment.code) body(item, segment, instr);
+  }
+}
+
+/// Bytes of an allocation or work of a launch where `rows` rows are routed to this rank.
+inline OpCost cost_at(const Instr& instr, int64_t rows) {
+  return {instr.cost.flops + instr.cost_per_row.flops * rows,
+          instr.cost.bytes + instr.cost_per_row.bytes * rows};
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,113 @@
+// See route.h.
+#include "engine/plan/route.h"
+
+#include <numeric>
+
+#include "kernels/base/error.h"
+
+namespace moetune::plan {
+namespace {
+
+/// The counts of every member, by source rank, chunk of both directions and expert.
+struct CountsView {
+  std::span<const int32_t> counts;
+  int64_t num_chunks;
+  int64_t num_experts;
+
+  [[nodiscard]] int32_t at(int64_t source, int64_t chunk, int64_t expert) const {
+    return counts[static_cast<size_t>((source * num_chunks + chunk) * num_experts + expert)];
+  }
+};
+
+}  // namespace
+
+Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> counts) {
+  Route route;
+  route.forward.resize(static_cast<size_t>(dims.chunks_forward));
+  route.backward.resize(static_cast<size_t>(dims.chunks_backward));
+  const int64_t num_forward = dims.chunks_forward;
+  const int64_t num_chunks = num_forward + dims.chunks_backward;
+  MOETUNE_CHECK(static_cast<int64_t>(counts.size()) == dims.ep * num_chunks * dims.experts,
+                "{} counts of {} ranks, {} chunks and {} experts", counts.size(), dims.ep,
+                num_chunks, dims.experts);
+  const CountsView all{counts, num_chunks, dims.experts};
+  const int64_t first_expert = own * dims.local_experts;
+  const auto num_local = static_cast<size_t>(dims.local_experts);
+  route.counts.resize(static_cast<size_t>(dims.ep * num_chunks) * num_local);
+  route.expert_offsets.assign(num_local + 1, 0);
+  int64_t send_begin = 0;
+  int64_t recv_begin = 0;
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const bool is_forward = chunk < num_forward;
+    if (chunk == num_forward) send_begin = recv_begin = 0;
+    ChunkRoute& c = is_forward ? route.forward[static_cast<size_t>(chunk)]
+                               : route.backward[static_cast<size_t>(chunk - num_forward)];
+    c.send_rows.assign(static_cast<size_t>(dims.ep), 0);
+    c.recv_rows.assign(static_cast<size_t>(dims.ep), 0);
+    c.expert_offsets.assign(num_local + 1, 0);
+    for (int64_t expert = 0; expert < dims.experts; ++expert) {
+      c.send_rows[static_cast<size_t>(expert / dims.local_experts)] += all.at(own, chunk, expert);
+    }
+    for (int64_t source = 0; source < dims.ep; ++source) {
+      for (size_t expert = 0; expert < num_local; ++expert) {
+        const int32_t rows = all.at(source, chunk, first_expert + static_cast<int64_t>(expert));
+        route.counts[static_cast<size_t>(source * num_chunks + chunk) * num_local + expert] = rows;
+        c.recv_rows[static_cast<size_t>(source)] += rows;
+        c.expert_offsets[expert + 1] += rows;
+        if (is_forward) route.expert_offsets[expert + 1] += rows;
+      }
+    }
+    c.num_sent = std::accumulate(c.send_rows.begin(), c.send_rows.end(), int64_t{0});
+    c.num_received = std::accumulate(c.recv_rows.begin(), c.recv_rows.end(), int64_t{0});
+    c.send_begin = send_begin;
+    c.recv_begin = recv_begin;
+    send_begin += c.num_sent;
+    recv_begin += c.num_received;
+    std::partial_sum(c.expert_offsets.begin(), c.expert_offsets.end(), c.expert_offsets.begin());
+  }
+  std::partial_sum(route.expert_offsets.begin(), route.expert_offsets.end(),
+                   route.expert_offsets.begin());
+  route.num_received = route.expert_offsets.back();
+  for (const auto* direction : {&route.forward, &route.backward}) {
+    const int64_t received = direction->back().recv_begin + direction->back().num_received;
+    MOETUNE_CHECK(received == route.num_received, "chunks receive {} of {} rows", received,
+                  route.num_received);
+  }
+  return route;
+}
+
+Route local_route(const LayerDims& dims) {
+  Route route;
+  route.num_received = dims.tokens * dims.topk;
+  for (auto* direction : {&route.forward, &route.backward}) {
+    direction->resize(1);
+    direction->front().num_sent = route.num_received;
+    direction->front().num_received = route.num_received;
+  }
+  return route;
+}
+
+std::vector<int32_t> balanced_counts(const LayerDims& dims) {
+  const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
+  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.experts));
+  const auto part = [](int64_t total, int64_t parts, int64_t index) {
+    return total * (index + 1) / parts - total * index / parts;
+  };
+  size_t at = 0;
+  for (int64_t source = 0; source < dims.ep; ++source) {
+    for (const int64_t chunks : {dims.chunks_forward, dims.chunks_backward}) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        for (int64_t expert = 0; expert < dims.experts; ++expert) {
+          // What an expert gets of this source is cut into chunks, so both directions agree.
+          // Each source begins elsewhere, so that the remainders do not meet in the same experts.
+          const int64_t rows =
+              part(dims.tokens * dims.topk, dims.experts, (expert + source) % dims.experts);
+          counts[at++] = static_cast<int32_t>(part(rows, chunks, chunk));
+        }
+      }
+    }
+  }
+  return counts;
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,21 @@
+// The pipeline schedule as data: what a stage does in which order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace moetune::plan {
+
+struct ScheduleStep {
+  bool is_forward = true;
+  int64_t micro_batch = 0;
+};
+
+/// 1F1B (Narayanan et al. 2021): min(pp - 1 - stage, m) warm-up forwards, then one forward one
+/// backward, then the remaining backwards.
+std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batches);
+
+/// Most micro-batches whose saved activations live at the same time.
+int64_t max_in_flight(int pp, int stage, int64_t num_micro_batches);
+
+}  // namespace moetune::plan

@@ -1,0 +1,142 @@
+// See segment_writer.h.
+#include "engine/plan/segment_writer.h"
+
+namespace moetune::plan {
+
+Instr& SegmentWriter::add(Verb verb, Stream stream) {
+  Instr& instr = segment_.code.emplace_back();
+  instr.verb = verb;
+  instr.pass = pass_;
+  instr.stream = stream;
+  return instr;
+}
+
+Instr& SegmentWriter::launch(Op op, Pass pass, const LayerDims& dims,
+                             std::initializer_list<Ref> refs) {
+  Instr& instr = add(Verb::op, op_row(op).stream);
+  instr.op = op;
+  instr.pass = pass;
+  instr.cost = op_cost(op, pass, dims, base::size_of(context_.precision.element));
+  instr.refs = refs;
+  return instr;
+}
+
+Instr& SegmentWriter::expert_op(Op op, Pass pass, std::initializer_list<Ref> refs) {
+  Instr& instr = launch(op, pass, dims(), refs);
+  if (dims().ep == 1) return instr;
+  // Every op of the experts costs so much without rows and so much with each.
+  LayerDims none = dims();
+  none.received_rows = 0;
+  LayerDims one = none;
+  one.received_rows = 1;
+  instr.cost = op_cost(op, pass, none, base::size_of(context_.precision.element));
+  const OpCost with_one = op_cost(op, pass, one, base::size_of(context_.precision.element));
+  instr.cost_per_row = {with_one.flops - instr.cost.flops, with_one.bytes - instr.cost.bytes};
+  instr.is_routed = true;
+  return instr;
+}
+
+Instr& SegmentWriter::priced(Op op, const OpCost& cost, std::initializer_list<Ref> refs) {
+  Instr& instr = add(Verb::op, op_row(op).stream);
+  instr.op = op;
+  instr.cost = cost;
+  instr.refs = refs;
+  return instr;
+}
+
+Instr& SegmentWriter::comm(Op op, spec::CollectiveKind kind, int64_t payload_bytes,
+                           std::initializer_list<Ref> refs) {
+  Instr& instr = add(Verb::comm, op_row(op).stream);
+  instr.op = op;
+  instr.group = op_row(op).group;
+  instr.kind = kind;
+  instr.cost.bytes = payload_bytes;
+  instr.refs = refs;
+  return instr;
+}
+
+Instr& SegmentWriter::all_to_all(Op op, int64_t row_bytes, std::initializer_list<Ref> refs) {
+  Instr& instr = comm(op, spec::CollectiveKind::all_to_all, 0, refs);
+  instr.is_routed = true;
+  instr.cost_per_row.bytes = row_bytes;
+  return instr;
+}
+
+Instr& SegmentWriter::message(Verb verb, Op op, int peer, const Ref& ref) {
+  Instr& instr = add(verb, op_row(op).stream);
+  instr.op = op;
+  instr.group = op_row(op).group;
+  instr.peer = to16(peer);
+  instr.cost = op_cost(op, pass_, dims(), base::size_of(context_.precision.element));
+  instr.refs = {ref};
+  return instr;
+}
+
+void SegmentWriter::join(Stream stream, Stream other) {
+  const int event = new_event();
+  record(other, event);
+  wait(stream, event);
+}
+
+void SegmentWriter::join_for_reuse(Stream stream, Stream other) {
+  join(stream, other);
+  for (auto instr = segment_.code.end() - 2; instr != segment_.code.end(); ++instr) {
+    instr->device_only = true;
+  }
+}
+
+Instr& SegmentWriter::mark(Mark what) {
+  Instr& instr = add(Verb::mark, Stream::compute);
+  instr.what = static_cast<uint8_t>(what);
+  return instr;
+}
+
+void SegmentWriter::part_mark(Mark what, Part part, Space space) {
+  mark(what).refs = {{space, static_cast<uint8_t>(part)}};
+}
+
+void SegmentWriter::remake(std::initializer_list<Buf> buffers) {
+  Instr& instr = mark(Mark::remake);
+  for (const Buf buffer : buffers) instr.refs.push_back(in(buffer));
+}
+
+Instr& SegmentWriter::fetch(Fetch what, Stream stream, const Ref& ref) {
+  Instr& instr = add(Verb::fetch, stream);
+  instr.op = Op::host_sync;
+  instr.what = static_cast<uint8_t>(what);
+  instr.refs = {ref};
+  return instr;
+}
+
+void SegmentWriter::upload(Upload what, std::initializer_list<Ref> refs) {
+  join_for_reuse(Stream::copy, Stream::compute);
+  Instr& instr = add(Verb::upload, Stream::copy);
+  instr.what = static_cast<uint8_t>(what);
+  instr.refs = refs;
+}
+
+void SegmentWriter::params(Verb verb, std::initializer_list<ParamKind> kinds) {
+  Instr& instr = add(verb, Stream::compute);
+  for (const ParamKind kind : kinds) instr.refs.push_back(weight(kind));
+}
+
+void SegmentWriter::acquire(std::initializer_list<ParamKind> kinds) {
+  params(Verb::acquire, kinds);
+}
+void SegmentWriter::release(std::initializer_list<ParamKind> kinds) {
+  params(Verb::release, kinds);
+}
+
+Instr& SegmentWriter::linear(Op op_id, const Ref& x, ParamKind w, const Ref& y, const Ref& bias) {
+  return op(op_id, {x, weight(w), y, bias});
+}
+
+void SegmentWriter::linear_backward(Op op_id, Op bias_op, const Ref& x, ParamKind w, const Ref& dy,
+                                    const Ref& dx, const Ref& bias_grad) {
+  if (bias_grad.space != Space::none) op(bias_op, {dy, bias_grad});
+  op(op_id, {dy, weight(w), dx}).accumulate = dx.access == Access::update;
+  // One price for both products, which have the same operands.
+  op(op_id, Pass::wgrad, {dy, x, grad(w)}).accumulate = true;
+}
+
+}  // namespace moetune::plan

@@ -1,0 +1,160 @@
+// The words that blocks are written in: operands, and instructions in the order in which they run.
+#pragma once
+
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/program.h"
+
+namespace moetune::plan {
+
+// Operands. What is read:
+inline Ref in(Space space, Buf buf) { return {space, static_cast<uint8_t>(buf)}; }
+inline Ref in(Buf buf) { return in(Space::frame, buf); }
+inline Ref weight(ParamKind kind) { return {Space::weight, static_cast<uint8_t>(kind)}; }
+inline Ref table(Table which) { return {Space::table, static_cast<uint8_t>(which)}; }
+inline Ref nothing() { return {}; }
+
+// What is written, and what is read and written:
+inline Ref out(Ref ref) {
+  ref.access = Access::write;
+  return ref;
+}
+inline Ref out(Buf buf) { return out(in(buf)); }
+inline Ref inout(Ref ref) {
+  ref.access = Access::update;
+  return ref;
+}
+inline Ref inout(Buf buf) { return inout(in(buf)); }
+inline Ref grad(ParamKind kind) {
+  return {Space::grad, static_cast<uint8_t>(kind), Access::update};
+}
+inline Ref scalar(Scalar which) {
+  return {Space::scalar, static_cast<uint8_t>(which), Access::update};
+}
+
+// Parts of operands.
+inline Ref cols(Ref ref, int64_t first, int64_t count) {
+  ref.col = first;
+  ref.num_cols = count;
+  return ref;
+}
+inline Ref rows(Ref ref, int64_t first, int64_t count) {
+  ref.rows = RowsOf::range;
+  ref.row = first;
+  ref.num_rows = count;
+  return ref;
+}
+/// The rows of the instruction's chunk that arrive, or that leave.
+inline Ref received(Ref ref) {
+  ref.rows = RowsOf::received;
+  return ref;
+}
+inline Ref sent(Ref ref) {
+  ref.rows = RowsOf::sent;
+  return ref;
+}
+/// Row `row` of an index buffer as a column.
+inline Ref index_row(Ref ref, int64_t row) {
+  ref.is_index_row = true;
+  ref.row = row;
+  return ref;
+}
+/// Rows [first, first + count) of the micro-batch's part of a table of tokens.
+inline Ref tokens_of(Table which, int64_t first, int64_t count) {
+  Ref ref = table(which);
+  ref.rows = RowsOf::micro_batch;
+  ref.row = first;
+  ref.num_rows = count;
+  return ref;
+}
+
+/// What every block of a rank can see. Knobs are for passes.
+struct BlockContext {
+  const spec::ModelSpec& model;
+  const spec::TrainingSpec& training;
+  Precision precision;
+  LayerDims dims;
+  int rank = 0;
+};
+
+/// Writes one segment.
+class SegmentWriter {
+ public:
+  SegmentWriter(const BlockContext& context, BlockKind block, bool is_backward)
+      : context_(context) {
+    segment_.block = block;
+    segment_.is_backward = is_backward;
+    segment_.dims = context.dims;
+    pass_ = is_backward ? Pass::backward : Pass::forward;
+  }
+
+  /// Of what comes next.
+  void set_pass(Pass pass) { pass_ = pass; }
+  [[nodiscard]] const LayerDims& dims() const { return context_.dims; }
+  [[nodiscard]] const spec::ModelSpec& model() const { return context_.model; }
+  [[nodiscard]] const spec::TrainingSpec& training() const { return context_.training; }
+
+  Instr& add(Verb verb, Stream stream);
+  /// An operation of the segment's pass, sized by the layer.
+  Instr& op(Op op, std::initializer_list<Ref> refs) { return launch(op, pass_, dims(), refs); }
+  Instr& op(Op op, Pass pass, std::initializer_list<Ref> refs) {
+    return launch(op, pass, dims(), refs);
+  }
+  /// One whose size follows the rows of experts.
+  Instr& expert_op(Op op, std::initializer_list<Ref> refs) { return expert_op(op, pass_, refs); }
+  Instr& expert_op(Op op, Pass pass, std::initializer_list<Ref> refs);
+  Instr& launch(Op op, Pass pass, const LayerDims& dims, std::initializer_list<Ref> refs);
+  /// One whose cost is known otherwise.
+  Instr& priced(Op op, const OpCost& cost, std::initializer_list<Ref> refs);
+
+  /// A collective of the op's group and stream; `payload_bytes` as spec::collective_ns takes it.
+  Instr& comm(Op op, spec::CollectiveKind kind, int64_t payload_bytes,
+              std::initializer_list<Ref> refs);
+  /// Rows of the chunk to other ranks: pairs of what is sent and where it arrives.
+  Instr& all_to_all(Op op, int64_t row_bytes, std::initializer_list<Ref> refs);
+  Instr& message(Verb verb, Op op, int peer, const Ref& ref);
+
+  int new_event() { return segment_.num_events++; }
+  void record(Stream stream, int event) { add(Verb::record, stream).event = to16(event); }
+  void wait(Stream stream, int event) { add(Verb::wait, stream).event = to16(event); }
+  /// `stream` waits for everything launched on `other` so far.
+  void join(Stream stream, Stream other);
+  /// The same, needed only because memory is used again.
+  void join_for_reuse(Stream stream, Stream other);
+
+  Instr& mark(Mark what);
+  void begin(Part part, Space space = Space::frame) { part_mark(Mark::part_begin, part, space); }
+  void end(Part part, Space space = Space::frame) { part_mark(Mark::part_end, part, space); }
+  void end_saved(Part part, Space space = Space::frame) { part_mark(Mark::saved_end, part, space); }
+  /// Buffers that are made again here if recomputation has dropped them, in this order.
+  void remake(std::initializer_list<Buf> buffers);
+  void open(spec::GraphScope scope) { mark(Mark::graph_open).scope = scope; }
+  void close(spec::GraphScope scope) { mark(Mark::graph_close).scope = scope; }
+
+  void host(HostWork work) { add(Verb::host, Stream::compute).what = static_cast<uint8_t>(work); }
+  Instr& fetch(Fetch what, Stream stream, const Ref& ref);
+  void upload(Upload what, std::initializer_list<Ref> refs);
+  void acquire(std::initializer_list<ParamKind> kinds);
+  void release(std::initializer_list<ParamKind> kinds);
+
+  /// y (+)= x W^T (+ bias).
+  Instr& linear(Op op, const Ref& x, ParamKind w, const Ref& y, const Ref& bias = nothing());
+  /// dx (+)= dy W; W.grad += dy^T x; the bias's gradient += column sums.
+  void linear_backward(Op op, Op bias_op, const Ref& x, ParamKind w, const Ref& dy, const Ref& dx,
+                       const Ref& bias_grad = nothing());
+
+  Segment finish() { return std::move(segment_); }
+
+ private:
+  static int16_t to16(int value) { return static_cast<int16_t>(value); }
+  void part_mark(Mark what, Part part, Space space);
+  void params(Verb verb, std::initializer_list<ParamKind> kinds);
+
+  const BlockContext& context_;
+  Segment segment_;
+  Pass pass_ = Pass::forward;
+};
+
+}  // namespace moetune::plan

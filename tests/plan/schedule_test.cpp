@@ -1,0 +1,78 @@
+// 1F1B over many pipelines: complete, in a legal order, with the memory it promises, and without
+// deadlock.
+#include "engine/plan/schedules/schedule.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "kernels/base/error.h"
+
+namespace moetune::plan {
+
+BOOST_AUTO_TEST_SUITE(schedule)
+
+BOOST_AUTO_TEST_CASE(each_micro_batch_goes_forward_then_backward_once) {
+  for (int pp = 1; pp <= 5; ++pp) {
+    for (int stage = 0; stage < pp; ++stage) {
+      for (int64_t m = 0; m <= 9; ++m) {
+        BOOST_TEST_CONTEXT("pp " << pp << " stage " << stage << " m " << m) {
+          std::set<int64_t> live;
+          std::set<int64_t> done;
+          size_t peak = 0;
+          for (const ScheduleStep& step : one_f_one_b(pp, stage, m)) {
+            if (step.is_forward) {
+              BOOST_TEST(live.insert(step.micro_batch).second);
+              BOOST_TEST(!done.contains(step.micro_batch));
+            } else {
+              BOOST_TEST(live.erase(step.micro_batch) == 1u);
+              BOOST_TEST(done.insert(step.micro_batch).second);
+            }
+            peak = std::max(peak, live.size());
+          }
+          BOOST_TEST(live.empty());
+          BOOST_TEST(static_cast<int64_t>(done.size()) == m);
+          BOOST_TEST(static_cast<int64_t>(peak) == max_in_flight(pp, stage, m));
+        }
+      }
+    }
+  }
+}
+
+/// Plays all stages together: a forward needs the stage before, a backward the stage after.
+BOOST_AUTO_TEST_CASE(stages_never_wait_for_each_other_in_a_circle) {
+  constexpr int kStages = 4;
+  for (int64_t m = 1; m <= 8; ++m) {
+    std::vector<std::vector<ScheduleStep>> plans;
+    for (int stage = 0; stage < kStages; ++stage) plans.push_back(one_f_one_b(kStages, stage, m));
+    std::vector<size_t> next(kStages, 0);
+    std::vector<int64_t> forwards(kStages, 0);
+    std::vector<int64_t> backwards(kStages, 0);
+    bool has_moved = true;
+    while (has_moved) {
+      has_moved = false;
+      for (size_t s = 0; s < kStages; ++s) {
+        if (next[s] == plans[s].size()) continue;
+        const ScheduleStep step = plans[s][next[s]];
+        const bool is_ready = step.is_forward    ? s == 0 || forwards[s - 1] > step.micro_batch
+                              : s + 1 == kStages ? forwards[s] > step.micro_batch
+                                                 : backwards[s + 1] > step.micro_batch;
+        if (!is_ready) continue;
+        ++(step.is_forward ? forwards : backwards)[s];
+        ++next[s];
+        has_moved = true;
+      }
+    }
+    for (size_t s = 0; s < kStages; ++s) BOOST_TEST(next[s] == plans[s].size());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(impossible_stages_are_refused) {
+  BOOST_CHECK_THROW(one_f_one_b(2, 2, 4), base::Error);
+  BOOST_CHECK_THROW(one_f_one_b(0, 0, 4), base::Error);
+  BOOST_CHECK_THROW(one_f_one_b(2, 0, -1), base::Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::plan

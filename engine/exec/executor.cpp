@@ -126,7 +126,6 @@ Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   Tensor tensor = base_of(ref);
   if (ref.space == Space::none || ref.space == Space::bucket) return tensor;
   const bool is_of_chunk = instr.chunk >= 0;
-  if (ref.is_chunk_list && (!is_of_chunk || segment_->num_chunks == 1)) return {};
   if (ref.is_index_row) {
     // Row 0 is what holds for all chunks together.
     const int64_t row = !ref.is_per_chunk ? ref.row : is_of_chunk ? ref.row + instr.chunk : 0;

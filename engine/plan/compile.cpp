@@ -61,6 +61,7 @@ class Compiler {
 
   int32_t add(Segment segment, PassKind pass) {
     ep_chunks(segment);
+    prices(segment, trial_.training, program_.precision);
     graph_scopes(segment, knobs_);
     lifetimes(segment, knobs_, pass, program_.precision);
     program_.segments.push_back(std::make_shared<const Segment>(std::move(segment)));

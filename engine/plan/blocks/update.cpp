@@ -123,7 +123,12 @@ Segment update_weights(const UpdateContext& c) {
   for (const ShardPiece& piece : shard_pieces(c.params, c.layout, c.block.rank, c.is_sharded)) {
     numel += piece.end - piece.begin;
   }
-  w.priced(Op::adamw, {12 * numel, 8 * numel * base::size_of(c.block.precision.element)}, {});
+  // Master weights and both moments are read and written, gradients read, weights written.
+  const Precision& precision = c.block.precision;
+  const int64_t element_bytes = 3 * base::size_of(precision.stat) +
+                                4 * base::size_of(precision.moment) +
+                                base::size_of(precision.element);
+  w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
   return w.finish();
 }
 

@@ -36,6 +36,7 @@ void recompute(Segment& backward, const Segment& forward, const spec::Knobs& kno
       if (!is_dropped(buffer_row(static_cast<Buf>(ref.id)), knobs)) continue;
       code.push_back(writer_of(forward, ref.id));
       code.back().pass = Pass::recompute;
+      drop_chunk_lists(code.back());  // all rows at once
     }
   }
   backward.code = std::move(code);

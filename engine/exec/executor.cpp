@@ -60,6 +60,7 @@ void Executor::run_item(const plan::Item& item) {
 }
 
 void Executor::run(const Instr& instr, size_t index) {
+  if (plan::cuts_graph(instr.verb)) leave_graph(rank_);
   switch (instr.verb) {
     case Verb::op:
       return run_launch(instr);
@@ -272,7 +273,7 @@ void Executor::release(const Instr& instr) {
 void Executor::fetch(const Instr& instr) {
   const Tensor tensor = resolve(instr.refs.front(), instr);
   const auto read = [&](void* host, int64_t bytes) {
-    engine::fetch(rank_, instr.stream, instr.pass, host, tensor.data, bytes, instr.device_only);
+    engine::fetch(rank_, instr.stream, instr.pass, host, tensor.data, bytes);
   };
   switch (static_cast<plan::Fetch>(instr.what)) {
     case plan::Fetch::counts:

@@ -136,6 +136,7 @@ class Player {
     Cursor& c = cursors_[index];
     Timeline& timeline = *c.timeline;
     const auto stream = static_cast<int>(instr.stream);
+    if (cuts_graph(instr.verb)) timeline.cut_graph();
     switch (instr.verb) {
       case Verb::op: {
         const OpCost cost = cost_of(c, instr);
@@ -160,9 +161,7 @@ class Player {
         }
         return true;
       case Verb::fetch:
-        if (!instr.device_only) {
-          timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
-        }
+        timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
         return true;
       case Verb::mark:
         if (static_cast<Mark>(instr.what) == Mark::graph_open) timeline.begin_graph();
@@ -181,7 +180,7 @@ class Player {
     if (!c.is_waiting) {
       c.is_waiting = true;
       c.is_released = false;
-      c.ready_ns = c.timeline->launch(stream);
+      c.ready_ns = c.timeline->launch(stream, false);
       c.route = instr.is_routed ? route_of(c) : nullptr;
       arrive();
     } else if (!c.is_released && instr.verb == Verb::recv) {

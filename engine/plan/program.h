@@ -38,6 +38,9 @@ enum class Verb : uint8_t {
   mark,     ///< no work: where a graph begins or ends, where an observer looks
 };
 const char* name_of(Verb verb);
+/// Whether a captured graph ends there and another one begins behind it: where streams meet, ranks
+/// talk, or the host looks.
+bool cuts_graph(Verb verb);
 
 /// Where an operand lies.
 enum class Space : uint8_t {

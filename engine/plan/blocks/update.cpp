@@ -151,7 +151,7 @@ Segment end_step(const UpdateContext& c) {
   const Ref losses = scalar(Scalar::loss);
   w.comm(Op::loss_reduce, CollectiveKind::all_reduce, kNumLosses * base::size_of(base::DType::f64),
          {losses});
-  w.fetch(Fetch::losses, Stream::data, losses).device_only = true;
+  w.fetch(Fetch::losses, Stream::data, losses);
   return w.finish();
 }
 

@@ -165,6 +165,23 @@ void run_comm(RankContext& rank, Op op, Pass pass, Stream on, plan::Group group,
                                      ready, timing.end_ns, timing.transfer_ns);
 }
 
+/// Runs `body`, work of the host that the device needs.
+template <typename Body>
+void run_on_host(RankContext& rank, Op op, Pass pass, const plan::OpCost& cost, Body&& body) {
+  const profiler::OpTag tag = tag_of(rank, op, pass, cost);
+  const profiler::NvtxRange range(tag.name);
+  const int64_t start = rank.timeline.begin_host_work();
+  const bool is_wall = rank.timeline.mode() == profiler::ClockMode::wall;
+  const auto now = [&] { return is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns(); };
+  const int64_t begin = now();
+  body();
+  int64_t duration = now() - begin;
+  if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
+    duration = plan::host_work_ns(cost);
+  }
+  rank.timeline.finish_host_work(tag, start, duration);
+}
+
 /// The end of everything launched on `stream` so far.
 inline Event record_event(RankContext& rank, Stream stream) {
   rank.backend.use_stream(static_cast<int>(stream));

@@ -116,6 +116,18 @@ void Timeline::synchronize(const Event& event, const OpTag& tag) {
   record.end_ns = host_ns();
 }
 
+int64_t Timeline::begin_host_work() { return launch_start_ns_ = launch_end_ns_ = host_ns(); }
+
+void Timeline::finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns) {
+  TraceRecord& record = add_record(kHostStream, RecordKind::host_work, tag);
+  record.start_ns = start_ns;
+  record.producer_id = kNoRecord;
+  record.sequence = -1;
+  record.transfer_ns = 0;
+  if (mode_ != ClockMode::wall) host_ns_ += duration_ns;
+  record.end_ns = start_ns + duration_ns;
+}
+
 void Timeline::begin_graph() {
   in_graph_ = true;
   graph_launched_ = false;

@@ -67,6 +67,10 @@ class Timeline {
   /// The host waits for the event; shows as a host_sync record.
   void synchronize(const Event& event, const OpTag& tag);
 
+  /// The host works, from what begin returns for `duration_ns`; shows as a host_work record.
+  int64_t begin_host_work();
+  void finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns);
+
   /// Ops launched until end_graph belong to one captured graph: one replay launch for each of its
   /// parts.
   void begin_graph();

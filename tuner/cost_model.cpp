@@ -109,6 +109,7 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   const plan::PlayResult played = plan::play(
       spec.hardware, ranks,
       [&](const plan::Position&, const plan::Instr& instr, const plan::OpCost& cost) {
+        if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
         return calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost);
       },
       options);

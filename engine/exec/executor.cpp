@@ -87,7 +87,7 @@ void Executor::run(const Instr& instr, size_t index) {
     case Verb::fetch:
       return fetch(instr);
     case Verb::host:
-      return work_on_host(static_cast<plan::HostWork>(instr.what));
+      return work_on_host(instr);
     case Verb::mark:
       return mark(instr, index);
     case Verb::acquire:
@@ -310,16 +310,17 @@ void Executor::upload(const Instr& instr) {
   });
 }
 
-void Executor::work_on_host(plan::HostWork work) {
-  if (work == plan::HostWork::finish_route) {
-    own_->route = plan::make_route(segment_->dims, rank_.comms.of(plan::Group::ep).rank(),
-                                   own_->gathered_counts);
-    if (observers_.route != nullptr) {
-      observers_.route->on_route(rank_.rank, item_.layer, item_.micro_batch, own_->route);
+void Executor::work_on_host(const Instr& instr) {
+  run_on_host(rank_, instr.op, instr.pass, cost_of(instr), [&] {
+    if (instr.op == plan::Op::finish_route) {
+      own_->route = plan::make_route(segment_->dims, rank_.comms.of(plan::Group::ep).rank(),
+                                     own_->gathered_counts);
+    } else {
+      write_route(segment_->dims, own_->route, own_->row_maps, own_->offsets);
     }
-  } else {
-    write_route(segment_->dims, own_->route, own_->row_maps, own_->offsets);
-  }
+  });
+  if (instr.op != plan::Op::finish_route || observers_.route == nullptr) return;
+  observers_.route->on_route(rank_.rank, item_.layer, item_.micro_batch, own_->route);
 }
 
 void Executor::mark(const Instr& instr, size_t index) {

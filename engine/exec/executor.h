@@ -67,7 +67,7 @@ class Executor {
   void release(const plan::Instr& instr);
   void fetch(const plan::Instr& instr);
   void upload(const plan::Instr& instr);
-  void work_on_host(plan::HostWork work);
+  void work_on_host(const plan::Instr& instr);
   void mark(const plan::Instr& instr, size_t index);
   void open_graph(const plan::Instr& instr, size_t index);
 

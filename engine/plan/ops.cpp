@@ -71,6 +71,8 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::loss_reduce, "loss_reduce", K::collective, S::data, G::world, W::none},
     {Op::zero_grads, "zero_grads", K::memory, S::compute, G::world, W::none},
     {Op::host_sync, "host_sync", K::host, S::compute, G::world, W::none},
+    {Op::finish_route, "finish_route", K::host, S::compute, G::world, W::none},
+    {Op::write_route, "write_route", K::host, S::compute, G::world, W::none},
 }};
 
 constexpr bool is_indexed_by_id() {
@@ -171,6 +173,8 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
   }
   return cost;
 }
+
+int64_t host_work_ns(const OpCost& cost) { return cost.bytes / 2; }
 
 int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost) {
   double seconds = 0;

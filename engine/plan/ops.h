@@ -75,6 +75,8 @@ enum class Op : uint8_t {
   loss_reduce,
   zero_grads,
   host_sync,
+  finish_route,  ///< from the counts of all ranks: how many rows go where
+  write_route,   ///< index lists for the rows that arrive
   count
 };
 
@@ -154,6 +156,10 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
 /// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean
 /// over the context-parallel ranks. With a window each query sees that many keys at most.
 int64_t visible_pairs(const LayerDims& dims);
+
+/// What the host takes for work of that many bytes, in modelled time: two bytes a nanosecond, which
+/// is what making index lists takes on one core (engine/exec/host_work.cpp).
+int64_t host_work_ns(const OpCost& cost);
 
 /// Time of one launch on a device by the roofline: max(flops / peak, bytes / bandwidth, floor).
 int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost);

@@ -163,6 +163,12 @@ class Player {
       case Verb::fetch:
         timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
         return true;
+      case Verb::host: {
+        const OpCost cost = cost_of(c, instr);
+        timeline.finish_host_work(tag_of(c, instr, cost), timeline.begin_host_work(),
+                                  duration_of_({c.rank(), c.item, c.instr}, instr, cost));
+        return true;
+      }
       case Verb::mark:
         if (static_cast<Mark>(instr.what) == Mark::graph_open) timeline.begin_graph();
         if (static_cast<Mark>(instr.what) == Mark::graph_close) timeline.end_graph();

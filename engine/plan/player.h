@@ -20,7 +20,7 @@ struct Position {
   size_t instr = 0;
 };
 
-/// How long an operation lasts, or the host works.
+/// How long an operation lasts, or the host works (Verb::host).
 using DurationOf =
     std::function<int64_t(const Position& position, const Instr& instr, const OpCost& cost)>;
 

@@ -105,11 +105,6 @@ enum class Mark : uint8_t {
   observe_logits,
 };
 
-enum class HostWork : uint8_t {
-  finish_route,  ///< from the counts of all ranks: how many rows go where
-  write_route,   ///< index lists for the rows that arrive
-};
-
 /// What the host reads from the device.
 enum class Fetch : uint8_t { counts, norm, losses };
 
@@ -117,13 +112,13 @@ enum class Upload : uint8_t { step, route };
 
 struct Instr {
   Verb verb = Verb::op;
-  Op op = Op::count;  ///< op, comm, send, recv, fetch
+  Op op = Op::count;  ///< op, comm, send, recv, fetch, host
   Pass pass = Pass::forward;
   Stream stream = Stream::compute;
   Group group = Group::world;                                    ///< comm, send, recv
   spec::CollectiveKind kind = spec::CollectiveKind::all_gather;  ///< comm
   spec::GraphScope scope = spec::GraphScope::none;               ///< graph_open, graph_close
-  uint8_t what = 0;          ///< Mark, HostWork, Fetch, Upload; alloc, free: MemoryGroup
+  uint8_t what = 0;          ///< Mark, Fetch, Upload; alloc, free: MemoryGroup
   bool accumulate = false;   ///< adds to its output
   bool is_counted = true;    ///< its losses count, observers see it: not when it is recomputed
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
@@ -132,7 +127,8 @@ struct Instr {
   int16_t event = -1;        ///< record, wait: slot of the segment
   int16_t peer = -1;         ///< send, recv: index within the pipeline group
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
-  /// spec::collective_ns takes, for send and recv the message, for alloc and free the allocation.
+  /// spec::collective_ns takes, for send and recv the message, for alloc and free the
+  /// allocation, for host what it reads and writes.
   /// Where is_routed, `cost` is without rows and `cost_per_row` comes with each.
   OpCost cost;
   OpCost cost_per_row;

@@ -89,6 +89,15 @@ void SegmentWriter::remake(std::initializer_list<Buf> buffers) {
   for (const Buf buffer : buffers) instr.refs.push_back(in(buffer));
 }
 
+Instr& SegmentWriter::host(Op op, const OpCost& cost, const OpCost& cost_per_row) {
+  Instr& instr = add(Verb::host, Stream::compute);
+  instr.op = op;
+  instr.cost = cost;
+  instr.cost_per_row = cost_per_row;
+  instr.is_routed = cost_per_row.bytes > 0;
+  return instr;
+}
+
 Instr& SegmentWriter::fetch(Fetch what, Stream stream, const Ref& ref) {
   Instr& instr = add(Verb::fetch, stream);
   instr.op = Op::host_sync;

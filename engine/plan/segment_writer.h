@@ -132,7 +132,7 @@ class SegmentWriter {
   void open(spec::GraphScope scope) { mark(Mark::graph_open).scope = scope; }
   void close(spec::GraphScope scope) { mark(Mark::graph_close).scope = scope; }
 
-  void host(HostWork work) { add(Verb::host, Stream::compute).what = static_cast<uint8_t>(work); }
+  Instr& host(Op op, const OpCost& cost, const OpCost& cost_per_row = {});
   Instr& fetch(Fetch what, Stream stream, const Ref& ref);
   void upload(Upload what, std::initializer_list<Ref> refs);
   void acquire(std::initializer_list<ParamKind> kinds);

@@ -102,9 +102,13 @@ void preprocess(SegmentWriter& w) {
   if (!is_parallel) return;
   // Dropless buffers have the size the counts say: the host has to know them.
   w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
-  w.host(HostWork::finish_route);
+  constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
+  const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
+  w.host(Op::finish_route, {0, d.ep * num_chunks * d.experts * kNumberBytes});
   w.begin(Part::experts);
-  w.host(HostWork::write_route);
+  // Two lists of rows for each direction, and where each expert's begin.
+  w.host(Op::write_route, {0, (1 + num_chunks) * (d.local_experts + 1) * kNumberBytes},
+         {0, 4 * kNumberBytes});
   w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
 }
 

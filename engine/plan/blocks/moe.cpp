@@ -99,17 +99,6 @@ void preprocess(SegmentWriter& w) {
         slots(kForwardOrder)});
   w.close(GraphScope::moe_preprocess);
   w.mark(Mark::observe_route).refs = {in(Buf::topk_indices)};
-  if (!is_parallel) return;
-  // Dropless buffers have the size the counts say: the host has to know them.
-  w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
-  constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
-  const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
-  w.host(Op::finish_route, {0, d.ep * num_chunks * d.experts * kNumberBytes});
-  w.begin(Part::experts);
-  // Two lists of rows for each direction, and where each expert's begin.
-  w.host(Op::write_route, {0, (1 + num_chunks) * (d.local_experts + 1) * kNumberBytes},
-         {0, 4 * kNumberBytes});
-  w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
 }
 
 int64_t row_bytes(const BlockContext& context, bool has_probs) {
@@ -129,9 +118,15 @@ Segment moe_forward(const BlockContext& context) {
   w.acquire(kParams);
   route(w, context);
   preprocess(w);
-  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
   const int arrived = w.new_event();
   if (is_parallel) {
+    // Dropless buffers have the size the counts say: the host has to know them. Sending needs no
+    // more than that; the index lists are made while the first rows are on their way.
+    constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
+    const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
+    w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
+    w.host(Op::finish_route, {0, d.ep * num_chunks * d.experts * kNumberBytes});
+    w.begin(Part::experts);
     w.join(Stream::expert, Stream::compute);
     w.mark(Mark::chunk_send);
     w.all_to_all(Op::dispatch, row_bytes(context, true),
@@ -139,7 +134,12 @@ Segment moe_forward(const BlockContext& context) {
                   sent(in(Buf::send_probs)), out(received(in(Buf::recv_probs)))});
     w.record(Stream::expert, arrived);
     w.mark(Mark::chunk_sent);
+    // Two lists of rows for each direction, and where each expert's begin.
+    w.host(Op::write_route, {0, (1 + num_chunks) * (d.local_experts + 1) * kNumberBytes},
+           {0, 4 * kNumberBytes});
+    w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
   }
+  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
   if (d.shared_ffn > 0) shared_experts_forward(w);
   // The first to read what write_route has sent.
   if (is_parallel) w.join_for_reuse(Stream::compute, Stream::copy);

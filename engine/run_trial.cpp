@@ -131,6 +131,10 @@ class TrialRecorder {
     driver_used_bytes_ = std::max(driver_used_bytes_, account.driver_used_bytes);
   }
 
+  void add_skipped(int64_t num_steps) {
+    shard_.add_metric(-1, "num_skipped_steps", static_cast<double>(num_steps));
+  }
+
   void add_workspaces(int rank, int64_t bytes) {
     shard_.add_metric(rank, "kernel_workspace_bytes", static_cast<double>(bytes));
   }
@@ -332,7 +336,19 @@ class DeviceTracing {
   std::string missing_;
 };
 
+/// A gradient that is no number, on one rank, from the fault's step on.
+void inject_gradient(const spec::TrialSpec& trial, int64_t step, int rank, const Parameters& params,
+                     kernels::Backend& backend) {
+  const spec::InjectedFault& fault = trial.fault;
+  if (fault.kind != "nan_gradient" || fault.rank != rank || step < fault.step) return;
+  const kernels::Tensor& gradient = params.buckets().front().grad;
+  // All bits set are a NaN in every type.
+  const std::vector<uint8_t> bits(static_cast<size_t>(base::size_of(gradient.dtype)), 0xFF);
+  backend.copy_to_device(gradient.data, bits.data(), static_cast<int64_t>(bits.size()));
+}
+
 void check_numbers(const spec::TrialSpec& trial, int64_t step, const StepResult& result) {
+  if (result.is_skipped) return;
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     throw base::WrongNumbers(fmt::format("step {}: loss {} and gradient norm {} must be finite",
                                          step, result.loss, result.grad_norm));
@@ -402,6 +418,7 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   const int64_t num_steps = spec::total_steps(trial);
   const int64_t first_traced = trial.num_warmup_steps + trial.num_steps;
   if (training.tracing) trainer.set_recorder(training.tracing->recorder());
+  int64_t num_skipped = 0;
   for (int64_t step = 0; step < num_steps; ++step) {
     if (training.watchdog && training.is_first(rank)) {
       training.watchdog->beat(fmt::format("step {} of {}", step + 1, num_steps));
@@ -420,7 +437,12 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
     if (training.is_first(rank)) {
       training.recorder.add_step(step, result, wall_step_ns, trainer.num_launches());
     }
+    num_skipped += result.is_skipped ? 1 : 0;
     check_numbers(trial, step, result);
+  }
+  if (num_skipped > 0 && num_skipped == num_steps) {
+    throw base::WrongNumbers(
+        fmt::format("all {} steps were skipped: their gradients are NaN or infinite", num_steps));
   }
   kernels::DeviceMemoryAccount account = trainer.backend().memory_account();
   if (training.is_first(rank)) {
@@ -430,6 +452,7 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
     account.lines.push_back({"buffers of CUPTI", training.tracing->device_buffer_bytes()});
   }
   const std::scoped_lock lock(training.recorder.mutex());
+  if (training.is_first(rank) && num_skipped > 0) training.recorder.add_skipped(num_skipped);
   if (training.is_first(rank) && trial.backend == "cuda") {
     training.recorder.add_text("device_kernels", trainer.backend().kernels_note());
   }
@@ -488,6 +511,10 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
   if (trial.records_routing) hooks.observers.routing = &routing;
+  hooks.on_zeroed = [&trial](int64_t step, int rank, const Parameters& params,
+                             kernels::Backend& backend) {
+    inject_gradient(trial, step, rank, params, backend);
+  };
   Training training{trial, tokens, ranks, recorder, nullptr, nullptr};
   if (trial.backend == "cuda") {
     training.watchdog =

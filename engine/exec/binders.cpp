@@ -274,9 +274,12 @@ void grad_norm(const Launch& l) {
   l.backend().squared_norm(args);
 }
 
+// The norm is that of all ranks, so all of them skip the same steps.
 void adamw(const Launch& l) {
-  l.backend().adamw(adamw_args(l.exec.rank(), l.exec.params(), l.exec.values().step,
-                               l.exec.values().lr, l.exec.values().grad_norm));
+  const StepValues& values = l.exec.values();
+  if (values.is_skipped()) return;
+  l.backend().adamw(
+      adamw_args(l.exec.rank(), l.exec.params(), values.num_updates, values.lr, values.grad_norm));
 }
 
 constexpr std::array kBinders = {

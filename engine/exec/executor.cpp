@@ -22,6 +22,8 @@ constexpr const char* kScalarsName = "step_sums";
 
 }  // namespace
 
+bool StepValues::is_skipped() const { return !std::isfinite(grad_norm); }
+
 Executor::Executor(RankContext& rank, const plan::StepProgram& program, Parameters& params,
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
@@ -171,6 +173,7 @@ void Executor::run_launch(const Instr& instr) {
   MOETUNE_CHECK(binder != nullptr, "nothing runs {}", plan::op_label(instr.op, instr.pass));
   run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), [&] {
     binder({*this, instr, tensors});
+    if (instr.op == plan::Op::zero_grads && values_->on_zeroed) values_->on_zeroed();
   });
 }
 

@@ -34,10 +34,14 @@ struct Frame {
 /// What the host puts into a step and takes from it.
 struct StepValues {
   const StepTokens* tokens = nullptr;
-  int64_t step = 0;
+  int64_t num_updates = 0;  ///< of the weights so far
   double lr = 0;
   double grad_norm = 0;            ///< before clipping
   std::array<double, 3> losses{};  ///< sums: cross-entropy, load balance, z
+  /// A norm that is no number, or infinite: the update is run without touching anything.
+  [[nodiscard]] bool is_skipped() const;
+  /// After gradients are zeroed.
+  std::function<void()> on_zeroed;
   /// After gradients are reduced and before the update; the current stream has them.
   std::function<void()> on_gradients;
 };

@@ -39,7 +39,7 @@ inline double tokens_per_step(const TrainingSpec& training) {
 
 /// A fault to inject, so that what happens to a failing trial can be tested end to end.
 struct InjectedFault {
-  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start
+  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, nan_gradient, error
   int64_t step = 0;
   int64_t rank = 0;
 };

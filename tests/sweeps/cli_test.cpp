@@ -337,6 +337,7 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   BOOST_TEST(code_with("error") == 12);
   BOOST_TEST(code_with("crash") == 12);
   BOOST_TEST(code_with("nan") == 11);
+  BOOST_TEST(code_with("nan_gradient") == 0);  // the first step went well, the others are skipped
   BOOST_TEST(code_with("hang") == 13);
   write_spec([](json& document) { document["fault"]["kind"] = ""; });
   BOOST_TEST(run({"trial", spec, "--set", "micro-batch-size=4"}).code == 10);

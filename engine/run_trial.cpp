@@ -474,6 +474,11 @@ void check_can_run(const spec::TrialSpec& trial) {
   }
   const std::string missing = missing_in_build(trial);
   if (!missing.empty()) throw base::UsageError(missing);
+  if (trial.communicator == "nccl" && spec::num_virtual_stages(trial.knobs) > 1) {
+    throw base::UsageError(
+        "virtual stages need messages with tags, which communicator 'nccl' does not have yet; it "
+        "would be right: virtual_pipeline_model_parallel_size 1");
+  }
   if (trial.model.vocab_size < 256) {
     throw base::UsageError(
         fmt::format("vocab_size {} is too small for text read as bytes; it must be at least 256",

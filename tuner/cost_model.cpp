@@ -98,7 +98,7 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   std::vector<plan::StepProgram> programs;
   std::vector<plan::BalancedBindings> bindings;
   for (int stage = 0; stage < layout.pp; ++stage) {
-    const int rank = stage * layout.dp * layout.cp;
+    const int rank = stage * layout.stage_size();
     programs.push_back(plan::compile(spec, rank));
     bindings.emplace_back(spec, rank);
   }

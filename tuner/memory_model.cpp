@@ -76,7 +76,7 @@ RankMemory MemoryScan::run(
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
                                const MemoryOptions& options) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
-  const int plane = layout.dp * layout.cp;
+  const int plane = layout.stage_size();
   MemoryEstimate estimate;
   estimate.grade = rows.has_profile() ? Grade::calibrated : Grade::analytic;
   estimate.ranks.reserve(static_cast<size_t>(layout.world_size()));

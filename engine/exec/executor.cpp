@@ -182,10 +182,12 @@ void Executor::communicate(const Instr& instr) {
   Communicator& comm = rank_.comms.of(instr.group);
   run_comm(rank_, instr.op, instr.pass, instr.stream, instr.group, [&](int64_t ready_ns) {
     if (instr.verb == Verb::send) {
-      return comm.send(instr.peer, t[0].data, t[0].bytes(), ready_ns);
+      return comm.send(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
+                       ready_ns);
     }
     if (instr.verb == Verb::recv) {
-      return comm.recv(instr.peer, t[0].data, t[0].bytes(), ready_ns);
+      return comm.recv(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
+                       ready_ns);
     }
     const base::DType dtype = t[0].dtype;
     // One operand is sent from where the result goes: this rank's place in it.

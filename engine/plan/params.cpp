@@ -131,26 +131,27 @@ const ParamRow& param_row(ParamKind kind) { return kParams[static_cast<size_t>(k
 
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) {
   const Layout layout = layout_of(knobs);
-  const StageLayers stage = split_layers(model, knobs)[static_cast<size_t>(layout.pp_rank(rank))];
+  const std::vector<StageLayers> stages = split_layers(model, knobs);
   PlanBuilder builder(layout);
   // Sizes of parameters follow neither from the sequence nor from the batch.
   const auto dims_of = [&](int64_t layer) { return layer_dims(model, knobs, 1, layer); };
-  const bool is_first = layout.pp_rank(rank) == 0;
-  const bool is_last = layout.pp_rank(rank) == layout.pp - 1;
-  const LayerDims outside = dims_of(stage.first);
-  if (is_first) {
-    builder.begin_bucket("embedding", Group::dp_cp, -1);
-    builder.add(ParamKind::embedding, outside);
-  }
-  for (int64_t layer = stage.first; layer < stage.first + stage.count; ++layer) {
-    const LayerDims dims = dims_of(layer);
-    add_dense_layer(builder, model, dims, layer);
-    if (!dims.is_moe) continue;
-    builder.begin_bucket(fmt::format("layers.{}.experts", layer), Group::edp, layer);
-    builder.add(ParamKind::expert_fc1, dims, layout.ep_rank(rank));
-    builder.add(ParamKind::expert_fc2, dims, layout.ep_rank(rank));
-  }
-  if (is_last) {
+  const LayerDims outside = dims_of(0);
+  for (size_t k = 0; k < stages.size(); ++k) {
+    if (static_cast<int>(k) % layout.pp != layout.pp_rank(rank)) continue;
+    if (k == 0) {
+      builder.begin_bucket("embedding", Group::dp_cp, -1);
+      builder.add(ParamKind::embedding, outside);
+    }
+    for (int64_t i = 0; i < stages[k].count; ++i) {
+      const int64_t layer = stages[k].first + i;
+      const LayerDims dims = dims_of(layer);
+      add_dense_layer(builder, model, dims, layer);
+      if (!dims.is_moe) continue;
+      builder.begin_bucket(fmt::format("layers.{}.experts", layer), Group::edp, layer);
+      builder.add(ParamKind::expert_fc1, dims, layout.ep_rank(rank));
+      builder.add(ParamKind::expert_fc2, dims, layout.ep_rank(rank));
+    }
+    if (k + 1 < stages.size()) continue;
     builder.begin_bucket("final_norm", Group::dp_cp, -1);
     builder.add(ParamKind::final_norm, outside);
     if (outside.has_own_head) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -282,16 +283,17 @@ class Player {
     const int peer = layout_.group_ranks(instr.group, c.rank())[static_cast<size_t>(instr.peer)];
     const bool is_send = instr.verb == Verb::send;
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
+    const std::tuple place(key.first, key.second, message_tag(instr, c.current()));
     const int64_t transfer = spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes);
     if (is_send) {
       c.sequence = message_counts_[key]++;
       c.transfer_ns = transfer;
       c.end_ns = c.ready_ns + transfer;
-      mailboxes_[key].push_back({c.ready_ns, c.sequence});
+      mailboxes_[place].push_back({c.ready_ns, c.sequence});
       c.is_released = true;
       return;
     }
-    std::deque<Message>& inbox = mailboxes_[key];
+    std::deque<Message>& inbox = mailboxes_[place];
     if (inbox.empty()) return;
     const Message message = inbox.front();
     inbox.pop_front();
@@ -319,7 +321,7 @@ class Player {
   std::map<int, size_t> by_stage_;
   std::map<int, size_t> by_rank_;
   std::map<std::pair<Group, int>, Meeting> meetings_;
-  std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
+  std::map<std::tuple<int, int, int64_t>, std::deque<Message>> mailboxes_;
   std::map<std::pair<int, int>, int64_t> message_counts_;
 };
 

@@ -126,6 +126,7 @@ struct Instr {
   int16_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
   int16_t event = -1;        ///< record, wait: slot of the segment
   int16_t peer = -1;         ///< send, recv: index within the pipeline group
+  int16_t tag = -1;          ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
   /// spec::collective_ns takes, for send and recv the message, for alloc and free the
   /// allocation, for host what it reads and writes.
@@ -172,6 +173,11 @@ struct StepProgram {
   std::vector<Item> setup;  ///< before the first step: what lives from start to end
   std::vector<Item> items;
 };
+
+/// What tells messages between the same two ranks apart: tag and micro-batch.
+inline int64_t message_tag(const Instr& instr, const Item& item) {
+  return (int64_t{instr.tag} << 32) + item.micro_batch;
+}
 
 /// body(item, segment, instruction) for all of a step, in order.
 template <typename Body>

@@ -109,8 +109,8 @@ struct ConstraintRow {
 };
 const std::vector<ConstraintRow>& constraint_table();
 
-/// All broken rules, in table order; empty when the trial can run. When the first rule, `sizes`, is
-/// broken the others are not checked, because they divide by those sizes.
+/// All broken rules, in table order; empty when the trial can run. When one of the first
+/// two, `sizes` and `layout_text`, is broken, those behind it are not checked: they rely on it.
 std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
                                          const TrainingSpec& training, const Knobs& knobs);
 

@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
 }
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
-  BOOST_TEST(verify(golden("llama"), plan::Layout{1, 2, 2, 1}).ok);
+  BOOST_TEST(verify(golden("llama"), plan::Layout{.cp = 2, .ep = 2}).ok);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {

@@ -190,7 +190,7 @@ CREATE TABLE trace_record (
   step INTEGER NOT NULL,
   rank INTEGER NOT NULL,
   correlationId INTEGER NOT NULL,
-  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
   streamId INTEGER NOT NULL,  -- -1: the host
   nameId INTEGER NOT NULL REFERENCES StringIds(id),
   layer INTEGER NOT NULL,        -- -1: none

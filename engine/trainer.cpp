@@ -13,6 +13,7 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
       hooks_(hooks),
       program_(plan::compile(trial, rank)) {
   rank_.world = &world;
+  rank_.memory.set_observer(hooks.observers.memory);
   rank_.comms.make(world, rank, backend);
   params_ =
       std::make_unique<Parameters>(rank_, program_.params, trial.knobs.use_distributed_optimizer);

@@ -136,6 +136,7 @@ Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   }
   switch (ref.rows) {
     case RowsOf::all:
+    case RowsOf::by_token:
       break;
     case RowsOf::range:
       tensor = tensor.row_range(ref.row, ref.num_rows);

@@ -33,7 +33,7 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, W::product},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
-    {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, W::heavy},
+    {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, W::none},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, W::none},
     {Op::count_exchange, "count_exchange", K::collective, S::expert, G::ep, W::none},
     {Op::permute, "permute", K::dispatcher, S::compute, G::world, W::light},

@@ -70,6 +70,7 @@ enum class RowsOf : uint8_t {
   received,     ///< those that arrive with the instruction's chunk, in order of arrival
   sent,         ///< those that leave with it, in order of sending
   micro_batch,  ///< [row, row + num_rows) of the micro-batch's tokens
+  by_token,     ///< of a table with rows of its own: one for each token, wherever it lies
 };
 
 /// An operand: never a pointer, and never a number that only the router knows.

@@ -55,6 +55,11 @@ inline Ref sent(Ref ref) {
   ref.rows = RowsOf::sent;
   return ref;
 }
+/// A row for each token out of all rows.
+inline Ref by_token(Ref ref) {
+  ref.rows = RowsOf::by_token;
+  return ref;
+}
 /// Row `row` of an index buffer as a column.
 inline Ref index_row(Ref ref, int64_t row) {
   ref.is_index_row = true;

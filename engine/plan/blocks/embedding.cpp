@@ -17,14 +17,14 @@ Segment embedding_forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, false);
   w.begin(Part::input);
   w.acquire({ParamKind::embedding});
-  w.op(Op::embed, {weight(ParamKind::embedding), tokens(w.dims()), out(Buf::input)});
+  w.op(Op::embed, {by_token(weight(ParamKind::embedding)), tokens(w.dims()), out(Buf::input)});
   w.release({ParamKind::embedding});
   return w.finish();
 }
 
 Segment embedding_backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, true);
-  w.op(Op::embed, {grad(ParamKind::embedding), tokens(w.dims()), d_hidden()});
+  w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), d_hidden()});
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }

@@ -83,8 +83,9 @@ void preprocess(SegmentWriter& w) {
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) w.begin(Part::experts);
   w.open(GraphScope::moe_preprocess);
-  w.op(Op::moe_preprocess, {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
-                            is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0))});
+  w.op(Op::moe_preprocess,
+       {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
+        is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0)), in(Buf::topk_indices)});
   if (is_parallel) {
     const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.experts;
     w.join(Stream::expert, Stream::compute);

@@ -108,7 +108,10 @@ Segment clip_gradients(const UpdateContext& c) {
   }
   const Ref norm = scalar(Scalar::squared_norm);
   w.join(Stream::compute, Stream::data);
-  w.priced(Op::grad_norm, {2 * share, share * base::size_of(c.block.precision.stat)}, {out(norm)});
+  w.priced(
+      Op::grad_norm,
+      {2 * share, share * base::size_of(c.block.precision.stat) + base::size_of(base::DType::f64)},
+      {out(norm)});
   w.join(Stream::data, Stream::compute);
   w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
   // The host reads the norm to decide on clipping and to notice numbers that are none.

@@ -1,4 +1,6 @@
 // See passes.h.
+#include <algorithm>
+
 #include "engine/plan/passes/passes.h"
 
 namespace moetune::plan {
@@ -35,6 +37,7 @@ OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::Trainin
   }
   if (ref.is_index_row) shape = {shape.cols, 1, shape.element_bytes};
   if (ref.rows == RowsOf::range || ref.rows == RowsOf::micro_batch) shape.rows = ref.num_rows;
+  if (ref.rows == RowsOf::by_token) shape.rows = std::min(shape.rows, dims.tokens);
   if (ref.num_cols > 0) shape.cols = ref.num_cols;
   shape.is_updated = ref.access == Access::update;
   return shape;
@@ -45,6 +48,15 @@ OpCost cost_of(const Instr& instr, const LayerDims& dims, const spec::TrainingSp
   std::vector<OperandShape> operands;
   for (const Ref& ref : instr.refs) {
     operands.push_back(shape_of(ref, dims, training, precision));
+    // What is updated in place has been counted as read.
+    const bool is_updated_too =
+        ref.access == Access::read && ref.space != Space::none &&
+        std::any_of(instr.refs.begin(), instr.refs.end(), [&](const Ref& other) {
+          Ref same = other;
+          same.access = Access::read;
+          return other.access == Access::update && same == ref;
+        });
+    if (is_updated_too) operands.back().element_bytes = 0;
   }
   return op_cost(instr.op, instr.pass, dims, operands);
 }

@@ -284,6 +284,11 @@ bool has_graph(const Knobs& knobs, GraphScope scope) {
   return contains(knobs.cuda_graph_modules, split(kGraphItems, ',')[index]);
 }
 
+std::string name_of(GraphScope scope) {
+  if (scope == GraphScope::none) return "none";
+  return std::string(split(kGraphItems, ',')[static_cast<size_t>(scope) - 1]);
+}
+
 std::string knobs_markdown() {
   const auto escaped = [](std::string_view text) {
     std::string result;

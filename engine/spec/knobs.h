@@ -75,6 +75,8 @@ bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole
 bool is_full_recompute(const Knobs& knobs);
 bool has_graph(const Knobs& knobs, GraphScope scope);
+/// As in cuda_graph_modules.
+std::string name_of(GraphScope scope);
 
 /// The knob page as markdown.
 std::string knobs_markdown();

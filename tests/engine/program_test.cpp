@@ -6,29 +6,10 @@
 #include "engine/plan/compile.h"
 #include "engine/plan/player.h"
 #include "tests/engine/parity_fixture.h"
+#include "tests/engine/recorded_routes.h"
 
 namespace moetune::engine {
 namespace {
-
-/// The routes of one step as every rank has seen them.
-class RecordedRoutes final : public RouteObserver {
- public:
-  void on_route(int rank, int64_t layer, int64_t micro_batch, const plan::Route& route) override {
-    const std::scoped_lock lock(mutex_);
-    by_rank_[rank].routes[{layer, micro_batch}] = route;
-  }
-  [[nodiscard]] const plan::Bindings* of(int rank) { return &by_rank_[rank]; }
-
- private:
-  struct OfRank final : plan::Bindings {
-    [[nodiscard]] const plan::Route& at(int64_t layer, int64_t micro_batch) const override {
-      return routes.at({layer, micro_batch});
-    }
-    std::map<std::pair<int64_t, int64_t>, plan::Route> routes;
-  };
-  std::mutex mutex_;
-  std::map<int, OfRank> by_rank_;
-};
 
 const char* const kMoreLayouts[] = {
     "{}",
@@ -103,7 +84,7 @@ BOOST_AUTO_TEST_CASE(played_programs_have_the_times_of_the_engine) {
       for (const std::string& layout : layouts()) {
         spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(layout));
         trial.clock = clock;
-        RecordedRoutes routes;
+        testing::RecordedRoutes routes;
         TrainerHooks hooks;
         hooks.observers.route = &routes;
         const testing::TrainingRun run = testing::train(trial, 1, hooks);

@@ -313,6 +313,11 @@ int64_t num_virtual_stages(const Knobs& knobs) {
   return std::max<int64_t>(1, stages / knobs.pipeline_model_parallel_size);
 }
 
+std::string name_of(GraphScope scope) {
+  if (scope == GraphScope::none) return "none";
+  return std::string(split(kGraphItems, ',')[static_cast<size_t>(scope) - 1]);
+}
+
 std::string knobs_markdown() {
   const auto escaped = [](std::string_view text) {
     std::string result;

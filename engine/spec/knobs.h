@@ -78,6 +78,8 @@ bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole
 bool is_full_recompute(const Knobs& knobs);
 bool has_graph(const Knobs& knobs, GraphScope scope);
+/// As in cuda_graph_modules.
+std::string name_of(GraphScope scope);
 
 /// The stages that pipeline_model_parallel_layout spells out, each as its letters (E embedding, t
 /// layer, m multi-token prediction, L loss); empty without one. Throws base::UsageError for a text

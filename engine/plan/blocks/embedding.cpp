@@ -24,7 +24,9 @@ Segment embedding_forward(const BlockContext& context) {
 
 Segment embedding_backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, true);
+  w.acquire({ParamKind::embedding});
   w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), d_hidden()});
+  w.release({ParamKind::embedding});
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }

@@ -38,6 +38,7 @@ Instr& bucket_comm(SegmentWriter& w, Op op, CollectiveKind kind, const BucketDes
 
 Segment setup(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
   const Precision& precision = c.block.precision;
   allocate(w, scalar(Scalar::loss), MemoryGroup::workspace,
            static_cast<int64_t>(Scalar::count) * base::size_of(base::DType::f64));

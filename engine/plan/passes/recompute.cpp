@@ -59,6 +59,7 @@ Segment recomputed(const Segment& forward, bool ends_layer) {
   if (ends_layer) {
     Instr& end = made.code.emplace_back();
     end.verb = Verb::mark;
+    end.pass = Pass::recompute;
     end.what = static_cast<uint8_t>(Mark::saved_end);
     end.refs = {{Space::scratch, static_cast<uint8_t>(Part::input)}};
   }

@@ -208,18 +208,24 @@ struct CombineRowsArgs {
   int64_t topk = 1;
 };
 
-/// out[t, :] = table[tokens[t], :].
+/// out[t, :] = table[tokens[t] - first_row, :], zeros where the token is not among the table's
+/// rows: the sum over all shards of a vocabulary is the lookup in the whole of it. Tokens that are
+/// not in [0, vocabulary) are errors.
 struct EmbeddingArgs {
   Tensor table;
   Tensor tokens;  ///< i32 [T,1]
   Tensor out;
+  int64_t first_row = 0;   ///< of the vocabulary's rows, the table's first
+  int64_t vocabulary = 0;  ///< rows of all shards together; 0: the table is all of it
 };
 
-/// dtable[tokens[t], :] += dout[t, :], t ascending.
+/// dtable[tokens[t] - first_row, :] += dout[t, :], t ascending; tokens of other shards add nothing.
 struct EmbeddingBackwardArgs {
   Tensor dtable;
   Tensor tokens;
   Tensor dout;
+  int64_t first_row = 0;
+  int64_t vocabulary = 0;
 };
 
 /// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits

@@ -230,11 +230,29 @@ struct EmbeddingBackwardArgs {
 
 /// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits
 /// times grad_scale. *loss_sum (a double in device memory) += sum of -log softmax[target].
+/// With `stats` the softmax is that over all shards of the vocabulary, of which the logits are
+/// columns [first_col, first_col + V), and *loss_sum gets the rows whose target is among these (and
+/// infinity for a target that no shard has).
 struct CrossEntropyArgs {
   Tensor logits;
-  Tensor targets;  ///< i32 [n,1]
+  Tensor targets;  ///< i32 [n,1], of the whole vocabulary
   double grad_scale = 1.0;
   double* loss_sum = nullptr;
+  /// What cross_entropy_stats wrote for the same rows, [num_shards * n, 3] with the n rows of a
+  /// shard together; null: the logits are the whole vocabulary.
+  Tensor stats = {};
+  int64_t first_col = 0;
+};
+
+/// What a row's softmax over all shards of a vocabulary needs of one shard, columns [first_col,
+/// first_col + cols) of it: the row's largest logit, the sum of exp(logit - largest), and the
+/// target's logit, -infinity where the target is not among these columns. A row whose logits are
+/// all -infinity has the sum 0.
+struct CrossEntropyStatsArgs {
+  Tensor logits;   ///< [n, V of this shard]
+  Tensor targets;  ///< i32 [n,1], of the whole vocabulary
+  Tensor stats;    ///< [n,3], f32 where the logits are bf16
+  int64_t first_col = 0;
 };
 
 /// y = x + (accumulate ? y : 0), same shape. The dtypes may differ (f32, bf16, and i32 as the

@@ -111,6 +111,7 @@ class Backend {
   virtual void rope(const RopeArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
+  virtual void attention_merge(const AttentionMergeArgs& args) = 0;
   virtual void gated_act(const GatedActArgs& args) = 0;
   virtual void gated_act_backward(const GatedActBackwardArgs& args) = 0;
   virtual void router(const RouterArgs& args) = 0;

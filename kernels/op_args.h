@@ -79,8 +79,9 @@ struct RopeArgs {
 
 /// Causal grouped-query attention over `batch` sequences. q [batch*tq, heads*d], rows of one
 /// sequence together; k, v [batch*s, kv_heads*d] in global position order. Query row i sits at
-/// positions[i % tq] and sees keys (position - window, position] (window 0: all up to its
-/// position). Saves lse [batch*tq, heads] (natural log).
+/// positions[i % tq] and sees the keys at positions (position - window, position] (window 0: all
+/// up to its position). Saves lse [batch*tq, heads] (natural log). A row that sees no key gives out
+/// 0 and lse -infinity.
 struct AttentionArgs {
   Tensor q;
   Tensor k;
@@ -93,15 +94,32 @@ struct AttentionArgs {
   int64_t kv_heads = 1;
   int64_t window = 0;
   double scale = 1.0;
+  /// Where each of a sequence's keys sits, i32 [s, 1], strictly rising; null: key i at position i,
+  /// and every query at one of these positions.
+  Tensor key_positions = {};
 };
 
-/// Gradients of attention; dq, dk, dv are overwritten.
+/// Gradients of attention, overwritten or, with `accumulate`, added to. out and lse may be those of
+/// the softmax over more keys than are given here: dk and dv then are the gradients of these keys,
+/// and dq is their part of the queries' (a ring sends the keys round and adds up the parts).
 struct AttentionBackwardArgs {
   AttentionArgs forward;
   Tensor dout;
   Tensor dq;
   Tensor dk;
   Tensor dv;
+  bool accumulate = false;
+};
+
+/// Attention over two sets of keys from the attention over each: out and lse become those of the
+/// softmax over both. Where an lse is -infinity, its side saw no key and its out is not read; where
+/// both are, out is 0 and lse -infinity.
+struct AttentionMergeArgs {
+  Tensor out;  ///< [n, heads*d]
+  Tensor lse;  ///< [n, heads]
+  Tensor part_out;
+  Tensor part_lse;
+  int64_t heads = 1;
 };
 
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };

@@ -64,6 +64,7 @@ void CpuBackend::attention(const AttentionArgs& args) { cpu::attention(args); }
 void CpuBackend::attention_backward(const AttentionBackwardArgs& args) {
   cpu::attention_backward(args);
 }
+void CpuBackend::attention_merge(const AttentionMergeArgs& args) { cpu::attention_merge(args); }
 void CpuBackend::gated_act(const GatedActArgs& args) { cpu::gated_act(args); }
 void CpuBackend::gated_act_backward(const GatedActBackwardArgs& args) {
   cpu::gated_act_backward(args);

@@ -40,6 +40,7 @@ class CpuBackend final : public Backend {
   void rope(const RopeArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void attention_backward(const AttentionBackwardArgs& args) override;
+  void attention_merge(const AttentionMergeArgs& args) override;
   void gated_act(const GatedActArgs& args) override;
   void gated_act_backward(const GatedActBackwardArgs& args) override;
   void router(const RouterArgs& args) override;

@@ -14,6 +14,7 @@ void rms_norm_backward(const RmsNormBackwardArgs& args);
 void rope(const RopeArgs& args);
 void attention(const AttentionArgs& args);
 void attention_backward(const AttentionBackwardArgs& args);
+void attention_merge(const AttentionMergeArgs& args);
 void gated_act(const GatedActArgs& args);
 void gated_act_backward(const GatedActBackwardArgs& args);
 void router(const RouterArgs& args);

@@ -23,6 +23,7 @@ void rms_norm_backward(Stream stream, const RmsNormBackwardArgs& args);
 void rope(Stream stream, const RopeArgs& args);
 void attention(Stream stream, const AttentionArgs& args);
 void attention_backward(Stream stream, const AttentionBackwardArgs& args);
+void attention_merge(Stream stream, const AttentionMergeArgs& args);
 void gated_act(Stream stream, const GatedActArgs& args);
 void gated_act_backward(Stream stream, const GatedActBackwardArgs& args);
 void router(Stream stream, const RouterArgs& args);

@@ -154,6 +154,19 @@ void bench_lse_layout(Bench& bench, CudaBackend& backend, Arena& arena) {
   arena.clear();
 }
 
+void bench_attention_merge(Bench& bench, CudaBackend& backend, Arena& arena) {
+  const Scale& scaled = bench.scale();
+  const int64_t rows = scaled(16384), heads = 32, width = 128;
+  const Tensor out = arena.floats(rows, heads * width), part = arena.floats(rows, heads * width);
+  const Tensor lse = arena.floats(rows, heads, DType::f32);
+  const Tensor part_lse = arena.floats(rows, heads, DType::f32);
+  bench.row(fmt::format("attention_merge {} rows, {} heads of {}", rows, heads, width),
+            moves({out, out, part, lse, lse, part_lse}), [&] {
+              backend.attention_merge({out, lse, part, part_lse, heads});
+            });
+  arena.clear();
+}
+
 }  // namespace
 
 void bench_layers(Bench& bench, CudaBackend& backend, Arena& arena) {
@@ -164,6 +177,7 @@ void bench_layers(Bench& bench, CudaBackend& backend, Arena& arena) {
   bench_activation(bench, backend, arena);
   bench_cross_entropy(bench, backend, arena);
   bench_lse_layout(bench, backend, arena);
+  bench_attention_merge(bench, backend, arena);
 }
 
 void bench_routing(Bench& bench, CudaBackend& backend, Arena& arena) {

@@ -118,6 +118,7 @@ class Backend {
   virtual void router_backward(const RouterBackwardArgs& args) = 0;
   virtual void aux_loss(const AuxLossArgs& args) = 0;
   virtual void route_plan(const RoutePlanArgs& args) = 0;
+  virtual void expand_experts(const ExpandExpertsArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void scatter_rows(const ScatterRowsArgs& args) = 0;
   virtual void combine_rows(const CombineRowsArgs& args) = 0;

@@ -199,6 +199,16 @@ struct RoutePlanArgs {
   int64_t num_chunks = 1;
 };
 
+/// Where the experts are cut into `copies` slices, each chosen expert once for every rank that has
+/// a slice of it, numbered by rank of experts, slice, local expert: with e = indices[t, k],
+/// out[t, k*copies + c] = (e / local_experts * copies + c) * local_experts + e % local_experts.
+struct ExpandExpertsArgs {
+  Tensor indices;             ///< i32 [T,K]
+  Tensor out;                 ///< i32 [T, K*copies]
+  int64_t copies = 1;         ///< slices of an expert
+  int64_t local_experts = 1;  ///< experts of one rank
+};
+
 /// out[i, :] = x[index[i] / divisor, :]. divisor K turns (token, slot) numbers into tokens.
 struct GatherRowsArgs {
   Tensor x;

@@ -73,6 +73,7 @@ void CpuBackend::router(const RouterArgs& args) { cpu::router(args); }
 void CpuBackend::router_backward(const RouterBackwardArgs& args) { cpu::router_backward(args); }
 void CpuBackend::aux_loss(const AuxLossArgs& args) { cpu::aux_loss(args); }
 void CpuBackend::route_plan(const RoutePlanArgs& args) { cpu::route_plan(args); }
+void CpuBackend::expand_experts(const ExpandExpertsArgs& args) { cpu::expand_experts(args); }
 void CpuBackend::gather_rows(const GatherRowsArgs& args) { cpu::gather_rows(args); }
 void CpuBackend::scatter_rows(const ScatterRowsArgs& args) { cpu::scatter_rows(args); }
 void CpuBackend::combine_rows(const CombineRowsArgs& args) { cpu::combine_rows(args); }

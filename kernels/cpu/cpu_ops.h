@@ -21,6 +21,7 @@ void router(const RouterArgs& args);
 void router_backward(const RouterBackwardArgs& args);
 void aux_loss(const AuxLossArgs& args);
 void route_plan(const RoutePlanArgs& args);
+void expand_experts(const ExpandExpertsArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void scatter_rows(const ScatterRowsArgs& args);
 void combine_rows(const CombineRowsArgs& args);

@@ -321,6 +321,9 @@ void CudaBackend::router_backward(const RouterBackwardArgs& args) {
 }
 void CudaBackend::aux_loss(const AuxLossArgs& args) { cuda::aux_loss(stream(), args); }
 void CudaBackend::route_plan(const RoutePlanArgs& args) { cuda::route_plan(stream(), args); }
+void CudaBackend::expand_experts(const ExpandExpertsArgs& args) {
+  cuda::expand_experts(stream(), args);
+}
 void CudaBackend::gather_rows(const GatherRowsArgs& args) { cuda::gather_rows(stream(), args); }
 void CudaBackend::scatter_rows(const ScatterRowsArgs& args) { cuda::scatter_rows(stream(), args); }
 void CudaBackend::combine_rows(const CombineRowsArgs& args) { cuda::combine_rows(stream(), args); }

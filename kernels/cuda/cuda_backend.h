@@ -71,6 +71,7 @@ class CudaBackend final : public Backend {
   void router_backward(const RouterBackwardArgs& args) override;
   void aux_loss(const AuxLossArgs& args) override;
   void route_plan(const RoutePlanArgs& args) override;
+  void expand_experts(const ExpandExpertsArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void scatter_rows(const ScatterRowsArgs& args) override;
   void combine_rows(const CombineRowsArgs& args) override;

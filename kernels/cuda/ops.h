@@ -30,6 +30,7 @@ void router(Stream stream, const RouterArgs& args);
 void router_backward(Stream stream, const RouterBackwardArgs& args);
 void aux_loss(Stream stream, const AuxLossArgs& args);
 void route_plan(Stream stream, const RoutePlanArgs& args);
+void expand_experts(Stream stream, const ExpandExpertsArgs& args);
 void gather_rows(Stream stream, const GatherRowsArgs& args);
 void scatter_rows(Stream stream, const ScatterRowsArgs& args);
 void combine_rows(Stream stream, const CombineRowsArgs& args);

@@ -249,6 +249,10 @@ void bench_routing(Bench& bench, CudaBackend& backend, Arena& arena) {
   bench.row("route_plan " + shape, is_small({args.indices, order, position}), [&] {
     backend.route_plan({args.indices, order, position, counts, offsets, 1});
   });
+  const Tensor slices = arena.raw(args.indices.rows, 2 * args.indices.cols, DType::i32);
+  bench.row("expand_experts " + shape, is_small({args.indices, slices}), [&] {
+    backend.expand_experts({args.indices, slices, 2, experts / 2});
+  });
   arena.clear();
 }
 

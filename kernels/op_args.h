@@ -311,7 +311,10 @@ struct BiasBackwardArgs {
 
 /// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor:
 /// master, m, v and the gradient, all flat of the same length; the weight is written from the
-/// master.
+/// master. The update uses m and v as computed; where they are kept as bf16, they are rounded
+/// stochastically (kernels/stochastic_round.h): rounded to nearest, v would stand still wherever
+/// 1 - beta2 is below half of a last place. The draw depends on the seed, the step and the
+/// element's number alone.
 struct AdamWArgs {
   struct Slice {
     void* weight;
@@ -321,11 +324,12 @@ struct AdamWArgs {
     const void* grad;
     int64_t numel;
     bool use_decay;
+    int64_t first_element = 0;  ///< number of the slice's first element, the same in every layout
   };
   std::vector<Slice> slices;
   DType dtype = DType::f32;         ///< of master and gradient: f32 or f64
   DType weight_dtype = DType::f32;  ///< dtype, or bf16
-  DType moment_dtype = DType::f32;  ///< of m and v: dtype, or bf16
+  DType moment_dtype = DType::f32;  ///< of m and v: dtype, or bf16 beside f32
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -333,6 +337,7 @@ struct AdamWArgs {
   double weight_decay = 0.0;
   double grad_scale = 1.0;  ///< gradients are multiplied by this (clipping)
   int64_t step = 1;         ///< from 1, for bias correction
+  uint64_t rounding_seed = 0;
 };
 
 /// Sum of squares of several flat tensors, in double, into *result (device memory).

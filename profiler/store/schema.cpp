@@ -27,32 +27,6 @@ std::map<std::string, std::string> expected_definitions(std::string_view schema_
   return definitions(fresh);
 }
 
-// Creates tables that a version adds, as schema.sql defines them now. A later version that changes
-// one of them keeps its old text in the migration instead.
-void create_tables(Database& database, std::initializer_list<const char*> names) {
-  const auto expected = expected_definitions(kSchemaSql);
-  for (const char* name : names) {
-    Statement taken(database, "SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE");
-    taken.bind(1, name);
-    if (taken.step()) {
-      throw base::UsageError(
-          fmt::format("{}: it contains the {} {}, which moetune did not write; rename or drop it",
-                      database.path(), taken.get_text(0), name));
-    }
-    database.execute(expected.at(std::string("table ") + name));
-  }
-}
-
-/// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
-/// equals schema.sql's: rebuild a table instead of altering it.
-using Migration = void (*)(Database&);
-constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
-    // 2: hunts.
-    [](Database& database) {
-      create_tables(database, {"bisect_hunt", "bisect_commit", "bisect_run"});
-    },
-};
-
 // Every object of ours must be there as we define it: a view in a table's place, a trigger or a
 // generated column could make a plain read or insert run as long as its author likes. Further
 // tables, views and indexes of the user are harmless.
@@ -73,6 +47,49 @@ void check_definitions(Database& database, const std::map<std::string, std::stri
     }
   }
 }
+
+// Creates tables that a version adds, as schema.sql defines them now. A later version that changes
+// one of them keeps its old text in the migration instead.
+void create_tables(Database& database, std::initializer_list<const char*> names) {
+  const auto expected = expected_definitions(kSchemaSql);
+  for (const char* name : names) {
+    Statement taken(database, "SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE");
+    taken.bind(1, name);
+    if (taken.step()) {
+      throw base::UsageError(
+          fmt::format("{}: it contains the {} {}, which moetune did not write; rename or drop it",
+                      database.path(), taken.get_text(0), name));
+    }
+    database.execute(expected.at(std::string("table ") + name));
+  }
+}
+
+// 3: the host's work in traces, a kind of record that version 2 refused.
+void widen_trace_kinds(Database& database) {
+  // Before anything in it is read: what a foreign hand defined in its place may run for ever.
+  constexpr std::string_view kNow = "BETWEEN 0 AND 5";
+  std::string before = expected_definitions(kSchemaSql).at("table trace_record");
+  before.replace(before.find(kNow), kNow.size(), "BETWEEN 0 AND 4");
+  check_definitions(database, {{"table trace_record", before}});
+  database.execute(
+      "CREATE TEMP TABLE old_trace_record AS SELECT * FROM main.trace_record;"
+      "DROP TABLE main.trace_record");
+  create_tables(database, {"trace_record"});
+  database.execute(
+      "INSERT INTO main.trace_record SELECT * FROM old_trace_record;"
+      "DROP TABLE old_trace_record");
+}
+
+/// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
+/// equals schema.sql's: rebuild a table instead of altering it.
+using Migration = void (*)(Database&);
+constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
+    // 2: hunts.
+    [](Database& database) {
+      create_tables(database, {"bisect_hunt", "bisect_commit", "bisect_run"});
+    },
+    widen_trace_kinds,
+};
 
 void check_store_definitions(Database& database) {
   static const auto kExpected = expected_definitions(kSchemaSql);

@@ -184,13 +184,13 @@ CREATE TABLE trace_step (
 ) STRICT, WITHOUT ROWID;
 
 -- One operation on one stream of one rank (profiler/record.h). correlationId is its place in the rank's program order;
--- kind as in RecordKind: 0 kernel, 1 collective, 2 p2p, 3 memcpy, 4 host_sync.
+-- kind as in RecordKind: 0 kernel, 1 collective, 2 p2p, 3 memcpy, 4 host_sync, 5 host_work.
 CREATE TABLE trace_record (
   trial_id INTEGER NOT NULL,
   step INTEGER NOT NULL,
   rank INTEGER NOT NULL,
   correlationId INTEGER NOT NULL,
-  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
   streamId INTEGER NOT NULL,  -- -1: the host
   nameId INTEGER NOT NULL REFERENCES StringIds(id),
   layer INTEGER NOT NULL,        -- -1: none

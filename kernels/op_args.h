@@ -329,7 +329,8 @@ struct AdamWArgs {
   std::vector<Slice> slices;
   DType dtype = DType::f32;         ///< of master and gradient: f32 or f64
   DType weight_dtype = DType::f32;  ///< dtype, or bf16
-  DType moment_dtype = DType::f32;  ///< of m and v: dtype, or bf16 beside f32
+  DType m_dtype = DType::f32;       ///< dtype, or bf16 beside f32
+  DType v_dtype = DType::f32;       ///< dtype, or bf16 beside f32
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;

@@ -21,6 +21,20 @@ double learning_rate(const spec::TrainingSpec& training, int64_t step) {
          0.5 * (training.lr - training.min_lr) * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
+namespace {
+
+/// The number of a local element among all elements of the model, the same in every layout: which
+/// way it is rounded must not depend on who does it. Both copies of a tied embedding have the same.
+int64_t global_element(const plan::ParamDesc& param, int64_t element) {
+  constexpr int64_t kMostElements = int64_t{1} << 38;  // of one parameter
+  constexpr auto kNumKinds = static_cast<int64_t>(plan::ParamKind::count);
+  const plan::ParamKind kind = param.is_tied_copy ? plan::ParamKind::embedding : param.kind;
+  const int64_t number = (param.layer + 1) * kNumKinds + static_cast<int64_t>(kind);
+  return number * kMostElements + param.first_row * param.cols + element;
+}
+
+}  // namespace
+
 kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
                               int64_t num_updates, double lr, double grad_norm) {
   const auto& training = rank.trial.training;
@@ -33,11 +47,14 @@ kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
     const bool use_decay = training.decays_all || !(param.is_norm || param.is_bias);
     args.slices.push_back({element(bucket.weight, piece.begin), element(bucket.master, in_shard),
                            element(bucket.m, in_shard), element(bucket.v, in_shard),
-                           element(bucket.grad, piece.begin), piece.end - piece.begin, use_decay});
+                           element(bucket.grad, piece.begin), piece.end - piece.begin, use_decay,
+                           global_element(param, piece.begin - param.offset)});
   }
   args.dtype = rank.precision.stat;
   args.weight_dtype = rank.precision.element;
-  args.moment_dtype = rank.precision.moment;
+  args.m_dtype = rank.precision.m;
+  args.v_dtype = rank.precision.v;
+  args.rounding_seed = training.seed;
   args.lr = lr;
   args.beta1 = training.beta1;
   args.beta2 = training.beta2;

@@ -34,7 +34,7 @@ class Compiler {
       : trial_(trial), knobs_(trial.knobs), is_full_(spec::is_full_recompute(trial.knobs)) {
     program_.rank = rank;
     program_.layout = layout_of(trial.knobs);
-    program_.precision = spec::precision_of(trial.dtype);
+    program_.precision = spec::precision_of(trial.dtype, trial.knobs);
     program_.params = make_param_plan(trial.model, trial.knobs, rank);
     const std::vector<StageLayers> all = split_layers(trial.model, trial.knobs);
     for (size_t k = 0; k < all.size(); ++k) {

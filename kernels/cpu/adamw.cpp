@@ -1,6 +1,7 @@
 // The optimizer's arithmetic: AdamW over flat slices, and the gradient norm that clipping needs.
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/dispatch.h"
@@ -44,48 +45,53 @@ struct Update {
   }
 };
 
+// A moment as it is computed with, and as it is kept: as it is, or as bf16, narrower by the draw.
 template <typename T>
+T wide(T value) {
+  return value;
+}
+float wide(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16U); }
+
+template <typename Kept, typename T>
+Kept kept(T value, uint32_t draw) {
+  if constexpr (std::is_same_v<Kept, T>) {
+    return value;
+  } else {
+    return stochastic_bf16(std::bit_cast<uint32_t>(value), draw);
+  }
+}
+
+template <typename T, typename M, typename V>
 void update(const AdamWArgs& args, const AdamWArgs::Slice& slice) {
+  constexpr bool kDraws = !std::is_same_v<M, T> || !std::is_same_v<V, T>;
   const Update<T> step(args, slice);
+  const uint64_t key = rounding_key(args.rounding_seed, args.step);
   auto* weight = static_cast<T*>(slice.weight);
   auto* master = static_cast<T*>(slice.master);
-  auto* m = static_cast<T*>(slice.m);
-  auto* v = static_cast<T*>(slice.v);
+  auto* m = static_cast<M*>(slice.m);
+  auto* v = static_cast<V*>(slice.v);
   const auto* grad = static_cast<const T*>(slice.grad);
   // ivdep, not restrict: weight and master may be the same memory.
 #pragma GCC ivdep
   for (int64_t i = 0; i < slice.numel; ++i) {
-    T new_m = m[i];
-    T new_v = v[i];
+    T new_m = wide(m[i]);
+    T new_v = wide(v[i]);
     const T updated = step(master[i], grad[i], new_m, new_v);
-    m[i] = new_m;
-    v[i] = new_v;
+    const uint64_t bits = kDraws ? rounding_bits(key, slice.first_element + i) : 0;
+    m[i] = kept<M>(new_m, draw_of_m(bits));
+    v[i] = kept<V>(new_v, draw_of_v(bits));
     master[i] = updated;
     weight[i] = updated;
   }
 }
 
-float float_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16U); }
-
-// The same with moments of bf16.
-void update_narrow(const AdamWArgs& args, const AdamWArgs::Slice& slice) {
-  const Update<float> step(args, slice);
-  const uint64_t key = rounding_key(args.rounding_seed, args.step);
-  auto* weight = static_cast<float*>(slice.weight);
-  auto* master = static_cast<float*>(slice.master);
-  auto* m = static_cast<uint16_t*>(slice.m);
-  auto* v = static_cast<uint16_t*>(slice.v);
-  const auto* grad = static_cast<const float*>(slice.grad);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < slice.numel; ++i) {
-    float new_m = float_of_bf16(m[i]);
-    float new_v = float_of_bf16(v[i]);
-    const float updated = step(master[i], grad[i], new_m, new_v);
-    const uint64_t bits = rounding_bits(key, slice.first_element + i);
-    m[i] = stochastic_bf16(std::bit_cast<uint32_t>(new_m), draw_of_m(bits));
-    v[i] = stochastic_bf16(std::bit_cast<uint32_t>(new_v), draw_of_v(bits));
-    master[i] = updated;
-    weight[i] = updated;
+// body(std::type_identity<M>) with a moment's type beside f32.
+template <typename Body>
+void with_moment(DType dtype, const Body& body) {
+  if (dtype == DType::bf16) {
+    body(std::type_identity<uint16_t>{});
+  } else {
+    body(std::type_identity<float>{});
   }
 }
 
@@ -93,14 +99,21 @@ void update_narrow(const AdamWArgs& args, const AdamWArgs::Slice& slice) {
 
 void adamw(const AdamWArgs& args) {
   MOETUNE_CHECK(args.step >= 1, "adamw: step {} must count from 1", args.step);
-  if (args.moment_dtype == DType::bf16) {
-    MOETUNE_CHECK(args.dtype == DType::f32, "adamw: moments of bf16 beside a master of {}, not f32",
-                  base::name_of(args.dtype));
-    for (const AdamWArgs::Slice& slice : args.slices) update_narrow(args, slice);
-    return;
+  for (const DType moment : {args.m_dtype, args.v_dtype}) {
+    const bool is_narrow = moment == DType::bf16 && args.dtype == DType::f32;
+    MOETUNE_CHECK(moment == args.dtype || is_narrow, "adamw: moments of {} beside a master of {}",
+                  base::name_of(moment), base::name_of(args.dtype));
   }
-  dispatch(args.dtype, [&]<typename T>(std::type_identity<T>) {
-    for (const AdamWArgs::Slice& slice : args.slices) update<T>(args, slice);
+  const auto run = [&]<typename T, typename M, typename V>(
+                       std::type_identity<T>, std::type_identity<M>, std::type_identity<V>) {
+    for (const AdamWArgs::Slice& slice : args.slices) update<T, M, V>(args, slice);
+  };
+  if (args.dtype == DType::f64) {
+    constexpr std::type_identity<double> kDouble;
+    return run(kDouble, kDouble, kDouble);
+  }
+  with_moment(args.m_dtype, [&](auto m) {
+    with_moment(args.v_dtype, [&](auto v) { run(std::type_identity<float>{}, m, v); });
   });
 }
 

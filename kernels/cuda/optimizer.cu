@@ -97,13 +97,13 @@ struct Update {
 
 constexpr int kMaxUpdates = 530;
 
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 struct UpdateTable {
   struct Slice {
     W* weight;
     float* master;
     M* m;
-    M* v;
+    V* v;
     const float* grad;
     int64_t numel;
     int64_t first_element;
@@ -125,9 +125,9 @@ __device__ M kept_moment(float value, uint32_t draw) {
 }
 
 // Weight and master may be the same memory: a thread reads all of its quad before it writes.
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(const __grid_constant__ UpdateTable<W, M> table) {
+    adamw_kernel(const __grid_constant__ UpdateTable<W, M, V> table) {
   const Update& u = table.update;
   for (int64_t tile = blockIdx.x; tile < table.tiles.begin[table.tiles.num_slices];
        tile += gridDim.x) {
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
       Pack<float, kQuad> grad;
       Pack<float, kQuad> old_master;
       Pack<M, kQuad> old_m;
-      Pack<M, kQuad> old_v;
+      Pack<V, kQuad> old_v;
       if (is_whole) {
         grad = load_quad(slice.grad, first, slice.numel, true);
         old_master = load_quad(slice.master, first, slice.numel, true);
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
       Pack<float, kQuad> new_master;
       Pack<W, kQuad> new_weight;
       Pack<M, kQuad> new_m;
-      Pack<M, kQuad> new_v;
+      Pack<V, kQuad> new_v;
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) {
         const float g = grad.at[i] * u.grad_scale;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
             old_master.at[i] * keep - u.step_size * m / (sqrtf(v * u.v_scale) + u.eps);
         const uint64_t bits = rounding_bits(u.rounding_key, slice.first_element + first + i);
         new_m.at[i] = kept_moment<M>(m, draw_of_m(bits));
-        new_v.at[i] = kept_moment<M>(v, draw_of_v(bits));
+        new_v.at[i] = kept_moment<V>(v, draw_of_v(bits));
         new_master.at[i] = master;
         new_weight.at[i] = from_float<W>(master);
       }
@@ -218,10 +218,10 @@ void for_tables(const std::vector<Slice>& slices, Tiles<kMaxSlices>& tiles, cons
   if (tiles.num_slices > 0) launch_table();
 }
 
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 void launch_adamw(Stream stream, const AdamWArgs& args) {
-  static_assert(sizeof(UpdateTable<W, M>) <= kMaxParameterBytes);
-  UpdateTable<W, M> table;
+  static_assert(sizeof(UpdateTable<W, M, V>) <= kMaxParameterBytes);
+  UpdateTable<W, M, V> table;
   table.update = update_of(args);
   for_tables(
       args.slices, table.tiles,
@@ -229,14 +229,14 @@ void launch_adamw(Stream stream, const AdamWArgs& args) {
         table.slices[i] = {static_cast<W*>(slice.weight),
                            static_cast<float*>(slice.master),
                            static_cast<M*>(slice.m),
-                           static_cast<M*>(slice.v),
+                           static_cast<V*>(slice.v),
                            static_cast<const float*>(slice.grad),
                            slice.numel,
                            slice.first_element};
         table.use_decay[i] = slice.use_decay;
       },
       [&] {
-        launch(adamw_kernel<W, M>, {grid_of(table.tiles.total(), kNumSms * 8), dim3(kThreads)},
+        launch(adamw_kernel<W, M, V>, {grid_of(table.tiles.total(), kNumSms * 8), dim3(kThreads)},
                stream, table);
       });
 }
@@ -362,8 +362,11 @@ void adamw(Stream stream, const AdamWArgs& args) {
   MOETUNE_CHECK(args.dtype == DType::f32, "adamw: master and gradient are {}, not f32",
                 base::name_of(args.dtype));
   dispatch_float(args.weight_dtype, [&]<typename W>(std::type_identity<W>) {
-    dispatch_float(args.moment_dtype,
-                   [&]<typename M>(std::type_identity<M>) { launch_adamw<W, M>(stream, args); });
+    dispatch_float(args.m_dtype, [&]<typename M>(std::type_identity<M>) {
+      dispatch_float(args.v_dtype, [&]<typename V>(std::type_identity<V>) {
+        launch_adamw<W, M, V>(stream, args);
+      });
+    });
   });
 }
 

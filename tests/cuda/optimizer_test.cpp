@@ -117,7 +117,7 @@ void check_adamw(Backend& cpu, const std::vector<Length>& lengths, bool shares_m
   args.grad_scale = 0.5;
   args.step = 3;
   args.rounding_seed = 11;
-  args.moment_dtype = kDTypeOf<M>;
+  args.m_dtype = args.v_dtype = kDTypeOf<M>;
   AdamWArgs device_args = args;
   device_args.weight_dtype = kDTypeOf<W>;
   std::deque<Parameter<W, M>> parameters;  // deque: slices point into them

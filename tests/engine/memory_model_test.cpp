@@ -38,6 +38,8 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
           "expert_model_parallel_size": 4, "recompute": "norm,core_attn,moe_act,experts"})",
       R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "recompute": "full",
           "expert_model_parallel_size": 2, "linear_ce_chunk_tokens": 64})",
+      R"({"data_parallel_size": 2, "exp_avg_dtype": "bf16"})",
+      R"({"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"})",
   };
   for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
     const spec::RoutingProfile profile = testing::record_profile(model);

@@ -266,7 +266,7 @@ void bench_flat(Bench& bench, CudaBackend& backend, Arena& arena) {
     const Tensor grad = arena.floats(1, numel, DType::f32);
     kernels::AdamWArgs args;
     args.slices.push_back({weight.data, master.data, m.data, v.data, grad.data, numel, true});
-    args.weight_dtype = args.moment_dtype = DType::bf16;
+    args.weight_dtype = args.m_dtype = args.v_dtype = DType::bf16;
     // Read grad, master, m, v; write weight, master, m, v.
     bench.row(fmt::format("adamw {}, bf16 moments", numel),
               moves({grad, master, master, m, m, v, v, weight}), [&] { backend.adamw(args); });

@@ -27,7 +27,7 @@ void check_steps(Backend& backend, bool use_decay) {
   std::vector<double> exact_v(kSize);
   for (int64_t i = 0; i < kSize; ++i) expected(0, i) = static_cast<double>(master(0, i));
   AdamWArgs args;
-  args.dtype = kDTypeOf<T>;
+  args.dtype = args.m_dtype = args.v_dtype = kDTypeOf<T>;
   args.lr = 0.01;
   args.weight_decay = 0.1;
   args.grad_scale = 0.5;
@@ -79,7 +79,7 @@ struct NarrowState {
     for (size_t i = 0; i < m.size(); ++i) {
       m[i] = v[i] = nearest_bf16(moment * (1.0F + static_cast<float>(i % 128) / 128.0F));
     }
-    args.moment_dtype = DType::bf16;
+    args.m_dtype = args.v_dtype = DType::bf16;
     args.beta2 = 0.999;
     args.lr = 0.0;
     args.rounding_seed = 5;
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(narrow_moments_change_no_update) {
   std::vector<float> wide_master = state.master;
   state.args.lr = 0.1;
   AdamWArgs wide = state.args;
-  wide.moment_dtype = DType::f32;
+  wide.m_dtype = wide.v_dtype = DType::f32;
   wide.slices[0].weight = wide.slices[0].master = wide_master.data();
   wide.slices[0].m = wide_m.data();
   wide.slices[0].v = wide_v.data();
@@ -230,8 +230,39 @@ BOOST_AUTO_TEST_CASE(draws_follow_the_element_the_step_and_the_seed_alone) {
 BOOST_AUTO_TEST_CASE(narrow_moments_beside_f64_are_refused) {
   AdamWArgs args;
   args.dtype = DType::f64;
-  args.moment_dtype = DType::bf16;
+  args.m_dtype = DType::bf16;
+  args.v_dtype = DType::f64;
   BOOST_CHECK_THROW(backend->adamw(args), base::Error);
+}
+
+// Each moment has its own type, and the draws of both narrow ones.
+BOOST_AUTO_TEST_CASE(either_moment_may_be_narrow) {
+  NarrowState both(0.5F);
+  const std::vector<uint16_t> first = both.v;
+  for (size_t i = 0; i < both.grad.size(); ++i) both.grad[i] = std::sin(static_cast<float>(i));
+  NarrowState one = both;
+  one.args.slices = {one.slice(0, NarrowState::kSize)};
+  std::vector<float> wide;
+  for (const uint16_t bits : first) wide.push_back(widened(bits));
+  const std::vector<float> before = wide;
+  both.args.slices = {both.slice(0, NarrowState::kSize)};
+  backend->adamw(both.args);
+  one.args.slices[0].m = wide.data();
+  one.args.m_dtype = DType::f32;
+  backend->adamw(one.args);
+  BOOST_TEST((one.v == both.v));
+  BOOST_TEST((one.m == first));
+  BOOST_TEST((wide != before));
+  one.v = first;
+  wide = before;
+  one.args = both.args;
+  one.args.slices = {one.slice(0, NarrowState::kSize)};
+  one.args.slices[0].v = wide.data();
+  one.args.v_dtype = DType::f32;
+  backend->adamw(one.args);
+  BOOST_TEST((one.m == both.m));
+  BOOST_TEST((one.v == first));
+  BOOST_TEST((wide != before));
 }
 
 BOOST_AUTO_TEST_CASE(squared_norm_over_slices_in_double) {

@@ -49,6 +49,7 @@ BOOST_AUTO_TEST_CASE(rows_are_complete_and_name_their_own_member) {
                is_set    ? row.set_items
                : is_bool ? (before == "true" ? "false" : "true")
                : row.name == "pipeline_model_parallel_layout" ? "Et|tL"
+               : row.name.ends_with("_dtype")                 ? "bf16"
                                                               : "128");
       BOOST_TEST(!(changed == defaults));
       json difference = to_json(changed);
@@ -85,6 +86,10 @@ BOOST_AUTO_TEST_CASE(sets_come_into_table_order_without_duplicates) {
                         "expected none | full | set of norm, core_attn, moe_act, experts"));
   }
   BOOST_TEST(contains(set_error("cuda_graph_modules", "full"), "'full'"));
+  BOOST_TEST(set("exp_avg_dtype", "bf16").exp_avg_dtype == "bf16");
+  for (const char* text : {"", "fp16", "bf16,fp32"}) {
+    BOOST_TEST(contains(set_error("exp_avg_sq_dtype", text), "expected fp32 | bf16"));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(bad_text_names_knob_and_value) {

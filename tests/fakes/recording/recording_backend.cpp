@@ -251,8 +251,8 @@ void RecordingBackend::adamw(const kernels::AdamWArgs& args) {
   for (const kernels::AdamWArgs::Slice& slice : args.slices) {
     entry.operands.push_back(flat("weight", slice.weight, args.weight_dtype, slice.numel));
     entry.operands.push_back(flat("master", slice.master, args.dtype, slice.numel));
-    entry.operands.push_back(flat("m", slice.m, args.moment_dtype, slice.numel));
-    entry.operands.push_back(flat("v", slice.v, args.moment_dtype, slice.numel));
+    entry.operands.push_back(flat("m", slice.m, args.m_dtype, slice.numel));
+    entry.operands.push_back(flat("v", slice.v, args.v_dtype, slice.numel));
     entry.operands.push_back(flat("grad", slice.grad, args.dtype, slice.numel));
   }
 }

@@ -60,7 +60,7 @@ struct RankContext {
       : trial(trial_in),
         layout(plan::layout_of(trial_in.knobs)),
         rank(rank_in),
-        precision(spec::precision_of(trial_in.dtype)),
+        precision(spec::precision_of(trial_in.dtype, trial_in.knobs)),
         backend(backend_in),
         memory(backend_in, rank_in, trial_in.hardware.memory_bytes),
         graphs(backend_in),

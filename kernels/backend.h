@@ -111,12 +111,14 @@ class Backend {
   virtual void rope(const RopeArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
+  virtual void attention_merge(const AttentionMergeArgs& args) = 0;
   virtual void gated_act(const GatedActArgs& args) = 0;
   virtual void gated_act_backward(const GatedActBackwardArgs& args) = 0;
   virtual void router(const RouterArgs& args) = 0;
   virtual void router_backward(const RouterBackwardArgs& args) = 0;
   virtual void aux_loss(const AuxLossArgs& args) = 0;
   virtual void route_plan(const RoutePlanArgs& args) = 0;
+  virtual void expand_experts(const ExpandExpertsArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void scatter_rows(const ScatterRowsArgs& args) = 0;
   virtual void combine_rows(const CombineRowsArgs& args) = 0;

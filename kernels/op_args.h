@@ -79,8 +79,9 @@ struct RopeArgs {
 
 /// Causal grouped-query attention over `batch` sequences. q [batch*tq, heads*d], rows of one
 /// sequence together; k, v [batch*s, kv_heads*d] in global position order. Query row i sits at
-/// positions[i % tq] and sees keys (position - window, position] (window 0: all up to its
-/// position). Saves lse [batch*tq, heads] (natural log).
+/// positions[i % tq] and sees the keys at positions (position - window, position] (window 0: all
+/// up to its position). Saves lse [batch*tq, heads] (natural log). A row that sees no key gives out
+/// 0 and lse -infinity.
 struct AttentionArgs {
   Tensor q;
   Tensor k;
@@ -93,15 +94,32 @@ struct AttentionArgs {
   int64_t kv_heads = 1;
   int64_t window = 0;
   double scale = 1.0;
+  /// Where each of a sequence's keys sits, i32 [s, 1], strictly rising; null: key i at position i,
+  /// and every query at one of these positions.
+  Tensor key_positions = {};
 };
 
-/// Gradients of attention; dq, dk, dv are overwritten.
+/// Gradients of attention, overwritten or, with `accumulate`, added to. out and lse may be those of
+/// the softmax over more keys than are given here: dk and dv then are the gradients of these keys,
+/// and dq is their part of the queries' (a ring sends the keys round and adds up the parts).
 struct AttentionBackwardArgs {
   AttentionArgs forward;
   Tensor dout;
   Tensor dq;
   Tensor dk;
   Tensor dv;
+  bool accumulate = false;
+};
+
+/// Attention over two sets of keys from the attention over each: out and lse become those of the
+/// softmax over both. Where an lse is -infinity, its side saw no key and its out is not read; where
+/// both are, out is 0 and lse -infinity.
+struct AttentionMergeArgs {
+  Tensor out;  ///< [n, heads*d]
+  Tensor lse;  ///< [n, heads]
+  Tensor part_out;
+  Tensor part_lse;
+  int64_t heads = 1;
 };
 
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
@@ -179,6 +197,16 @@ struct RoutePlanArgs {
   Tensor counts;    ///< i32 [num_chunks, E]
   Tensor offsets;   ///< i32 [E + 1,1] or null: where each expert's places begin; one chunk only
   int64_t num_chunks = 1;
+};
+
+/// Where the experts are cut into `copies` slices, each chosen expert once for every rank that has
+/// a slice of it, numbered by rank of experts, slice, local expert: with e = indices[t, k],
+/// out[t, k*copies + c] = (e / local_experts * copies + c) * local_experts + e % local_experts.
+struct ExpandExpertsArgs {
+  Tensor indices;             ///< i32 [T,K]
+  Tensor out;                 ///< i32 [T, K*copies]
+  int64_t copies = 1;         ///< slices of an expert
+  int64_t local_experts = 1;  ///< experts of one rank
 };
 
 /// out[i, :] = x[index[i] / divisor, :]. divisor K turns (token, slot) numbers into tokens.
@@ -283,7 +311,10 @@ struct BiasBackwardArgs {
 
 /// One multi-tensor AdamW step (decoupled weight decay, Loshchilov & Hutter 2017). Per tensor:
 /// master, m, v and the gradient, all flat of the same length; the weight is written from the
-/// master.
+/// master. The update uses m and v as computed; where they are kept as bf16, they are rounded
+/// stochastically (kernels/stochastic_round.h): rounded to nearest, v would stand still wherever
+/// 1 - beta2 is below half of a last place. The draw depends on the seed, the step and the
+/// element's number alone.
 struct AdamWArgs {
   struct Slice {
     void* weight;
@@ -293,11 +324,13 @@ struct AdamWArgs {
     const void* grad;
     int64_t numel;
     bool use_decay;
+    int64_t first_element = 0;  ///< number of the slice's first element, the same in every layout
   };
   std::vector<Slice> slices;
   DType dtype = DType::f32;         ///< of master and gradient: f32 or f64
   DType weight_dtype = DType::f32;  ///< dtype, or bf16
-  DType moment_dtype = DType::f32;  ///< of m and v: dtype, or bf16
+  DType m_dtype = DType::f32;       ///< dtype, or bf16 beside f32
+  DType v_dtype = DType::f32;       ///< dtype, or bf16 beside f32
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -305,6 +338,7 @@ struct AdamWArgs {
   double weight_decay = 0.0;
   double grad_scale = 1.0;  ///< gradients are multiplied by this (clipping)
   int64_t step = 1;         ///< from 1, for bias correction
+  uint64_t rounding_seed = 0;
 };
 
 /// Sum of squares of several flat tensors, in double, into *result (device memory).

@@ -26,7 +26,7 @@ RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec, int r
   const plan::LayerDims dims =
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
   add(memory, MemoryGroup::workspace, spec.hardware.workspace_bytes);
-  if (spec::precision_of(spec.dtype).element == base::DType::bf16) {
+  if (spec::precision_of(spec.dtype, spec.knobs).element == base::DType::bf16) {
     add(memory, MemoryGroup::workspace,
         plan::attention_workspace_bytes(dims, layout.cp_rank(rank)));
   }
@@ -92,7 +92,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
   estimate.ranks.reserve(static_cast<size_t>(layout.world_size()));
   const plan::LayerDims dims =
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
-  const double ratio = layout.ep > 1 ? options.imbalance_ratio : 1.0;
+  const double ratio = dims.ep > 1 ? options.imbalance_ratio : 1.0;
   const auto assumed =
       static_cast<int64_t>(std::ceil(static_cast<double>(dims.received_rows) * ratio));
   const int64_t num_steps =
@@ -102,7 +102,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
     const RankMemory balanced = scan.run([&](int64_t, int64_t) { return assumed; });
     for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
       RankMemory highest = balanced;
-      if (rows.has_profile() && layout.ep > 1) {
+      if (rows.has_profile() && dims.ep > 1) {
         // The highest of the steps that the trial runs.
         highest = {};
         for (int64_t step = 0; step < num_steps; ++step) {

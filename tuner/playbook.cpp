@@ -99,6 +99,7 @@ Values inside_node(S s, const char* knob) {
 
 bool always(S) { return true; }
 bool has_ep(S s) { return s.knobs.expert_model_parallel_size > 1; }
+Values bf16_only(S) { return {"bf16"}; }
 bool has_pp(S s) { return s.knobs.pipeline_model_parallel_size > 1; }
 bool has_cp(S s) { return s.knobs.context_parallel_size > 1; }
 bool has_tp(S s) { return s.knobs.tensor_model_parallel_size > 1; }
@@ -123,6 +124,10 @@ const std::array kPlaybook = {
     // memory: the step pays for what does not fit.
     RemedyRow{"less_recompute", Wall::memory, "recompute", "", has_recompute, less_recompute,
               "What fits need not be computed twice."},
+    RemedyRow{"narrower_exp_avg_sq", Wall::memory, "exp_avg_sq_dtype", "", has_recompute, bf16_only,
+              "Narrower moments leave room; only their own rounding changes."},
+    RemedyRow{"narrower_exp_avg", Wall::memory, "exp_avg_dtype", "", has_recompute, bf16_only,
+              "Narrower moments leave room; only their own rounding changes."},
     RemedyRow{"smaller_micro_batch_for_room", Wall::memory, "micro_batch_size", "", has_recompute,
               [](S s) { return below(s, "micro_batch_size"); },
               "Smaller micro-batches leave room."},

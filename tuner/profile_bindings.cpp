@@ -108,7 +108,7 @@ const plan::Route& ProfileBindings::at(int64_t layer, int64_t micro_batch) const
   if (is_new) {
     const plan::LayerDims& dims = dims_[static_cast<size_t>(layer)];
     place->second = dims.ep == 1 ? plan::local_route(dims)
-                                 : plan::make_route(dims, layout_.ep_rank(rank_),
+                                 : plan::make_route(dims, layout_.rank_in(plan::Group::ep, rank_),
                                                     counts_of(layer, micro_batch));
   }
   return place->second;
@@ -117,8 +117,9 @@ const plan::Route& ProfileBindings::at(int64_t layer, int64_t micro_batch) const
 std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_batch) const {
   const plan::LayerDims& dims = dims_[static_cast<size_t>(layer)];
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.experts));
-  int32_t* chunk_counts = counts.data();
+  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.expert_slices()));
+  const auto num_slices = static_cast<size_t>(dims.expert_slices());
+  std::span<int32_t> chunk_counts = counts;
   for (const int source : layout_.group_ranks(plan::Group::ep, rank_)) {
     for (const int64_t num_of_direction : {dims.chunks_forward, dims.chunks_backward}) {
       for (int64_t chunk = 0; chunk < num_of_direction; ++chunk) {
@@ -126,7 +127,7 @@ std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_bat
         const int64_t first = layout_.tp_rank(source) * dims.tokens;
         add_tokens(layer, micro_batch, source, first + chunk * dims.tokens / num_of_direction,
                    first + (chunk + 1) * dims.tokens / num_of_direction, chunk_counts);
-        chunk_counts += dims.experts;
+        chunk_counts = chunk_counts.subspan(num_slices);
       }
     }
   }
@@ -135,7 +136,7 @@ std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_bat
 
 /// Adds the rows of the tokens [begin, end) of the micro-batch's block that `source` is part of.
 void ProfileBindings::add_tokens(int64_t layer, int64_t micro_batch, int source, int64_t begin,
-                                 int64_t end, int32_t* counts) const {
+                                 int64_t end, std::span<int32_t> counts) const {
   const std::vector<int32_t> positions =
       plan::local_positions(layout_, layout_.cp_rank(source), seq_length_);
   const auto num_local = static_cast<int64_t>(positions.size());
@@ -162,7 +163,8 @@ void ProfileBindings::add_tokens(int64_t layer, int64_t micro_batch, int source,
         rows_of_tokens(&profile_.counts[static_cast<size_t>(at)], profile_.num_experts,
                        piece_tokens, first_in_piece, first_in_piece + count);
     for (size_t expert = 0; expert < rows.size(); ++expert) {
-      counts[expert] += static_cast<int32_t>(rows[expert]);
+      plan::add_rows_of_expert(dims_[static_cast<size_t>(layer)], static_cast<int64_t>(expert),
+                               rows[expert], counts);
     }
     token += count;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,7 @@ class ProfileBindings final : public plan::Bindings {
   void check_counts(int64_t topk) const;
   [[nodiscard]] std::vector<int32_t> counts_of(int64_t layer, int64_t micro_batch) const;
   void add_tokens(int64_t layer, int64_t micro_batch, int source, int64_t begin, int64_t end,
-                  int32_t* counts) const;
+                  std::span<int32_t> counts) const;
 
   spec::RoutingProfile profile_;
   spec::Knobs knobs_;

@@ -110,7 +110,8 @@ class FakeCommunicator final : public Communicator {
 
   CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes, int64_t ready_ns) override {
     if (pattern_ == nullptr) {
-      const std::vector<char> pattern = make_pattern(spec::precision_of(trial_.dtype).element);
+      const std::vector<char> pattern =
+          make_pattern(spec::precision_of(trial_.dtype, trial_.knobs).element);
       pattern_bytes_ = static_cast<int64_t>(pattern.size());
       pattern_ = backend_.allocate(pattern_bytes_);
       message_bytes_ += pattern_bytes_;

@@ -78,7 +78,8 @@ void copy(const Launch& l) { l.backend().copy({l.t[0], l.t[1], l.instr.accumulat
 // {x, index, out}.
 void reorder(const Launch& l) { l.backend().gather_rows({l.t[0], l.t[2], l.t[1], 1}); }
 
-// {q, k, v, out, lse, positions}, then {dout, dq, dk, dv}.
+// {q, k, v, out, lse, positions}, then {dout, dq, dk, dv}; of a ring's block its keys' positions
+// last.
 void attention(const Launch& l) {
   const plan::LayerDims& d = l.dims();
   kernels::AttentionArgs args;
@@ -93,11 +94,17 @@ void attention(const Launch& l) {
   args.kv_heads = d.kv_heads;
   args.window = d.window;
   args.scale = 1.0 / std::sqrt(static_cast<double>(d.head_dim));
+  if (d.is_ring) args.key_positions = l.t.back();
   if (l.is_backward()) {
-    l.backend().attention_backward({args, l.t[6], l.t[7], l.t[8], l.t[9]});
+    l.backend().attention_backward({args, l.t[6], l.t[7], l.t[8], l.t[9], l.instr.accumulate});
   } else {
     l.backend().attention(args);
   }
+}
+
+// {out, lse, part's out, part's lse}.
+void attn_merge(const Launch& l) {
+  l.backend().attention_merge({l.t[0], l.t[1], l.t[2], l.t[3], l.dims().heads});
 }
 
 // {x, out} or {x, dout, dx}.
@@ -166,6 +173,11 @@ void aux_loss(const Launch& l) {
   l.backend().aux_loss(args);
 }
 
+// {indices, indices of slices}.
+void expand_experts(const Launch& l) {
+  l.backend().expand_experts({l.t[0], l.t[1], l.dims().etp, l.dims().local_experts});
+}
+
 // {indices, slot maps, chunk counts, offsets or none, indices}: the order of sending, for the
 // forward and for the backward chunks, each from the indices.
 void route_plan(const Launch& l) {
@@ -192,17 +204,23 @@ void route_plan(const Launch& l) {
 
 // {tokens' rows, slots' rows, order, position}: rows of tokens to slots.
 void to_slots(const Launch& l) {
-  l.backend().gather_rows({l.t[0], l.t[1], l.t[2], l.dims().topk, l.t[3]});
+  l.backend().gather_rows({l.t[0], l.t[1], l.t[2], l.dims().slots_per_token(), l.t[3]});
 }
 // {slots' rows, tokens' rows, position}: added up.
 void from_slots(const Launch& l) {
-  l.backend().combine_rows({l.t[0], l.t[1], l.t[2], l.dims().topk});
+  l.backend().combine_rows({l.t[0], l.t[1], l.t[2], l.dims().slots_per_token()});
 }
 void permute(const Launch& l) { l.is_backward() ? from_slots(l) : to_slots(l); }
 void unpermute(const Launch& l) { l.is_backward() ? to_slots(l) : from_slots(l); }
-// {from, to, index}: a number a slot.
+// {from, to, index}: a number of a chosen expert to each of its slots, or those of its slots added
+// to it.
 void permute_probs(const Launch& l) {
-  l.backend().gather_rows({as_column(l.t[0]), as_column(l.t[1]), l.t[2], 1});
+  const int64_t etp = l.dims().etp;
+  if (etp > 1 && l.is_backward()) {
+    l.backend().combine_rows({as_column(l.t[0]), as_column(l.t[1]), l.t[2], etp});
+  } else {
+    l.backend().gather_rows({as_column(l.t[0]), as_column(l.t[1]), l.t[2], etp});
+  }
 }
 
 // {rows as they arrive, canonical rows, arrival}, or the way back.
@@ -299,6 +317,7 @@ constexpr std::array kBinders = {
     std::pair{Op::kv_pack, &copy},
     std::pair{Op::kv_reorder, &reorder},
     std::pair{Op::core_attn, &attention},
+    std::pair{Op::attn_merge, &attn_merge},
     std::pair{Op::o_proj, &linear},
     std::pair{Op::o_bias, &bias},
     std::pair{Op::attn_residual, &copy},
@@ -306,6 +325,7 @@ constexpr std::array kBinders = {
     std::pair{Op::router_gemm, &linear},
     std::pair{Op::router, &router},
     std::pair{Op::aux_loss, &aux_loss},
+    std::pair{Op::expand_experts, &expand_experts},
     std::pair{Op::moe_preprocess, &route_plan},
     std::pair{Op::permute, &permute},
     std::pair{Op::permute_probs, &permute_probs},
@@ -317,7 +337,7 @@ constexpr std::array kBinders = {
     std::pair{Op::unsort_rows, &unsort_rows},
     std::pair{Op::unpermute, &unpermute},
     std::pair{Op::zero_norm_grad, &zero},
-    std::pair{Op::zero_aux_sums, &zero},
+    std::pair{Op::zero_sums, &zero},
     std::pair{Op::shared_fc1, &linear},
     std::pair{Op::shared_act, &act},
     std::pair{Op::shared_fc2, &linear},

@@ -208,6 +208,15 @@ void Executor::communicate(const Instr& instr) {
       }
       case spec::CollectiveKind::all_reduce:
         return comm.all_reduce(t[0].data, numel, dtype, ready_ns);
+      case spec::CollectiveKind::ring_shift: {
+        const auto size = static_cast<size_t>(comm.size());
+        const auto own = static_cast<size_t>(comm.rank());
+        std::vector<int64_t> send_rows(size, 0);
+        std::vector<int64_t> recv_rows(size, 0);
+        send_rows[(own + 1) % size] = recv_rows[(own + size - 1) % size] = t[0].rows;
+        const AllToAllLane lane{t[0].data, t[1].data, t[0].cols * base::size_of(dtype)};
+        return comm.all_to_all({&lane, 1}, send_rows, recv_rows, ready_ns);
+      }
       case spec::CollectiveKind::all_to_all: {
         std::vector<AllToAllLane> lanes;
         for (size_t i = 0; i + 1 < t.size(); i += 2) {

@@ -40,6 +40,17 @@ std::vector<int32_t> kv_order_of(const RankContext& rank, bool is_inverse) {
   return order;
 }
 
+/// The positions of each rank's keys, rank by rank.
+std::vector<int32_t> ring_positions_of(const RankContext& rank) {
+  std::vector<int32_t> positions;
+  for (int cp_rank = 0; cp_rank < rank.layout.cp; ++cp_rank) {
+    const std::vector<int32_t> part =
+        plan::local_positions(rank.layout, cp_rank, rank.trial.training.seq_length);
+    positions.insert(positions.end(), part.begin(), part.end());
+  }
+  return positions;
+}
+
 }  // namespace
 
 std::array<plan::TableRow, static_cast<size_t>(Table::count)> rank_tables(const RankContext& rank) {
@@ -70,6 +81,8 @@ void upload_table(RankContext& rank, Table table, const Tensor& tensor) {
       return send(kv_order_of(rank, false).data());
     case Table::kv_inverse:
       return send(kv_order_of(rank, true).data());
+    case Table::ring_positions:
+      return send(ring_positions_of(rank).data());
     default:
       return;
   }

@@ -21,23 +21,54 @@ double learning_rate(const spec::TrainingSpec& training, int64_t step) {
          0.5 * (training.lr - training.min_lr) * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
+namespace {
+
+/// The number of a parameter's first element among all elements of the model, the same in every
+/// layout: which way one is rounded must not depend on who does it. Both copies of a tied embedding
+/// have the same.
+int64_t first_element(const plan::ParamDesc& param) {
+  constexpr int64_t kMostElements = int64_t{1} << 38;  // of one parameter
+  constexpr auto kNumKinds = static_cast<int64_t>(plan::ParamKind::count);
+  const plan::ParamKind kind = param.is_tied_copy ? plan::ParamKind::embedding : param.kind;
+  const int64_t number = (param.layer + 1) * kNumKinds + static_cast<int64_t>(kind);
+  return number * kMostElements;
+}
+
+}  // namespace
+
 kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
                               int64_t num_updates, double lr, double grad_norm) {
   const auto& training = rank.trial.training;
   kernels::AdamWArgs args;
+  const bool has_rounding =
+      rank.precision.m == base::DType::bf16 || rank.precision.v == base::DType::bf16;
   for (const plan::ShardPiece& piece :
        plan::shard_pieces(params.plan(), rank.layout, rank.rank, params.is_sharded())) {
     const plan::ParamDesc& param = params.plan().params[piece.param];
     const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
-    const int64_t in_shard = piece.begin - bucket.shard_begin;
     const bool use_decay = training.decays_all || !(param.is_norm || param.is_bias);
-    args.slices.push_back({element(bucket.weight, piece.begin), element(bucket.master, in_shard),
-                           element(bucket.m, in_shard), element(bucket.v, in_shard),
-                           element(bucket.grad, piece.begin), piece.end - piece.begin, use_decay});
+    const auto add = [&](int64_t local, int64_t global, int64_t count) {
+      const int64_t at = param.offset + local;
+      const int64_t in_shard = at - bucket.shard_begin;
+      args.slices.push_back({element(bucket.weight, at), element(bucket.master, in_shard),
+                             element(bucket.m, in_shard), element(bucket.v, in_shard),
+                             element(bucket.grad, at), count, use_decay,
+                             first_element(param) + global});
+    };
+    const int64_t begin = piece.begin - param.offset;
+    const int64_t end = piece.end - param.offset;
+    // Numbers matter to rounding only; without it a piece need not be cut where they jump.
+    if (has_rounding) {
+      param.for_stretches(begin, end, add);
+    } else {
+      add(begin, begin, end - begin);
+    }
   }
   args.dtype = rank.precision.stat;
   args.weight_dtype = rank.precision.element;
-  args.moment_dtype = rank.precision.moment;
+  args.m_dtype = rank.precision.m;
+  args.v_dtype = rank.precision.v;
+  args.rounding_seed = training.seed;
   args.lr = lr;
   args.beta1 = training.beta1;
   args.beta2 = training.beta2;

@@ -20,7 +20,8 @@ int64_t tokens(D d) { return d.tokens; }
 int64_t hidden(D d) { return d.hidden; }
 int64_t block(D d) { return d.block_tokens; }
 int64_t block_if_tp(D d) { return d.tp > 1 ? d.block_tokens : 0; }
-int64_t context_if_cp(D d) { return d.cp > 1 ? d.context_tokens : 0; }
+int64_t context_if_gathered(D d) { return d.is_gathered() ? d.context_tokens : 0; }
+int64_t block_if_ring(D d) { return d.is_ring ? d.block_tokens : 0; }
 int64_t block_if_cp(D d) { return d.cp > 1 ? d.block_tokens : 0; }
 int64_t block_if_qk_norm(D d) { return d.has_qk_norm ? d.block_tokens : 0; }
 int64_t tokens_if_moe(D d) { return d.is_moe ? d.tokens : 0; }
@@ -28,7 +29,7 @@ int64_t block_if_shared(D d) { return d.is_moe && d.shared_ffn > 0 ? d.block_tok
 int64_t block_if_mlp_tp(D d) { return !d.is_moe || d.shared_ffn > 0 ? block_if_tp(d) : 0; }
 int64_t qkv(D d) { return d.q + 2 * d.kv; }
 int64_t kv2(D d) { return 2 * d.kv; }
-int64_t slots(D d) { return d.tokens * d.topk; }
+int64_t slots(D d) { return d.tokens * d.slots_per_token(); }
 int64_t received(D d) { return d.received_rows; }
 int64_t slots_if_ep(D d) { return d.is_moe && d.ep > 1 ? slots(d) : 0; }
 int64_t received_if_ep(D d) { return d.ep > 1 ? d.received_rows : 0; }
@@ -65,8 +66,18 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
      [](D d) { return d.kv; }},
     {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp, kv2},
-    {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_cp, kv2},
-    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_cp, kv2},
+    {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_gathered,
+     kv2},
+    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_gathered, kv2},
+    {Buf::kv_ring, "kv_ring", Part::attn, Keep::wire, kKept, kElement, block_if_ring, kv2},
+    {Buf::d_kv_local, "d_kv_local", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
+     kv2},
+    {Buf::d_kv_ring, "d_kv_ring", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
+     kv2},
+    {Buf::part_out, "part_out", Part::attn, Keep::both, kKept, kElement, block_if_ring,
+     [](D d) { return d.q; }},
+    {Buf::part_lse, "part_lse", Part::attn, Keep::both, kKept, kStat, block_if_ring,
+     [](D d) { return d.heads; }},
     {Buf::attn_out, "attn_out", Part::attn, Keep::saved, R::core_attn, kElement, block,
      [](D d) { return d.q; }},
     {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, R::core_attn, kStat, block,
@@ -88,6 +99,9 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::router_lse, "router_lse", Part::route, Keep::saved, kKept, kStat, tokens_if_moe, one},
     {Buf::topk_indices, "topk_indices", Part::route, Keep::saved, kKept, kIndex, tokens_if_moe,
      [](D d) { return d.topk; }},
+    {Buf::slice_indices, "slice_indices", Part::route, Keep::forward, kKept, kIndex,
+     [](D d) { return d.is_moe && d.etp > 1 ? d.tokens : 0; },
+     [](D d) { return d.slots_per_token(); }},
     {Buf::topk_weights, "topk_weights", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
      [](D d) { return d.topk; }},
     {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, kIndex,
@@ -101,9 +115,10 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
      [](D d) { return d.is_moe ? int64_t{4} : int64_t{0}; }, slots},
     // Rows by chunk of both directions and expert: this rank's, and those of the whole group.
     {Buf::chunk_counts, "chunk_counts", Part::route, Keep::forward, kKept, kIndex, route_chunks,
-     [](D d) { return d.experts; }},
+     [](D d) { return d.expert_slices(); }},
     {Buf::gathered_counts, "gathered_counts", Part::route, Keep::wire, kKept, kIndex,
-     [](D d) { return d.ep > 1 ? d.ep * route_chunks(d) : 0; }, [](D d) { return d.experts; }},
+     [](D d) { return d.ep > 1 ? d.ep * route_chunks(d) : 0; },
+     [](D d) { return d.expert_slices(); }},
     {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, kElement, block_if_shared,
      [](D d) { return 2 * d.shared_ffn; }},
     {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, kElement, block_if_shared,
@@ -195,13 +210,14 @@ std::span<const BufferRow> buffer_table() { return kBuffers; }
 
 const BufferRow& buffer_row(Buf id) { return kBuffers[static_cast<size_t>(id)]; }
 
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
-                     int64_t tp_rank) {
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length,
+                     int64_t layer) {
   LayerDims d;
   d.tp = knobs.tensor_model_parallel_size;
-  d.tp_rank = tp_rank;
   d.cp = knobs.context_parallel_size;
-  d.ep = knobs.expert_model_parallel_size;
+  d.is_ring = spec::is_ring_attention(knobs);
+  d.etp = knobs.expert_tensor_parallel_size;
+  d.ep = knobs.expert_model_parallel_size * d.etp;
   d.sequences = knobs.micro_batch_size;
   d.context_tokens = knobs.micro_batch_size * seq_length;
   d.block_tokens = d.context_tokens / d.cp;
@@ -214,10 +230,10 @@ LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_len
   d.kv_heads = model.num_kv_heads / d.tp;
   d.head_dim = model.head_dim;
   d.experts = model.num_experts;
-  d.local_experts = model.num_experts / d.ep;
+  d.local_experts = model.num_experts / knobs.expert_model_parallel_size;
   d.topk = model.experts_per_token;
-  d.received_rows = d.tokens * d.topk;
-  d.moe_ffn = model.moe_ffn_size;
+  d.received_rows = d.tokens * d.slots_per_token();
+  d.moe_ffn = model.moe_ffn_size / d.etp;
   d.shared_ffn = model.shared_ffn_size / d.tp;
   d.ffn = model.ffn_size / d.tp;
   d.vocab = model.vocab_size / d.tp;
@@ -233,6 +249,9 @@ LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_len
 
 Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
   if (row.keep == Keep::wire) return Place::communication;
+  if (row.keep == Keep::backward_wire) {
+    return pass == PassKind::backward ? Place::communication : Place::absent;
+  }
   switch (pass) {
     case PassKind::forward:
       if (row.keep == Keep::backward) return Place::absent;
@@ -260,14 +279,17 @@ std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDim
                                                                   int64_t seq_length,
                                                                   int64_t num_micro_batches) {
   const int64_t step_tokens = dims.block_tokens * num_micro_batches;
-  const int64_t keys = dims.cp > 1 ? dims.context_tokens : 0;
+  const int64_t keys = dims.is_gathered() ? dims.context_tokens : 0;
+  const int64_t num_blocks = dims.is_ring ? dims.cp : 0;
   return {{{Table::tokens, "tokens", Content::index, step_tokens, 1},
            {Table::targets, "targets", Content::index, step_tokens, 1},
            {Table::positions, "positions", Content::index, dims.block_tokens, 1},
            {Table::rope_cos, "rope_cos", Content::stat, seq_length, dims.head_dim / 2},
            {Table::rope_sin, "rope_sin", Content::stat, seq_length, dims.head_dim / 2},
            {Table::kv_order, "kv_order", Content::index, keys, 1},
-           {Table::kv_inverse, "kv_inverse", Content::index, keys, 1}}};
+           {Table::kv_inverse, "kv_inverse", Content::index, keys, 1},
+           {Table::ring_positions, "ring_positions", Content::index, num_blocks,
+            dims.block_tokens / dims.sequences}}};
 }
 
 }  // namespace moetune::plan

@@ -46,22 +46,30 @@ struct LayerDims {
   int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most B
   int64_t tp = 1;
   int64_t tp_rank = 0;
+  int64_t cp_rank = 0;  ///< as tp_rank, of programs only
   int64_t cp = 1;
-  int64_t ep = 1;
+  int64_t ep = 1;   ///< ranks that exchange rows of experts: ep x etp
+  int64_t etp = 1;  ///< slices that each expert is cut into
   int64_t chunks_forward = 1;
   int64_t chunks_backward = 1;
   int64_t window = 0;  ///< how many keys a query sees, 0: all before it
   bool has_qk_norm = false;
   bool is_moe = false;
+  bool is_ring = false;      ///< keys and values travel around the ring of context-parallel ranks
   bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
+
+  [[nodiscard]] bool is_gathered() const { return cp > 1 && !is_ring; }
+  /// Rows that a token becomes: one for each slice of its experts.
+  [[nodiscard]] int64_t slots_per_token() const { return topk * etp; }
+  /// Slices of experts, in the order of the ranks that have them.
+  [[nodiscard]] int64_t expert_slices() const { return experts * etp; }
 
   auto operator<=>(const LayerDims&) const = default;
 };
 
-/// Dims of layer `layer`; received_rows is set to the balanced share T * K and replaced when known.
-/// `tp_rank` matters to programs only.
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
-                     int64_t tp_rank = 0);
+/// Dims of layer `layer`; received_rows is set to the balanced share T * K * etp and replaced when
+/// known. Ranks are 0: who makes a program sets them.
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer);
 
 /// Parts of a block in the order they run; each part's buffers are allocated together.
 enum class Part : uint8_t { input, embed, block, attn, route, experts, mlp, head, grad };
@@ -86,6 +94,11 @@ enum class Buf : uint8_t {
   kv_local,
   kv_gathered,
   kv_full,
+  kv_ring,  ///< the second block of keys and values, beside kv_local
+  d_kv_local,
+  d_kv_ring,
+  part_out,  ///< attention on the block that is there, before it is merged
+  part_lse,
   attn_out,
   attn_lse,
   d_attn_out,
@@ -99,6 +112,7 @@ enum class Buf : uint8_t {
   router_probs,
   router_lse,
   topk_indices,
+  slice_indices,  ///< each chosen expert once for every slice of it
   topk_weights,
   expert_counts,
   aux_sums,
@@ -150,11 +164,12 @@ enum class Buf : uint8_t {
 
 /// When a buffer exists, before recompute is applied.
 enum class Keep : uint8_t {
-  saved,     ///< from forward to the end of backward
-  forward,   ///< during the part's forward
-  backward,  ///< during the part's backward
-  both,      ///< during each, separately
-  wire,      ///< as both; another rank reads or writes it
+  saved,          ///< from forward to the end of backward
+  forward,        ///< during the part's forward
+  backward,       ///< during the part's backward
+  both,           ///< during each, separately
+  wire,           ///< as both; another rank reads or writes it
+  backward_wire,  ///< during the part's backward, alike
 };
 
 struct BufferRow {
@@ -199,8 +214,9 @@ enum class Table : uint8_t {
   positions,   ///< i32 [B, 1]: position of each token of a micro-batch in its sequence
   rope_cos,    ///< [seq, head_dim / 2]
   rope_sin,    ///< [seq, head_dim / 2]
-  kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty without cp
+  kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty unless gathered
   kv_inverse,  ///< i32 [S, 1]: the inverse
+  ring_positions,  ///< i32 [cp, S / (sequences * cp)]: where each rank's keys of a sequence sit
   count
 };
 struct TableRow {

@@ -34,7 +34,7 @@ class Compiler {
       : trial_(trial), knobs_(trial.knobs), is_full_(spec::is_full_recompute(trial.knobs)) {
     program_.rank = rank;
     program_.layout = layout_of(trial.knobs);
-    program_.precision = spec::precision_of(trial.dtype);
+    program_.precision = spec::precision_of(trial.dtype, trial.knobs);
     program_.params = make_param_plan(trial.model, trial.knobs, rank);
     const std::vector<StageLayers> all = split_layers(trial.model, trial.knobs);
     for (size_t k = 0; k < all.size(); ++k) {
@@ -66,10 +66,10 @@ class Compiler {
 
  private:
   [[nodiscard]] BlockContext context(int64_t layer) const {
-    return {trial_.model, trial_.training, program_.precision,
-            layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer,
-                       program_.layout.tp_rank(program_.rank)),
-            program_.rank};
+    LayerDims dims = layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer);
+    dims.tp_rank = program_.layout.tp_rank(program_.rank);
+    dims.cp_rank = program_.layout.cp_rank(program_.rank);
+    return {trial_.model, trial_.training, program_.precision, dims, program_.rank};
   }
 
   int32_t add(Segment segment, PassKind pass) {

@@ -25,7 +25,9 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::kv_pack, "kv_pack", K::memory, S::compute, G::world, W::light},
     {Op::kv_gather, "kv_gather", K::collective, S::context, G::cp, W::none},
     {Op::kv_reorder, "kv_reorder", K::memory, S::compute, G::world, W::none},
+    {Op::kv_shift, "kv_shift", K::collective, S::context, G::cp, W::none},
     {Op::core_attn, "core_attn", K::compute, S::compute, G::world, W::attention},
+    {Op::attn_merge, "attn_merge", K::memory, S::compute, G::world, W::heavy},
     {Op::o_proj, "o_proj", K::compute, S::compute, G::world, W::product},
     {Op::o_bias, "o_bias", K::memory, S::compute, G::world, W::light},
     {Op::attn_residual, "attn_residual", K::memory, S::compute, G::world, W::light},
@@ -34,9 +36,10 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::mlp_norm, "mlp_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, W::product},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
-    {Op::zero_aux_sums, "zero_aux_sums", K::memory, S::compute, G::world, W::none},
+    {Op::zero_sums, "zero_sums", K::memory, S::compute, G::world, W::none},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
     {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, W::none},
+    {Op::expand_experts, "expand_experts", K::dispatcher, S::compute, G::world, W::none},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, W::none},
     {Op::count_exchange, "count_exchange", K::collective, S::expert, G::ep, W::none},
     {Op::permute, "permute", K::dispatcher, S::compute, G::world, W::light},
@@ -166,7 +169,8 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       break;
     }
     case Work::attention:
-      cost.flops = (pass == Pass::backward ? 10 : 4) * visible_pairs(dims) * operands[0].cols;
+      cost.flops = (pass == Pass::backward ? 10 : 4) * visible_pairs(dims) * operands[0].cols /
+                   (dims.is_ring ? dims.cp : 1);
       break;
     case Work::light:
       cost.flops = largest;

@@ -30,7 +30,9 @@ enum class Op : uint8_t {
   kv_pack,
   kv_gather,
   kv_reorder,
+  kv_shift,
   core_attn,
+  attn_merge,
   o_proj,
   o_bias,
   attn_residual,
@@ -39,9 +41,10 @@ enum class Op : uint8_t {
   mlp_norm,
   router_gemm,
   router,
-  zero_aux_sums,
+  zero_sums,  ///< what is added to later
   aux_loss_reduce,
   aux_loss,
+  expand_experts,
   moe_preprocess,
   count_exchange,
   permute,
@@ -156,7 +159,8 @@ struct OperandShape {
 /// Cost of one launch from the shapes of its operands, in the order in which the block gives them.
 /// Bytes: every operand once, in its own type, updated ones twice. FLOPs: products 2 m n k; core
 /// attention 4 per visible pair of query and key and per query column, backward 10 (five products
-/// for two, Dao et al. 2022); else a fixed number an element of the largest operand.
+/// for two, Dao et al. 2022), of which a block of a ring is one of cp; else a fixed number an
+/// element of the largest operand.
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands);
 
 /// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean

@@ -318,6 +318,7 @@ PlayResult play(const spec::HardwareSpec& hardware, const std::vector<PlayedRank
 }
 
 int64_t sent_bytes(spec::CollectiveKind kind, int64_t payload_bytes, int64_t num_ranks) {
+  if (kind == spec::CollectiveKind::ring_shift) return num_ranks > 1 ? payload_bytes : 0;
   const int64_t share = payload_bytes * (num_ranks - 1) / num_ranks;
   return kind == spec::CollectiveKind::all_reduce ? 2 * payload_bytes * (num_ranks - 1) / num_ranks
                                                   : share;
@@ -346,7 +347,7 @@ BalancedBindings::BalancedBindings(const spec::TrialSpec& trial, int rank) {
     const LayerDims dims = layer_dims(trial.model, trial.knobs, trial.training.seq_length,
                                       static_cast<int64_t>(layer));
     const Layout layout = layout_of(trial.knobs);
-    route_ = dims.ep > 1 ? make_route(dims, layout.ep_rank(rank), balanced_counts(dims))
+    route_ = dims.ep > 1 ? make_route(dims, layout.rank_in(Group::ep, rank), balanced_counts(dims))
                          : local_route(dims);
     return;
   }

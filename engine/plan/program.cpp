@@ -32,8 +32,9 @@ base::DType type_of(BucketPart part, const Precision& precision) {
     case BucketPart::weight:
       return precision.element;
     case BucketPart::m:
+      return precision.m;
     case BucketPart::v:
-      return precision.moment;
+      return precision.v;
     default:
       return precision.stat;
   }

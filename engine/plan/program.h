@@ -90,12 +90,14 @@ struct Ref {
   bool operator==(const Ref&) const = default;
 };
 
-/// What a mark stands for. The first four are read by passes and gone when they have run.
+/// What a mark stands for. The first ones are read by passes and gone when they have run.
 enum class Mark : uint8_t {
   part_begin,     ///< the buffers of a part (Ref id: the part; space: whose) are needed from here
   part_end,       ///< what the part keeps no longer than this is not
   saved_end,      ///< nor what it has saved
   remake,         ///< buffers that recomputation has dropped are made again here
+  remake_begin,   ///< what makes one of them again: up to remake_end
+  remake_end,     //
   chunk_send,     ///< sending of a chunk: up to chunk_sent
   chunk_sent,     //
   chunk_body,     ///< computing on a chunk that has arrived: up to chunk_done

@@ -27,10 +27,10 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
   route.backward.resize(static_cast<size_t>(dims.chunks_backward));
   const int64_t num_forward = dims.chunks_forward;
   const int64_t num_chunks = num_forward + dims.chunks_backward;
-  MOETUNE_CHECK(static_cast<int64_t>(counts.size()) == dims.ep * num_chunks * dims.experts,
+  MOETUNE_CHECK(static_cast<int64_t>(counts.size()) == dims.ep * num_chunks * dims.expert_slices(),
                 "{} counts of {} ranks, {} chunks and {} experts", counts.size(), dims.ep,
-                num_chunks, dims.experts);
-  const CountsView all{counts, num_chunks, dims.experts};
+                num_chunks, dims.expert_slices());
+  const CountsView all{counts, num_chunks, dims.expert_slices()};
   const int64_t first_expert = own * dims.local_experts;
   const auto num_local = static_cast<size_t>(dims.local_experts);
   route.counts.resize(static_cast<size_t>(dims.ep * num_chunks) * num_local);
@@ -45,7 +45,7 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
     c.send_rows.assign(static_cast<size_t>(dims.ep), 0);
     c.recv_rows.assign(static_cast<size_t>(dims.ep), 0);
     c.expert_offsets.assign(num_local + 1, 0);
-    for (int64_t expert = 0; expert < dims.experts; ++expert) {
+    for (int64_t expert = 0; expert < dims.expert_slices(); ++expert) {
       c.send_rows[static_cast<size_t>(expert / dims.local_experts)] += all.at(own, chunk, expert);
     }
     for (int64_t source = 0; source < dims.ep; ++source) {
@@ -78,7 +78,7 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
 
 Route local_route(const LayerDims& dims) {
   Route route;
-  route.num_received = dims.tokens * dims.topk;
+  route.num_received = dims.tokens * dims.slots_per_token();
   for (auto* direction : {&route.forward, &route.backward}) {
     direction->resize(1);
     direction->front().num_sent = route.num_received;
@@ -87,13 +87,23 @@ Route local_route(const LayerDims& dims) {
   return route;
 }
 
+void add_rows_of_expert(const LayerDims& dims, int64_t expert, int64_t rows,
+                        std::span<int32_t> counts) {
+  for (int64_t slice = 0; slice < dims.etp; ++slice) {
+    const int64_t rank = expert / dims.local_experts * dims.etp + slice;
+    counts[static_cast<size_t>(rank * dims.local_experts + expert % dims.local_experts)] +=
+        static_cast<int32_t>(rows);
+  }
+}
+
 std::vector<int32_t> balanced_counts(const LayerDims& dims) {
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.experts));
+  const auto num_slices = static_cast<size_t>(dims.expert_slices());
+  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks) * num_slices);
   const auto part = [](int64_t total, int64_t parts, int64_t index) {
     return total * (index + 1) / parts - total * index / parts;
   };
-  size_t at = 0;
+  std::span<int32_t> left = counts;
   for (int64_t source = 0; source < dims.ep; ++source) {
     for (const int64_t chunks : {dims.chunks_forward, dims.chunks_backward}) {
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -102,8 +112,9 @@ std::vector<int32_t> balanced_counts(const LayerDims& dims) {
           // Each source begins elsewhere, so that the remainders do not meet in the same experts.
           const int64_t rows =
               part(dims.tokens * dims.topk, dims.experts, (expert + source) % dims.experts);
-          counts[at++] = static_cast<int32_t>(part(rows, chunks, chunk));
+          add_rows_of_expert(dims, expert, part(rows, chunks, chunk), left);
         }
+        left = left.subspan(num_slices);
       }
     }
   }

@@ -40,8 +40,13 @@ struct Route {
   }
 };
 
-/// From the counts [source rank, forward chunks then backward chunks, expert] of every member of
-/// the group, as member `own` sees them.
+/// Adds rows of a whole expert to counts of slices [experts * etp]: each slice gets them all, and
+/// lies with the rank that has it.
+void add_rows_of_expert(const LayerDims& dims, int64_t expert, int64_t rows,
+                        std::span<int32_t> counts);
+
+/// From the counts [source rank, forward chunks then backward chunks, slice of an expert] of every
+/// member of the group, as member `own` sees them.
 Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> counts);
 
 /// Without expert parallelism all rows stay, and their number is known: T * K.

@@ -134,6 +134,9 @@ class SegmentWriter {
   void end_saved(Part part, Space space = Space::frame) { part_mark(Mark::saved_end, part, space); }
   /// Buffers that are made again here if recomputation has dropped them, in this order.
   void remake(std::initializer_list<Buf> buffers);
+  /// What is written in between makes the buffer again if recomputation has dropped it.
+  void begin_remake(Buf buffer) { mark(Mark::remake_begin).refs = {in(buffer)}; }
+  void end_remake() { mark(Mark::remake_end); }
   void open(spec::GraphScope scope) { mark(Mark::graph_open).scope = scope; }
   void close(spec::GraphScope scope) { mark(Mark::graph_close).scope = scope; }
 

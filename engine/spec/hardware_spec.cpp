@@ -120,6 +120,8 @@ const char* name_of(CollectiveKind kind) {
       return "all_reduce";
     case CollectiveKind::all_to_all:
       return "all_to_all";
+    case CollectiveKind::ring_shift:
+      return "ring_shift";
     case CollectiveKind::broadcast:
       return "broadcast";
     case CollectiveKind::barrier:
@@ -136,6 +138,12 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
     const auto n = static_cast<int64_t>(ranks.size());
     return all_to_all_ns(hardware, ranks,
                          std::vector<int64_t>(static_cast<size_t>(n * n), bytes / n));
+  }
+  if (kind == CollectiveKind::ring_shift) {
+    const size_t num_ranks = ranks.size();
+    std::vector<int64_t> to_next(num_ranks * num_ranks, 0);
+    for (size_t i = 0; i < num_ranks; ++i) to_next[i * num_ranks + (i + 1) % num_ranks] = bytes;
+    return all_to_all_ns(hardware, ranks, to_next);
   }
   const auto n = static_cast<double>(ranks.size());
   const Placement placement = placement_of(hardware, ranks);

@@ -44,6 +44,7 @@ enum class CollectiveKind : uint8_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
+  ring_shift,  ///< each member's bytes to the next one
   broadcast,
   barrier
 };

@@ -130,6 +130,14 @@ constexpr std::array kKnobs = {
         "Reduces gradients while the backward pass is still running; needs more than one replica "
         "or context rank.",
         0, &Knobs::overlap_grad_reduce},
+    KnobRow{"exp_avg_dtype", "memory", "", "fp32 | bf16", "", "--exp-avg-dtype",
+            "What AdamW's mean of the gradients is kept in; bf16 is rounded stochastically, so "
+            "that it is right in the mean. Megatron also needs --use-precision-aware-optimizer.",
+            0, &Knobs::exp_avg_dtype},
+    KnobRow{"exp_avg_sq_dtype", "memory", "", "fp32 | bf16", "", "--exp-avg-sq-dtype",
+            "The same for the mean of their squares, which changes by less than a last place of "
+            "bf16 in a step: rounded to nearest it would stand still.",
+            0, &Knobs::exp_avg_sq_dtype},
 };
 
 /// Converts to anything: stands for one member while counting how many an aggregate takes.

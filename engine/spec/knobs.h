@@ -38,6 +38,8 @@ struct Knobs {
   std::string cuda_graph_modules = "none";  ///< none, or a set such as "attn,moe_router"
   bool use_distributed_optimizer = true;
   bool overlap_grad_reduce = false;
+  std::string exp_avg_dtype = "fp32";     ///< of AdamW's first moment: fp32 or bf16
+  std::string exp_avg_sq_dtype = "fp32";  ///< of its second
 
   bool operator==(const Knobs&) const = default;
 };

@@ -1,8 +1,9 @@
-// Which element type each class of device memory has, from a trial's dtype.
+// Which element type each class of device memory has, from a trial's dtype and knobs.
 #pragma once
 
 #include <string>
 
+#include "engine/spec/knobs.h"
 #include "kernels/base/dtype.h"
 
 namespace moetune::spec {
@@ -15,11 +16,13 @@ enum class Content : uint8_t {
 };
 
 /// Mixed precision as Megatron-LM trains: bf16 products, fp32 statistics, gradients and master
-/// weights; AdamW's moments in bf16. With f32 and f64 everything has that type.
+/// weights. With f32 and f64 everything has that type. AdamW's moments are as wide as the master
+/// weights, or bf16 where a knob says so.
 struct Precision {
   base::DType element = base::DType::f32;  ///< activations and weights
   base::DType stat = base::DType::f32;     ///< statistics, gradients of weights, master weights
-  base::DType moment = base::DType::f32;   ///< AdamW's m and v
+  base::DType m = base::DType::f32;        ///< AdamW's first moment
+  base::DType v = base::DType::f32;        ///< and its second
 
   [[nodiscard]] base::DType of(Content content) const {
     if (content == Content::index) return base::DType::i32;
@@ -28,11 +31,17 @@ struct Precision {
 };
 
 /// `dtype` is f32, f64 or bf16.
-inline Precision precision_of(const std::string& dtype) {
+inline Precision precision_of(const std::string& dtype, const Knobs& knobs) {
   using base::DType;
-  if (dtype == "f64") return {DType::f64, DType::f64, DType::f64};
-  if (dtype == "bf16") return {DType::bf16, DType::f32, DType::bf16};
-  return {};
+  Precision precision;
+  if (dtype == "f64") precision.element = precision.stat = DType::f64;
+  if (dtype == "bf16") precision.element = DType::bf16;
+  const auto moment = [&](const std::string& text) {
+    return text == "bf16" ? DType::bf16 : precision.stat;
+  };
+  precision.m = moment(knobs.exp_avg_dtype);
+  precision.v = moment(knobs.exp_avg_sq_dtype);
+  return precision;
 }
 
 }  // namespace moetune::spec

@@ -133,6 +133,11 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
     choice_or("clock", spec.clock, {"wall", "virtual_measured", "virtual_modelled"});
     choice_or("communicator", spec.communicator, {"threads", "fake"});
   }
+  const bool has_narrow_moments =
+      spec.knobs.exp_avg_dtype != "fp32" || spec.knobs.exp_avg_sq_dtype != "fp32";
+  if (spec.dtype == "f64" && has_narrow_moments) {
+    reader.fail("dtype", "f32 beside an exp_avg_dtype or exp_avg_sq_dtype of bf16");
+  }
   spec.fake_rank = reader.integer_or("fake_rank", 0, 0, int64_t{1} << 26);
   choice_or("trace", spec.trace, {"none", "ops", "all"});
   spec.counts_hardware = reader.boolean_or("counts_hardware", spec.counts_hardware);

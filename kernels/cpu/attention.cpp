@@ -3,6 +3,7 @@
 // backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022) instead
 // of storing them.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/dispatch.h"
@@ -15,28 +16,41 @@ namespace {
 
 constexpr int64_t kBlockRows = 64;
 
-// Query rows [first, first + count) of every sequence, at consecutive positions, and the keys they
-// can see.
-struct Block {
-  int64_t first;
-  int64_t count;
-  int64_t position;   // of the first row
-  int64_t key_begin;  // keys [key_begin, key_end) are seen by at least one row
-  int64_t key_end;
-
-  [[nodiscard]] int64_t num_keys() const { return key_end - key_begin; }
-};
-
-// What row i of a block sees, relative to the block's first key.
+// Keys [begin, end).
 struct Span {
   int64_t begin;
   int64_t end;
+
+  [[nodiscard]] int64_t count() const { return end - begin; }
 };
 
-Span span_of(const Block& block, int64_t i, int64_t window) {
-  const int64_t end = block.position + i + 1;
-  const int64_t begin = window > 0 ? std::max<int64_t>(0, end - window) : 0;
-  return {begin - block.key_begin, end - block.key_begin};
+// The first key that sits at `position` or after it.
+int64_t key_from(const AttentionArgs& args, int64_t position, int64_t num_keys) {
+  if (args.key_positions.is_null()) return std::clamp<int64_t>(position, 0, num_keys);
+  const auto* keys = args.key_positions.row<int32_t>(0);
+  return std::lower_bound(keys, keys + num_keys, position) - keys;
+}
+
+// What a query at `position` sees.
+Span seen_from(const AttentionArgs& args, int64_t position, int64_t num_keys) {
+  const int64_t after = position + 1;
+  return {args.window > 0 ? key_from(args, after - args.window, num_keys) : 0,
+          key_from(args, after, num_keys)};
+}
+
+// Query rows [first, first + count) of every sequence, at consecutive positions, and the keys that
+// at least one of them sees.
+struct Block {
+  int64_t first;
+  int64_t count;
+  int64_t position;  // of the first row
+  Span keys;
+};
+
+// What row i of a block sees, relative to the block's first key.
+Span span_of(const AttentionArgs& args, const Block& block, int64_t i, int64_t num_keys) {
+  const Span seen = seen_from(args, block.position + i, num_keys);
+  return {seen.begin - block.keys.begin, seen.end - block.keys.begin};
 }
 
 // A block ends where positions jump: a context-parallel shard is two distant runs, and a block
@@ -48,11 +62,14 @@ Block block_at(const AttentionArgs& args, int64_t first, int64_t num_keys) {
   while (last < limit && positions[last] == positions[last - 1] + 1) ++last;
   const int64_t position = positions[first];
   const int64_t count = last - first;
-  MOETUNE_CHECK(position >= 0 && position + count <= num_keys,
-                "attention: positions {} to {} are not in [0, {})", position, position + count - 1,
-                num_keys);
-  const int64_t begin = args.window > 0 ? std::max<int64_t>(0, position + 1 - args.window) : 0;
-  return {first, count, position, begin, position + count};
+  const bool has_keys = !args.key_positions.is_null() || position + count <= num_keys;
+  MOETUNE_CHECK(position >= 0 && has_keys, "attention: positions {} to {} are not in [0, {})",
+                position, position + count - 1, num_keys);
+  return {first,
+          count,
+          position,
+          {seen_from(args, position, num_keys).begin,
+           seen_from(args, position + count - 1, num_keys).end}};
 }
 
 // One tensor's columns of one head of one sequence.
@@ -88,6 +105,14 @@ Shape shape_of(const AttentionArgs& args) {
                 "attention: q [{},{}], k [{},{}], v [{},{}], batch {}, heads {}/{}, {} positions",
                 args.q.rows, args.q.cols, args.k.rows, args.k.cols, args.v.rows, args.v.cols,
                 args.batch, args.heads, args.kv_heads, args.positions.rows);
+  if (args.key_positions.is_null()) return shape;
+  MOETUNE_CHECK(args.key_positions.rows == shape.s, "attention: {} positions for {} keys",
+                args.key_positions.rows, shape.s);
+  const auto* at = args.key_positions.row<int32_t>(0);
+  for (int64_t key = 1; key < shape.s; ++key) {
+    MOETUNE_CHECK(at[key - 1] < at[key], "attention: a key at position {} after one at {}", at[key],
+                  at[key - 1]);
+  }
   return shape;
 }
 
@@ -95,21 +120,25 @@ template <typename T>
 void forward_block(const AttentionArgs& args, const Shape& shape, const Block& block, int64_t b,
                    int64_t head, T* scores) {
   const int64_t query_row = b * shape.tq + block.first;
-  const int64_t key_row = b * shape.s + block.key_begin;
+  const int64_t key_row = b * shape.s + block.keys.begin;
   const auto q = head_view<T>(args.q, query_row, head, shape.d);
   const auto k = head_view<T>(args.k, key_row, head / shape.group, shape.d);
   const auto v = head_view<T>(args.v, key_row, head / shape.group, shape.d);
   const auto out = head_view<T>(args.out, query_row, head, shape.d);
-  const int64_t n = block.num_keys();
+  const int64_t n = block.keys.count();
   row_gemm<T>(block.count, n, shape.d, q.rows(), k.data, k.ld, true, false, scores, n, nullptr);
   for (int64_t i = 0; i < block.count; ++i) {
     T* row = scores + i * n;
-    const Span span = span_of(block, i, args.window);
-    double total = 0.0;
-    scale(row + span.begin, span.end - span.begin, static_cast<T>(args.scale));
-    const T lse = exp_and_lse(row + span.begin, span.end - span.begin, &total);
-    args.lse.row<T>(query_row + i)[head] = lse;
-    scale(row + span.begin, span.end - span.begin, static_cast<T>(1.0 / total));
+    const Span span = span_of(args, block, i, shape.s);
+    T* lse = args.lse.row<T>(query_row + i) + head;
+    if (span.count() == 0) {
+      *lse = -std::numeric_limits<T>::infinity();
+    } else {
+      double total = 0.0;
+      scale(row + span.begin, span.count(), static_cast<T>(args.scale));
+      *lse = exp_and_lse(row + span.begin, span.count(), &total);
+      scale(row + span.begin, span.count(), static_cast<T>(1.0 / total));
+    }
     std::fill(row, row + span.begin, T{0});
     std::fill(row + span.end, row + n, T{0});
   }
@@ -139,7 +168,7 @@ void backward_block(const AttentionBackwardArgs& args, const Shape& shape, const
                     int64_t b, int64_t head, T* probs, T* dscores) {
   const AttentionArgs& saved = args.forward;
   const int64_t query_row = b * shape.tq + block.first;
-  const int64_t key_row = b * shape.s + block.key_begin;
+  const int64_t key_row = b * shape.s + block.keys.begin;
   const int64_t kv_head = head / shape.group;
   const auto q = head_view<T>(saved.q, query_row, head, shape.d);
   const auto k = head_view<T>(saved.k, key_row, kv_head, shape.d);
@@ -150,18 +179,18 @@ void backward_block(const AttentionBackwardArgs& args, const Shape& shape, const
   const auto dk = head_view<T>(args.dk, key_row, kv_head, shape.d);
   const auto dv = head_view<T>(args.dv, key_row, kv_head, shape.d);
   const T scale_factor = static_cast<T>(saved.scale);
-  const int64_t n = block.num_keys();
+  const int64_t n = block.keys.count();
 
   row_gemm<T>(block.count, n, shape.d, q.rows(), k.data, k.ld, true, false, probs, n, nullptr);
   row_gemm<T>(block.count, n, shape.d, dout.rows(), v.data, v.ld, true, false, dscores, n, nullptr);
   for (int64_t i = 0; i < block.count; ++i) {
-    const Span span = span_of(block, i, saved.window);
+    const Span span = span_of(saved, block, i, shape.s);
     const T lse = saved.lse.row<T>(query_row + i)[head];
     const T delta = static_cast<T>(dot<T>(dout.row(i), out.row(i), shape.d));
     T* __restrict p = probs + i * n;
     T* __restrict ds = dscores + i * n;
-    scale(p + span.begin, span.end - span.begin, scale_factor);
-    exp_shifted(p + span.begin, span.end - span.begin, lse);
+    scale(p + span.begin, span.count(), scale_factor);
+    exp_shifted(p + span.begin, span.count(), lse);
     for (int64_t j = span.begin; j < span.end; ++j) ds[j] = p[j] * (ds[j] - delta) * scale_factor;
     for (T* row : {p, ds}) {
       std::fill(row, row + span.begin, T{0});
@@ -170,8 +199,8 @@ void backward_block(const AttentionBackwardArgs& args, const Shape& shape, const
   }
   row_gemm<T>(n, shape.d, block.count, {probs, 1, n, nullptr}, dout.data, dout.ld, false, true,
               dv.data, dv.ld, nullptr);
-  row_gemm<T>(block.count, shape.d, n, {dscores, n, 1, nullptr}, k.data, k.ld, false, false,
-              dq.data, dq.ld, nullptr);
+  row_gemm<T>(block.count, shape.d, n, {dscores, n, 1, nullptr}, k.data, k.ld, false,
+              args.accumulate, dq.data, dq.ld, nullptr);
   row_gemm<T>(n, shape.d, block.count, {dscores, 1, n, nullptr}, q.data, q.ld, false, true, dk.data,
               dk.ld, nullptr);
 }
@@ -182,7 +211,7 @@ void backward(const AttentionBackwardArgs& args) {
   const Shape shape = shape_of(saved);
   T* probs = scratch<T>(0, kBlockRows * shape.s);
   T* dscores = scratch<T>(1, kBlockRows * shape.s);
-  for (int64_t r = 0; r < saved.k.rows; ++r) {
+  for (int64_t r = 0; r < saved.k.rows && !args.accumulate; ++r) {
     std::fill_n(args.dk.row<T>(r), args.dk.cols, T{0});
     std::fill_n(args.dv.row<T>(r), args.dv.cols, T{0});
   }

@@ -64,6 +64,7 @@ void CpuBackend::attention(const AttentionArgs& args) { cpu::attention(args); }
 void CpuBackend::attention_backward(const AttentionBackwardArgs& args) {
   cpu::attention_backward(args);
 }
+void CpuBackend::attention_merge(const AttentionMergeArgs& args) { cpu::attention_merge(args); }
 void CpuBackend::gated_act(const GatedActArgs& args) { cpu::gated_act(args); }
 void CpuBackend::gated_act_backward(const GatedActBackwardArgs& args) {
   cpu::gated_act_backward(args);
@@ -72,6 +73,7 @@ void CpuBackend::router(const RouterArgs& args) { cpu::router(args); }
 void CpuBackend::router_backward(const RouterBackwardArgs& args) { cpu::router_backward(args); }
 void CpuBackend::aux_loss(const AuxLossArgs& args) { cpu::aux_loss(args); }
 void CpuBackend::route_plan(const RoutePlanArgs& args) { cpu::route_plan(args); }
+void CpuBackend::expand_experts(const ExpandExpertsArgs& args) { cpu::expand_experts(args); }
 void CpuBackend::gather_rows(const GatherRowsArgs& args) { cpu::gather_rows(args); }
 void CpuBackend::scatter_rows(const ScatterRowsArgs& args) { cpu::scatter_rows(args); }
 void CpuBackend::combine_rows(const CombineRowsArgs& args) { cpu::combine_rows(args); }

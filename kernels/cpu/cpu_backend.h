@@ -40,12 +40,14 @@ class CpuBackend final : public Backend {
   void rope(const RopeArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void attention_backward(const AttentionBackwardArgs& args) override;
+  void attention_merge(const AttentionMergeArgs& args) override;
   void gated_act(const GatedActArgs& args) override;
   void gated_act_backward(const GatedActBackwardArgs& args) override;
   void router(const RouterArgs& args) override;
   void router_backward(const RouterBackwardArgs& args) override;
   void aux_loss(const AuxLossArgs& args) override;
   void route_plan(const RoutePlanArgs& args) override;
+  void expand_experts(const ExpandExpertsArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void scatter_rows(const ScatterRowsArgs& args) override;
   void combine_rows(const CombineRowsArgs& args) override;

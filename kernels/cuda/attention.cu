@@ -40,6 +40,7 @@ struct Attention {
   Heads<T> out;
   Heads<float> lse;
   const int32_t* positions;
+  const int32_t* key_positions;  // rising; null: key i sits at position i
   int tq;
   int s;
   int d;
@@ -51,8 +52,28 @@ struct Attention {
   // Columns of a tile in shared memory: whole quads, and one more that spreads rows over banks.
   [[nodiscard]] __device__ int width() const { return (d + kQuad - 1) / kQuad * kQuad; }
   [[nodiscard]] __device__ int pitch() const { return width() + kQuad; }
-  [[nodiscard]] __device__ bool sees(int position, int key) const {
-    return key <= position && position - key < window && key < s;
+  // Where a key sits; behind the last key beyond every query.
+  [[nodiscard]] __device__ int key_position(int key) const {
+    if (key >= s) return INT_MAX;
+    return key_positions == nullptr ? key : key_positions[key];
+  }
+  [[nodiscard]] __device__ bool sees(int position, int key_at) const {
+    return key_at <= position && position - key_at < window;
+  }
+  // The first key that sits at `position` or after it.
+  [[nodiscard]] __device__ int key_from(int position) const {
+    if (key_positions == nullptr) return min(max(position, 0), s);
+    int low = 0;
+    int high = s;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (key_positions[middle] < position) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 };
 
@@ -63,6 +84,7 @@ struct AttentionGradient {
   Heads<T> dq;
   Heads<T> dk;
   Heads<T> dv;
+  bool accumulate;
 };
 
 // The thread's place in a tile of scores.
@@ -193,9 +215,10 @@ struct Sums {
     }
   }
 
+  // Over what is there, or added to it.
   template <typename T>
-  __device__ void store(const Heads<T>& to, int64_t row, int64_t first_column, int num_rows,
-                        int d) const {
+  __device__ void store(const Heads<T>& to, int64_t row, int64_t first_column, int num_rows, int d,
+                        bool accumulate) const {
     const Place own = own_place();
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
@@ -206,7 +229,9 @@ struct Sums {
         if (column(g) >= d) continue;
 #pragma unroll
         for (int c = 0; c < kQuad; ++c) {
-          if (column(g) + c < d) at_row[column(g) + c] = from_float<T>(at[i][g][c]);
+          if (column(g) + c >= d) continue;
+          T& element = at_row[column(g) + c];
+          element = from_float<T>(accumulate ? to_float(element) + at[i][g][c] : at[i][g][c]);
         }
       }
     }
@@ -236,8 +261,8 @@ __device__ QueryTile query_tile(const Attention<T>& args, int first, int64_t bat
   tile.num_rows = min(kTile, args.tq - first);
   const int position = lane_position(args, first);
   const int lowest = __reduce_min_sync(kAllLanes, position < 0 ? INT_MAX : position);
-  tile.key_end = min(__reduce_max_sync(kAllLanes, position) + 1, args.s);
-  tile.key_begin = lowest < args.window ? 0 : lowest - args.window + 1;
+  tile.key_end = args.key_from(__reduce_max_sync(kAllLanes, position) + 1);
+  tile.key_begin = lowest < args.window ? 0 : args.key_from(lowest - args.window + 1);
 #pragma unroll
   for (int i = 0; i < kOwnRows; ++i) {
     tile.position[i] = __shfl_sync(kAllLanes, position, own_place().row + i);
@@ -273,13 +298,18 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Attention<T> args) 
     const int num_keys = min(kTile, args.s - first);
     load_tile(args.k, key_row, kv_column, num_keys, args, kv);
     Scores scores = row_products(q, kv, args);
+    int key_at[kOwnColumns];
+#pragma unroll
+    for (int j = 0; j < kOwnColumns; ++j) {
+      key_at[j] = args.key_position(first + own.column + j * kAcross);
+    }
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
       bool sees[kOwnColumns];
       float best = largest[i];
 #pragma unroll
       for (int j = 0; j < kOwnColumns; ++j) {
-        sees[j] = args.sees(tile.position[i], first + own.column + j * kAcross);
+        sees[j] = args.sees(tile.position[i], key_at[j]);
         scores.at[i][j] *= args.scale;
         if (sees[j]) best = max_or_nan(best, scores.at[i][j]);
       }
@@ -305,16 +335,17 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Attention<T> args) 
 #pragma unroll
   for (int i = 0; i < kOwnRows; ++i) {
     const float sum = sum_across(total[i]);
+    const bool has_keys = sum != 0.0F;  // the largest of them adds 1
 #pragma unroll
     for (int g = 0; g < kQuads; ++g) {
 #pragma unroll
-      for (int c = 0; c < kQuad; ++c) out.at[i][g][c] /= sum;
+      for (int c = 0; c < kQuad; ++c) out.at[i][g][c] /= has_keys ? sum : 1.0F;
     }
     if (own.column == 0 && own.row + i < tile.num_rows) {
-      *args.lse.at(tile.row + own.row + i, head) = largest[i] + logf(sum);
+      *args.lse.at(tile.row + own.row + i, head) = has_keys ? largest[i] + logf(sum) : -INFINITY;
     }
   }
-  out.store(args.out, tile.row, head * args.d, tile.num_rows, args.d);
+  out.store(args.out, tile.row, head * args.d, tile.num_rows, args.d, false);
 }
 
 // dout . out of each of the thread's rows; `dout` lies in shared memory.
@@ -336,8 +367,9 @@ __device__ void row_deltas(const Attention<T>& args, int64_t row, int num_rows, 
 }
 
 // With P the probabilities and D_i = dout_i . out_i: dS = P * (dout V^T - D) * scale, dQ = dS K.
+// Four blocks at a time on a multiprocessor, as many as shared memory holds of 128 columns.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) attention_dq_kernel(AttentionGradient<T> gradient) {
+__global__ void __launch_bounds__(kThreads, 4) attention_dq_kernel(AttentionGradient<T> gradient) {
   const Attention<T>& args = gradient.forward;
   const int pitch = args.pitch();
   auto* q = block_shared<float>();
@@ -367,11 +399,16 @@ __global__ void __launch_bounds__(kThreads) attention_dq_kernel(AttentionGradien
     const Scores dprobs = row_products(dout, kv, args);
     load_tile(args.k, key_row, kv_column, num_keys, args, kv);
     Scores scores = row_products(q, kv, args);
+    int key_at[kOwnColumns];
+#pragma unroll
+    for (int j = 0; j < kOwnColumns; ++j) {
+      key_at[j] = args.key_position(first + own.column + j * kAcross);
+    }
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
 #pragma unroll
       for (int j = 0; j < kOwnColumns; ++j) {
-        const bool sees = args.sees(tile.position[i], first + own.column + j * kAcross);
+        const bool sees = args.sees(tile.position[i], key_at[j]);
         const float prob = expf(scores.at[i][j] * args.scale - lse[i]);
         scores.at[i][j] = sees ? prob * (dprobs.at[i][j] - delta[i]) * args.scale : 0.0F;
       }
@@ -379,7 +416,7 @@ __global__ void __launch_bounds__(kThreads) attention_dq_kernel(AttentionGradien
     share_scores(scores, shared_scores);
     dq.add_product(shared_scores, kv, args.d, pitch);
   }
-  dq.store(gradient.dq, tile.row, column, tile.num_rows, args.d);
+  dq.store(gradient.dq, tile.row, column, tile.num_rows, args.d, gradient.accumulate);
 }
 
 // dV = P^T dout and dK = dS^T Q over all queries of the key head's group that see the tile. Scores
@@ -400,14 +437,19 @@ __global__ void __launch_bounds__(kThreads) attention_dkv_kernel(AttentionGradie
   const int64_t kv_column = int64_t{blockIdx.y} * args.d;
   load_tile(args.k, key_row, kv_column, num_keys, args, k);
   load_tile(args.v, key_row, kv_column, num_keys, args, v);
+  const int lowest_key_at = args.key_position(first_key);
+  const int highest_key_at = args.key_position(first_key + num_keys - 1);
+  int key_at[kOwnRows];
+#pragma unroll
+  for (int i = 0; i < kOwnRows; ++i) key_at[i] = args.key_position(first_key + own.row + i);
 
   Sums dk{};
   Sums dv{};
   for (int first = 0; first < args.tq; first += kTile) {
     const int lane_at = lane_position(args, first);
-    const int nearest = min(lane_at, first_key + num_keys - 1);
-    const bool is_seen = lane_at >= first_key && args.sees(lane_at, nearest);
-    if (!__any_sync(kAllLanes, is_seen)) continue;  // every warp finds the same
+    // Keys with gaps between their positions may let a tile through that sees none: it adds zeros.
+    const bool may_see = lane_at >= lowest_key_at && lane_at - highest_key_at < args.window;
+    if (!__any_sync(kAllLanes, may_see)) continue;  // every warp finds the same
     const int64_t row = int64_t{blockIdx.z} * args.tq + first;
     const int num_rows = min(kTile, args.tq - first);
     int position[kOwnColumns];
@@ -426,7 +468,7 @@ __global__ void __launch_bounds__(kThreads) attention_dkv_kernel(AttentionGradie
         const float lse = query < num_rows ? *args.lse.at(row + query, head) : 0.0F;
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) {
-          const bool sees = args.sees(position[j], first_key + own.row + i);
+          const bool sees = args.sees(position[j], key_at[i]);
           probs.at[i][j] = sees ? expf(probs.at[i][j] * args.scale - lse) : 0.0F;
         }
       }
@@ -446,7 +488,7 @@ __global__ void __launch_bounds__(kThreads) attention_dkv_kernel(AttentionGradie
         const float own_delta = deltas[own.column + j * kAcross];
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) {
-          const bool sees = args.sees(position[j], first_key + own.row + i);
+          const bool sees = args.sees(position[j], key_at[i]);
           const float difference = dscores.at[i][j] - own_delta;
           dscores.at[i][j] = sees ? probs.at[i][j] * difference * args.scale : 0.0F;
         }
@@ -455,8 +497,8 @@ __global__ void __launch_bounds__(kThreads) attention_dkv_kernel(AttentionGradie
       dk.add_product(shared_scores, rows, args.d, pitch);
     }
   }
-  dk.store(gradient.dk, key_row, kv_column, num_keys, args.d);
-  dv.store(gradient.dv, key_row, kv_column, num_keys, args.d);
+  dk.store(gradient.dk, key_row, kv_column, num_keys, args.d, gradient.accumulate);
+  dv.store(gradient.dv, key_row, kv_column, num_keys, args.d, gradient.accumulate);
 }
 
 template <typename T>
@@ -473,6 +515,7 @@ Attention<T> attention_of(const AttentionArgs& args, bool is_packed) {
           heads_of<T>(args.out),
           heads_of<float>(args.lse),
           static_cast<const int32_t*>(args.positions.data),
+          static_cast<const int32_t*>(args.key_positions.data),
           static_cast<int>(args.positions.rows),
           static_cast<int>(args.k.rows / args.batch),
           static_cast<int>(args.q.cols / args.heads),
@@ -492,6 +535,9 @@ void check_shape(const AttentionArgs& args) {
                 "attention: q [{},{}], k [{},{}], v [{},{}], batch {}, heads {}/{}, {} positions",
                 args.q.rows, args.q.cols, args.k.rows, args.k.cols, args.v.rows, args.v.cols,
                 args.batch, args.heads, args.kv_heads, args.positions.rows);
+  MOETUNE_CHECK(args.key_positions.is_null() || args.key_positions.rows == args.k.rows / args.batch,
+                "attention: {} positions for {} keys", args.key_positions.rows,
+                args.k.rows / args.batch);
   MOETUNE_CHECK(d > 0 && d <= kMaxHeadDim, "attention: head dim {} is not in [1, {}] on CUDA", d,
                 kMaxHeadDim);
 }
@@ -533,8 +579,11 @@ void attention_backward(Stream stream, const AttentionBackwardArgs& args) {
   const bool is_packed = has_packs(saved) && is_divisible(args.dout);
   dispatch_float(saved.q.dtype, [&]<typename T>(std::type_identity<T>) {
     const AttentionGradient<T> gradient{attention_of<T>(saved, is_packed),
-                                        heads_of<const T>(args.dout), heads_of<T>(args.dq),
-                                        heads_of<T>(args.dk), heads_of<T>(args.dv)};
+                                        heads_of<const T>(args.dout),
+                                        heads_of<T>(args.dq),
+                                        heads_of<T>(args.dk),
+                                        heads_of<T>(args.dv),
+                                        args.accumulate};
     launch(attention_dq_kernel<T>,
            {grid_of_tiles(saved.positions.rows, saved.heads, saved.batch), dim3(kThreads),
             shared_bytes(saved, 3, 0)},

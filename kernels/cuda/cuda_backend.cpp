@@ -256,7 +256,7 @@ void CudaBackend::grouped_gemm_of_rows(const GroupedGemmArgs& args) {
 }
 
 void CudaBackend::attention(const AttentionArgs& args) {
-  const auto runs = attention_segments_for(args.q.dtype, args.positions);
+  const auto runs = attention_segments_for(args, false);
   if (!runs || !attention_->is_supported(args, *runs)) {
     if (runs) attention_uses_.plain(attention_->last_refusal());
     return cuda::attention(stream(), args);
@@ -267,7 +267,7 @@ void CudaBackend::attention(const AttentionArgs& args) {
 }
 
 void CudaBackend::attention_backward(const AttentionBackwardArgs& args) {
-  const auto runs = attention_segments_for(args.forward.q.dtype, args.forward.positions);
+  const auto runs = attention_segments_for(args.forward, args.accumulate);
   if (!runs || !attention_->is_supported(args, *runs)) {
     if (runs) attention_uses_.plain(attention_->last_refusal());
     return cuda::attention_backward(stream(), args);
@@ -278,11 +278,16 @@ void CudaBackend::attention_backward(const AttentionBackwardArgs& args) {
 }
 
 std::optional<std::span<const cuda::AttentionSegment>> CudaBackend::attention_segments_for(
-    DType dtype, const Tensor& positions) {
-  if (attention_ && dtype == DType::bf16) return segments(positions);
-  attention_uses_.plain(attention_ ? "cuDNN's attention is for bf16"
-                                   : "cuDNN is not in this build");
-  return std::nullopt;
+    const AttentionArgs& args, bool accumulates) {
+  const auto plain = [&](const char* why) {
+    attention_uses_.plain(why);
+    return std::nullopt;
+  };
+  if (!attention_) return plain("cuDNN is not in this build");
+  if (args.q.dtype != DType::bf16) return plain("cuDNN's attention is for bf16");
+  if (!args.key_positions.is_null()) return plain("cuDNN's keys have no positions of their own");
+  if (accumulates) return plain("cuDNN's gradients are not added to what is there");
+  return segments(args.positions);
 }
 
 std::string CudaBackend::kernels_note() const {
@@ -303,6 +308,9 @@ void CudaBackend::rms_norm_backward(const RmsNormBackwardArgs& args) {
 
 void CudaBackend::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(stream(), args); }
 void CudaBackend::rope(const RopeArgs& args) { cuda::rope(stream(), args); }
+void CudaBackend::attention_merge(const AttentionMergeArgs& args) {
+  cuda::attention_merge(stream(), args);
+}
 void CudaBackend::gated_act(const GatedActArgs& args) { cuda::gated_act(stream(), args); }
 void CudaBackend::gated_act_backward(const GatedActBackwardArgs& args) {
   cuda::gated_act_backward(stream(), args);
@@ -313,6 +321,9 @@ void CudaBackend::router_backward(const RouterBackwardArgs& args) {
 }
 void CudaBackend::aux_loss(const AuxLossArgs& args) { cuda::aux_loss(stream(), args); }
 void CudaBackend::route_plan(const RoutePlanArgs& args) { cuda::route_plan(stream(), args); }
+void CudaBackend::expand_experts(const ExpandExpertsArgs& args) {
+  cuda::expand_experts(stream(), args);
+}
 void CudaBackend::gather_rows(const GatherRowsArgs& args) { cuda::gather_rows(stream(), args); }
 void CudaBackend::scatter_rows(const ScatterRowsArgs& args) { cuda::scatter_rows(stream(), args); }
 void CudaBackend::combine_rows(const CombineRowsArgs& args) { cuda::combine_rows(stream(), args); }

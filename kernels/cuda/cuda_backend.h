@@ -64,12 +64,14 @@ class CudaBackend final : public Backend {
   void rope(const RopeArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void attention_backward(const AttentionBackwardArgs& args) override;
+  void attention_merge(const AttentionMergeArgs& args) override;
   void gated_act(const GatedActArgs& args) override;
   void gated_act_backward(const GatedActBackwardArgs& args) override;
   void router(const RouterArgs& args) override;
   void router_backward(const RouterBackwardArgs& args) override;
   void aux_loss(const AuxLossArgs& args) override;
   void route_plan(const RoutePlanArgs& args) override;
+  void expand_experts(const ExpandExpertsArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void scatter_rows(const ScatterRowsArgs& args) override;
   void combine_rows(const CombineRowsArgs& args) override;
@@ -109,9 +111,9 @@ class CudaBackend final : public Backend {
   /// At least `bytes` of device memory for the current stream, kept and grown.
   Workspace& workspace(int64_t bytes, Need need = Need::fixed);
   void grouped_gemm_of_rows(const GroupedGemmArgs& args);
-  /// Empty where attention is not cuDNN's.
+  /// Empty where attention is not cuDNN's; the reason is then in the note.
   std::optional<std::span<const cuda::AttentionSegment>> attention_segments_for(
-      DType dtype, const Tensor& positions);
+      const AttentionArgs& args, bool accumulates);
   /// The runs of consecutive positions in device memory; read once per pointer.
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/stochastic_round.h"
 
 namespace moetune::kernels::cuda {
 namespace {
@@ -66,10 +67,8 @@ __device__ Pack<T, kQuad> load_quad(const T* from, int64_t first, int64_t end, b
 
 // As one access where `is_whole`: an ordinary assignment would be taken apart into the elements.
 template <typename T>
-__device__ void store_quad(T* to, int64_t first, int64_t end, bool is_whole, const float* from) {
-  Pack<T, kQuad> pack;
-#pragma unroll
-  for (int i = 0; i < kQuad; ++i) pack.at[i] = from_float<T>(from[i]);
+__device__ void store_quad(T* to, int64_t first, int64_t end, bool is_whole,
+                           const Pack<T, kQuad>& pack) {
   if (is_whole) {
     __stcg(reinterpret_cast<QuadWord<T>*>(to + first),
            *reinterpret_cast<const QuadWord<T>*>(&pack));
@@ -93,19 +92,21 @@ struct Update {
   float keep;  // of the master where weight decay applies
   float eps;
   float grad_scale;
+  uint64_t rounding_key;
 };
 
-constexpr int kMaxUpdates = 600;
+constexpr int kMaxUpdates = 530;
 
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 struct UpdateTable {
   struct Slice {
     W* weight;
     float* master;
     M* m;
-    M* v;
+    V* v;
     const float* grad;
     int64_t numel;
+    int64_t first_element;
   };
   Slice slices[kMaxUpdates];
   Tiles<kMaxUpdates> tiles;
@@ -113,10 +114,20 @@ struct UpdateTable {
   bool use_decay[kMaxUpdates];
 };
 
+// A moment as it is kept: as it is, or narrower by the draw.
+template <typename M>
+__device__ M kept_moment(float value, uint32_t draw) {
+  if constexpr (std::is_same_v<M, float>) {
+    return value;
+  } else {
+    return __nv_bfloat16_raw{stochastic_bf16(__float_as_uint(value), draw)};
+  }
+}
+
 // Weight and master may be the same memory: a thread reads all of its quad before it writes.
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(const __grid_constant__ UpdateTable<W, M> table) {
+    adamw_kernel(const __grid_constant__ UpdateTable<W, M, V> table) {
   const Update& u = table.update;
   for (int64_t tile = blockIdx.x; tile < table.tiles.begin[table.tiles.num_slices];
        tile += gridDim.x) {
@@ -135,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
       Pack<float, kQuad> grad;
       Pack<float, kQuad> old_master;
       Pack<M, kQuad> old_m;
-      Pack<M, kQuad> old_v;
+      Pack<V, kQuad> old_v;
       if (is_whole) {
         grad = load_quad(slice.grad, first, slice.numel, true);
         old_master = load_quad(slice.master, first, slice.numel, true);
@@ -147,21 +158,27 @@ __global__ void __launch_bounds__(kThreads)
         old_m = load_quad(slice.m, first, slice.numel, false);
         old_v = load_quad(slice.v, first, slice.numel, false);
       }
-      float master[kQuad];
-      float m[kQuad];
-      float v[kQuad];
+      Pack<float, kQuad> new_master;
+      Pack<W, kQuad> new_weight;
+      Pack<M, kQuad> new_m;
+      Pack<V, kQuad> new_v;
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) {
         const float g = grad.at[i] * u.grad_scale;
-        m[i] = u.beta1 * to_float(old_m.at[i]) + u.one_minus_beta1 * g;
-        v[i] = u.beta2 * to_float(old_v.at[i]) + u.one_minus_beta2 * g * g;
-        master[i] =
-            old_master.at[i] * keep - u.step_size * m[i] / (sqrtf(v[i] * u.v_scale) + u.eps);
+        const float m = u.beta1 * to_float(old_m.at[i]) + u.one_minus_beta1 * g;
+        const float v = u.beta2 * to_float(old_v.at[i]) + u.one_minus_beta2 * g * g;
+        const float master =
+            old_master.at[i] * keep - u.step_size * m / (sqrtf(v * u.v_scale) + u.eps);
+        const uint64_t bits = rounding_bits(u.rounding_key, slice.first_element + first + i);
+        new_m.at[i] = kept_moment<M>(m, draw_of_m(bits));
+        new_v.at[i] = kept_moment<V>(v, draw_of_v(bits));
+        new_master.at[i] = master;
+        new_weight.at[i] = from_float<W>(master);
       }
-      store_quad(slice.m, first, slice.numel, is_whole, m);
-      store_quad(slice.v, first, slice.numel, is_whole, v);
-      store_quad(slice.master, first, slice.numel, is_whole, master);
-      store_quad(slice.weight, first, slice.numel, is_whole, master);
+      store_quad(slice.m, first, slice.numel, is_whole, new_m);
+      store_quad(slice.v, first, slice.numel, is_whole, new_v);
+      store_quad(slice.master, first, slice.numel, is_whole, new_master);
+      store_quad(slice.weight, first, slice.numel, is_whole, new_weight);
     }
   }
 }
@@ -176,7 +193,8 @@ Update update_of(const AdamWArgs& args) {
           static_cast<float>(1.0 / (1.0 - std::pow(args.beta2, step))),
           static_cast<float>(1.0 - args.lr * args.weight_decay),
           static_cast<float>(args.eps),
-          static_cast<float>(args.grad_scale)};
+          static_cast<float>(args.grad_scale),
+          rounding_key(args.rounding_seed, args.step)};
 }
 
 // Calls launch_table() with tables that together hold all slices that are not empty; set(i, slice)
@@ -200,10 +218,10 @@ void for_tables(const std::vector<Slice>& slices, Tiles<kMaxSlices>& tiles, cons
   if (tiles.num_slices > 0) launch_table();
 }
 
-template <typename W, typename M>
+template <typename W, typename M, typename V>
 void launch_adamw(Stream stream, const AdamWArgs& args) {
-  static_assert(sizeof(UpdateTable<W, M>) <= kMaxParameterBytes);
-  UpdateTable<W, M> table;
+  static_assert(sizeof(UpdateTable<W, M, V>) <= kMaxParameterBytes);
+  UpdateTable<W, M, V> table;
   table.update = update_of(args);
   for_tables(
       args.slices, table.tiles,
@@ -211,13 +229,14 @@ void launch_adamw(Stream stream, const AdamWArgs& args) {
         table.slices[i] = {static_cast<W*>(slice.weight),
                            static_cast<float*>(slice.master),
                            static_cast<M*>(slice.m),
-                           static_cast<M*>(slice.v),
+                           static_cast<V*>(slice.v),
                            static_cast<const float*>(slice.grad),
-                           slice.numel};
+                           slice.numel,
+                           slice.first_element};
         table.use_decay[i] = slice.use_decay;
       },
       [&] {
-        launch(adamw_kernel<W, M>, {grid_of(table.tiles.total(), kNumSms * 8), dim3(kThreads)},
+        launch(adamw_kernel<W, M, V>, {grid_of(table.tiles.total(), kNumSms * 8), dim3(kThreads)},
                stream, table);
       });
 }
@@ -343,8 +362,11 @@ void adamw(Stream stream, const AdamWArgs& args) {
   MOETUNE_CHECK(args.dtype == DType::f32, "adamw: master and gradient are {}, not f32",
                 base::name_of(args.dtype));
   dispatch_float(args.weight_dtype, [&]<typename W>(std::type_identity<W>) {
-    dispatch_float(args.moment_dtype,
-                   [&]<typename M>(std::type_identity<M>) { launch_adamw<W, M>(stream, args); });
+    dispatch_float(args.m_dtype, [&]<typename M>(std::type_identity<M>) {
+      dispatch_float(args.v_dtype, [&]<typename V>(std::type_identity<V>) {
+        launch_adamw<W, M, V>(stream, args);
+      });
+    });
   });
 }
 

@@ -1,7 +1,6 @@
 // The plain attention of the device against the CPU: grouped heads, windows, batches,
 // context-parallel positions, head dims up to 256, packed and scalar rows.
 #include <boost/test/unit_test.hpp>
-#include <numeric>
 
 #include "kernels/base/error.h"
 #include "tests/cuda/element_matrix.h"
@@ -12,8 +11,9 @@ namespace {
 struct Case {
   const char* name;
   int64_t batch, heads, kv_heads, d, s, window;
-  int64_t pad;                     // of every row; not divisible by 8: scalar reads
-  std::vector<int32_t> positions;  // empty: 0..s-1
+  int64_t pad;                              // of every row; not divisible by 8: scalar reads
+  std::vector<int32_t> positions;           // empty: 0..s-1
+  std::vector<int32_t> key_positions = {};  // empty: 0..s-1
 };
 
 std::vector<int32_t> range_of(std::initializer_list<std::pair<int32_t, int32_t>> runs) {
@@ -22,6 +22,13 @@ std::vector<int32_t> range_of(std::initializer_list<std::pair<int32_t, int32_t>>
     for (int32_t p = begin; p < end; ++p) positions.push_back(p);
   }
   return positions;
+}
+
+// Every n-th of them.
+std::vector<int32_t> thinned(const std::vector<int32_t>& positions, size_t n) {
+  std::vector<int32_t> some;
+  for (size_t i = 0; i < positions.size(); i += n) some.push_back(positions[i]);
+  return some;
 }
 
 const std::vector<Case> kCases = {
@@ -40,6 +47,16 @@ const std::vector<Case> kCases = {
     {"zig-zag shard", 2, 2, 1, 16, 160, 0, 0, range_of({{0, 40}, {120, 160}})},
     {"zig-zag shard with window", 1, 2, 1, 16, 160, 20, 0, range_of({{40, 80}, {90, 120}})},
     {"any order", 1, 2, 2, 8, 6, 0, 1, {5, 0, 3, 3}},
+    // Rows and whole tiles of rows that see no key, and keys that no row sees.
+    {"another rank's keys", 2, 4, 2, 16, 80, 0, 0, range_of({{40, 120}}),
+     range_of({{0, 40}, {120, 160}})},
+    {"another rank's keys with window", 1, 2, 1, 16, 80, 30, 8, range_of({{40, 120}}),
+     range_of({{0, 40}, {120, 160}})},
+    {"keys with gaps", 1, 2, 2, 8, 40, 0, 1, range_of({{0, 3}, {60, 100}, {205, 207}}),
+     thinned(range_of({{2, 202}}), 5)},
+    {"keys with gaps and window", 2, 2, 1, 24, 70, 9, 0, range_of({{0, 70}, {200, 230}}),
+     thinned(range_of({{10, 220}}), 3)},
+    {"keys that come later", 1, 2, 2, 8, 40, 0, 0, range_of({{0, 40}}), range_of({{40, 80}})},
 };
 
 std::vector<int32_t> positions_of(const Case& c) {
@@ -50,12 +67,13 @@ std::vector<int32_t> positions_of(const Case& c) {
 // The CPU's part of a case; values can be held by T.
 template <typename T>
 struct Expected {
-  Matrix<int32_t> positions;
+  Matrix<int32_t> positions, key_positions;
   Matrix<float> q, k, v, out, lse;
   AttentionArgs args;
 
   explicit Expected(const Case& c)
       : positions(column_of(positions_of(c))),
+        key_positions(column_of(c.key_positions)),
         q(random_values<T>(c.batch * positions.rows(), c.heads * c.d, 1, -2.0, 2.0)),
         k(random_values<T>(c.batch * c.s, c.kv_heads * c.d, 2, -2.0, 2.0)),
         v(random_values<T>(c.batch * c.s, c.kv_heads * c.d, 3)),
@@ -71,7 +89,8 @@ struct Expected {
              c.heads,
              c.kv_heads,
              c.window,
-             1.0 / std::sqrt(static_cast<double>(c.d))} {}
+             1.0 / std::sqrt(static_cast<double>(c.d)),
+             key_positions} {}
 
   Expected(const Expected&) = delete;  // args points into the matrices
   Expected& operator=(const Expected&) = delete;
@@ -93,6 +112,7 @@ struct Inputs {
     args.k = on(k);
     args.v = on(v);
     args.positions = on(from.positions);
+    args.key_positions = on(from.key_positions);
   }
 
   Inputs(const Inputs&) = delete;
@@ -113,6 +133,14 @@ void check_forward(Backend& cpu, const Case& c) {
   inputs.on.fetch(lse);
   BOOST_TEST(has_clean_padding(out));
   BOOST_TEST(error_of(out, expected.out) < kElementTolerance<T>);
+  // -infinity, where no key is seen, has no distance.
+  for (int64_t r = 0; r < lse.rows(); ++r) {
+    for (int64_t h = 0; h < lse.cols(); ++h) {
+      if (std::isfinite(expected.lse(r, h))) continue;
+      BOOST_TEST(lse(r, h) == expected.lse(r, h));
+      lse(r, h) = expected.lse(r, h) = 0.0F;
+    }
+  }
   BOOST_TEST(relative_error(lse, expected.lse) < kElementTolerance<float>);
 }
 
@@ -130,18 +158,24 @@ void check_gradient(const char* name, const Matrix<T>& result, const Matrix<floa
   }
 }
 
+// With `is_part` as in a ring: the lse is that of more keys than are here, and gradients are added
+// to what is there.
 template <typename T>
-void check_backward(Backend& cpu, const Case& c) {
+void check_backward(Backend& cpu, const Case& c, bool is_part) {
   Expected<T> expected(c);
   cpu.attention(expected.args);
+  for (float& lse : expected.lse.data()) lse += is_part ? 0.5F : 0.0F;
   // Both sides get the same saved output, of which the delta of a row is the sum.
   expected.out = widened(narrowed<T>(expected.out));
   expected.args.out = expected.out;
   const auto dout = random_values<T>(expected.out.rows(), expected.out.cols(), 4);
-  Matrix<float> dq(expected.q.rows(), expected.q.cols());
-  Matrix<float> dk(expected.k.rows(), expected.k.cols());
-  Matrix<float> dv(expected.v.rows(), expected.v.cols());
-  cpu.attention_backward({expected.args, dout, dq, dk, dv});
+  auto dq = random_values<T>(expected.q.rows(), expected.q.cols(), 5);
+  auto dk = random_values<T>(expected.k.rows(), expected.k.cols(), 6);
+  auto dv = random_values<T>(expected.v.rows(), expected.v.cols(), 7);
+  auto dq_at = narrowed<T>(dq, dq.cols() + 1);
+  auto dk_at = narrowed<T>(dk, dk.cols() + 2);
+  auto dv_at = narrowed<T>(dv, dv.cols() + 3);
+  cpu.attention_backward({expected.args, dout, dq, dk, dv, is_part});
 
   Inputs<T> inputs(expected, c.pad);
   const auto out_at = narrowed<T>(expected.out, expected.out.cols() + c.pad);
@@ -149,11 +183,12 @@ void check_backward(Backend& cpu, const Case& c) {
   OnDevice& on = inputs.on;
   inputs.args.out = on(out_at);
   inputs.args.lse = on(expected.lse);
-  Matrix<T> dq_at(dq.rows(), dq.cols(), dq.cols() + 1);
-  Matrix<T> dk_at(dk.rows(), dk.cols(), dk.cols() + 2);
-  Matrix<T> dv_at(dv.rows(), dv.cols(), dv.cols() + 3);
-  cuda::attention_backward(nullptr, {inputs.args, on(dout_at), on(dq_at), on(dk_at), on(dv_at)});
-  for (auto* result : {&dq_at, &dk_at, &dv_at}) on.fetch(*result);
+  cuda::attention_backward(nullptr,
+                           {inputs.args, on(dout_at), on(dq_at), on(dk_at), on(dv_at), is_part});
+  for (auto* result : {&dq_at, &dk_at, &dv_at}) {
+    on.fetch(*result);
+    BOOST_TEST(has_clean_padding(*result));
+  }
   check_gradient("dq", dq_at, dq);
   check_gradient("dk", dk_at, dk);
   check_gradient("dv", dv_at, dv);
@@ -175,8 +210,17 @@ BOOST_AUTO_TEST_CASE(forward_equals_the_cpu) {
 BOOST_AUTO_TEST_CASE(backward_equals_the_cpu) {
   for (const Case& c : kCases) {
     BOOST_TEST_CONTEXT(c.name) {
-      check_backward<float>(*backend, c);
-      check_backward<Bf16>(*backend, c);
+      check_backward<float>(*backend, c, false);
+      check_backward<Bf16>(*backend, c, false);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(backward_of_a_part_equals_the_cpu) {
+  for (const Case& c : kCases) {
+    BOOST_TEST_CONTEXT(c.name) {
+      check_backward<float>(*backend, c, true);
+      check_backward<Bf16>(*backend, c, true);
     }
   }
 }

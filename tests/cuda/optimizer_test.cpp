@@ -47,7 +47,8 @@ struct Flat {
 
 template <typename W, typename M>
 struct Parameter {
-  Matrix<float> cpu_weight, cpu_master, cpu_m, cpu_v, cpu_grad;
+  Matrix<float> cpu_weight, cpu_master, cpu_grad;
+  Matrix<M> cpu_m, cpu_v;
   Flat<W> weight;
   Flat<float> master;
   Flat<M> m;
@@ -57,16 +58,28 @@ struct Parameter {
   explicit Parameter(const Length& length)
       : cpu_weight(1, length.numel),
         cpu_master(random_values<float>(1, length.numel, 1)),
-        cpu_m(random_values<M>(1, length.numel, 2)),
-        cpu_v(random_values<M>(1, length.numel, 3, 0.0, 1.0)),
         cpu_grad(random_values<float>(1, length.numel, 4)),
+        cpu_m(random_matrix<M>(1, length.numel, 2)),
+        cpu_v(random_matrix<M>(1, length.numel, 3, 0, 0.0, 1.0)),
         weight(cpu_weight, length.shift),
         master(cpu_master, length.shift),
-        m(cpu_m, length.shift),
-        v(cpu_v, length.shift),
+        m(widened(cpu_m), length.shift),
+        v(widened(cpu_v), length.shift),
         grad(cpu_grad, length.shift) {}
 
-  [[nodiscard]] AdamWArgs::Slice slice(OnDevice& on, bool shares_master, bool use_decay) const {
+  [[nodiscard]] AdamWArgs::Slice cpu_slice(bool use_decay, int64_t first_element) const {
+    return {cpu_weight.tensor().data,
+            cpu_master.tensor().data,
+            cpu_m.tensor().data,
+            cpu_v.tensor().data,
+            cpu_grad.tensor().data,
+            cpu_master.cols(),
+            use_decay,
+            first_element};
+  }
+
+  [[nodiscard]] AdamWArgs::Slice slice(OnDevice& on, bool shares_master, bool use_decay,
+                                       int64_t first_element = 0) const {
     void* master_at = master.on(on);
     return {shares_master ? master_at : weight.on(on),
             master_at,
@@ -74,7 +87,8 @@ struct Parameter {
             v.on(on),
             grad.on(on),
             master.numel,
-            use_decay};
+            use_decay,
+            first_element};
   }
 
   void fetch(OnDevice& on, bool shares_master) {
@@ -85,6 +99,16 @@ struct Parameter {
   }
 };
 
+// Elements further apart than by the rounding of f32.
+int64_t num_unlike(const Matrix<float>& a, const Matrix<float>& b) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < a.cols(); ++i) {
+    const float distance = std::fabs(a(0, i) - b(0, i));
+    count += distance <= kElementTolerance<float> * (std::fabs(b(0, i)) + 0.1F) ? 0 : 1;
+  }
+  return count;
+}
+
 template <typename W, typename M>
 void check_adamw(Backend& cpu, const std::vector<Length>& lengths, bool shares_master) {
   AdamWArgs args;
@@ -92,21 +116,23 @@ void check_adamw(Backend& cpu, const std::vector<Length>& lengths, bool shares_m
   args.weight_decay = 0.25;
   args.grad_scale = 0.5;
   args.step = 3;
+  args.rounding_seed = 11;
+  args.m_dtype = args.v_dtype = kDTypeOf<M>;
   AdamWArgs device_args = args;
   device_args.weight_dtype = kDTypeOf<W>;
-  device_args.moment_dtype = kDTypeOf<M>;
   std::deque<Parameter<W, M>> parameters;  // deque: slices point into them
   OnDevice on;
   for (const Length& length : lengths) {
     auto& p = parameters.emplace_back(length);
     const bool use_decay = parameters.size() % 2 == 0;
-    args.slices.push_back({p.cpu_weight.tensor().data, p.cpu_master.tensor().data,
-                           p.cpu_m.tensor().data, p.cpu_v.tensor().data, p.cpu_grad.tensor().data,
-                           length.numel, use_decay});
-    device_args.slices.push_back(p.slice(on, shares_master, use_decay));
+    const int64_t first_element = (int64_t{1} << 40) * static_cast<int64_t>(parameters.size());
+    args.slices.push_back(p.cpu_slice(use_decay, first_element));
+    device_args.slices.push_back(p.slice(on, shares_master, use_decay, first_element));
   }
   cpu.adamw(args);
   cuda::adamw(nullptr, device_args);
+  int64_t unlike = 0;
+  int64_t numel = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto& p = parameters[i];
     p.fetch(on, shares_master);
@@ -114,13 +140,17 @@ void check_adamw(Backend& cpu, const std::vector<Length>& lengths, bool shares_m
       if (!shares_master)
         BOOST_TEST(relative_error(p.weight.values(), p.cpu_weight) < kElementTolerance<W>);
       BOOST_TEST(relative_error(p.master.values(), p.cpu_master) < kElementTolerance<float>);
-      BOOST_TEST(relative_error(p.m.values(), p.cpu_m) < kElementTolerance<M>);
-      BOOST_TEST(relative_error(p.v.values(), p.cpu_v) < kElementTolerance<M>);
+      unlike += num_unlike(p.m.values(), widened(p.cpu_m));
+      unlike += num_unlike(p.v.values(), widened(p.cpu_v));
+      numel += lengths[i].numel;
       // What lies before and behind a slice is not its own.
       BOOST_TEST(num_nan(p.master.memory) == lengths[i].shift + 4);
       BOOST_TEST(num_nan(p.v.memory) == lengths[i].shift + 4);
     }
   }
+  // Stochastic rounding has the CPU's draws: only where the last bit of an f32 differs may one go
+  // the other way.
+  BOOST_TEST(unlike <= numel / 1000);
 }
 
 double norm_on_device(SquaredNormArgs args) {

@@ -193,6 +193,13 @@ BOOST_AUTO_TEST_CASE(rows_that_do_not_exist_stop_the_kernel) {
     BOOST_CHECK_THROW(cuda::embedding(nullptr, {on(x), on(index), on(out)}), base::Error);
     BOOST_CHECK_THROW(cuda::embedding_backward(nullptr, {on(x), on(index), on(out)}), base::Error);
   }
+  {
+    const auto index = column_of({-1});
+    Matrix<int32_t> out_experts(1, 2);
+    OnDevice on;
+    BOOST_CHECK_THROW(cuda::expand_experts(nullptr, {on(index), on(out_experts), 2, 1}),
+                      base::Error);
+  }
   for (const int32_t bad : {6, -1}) {
     const auto index = column_of({bad});
     OnDevice on;

@@ -33,6 +33,11 @@ const std::vector<CommRow>& comm_table() {
       {Op::kv_gather, Way::forward, CollectiveKind::all_gather, {Buf::kv_local}},
       {Op::kv_gather, Way::backward, CollectiveKind::all_gather, {Buf::kv_local}},
       {Op::kv_gather, Way::backward, CollectiveKind::reduce_scatter, {Buf::kv_full}},
+      {Op::kv_shift, Way::forward, CollectiveKind::ring_shift, {Buf::kv_local, Buf::kv_ring}},
+      {Op::kv_shift,
+       Way::backward,
+       CollectiveKind::ring_shift,
+       {Buf::kv_local, Buf::kv_ring, Buf::d_kv_local, Buf::d_kv_ring}},
       {Op::tp_gather,
        Way::forward,
        CollectiveKind::all_gather,
@@ -130,6 +135,30 @@ Entry all_to_all(const Site& site, Entry call) {
   return call;
 }
 
+/// All rows to the next member, as many from the one before.
+Entry ring_shift(const plan::StepProgram& program, const Site& site, Entry call) {
+  const plan::Instr& instr = site.instr;
+  const auto size = static_cast<size_t>(program.layout.group_size(instr.group));
+  const auto own = static_cast<size_t>(program.layout.rank_in(instr.group, program.rank));
+  require(site.refs.size() == 2, "a block comes from one place and goes to another");
+  require(instr.cost.bytes == site.refs[0].bytes(), "a block has not the bytes of its operand");
+  for (const bool is_from : {true, false}) {
+    Operand lane = site.refs[is_from ? 0 : 1];
+    require(lane.ld == lane.cols, "rows that travel are not packed");
+    const int64_t lane_bytes = lane.cols * lane.element_bytes();
+    lane.dtype.reset();
+    lane.cols = lane.ld = lane_bytes;
+    add(call, recording::lane_role(is_from, 0), lane);
+  }
+  const int64_t rows = site.refs[0].rows;
+  for (size_t i = 0; i < size; ++i) {
+    call.numbers.push_back({recording::peer_name(true, i), i == (own + 1) % size ? rows : 0});
+    call.numbers.push_back(
+        {recording::peer_name(false, i), i == (own + size - 1) % size ? rows : 0});
+  }
+  return call;
+}
+
 }  // namespace
 
 bool has_forward_communication(Op op) {
@@ -164,6 +193,10 @@ Entry call_of_communication(const Places& places, const plan::Instr& instr) {
   if (instr.kind == CollectiveKind::all_to_all) {
     call.name = "all_to_all";
     return all_to_all(site, call);
+  }
+  if (instr.kind == CollectiveKind::ring_shift) {
+    call.name = "all_to_all";
+    return ring_shift(program, site, call);
   }
   const int64_t size = program.layout.group_size(instr.group);
   const int64_t index = program.layout.rank_in(instr.group, program.rank);

@@ -43,6 +43,11 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
           "expert_model_parallel_size": 4, "recompute": "full"})",
       R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
           "pipeline_model_parallel_size": 2, "ep_chunks_forward": 2})",
+      R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "expert_tensor_parallel_size": 2,
+          "expert_model_parallel_size": 2, "ep_chunks_backward": 2})",
+      R"({"context_parallel_size": 4, "cp_comm_type": "p2p", "recompute": "core_attn"})",
+      R"({"data_parallel_size": 2, "exp_avg_dtype": "bf16"})",
+      R"({"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"})",
   };
   for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
     const spec::RoutingProfile profile = testing::record_profile(model);

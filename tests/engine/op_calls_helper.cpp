@@ -60,17 +60,25 @@ std::vector<Number> rope_heads(const Site& site) {
 
 std::vector<Number> attention_heads(const Site& site) {
   const plan::LayerDims& dims = site.dims();
-  return {{"batch", dims.sequences},
-          {"heads", dims.heads},
-          {"kv_heads", dims.kv_heads},
-          {"window", dims.window}};
+  std::vector<Number> numbers = {{"batch", dims.sequences},
+                                 {"heads", dims.heads},
+                                 {"kv_heads", dims.kv_heads},
+                                 {"window", dims.window}};
+  if (site.is_backward()) numbers.push_back({"accumulate", site.instr.accumulate ? 1 : 0});
+  return numbers;
+}
+
+std::vector<Number> merged_heads(const Site& site) { return {{"heads", site.dims().heads}}; }
+std::vector<Number> slices(const Site& site) {
+  return {{"copies", site.dims().etp}, {"local_experts", site.dims().local_experts}};
 }
 
 std::vector<Number> accumulate(const Site& site) {
   return {{"accumulate", site.instr.accumulate ? 1 : 0}};
 }
 std::vector<Number> undivided(const Site& /*site*/) { return {{"divisor", 1}}; }
-std::vector<Number> slots_to_tokens(const Site& site) { return {{"divisor", site.dims().topk}}; }
+int64_t slots_of(const Site& site) { return site.dims().topk * site.dims().etp; }
+std::vector<Number> slots_to_tokens(const Site& site) { return {{"divisor", slots_of(site)}}; }
 std::vector<Number> vocabulary_rows(const Site& site) {
   const plan::StepProgram& program = site.places.program();
   const int64_t own = site.dims().vocab;
@@ -81,16 +89,18 @@ std::vector<Number> vocabulary_columns(const Site& site) {
   const plan::StepProgram& program = site.places.program();
   return {{"first_col", site.dims().vocab * program.layout.tp_rank(program.rank)}};
 }
-std::vector<Number> topk(const Site& site) { return {{"topk", site.dims().topk}}; }
+std::vector<Number> topk(const Site& site) { return {{"topk", slots_of(site)}}; }
 
 // Ops that are not one call with their references.
 
 std::vector<Entry> probs_to_slots(const Site& site) {
-  Entry entry = site.call("gather_rows");
+  const int64_t etp = site.dims().etp;
+  const bool is_sum = etp > 1 && site.is_backward();
+  Entry entry = site.call(is_sum ? "combine_rows" : "gather_rows");
   add(entry, "x", as_column(site.refs[0]));
   add(entry, "out", as_column(site.refs[1]));
-  add(entry, "index", site.refs[2]);
-  entry.numbers = {{"divisor", 1}};
+  add(entry, is_sum ? "position" : "index", site.refs[2]);
+  entry.numbers = {{is_sum ? "topk" : "divisor", etp}};
   return {entry};
 }
 
@@ -278,17 +288,23 @@ std::vector<OpCalls> make_table() {
        &undivided},
       {Op::kv_reorder, kBackward, "gather_rows", "x index out", buffer(2, {Buf::kv_full}),
        &undivided},
-      {Op::core_attn, kForward, "attention", "q k v out lse positions", buffer(3, {Buf::attn_out}),
+      {Op::core_attn, kForward, "attention", "q k v out lse positions key_positions",
+       buffer(3, {Buf::attn_out, Buf::part_out}), &attention_heads},
+      {Op::core_attn, kBackward, "attention_backward",
+       "q k v out lse positions dout dq dk dv key_positions", buffer(3, {Buf::attn_out}),
        &attention_heads},
-      {Op::core_attn, kBackward, "attention_backward", "q k v out lse positions dout dq dk dv",
-       buffer(3, {Buf::attn_out}), &attention_heads},
+      {Op::attn_merge, kForward, "attention_merge", "out lse part_out part_lse",
+       buffer(0, {Buf::attn_out}), &merged_heads},
       {Op::attn_residual, kForward, "copy", "x y", buffer(1, {Buf::mid}), &accumulate},
       {Op::ffn_residual, kForward, "copy", "x y", buffer(1, {Buf::input}), &accumulate},
       {Op::router, kForward, "", "", buffer(0, {Buf::router_probs}), nullptr, &route},
       {Op::router, kBackward, "router_backward",
        "probs lse indices weights dweights dlogits aux_scale", buffer(0, {Buf::router_probs})},
       {Op::aux_loss, kForward, "", "", {}, nullptr, &aux_loss},
-      {Op::moe_preprocess, kForward, "", "", buffer(0, {Buf::topk_indices}), nullptr, &route_plan},
+      {Op::expand_experts, kForward, "expand_experts", "indices out",
+       buffer(1, {Buf::slice_indices}), &slices},
+      {Op::moe_preprocess, kForward, "", "", buffer(0, {Buf::topk_indices, Buf::slice_indices}),
+       nullptr, &route_plan},
       {Op::permute, kForward, "gather_rows", "x out index position", buffer(0, {Buf::mlp_norm_out}),
        &slots_to_tokens},
       {Op::permute, kBackward, "combine_rows", "x out position", buffer(1, {Buf::d_mlp_norm}),
@@ -309,7 +325,8 @@ std::vector<OpCalls> make_table() {
       {Op::unpermute, kBackward, "gather_rows", "x out index position", buffer(0, {Buf::d_hidden}),
        &slots_to_tokens},
       {Op::zero_norm_grad, kBackward, "", "", buffer(0, {Buf::d_mlp_norm}), nullptr, &zero},
-      {Op::zero_aux_sums, kForward, "", "", buffer(0, {Buf::aux_sums}), nullptr, &zero},
+      {Op::zero_sums, kForward, "", "", buffer(0, {Buf::aux_sums}), nullptr, &zero},
+      {Op::zero_sums, kBackward, "", "", buffer(0, {Buf::d_topk_weights}), nullptr, &zero},
       {Op::cross_entropy_stats, kForward, "cross_entropy_stats", "logits targets stats",
        buffer(0, {Buf::logits}), &vocabulary_columns},
       {Op::cross_entropy, kForward, "cross_entropy", "logits targets loss_sum stats",

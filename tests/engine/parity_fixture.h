@@ -126,6 +126,14 @@ inline constexpr const char* kLayouts[] = {
         "expert_model_parallel_size": 4, "overlap_grad_reduce": true})",
     R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "pipeline_model_parallel_size": 2,
         "expert_model_parallel_size": 4, "use_distributed_optimizer": false, "ep_chunks_forward": 2})",
+    R"({"data_parallel_size": 2, "expert_tensor_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "expert_tensor_parallel_size": 2,
+        "expert_model_parallel_size": 2, "ep_chunks_backward": 2})",
+    R"({"context_parallel_size": 4, "expert_tensor_parallel_size": 2, "cp_comm_type": "p2p"})",
+    R"({"context_parallel_size": 2, "cp_comm_type": "p2p", "micro_batch_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
+        "pipeline_model_parallel_size": 2, "expert_tensor_parallel_size": 4,
+        "recompute": "core_attn,experts"})",
 };
 
 }  // namespace moetune::engine::testing

@@ -120,7 +120,8 @@ class ProgramOnTape {
   int64_t part_launch_ = -1;
   // What has run in this step, by op, layer and micro-batch: its references with their chunks, and
   // whether forward.
-  std::map<std::tuple<int, int32_t, int32_t, std::string>, std::set<int>> seen_;
+  /// By chunk: in which item it ran first.
+  std::map<std::tuple<int, int32_t, int32_t, std::string>, std::map<int, size_t>> seen_;
   std::set<std::tuple<int, int32_t, int32_t>> seen_forward_;
 };
 

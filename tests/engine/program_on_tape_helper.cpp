@@ -6,6 +6,7 @@
 #include "engine/plan/player.h"
 #include "tests/engine/op_calls.h"
 #include "tests/engine/program_on_tape.h"
+#include "tests/fakes/recording/recording_world.h"
 
 namespace moetune::engine::testing {
 namespace {
@@ -35,6 +36,8 @@ int64_t sent_bytes(const Entry& call, int64_t num_members) {
   const int64_t others = num_members - 1;
   if (call.name == "all_gather") return call.find("send")->bytes() * others;
   if (call.name == "reduce_scatter") return call.find("recv")->bytes() * others;
+  // Of a ring: all that is given goes to one other.
+  if (call.name == "all_to_all") return call.find(recording::lane_role(true, 0))->bytes();
   return 2 * call.find("data")->bytes() * others / num_members;
 }
 
@@ -45,8 +48,10 @@ Entry call_on(const Instr& instr, std::string_view name) {
   return entry;
 }
 
-/// A gradient is gathered where the forward pass has scattered sums: under another op's name.
+/// A gradient is gathered where the forward pass has scattered sums, and sums of gradients begin
+/// with zeros: under other ops' names.
 bool is_gradient_only(const plan::Instr& instr) {
+  if (instr.op == plan::Op::zero_sums) return true;
   const plan::Ref& first = instr.refs.front();
   return instr.op == plan::Op::tp_gather && first.space == plan::Space::edge &&
          static_cast<plan::Buf>(first.id) == plan::Buf::d_hidden;
@@ -179,11 +184,14 @@ void ProgramOnTape::check_label(const Instr& instr) {
   const auto op = static_cast<int>(instr.op);
   const std::tuple place(op, item.layer, item.micro_batch);
   // What is recomputed in one piece may have run in chunks.
-  std::set<int>& chunks = seen_[std::tuple_cat(place, std::tuple(text_of_refs(instr)))];
+  std::map<int, size_t>& chunks = seen_[std::tuple_cat(place, std::tuple(text_of_refs(instr)))];
   const bool is_new = instr.chunk < 0 ? chunks.empty() : !chunks.contains(instr.chunk);
   if (instr.pass == Pass::forward) {
-    if (!is_new) differ("what has run before is not forward");
-    chunks.insert(instr.chunk);
+    // The steps of a ring do the same again.
+    if (!is_new && chunks.begin()->second != item_index_) {
+      differ("what has run before is not forward");
+    }
+    chunks.try_emplace(instr.chunk, item_index_);
     seen_forward_.insert(place);
   } else if (instr.pass == Pass::recompute) {
     if (is_new) differ("what has not run before is not recomputed");
@@ -209,7 +217,7 @@ void ProgramOnTape::op(const Instr& instr) {
       touched[operand->data].add(access != recording::Access::write && !is_own,
                                  access != recording::Access::read);
     }
-    const recording::Work work = recording::work_of(*found);
+    const recording::Work work = recording::work_of(*found, program_.layout.cp);
     priced.counted.flops = work.flops < 0 ? -1 : priced.counted.flops + work.flops;
     priced.counted.bytes += work.bytes;
     priced.counted.elements = std::max(priced.counted.elements, work.elements);

@@ -37,10 +37,12 @@ RoutedRows routed_rows(const plan::LayerDims& dims, int64_t own, std::span<const
     chunk.sent_to.assign(static_cast<size_t>(dims.ep), 0);
     chunk.received_from.assign(static_cast<size_t>(dims.ep), 0);
     for (int64_t source = 0; source < dims.ep; ++source) {
-      for (int64_t expert = 0; expert < dims.experts; ++expert) {
+      // Each slice of an expert is one to the ranks that exchange rows.
+      const int64_t num_slices = dims.local_experts * dims.ep;
+      for (int64_t slice = 0; slice < num_slices; ++slice) {
         const int64_t count =
-            counts[static_cast<size_t>((source * num_chunks + number) * dims.experts + expert)];
-        const int64_t target = expert / dims.local_experts;
+            counts[static_cast<size_t>((source * num_chunks + number) * num_slices + slice)];
+        const int64_t target = slice / dims.local_experts;
         if (source == own) {
           chunk.sent_to[static_cast<size_t>(target)] += count;
           chunk.num_sent += count;

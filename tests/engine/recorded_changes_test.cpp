@@ -138,6 +138,10 @@ BOOST_AUTO_TEST_CASE(every_change_is_seen) {
        R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "micro_batch_size": 2,
            "expert_model_parallel_size": 2})",
        "f32", 4, 1},
+      {testing::tiny_model(),
+       R"({"context_parallel_size": 2, "cp_comm_type": "p2p", "expert_tensor_parallel_size": 2,
+           "recompute": "core_attn"})",
+       "bf16", 2, 1},
   };
   for (const Row& row : kRows) {
     spec::TrialSpec trial = testing::tiny_trial(row.model, testing::knobs_of(row.layout));

@@ -24,7 +24,9 @@ inline constexpr const char* kRecordedLayouts[] = {
     R"({"context_parallel_size": 2, "expert_model_parallel_size": 2,
         "pipeline_model_parallel_size": 2, "recompute": "full"})",
     R"({"data_parallel_size": 2, "pipeline_model_parallel_size": 3, "overlap_grad_reduce": true})",
-    R"({"linear_ce_chunk_tokens": 5, "use_distributed_optimizer": false})"};
+    R"({"linear_ce_chunk_tokens": 5, "use_distributed_optimizer": false})",
+    R"({"data_parallel_size": 2, "exp_avg_dtype": "bf16"})",
+    R"({"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"})"};
 
 inline std::vector<std::string> recorded_layouts() {
   std::vector<std::string> all(std::begin(kRecordedLayouts), std::end(kRecordedLayouts));

@@ -17,9 +17,9 @@
 
 namespace moetune::engine::testing {
 
-/// Rows [source rank, forward chunks then backward chunks, expert], made up for a layer and a
-/// micro-batch: all T * K rows of each source, not spread evenly, some chunks and experts without
-/// any, and sometimes all of them for the first experts, so that other ranks get nothing.
+/// Rows [source rank, forward chunks then backward chunks, slice of an expert], made up for a layer
+/// and a micro-batch: all T * K rows of each source, not spread evenly, some chunks and experts
+/// without any, and sometimes all of them for the first experts, so that other ranks get nothing.
 inline std::vector<int32_t> made_up_counts(const plan::LayerDims& dims, int64_t layer,
                                            int64_t micro_batch) {
   const uint64_t key = philox_key(static_cast<uint64_t>(layer * 1000 + micro_batch), "counts");
@@ -28,8 +28,9 @@ inline std::vector<int32_t> made_up_counts(const plan::LayerDims& dims, int64_t 
     return static_cast<int64_t>(philox_uniform(key, draws++, static_cast<uint64_t>(bound)));
   };
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
+  const int64_t num_slices = dims.experts * dims.etp;
   const bool is_lopsided = (layer + micro_batch) % 3 == 2;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.experts));
+  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * num_slices));
   for (int64_t source = 0; source < dims.ep; ++source) {
     int64_t left = dims.tokens * dims.topk;
     const int64_t num_chosen = is_lopsided ? dims.topk : dims.experts;
@@ -43,8 +44,12 @@ inline std::vector<int32_t> made_up_counts(const plan::LayerDims& dims, int64_t 
         for (int64_t chunk = 0; chunk < chunks; ++chunk) {
           const int64_t part = chunk + 1 == chunks ? in_chunks : draw(in_chunks + 1);
           in_chunks -= part;
-          const int64_t at = (source * num_chunks + first_chunk + chunk) * dims.experts + expert;
-          counts[static_cast<size_t>(at)] = static_cast<int32_t>(part);
+          for (int64_t slice = 0; slice < dims.etp; ++slice) {
+            const int64_t owner = expert / dims.local_experts * dims.etp + slice;
+            const int64_t at = (source * num_chunks + first_chunk + chunk) * num_slices +
+                               owner * dims.local_experts + expert % dims.local_experts;
+            counts[static_cast<size_t>(at)] = static_cast<int32_t>(part);
+          }
         }
         first_chunk += chunks;
       }

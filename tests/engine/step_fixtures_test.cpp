@@ -40,6 +40,7 @@ constexpr const char* kChoices[] = {
         "overlap_grad_reduce": true})",
     R"({"data_parallel_size": 2, "pipeline_model_parallel_size": 3, "overlap_grad_reduce": true,
         "recompute": "norm"})",
+    R"({"data_parallel_size": 2, "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"})",
 };
 
 spec::ModelSpec tied_model() {

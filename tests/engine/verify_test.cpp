@@ -58,6 +58,8 @@ void all_experts_chunked(spec::Knobs& knobs) {
   knobs.recompute = "norm,core_attn,moe_act,experts";
 }
 
+void ring(spec::Knobs& knobs) { knobs.cp_comm_type = "p2p"; }
+
 // 3 layers of qwen3_moe over 2 stages are an uneven split.
 const Case kCases[] = {
     {"llama", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
@@ -67,7 +69,13 @@ const Case kCases[] = {
     {"llama", {.tp = 2, .cp = 2, .pp = 2}},
     {"llama", {.tp = 2}, [](spec::Knobs& k) { k.micro_batch_size = 2; }},
     {"llama", {.tp = 2, .pp = 2}, [](spec::Knobs& k) { k.recompute = "full"; }},
+    {"llama", {.cp = 2}, ring},
+    {"llama", {.tp = 2, .cp = 3, .pp = 2}, ring},
     {"mixtral", {.tp = 2}},
+    {"mixtral", {.dp = 2, .etp = 2}},
+    {"mixtral", {.tp = 2, .cp = 2, .etp = 2, .ep = 2}, all_experts_chunked},
+    {"qwen3_moe", {.tp = 2, .cp = 2, .pp = 3, .etp = 4}, ring},
+    {"qwen3_moe_mixed", {.cp = 2, .dp = 2, .etp = 2, .ep = 2}, ring},
     {"mixtral", {.tp = 2, .cp = 2, .ep = 4}, all_experts_chunked},
     {"qwen3_moe", {.tp = 2, .dp = 2, .pp = 2, .ep = 2}},
     {"qwen3_moe", {.tp = 2, .cp = 2, .pp = 3, .ep = 2}},

@@ -162,6 +162,44 @@ BOOST_DATA_TEST_CASE_F(GpuFixture, scores_far_below_zero_as_on_the_cpu,
   run_and_compare(*this, c, expected);
 }
 
+// What the library cannot do, and is not asked for: keys at positions of their own, and gradients
+// that are added to others. The second shard's queries on the first one's keys.
+BOOST_AUTO_TEST_CASE(a_ring_of_parts_runs_in_the_plain_kernel) {
+  const AttentionCase queries{1, 512, 4, 2, 64, 0, 2, 1};
+  const AttentionCase keys{1, 256, 4, 2, 64, 0};  // as many as a shard has
+  Data<float> expected(keys);
+  Data<Bf16> d(keys);
+  const auto positions = column_of(queries.positions());
+  const auto key_positions = column_of(AttentionCase{1, 512, 4, 2, 64, 0, 2, 0}.positions());
+  AttentionBackwardArgs wanted =
+      expected.args(keys, [](const auto& matrix) { return matrix.tensor(); });
+  AttentionBackwardArgs args = d.args(keys, [&](const auto& matrix) { return on(matrix); });
+  wanted.forward.positions = positions;
+  wanted.forward.key_positions = key_positions;
+  args.forward.positions = on(positions);
+  args.forward.key_positions = on(key_positions);
+  cpu->attention(wanted.forward);
+  cpu->attention_backward(wanted);
+  wanted.accumulate = true;
+  cpu->attention_backward(wanted);
+  gpu->attention(args.forward);
+  gpu->attention_backward(args);
+  args.accumulate = true;
+  gpu->attention_backward(args);
+  on.fetch(d.lse);
+  BOOST_TEST(relative_error(d.lse, expected.lse) < 1e-3);
+  check_close(d.out, expected.out);
+  check_close(d.dq, expected.dq);
+  check_close(d.dk, expected.dk);
+  check_close(d.dv, expected.dv);
+  const KernelUses uses = uses_of(gpu->kernels_note(), "attention");
+  BOOST_TEST(uses.num_library == 0);
+  BOOST_TEST(uses.num_plain == 3);
+  const bool is_asked = MOETUNE_HAS_CUDNN != 0;
+  BOOST_TEST(uses.text.find(is_asked ? "positions of their own" : "not in this build") !=
+             std::string::npos);
+}
+
 BOOST_DATA_TEST_CASE_F(GpuFixture, long_sequences_as_the_plain_kernel,
                        boost::unit_test::data::make(kLongCases), c) {
   Data<float> expected(c);

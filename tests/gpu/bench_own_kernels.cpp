@@ -154,6 +154,19 @@ void bench_lse_layout(Bench& bench, CudaBackend& backend, Arena& arena) {
   arena.clear();
 }
 
+void bench_attention_merge(Bench& bench, CudaBackend& backend, Arena& arena) {
+  const Scale& scaled = bench.scale();
+  const int64_t rows = scaled(16384), heads = 32, width = 128;
+  const Tensor out = arena.floats(rows, heads * width), part = arena.floats(rows, heads * width);
+  const Tensor lse = arena.floats(rows, heads, DType::f32);
+  const Tensor part_lse = arena.floats(rows, heads, DType::f32);
+  bench.row(fmt::format("attention_merge {} rows, {} heads of {}", rows, heads, width),
+            moves({out, out, part, lse, lse, part_lse}), [&] {
+              backend.attention_merge({out, lse, part, part_lse, heads});
+            });
+  arena.clear();
+}
+
 }  // namespace
 
 void bench_layers(Bench& bench, CudaBackend& backend, Arena& arena) {
@@ -164,6 +177,7 @@ void bench_layers(Bench& bench, CudaBackend& backend, Arena& arena) {
   bench_activation(bench, backend, arena);
   bench_cross_entropy(bench, backend, arena);
   bench_lse_layout(bench, backend, arena);
+  bench_attention_merge(bench, backend, arena);
 }
 
 void bench_routing(Bench& bench, CudaBackend& backend, Arena& arena) {
@@ -235,6 +249,10 @@ void bench_routing(Bench& bench, CudaBackend& backend, Arena& arena) {
   bench.row("route_plan " + shape, is_small({args.indices, order, position}), [&] {
     backend.route_plan({args.indices, order, position, counts, offsets, 1});
   });
+  const Tensor slices = arena.raw(args.indices.rows, 2 * args.indices.cols, DType::i32);
+  bench.row("expand_experts " + shape, is_small({args.indices, slices}), [&] {
+    backend.expand_experts({args.indices, slices, 2, experts / 2});
+  });
   arena.clear();
 }
 
@@ -248,7 +266,7 @@ void bench_flat(Bench& bench, CudaBackend& backend, Arena& arena) {
     const Tensor grad = arena.floats(1, numel, DType::f32);
     kernels::AdamWArgs args;
     args.slices.push_back({weight.data, master.data, m.data, v.data, grad.data, numel, true});
-    args.weight_dtype = args.moment_dtype = DType::bf16;
+    args.weight_dtype = args.m_dtype = args.v_dtype = DType::bf16;
     // Read grad, master, m, v; write weight, master, m, v.
     bench.row(fmt::format("adamw {}, bf16 moments", numel),
               moves({grad, master, master, m, m, v, v, weight}), [&] { backend.adamw(args); });

@@ -1,5 +1,9 @@
 // AdamW against the formulas of the paper over several steps, and the squared norm.
+#include <algorithm>
+#include <bit>
 #include <boost/test/unit_test.hpp>
+#include <utility>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "tests/kernels/kernel_fixture.h"
@@ -23,7 +27,7 @@ void check_steps(Backend& backend, bool use_decay) {
   std::vector<double> exact_v(kSize);
   for (int64_t i = 0; i < kSize; ++i) expected(0, i) = static_cast<double>(master(0, i));
   AdamWArgs args;
-  args.dtype = kDTypeOf<T>;
+  args.dtype = args.m_dtype = args.v_dtype = kDTypeOf<T>;
   args.lr = 0.01;
   args.weight_decay = 0.1;
   args.grad_scale = 0.5;
@@ -50,6 +54,54 @@ void check_steps(Backend& backend, bool use_decay) {
   }
   BOOST_TEST(relative_error(master, expected) < kForwardTolerance<T>);
   BOOST_TEST(weight.same_bits(master));
+}
+
+// --- moments of bf16 ---------------------------------------------------------------------------
+
+float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16U); }
+
+uint16_t nearest_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+// Many parameters at once, for statistics.
+struct NarrowState {
+  static constexpr int64_t kSize = 1 << 16;
+
+  std::vector<float> weight, master, grad;
+  std::vector<uint16_t> m, v;
+  AdamWArgs args;
+
+  explicit NarrowState(float moment)
+      : weight(kSize), master(kSize), grad(kSize), m(kSize), v(kSize) {
+    // All mantissas from `moment` to twice of it.
+    for (size_t i = 0; i < m.size(); ++i) {
+      m[i] = v[i] = nearest_bf16(moment * (1.0F + static_cast<float>(i % 128) / 128.0F));
+    }
+    args.m_dtype = args.v_dtype = DType::bf16;
+    args.beta2 = 0.999;
+    args.lr = 0.0;
+    args.rounding_seed = 5;
+    args.slices = {slice(0, kSize)};
+  }
+
+  AdamWArgs::Slice slice(size_t begin, int64_t count) {
+    return {weight.data() + begin,
+            master.data() + begin,
+            m.data() + begin,
+            v.data() + begin,
+            grad.data() + begin,
+            count,
+            false,
+            static_cast<int64_t>(begin)};
+  }
+};
+
+double sum_of(const std::vector<uint16_t>& values) {
+  double sum = 0.0;
+  for (const uint16_t bits : values) sum += static_cast<double>(widened(bits));
+  return sum;
 }
 
 }  // namespace
@@ -87,6 +139,130 @@ BOOST_AUTO_TEST_CASE(steps_count_from_one) {
   AdamWArgs args;
   args.step = 0;
   BOOST_CHECK_THROW(backend->adamw(args), base::Error);
+}
+
+// A last place of bf16 is 0.4 to 0.8 % of a number, and a step takes 0.1 % off v.
+BOOST_AUTO_TEST_CASE(narrow_v_decays_in_the_mean_where_nearest_would_stick) {
+  constexpr int kSteps = 200;
+  for (const float start : {0.75F, 3e-12F}) {
+    NarrowState state(start);
+    const std::vector<uint16_t> first = state.v;
+    std::vector<uint16_t> nearest = first;
+    for (state.args.step = 1; state.args.step <= kSteps; ++state.args.step) {
+      backend->adamw(state.args);
+      for (uint16_t& v : nearest) v = nearest_bf16(0.999F * widened(v));
+    }
+    BOOST_TEST((nearest == first));
+    // Each step's rounding adds at most (half a last place)^2 of variance: 2.4e-5 * steps / kSize.
+    const double sigma = std::sqrt(2.4e-5 * kSteps / NarrowState::kSize);
+    BOOST_TEST(std::fabs(sum_of(state.v) / sum_of(first) - std::pow(0.999, kSteps)) < 4 * sigma);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(narrow_m_is_unbiased_and_apart_from_v) {
+  NarrowState state(1.0F);
+  state.args.beta1 = 0.999;  // m and v go the same way but for their draws
+  std::ranges::fill(state.m, nearest_bf16(1.0F));
+  state.v = state.m;
+  backend->adamw(state.args);
+  // 0.999 lies 0.256 of the way from 1 down to the next bf16.
+  const double down = (1.0 - 0.999) * 256.0;
+  const auto kSize = static_cast<double>(NarrowState::kSize);
+  const auto near_share = [&](int64_t count, double share) {
+    const double sigma = std::sqrt(share * (1.0 - share) / kSize);
+    BOOST_TEST(std::fabs(static_cast<double>(count) / kSize - share) < 4 * sigma);
+  };
+  const uint16_t one = nearest_bf16(1.0F);
+  near_share(std::ranges::count_if(state.m, [&](uint16_t m) { return m != one; }), down);
+  near_share(std::ranges::count_if(state.v, [&](uint16_t v) { return v != one; }), down);
+  int64_t both = 0;
+  for (size_t i = 0; i < state.m.size(); ++i) both += state.m[i] != one && state.v[i] != one;
+  near_share(both, down * down);
+}
+
+BOOST_AUTO_TEST_CASE(narrow_moments_change_no_update) {
+  // The weights are those of f32 moments that begin with the same values.
+  NarrowState state(0.5F);
+  std::vector<float> wide_m, wide_v;
+  for (const uint16_t m : state.m) wide_m.push_back(widened(m));
+  wide_v = wide_m;
+  for (size_t i = 0; i < state.grad.size(); ++i) {
+    state.grad[i] = std::sin(static_cast<float>(i));
+    state.master[i] = std::cos(static_cast<float>(i));
+  }
+  std::vector<float> wide_master = state.master;
+  state.args.lr = 0.1;
+  AdamWArgs wide = state.args;
+  wide.m_dtype = wide.v_dtype = DType::f32;
+  wide.slices[0].weight = wide.slices[0].master = wide_master.data();
+  wide.slices[0].m = wide_m.data();
+  wide.slices[0].v = wide_v.data();
+  backend->adamw(state.args);
+  backend->adamw(wide);
+  BOOST_TEST((state.master == wide_master));
+  BOOST_TEST((state.weight == wide_master));
+  for (size_t i = 0; i < state.m.size(); ++i) {
+    // One of the two neighbours.
+    BOOST_REQUIRE(std::fabs(widened(state.m[i]) - wide_m[i]) < std::fabs(wide_m[i]) / 128);
+    BOOST_REQUIRE(std::fabs(widened(state.v[i]) - wide_v[i]) < std::fabs(wide_v[i]) / 128);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(draws_follow_the_element_the_step_and_the_seed_alone) {
+  const auto moments_after = [&](int64_t cut, int64_t step, uint64_t seed) {
+    NarrowState state(1.0F);
+    state.args.step = step;
+    state.args.rounding_seed = seed;
+    if (cut > 0) {
+      state.args.slices = {state.slice(static_cast<size_t>(cut), NarrowState::kSize - cut),
+                           state.slice(0, cut)};
+    }
+    backend->adamw(state.args);
+    return std::pair(state.m, state.v);
+  };
+  const auto expected = moments_after(0, 2, 5);
+  BOOST_TEST((moments_after(0, 2, 5) == expected));
+  BOOST_TEST((moments_after(1237, 2, 5) == expected));
+  BOOST_TEST((moments_after(0, 3, 5) != expected));
+  BOOST_TEST((moments_after(0, 2, 6) != expected));
+}
+
+BOOST_AUTO_TEST_CASE(narrow_moments_beside_f64_are_refused) {
+  AdamWArgs args;
+  args.dtype = DType::f64;
+  args.m_dtype = DType::bf16;
+  args.v_dtype = DType::f64;
+  BOOST_CHECK_THROW(backend->adamw(args), base::Error);
+}
+
+// Each moment has its own type, and the draws of both narrow ones.
+BOOST_AUTO_TEST_CASE(either_moment_may_be_narrow) {
+  NarrowState both(0.5F);
+  const std::vector<uint16_t> first = both.v;
+  for (size_t i = 0; i < both.grad.size(); ++i) both.grad[i] = std::sin(static_cast<float>(i));
+  NarrowState one = both;
+  one.args.slices = {one.slice(0, NarrowState::kSize)};
+  std::vector<float> wide;
+  for (const uint16_t bits : first) wide.push_back(widened(bits));
+  const std::vector<float> before = wide;
+  both.args.slices = {both.slice(0, NarrowState::kSize)};
+  backend->adamw(both.args);
+  one.args.slices[0].m = wide.data();
+  one.args.m_dtype = DType::f32;
+  backend->adamw(one.args);
+  BOOST_TEST((one.v == both.v));
+  BOOST_TEST((one.m == first));
+  BOOST_TEST((wide != before));
+  one.v = first;
+  wide = before;
+  one.args = both.args;
+  one.args.slices = {one.slice(0, NarrowState::kSize)};
+  one.args.slices[0].v = wide.data();
+  one.args.v_dtype = DType::f32;
+  backend->adamw(one.args);
+  BOOST_TEST((one.m == both.m));
+  BOOST_TEST((one.v == first));
+  BOOST_TEST((wide != before));
 }
 
 BOOST_AUTO_TEST_CASE(squared_norm_over_slices_in_double) {

@@ -78,6 +78,10 @@ BOOST_AUTO_TEST_CASE(sets_come_into_table_order_without_duplicates) {
                         "expected none | full | set of norm, core_attn, moe_act, experts"));
   }
   BOOST_TEST(contains(set_error("cuda_graph_modules", "full"), "'full'"));
+  BOOST_TEST(set("exp_avg_dtype", "bf16").exp_avg_dtype == "bf16");
+  for (const char* text : {"", "fp16", "bf16,fp32"}) {
+    BOOST_TEST(contains(set_error("exp_avg_sq_dtype", text), "expected fp32 | bf16"));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(bad_text_names_knob_and_value) {

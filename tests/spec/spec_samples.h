@@ -78,6 +78,7 @@ inline TrialSpec trial() {
 inline std::string other_value(const Knobs& knobs, const KnobRow& row) {
   if (row.name == "pipeline_model_parallel_layout") return "Et|tL";
   if (row.name == "cp_comm_type") return "p2p";
+  if (row.name.ends_with("_dtype")) return "bf16";
   if (!row.set_items.empty()) return std::string(row.set_items);
   const std::string now = get_knob(knobs, row);
   return now == "true" ? "false" : now == "false" ? "true" : "64";

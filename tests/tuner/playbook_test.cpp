@@ -220,6 +220,17 @@ BOOST_AUTO_TEST_CASE(speed_gives_recompute_up_cheapest_setting_first) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(narrower_moments_make_room_the_second_one_first) {
+  const spec::SweepSpec file =
+      sweep({{"exp_avg_dtype", {"fp32", "bf16"}}, {"exp_avg_sq_dtype", {"fp32", "bf16"}}});
+  Knobs knobs = file.base.knobs;
+  check_same(changes(file, knobs, Wall::memory), {});
+  knobs.recompute = "norm";
+  check_same(changes(file, knobs, Wall::memory), {"exp_avg_sq_dtype=bf16", "exp_avg_dtype=bf16"});
+  knobs.exp_avg_sq_dtype = "bf16";
+  check_same(changes(file, knobs, Wall::memory), {"exp_avg_dtype=bf16"});
+}
+
 BOOST_AUTO_TEST_CASE(smaller_micro_batches_make_room_only_while_something_is_recomputed) {
   const spec::SweepSpec file = sweep({{"micro_batch_size", {"1", "2", "4"}}});
   Knobs knobs = file.base.knobs;

@@ -86,6 +86,7 @@ const char* const kKnobs[] = {
     R"({"context_parallel_size": 4, "expert_model_parallel_size": 2, "ep_chunks_forward": 3})",
     R"({"context_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 4,
         "pipeline_model_parallel_size": 2, "micro_batch_size": 2, "ep_chunks_backward": 3})",
+    R"({"data_parallel_size": 4, "expert_tensor_parallel_size": 2, "expert_model_parallel_size": 2})",
     R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
         "ep_chunks_forward": 3})",
 };
@@ -125,7 +126,7 @@ BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), 
             int64_t expected = 0;
             for (int64_t e = 0; e < dims.local_experts; ++e) {
               expected += count(trial, moe_layer, last, rank, c, dims.chunks_forward,
-                                static_cast<int64_t>(p) * dims.local_experts + e);
+                                static_cast<int64_t>(p) / dims.etp * dims.local_experts + e);
             }
             BOOST_TEST(route.forward[static_cast<size_t>(c)].send_rows[p] == expected);
           }
@@ -155,17 +156,17 @@ BOOST_DATA_TEST_CASE(coarse_pieces_lose_no_row, data::make(kKnobs), text) {
       for (int64_t c = 0; c < num_chunks; ++c) {
         const plan::ChunkRoute& chunk = route.chunk(is_backward, c);
         const int64_t tokens = (c + 1) * dims.tokens / num_chunks - c * dims.tokens / num_chunks;
-        BOOST_TEST(chunk.num_sent == tokens * kTopK);
+        BOOST_TEST(chunk.num_sent == tokens * dims.slots_per_token());
         for (size_t p = 0; p < peers.size(); ++p) {
           const plan::ChunkRoute& other =
               routes[static_cast<size_t>(peers[p])].chunk(is_backward, c);
           BOOST_TEST(chunk.send_rows[p] ==
-                     other.recv_rows[static_cast<size_t>(layout.ep_rank(rank))]);
+                     other.recv_rows[static_cast<size_t>(layout.rank_in(plan::Group::ep, rank))]);
         }
       }
     }
   }
-  BOOST_TEST(total == dims.tokens * layout.stage_size() * kTopK);
+  BOOST_TEST(total == dims.tokens * layout.stage_size() * dims.slots_per_token());
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_a_piece_are_spread_evenly) {

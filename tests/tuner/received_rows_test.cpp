@@ -86,6 +86,7 @@ const char* const kKnobs[] = {
     R"({"context_parallel_size": 4, "data_parallel_size": 2, "expert_model_parallel_size": 8})",
     R"({"context_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 4,
         "pipeline_model_parallel_size": 2, "micro_batch_size": 2})",
+    R"({"data_parallel_size": 4, "expert_tensor_parallel_size": 2, "expert_model_parallel_size": 2})",
     R"({"tensor_model_parallel_size": 2, "expert_model_parallel_size": 2})",
     R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "data_parallel_size": 2,
         "expert_model_parallel_size": 8, "micro_batch_size": 4})",
@@ -114,7 +115,7 @@ BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), 
           total += found;
         }
       }
-      BOOST_TEST(total == kSequences * kLength * kTopK);  // dropless
+      BOOST_TEST(total == kSequences * kLength * kTopK * layout.etp);  // dropless
     }
   }
 }

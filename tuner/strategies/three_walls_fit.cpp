@@ -159,7 +159,8 @@ void ThreeWalls::take_as_reference(const Trial& trial) {
 }
 
 // Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
-// selective recompute, then more expert parallelism before pipeline stages, full recompute last.
+// selective recompute, then narrower moments, more expert parallelism before pipeline stages, full
+// recompute last.
 bool ThreeWalls::fit() {
   phase_ = Phase::fit;
   if (baseline_ && baseline_->is_ok()) {
@@ -198,7 +199,8 @@ bool ThreeWalls::fit() {
   std::vector<spec::Knobs> steps =
       space_.product(start, {"data_parallel_size", "micro_batch_size", "tensor_model_parallel_size",
                              "expert_tensor_parallel_size", "context_parallel_size",
-                             "pipeline_model_parallel_size", "expert_model_parallel_size"});
+                             "pipeline_model_parallel_size", "expert_model_parallel_size",
+                             "exp_avg_sq_dtype", "exp_avg_dtype"});
   std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
   });

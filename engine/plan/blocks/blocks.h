@@ -12,6 +12,13 @@ namespace moetune::plan {
 Segment gqa_forward(const BlockContext& context);
 Segment gqa_backward(const BlockContext& context);
 
+/// What lies between the projections: from rotated queries and keys to `attn_out`; `attn_out` made
+/// again where recomputation has dropped it, and whatever the gradients need of other ranks; from
+/// `d_attn_out` to `d_qkv`.
+void core_attention_forward(SegmentWriter& w, const BlockContext& context);
+void core_attention_remake(SegmentWriter& w, const BlockContext& context);
+void core_attention_backward(SegmentWriter& w, const BlockContext& context);
+
 /// The dense feed-forward half of a layer, from `mid` to the next layer's input.
 Segment dense_mlp_forward(const BlockContext& context);
 Segment dense_mlp_backward(const BlockContext& context);

@@ -61,7 +61,7 @@ void route(SegmentWriter& w, const BlockContext& context) {
   w.linear(Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router, out(Buf::router_probs));
   // Rows of other tensor-parallel ranks' sequences.
   if (has_balance && d.own_sequences < d.sequences) {
-    w.op(Op::zero_aux_sums, {out(Buf::aux_sums)});
+    w.op(Op::zero_sums, {out(Buf::aux_sums)});
   }
   w.op(Op::router, {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
                     out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
@@ -92,11 +92,13 @@ void preprocess(SegmentWriter& w) {
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) w.begin(Part::experts);
   w.open(GraphScope::moe_preprocess);
+  const Ref indices = in(d.etp > 1 ? Buf::slice_indices : Buf::topk_indices);
+  if (d.etp > 1) w.op(Op::expand_experts, {in(Buf::topk_indices), out(indices)});
   w.op(Op::moe_preprocess,
-       {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
-        is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0)), in(Buf::topk_indices)});
+       {indices, out(Buf::slot_maps), out(Buf::chunk_counts),
+        is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0)), indices});
   if (is_parallel) {
-    const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.experts;
+    const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.expert_slices();
     w.join(Stream::expert, Stream::compute);
     w.comm(Op::count_exchange, CollectiveKind::all_gather,
            d.ep * counts * base::size_of(base::DType::i32),
@@ -135,7 +137,7 @@ Segment moe_forward(const BlockContext& context) {
     constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
     const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
     w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
-    w.host(Op::finish_route, {0, d.ep * num_chunks * d.experts * kNumberBytes});
+    w.host(Op::finish_route, {0, d.ep * num_chunks * d.expert_slices() * kNumberBytes});
     w.begin(Part::experts);
     w.join(Stream::expert, Stream::compute);
     w.mark(Mark::chunk_send);
@@ -249,8 +251,12 @@ Segment moe_backward(const BlockContext& context) {
   if (is_parallel) w.join(Stream::compute, Stream::expert);
   w.op(Op::permute, {in(is_parallel ? Buf::send_rows : Buf::d_expert_input), inout(Buf::d_mlp_norm),
                      slots(kBackwardPosition)});
-  w.op(Op::permute_probs, {in(is_parallel ? Buf::send_probs : Buf::d_expert_probs),
-                           out(Buf::d_topk_weights), slots(kBackwardPosition)});
+  // Every slice of an expert gives a part of its weight's gradient.
+  if (d.etp > 1) w.op(Op::zero_sums, {out(Buf::d_topk_weights)});
+  const Ref d_weights = in(Buf::d_topk_weights);
+  w.op(Op::permute_probs,
+       {in(is_parallel ? Buf::send_probs : Buf::d_expert_probs),
+        d.etp > 1 ? inout(d_weights) : out(d_weights), slots(kBackwardPosition)});
   w.op(Op::router, {in(Buf::router_probs), in(Buf::router_lse), in(Buf::topk_indices),
                     in(Buf::topk_weights), in(Buf::d_topk_weights), out(Buf::d_router),
                     w.training().aux_loss_coeff > 0 ? own_aux_sums(d, d.sequences) : nothing()});

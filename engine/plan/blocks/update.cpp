@@ -129,9 +129,8 @@ Segment update_weights(const UpdateContext& c) {
   }
   // Master weights and both moments are read and written, gradients read, weights written.
   const Precision& precision = c.block.precision;
-  const int64_t element_bytes = 3 * base::size_of(precision.stat) +
-                                4 * base::size_of(precision.moment) +
-                                base::size_of(precision.element);
+  const int64_t element_bytes = 3 * base::size_of(precision.stat) + 2 * base::size_of(precision.m) +
+                                2 * base::size_of(precision.v) + base::size_of(precision.element);
   w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
   return w.finish();
 }

@@ -27,9 +27,22 @@ const Instr& writer_of(const Segment& forward, uint8_t buffer) {
 
 void recompute(Segment& backward, const Segment& forward, const spec::Knobs& knobs) {
   std::vector<Instr> code;
+  bool is_remade = false;
+  bool is_left_out = false;
   for (const Instr& instr : backward.code) {
+    if (is_mark(instr, Mark::remake_begin)) {
+      is_remade = is_dropped(buffer_row(static_cast<Buf>(instr.refs.front().id)), knobs);
+      is_left_out = !is_remade;
+      continue;
+    }
+    if (is_mark(instr, Mark::remake_end)) {
+      is_remade = is_left_out = false;
+      continue;
+    }
+    if (is_left_out) continue;
     if (!is_mark(instr, Mark::remake)) {
       code.push_back(instr);
+      if (is_remade) code.back().pass = Pass::recompute;
       continue;
     }
     for (const Ref& ref : instr.refs) {

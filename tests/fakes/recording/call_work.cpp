@@ -63,7 +63,7 @@ int64_t visible_pairs(const Entry& call) {
   const int64_t batch = call.number("batch").value();
   const int64_t window = call.number("window").value();
   const int64_t queries = at(call, "q").rows / batch;
-  const int64_t keys = at(call, "k").rows / batch;
+  const int64_t keys = at(call, "k").rows / batch * call.number("key ranks").value();
   int64_t pairs = 0;
   for (int64_t position = 0; position < keys; ++position) {
     pairs += window > 0 ? std::min(window, position + 1) : position + 1;
@@ -71,10 +71,12 @@ int64_t visible_pairs(const Entry& call) {
   return batch * (pairs * queries / keys);
 }
 
-int64_t attention_flops(const Entry& call) { return 4 * visible_pairs(call) * at(call, "q").cols; }
-int64_t attention_backward_flops(const Entry& call) {
-  return 10 * visible_pairs(call) * at(call, "q").cols;
+/// Of the pairs with all keys those with the keys of one rank, on average.
+int64_t attention_flops_of(const Entry& call, int64_t each) {
+  return each * visible_pairs(call) * at(call, "q").cols / call.number("key ranks").value();
 }
+int64_t attention_flops(const Entry& call) { return attention_flops_of(call, 4); }
+int64_t attention_backward_flops(const Entry& call) { return attention_flops_of(call, 10); }
 
 const std::vector<FunctionRow>& functions() {
   static const std::vector<FunctionRow> kFunctions = {
@@ -96,7 +98,7 @@ const std::vector<FunctionRow>& functions() {
        {{"x", kUpdates}, {"cos", kReads, "positions"}, {"sin", kReads, "positions"}, {"positions"}},
        {"x"}},
       {"attention",
-       {{"q"}, {"k"}, {"v"}, {"out", kWrites}, {"lse", kWrites}, {"positions"}},
+       {{"q"}, {"k"}, {"v"}, {"out", kWrites}, {"lse", kWrites}, {"positions"}, {"key_positions"}},
        {},
        &attention_flops},
       {"attention_backward",
@@ -106,12 +108,16 @@ const std::vector<FunctionRow>& functions() {
         {"out"},
         {"lse"},
         {"positions"},
+        {"key_positions"},
         {"dout"},
-        {"dq", kWrites},
-        {"dk", kWrites},
-        {"dv", kWrites}},
+        {"dq", kAdds},
+        {"dk", kAdds},
+        {"dv", kAdds}},
        {},
        &attention_backward_flops},
+      {"attention_merge",
+       {{"out", kUpdates}, {"lse", kUpdates}, {"part_out"}, {"part_lse"}},
+       {"out"}},
       {"gated_act",
        {{"x", kReads, "rows"}, {"probs", kReads, "rows"}, {"out", kWrites, "rows"}, {"rows"}},
        {"x"}},
@@ -152,6 +158,7 @@ const std::vector<FunctionRow>& functions() {
         {"counts", kWrites},
         {"offsets", kWrites}},
        {"order"}},
+      {"expand_experts", {{"indices"}, {"out", kWrites}}, {"out"}},
       // Follows the index or the position, not both.
       {"gather_rows", {{"x", kReads, "index"}, {"out", kWrites}, {"index"}, {"position"}}, {"out"}},
       {"scatter_rows", {{"x"}, {"out", kWrites, "index"}, {"index"}}, {"x"}},
@@ -226,7 +233,9 @@ int64_t touched_elements(const RoleRow& row, const Operand& operand, const Entry
 
 }  // namespace
 
-Work work_of(const Entry& call) {
+Work work_of(const Entry& recorded, int64_t num_key_ranks) {
+  Entry call = recorded;
+  call.numbers.push_back({"key ranks", call.find("key_positions") ? num_key_ranks : 1});
   const FunctionRow& function = row_of(call);
   Work work;
   for (const Operand& operand : call.operands) {

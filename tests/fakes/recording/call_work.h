@@ -22,7 +22,8 @@ struct Work {
 /// rows as the list has, at most all. Attention counts the pairs that its queries see, the average
 /// over the ranks of the context-parallel group. Throws base::Error for a call that is in no row of
 /// the table.
-Work work_of(const Entry& call);
+/// `num_key_ranks`: ranks that share a sequence's keys, where the call sees one rank's of them.
+Work work_of(const Entry& call, int64_t num_key_ranks = 1);
 
 /// The operands of a call that has a row, or is one of communicator or copies.
 std::vector<std::pair<const Operand*, Access>> accesses_of(const Entry& call);

@@ -126,7 +126,8 @@ void RecordingBackend::rope(const kernels::RopeArgs& args) {
 void RecordingBackend::attention(const kernels::AttentionArgs& args) {
   write("attention",
         {operand("q", args.q), operand("k", args.k), operand("v", args.v), operand("out", args.out),
-         operand("lse", args.lse), operand("positions", args.positions)},
+         operand("lse", args.lse), operand("positions", args.positions),
+         operand("key_positions", args.key_positions)},
         {{"batch", args.batch},
          {"heads", args.heads},
          {"kv_heads", args.kv_heads},
@@ -138,12 +139,21 @@ void RecordingBackend::attention_backward(const kernels::AttentionBackwardArgs& 
   write("attention_backward",
         {operand("q", forward.q), operand("k", forward.k), operand("v", forward.v),
          operand("out", forward.out), operand("lse", forward.lse),
-         operand("positions", forward.positions), operand("dout", args.dout),
-         operand("dq", args.dq), operand("dk", args.dk), operand("dv", args.dv)},
+         operand("positions", forward.positions), operand("key_positions", forward.key_positions),
+         operand("dout", args.dout), operand("dq", args.dq), operand("dk", args.dk),
+         operand("dv", args.dv)},
         {{"batch", forward.batch},
          {"heads", forward.heads},
          {"kv_heads", forward.kv_heads},
-         {"window", forward.window}});
+         {"window", forward.window},
+         {"accumulate", args.accumulate}});
+}
+
+void RecordingBackend::attention_merge(const kernels::AttentionMergeArgs& args) {
+  write("attention_merge",
+        {operand("out", args.out), operand("lse", args.lse), operand("part_out", args.part_out),
+         operand("part_lse", args.part_lse)},
+        {{"heads", args.heads}});
 }
 
 void RecordingBackend::gated_act(const kernels::GatedActArgs& args) {
@@ -183,6 +193,11 @@ void RecordingBackend::route_plan(const kernels::RoutePlanArgs& args) {
          operand("position", args.position), operand("counts", args.counts),
          operand("offsets", args.offsets)},
         {{"num_chunks", args.num_chunks}});
+}
+
+void RecordingBackend::expand_experts(const kernels::ExpandExpertsArgs& args) {
+  write("expand_experts", {operand("indices", args.indices), operand("out", args.out)},
+        {{"copies", args.copies}, {"local_experts", args.local_experts}});
 }
 
 void RecordingBackend::gather_rows(const kernels::GatherRowsArgs& args) {
@@ -243,8 +258,8 @@ void RecordingBackend::adamw(const kernels::AdamWArgs& args) {
   for (const kernels::AdamWArgs::Slice& slice : args.slices) {
     entry.operands.push_back(flat("weight", slice.weight, args.weight_dtype, slice.numel));
     entry.operands.push_back(flat("master", slice.master, args.dtype, slice.numel));
-    entry.operands.push_back(flat("m", slice.m, args.moment_dtype, slice.numel));
-    entry.operands.push_back(flat("v", slice.v, args.moment_dtype, slice.numel));
+    entry.operands.push_back(flat("m", slice.m, args.m_dtype, slice.numel));
+    entry.operands.push_back(flat("v", slice.v, args.v_dtype, slice.numel));
     entry.operands.push_back(flat("grad", slice.grad, args.dtype, slice.numel));
   }
 }

@@ -50,12 +50,14 @@ class RecordingBackend final : public kernels::Backend {
   void rope(const kernels::RopeArgs& args) override;
   void attention(const kernels::AttentionArgs& args) override;
   void attention_backward(const kernels::AttentionBackwardArgs& args) override;
+  void attention_merge(const kernels::AttentionMergeArgs& args) override;
   void gated_act(const kernels::GatedActArgs& args) override;
   void gated_act_backward(const kernels::GatedActBackwardArgs& args) override;
   void router(const kernels::RouterArgs& args) override;
   void router_backward(const kernels::RouterBackwardArgs& args) override;
   void aux_loss(const kernels::AuxLossArgs& args) override;
   void route_plan(const kernels::RoutePlanArgs& args) override;
+  void expand_experts(const kernels::ExpandExpertsArgs& args) override;
   void gather_rows(const kernels::GatherRowsArgs& args) override;
   void scatter_rows(const kernels::ScatterRowsArgs& args) override;
   void combine_rows(const kernels::CombineRowsArgs& args) override;

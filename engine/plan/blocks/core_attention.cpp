@@ -1,0 +1,148 @@
+// Softmax attention of the rank's queries, whoever has the keys: the rank itself, or the ranks of
+// its context-parallel group, gathered or passed around a ring; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/qkv_parts.h"
+
+namespace moetune::plan {
+namespace {
+
+using spec::CollectiveKind;
+
+/// Where each query of a sequence sits.
+Ref positions_of(const LayerDims& d) {
+  return rows(table(Table::positions), 0, d.block_tokens / d.sequences);
+}
+
+void pack_kv(SegmentWriter& w) {
+  const LayerDims& d = w.dims();
+  w.op(Op::kv_pack, {rotated_k(d), out(cols(in(Buf::kv_local), 0, d.kv))});
+  w.op(Op::kv_pack, {v_of(d, Buf::qkv), out(cols(in(Buf::kv_local), d.kv, d.kv))});
+}
+
+void unpack_d_kv(SegmentWriter& w, Buf from) {
+  const LayerDims& d = w.dims();
+  w.op(Op::kv_pack, {cols(in(from), 0, d.kv), out(k_of(d, Buf::d_qkv))});
+  w.op(Op::kv_pack, {cols(in(from), d.kv, d.kv), out(v_of(d, Buf::d_qkv))});
+}
+
+/// Bytes of keys and values of so many tokens.
+int64_t kv_bytes(const BlockContext& context, int64_t tokens) {
+  return tokens * 2 * context.dims.kv * base::size_of(context.precision.element);
+}
+
+// Gathered: rows of a context-parallel rank lie sequence by sequence; gathered they lie rank by
+// rank and are brought into position order, so that causal attention sees contiguous keys.
+void gather_kv(SegmentWriter& w, const BlockContext& context) {
+  pack_kv(w);
+  w.join(Stream::context, Stream::compute);
+  w.comm(Op::kv_gather, CollectiveKind::all_gather, kv_bytes(context, context.dims.context_tokens),
+         {in(Buf::kv_local), out(Buf::kv_gathered)});
+  w.join(Stream::compute, Stream::context);
+  w.op(Op::kv_reorder, {in(Buf::kv_gathered), table(Table::kv_order), out(Buf::kv_full)});
+}
+
+Ref keys_of(const LayerDims& d) {
+  return d.is_gathered() ? cols(in(Buf::kv_full), 0, d.kv) : rotated_k(d);
+}
+Ref values_of(const LayerDims& d) {
+  return d.is_gathered() ? cols(in(Buf::kv_full), d.kv, d.kv) : v_of(d, Buf::qkv);
+}
+
+// Ring attention (Liu et al. 2023): at step s the rank has the keys of the rank s places before it,
+// and while attention runs on them they travel on to the next one. Two blocks are there at a time.
+Buf kv_block(int64_t step) { return step % 2 == 0 ? Buf::kv_local : Buf::kv_ring; }
+Buf d_kv_block(int64_t step) { return step % 2 == 0 ? Buf::d_kv_local : Buf::d_kv_ring; }
+
+/// Where the keys that have come by step `step` sit.
+Ref key_positions(const LayerDims& d, int64_t step) {
+  return index_row(table(Table::ring_positions), (d.cp_rank + d.cp - step) % d.cp);
+}
+
+void shift(SegmentWriter& w, const BlockContext& context, Buf from, Buf to) {
+  w.join(Stream::context, Stream::compute);
+  w.comm(Op::kv_shift, CollectiveKind::ring_shift, kv_bytes(context, context.dims.block_tokens),
+         {in(from), out(to)});
+}
+
+void ring_forward(SegmentWriter& w, const BlockContext& context) {
+  const LayerDims& d = w.dims();
+  pack_kv(w);
+  for (int64_t step = 0; step < d.cp; ++step) {
+    const Ref block = in(kv_block(step));
+    if (step > 0) w.join(Stream::compute, Stream::context);
+    if (step + 1 < d.cp) shift(w, context, kv_block(step), kv_block(step + 1));
+    w.op(Op::core_attn,
+         {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.kv),
+          out(step == 0 ? Buf::attn_out : Buf::part_out),
+          out(step == 0 ? Buf::attn_lse : Buf::part_lse), positions_of(d), key_positions(d, step)});
+    if (step == 0) continue;
+    w.op(Op::attn_merge,
+         {inout(Buf::attn_out), inout(Buf::attn_lse), in(Buf::part_out), in(Buf::part_lse)});
+  }
+}
+
+/// A block's gradients travel with it: each rank adds its part, and after the last step they come
+/// home.
+void ring_backward(SegmentWriter& w, const BlockContext& context) {
+  const LayerDims& d = w.dims();
+  pack_kv(w);
+  for (int64_t step = 0; step < d.cp; ++step) {
+    const bool is_first = step == 0;
+    const Ref block = in(kv_block(step));
+    const Ref d_block = in(d_kv_block(step));
+    const auto changed = [&](const Ref& ref) { return is_first ? out(ref) : inout(ref); };
+    if (!is_first) w.join(Stream::compute, Stream::context);
+    if (step + 1 < d.cp) shift(w, context, kv_block(step), kv_block(step + 1));
+    w.op(Op::core_attn, {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.kv),
+                         in(Buf::attn_out), in(Buf::attn_lse), positions_of(d), in(Buf::d_attn_out),
+                         changed(q_of(d, Buf::d_qkv)), changed(cols(d_block, 0, d.kv)),
+                         changed(cols(d_block, d.kv, d.kv)), key_positions(d, step)})
+        .accumulate = !is_first;
+    shift(w, context, d_kv_block(step), d_kv_block(step + 1));
+  }
+  w.join(Stream::compute, Stream::context);
+  unpack_d_kv(w, d_kv_block(d.cp));
+}
+
+}  // namespace
+
+void core_attention_forward(SegmentWriter& w, const BlockContext& context) {
+  const LayerDims& d = w.dims();
+  if (d.is_ring) return ring_forward(w, context);
+  if (d.is_gathered()) gather_kv(w, context);
+  w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), out(Buf::attn_out),
+                       out(Buf::attn_lse), positions_of(d)});
+}
+
+void core_attention_remake(SegmentWriter& w, const BlockContext& context) {
+  if (w.dims().is_ring) {
+    w.begin_remake(Buf::attn_out);
+    ring_forward(w, context);
+    w.end_remake();
+    return;
+  }
+  if (w.dims().is_gathered()) gather_kv(w, context);
+  w.remake({Buf::attn_out});
+}
+
+void core_attention_backward(SegmentWriter& w, const BlockContext& context) {
+  const LayerDims& d = w.dims();
+  if (d.is_ring) return ring_backward(w, context);
+  const Ref dk = k_of(d, Buf::d_qkv);
+  const Ref dv = v_of(d, Buf::d_qkv);
+  // The gradients of all keys go where the gathered keys have been.
+  const bool is_gathered = d.is_gathered();
+  w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), in(Buf::attn_out), in(Buf::attn_lse),
+                       positions_of(d), in(Buf::d_attn_out), out(q_of(d, Buf::d_qkv)),
+                       out(is_gathered ? cols(in(Buf::kv_gathered), 0, d.kv) : dk),
+                       out(is_gathered ? cols(in(Buf::kv_gathered), d.kv, d.kv) : dv)});
+  if (!is_gathered) return;
+  w.op(Op::kv_reorder, {in(Buf::kv_gathered), table(Table::kv_inverse), out(Buf::kv_full)});
+  w.join(Stream::context, Stream::compute);
+  w.comm(Op::kv_gather, CollectiveKind::reduce_scatter,
+         kv_bytes(context, context.dims.context_tokens), {in(Buf::kv_full), out(Buf::kv_local)});
+  w.join(Stream::compute, Stream::context);
+  unpack_d_kv(w, Buf::kv_local);
+}
+
+}  // namespace moetune::plan

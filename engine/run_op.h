@@ -11,7 +11,7 @@
 #include "engine/memory/device_memory.h"
 #include "engine/plan/buffers.h"
 #include "engine/plan/layout.h"
-#include "engine/plan/ops.h"
+#include "engine/plan/program.h"
 #include "engine/spec/precision.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/backend.h"
@@ -120,9 +120,11 @@ inline void leave_graph(RankContext& rank) {
   rank.graphs.end_segment(rank.memory.trail());
 }
 
-/// Runs `body` (backend calls) as one launch of `op`.
+/// Runs `body` (backend calls) as one launch of `op`. In virtual time collectives beside it take
+/// their part of the device.
 template <typename Body>
-void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& cost, Body&& body) {
+void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& cost,
+            const plan::Sharing& sharing, Body&& body) {
   profiler::OpTag tag = tag_of(rank, op, pass, cost);
   const auto stream = static_cast<int>(on);
   const profiler::NvtxRange range(tag.name);
@@ -138,6 +140,9 @@ void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& 
   int64_t duration = (is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns()) - begin;
   if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
     duration = plan::roofline_ns(rank.trial.hardware, cost);
+  }
+  if (!is_wall) {
+    duration = plan::slowed_ns(rank.trial.hardware, duration, sharing.num_collectives);
   }
   rank.timeline.finish(stream, profiler::RecordKind::kernel, tag, start, duration);
 }

@@ -129,9 +129,11 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   options.level = profiler::TraceLevel::ops;
   const plan::PlayResult played = plan::play(
       spec.hardware, ranks,
-      [&](const plan::Position&, const plan::Instr& instr, const plan::OpCost& cost) {
+      [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
         if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
-        return calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost);
+        return plan::slowed_ns(spec.hardware,
+                               calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost),
+                               at.num_collectives);
       },
       options);
 

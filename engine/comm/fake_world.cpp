@@ -50,7 +50,7 @@ class FakeCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return static_cast<int>(index_); }
 
   CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
-                        int64_t ready_ns) override {
+                        const CommStart& start) override {
     char* to = static_cast<char*>(recv);
     if (send != to + static_cast<int64_t>(index_) * bytes_per_rank) {
       for (int i = 0; i < size(); ++i) {
@@ -58,27 +58,28 @@ class FakeCommunicator final : public Communicator {
       }
     }
     return finish(spec::CollectiveKind::all_gather, bytes_per_rank * size(),
-                  bytes_per_rank * (size() - 1), ready_ns);
+                  bytes_per_rank * (size() - 1), start);
   }
 
   CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
-                            int64_t ready_ns) override {
+                            const CommStart& start) override {
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
     backend_.copy_on_device(
         recv, static_cast<const char*>(send) + static_cast<int64_t>(index_) * bytes, bytes);
     return finish(spec::CollectiveKind::reduce_scatter, bytes * size(), bytes * (size() - 1),
-                  ready_ns);
+                  start);
   }
 
-  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype, int64_t ready_ns) override {
+  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype,
+                        const CommStart& start) override {
     const int64_t bytes = numel * base::size_of(dtype);
     if (bytes <= FakeWorld::kMostSummedBytes) multiply(data, numel, dtype);
     return finish(spec::CollectiveKind::all_reduce, bytes, 2 * bytes * (size() - 1) / size(),
-                  ready_ns);
+                  start);
   }
 
   CommTiming all_to_all(std::span<const AllToAllLane> lanes, std::span<const int64_t> send_rows,
-                        std::span<const int64_t> recv_rows, int64_t ready_ns) override {
+                        std::span<const int64_t> recv_rows, const CommStart& start) override {
     int64_t row_bytes = 0;
     int64_t num_sent = 0;
     for (const int64_t rows : send_rows) num_sent += rows;
@@ -96,19 +97,22 @@ class FakeCommunicator final : public Communicator {
         [&] {
           std::vector<int64_t> matrix(n * n);
           for (size_t i = 0; i < n * n; ++i) matrix[i] = send_rows[i % n] * row_bytes;
-          return spec::all_to_all_ns(trial_.hardware, ranks_, matrix);
+          return spec::all_to_all_ns(trial_.hardware, ranks_, matrix, start.links);
         },
-        sent, ready_ns);
+        sent, start);
   }
 
   CommTiming send(int peer, int64_t /*tag*/, const void* /*data*/, int64_t bytes,
-                  int64_t ready_ns) override {
+                  const MessageSlots& /*slots*/, const CommStart& start) override {
     return finish_after(
-        [&] { return spec::p2p_ns(trial_.hardware, ranks_[index_], global(peer), bytes); }, bytes,
-        ready_ns);
+        [&] {
+          return spec::p2p_ns(trial_.hardware, ranks_[index_], global(peer), bytes, start.links);
+        },
+        bytes, start);
   }
 
-  CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes,
+                  const CommStart& start) override {
     if (pattern_ == nullptr) {
       const std::vector<char> pattern =
           make_pattern(spec::precision_of(trial_.dtype, trial_.knobs).element);
@@ -119,8 +123,10 @@ class FakeCommunicator final : public Communicator {
     }
     repeat(data, bytes, pattern_, pattern_bytes_);
     return finish_after(
-        [&] { return spec::p2p_ns(trial_.hardware, global(peer), ranks_[index_], bytes); }, 0,
-        ready_ns);
+        [&] {
+          return spec::p2p_ns(trial_.hardware, global(peer), ranks_[index_], bytes, start.links);
+        },
+        0, start);
   }
 
  private:
@@ -153,16 +159,18 @@ class FakeCommunicator final : public Communicator {
   }
 
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes,
-                    int64_t ready_ns) {
+                    const CommStart& start) {
     return finish_after(
-        [&] { return spec::collective_ns(trial_.hardware, kind, ranks_, payload_bytes); },
-        sent_bytes, ready_ns);
+        [&] {
+          return spec::collective_ns(trial_.hardware, kind, ranks_, payload_bytes, start.links);
+        },
+        sent_bytes, start);
   }
 
   // `transfer`: how long it takes on the emulated cluster; asked for in virtual time only, since
   // the host pays for the answer.
   template <typename Transfer>
-  CommTiming finish_after(Transfer&& transfer, int64_t sent_bytes, int64_t ready_ns) {
+  CommTiming finish_after(Transfer&& transfer, int64_t sent_bytes, const CommStart& start) {
     CommTiming timing;
     timing.sequence = num_calls_++;
     timing.sent_bytes = sent_bytes;
@@ -170,7 +178,7 @@ class FakeCommunicator final : public Communicator {
       timing.end_ns = profiler::wall_ns();
     } else {
       timing.transfer_ns = transfer();
-      timing.end_ns = ready_ns + timing.transfer_ns;
+      timing.end_ns = start.ready_ns + timing.transfer_ns;
     }
     return timing;
   }

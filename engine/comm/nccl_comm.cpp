@@ -386,7 +386,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return rank_; }
 
   CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
-                        int64_t /*ready_ns*/) override {
+                        const CommStart& /*start*/) override {
     HostValues values(shared_->transit, state_.stream());
     const void* from = values.in(send, bytes_per_rank);
     void* to = values.out(recv, bytes_per_rank * size_);
@@ -397,7 +397,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
-                            int64_t /*ready_ns*/) override {
+                            const CommStart& /*start*/) override {
     HostValues values(shared_->transit, state_.stream());
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
     const void* from = values.in(send, bytes * size_);
@@ -409,7 +409,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   CommTiming all_reduce(void* data, int64_t numel, base::DType dtype,
-                        int64_t /*ready_ns*/) override {
+                        const CommStart& /*start*/) override {
     HostValues values(shared_->transit, state_.stream());
     const int64_t bytes = numel * base::size_of(dtype);
     void* place = values.in_out(data, bytes);
@@ -420,7 +420,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   CommTiming all_to_all(std::span<const AllToAllLane> lanes, std::span<const int64_t> send_rows,
-                        std::span<const int64_t> recv_rows, int64_t /*ready_ns*/) override {
+                        std::span<const int64_t> recv_rows, const CommStart& /*start*/) override {
     const auto n = static_cast<size_t>(size_);
     MOETUNE_CHECK(send_rows.size() == n && recv_rows.size() == n,
                   "an all-to-all of {} ranks with counts for {} and {}", n, send_rows.size(),
@@ -472,7 +472,7 @@ class NcclCommunicator final : public Communicator {
   // The message leaves from a copy and on a stream of its own, so that neither the sender's buffer
   // nor its stream waits for the receiver.
   CommTiming send(int peer, int64_t /*tag*/, const void* data, int64_t bytes,
-                  int64_t /*ready_ns*/) override {
+                  const MessageSlots& /*slots*/, const CommStart& /*start*/) override {
     check_peer(peer);
     CommTiming timing;
     timing.sequence = num_sent_[peer]++;
@@ -492,7 +492,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes,
-                  int64_t /*ready_ns*/) override {
+                  const CommStart& /*start*/) override {
     check_peer(peer);
     CommTiming timing;
     timing.sequence = num_received_[peer]++;
@@ -665,10 +665,10 @@ void connect_pipeline(NcclWorld& world) {
   check_cuda(cudaMemset(word, 0, 4), "clearing a message");
   if (rank > 0) pipeline->recv(rank - 1, 0, word, 4, 0);
   if (rank + 1 < pipeline->size()) {
-    pipeline->send(rank + 1, 0, word, 4, 0);
+    pipeline->send(rank + 1, 0, word, 4, {}, 0);
     pipeline->recv(rank + 1, 0, word, 4, 0);
   }
-  if (rank > 0) pipeline->send(rank - 1, 0, word, 4, 0);
+  if (rank > 0) pipeline->send(rank - 1, 0, word, 4, {}, 0);
 }
 
 }  // namespace

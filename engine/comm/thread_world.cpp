@@ -36,6 +36,7 @@ class ThreadGroup {
     const char* send2 = nullptr;
     std::vector<int64_t> send_rows;
     int64_t ready_ns = 0;
+    spec::LinkShare links;
     kernels::DeviceEvent ready;    ///< its buffers hold what they should
     kernels::DeviceEvent reduced;  ///< all_reduce: its part of the sum is in its buffer
     kernels::DeviceEvent done;     ///< it has read what it needs
@@ -92,6 +93,13 @@ class ThreadGroup {
     return latest;
   }
 
+  /// Of the member that shares them with most.
+  [[nodiscard]] spec::LinkShare links() const {
+    spec::LinkShare widest;
+    for (const Member& member : members_) widest = spec::wider(widest, member.links);
+    return widest;
+  }
+
   ThreadWorld& world_;
   std::vector<int> ranks_;
   std::vector<Member> members_;
@@ -145,13 +153,32 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int index, kernels::Backend& backend)
       : group_(std::move(group)), index_(static_cast<size_t>(index)), backend_(backend) {}
+  /// The slots end with this rank: what nobody has read yet nobody will, and who reads is waited
+  /// for.
+  ~ThreadCommunicator() override {
+    if (!has_sent_) return;
+    ThreadWorld& world = group_->world_;
+    const int own = global(static_cast<int>(index_));
+    std::unique_lock lock(world.mutex_);
+    for (auto& [place, messages] : world.mailboxes_) {
+      if (std::get<0>(place) == own) messages.clear();
+    }
+    world.changed_.wait(lock, [&] {
+      return std::none_of(world.channels_.begin(), world.channels_.end(), [&](const auto& entry) {
+        return entry.second.from == own && entry.second.is_being_read;
+      });
+    });
+    std::erase_if(world.channels_, [&](const auto& entry) { return entry.second.from == own; });
+  }
+  ThreadCommunicator(const ThreadCommunicator&) = delete;
+  ThreadCommunicator& operator=(const ThreadCommunicator&) = delete;
 
   [[nodiscard]] int size() const override { return static_cast<int>(group_->ranks_.size()); }
   [[nodiscard]] int rank() const override { return static_cast<int>(index_); }
 
   CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
-                        int64_t ready_ns) override {
-    publish(send, recv, ready_ns);
+                        const CommStart& start) override {
+    publish(send, recv, start);
     {
       const Reading reading(*group_);
       wait_for_members(&ThreadGroup::Member::ready);
@@ -165,15 +192,16 @@ class ThreadCommunicator final : public Communicator {
   }
 
   CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
-                            int64_t ready_ns) override {
-    publish(send, recv, ready_ns);
+                            const CommStart& start) override {
+    publish(send, recv, start);
     const int64_t bytes = numel_per_rank * base::size_of(dtype);
     meet_and_sum(bytes * static_cast<int64_t>(index_), recv, numel_per_rank, dtype);
     return finish(spec::CollectiveKind::reduce_scatter, bytes * size(), bytes * (size() - 1));
   }
 
-  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype, int64_t ready_ns) override {
-    publish(data, data, ready_ns);
+  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype,
+                        const CommStart& start) override {
+    publish(data, data, start);
     const int64_t part = (numel + size() - 1) / size();
     const auto bounds = [&](int64_t i) { return std::min(numel, part * i); };
     const auto own = static_cast<int64_t>(index_);
@@ -197,12 +225,12 @@ class ThreadCommunicator final : public Communicator {
   }
 
   CommTiming all_to_all(std::span<const AllToAllLane> lanes, std::span<const int64_t> send_rows,
-                        std::span<const int64_t> recv_rows, int64_t ready_ns) override {
+                        std::span<const int64_t> recv_rows, const CommStart& start) override {
     MOETUNE_CHECK(!lanes.empty() && lanes.size() <= 2, "an all-to-all moves one or two tensors");
     ThreadGroup::Member& me = self();
     me.send2 = lanes.size() > 1 ? static_cast<const char*>(lanes[1].send) : nullptr;
     me.send_rows.assign(send_rows.begin(), send_rows.end());
-    publish(lanes[0].send, lanes[0].recv, ready_ns);
+    publish(lanes[0].send, lanes[0].recv, start);
     const auto n = static_cast<size_t>(size());
     int64_t row_bytes = 0;
     {
@@ -235,39 +263,49 @@ class ThreadCommunicator final : public Communicator {
               matrix[i * n + j] = group_->members_[i].send_rows[j] * row_bytes;
             }
           }
-          return spec::all_to_all_ns(group_->world_.hardware(), group_->ranks_, matrix);
+          return spec::all_to_all_ns(group_->world_.hardware(), group_->ranks_, matrix,
+                                     group_->links());
         },
         sent);
   }
 
-  CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes,
-                  int64_t ready_ns) override {
+  CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes, const MessageSlots& slots,
+                  const CommStart& start) override {
     ThreadWorld& world = group_->world_;
     const auto key = std::pair(global(static_cast<int>(index_)), global(peer));
-    const std::tuple place(key.first, key.second, tag);
+    has_sent_ = true;
+    const auto [channel, number] = take_slot(key.first, slots);
+    // Nobody else touches the slot until the message is in its mailbox.
+    const auto slot = static_cast<size_t>(number % slots.count);
+    char* to = static_cast<char*>(slots.memory) + static_cast<int64_t>(slot) * bytes;
+    const ThreadWorld::Channel::Read& read = channel->reads[slot];
+    backend_.wait_event(read.end);
+    backend_.copy_on_device(to, data, bytes);
     ThreadWorld::Message message;
-    message.slot = world.take_slot(backend_, bytes);
+    message.channel = channel;
+    message.data = to;
+    message.number = number;
     message.bytes = bytes;
-    backend_.wait_event(message.slot.free_after);
-    backend_.copy_on_device(message.slot.data, data, bytes);
     message.sent = backend_.record_event();
-    message.ready_ns = ready_ns;
+    message.start_ns = std::max(start.ready_ns, read.end_ns);
+    message.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes, start.links);
     CommTiming timing;
     {
       const std::scoped_lock lock(world.mutex_);
       message.sequence = world.message_counts_[key]++;
       timing.sequence = message.sequence;
-      world.mailboxes_[place].push_back(message);
+      world.mailboxes_[{key.first, key.second, tag}].push_back(message);
     }
     world.changed_.notify_all();
-    timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
-    timing.end_ns = ready_ns + timing.transfer_ns;
+    timing.transfer_ns = message.transfer_ns;
+    timing.end_ns = message.start_ns + message.transfer_ns;
     timing.sent_bytes = bytes;
     if (world.mode() == profiler::ClockMode::wall) timing.end_ns = profiler::wall_ns();
     return timing;
   }
 
-  CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes,
+                  const CommStart& start) override {
     ThreadWorld& world = group_->world_;
     const auto key = std::pair(global(peer), global(static_cast<int>(index_)));
     const std::tuple place(key.first, key.second, tag);
@@ -281,39 +319,87 @@ class ThreadCommunicator final : public Communicator {
       if (has_message) {
         message = world.mailboxes_[place].front();
         world.mailboxes_[place].pop_front();
+        message.channel->is_being_read = true;
       }
       lock.unlock();
       world.slots().acquire();
       if (!has_message) throw base::PeerFailed("another rank failed");
     }
+    const MessageReading reading(world, *message.channel);
     MOETUNE_CHECK(message.bytes == bytes, "a message of {} bytes arrived where {} are expected",
                   message.bytes, bytes);
+    MOETUNE_CHECK(message.number == message.channel->num_read,
+                  "message {} of a channel is read where {} is the next", message.number,
+                  message.channel->num_read);
     backend_.wait_event(message.sent);
-    backend_.copy_on_device(data, message.slot.data, bytes);
-    message.slot.free_after = backend_.record_event();
-    {
-      const std::scoped_lock lock(world.mutex_);
-      world.free_slots_.emplace(message.slot.bytes, message.slot);
-    }
+    backend_.copy_on_device(data, message.data, bytes);
     CommTiming timing;
     timing.sequence = message.sequence;
-    timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
     // The transfer began when the sender was ready; what had not arrived by then is waited for.
-    timing.end_ns = std::max(ready_ns, message.ready_ns + timing.transfer_ns);
-    timing.transfer_ns = std::min(timing.transfer_ns, timing.end_ns - ready_ns);
+    timing.end_ns = std::max(start.ready_ns, message.start_ns + message.transfer_ns);
+    timing.transfer_ns = std::min(message.transfer_ns, timing.end_ns - start.ready_ns);
+    {
+      const std::scoped_lock lock(world.mutex_);
+      ThreadWorld::Channel& channel = *message.channel;
+      const auto slot = static_cast<size_t>(channel.num_read++) % channel.reads.size();
+      channel.reads[slot] = {timing.end_ns, backend_.record_event()};
+    }
     if (world.mode() == profiler::ClockMode::wall) timing.end_ns = profiler::wall_ns();
     return timing;
   }
 
  private:
+  /// From when a message is taken until its slot has been read or the reader has failed.
+  class MessageReading {
+   public:
+    MessageReading(ThreadWorld& world, ThreadWorld::Channel& channel)
+        : world_(world), channel_(channel) {}
+    ~MessageReading() {
+      {
+        const std::scoped_lock lock(world_.mutex_);
+        channel_.is_being_read = false;
+      }
+      world_.changed_.notify_all();
+    }
+    MessageReading(const MessageReading&) = delete;
+    MessageReading& operator=(const MessageReading&) = delete;
+
+   private:
+    ThreadWorld& world_;
+    ThreadWorld::Channel& channel_;
+  };
+
+  /// Waits until the receiver has read what lay in the channel's next slot. Gives up this thread's
+  /// compute slot meanwhile.
+  std::pair<ThreadWorld::Channel*, int64_t> take_slot(int from, const MessageSlots& slots) {
+    ThreadWorld& world = group_->world_;
+    MOETUNE_CHECK(slots.memory != nullptr && slots.count > 0, "a message without a slot");
+    world.slots().release();
+    std::unique_lock lock(world.mutex_);
+    ThreadWorld::Channel& channel = world.channels_[slots.memory];
+    channel.from = from;
+    channel.reads.resize(static_cast<size_t>(slots.count));
+    world.changed_.wait(lock, [&] {
+      return world.is_aborted_ || channel.num_sent - channel.num_read < slots.count;
+    });
+    const bool is_free = channel.num_sent - channel.num_read < slots.count;
+    const int64_t number = channel.num_sent;
+    if (is_free) ++channel.num_sent;
+    lock.unlock();
+    world.slots().acquire();
+    if (!is_free) throw base::PeerFailed("another rank failed");
+    return {&channel, number};
+  }
+
   ThreadGroup::Member& self() { return group_->members_[index_]; }
   [[nodiscard]] int global(int index) const { return group_->ranks_[static_cast<size_t>(index)]; }
 
-  void publish(const void* send, void* recv, int64_t ready_ns) {
+  void publish(const void* send, void* recv, const CommStart& start) {
     ThreadGroup::Member& me = self();
     me.send = static_cast<const char*>(send);
     me.recv = static_cast<char*>(recv);
-    me.ready_ns = ready_ns;
+    me.ready_ns = start.ready_ns;
+    me.links = start.links;
     me.ready = backend_.record_event();
   }
 
@@ -341,8 +427,8 @@ class ThreadCommunicator final : public Communicator {
   CommTiming finish(spec::CollectiveKind kind, int64_t payload_bytes, int64_t sent_bytes) {
     return finish_after(
         [&] {
-          return spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_,
-                                     payload_bytes);
+          return spec::collective_ns(group_->world_.hardware(), kind, group_->ranks_, payload_bytes,
+                                     group_->links());
         },
         sent_bytes);
   }
@@ -372,6 +458,7 @@ class ThreadCommunicator final : public Communicator {
   size_t index_;
   kernels::Backend& backend_;
   int64_t num_calls_ = 0;
+  bool has_sent_ = false;
 };
 
 ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const plan::Layout& layout,
@@ -381,26 +468,6 @@ ThreadWorld::ThreadWorld(const spec::HardwareSpec& hardware, const plan::Layout&
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   // A group of its own for join_max, so that it never mixes with traced collectives.
   groups_[{plan::Group::world, -1}] = std::make_shared<ThreadGroup>(*this, all);
-}
-
-ThreadWorld::~ThreadWorld() {
-  for (const Slot& slot : message_slots_) slot.owner->free(slot.data);
-}
-
-ThreadWorld::Slot ThreadWorld::take_slot(kernels::Backend& backend, int64_t bytes) {
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto found = free_slots_.lower_bound(bytes);
-    if (found != free_slots_.end()) {
-      const Slot slot = found->second;
-      free_slots_.erase(found);
-      return slot;
-    }
-  }
-  const Slot slot{&backend, backend.allocate(bytes), bytes, {}};
-  const std::scoped_lock lock(mutex_);
-  message_slots_.push_back(slot);
-  return slot;
 }
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(plan::Group group, int rank,
@@ -414,13 +481,6 @@ std::unique_ptr<Communicator> ThreadWorld::communicator(plan::Group group, int r
   if (!shared) shared = std::make_shared<ThreadGroup>(*this, ranks);
   return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(place - ranks.begin()),
                                               backend);
-}
-
-int64_t ThreadWorld::message_bytes() {
-  const std::scoped_lock lock(mutex_);
-  int64_t bytes = 0;
-  for (const Slot& slot : message_slots_) bytes += slot.bytes;
-  return bytes;
 }
 
 int64_t ThreadWorld::join_max(int64_t value) {

@@ -35,20 +35,18 @@ class ComputeSlots {
 
 class ThreadGroup;
 
-/// All ranks of one process. One instance is shared by the rank threads. The ranks' backends must
-/// outlive it: buffers of messages come from them.
+/// All ranks of one process. One instance is shared by the rank threads.
 class ThreadWorld final : public World {
  public:
   ThreadWorld(const spec::HardwareSpec& hardware, const plan::Layout& layout,
               profiler::ClockMode mode, int num_slots);
-  ~ThreadWorld() override;
 
   std::unique_ptr<Communicator> communicator(plan::Group group, int rank,
                                              kernels::Backend& backend) override;
   int64_t join_max(int64_t value) override;
   void join_local() override { static_cast<void>(join_max(0)); }
   void check() override {}
-  [[nodiscard]] int64_t message_bytes() override;
+  [[nodiscard]] int64_t message_bytes() override { return 0; }  // they lie in the ranks' slots
 
   /// A rank has failed: everybody who waits, or will wait, throws base::PeerFailed.
   void abort();
@@ -61,23 +59,29 @@ class ThreadWorld final : public World {
   friend class ThreadGroup;
   friend class ThreadCommunicator;
 
-  /// Memory that a message lies in on its way.
-  struct Slot {
-    kernels::Backend* owner = nullptr;
-    void* data = nullptr;
-    int64_t bytes = 0;
-    kernels::DeviceEvent free_after;  ///< the last reader's end
+  /// Messages that use the same slots.
+  struct Channel {
+    /// The last message that lay in a slot has been read.
+    struct Read {
+      int64_t end_ns = 0;
+      kernels::DeviceEvent end;
+    };
+    int from = 0;
+    int64_t num_sent = 0;
+    int64_t num_read = 0;
+    bool is_being_read = false;
+    std::vector<Read> reads;  ///< by slot
   };
   struct Message {
-    Slot slot;
+    Channel* channel = nullptr;
+    const void* data = nullptr;
+    int64_t number = 0;  ///< of the channel's messages
     int64_t bytes = 0;
     kernels::DeviceEvent sent;
-    int64_t ready_ns = 0;
+    int64_t start_ns = 0;
+    int64_t transfer_ns = 0;
     int64_t sequence = 0;
   };
-
-  /// A slot of at least `bytes` that nobody uses; to be given back.
-  Slot take_slot(kernels::Backend& backend, int64_t bytes);
 
   spec::HardwareSpec hardware_;
   plan::Layout layout_;
@@ -89,8 +93,7 @@ class ThreadWorld final : public World {
   std::map<std::pair<plan::Group, int>, std::shared_ptr<ThreadGroup>> groups_;
   std::map<std::tuple<int, int, int64_t>, std::deque<Message>> mailboxes_;  ///< from, to, tag
   std::map<std::pair<int, int>, int64_t> message_counts_;
-  std::multimap<int64_t, Slot> free_slots_;  ///< by size
-  std::vector<Slot> message_slots_;          ///< all that were made
+  std::map<const void*, Channel> channels_;  ///< by the memory of their slots
   std::vector<int64_t> join_values_;
 };
 

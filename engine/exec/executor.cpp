@@ -5,6 +5,7 @@
 
 #include "engine/exec/binders.h"
 #include "engine/exec/host_work.h"
+#include "engine/plan/schedules/schedule.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -65,11 +66,11 @@ void Executor::run(const Instr& instr, size_t index) {
   if (plan::cuts_graph(instr.verb)) leave_graph(rank_);
   switch (instr.verb) {
     case Verb::op:
-      return run_launch(instr);
+      return run_launch(instr, plan::sharing_of(program_, item_, index));
     case Verb::comm:
     case Verb::send:
     case Verb::recv:
-      return communicate(instr);
+      return communicate(instr, plan::sharing_of(program_, item_, index));
     case Verb::alloc:
       return allocate(instr);
     case Verb::free:
@@ -120,6 +121,8 @@ Tensor Executor::base_of(const Ref& ref) {
       return tables_[ref.id];
     case Space::scalar:
       return rank_.scalars.columns(ref.id, 1);
+    case Space::slots:
+      return slots_.at({ref.row, ref.id});
     default:
       return frame_of(ref.space)[static_cast<plan::Buf>(ref.id)];
   }
@@ -127,7 +130,9 @@ Tensor Executor::base_of(const Ref& ref) {
 
 Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   Tensor tensor = base_of(ref);
-  if (ref.space == Space::none || ref.space == Space::bucket) return tensor;
+  const bool is_whole =
+      ref.space == Space::none || ref.space == Space::bucket || ref.space == Space::slots;
+  if (is_whole) return tensor;
   const bool is_of_chunk = instr.chunk >= 0;
   if (ref.is_index_row) {
     // Row 0 is what holds for all chunks together.
@@ -169,27 +174,27 @@ plan::OpCost Executor::cost_of(const Instr& instr) {
   return plan::cost_at(instr, own_->route.received(segment_->is_backward, instr.chunk));
 }
 
-void Executor::run_launch(const Instr& instr) {
+void Executor::run_launch(const Instr& instr, const plan::Sharing& sharing) {
   const std::vector<Tensor> tensors = resolve_all(instr);
   const Binder binder = binder_of(instr.op);
   MOETUNE_CHECK(binder != nullptr, "nothing runs {}", plan::op_label(instr.op, instr.pass));
-  run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), [&] {
+  run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), sharing, [&] {
     binder({*this, instr, tensors});
     if (instr.op == plan::Op::zero_grads && values_->on_zeroed) values_->on_zeroed();
   });
 }
 
-void Executor::communicate(const Instr& instr) {
+void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
   const std::vector<Tensor> t = resolve_all(instr);
   Communicator& comm = rank_.comms.of(instr.group);
   run_comm(rank_, instr.op, instr.pass, instr.stream, instr.group, [&](int64_t ready_ns) {
+    const CommStart start(ready_ns, sharing.links);
     if (instr.verb == Verb::send) {
       return comm.send(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
-                       ready_ns);
+                       {t[1].data, static_cast<int>(t[1].rows)}, start);
     }
     if (instr.verb == Verb::recv) {
-      return comm.recv(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
-                       ready_ns);
+      return comm.recv(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(), start);
     }
     const base::DType dtype = t[0].dtype;
     // One operand is sent from where the result goes: this rank's place in it.
@@ -199,15 +204,15 @@ void Executor::communicate(const Instr& instr) {
       case spec::CollectiveKind::all_gather: {
         const int64_t own = numel / comm.size();
         const void* from = is_in_place ? element(t[0], own * comm.rank()) : t[0].data;
-        return comm.all_gather(from, t.back().data, own * base::size_of(dtype), ready_ns);
+        return comm.all_gather(from, t.back().data, own * base::size_of(dtype), start);
       }
       case spec::CollectiveKind::reduce_scatter: {
         const int64_t own = numel / comm.size();
         void* to = is_in_place ? element(t[0], own * comm.rank()) : t[1].data;
-        return comm.reduce_scatter(t[0].data, to, own, dtype, ready_ns);
+        return comm.reduce_scatter(t[0].data, to, own, dtype, start);
       }
       case spec::CollectiveKind::all_reduce:
-        return comm.all_reduce(t[0].data, numel, dtype, ready_ns);
+        return comm.all_reduce(t[0].data, numel, dtype, start);
       case spec::CollectiveKind::ring_shift: {
         const auto size = static_cast<size_t>(comm.size());
         const auto own = static_cast<size_t>(comm.rank());
@@ -215,7 +220,7 @@ void Executor::communicate(const Instr& instr) {
         std::vector<int64_t> recv_rows(size, 0);
         send_rows[(own + 1) % size] = recv_rows[(own + size - 1) % size] = t[0].rows;
         const AllToAllLane lane{t[0].data, t[1].data, t[0].cols * base::size_of(dtype)};
-        return comm.all_to_all({&lane, 1}, send_rows, recv_rows, ready_ns);
+        return comm.all_to_all({&lane, 1}, send_rows, recv_rows, start);
       }
       case spec::CollectiveKind::all_to_all: {
         std::vector<AllToAllLane> lanes;
@@ -225,7 +230,7 @@ void Executor::communicate(const Instr& instr) {
         const plan::ChunkRoute& chunk = own_->route.chunk(segment_->is_backward, instr.chunk);
         const bool is_to_experts = instr.refs.front().rows == RowsOf::sent;
         return comm.all_to_all(lanes, is_to_experts ? chunk.send_rows : chunk.recv_rows,
-                               is_to_experts ? chunk.recv_rows : chunk.send_rows, ready_ns);
+                               is_to_experts ? chunk.recv_rows : chunk.send_rows, start);
       }
       default:
         throw base::Error("a program holds a collective that nobody runs");
@@ -258,6 +263,11 @@ void Executor::allocate(const Instr& instr) {
                     get(params_.buckets()[index].desc.name.c_str()), bytes);
       return;
     }
+    case Space::slots:
+      slots_[{ref.row, ref.id}] =
+          Tensor::matrix(get("message_slots"), rank_.precision.element, plan::kMessageSlots,
+                         bytes / plan::kMessageSlots / base::size_of(rank_.precision.element));
+      return;
     case Space::table: {
       const plan::TableRow row = rank_tables(rank_)[ref.id];
       tables_[ref.id] =

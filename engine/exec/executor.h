@@ -65,8 +65,8 @@ class Executor {
  private:
   void run_item(const plan::Item& item);
   void run(const plan::Instr& instr, size_t index);
-  void run_launch(const plan::Instr& instr);
-  void communicate(const plan::Instr& instr);
+  void run_launch(const plan::Instr& instr, const plan::Sharing& sharing);
+  void communicate(const plan::Instr& instr, const plan::Sharing& sharing);
   void allocate(const plan::Instr& instr);
   void release(const plan::Instr& instr);
   void fetch(const plan::Instr& instr);
@@ -90,6 +90,7 @@ class Executor {
   std::map<std::pair<int32_t, int32_t>, BufferFrame> frames_;  ///< by frame number, micro-batch
   BufferFrame scratch_;
   std::array<Tensor, static_cast<size_t>(plan::Table::count)> tables_{};
+  std::map<std::pair<int64_t, uint8_t>, Tensor> slots_;  ///< [count, message] by Ref's row and id
   StepValues* values_ = nullptr;
   // Of the item that runs.
   plan::Item item_;

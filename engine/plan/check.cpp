@@ -205,6 +205,7 @@ class Checker {
       case Space::edge:
         return in_frame(item_->edge);
       case Space::bucket:
+      case Space::slots:
         memory.bucket = ref.row;
         return memory;
       case Space::scalar:

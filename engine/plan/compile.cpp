@@ -50,9 +50,12 @@ class Compiler {
     const BlockContext stage = context(0);
     const int64_t num_micro_batches =
         plan::num_micro_batches(program_.layout, knobs_, trial_.training.global_batch_size);
-    const UpdateContext update{stage, program_.params, program_.layout,
+    const UpdateContext update{stage,
+                               program_.params,
+                               program_.layout,
                                static_cast<int>(num_micro_batches),
-                               knobs_.use_distributed_optimizer};
+                               knobs_.use_distributed_optimizer,
+                               sends()};
     program_.setup.push_back(item(add(setup(update), PassKind::forward)));
     append(begin_step(update));
     const bool is_captured = spec::has_graph(knobs_, spec::GraphScope::full_iteration);
@@ -61,6 +64,7 @@ class Compiler {
     if (is_captured) append(iteration_graph(stage, false));
     add_update(update);
     if (knobs_.overlap_grad_reduce) grad_overlap(program_.items, program_.segments);
+    contention(program_, trial_.hardware);
     return std::move(program_);
   }
 
@@ -112,6 +116,17 @@ class Compiler {
         add(std::move(forward), is_full_ ? PassKind::forward_dropped : PassKind::forward);
     made.backward = add(std::move(backward), PassKind::backward);
     return made;
+  }
+
+  /// Where the rank's virtual stages send to.
+  [[nodiscard]] std::set<std::pair<int, bool>> sends() const {
+    const int pp = program_.layout.pp;
+    std::set<std::pair<int, bool>> found;
+    for (const VirtualStage& at : stages_) {
+      if (at.number > 0) found.emplace((at.number - 1) % pp, true);
+      if (at.number < num_stages_ - 1) found.emplace((at.number + 1) % pp, false);
+    }
+    return found;
   }
 
   /// What one virtual stage runs for a micro-batch.

@@ -237,6 +237,8 @@ std::string name_of(const StepProgram& program, const Item& item, const Ref& ref
       return tables_of({}, 0, 0)[ref.id].name;
     case Space::scalar:
       return "sums of the step";
+    case Space::slots:
+      return fmt::format("messages {} to stage {}", ref.id != 0 ? "back" : "on", ref.row);
     case Space::next:
       return fmt::format("{} (of the next layer)", buffer_row(static_cast<Buf>(ref.id)).name);
     default:

@@ -184,6 +184,12 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
 
 int64_t host_work_ns(const OpCost& cost) { return cost.bytes / 2; }
 
+int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives) {
+  constexpr double kLeast = 0.25;  // of the device, whatever is in flight
+  const double left = std::max(kLeast, 1 - hardware.comm_sm_ratio * num_collectives);
+  return left < 1 ? static_cast<int64_t>(static_cast<double>(duration_ns) / left) : duration_ns;
+}
+
 int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost) {
   double seconds = 0;
   if (hardware.peak_flops_per_s > 0) {

@@ -171,6 +171,12 @@ int64_t visible_pairs(const LayerDims& dims);
 /// is what making index lists takes on one core (engine/exec/host_work.cpp).
 int64_t host_work_ns(const OpCost& cost);
 
+/// What a kernel takes beside `num_collectives` collectives, each of which holds comm_sm_ratio of
+/// the multiprocessors: as many times longer as it has fewer of them. DeepEP's dispatch and combine
+/// hold 20 of an H100's 132 (0.15) and slow the products beside them by about 20 % (DeepSeek-AI
+/// 2024, section 3.2.2; DeepEP's README).
+int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
+
 /// Time of one launch on a device by the roofline: max(flops / peak, bytes / bandwidth, floor).
 int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost);
 

@@ -2,6 +2,7 @@
 #include "engine/plan/player.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/plan/schedules/schedule.h"
 #include "kernels/base/error.h"
 
 namespace moetune::plan {
@@ -60,8 +62,16 @@ struct Meeting {
 };
 
 struct Message {
-  int64_t ready_ns = 0;
+  int64_t start_ns = 0;
+  int64_t transfer_ns = 0;
   int64_t sequence = 0;
+};
+
+/// Messages of one rank to another in one direction.
+struct Channel {
+  int64_t num_sent = 0;
+  int64_t num_read = 0;
+  std::array<int64_t, kMessageSlots> read_ns{};  ///< when each slot was read last
 };
 
 class Player {
@@ -124,6 +134,10 @@ class Player {
     return cost_at(instr, route_of(c)->received(c.segment().is_backward, instr.chunk));
   }
 
+  [[nodiscard]] static Sharing sharing_of(const Cursor& c) {
+    return plan::sharing_of(*c.played.program, c.current(), c.instr);
+  }
+
   /// Runs one instruction; false when it has to wait for other ranks.
   bool advance(size_t index) {
     Cursor& c = cursors_[index];
@@ -151,8 +165,9 @@ class Player {
       case Verb::op: {
         const OpCost cost = cost_of(c, instr);
         const int64_t start = timeline.launch(stream);
-        timeline.finish(stream, RecordKind::kernel, tag_of(c, instr, cost), start,
-                        duration_of_({c.rank(), c.item, c.instr}, instr, cost));
+        timeline.finish(
+            stream, RecordKind::kernel, tag_of(c, instr, cost), start,
+            duration_of_({c.rank(), c.item, c.instr, sharing_of(c).num_collectives}, instr, cost));
         return true;
       }
       case Verb::comm:
@@ -199,7 +214,7 @@ class Player {
       c.ready_ns = c.timeline->launch(stream, false);
       c.route = instr.is_routed ? route_of(c) : nullptr;
       arrive();
-    } else if (!c.is_released && instr.verb == Verb::recv) {
+    } else if (!c.is_released && instr.verb != Verb::comm) {
       arrive();
     }
     if (!c.is_released) return false;
@@ -249,8 +264,12 @@ class Player {
   }
 
   [[nodiscard]] int64_t transfer_ns(const Meeting& meeting, const Instr& instr) const {
+    spec::LinkShare share;
+    for (const size_t member : meeting.arrived) {
+      share = spec::wider(share, sharing_of(cursors_[member]).links);
+    }
     if (instr.kind != spec::CollectiveKind::all_to_all) {
-      return spec::collective_ns(hardware_, instr.kind, meeting.ranks, instr.cost.bytes);
+      return spec::collective_ns(hardware_, instr.kind, meeting.ranks, instr.cost.bytes, share);
     }
     const size_t n = meeting.ranks.size();
     std::vector<int64_t> bytes(n * n);
@@ -260,7 +279,7 @@ class Player {
       const std::vector<int64_t>& rows = send_rows(member.segment(), own, *member.route);
       for (size_t j = 0; j < n; ++j) bytes[i * n + j] = rows[j] * instr.cost_per_row.bytes;
     }
-    return spec::all_to_all_ns(hardware_, meeting.ranks, bytes);
+    return spec::all_to_all_ns(hardware_, meeting.ranks, bytes, share);
   }
 
   void exchange(size_t index, const Instr& instr) {
@@ -269,12 +288,17 @@ class Player {
     const bool is_send = instr.verb == Verb::send;
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
     const std::tuple place(key.first, key.second, message_tag(instr, c.current()));
-    const int64_t transfer = spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes);
+    Channel& channel = channels_[{key.first, key.second, instr.pass == Pass::backward}];
     if (is_send) {
+      if (channel.num_sent - channel.num_read >= kMessageSlots) return;
+      const auto slot = static_cast<size_t>(channel.num_sent++ % kMessageSlots);
+      const int64_t start = std::max(c.ready_ns, channel.read_ns[slot]);
+      const int64_t transfer =
+          spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes, sharing_of(c).links);
       c.sequence = message_counts_[key]++;
       c.transfer_ns = transfer;
-      c.end_ns = c.ready_ns + transfer;
-      mailboxes_[place].push_back({c.ready_ns, c.sequence});
+      c.end_ns = start + transfer;
+      mailboxes_[place].push_back({start, transfer, c.sequence});
       c.is_released = true;
       return;
     }
@@ -283,8 +307,9 @@ class Player {
     const Message message = inbox.front();
     inbox.pop_front();
     c.sequence = message.sequence;
-    c.end_ns = std::max(c.ready_ns, message.ready_ns + transfer);
-    c.transfer_ns = std::min(transfer, c.end_ns - c.ready_ns);
+    c.end_ns = std::max(c.ready_ns, message.start_ns + message.transfer_ns);
+    c.transfer_ns = std::min(message.transfer_ns, c.end_ns - c.ready_ns);
+    channel.read_ns[static_cast<size_t>(channel.num_read++ % kMessageSlots)] = c.end_ns;
     c.is_released = true;
   }
 
@@ -308,6 +333,7 @@ class Player {
   std::map<std::pair<Group, int>, Meeting> meetings_;
   std::map<std::tuple<int, int, int64_t>, std::deque<Message>> mailboxes_;
   std::map<std::pair<int, int>, int64_t> message_counts_;
+  std::map<std::tuple<int, int, bool>, Channel> channels_;  ///< from, to, backward
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ struct Position {
   int rank = 0;
   size_t item = 0;
   size_t instr = 0;
+  int num_collectives = 0;  ///< beside it; see Sharing
 };
 
 /// How long an operation lasts, or the host works (Verb::host).

@@ -13,6 +13,7 @@
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
 #include "engine/plan/params.h"
+#include "engine/spec/hardware_spec.h"
 #include "engine/spec/trial_spec.h"
 #include "profiler/memory_ledger.h"
 
@@ -54,6 +55,7 @@ enum class Space : uint8_t {
   bucket,   ///< a BucketPart of bucket `row`
   table,    ///< a Table
   scalar,   ///< a Scalar
+  slots,    ///< where messages lie until they are read: id 1 backward, row the peer's index
 };
 
 /// What a bucket's memory is made of.
@@ -163,6 +165,15 @@ struct Item {
   int32_t frame = -1;
   int32_t next = -1;
   int32_t edge = -1;
+  int32_t sharing = -1;  ///< which of the program's sharings; -1: nothing is shared
+};
+
+/// What an instruction shares with communication in flight beside it; see passes/contention.cpp.
+struct Sharing {
+  spec::LinkShare links;    ///< comm, send
+  int num_collectives = 0;  ///< op: streams with one, which takes multiprocessors
+
+  auto operator<=>(const Sharing&) const = default;
 };
 
 /// What one rank does in a step.
@@ -175,7 +186,14 @@ struct StepProgram {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<Item> setup;  ///< before the first step: what lives from start to end
   std::vector<Item> items;
+  std::vector<std::vector<Sharing>> sharings;  ///< by instruction of the item's segment
 };
+
+/// Of instruction `index` of an item.
+inline Sharing sharing_of(const StepProgram& program, const Item& item, size_t index) {
+  if (item.sharing < 0) return {};
+  return program.sharings[static_cast<size_t>(item.sharing)][index];
+}
 
 /// What tells messages between the same two ranks apart: tag and micro-batch.
 inline int64_t message_tag(const Instr& instr, const Item& item) {

@@ -56,9 +56,14 @@ Instr& SegmentWriter::message(Verb verb, Op op, int peer, const Ref& ref) {
   instr.op = op;
   instr.group = op_row(op).group;
   instr.peer = to16(peer);
-  instr.cost.bytes = dims().tokens * dims().hidden * base::size_of(context_.precision.element);
+  instr.cost.bytes = message_bytes();
   instr.refs = {ref};
+  if (verb == Verb::send) instr.refs.push_back(message_slots(peer, segment_.is_backward));
   return instr;
+}
+
+int64_t SegmentWriter::message_bytes() const {
+  return dims().tokens * dims().hidden * base::size_of(context_.precision.element);
 }
 
 void SegmentWriter::join(Stream stream, Stream other) {

@@ -66,6 +66,12 @@ inline Ref index_row(Ref ref, int64_t row) {
   ref.row = row;
   return ref;
 }
+/// The slots of messages to the peer at that index of the pipeline group.
+inline Ref message_slots(int peer, bool is_backward) {
+  Ref ref{Space::slots, static_cast<uint8_t>(is_backward ? 1 : 0), Access::write};
+  ref.row = peer;
+  return ref;
+}
 /// Rows [first, first + count) of the micro-batch's part of a table of tokens.
 inline Ref tokens_of(Table which, int64_t first, int64_t count) {
   Ref ref = table(which);
@@ -119,6 +125,7 @@ class SegmentWriter {
   /// Rows of the chunk to other ranks: pairs of what is sent and where it arrives.
   Instr& all_to_all(Op op, int64_t row_bytes, std::initializer_list<Ref> refs);
   Instr& message(Verb verb, Op op, int peer, const Ref& ref);
+  [[nodiscard]] int64_t message_bytes() const;
 
   int new_event() { return segment_.num_events++; }
   void record(Stream stream, int event) { add(Verb::record, stream).event = to16(event); }

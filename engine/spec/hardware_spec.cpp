@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMaxNs = 1'000'000'000'000;  // a quarter of an hour: more is a mistake
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 constexpr double kMaxRate = 1e21;
+constexpr double kMaxSmRatio = 0.5;
 
 LinkSpec link_from(JsonReader reader) {
   LinkSpec link;
@@ -85,6 +86,7 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.graph_launch_ns = reader.integer_or("graph_launch_ns", 0, 0, kMaxNs);
   hardware.sync_ns = reader.integer_or("sync_ns", 0, 0, kMaxNs);
   hardware.kernel_floor_ns = reader.integer_or("kernel_floor_ns", 0, 0, kMaxNs);
+  hardware.comm_sm_ratio = reader.number_or("comm_sm_ratio", 0, 0, kMaxSmRatio);
   hardware.workspace_bytes = reader.integer_or("workspace_bytes", 0, 0, kMaxBytes);
   reader.ignore("intra_node");
   reader.ignore("inter_node");
@@ -103,6 +105,7 @@ json to_json(const HardwareSpec& hardware) {
                    {"graph_launch_ns", hardware.graph_launch_ns},
                    {"sync_ns", hardware.sync_ns},
                    {"kernel_floor_ns", hardware.kernel_floor_ns}};
+  if (hardware.comm_sm_ratio > 0) document["comm_sm_ratio"] = hardware.comm_sm_ratio;
   if (hardware.workspace_bytes > 0) document["workspace_bytes"] = hardware.workspace_bytes;
   // An absent link has no bandwidth; writing it would not read back.
   if (hardware.intra_node.bytes_per_s > 0) document["intra_node"] = link_json(hardware.intra_node);
@@ -130,14 +133,35 @@ const char* name_of(CollectiveKind kind) {
   return "?";
 }
 
+LinkShare wider(const LinkShare& a, const LinkShare& b) {
+  return {std::max(a.intra, b.intra), std::max(a.inter, b.inter)};
+}
+
+LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
+                     const std::vector<int>& ranks, int64_t bytes) {
+  if (ranks.size() < 2 || kind == CollectiveKind::barrier) return {};
+  const auto n = static_cast<double>(ranks.size());
+  const Placement placement = placement_of(hardware, ranks);
+  const auto whole = static_cast<double>(bytes);
+  if (kind == CollectiveKind::all_to_all) {
+    const auto in_node = static_cast<double>(placement.most_in_a_node);
+    return {whole / n * (in_node - 1), whole / n * (n - in_node)};
+  }
+  const double moved = kind == CollectiveKind::broadcast ? whole : whole * (n - 1) / n;
+  const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
+  const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
+  return {placement.most_in_a_node > 1 ? times * moved : 0,
+          placement.num_nodes > 1 ? times * moved / num_rails : 0};
+}
+
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
-                      const std::vector<int>& ranks, int64_t bytes) {
+                      const std::vector<int>& ranks, int64_t bytes, const LinkShare& share) {
   MOETUNE_CHECK(bytes >= 0, "{} of {} bytes", name_of(kind), bytes);
   if (ranks.size() < 2) return 0;
   if (kind == CollectiveKind::all_to_all) {
     const auto n = static_cast<int64_t>(ranks.size());
     return all_to_all_ns(hardware, ranks,
-                         std::vector<int64_t>(static_cast<size_t>(n * n), bytes / n));
+                         std::vector<int64_t>(static_cast<size_t>(n * n), bytes / n), share);
   }
   if (kind == CollectiveKind::ring_shift) {
     const size_t num_ranks = ranks.size();
@@ -150,22 +174,24 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
   const double latency =
       num_rounds(placement.most_in_a_node) * static_cast<double>(hardware.intra_node.latency_ns) +
       num_rounds(placement.num_nodes) * static_cast<double>(hardware.inter_node.latency_ns);
-  const double share = static_cast<double>(bytes) * (n - 1) / n;
   const double moved = kind == CollectiveKind::broadcast ? static_cast<double>(bytes)
                        : kind == CollectiveKind::barrier ? 0
-                                                         : share;
+                                                         : static_cast<double>(bytes) * (n - 1) / n;
   double transfer = 0;
-  if (placement.most_in_a_node > 1) transfer = transfer_ns(hardware.intra_node, moved);
+  if (placement.most_in_a_node > 1) {
+    transfer = transfer_ns(hardware.intra_node, moved) * share.intra;
+  }
   if (placement.num_nodes > 1) {
     const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
-    transfer = std::max(transfer, transfer_ns(hardware.inter_node, moved / num_rails));
+    transfer =
+        std::max(transfer, transfer_ns(hardware.inter_node, moved / num_rails) * share.inter);
   }
   const double once = latency + transfer;
   return rounded_ns(kind == CollectiveKind::all_reduce ? 2 * once : once);
 }
 
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
-                      const std::vector<int64_t>& bytes) {
+                      const std::vector<int64_t>& bytes, const LinkShare& share) {
   const size_t n = ranks.size();
   MOETUNE_CHECK(bytes.size() == n * n, "all_to_all of {} ranks needs {} byte counts, got {}", n,
                 n * n, bytes.size());
@@ -175,9 +201,9 @@ int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& rank
     double received = 0;
     double num_peers = 0;
 
-    [[nodiscard]] double on(const LinkSpec& link) const {
+    [[nodiscard]] double on(const LinkSpec& link, double times) const {
       return num_peers * static_cast<double>(link.latency_ns) +
-             transfer_ns(link, std::max(sent, received));
+             transfer_ns(link, std::max(sent, received)) * times;
     }
   };
   double busiest = 0;
@@ -195,18 +221,21 @@ int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& rank
       traffic.received += static_cast<double>(received);
       ++traffic.num_peers;
     }
-    busiest = std::max({busiest, intra.on(hardware.intra_node), inter.on(hardware.inter_node)});
+    busiest = std::max({busiest, intra.on(hardware.intra_node, share.intra),
+                        inter.on(hardware.inter_node, share.inter)});
   }
   return rounded_ns(busiest);
 }
 
-int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes) {
+int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes,
+               const LinkShare& share) {
   MOETUNE_CHECK(bytes >= 0, "message of {} bytes", bytes);
   if (from == to) return 0;
   const bool is_inter = hardware.node_of(from) != hardware.node_of(to);
   const LinkSpec& link = is_inter ? hardware.inter_node : hardware.intra_node;
   return rounded_ns(static_cast<double>(link.latency_ns) +
-                    transfer_ns(link, static_cast<double>(bytes)));
+                    transfer_ns(link, static_cast<double>(bytes)) *
+                        (is_inter ? share.inter : share.intra));
 }
 
 }  // namespace moetune::spec

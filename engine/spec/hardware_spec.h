@@ -2,6 +2,7 @@
 // ones look alike.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -28,6 +29,8 @@ struct HardwareSpec {
   int64_t graph_launch_ns = 0;    ///< host time per graph replay
   int64_t sync_ns = 0;            ///< host time of a device synchronisation
   int64_t kernel_floor_ns = 0;    ///< modelled time: the shortest kernel
+  /// Of a device's multiprocessors, what a collective in flight takes from the kernels beside it.
+  double comm_sm_ratio = 0;
   /// What the kernels of a real device take for workspaces, per rank; the memory model adds it, and
   /// what attention needs beside it (attention_workspace.h).
   int64_t workspace_bytes = 0;
@@ -50,6 +53,26 @@ enum class CollectiveKind : uint8_t {
 };
 const char* name_of(CollectiveKind kind);
 
+/// How many times longer than alone bytes take on each kind of link, because others use it
+/// meanwhile (plan/passes/contention.cpp says when).
+struct LinkShare {
+  double intra = 1;
+  double inter = 1;
+
+  auto operator<=>(const LinkShare&) const = default;
+};
+/// The larger of both, by kind.
+LinkShare wider(const LinkShare& a, const LinkShare& b);
+
+/// Bytes that go over one device's links in one direction.
+struct LinkBytes {
+  double intra = 0;
+  double inter = 0;
+};
+/// Of a collective, where bytes are spread evenly; `bytes` as for collective_ns.
+LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
+                     const std::vector<int>& ranks, int64_t bytes);
+
 /// Time of a collective after all have arrived. `bytes` is the full payload S: the gathered result
 /// (all_gather), the input of each rank (reduce_scatter, all_reduce, broadcast).
 ///   all-gather, reduce-scatter: A + max(S (n-1)/n / B_intra, S (n-1)/n / (k B_inter)),
@@ -60,7 +83,7 @@ const char* name_of(CollectiveKind kind);
 /// a_inter, both logarithms rounded up: recursive doubling within and across nodes (Thakur,
 /// Rabenseifner & Gropp 2005). A link that the group does not span has no part in it.
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
-                      const std::vector<int>& ranks, int64_t bytes);
+                      const std::vector<int>& ranks, int64_t bytes, const LinkShare& share = {});
 
 /// Time of an uneven all-to-all after all have arrived. bytes[i * n + j] goes from ranks[i] to
 /// ranks[j]. On each kind of link a rank exchanges with one peer after the other (pairwise
@@ -68,9 +91,10 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
 /// anything, and the larger of what is sent and received over the bandwidth. Both kinds of link
 /// work at the same time, and the busiest of all ranks' ends last. Between two ranks it is p2p_ns.
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
-                      const std::vector<int64_t>& bytes);
+                      const std::vector<int64_t>& bytes, const LinkShare& share = {});
 
 /// Time of one message between two ranks.
-int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes);
+int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes,
+               const LinkShare& share = {});
 
 }  // namespace moetune::spec

@@ -188,6 +188,12 @@ Entry call_of_communication(const Places& places, const plan::Instr& instr) {
     call.numbers.push_back({"tag", plan::message_tag(instr, site.places.item())});
     require(instr.cost.bytes == first.bytes(), "a message has not the bytes of its operand");
     add(call, "data", as_bytes(first));
+    if (instr.verb == plan::Verb::send) {
+      require(last.rows > 0 && last.bytes() == last.rows * instr.cost.bytes,
+              "slots are not as large as messages");
+      add(call, "slots", as_bytes(last));
+      call.numbers.push_back({"slots", last.rows});
+    }
     return call;
   }
   if (instr.kind == CollectiveKind::all_to_all) {

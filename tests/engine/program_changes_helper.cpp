@@ -213,7 +213,7 @@ bool other_size(Segment& segment, size_t at, size_t index) {
   const Verb verb = segment.code[at].verb;
   return change_ref(segment, at, index, [&](Ref& ref) {
     if (verb == Verb::alloc || verb == Verb::free || ref.space == Space::scalar) return false;
-    if (ref.space == Space::bucket) {
+    if (ref.space == Space::bucket || ref.space == Space::slots) {
       ref.row = ref.row == 0 ? 1 : ref.row - 1;
       return true;
     }

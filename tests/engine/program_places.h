@@ -102,6 +102,7 @@ class Places {
   std::map<Key, Frame> frames_;
   std::map<std::pair<size_t, uint8_t>, Operand> buckets_;  ///< by index, BucketPart
   std::map<uint8_t, Operand> tables_;
+  std::map<std::pair<int64_t, uint8_t>, Operand> slots_;
   const void* scalars_ = nullptr;
 };
 

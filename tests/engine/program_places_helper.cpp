@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/plan/schedules/schedule.h"
 #include "tests/engine/call_site.h"
 #include "tests/engine/program_places.h"
 
@@ -113,6 +114,10 @@ Operand Places::shape_of(const plan::Ref& ref) const {
                                                   trial_.training.global_batch_size))[ref.id];
       return {"", nullptr, precision.of(row.content), row.rows, row.cols, row.cols};
     }
+    case Space::slots: {
+      const int64_t message = segment_->dims.tokens * segment_->dims.hidden;
+      return {"", nullptr, precision.element, plan::kMessageSlots, message, message};
+    }
     case Space::bucket: {
       const plan::BucketDesc& bucket = program_.params.buckets[static_cast<size_t>(ref.row)];
       const auto part = static_cast<plan::BucketPart>(ref.id);
@@ -152,6 +157,9 @@ void Places::place(const plan::Ref& ref, const void* data) {
       break;
     case Space::bucket:
       is_new = buckets_.emplace(std::pair(static_cast<size_t>(ref.row), ref.id), made).second;
+      break;
+    case Space::slots:
+      is_new = slots_.emplace(std::pair(ref.row, ref.id), made).second;
       break;
     default:
       is_new = frames_[key_of(ref.space)].buffers.emplace(ref.id, made).second;
@@ -194,6 +202,11 @@ Operand Places::whole(const plan::Ref& ref) const {
       return parameter(ref);
     case Space::bucket:
       return bucket(static_cast<size_t>(ref.row), static_cast<plan::BucketPart>(ref.id));
+    case Space::slots: {
+      const auto found = slots_.find({ref.row, ref.id});
+      if (found == slots_.end()) throw Unplaced{"slots that are not there"};
+      return found->second;
+    }
     case Space::table: {
       const auto found = tables_.find(ref.id);
       return found != tables_.end() ? found->second : shape_of(ref);
@@ -223,7 +236,7 @@ Operand Places::find(const plan::Ref& ref, const plan::Instr& instr) const {
   const bool is_of_chunk = instr.chunk >= 0;
   if (ref.is_chunk_list && (!is_of_chunk || segment_->num_chunks == 1)) return {};
   Operand operand = whole(ref);
-  if (ref.space == Space::bucket) return operand;
+  if (ref.space == Space::bucket || ref.space == Space::slots) return operand;
   if (ref.is_index_row) {
     const int64_t row = ref.is_per_chunk ? (is_of_chunk ? ref.row + instr.chunk : 0) : ref.row;
     operand = as_column(rows_of(operand, row, 1));

@@ -52,6 +52,7 @@ inline spec::TrialSpec tiny_trial(const spec::ModelSpec& model, const spec::Knob
   t.hardware.graph_launch_ns = 3000;
   t.hardware.sync_ns = 1000;
   t.hardware.kernel_floor_ns = 500;
+  t.hardware.comm_sm_ratio = 0.15;
   t.training.global_batch_size = 4;
   t.training.seq_length = 16;
   t.training.lr = 5e-3;

@@ -78,6 +78,49 @@ BOOST_AUTO_TEST_CASE(ranks_that_wait_for_each_other_are_named) {
                         });
 }
 
+/// A rank of a pipeline of two that only talks.
+StepProgram talking(int rank, int64_t bytes, const std::vector<Verb>& verbs) {
+  StepProgram program;
+  program.rank = rank;
+  program.layout.pp = 2;
+  Segment segment;
+  for (const Verb verb : verbs) {
+    Instr& instr = segment.code.emplace_back();
+    instr.verb = verb;
+    instr.group = Group::pp;
+    instr.op = verb == Verb::host   ? Op::finish_route
+               : verb == Verb::send ? Op::pp_send
+                                    : Op::pp_recv;
+    instr.stream = verb == Verb::send ? Stream::pipeline_send : Stream::pipeline_recv;
+    instr.peer = static_cast<int16_t>(1 - rank);
+    instr.tag = 0;
+    instr.cost.bytes = bytes;
+  }
+  program.segments = {std::make_shared<const Segment>(segment)};
+  program.items = {Item{}};
+  return program;
+}
+
+// Two messages are on their way at once; the third begins when the first has been read.
+BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
+  spec::HardwareSpec hardware;
+  hardware.devices_per_node = 2;
+  hardware.intra_node = {10, 1e9};
+  const StepProgram sender = talking(0, 90, {Verb::send, Verb::send, Verb::send, Verb::send});
+  const StepProgram reader =
+      talking(1, 90, {Verb::host, Verb::recv, Verb::host, Verb::recv, Verb::recv, Verb::recv});
+  PlayOptions options;
+  options.level = profiler::TraceLevel::ops;
+  const auto thousand = [](const Position&, const Instr&, const OpCost&) { return int64_t{1000}; };
+  const PlayResult played =
+      play(hardware, {{&sender, nullptr}, {&reader, nullptr}}, thousand, options);
+  std::vector<int64_t> ends;
+  for (const profiler::TraceRecord& record : played.traces[0].records)
+    ends.push_back(record.end_ns);
+  BOOST_TEST(ends == (std::vector<int64_t>{100, 200, 1100, 2100}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -52,6 +52,7 @@ BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   BOOST_TEST(contains(error_with("/intra_node/bytes_per_s", 0), "'intra_node.bytes_per_s' is 0"));
   BOOST_TEST(contains(error_with("/inter_node/latency", 1), "did you mean 'latency_ns'"));
   BOOST_TEST(contains(error_with("/inter_node", 7), "'inter_node' is 7"));
+  BOOST_TEST(contains(error_with("/comm_sm_ratio", 0.6), "'comm_sm_ratio' is 0.6"));
   BOOST_TEST(contains(error_with("/lauch_ns", 1), "did you mean 'launch_ns'"));
   json document = cluster();
   document.erase("inter_node");
@@ -98,6 +99,41 @@ BOOST_AUTO_TEST_CASE(between_two_ranks_an_all_to_all_is_a_message) {
       BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, {0, other}, 2 * bytes) == message);
     }
   }
+}
+
+// Latency is not shared; of two kinds of link the slower one counts.
+BOOST_AUTO_TEST_CASE(a_shared_link_takes_its_bytes_longer) {
+  HardwareSpec h = hardware();
+  const LinkShare intra{2, 1};
+  const LinkShare inter{1, 2};
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kNode, 4000, intra) == 2000 + 6000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_reduce, kNode, 4000, intra) == 2 * 8000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, kNode, 4000, intra) == 3000 + 6000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kNode, 4000, inter) == 2000 + 3000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAcross, 4000, inter) == 5000 + 40000);
+  BOOST_TEST(p2p_ns(h, 2, 6, 4000, inter) - 5000 == 2 * (p2p_ns(h, 2, 6, 4000) - 5000));
+  BOOST_TEST(p2p_ns(h, 2, 6, 4000, intra) == p2p_ns(h, 2, 6, 4000));
+  BOOST_TEST((wider(intra, inter) == LinkShare{2, 2}));
+  h.comm_sm_ratio = 0.15;
+  BOOST_TEST(hardware_from_json(to_json(h), "x").comm_sm_ratio == 0.15);
+}
+
+// Rings: S (n-1)/n within a node, 1/k of it on each rail; twice for a sum that all get.
+BOOST_AUTO_TEST_CASE(bytes_on_the_links_of_a_device) {
+  const HardwareSpec h = hardware();
+  const auto check = [&](CollectiveKind kind, const std::vector<int>& ranks, double intra,
+                         double inter) {
+    const LinkBytes bytes = link_bytes(h, kind, ranks, 8000);
+    BOOST_TEST(bytes.intra == intra);
+    BOOST_TEST(bytes.inter == inter);
+  };
+  check(CollectiveKind::all_gather, kNode, 6000, 0);
+  check(CollectiveKind::all_reduce, kNode, 12000, 0);
+  check(CollectiveKind::all_gather, kAcross, 0, 4000);
+  check(CollectiveKind::all_gather, kAll, 7000, 1750);
+  check(CollectiveKind::all_to_all, kAll, 3000, 4000);
+  check(CollectiveKind::barrier, kAll, 0, 0);
+  check(CollectiveKind::all_gather, {3}, 0, 0);
 }
 
 BOOST_AUTO_TEST_CASE(alone_is_free) {

@@ -2,6 +2,9 @@
 // which order, with which buffers and parameters.
 #pragma once
 
+#include <set>
+#include <utility>
+
 #include "engine/plan/segment_writer.h"
 
 namespace moetune::plan {
@@ -57,6 +60,8 @@ struct UpdateContext {
   const Layout& layout;
   int num_micro_batches = 1;
   bool is_sharded = true;  ///< the distributed optimizer
+  /// The ends of borders that the rank sends over: peer and whether backward.
+  std::set<std::pair<int, bool>> sends = {};
 };
 /// Everything that lives from the first step to the last.
 Segment setup(const UpdateContext& context);

@@ -1,5 +1,6 @@
 // The beginning and the end of a step, outside of micro-batches; see blocks.h.
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/schedules/schedule.h"
 
 namespace moetune::plan {
 namespace {
@@ -60,6 +61,10 @@ Segment setup(const UpdateContext& c) {
   for (const TableRow& row : tables_of(w.dims(), w.training().seq_length, c.num_micro_batches)) {
     allocate(w, table(row.id), MemoryGroup::workspace,
              row.rows * row.cols * base::size_of(precision.of(row.content)));
+  }
+  for (const auto& [peer, is_backward] : c.sends) {
+    allocate(w, message_slots(peer, is_backward), MemoryGroup::communication,
+             kMessageSlots * w.message_bytes());
   }
   return w.finish();
 }

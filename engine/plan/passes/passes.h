@@ -1,6 +1,6 @@
 // Rewrites of what the blocks and the schedule have written, one file each. The order in which
 // compile.cpp runs them: recompute, ep_chunks, prices, graph_scopes, lifetimes on segments; then
-// grad_overlap on items.
+// grad_overlap on items, contention on the program.
 #pragma once
 
 #include <vector>
@@ -37,5 +37,9 @@ void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
 /// Moves the reduction of a layer's gradients behind the layer's last backward segment.
 void grad_overlap(std::vector<Item>& items,
                   const std::vector<std::shared_ptr<const Segment>>& segments);
+
+/// Notes for every instruction what it shares with the communication that the program allows to be
+/// in flight beside it.
+void contention(StepProgram& program, const spec::HardwareSpec& hardware);
 
 }  // namespace moetune::plan

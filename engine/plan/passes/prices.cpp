@@ -13,6 +13,7 @@ OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::Trainin
   switch (ref.space) {
     case Space::none:
     case Space::bucket:
+    case Space::slots:
       return {};
     case Space::weight:
     case Space::grad: {

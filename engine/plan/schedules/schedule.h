@@ -22,6 +22,12 @@ std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batch
 /// pp.
 std::vector<ScheduleStep> interleaved(int pp, int vpp, int stage, int64_t num_micro_batches);
 
+/// Messages to one peer in one direction that have memory of their own, from when they are sent
+/// until they are read. In the steady part of 1F1B a stage sends a message when the one before the
+/// last has been read, because its own last message came after that: two are all it can use. In the
+/// warm-up a faster sender waits. Peers read in the order of sending, in both schedules.
+inline constexpr int kMessageSlots = 2;
+
 /// Most micro-batches whose saved activations live at the same time.
 int64_t max_in_flight(int pp, int stage, int64_t num_micro_batches);
 

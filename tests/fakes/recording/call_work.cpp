@@ -190,7 +190,7 @@ const std::vector<FunctionRow>& functions() {
         {"recv 1", kWrites},
         {"send 2"},
         {"recv 2", kWrites}}},
-      {"send", {{"data"}}},
+      {"send", {{"data"}, {"slots", kWrites}}},
       {"recv", {{"data", kWrites}}},
   };
   return kFunctions;

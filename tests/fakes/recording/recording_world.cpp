@@ -10,7 +10,9 @@ namespace moetune::recording {
 namespace {
 
 using engine::AllToAllLane;
+using engine::CommStart;
 using engine::CommTiming;
+using engine::MessageSlots;
 
 constexpr std::string_view kSent[] = {"send 0", "send 1", "send 2"};
 constexpr std::string_view kReceived[] = {"recv 0", "recv 1", "recv 2"};
@@ -35,26 +37,27 @@ class RecordingCommunicator final : public engine::Communicator {
   [[nodiscard]] int rank() const override { return static_cast<int>(index_); }
 
   CommTiming all_gather(const void* send, void* recv, int64_t bytes_per_rank,
-                        int64_t ready_ns) override {
+                        const CommStart& start) override {
     write("all_gather", {bytes_at("send", send, bytes_per_rank),
                          bytes_at("recv", recv, bytes_per_rank * size())});
-    return {ready_ns};
+    return {start.ready_ns};
   }
 
   CommTiming reduce_scatter(const void* send, void* recv, int64_t numel_per_rank, base::DType dtype,
-                            int64_t ready_ns) override {
+                            const CommStart& start) override {
     write("reduce_scatter", {flat("send", send, dtype, numel_per_rank * size()),
                              flat("recv", recv, dtype, numel_per_rank)});
-    return {ready_ns};
+    return {start.ready_ns};
   }
 
-  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype, int64_t ready_ns) override {
+  CommTiming all_reduce(void* data, int64_t numel, base::DType dtype,
+                        const CommStart& start) override {
     write("all_reduce", {flat("data", data, dtype, numel)});
-    return {ready_ns};
+    return {start.ready_ns};
   }
 
   CommTiming all_to_all(std::span<const AllToAllLane> lanes, std::span<const int64_t> send_rows,
-                        std::span<const int64_t> recv_rows, int64_t ready_ns) override {
+                        std::span<const int64_t> recv_rows, const CommStart& start) override {
     Entry& entry = write("all_to_all", {});
     const auto total = [](std::span<const int64_t> rows) {
       return std::accumulate(rows.begin(), rows.end(), int64_t{0});
@@ -71,20 +74,23 @@ class RecordingCommunicator final : public engine::Communicator {
       entry.numbers.push_back({peer_name(true, i), send_rows[i]});
       entry.numbers.push_back({peer_name(false, i), recv_rows[i]});
     }
-    return {ready_ns};
+    return {start.ready_ns};
   }
 
-  CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes,
-                  int64_t ready_ns) override {
-    Entry& entry = write("send", {bytes_at("data", data, bytes)});
-    entry.numbers.insert(entry.numbers.end(), {{"peer", peer}, {"tag", tag}});
-    return {ready_ns};
+  CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes, const MessageSlots& slots,
+                  const CommStart& start) override {
+    Entry& entry = write("send", {bytes_at("data", data, bytes),
+                                  bytes_at("slots", slots.memory, slots.count * bytes)});
+    entry.numbers.insert(entry.numbers.end(),
+                         {{"peer", peer}, {"tag", tag}, {"slots", slots.count}});
+    return {start.ready_ns};
   }
 
-  CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes,
+                  const CommStart& start) override {
     Entry& entry = write("recv", {bytes_at("data", data, bytes)});
     entry.numbers.insert(entry.numbers.end(), {{"peer", peer}, {"tag", tag}});
-    return {ready_ns};
+    return {start.ready_ns};
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "tuner/bisect/drift.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 namespace {

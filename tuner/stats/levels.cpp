@@ -23,6 +23,11 @@ constexpr double kReach = 6.0;
 constexpr size_t kFewReadings = 20;
 constexpr int kMoreNoises = 2;
 constexpr double kReachOfFew = 11.0;
+/// Where the noise has a floor, as little as one reading of a level is judged, by repeats of others
+/// that may be no more than two or three: still more of the grid, or the intervals of 95 % would
+/// hold in 0.84 of cases (three runs of one level, one of the other).
+constexpr int kMoreNoisesOfOne = 4;
+constexpr double kReachOfOne = 18.0;
 constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readings
 
 /// The pooled noise, or what it is at least; never 0, as a metric without noise has some tiny one.
@@ -76,9 +81,11 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
   std::vector<double> noises = grid_around(scale_of(commits, evidence.least));
   const double scale = std::max(middle_of(noises), evidence.least);
   const bool is_few = num_readings <= kFewReadings;
+  const int more = evidence.least > 0 ? kMoreNoisesOfOne : kMoreNoises;
+  const double reach_of_few = evidence.least > 0 ? kReachOfOne : kReachOfFew;
   if (is_few) {
     const double ratio = noises[1] / noises[0];
-    for (int i = 0; i < kMoreNoises; ++i) noises.push_back(noises.back() * ratio);
+    for (int i = 0; i < more; ++i) noises.push_back(noises.back() * ratio);
   }
   for (double& noise : noises) noise = std::max(noise, evidence.least);
   noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
@@ -87,7 +94,7 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
   const double step = scale * kLatticeStep / std::sqrt(most);
   const auto grid_of = [&](const std::vector<double>& values) {
     if (values.empty()) return std::pair<int64_t, int64_t>(0, 0);
-    const double reach = (is_few ? kReachOfFew : kReach) * scale /
+    const double reach = (is_few ? reach_of_few : kReach) * scale /
                          std::sqrt(weight_of_reading * static_cast<double>(values.size()));
     const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / step));
     const auto count = static_cast<int64_t>(std::ceil(reach / step));

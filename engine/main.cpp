@@ -49,6 +49,7 @@ plan::Layout parse_layout(const std::string& text) {
   layout.cp = size("cp");
   layout.ep = size("ep");
   layout.pp = size("pp");
+  layout.vpp = size("vpp");
   reader.refuse_unknown_keys();
   return layout;
 }

@@ -110,6 +110,7 @@ inline profiler::DeviceOp device_op(const RankContext& rank, const profiler::OpT
 
 /// Ends what is being captured or replayed, before anything that cannot be part of it.
 inline void leave_graph(RankContext& rank) {
+  rank.timeline.cut_graph();
   if (!rank.graphs.is_open()) return;
   // A whole iteration's graph holds work of many places, each of which was captured with its own.
   const Place place = rank.graphs.is_of_one_layer() ? rank.place : Place{};
@@ -145,11 +146,10 @@ void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& 
 /// of `op`.
 template <typename Body>
 void run_comm(RankContext& rank, Op op, Pass pass, Stream on, plan::Group group, Body&& body) {
-  leave_graph(rank);
   profiler::OpTag tag = tag_of(rank, op, pass, {});
   const auto stream = static_cast<int>(on);
   const profiler::NvtxRange range(tag.name);
-  const int64_t ready = rank.timeline.launch(stream);
+  const int64_t ready = rank.timeline.launch(stream, false);
   const auto kind = plan::op_row(op).kind == plan::OpKind::p2p ? profiler::RecordKind::p2p
                                                                : profiler::RecordKind::collective;
   rank.backend.use_stream(stream);
@@ -165,15 +165,30 @@ void run_comm(RankContext& rank, Op op, Pass pass, Stream on, plan::Group group,
                                      ready, timing.end_ns, timing.transfer_ns);
 }
 
+/// Runs `body`, work of the host that the device needs.
+template <typename Body>
+void run_on_host(RankContext& rank, Op op, Pass pass, const plan::OpCost& cost, Body&& body) {
+  const profiler::OpTag tag = tag_of(rank, op, pass, cost);
+  const profiler::NvtxRange range(tag.name);
+  const int64_t start = rank.timeline.begin_host_work();
+  const bool is_wall = rank.timeline.mode() == profiler::ClockMode::wall;
+  const auto now = [&] { return is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns(); };
+  const int64_t begin = now();
+  body();
+  int64_t duration = now() - begin;
+  if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
+    duration = plan::host_work_ns(cost);
+  }
+  rank.timeline.finish_host_work(tag, start, duration);
+}
+
 /// The end of everything launched on `stream` so far.
 inline Event record_event(RankContext& rank, Stream stream) {
-  leave_graph(rank);
   rank.backend.use_stream(static_cast<int>(stream));
   return {rank.timeline.record_event(static_cast<int>(stream)), rank.backend.record_event()};
 }
 
 inline void wait_event(RankContext& rank, Stream stream, const Event& event) {
-  leave_graph(rank);
   rank.timeline.wait_event(static_cast<int>(stream), event.time);
   rank.backend.use_stream(static_cast<int>(stream));
   rank.backend.wait_event(event.device);
@@ -182,13 +197,11 @@ inline void wait_event(RankContext& rank, Stream stream, const Event& event) {
 // The same on the device only. The emulated cluster has buffers of their own for what comes in and
 // goes out; on a device the same memory is used again and has to be free by then.
 inline Event record_device_event(RankContext& rank, Stream stream) {
-  leave_graph(rank);
   rank.backend.use_stream(static_cast<int>(stream));
   return {{}, rank.backend.record_event()};
 }
 
 inline void wait_device_event(RankContext& rank, Stream stream, const Event& event) {
-  leave_graph(rank);
   rank.backend.use_stream(static_cast<int>(stream));
   rank.backend.wait_event(event.device);
 }
@@ -215,14 +228,11 @@ void look_at(RankContext& rank, Body&& body) {
 }
 
 /// Copies to the host what has been computed on `stream`; the host waits for it, and for nothing
-/// else. `is_free`: in virtual time it is not there.
+/// else.
 inline void fetch(RankContext& rank, Stream stream, Pass pass, void* host, const void* device,
-                  int64_t bytes, bool is_free) {
-  leave_graph(rank);
+                  int64_t bytes) {
   const profiler::OpTag tag = tag_of(rank, Op::host_sync, pass, {});
-  if (!is_free) {
-    rank.timeline.synchronize(rank.timeline.record_event(static_cast<int>(stream)), tag);
-  }
+  rank.timeline.synchronize(rank.timeline.record_event(static_cast<int>(stream)), tag);
   rank.backend.use_stream(static_cast<int>(stream));
   const profiler::DeviceOpScope scope(
       rank.labels(), device_op(rank, tag, stream, profiler::RecordKind::host_sync));

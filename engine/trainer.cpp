@@ -13,6 +13,7 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
       hooks_(hooks),
       program_(plan::compile(trial, rank)) {
   rank_.world = &world;
+  rank_.memory.set_observer(hooks.observers.memory);
   rank_.comms.make(world, rank, backend);
   params_ =
       std::make_unique<Parameters>(rank_, program_.params, trial.knobs.use_distributed_optimizer);
@@ -30,8 +31,11 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   const int64_t begin_ns = rank_.timeline.host_ns();
   StepValues values;
   values.tokens = &batch;
-  values.step = step;
-  values.lr = learning_rate(rank_.trial.training, step);
+  values.num_updates = num_updates_;
+  values.lr = learning_rate(rank_.trial.training, num_updates_);
+  if (hooks_.on_zeroed) {
+    values.on_zeroed = [&] { hooks_.on_zeroed(step, rank_.rank, *params_, rank_.backend); };
+  }
   if (hooks_.on_gradients) {
     values.on_gradients = [&] { hooks_.on_gradients(step, *params_, rank_.backend); };
   }
@@ -39,6 +43,8 @@ StepResult RankTrainer::step(int64_t step, const TokenSource& tokens, profiler::
   StepResult result;
   result.grad_norm = values.grad_norm;
   result.lr = values.lr;
+  result.is_skipped = values.is_skipped();
+  if (!result.is_skipped) ++num_updates_;
   result.loss = values.losses[0] / static_cast<double>(rank_.trial.training.global_batch_size *
                                                        rank_.trial.training.seq_length);
   result.aux_loss = values.losses[1];

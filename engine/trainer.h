@@ -24,12 +24,17 @@ struct StepResult {
   double grad_norm = 0;  ///< before clipping
   double lr = 0;
   int64_t step_ns = 0;
+  /// Gradients held NaN or infinity on some rank: no rank changed any weight, moment or count.
+  bool is_skipped = false;
 };
 
 /// Looks into a trainer; every function may be empty. Called from rank threads at the same time.
 struct TrainerHooks {
   InitialValue initial_value;  ///< empty: random by the recipe's seed
   Observers observers;
+  /// After gradients are cleared at the start of a step; for injected faults.
+  std::function<void(int64_t step, int rank, const Parameters& params, kernels::Backend& backend)>
+      on_zeroed;
   /// After gradients are reduced and before the update; the backend's current stream has them.
   std::function<void(int64_t step, const Parameters& params, kernels::Backend& backend)>
       on_gradients;
@@ -66,6 +71,7 @@ class RankTrainer {
   std::unique_ptr<Parameters> params_;
   std::unique_ptr<Executor> executor_;
   profiler::StepTrace trace_;
+  int64_t num_updates_ = 0;
 };
 
 }  // namespace moetune::engine

@@ -261,6 +261,7 @@ VerifyResult verify(const std::string& folder, const plan::Layout& layout) {
   const ReferenceRun run = load_reference_run(folder);
   knobs.expert_model_parallel_size = run.model.num_experts > 0 ? layout.ep : 1;
   knobs.pipeline_model_parallel_size = layout.pp;
+  knobs.virtual_pipeline_model_parallel_size = layout.vpp;
   return verify_run(run, folder, knobs);
 }
 

@@ -123,6 +123,7 @@ class Backend {
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void embedding_backward(const EmbeddingBackwardArgs& args) = 0;
   virtual void cross_entropy(const CrossEntropyArgs& args) = 0;
+  virtual void cross_entropy_stats(const CrossEntropyStatsArgs& args) = 0;
   virtual void copy(const CopyArgs& args) = 0;
   virtual void bias_backward(const BiasBackwardArgs& args) = 0;
   virtual void adamw(const AdamWArgs& args) = 0;

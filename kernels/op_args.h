@@ -208,27 +208,51 @@ struct CombineRowsArgs {
   int64_t topk = 1;
 };
 
-/// out[t, :] = table[tokens[t], :].
+/// out[t, :] = table[tokens[t] - first_row, :], zeros where the token is not among the table's
+/// rows: the sum over all shards of a vocabulary is the lookup in the whole of it. Tokens that are
+/// not in [0, vocabulary) are errors.
 struct EmbeddingArgs {
   Tensor table;
   Tensor tokens;  ///< i32 [T,1]
   Tensor out;
+  int64_t first_row = 0;   ///< of the vocabulary's rows, the table's first
+  int64_t vocabulary = 0;  ///< rows of all shards together; 0: the table is all of it
 };
 
-/// dtable[tokens[t], :] += dout[t, :], t ascending.
+/// dtable[tokens[t] - first_row, :] += dout[t, :], t ascending; tokens of other shards add nothing.
 struct EmbeddingBackwardArgs {
   Tensor dtable;
   Tensor tokens;
   Tensor dout;
+  int64_t first_row = 0;
+  int64_t vocabulary = 0;
 };
 
 /// Softmax cross-entropy on one chunk of logits [n,V], in place: logits become d loss / d logits
 /// times grad_scale. *loss_sum (a double in device memory) += sum of -log softmax[target].
+/// With `stats` the softmax is that over all shards of the vocabulary, of which the logits are
+/// columns [first_col, first_col + V), and *loss_sum gets the rows whose target is among these (and
+/// infinity for a target that no shard has).
 struct CrossEntropyArgs {
   Tensor logits;
-  Tensor targets;  ///< i32 [n,1]
+  Tensor targets;  ///< i32 [n,1], of the whole vocabulary
   double grad_scale = 1.0;
   double* loss_sum = nullptr;
+  /// What cross_entropy_stats wrote for the same rows, [num_shards * n, 3] with the n rows of a
+  /// shard together; null: the logits are the whole vocabulary.
+  Tensor stats = {};
+  int64_t first_col = 0;
+};
+
+/// What a row's softmax over all shards of a vocabulary needs of one shard, columns [first_col,
+/// first_col + cols) of it: the row's largest logit, the sum of exp(logit - largest), and the
+/// target's logit, -infinity where the target is not among these columns. A row whose logits are
+/// all -infinity has the sum 0.
+struct CrossEntropyStatsArgs {
+  Tensor logits;   ///< [n, V of this shard]
+  Tensor targets;  ///< i32 [n,1], of the whole vocabulary
+  Tensor stats;    ///< [n,3], f32 where the logits are bf16
+  int64_t first_col = 0;
 };
 
 /// y = x + (accumulate ? y : 0), same shape. The dtypes may differ (f32, bf16, and i32 as the

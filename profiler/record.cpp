@@ -15,6 +15,8 @@ const char* name_of(RecordKind kind) {
       return "memcpy";
     case RecordKind::host_sync:
       return "host_sync";
+    case RecordKind::host_work:
+      return "host_work";
   }
   return "?";
 }

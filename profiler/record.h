@@ -15,6 +15,7 @@ enum class RecordKind : uint8_t {
   p2p,         ///< a send or a receive
   memcpy,      ///< a copy between memories
   host_sync,   ///< the host waits for the device; stream is kHostStream
+  host_work,   ///< the host computes something that the device needs; stream is kHostStream
 };
 
 constexpr int kHostStream = -1;

@@ -25,7 +25,7 @@ Timeline::Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& c
 
 int64_t Timeline::host_ns() const { return mode_ == ClockMode::wall ? wall_ns() : host_ns_; }
 
-int64_t Timeline::launch(int stream) {
+int64_t Timeline::launch(int stream, bool is_captured) {
   Stream& s = streams_[static_cast<size_t>(stream)];
   if (mode_ == ClockMode::wall) {
     launch_start_ns_ = launch_end_ns_ = wall_ns();
@@ -33,7 +33,7 @@ int64_t Timeline::launch(int stream) {
     return launch_end_ns_;
   }
   launch_start_ns_ = host_ns_;
-  if (!in_graph_) {
+  if (!in_graph_ || !is_captured) {
     host_ns_ += costs_.launch_ns;
     ++num_launches_;
   } else if (!graph_launched_) {
@@ -61,7 +61,7 @@ TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag)
   record->bytes = tag.bytes;
   record->launch_start_ns = launch_start_ns_;
   record->launch_end_ns = launch_end_ns_;
-  record->graph_id = in_graph_ ? graph_id_ : 0;
+  record->graph_id = in_graph_ && graph_launched_ ? graph_id_ : 0;
   record->is_recompute = tag.is_recompute;
   return *record;
 }
@@ -92,6 +92,8 @@ Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& t
 
 Event Timeline::record_event(int stream) const {
   const Stream& s = streams_[static_cast<size_t>(stream)];
+  // What the stream has been told to wait for comes before the point, as on a device.
+  if (s.producer_end_ns > s.end_ns) return {s.producer_end_ns, s.producer_id};
   return {s.end_ns, s.last_record};
 }
 
@@ -114,8 +116,26 @@ void Timeline::synchronize(const Event& event, const OpTag& tag) {
   record.end_ns = host_ns();
 }
 
+int64_t Timeline::begin_host_work() { return launch_start_ns_ = launch_end_ns_ = host_ns(); }
+
+void Timeline::finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns) {
+  TraceRecord& record = add_record(kHostStream, RecordKind::host_work, tag);
+  record.start_ns = start_ns;
+  record.producer_id = kNoRecord;
+  record.sequence = -1;
+  record.transfer_ns = 0;
+  if (mode_ != ClockMode::wall) host_ns_ += duration_ns;
+  record.end_ns = start_ns + duration_ns;
+}
+
 void Timeline::begin_graph() {
   in_graph_ = true;
+  graph_launched_ = false;
+  graph_id_ = ++num_graphs_;
+}
+
+void Timeline::cut_graph() {
+  if (!in_graph_ || !graph_launched_) return;
   graph_launched_ = false;
   graph_id_ = ++num_graphs_;
 }

@@ -51,7 +51,8 @@ class Timeline {
   Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs);
 
   /// Begins an op: the host pays for the launch. Returns the earliest time the stream can start it.
-  int64_t launch(int stream);
+  /// `is_captured`: of an op that a graph can hold; communication cuts it.
+  int64_t launch(int stream, bool is_captured = true);
   /// Ends the op that was launched last: it ran from `start_ns` (>= what launch returned) for
   /// `duration_ns`.
   Event finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
@@ -66,8 +67,15 @@ class Timeline {
   /// The host waits for the event; shows as a host_sync record.
   void synchronize(const Event& event, const OpTag& tag);
 
-  /// Ops launched until end_graph belong to one captured graph: one replay launch for all of them.
+  /// The host works, from what begin returns for `duration_ns`; shows as a host_work record.
+  int64_t begin_host_work();
+  void finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns);
+
+  /// Ops launched until end_graph belong to one captured graph: one replay launch for each of its
+  /// parts.
   void begin_graph();
+  /// A graph is cut where streams meet or ranks talk; what comes next is a part of its own.
+  void cut_graph();
   void end_graph();
 
   void begin_step(int step, TraceLevel level);

@@ -19,7 +19,14 @@ constexpr std::array kClassNames = {"forward",       "backward", "recompute", "u
                                     "communication", "copy",     "host sync", "launch"};
 
 // The values of column "kind" (profiler/store/schema.sql).
-enum Kind : int64_t { kKernel = 0, kCollective = 1, kP2p = 2, kMemcpy = 3, kHostSync = 4 };
+enum Kind : int64_t {
+  kKernel = 0,
+  kCollective = 1,
+  kP2p = 2,
+  kMemcpy = 3,
+  kHostSync = 4,
+  kHostWork = 5
+};
 
 SliceClass class_of(int64_t kind, const std::string& name, bool is_recompute) {
   switch (kind) {
@@ -29,6 +36,7 @@ SliceClass class_of(int64_t kind, const std::string& name, bool is_recompute) {
     case kMemcpy:
       return SliceClass::copy;
     case kHostSync:
+    case kHostWork:
       return SliceClass::host_sync;
     default:
       break;

@@ -110,6 +110,12 @@ std::string violation_text(const std::string& path, const spec::Violation& viola
   return fmt::format("{}: {}breaks the rule {}: {}", path, key, violation.rule, violation.message);
 }
 
+void check_can_run(const spec::TrialSpec& trial, const std::string& path) {
+  const std::vector<spec::Violation> violations =
+      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  if (!violations.empty()) throw base::UsageError(violation_text(path, violations.front()));
+}
+
 TextSnapshot::TextSnapshot(const std::string& database_path, const std::string& text)
     : path_(std::filesystem::absolute(database_path).string() + ".text") {
   std::ofstream file(path_, std::ios::binary | std::ios::trunc);

@@ -23,6 +23,9 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path);
 /// A trial file, or the base of a sweep file.
 Loaded<spec::TrialSpec> load_trial(const std::string& path);
 
+/// Throws base::UsageError for the first rule that the trial of this file breaks.
+void check_can_run(const spec::TrialSpec& trial, const std::string& path);
+
 /// What a person reads about the knobs of this file: file, key when the rule concerns a knob, rule,
 /// value found, what would be right.
 std::string violation_text(const std::string& path, const spec::Violation& violation);

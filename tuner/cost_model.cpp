@@ -98,7 +98,7 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   std::vector<plan::StepProgram> programs;
   std::vector<plan::BalancedBindings> bindings;
   for (int stage = 0; stage < layout.pp; ++stage) {
-    const int rank = stage * layout.dp * layout.cp;
+    const int rank = stage * layout.stage_size();
     programs.push_back(plan::compile(spec, rank));
     bindings.emplace_back(spec, rank);
   }
@@ -109,6 +109,7 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   const plan::PlayResult played = plan::play(
       spec.hardware, ranks,
       [&](const plan::Position&, const plan::Instr& instr, const plan::OpCost& cost) {
+        if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
         return calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost);
       },
       options);

@@ -20,9 +20,11 @@ void add(RankMemory& memory, MemoryGroup group, int64_t bytes) {
 /// With what a real device's kernels hold beside the program's allocations, from the first step to
 /// the last, so that the moment of the peak stays the same: the libraries' workspaces, and
 /// attention's. In f32 plain kernels do attention, which need none.
-RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec,
-                           const plan::Layout& layout, const plan::LayerDims& dims, int rank) {
+RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec, int rank) {
   if (spec.backend != "cuda") return memory;
+  const plan::Layout layout = plan::layout_of(spec.knobs);
+  const plan::LayerDims dims =
+      plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
   add(memory, MemoryGroup::workspace, spec.hardware.workspace_bytes);
   if (spec::precision_of(spec.dtype).element == base::DType::bf16) {
     add(memory, MemoryGroup::workspace,
@@ -73,10 +75,18 @@ RankMemory MemoryScan::run(
   return peak;
 }
 
+RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& program,
+                       const plan::Bindings& bindings) {
+  const RankMemory memory = MemoryScan(program).run([&](int64_t layer, int64_t micro_batch) {
+    return bindings.at(layer, micro_batch).num_received;
+  });
+  return with_workspaces(memory, spec, program.rank);
+}
+
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
                                const MemoryOptions& options) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
-  const int plane = layout.dp * layout.cp;
+  const int plane = layout.stage_size();
   MemoryEstimate estimate;
   estimate.grade = rows.has_profile() ? Grade::calibrated : Grade::analytic;
   estimate.ranks.reserve(static_cast<size_t>(layout.world_size()));
@@ -102,7 +112,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
           if (memory.peak_bytes > highest.peak_bytes) highest = memory;
         }
       }
-      estimate.ranks.push_back(with_workspaces(highest, spec, layout, dims, rank));
+      estimate.ranks.push_back(with_workspaces(highest, spec, rank));
     }
   }
   for (size_t rank = 0; rank < estimate.ranks.size(); ++rank) {

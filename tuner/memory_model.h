@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/plan/program.h"
+#include "engine/plan/route.h"
 #include "tuner/received_rows.h"
 #include "tuner/strategy.h"
 
@@ -60,7 +61,11 @@ class MemoryScan {
   std::vector<Run> runs_;
 };
 
-/// The knobs must satisfy the constraints.
+/// Of one rank, whose program is that of `spec`, with the rows that its experts receive there.
+RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& program,
+                       const plan::Bindings& bindings);
+
+/// Of all ranks. The knobs must satisfy the constraints.
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
                                const MemoryOptions& options = {});
 

@@ -109,6 +109,7 @@ bool has_graphs_possible(S s) { return s.knobs.recompute != "full"; }
 
 constexpr const char* kEp = "expert_model_parallel_size";
 constexpr const char* kPp = "pipeline_model_parallel_size";
+constexpr const char* kVpp = "virtual_pipeline_model_parallel_size";
 constexpr const char* kCp = "context_parallel_size";
 
 const std::array kPlaybook = {
@@ -144,6 +145,9 @@ const std::array kPlaybook = {
     RemedyRow{"other_last_stage", Wall::communication, "decoder_last_pipeline_num_layers", "pp",
               has_pp, [](S s) { return others(s, "decoder_last_pipeline_num_layers"); },
               "The last stage also has the head: fewer layers make it equal."},
+    RemedyRow{"more_virtual_stages", Wall::communication, kVpp, "pp", has_pp,
+              [](S s) { return above(s, kVpp); },
+              "Stages taken in turns shrink the pipeline's bubble, and send more messages."},
     RemedyRow{"fewer_stages", Wall::communication, kPp, "pp", has_pp,
               [](S s) { return below(s, kPp); }, "A shorter pipeline has a shorter bubble."},
     RemedyRow{"less_context_parallelism", Wall::communication, kCp, "cp", has_cp,

@@ -56,7 +56,7 @@ int64_t ReceivedRows::at(const plan::Layout& layout, const spec::Knobs& knobs, i
                          int64_t layer, int64_t micro_batch, int rank) const {
   const Sums& rows = sums(layout.cp, layout.ep);
   const int64_t moe_layer = moe_layer_[static_cast<size_t>(layer)];
-  const int plane = layout.dp * layout.cp;
+  const int plane = layout.stage_size();
   const int first_peer = rank % plane / layout.ep * layout.ep;
   int64_t total = 0;
   for (int peer = first_peer; peer < first_peer + layout.ep; ++peer) {

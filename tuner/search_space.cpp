@@ -48,6 +48,8 @@ spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
   if (knobs.pipeline_model_parallel_size == 1) {
     knobs.decoder_first_pipeline_num_layers = 0;
     knobs.decoder_last_pipeline_num_layers = 0;
+    knobs.virtual_pipeline_model_parallel_size = 1;
+    knobs.pipeline_model_parallel_layout = "none";
   }
   return knobs;
 }
@@ -107,16 +109,18 @@ std::string knobs_key(const spec::Knobs& knobs) {
 }
 
 std::string layout_text(const spec::Knobs& knobs) {
-  return fmt::format("dp {}, cp {}, ep {}, pp {}", knobs.data_parallel_size,
+  const int64_t vpp = spec::num_virtual_stages(knobs);
+  return fmt::format("dp {}, cp {}, ep {}, pp {}{}", knobs.data_parallel_size,
                      knobs.context_parallel_size, knobs.expert_model_parallel_size,
-                     knobs.pipeline_model_parallel_size);
+                     knobs.pipeline_model_parallel_size, vpp > 1 ? fmt::format(" x {}", vpp) : "");
 }
 
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b) {
   return a.data_parallel_size == b.data_parallel_size &&
          a.context_parallel_size == b.context_parallel_size &&
          a.expert_model_parallel_size == b.expert_model_parallel_size &&
-         a.pipeline_model_parallel_size == b.pipeline_model_parallel_size;
+         a.pipeline_model_parallel_size == b.pipeline_model_parallel_size &&
+         spec::num_virtual_stages(a) == spec::num_virtual_stages(b);
 }
 
 int recompute_weight(std::string_view recompute) {

@@ -53,8 +53,10 @@ class Communicator {
                                 std::span<const int64_t> recv_rows, int64_t ready_ns) = 0;
   /// Eager: the sender's stream is busy for the transfer, never waiting for the receiver. `data`
   /// may be overwritten by what comes later on this stream.
-  virtual CommTiming send(int peer, const void* data, int64_t bytes, int64_t ready_ns) = 0;
-  virtual CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) = 0;
+  virtual CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes,
+                          int64_t ready_ns) = 0;
+  /// The oldest message of that tag.
+  virtual CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes, int64_t ready_ns) = 0;
 };
 
 }  // namespace moetune::engine

@@ -101,13 +101,14 @@ class FakeCommunicator final : public Communicator {
         sent, ready_ns);
   }
 
-  CommTiming send(int peer, const void* /*data*/, int64_t bytes, int64_t ready_ns) override {
+  CommTiming send(int peer, int64_t /*tag*/, const void* /*data*/, int64_t bytes,
+                  int64_t ready_ns) override {
     return finish_after(
         [&] { return spec::p2p_ns(trial_.hardware, ranks_[index_], global(peer), bytes); }, bytes,
         ready_ns);
   }
 
-  CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes, int64_t ready_ns) override {
     if (pattern_ == nullptr) {
       const std::vector<char> pattern = make_pattern(spec::precision_of(trial_.dtype).element);
       pattern_bytes_ = static_cast<int64_t>(pattern.size());

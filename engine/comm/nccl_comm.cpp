@@ -471,7 +471,8 @@ class NcclCommunicator final : public Communicator {
 
   // The message leaves from a copy and on a stream of its own, so that neither the sender's buffer
   // nor its stream waits for the receiver.
-  CommTiming send(int peer, const void* data, int64_t bytes, int64_t /*ready_ns*/) override {
+  CommTiming send(int peer, int64_t /*tag*/, const void* data, int64_t bytes,
+                  int64_t /*ready_ns*/) override {
     check_peer(peer);
     CommTiming timing;
     timing.sequence = num_sent_[peer]++;
@@ -490,7 +491,8 @@ class NcclCommunicator final : public Communicator {
     return timing;
   }
 
-  CommTiming recv(int peer, void* data, int64_t bytes, int64_t /*ready_ns*/) override {
+  CommTiming recv(int peer, int64_t /*tag*/, void* data, int64_t bytes,
+                  int64_t /*ready_ns*/) override {
     check_peer(peer);
     CommTiming timing;
     timing.sequence = num_received_[peer]++;
@@ -661,12 +663,12 @@ void connect_pipeline(NcclWorld& world) {
   const std::unique_ptr<char, cudaError_t (*)(void*)> owner(word,
                                                             [](void* p) { return cudaFree(p); });
   check_cuda(cudaMemset(word, 0, 4), "clearing a message");
-  if (rank > 0) pipeline->recv(rank - 1, word, 4, 0);
+  if (rank > 0) pipeline->recv(rank - 1, 0, word, 4, 0);
   if (rank + 1 < pipeline->size()) {
-    pipeline->send(rank + 1, word, 4, 0);
-    pipeline->recv(rank + 1, word, 4, 0);
+    pipeline->send(rank + 1, 0, word, 4, 0);
+    pipeline->recv(rank + 1, 0, word, 4, 0);
   }
-  if (rank > 0) pipeline->send(rank - 1, word, 4, 0);
+  if (rank > 0) pipeline->send(rank - 1, 0, word, 4, 0);
 }
 
 }  // namespace

@@ -240,9 +240,11 @@ class ThreadCommunicator final : public Communicator {
         sent);
   }
 
-  CommTiming send(int peer, const void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming send(int peer, int64_t tag, const void* data, int64_t bytes,
+                  int64_t ready_ns) override {
     ThreadWorld& world = group_->world_;
     const auto key = std::pair(global(static_cast<int>(index_)), global(peer));
+    const std::tuple place(key.first, key.second, tag);
     ThreadWorld::Message message;
     message.slot = world.take_slot(backend_, bytes);
     message.bytes = bytes;
@@ -255,7 +257,7 @@ class ThreadCommunicator final : public Communicator {
       const std::scoped_lock lock(world.mutex_);
       message.sequence = world.message_counts_[key]++;
       timing.sequence = message.sequence;
-      world.mailboxes_[key].push_back(message);
+      world.mailboxes_[place].push_back(message);
     }
     world.changed_.notify_all();
     timing.transfer_ns = spec::p2p_ns(world.hardware(), key.first, key.second, bytes);
@@ -265,19 +267,20 @@ class ThreadCommunicator final : public Communicator {
     return timing;
   }
 
-  CommTiming recv(int peer, void* data, int64_t bytes, int64_t ready_ns) override {
+  CommTiming recv(int peer, int64_t tag, void* data, int64_t bytes, int64_t ready_ns) override {
     ThreadWorld& world = group_->world_;
     const auto key = std::pair(global(peer), global(static_cast<int>(index_)));
+    const std::tuple place(key.first, key.second, tag);
     ThreadWorld::Message message;
     {
       world.slots().release();
       std::unique_lock lock(world.mutex_);
       world.changed_.wait(lock,
-                          [&] { return world.is_aborted_ || !world.mailboxes_[key].empty(); });
-      const bool has_message = !world.mailboxes_[key].empty();
+                          [&] { return world.is_aborted_ || !world.mailboxes_[place].empty(); });
+      const bool has_message = !world.mailboxes_[place].empty();
       if (has_message) {
-        message = world.mailboxes_[key].front();
-        world.mailboxes_[key].pop_front();
+        message = world.mailboxes_[place].front();
+        world.mailboxes_[place].pop_front();
       }
       lock.unlock();
       world.slots().acquire();

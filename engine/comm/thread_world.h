@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,7 +87,7 @@ class ThreadWorld final : public World {
   std::condition_variable changed_;
   bool is_aborted_ = false;
   std::map<std::pair<plan::Group, int>, std::shared_ptr<ThreadGroup>> groups_;
-  std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
+  std::map<std::tuple<int, int, int64_t>, std::deque<Message>> mailboxes_;  ///< from, to, tag
   std::map<std::pair<int, int>, int64_t> message_counts_;
   std::multimap<int64_t, Slot> free_slots_;  ///< by size
   std::vector<Slot> message_slots_;          ///< all that were made

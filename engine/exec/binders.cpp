@@ -166,8 +166,8 @@ void aux_loss(const Launch& l) {
   l.backend().aux_loss(args);
 }
 
-// {indices, slot maps, chunk counts, offsets or none}: the order of sending, for the forward and
-// for the backward chunks.
+// {indices, slot maps, chunk counts, offsets or none, indices}: the order of sending, for the
+// forward and for the backward chunks, each from the indices.
 void route_plan(const Launch& l) {
   const plan::LayerDims& d = l.dims();
   const int64_t num_forward = d.ep > 1 ? d.chunks_forward : 1;
@@ -181,6 +181,7 @@ void route_plan(const Launch& l) {
   args.num_chunks = num_forward;
   args.offsets = l.t[3];
   l.backend().route_plan(args);
+  args.indices = l.t[4];
   args.order = map(2);
   args.position = map(3);
   args.counts = l.t[2].row_range(num_forward, num_backward);
@@ -274,9 +275,12 @@ void grad_norm(const Launch& l) {
   l.backend().squared_norm(args);
 }
 
+// The norm is that of all ranks, so all of them skip the same steps.
 void adamw(const Launch& l) {
-  l.backend().adamw(adamw_args(l.exec.rank(), l.exec.params(), l.exec.values().step,
-                               l.exec.values().lr, l.exec.values().grad_norm));
+  const StepValues& values = l.exec.values();
+  if (values.is_skipped()) return;
+  l.backend().adamw(
+      adamw_args(l.exec.rank(), l.exec.params(), values.num_updates, values.lr, values.grad_norm));
 }
 
 constexpr std::array kBinders = {

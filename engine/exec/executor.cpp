@@ -22,6 +22,8 @@ constexpr const char* kScalarsName = "step_sums";
 
 }  // namespace
 
+bool StepValues::is_skipped() const { return !std::isfinite(grad_norm); }
+
 Executor::Executor(RankContext& rank, const plan::StepProgram& program, Parameters& params,
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
@@ -60,6 +62,7 @@ void Executor::run_item(const plan::Item& item) {
 }
 
 void Executor::run(const Instr& instr, size_t index) {
+  if (plan::cuts_graph(instr.verb)) leave_graph(rank_);
   switch (instr.verb) {
     case Verb::op:
       return run_launch(instr);
@@ -86,7 +89,7 @@ void Executor::run(const Instr& instr, size_t index) {
     case Verb::fetch:
       return fetch(instr);
     case Verb::host:
-      return work_on_host(static_cast<plan::HostWork>(instr.what));
+      return work_on_host(instr);
     case Verb::mark:
       return mark(instr, index);
     case Verb::acquire:
@@ -126,7 +129,6 @@ Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   Tensor tensor = base_of(ref);
   if (ref.space == Space::none || ref.space == Space::bucket) return tensor;
   const bool is_of_chunk = instr.chunk >= 0;
-  if (ref.is_chunk_list && (!is_of_chunk || segment_->num_chunks == 1)) return {};
   if (ref.is_index_row) {
     // Row 0 is what holds for all chunks together.
     const int64_t row = !ref.is_per_chunk ? ref.row : is_of_chunk ? ref.row + instr.chunk : 0;
@@ -134,6 +136,7 @@ Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   }
   switch (ref.rows) {
     case RowsOf::all:
+    case RowsOf::by_token:
       break;
     case RowsOf::range:
       tensor = tensor.row_range(ref.row, ref.num_rows);
@@ -171,6 +174,7 @@ void Executor::run_launch(const Instr& instr) {
   MOETUNE_CHECK(binder != nullptr, "nothing runs {}", plan::op_label(instr.op, instr.pass));
   run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), [&] {
     binder({*this, instr, tensors});
+    if (instr.op == plan::Op::zero_grads && values_->on_zeroed) values_->on_zeroed();
   });
 }
 
@@ -179,10 +183,12 @@ void Executor::communicate(const Instr& instr) {
   Communicator& comm = rank_.comms.of(instr.group);
   run_comm(rank_, instr.op, instr.pass, instr.stream, instr.group, [&](int64_t ready_ns) {
     if (instr.verb == Verb::send) {
-      return comm.send(instr.peer, t[0].data, t[0].bytes(), ready_ns);
+      return comm.send(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
+                       ready_ns);
     }
     if (instr.verb == Verb::recv) {
-      return comm.recv(instr.peer, t[0].data, t[0].bytes(), ready_ns);
+      return comm.recv(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),
+                       ready_ns);
     }
     const base::DType dtype = t[0].dtype;
     // One operand is sent from where the result goes: this rank's place in it.
@@ -273,7 +279,7 @@ void Executor::release(const Instr& instr) {
 void Executor::fetch(const Instr& instr) {
   const Tensor tensor = resolve(instr.refs.front(), instr);
   const auto read = [&](void* host, int64_t bytes) {
-    engine::fetch(rank_, instr.stream, instr.pass, host, tensor.data, bytes, instr.device_only);
+    engine::fetch(rank_, instr.stream, instr.pass, host, tensor.data, bytes);
   };
   switch (static_cast<plan::Fetch>(instr.what)) {
     case plan::Fetch::counts:
@@ -310,16 +316,17 @@ void Executor::upload(const Instr& instr) {
   });
 }
 
-void Executor::work_on_host(plan::HostWork work) {
-  if (work == plan::HostWork::finish_route) {
-    own_->route = plan::make_route(segment_->dims, rank_.comms.of(plan::Group::ep).rank(),
-                                   own_->gathered_counts);
-    if (observers_.route != nullptr) {
-      observers_.route->on_route(rank_.rank, item_.layer, item_.micro_batch, own_->route);
+void Executor::work_on_host(const Instr& instr) {
+  run_on_host(rank_, instr.op, instr.pass, cost_of(instr), [&] {
+    if (instr.op == plan::Op::finish_route) {
+      own_->route = plan::make_route(segment_->dims, rank_.comms.of(plan::Group::ep).rank(),
+                                     own_->gathered_counts);
+    } else {
+      write_route(segment_->dims, own_->route, own_->row_maps, own_->offsets);
     }
-  } else {
-    write_route(segment_->dims, own_->route, own_->row_maps, own_->offsets);
-  }
+  });
+  if (instr.op != plan::Op::finish_route || observers_.route == nullptr) return;
+  observers_.route->on_route(rank_.rank, item_.layer, item_.micro_batch, own_->route);
 }
 
 void Executor::mark(const Instr& instr, size_t index) {

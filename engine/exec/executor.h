@@ -34,10 +34,14 @@ struct Frame {
 /// What the host puts into a step and takes from it.
 struct StepValues {
   const StepTokens* tokens = nullptr;
-  int64_t step = 0;
+  int64_t num_updates = 0;  ///< of the weights so far
   double lr = 0;
   double grad_norm = 0;            ///< before clipping
   std::array<double, 3> losses{};  ///< sums: cross-entropy, load balance, z
+  /// A norm that is no number, or infinite: the update is run without touching anything.
+  [[nodiscard]] bool is_skipped() const;
+  /// After gradients are zeroed.
+  std::function<void()> on_zeroed;
   /// After gradients are reduced and before the update; the current stream has them.
   std::function<void()> on_gradients;
 };
@@ -67,7 +71,7 @@ class Executor {
   void release(const plan::Instr& instr);
   void fetch(const plan::Instr& instr);
   void upload(const plan::Instr& instr);
-  void work_on_host(plan::HostWork work);
+  void work_on_host(const plan::Instr& instr);
   void mark(const plan::Instr& instr, size_t index);
   void open_graph(const plan::Instr& instr, size_t index);
 

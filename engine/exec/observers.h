@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/memory/device_memory.h"
 #include "engine/plan/route.h"
 
 namespace moetune::engine {
@@ -41,6 +42,7 @@ struct Observers {
   RoutingObserver* routing = nullptr;
   RouteObserver* route = nullptr;
   LogitsObserver* logits = nullptr;
+  MemoryObserver* memory = nullptr;
 };
 
 }  // namespace moetune::engine

@@ -62,12 +62,14 @@ void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes,
   }
   char* place = arena.range->base() + offset.value();
   trail_ = (trail_ ^ reinterpret_cast<uint64_t>(place)) * 0x100000001b3;
+  if (observer_ != nullptr) observer_->on_allocate(group, sizing, place, bytes);
   return place;
 }
 
 void DeviceMemory::release(MemoryGroup group, void* pointer, int64_t bytes) {
   if (pointer == nullptr) return;
   ledger_.release(group, bytes);
+  if (observer_ != nullptr) observer_->on_release(group, pointer, bytes);
   const char* at = static_cast<const char*>(pointer);
   for (Arena& arena : arenas_) {
     if (!arena.range || at < arena.range->base()) continue;

@@ -18,6 +18,14 @@ using profiler::MemoryGroup;
 /// arenas of its own: otherwise it would move the first kind about, which captured graphs forbid.
 enum class Sizing : uint8_t { fixed, routed };
 
+/// Sees the blocks that are given out and taken back.
+class MemoryObserver {
+ public:
+  virtual ~MemoryObserver() = default;
+  virtual void on_allocate(MemoryGroup group, Sizing sizing, const void* at, int64_t bytes) = 0;
+  virtual void on_release(MemoryGroup group, const void* at, int64_t bytes) = 0;
+};
+
 class DeviceMemory {
  public:
   DeviceMemory(kernels::Backend& backend, int rank, int64_t capacity_bytes);
@@ -28,6 +36,8 @@ class DeviceMemory {
   /// Throws base::OutOfMemory past the capacity. Null for zero bytes. Contents are undefined.
   void* allocate(const char* name, MemoryGroup group, int64_t bytes, Sizing sizing = Sizing::fixed);
   void release(MemoryGroup group, void* pointer, int64_t bytes);
+  /// Null: nobody. Must outlive the memory.
+  void set_observer(MemoryObserver* observer) { observer_ = observer; }
 
   /// Hash of the addresses handed out since the last begin_trail(): equal programs leave equal
   /// trails.
@@ -52,6 +62,7 @@ class DeviceMemory {
   static Lifetime lifetime_of(MemoryGroup group);
 
   kernels::Backend& backend_;
+  MemoryObserver* observer_ = nullptr;
   int rank_;
   profiler::MemoryLedger ledger_;
   int64_t capacity_bytes_;

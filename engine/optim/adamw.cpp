@@ -21,8 +21,8 @@ double learning_rate(const spec::TrainingSpec& training, int64_t step) {
          0.5 * (training.lr - training.min_lr) * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
-kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params, int64_t step,
-                              double lr, double grad_norm) {
+kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
+                              int64_t num_updates, double lr, double grad_norm) {
   const auto& training = rank.trial.training;
   kernels::AdamWArgs args;
   for (const plan::ShardPiece& piece :
@@ -43,7 +43,7 @@ kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
   args.beta2 = training.beta2;
   args.eps = training.adam_eps;
   args.weight_decay = training.weight_decay;
-  args.step = step + 1;
+  args.step = num_updates + 1;
   if (training.clip_grad > 0 && grad_norm > training.clip_grad) {
     args.grad_scale = training.clip_grad / (grad_norm + 1e-6);
   }

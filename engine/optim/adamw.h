@@ -12,8 +12,9 @@ namespace moetune::engine {
 /// Linear warm-up, then cosine decay to min_lr; step counts from 0.
 double learning_rate(const spec::TrainingSpec& training, int64_t step);
 
-/// One AdamW step (from 0) on what the rank updates, with gradients clipped to the recipe's norm.
-kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params, int64_t step,
-                              double lr, double grad_norm);
+/// One AdamW step after `num_updates` others on what the rank updates, with gradients clipped to
+/// the recipe's norm.
+kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
+                              int64_t num_updates, double lr, double grad_norm);
 
 }  // namespace moetune::engine

@@ -20,23 +20,34 @@ struct Half {
   int32_t backward = -1;
 };
 
+/// A virtual stage of the rank: its number in the order of the model, and where its layers' frames
+/// begin.
+struct VirtualStage {
+  int number = 0;
+  StageLayers layers;
+  int32_t first_frame = 0;
+};
+
 class Compiler {
  public:
   Compiler(const spec::TrialSpec& trial, int rank)
-      : trial_(trial),
-        knobs_(trial.knobs),
-        is_full_(spec::is_full_recompute(trial.knobs)),
-        layers_(split_layers(
-            trial.model, trial.knobs)[static_cast<size_t>(layout_of(trial.knobs).pp_rank(rank))]) {
+      : trial_(trial), knobs_(trial.knobs), is_full_(spec::is_full_recompute(trial.knobs)) {
     program_.rank = rank;
     program_.layout = layout_of(trial.knobs);
     program_.precision = spec::precision_of(trial.dtype);
     program_.params = make_param_plan(trial.model, trial.knobs, rank);
-    program_.num_frames = static_cast<int32_t>(layers_.count) + 1;
+    const std::vector<StageLayers> all = split_layers(trial.model, trial.knobs);
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (static_cast<int>(k) % program_.layout.pp != program_.layout.pp_rank(rank)) continue;
+      stages_.push_back({static_cast<int>(k), all[k], static_cast<int32_t>(num_layers_)});
+      num_layers_ += all[k].count;
+    }
+    num_stages_ = static_cast<int>(all.size());
+    program_.num_frames = static_cast<int32_t>(num_layers_) + program_.layout.vpp;
   }
 
   StepProgram compile() {
-    const BlockContext stage = context(layers_.first);
+    const BlockContext stage = context(0);
     const int64_t num_micro_batches =
         plan::num_micro_batches(program_.layout, knobs_, trial_.training.global_batch_size);
     const UpdateContext update{stage, program_.params, program_.layout,
@@ -61,6 +72,7 @@ class Compiler {
 
   int32_t add(Segment segment, PassKind pass) {
     ep_chunks(segment);
+    prices(segment, trial_.training, program_.precision);
     graph_scopes(segment, knobs_);
     lifetimes(segment, knobs_, pass, program_.precision);
     program_.segments.push_back(std::make_shared<const Segment>(std::move(segment)));
@@ -100,62 +112,92 @@ class Compiler {
     return made;
   }
 
-  void add_micro_batches(const BlockContext& stage, int64_t num_micro_batches) {
-    const int pp = program_.layout.pp;
-    const int own = program_.layout.pp_rank(program_.rank);
-    const bool is_first = own == 0;
-    const bool is_last = own == pp - 1;
-    const PassKind first_pass = is_full_ ? PassKind::forward_dropped : PassKind::forward;
-    const int32_t enter =
-        add(is_first ? embedding_forward(stage) : receive_forward(stage, own - 1), first_pass);
-    const int32_t leave =
-        add(is_last ? head_forward(stage) : send_forward(stage, own + 1), PassKind::forward);
-    const int32_t enter_backward =
-        is_last ? -1 : add(receive_backward(stage, own + 1), PassKind::forward);
-    const int32_t leave_backward = add(
-        is_first ? embedding_backward(stage) : send_backward(stage, own - 1), PassKind::backward);
+  /// What one virtual stage runs for a micro-batch.
+  struct StageSegments {
+    int32_t enter = -1;
+    int32_t leave = -1;
+    int32_t enter_backward = -1;  ///< -1: its last forward segment has taken the gradient
+    int32_t leave_backward = -1;
     std::vector<std::pair<Half, Half>> layers;
-    for (int64_t i = 0; i < layers_.count; ++i) {
-      const int64_t layer = layers_.first + i;
+  };
+
+  StageSegments segments_of(const VirtualStage& at, const BlockContext& outside) {
+    const int pp = program_.layout.pp;
+    const PassKind first_pass = is_full_ ? PassKind::forward_dropped : PassKind::forward;
+    StageSegments made;
+    if (at.number == 0) {
+      made.enter = add(embedding_forward(outside), first_pass);
+      made.leave_backward = add(embedding_backward(outside), PassKind::backward);
+    } else {
+      const Border before{at.number - 1, (at.number - 1) % pp};
+      made.enter = add(receive_forward(outside, before), first_pass);
+      made.leave_backward = add(send_backward(outside, before), PassKind::backward);
+    }
+    if (at.number == num_stages_ - 1) {
+      made.leave = add(head_forward(outside), PassKind::forward);
+    } else {
+      const Border behind{at.number, (at.number + 1) % pp};
+      made.leave = add(send_forward(outside, behind), PassKind::forward);
+      made.enter_backward = add(receive_backward(outside, behind), PassKind::forward);
+    }
+    for (int64_t layer = at.layers.first; layer < at.layers.first + at.layers.count; ++layer) {
       const bool is_moe = trial_.model.is_moe_layer[static_cast<size_t>(layer)];
       const Half attention = half(BlockKind::gqa, layer);
-      layers.emplace_back(attention, half(is_moe ? BlockKind::moe : BlockKind::dense_mlp, layer));
+      made.layers.emplace_back(attention,
+                               half(is_moe ? BlockKind::moe : BlockKind::dense_mlp, layer));
     }
-    const auto last = static_cast<int32_t>(layers.size());
-    for (const ScheduleStep& step : one_f_one_b(pp, own, num_micro_batches)) {
-      const auto run = [&](int32_t segment, int32_t frame) {
-        Item made = item(segment, frame < last ? layers_.first + frame : -1);
-        made.micro_batch = static_cast<int32_t>(step.micro_batch);
-        made.frame = frame;
-        made.next = frame + 1;
-        made.edge = last;
-        program_.items.push_back(made);
-      };
-      const auto run_outside = [&](int32_t segment, int32_t frame) {
-        run(segment, frame);
-        program_.items.back().layer = -1;
-      };
-      if (step.is_forward) {
-        run_outside(enter, 0);
-        for (int32_t i = 0; i < last; ++i) {
-          run(layers[static_cast<size_t>(i)].first.forward, i);
-          run(layers[static_cast<size_t>(i)].second.forward, i);
-        }
-        run_outside(leave, last);
-        continue;
-      }
-      if (enter_backward >= 0) run_outside(enter_backward, last);
-      for (int32_t i = last; i-- > 0;) {
-        const auto& [attention, ffn] = layers[static_cast<size_t>(i)];
-        if (is_full_) {
-          run(attention.recomputed, i);
-          run(ffn.recomputed, i);
-        }
-        run(ffn.backward, i);
-        run(attention.backward, i);
-      }
-      run_outside(leave_backward, 0);
+    return made;
+  }
+
+  void add_micro_batches(const BlockContext& outside, int64_t num_micro_batches) {
+    std::vector<StageSegments> segments;
+    for (const VirtualStage& stage : stages_) segments.push_back(segments_of(stage, outside));
+    const Layout& layout = program_.layout;
+    const int own = layout.pp_rank(program_.rank);
+    for (const ScheduleStep& step :
+         layout.vpp == 1 ? one_f_one_b(layout.pp, own, num_micro_batches)
+                         : interleaved(layout.pp, layout.vpp, own, num_micro_batches)) {
+      const auto at = static_cast<size_t>(step.virtual_stage);
+      add_stage(stages_[at], segments[at], step);
     }
+  }
+
+  void add_stage(const VirtualStage& stage, const StageSegments& segments,
+                 const ScheduleStep& step) {
+    const auto num_layers = static_cast<int32_t>(stage.layers.count);
+    const auto edge = static_cast<int32_t>(num_layers_) + step.virtual_stage;
+    const auto frame = [&](int32_t layer) {
+      return layer < num_layers ? stage.first_frame + layer : edge;
+    };
+    const auto run = [&](int32_t segment, int32_t layer, bool is_in_layer = true) {
+      Item made = item(segment, is_in_layer ? stage.layers.first + layer : -1);
+      made.micro_batch = static_cast<int32_t>(step.micro_batch);
+      made.virtual_stage = static_cast<int16_t>(step.virtual_stage);
+      made.frame = frame(layer);
+      made.next = frame(layer + 1);
+      made.edge = edge;
+      program_.items.push_back(made);
+    };
+    if (step.is_forward) {
+      run(segments.enter, 0, false);
+      for (int32_t i = 0; i < num_layers; ++i) {
+        run(segments.layers[static_cast<size_t>(i)].first.forward, i);
+        run(segments.layers[static_cast<size_t>(i)].second.forward, i);
+      }
+      run(segments.leave, num_layers, false);
+      return;
+    }
+    if (segments.enter_backward >= 0) run(segments.enter_backward, num_layers, false);
+    for (int32_t i = num_layers; i-- > 0;) {
+      const auto& [attention, ffn] = segments.layers[static_cast<size_t>(i)];
+      if (is_full_) {
+        run(attention.recomputed, i);
+        run(ffn.recomputed, i);
+      }
+      run(ffn.backward, i);
+      run(attention.backward, i);
+    }
+    run(segments.leave_backward, 0, false);
   }
 
   void add_update(const UpdateContext& update) {
@@ -186,7 +228,9 @@ class Compiler {
   const spec::TrialSpec& trial_;
   const spec::Knobs& knobs_;
   bool is_full_;
-  StageLayers layers_;
+  std::vector<VirtualStage> stages_;  ///< of this rank
+  int64_t num_layers_ = 0;
+  int num_stages_ = 1;  ///< of all ranks
   StepProgram program_;
   std::map<std::pair<BlockKind, LayerDims>, Half> halves_;
 };

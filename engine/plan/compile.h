@@ -8,9 +8,11 @@ namespace moetune::plan {
 /// The step of `rank`. The trial must satisfy its constraints.
 StepProgram compile(const spec::TrialSpec& trial, int rank);
 
-/// Checks what every program has to hold: each wait comes after its record, nothing routed is
-/// sized before its counts are fetched, each buffer is made once and ended once. Throws base::Error
-/// that names the instruction.
+/// Checks what every program has to hold, in one walk over the step: each wait comes after its
+/// record in the item, nothing routed is sized before its counts are fetched and its route is
+/// finished, each buffer is made once, is there while it is used and ends once, parameters are used
+/// between their acquire and release. Whether ranks match each other is the player's business.
+/// Throws base::Error that names the item and the instruction.
 void check(const StepProgram& program);
 
 }  // namespace moetune::plan

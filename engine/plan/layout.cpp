@@ -2,64 +2,100 @@
 #include "engine/plan/layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/base/error.h"
 
 namespace moetune::plan {
 
-const char* name_of(Group group) {
-  switch (group) {
-    case Group::world:
-      return "world";
-    case Group::dp_cp:
-      return "dp_cp";
-    case Group::cp:
-      return "cp";
-    case Group::ep:
-      return "ep";
-    case Group::edp:
-      return "edp";
-    case Group::pp:
-      return "pp";
-    case Group::embedding:
-      return "embedding";
-    case Group::count:
-      break;
+namespace {
+
+using Axes = std::vector<Axis>;
+
+// Fastest first.
+constexpr std::array kDense = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
+constexpr std::array kExpert = {Axis::etp, Axis::ep, Axis::edp, Axis::pp};
+using Grid = std::array<Axis, 4>;
+
+const Grid& grid_of(Axis axis) {
+  return std::find(kDense.begin(), kDense.end(), axis) != kDense.end() ? kDense : kExpert;
+}
+
+/// One row a group: its name in traces and the axes along which its members differ.
+struct GroupRow {
+  Group id;
+  const char* name;
+  Axes axes;
+};
+const std::array<GroupRow, static_cast<size_t>(Group::count)>& group_table() {
+  static const std::array<GroupRow, static_cast<size_t>(Group::count)> kGroups = {{
+      {Group::world, "world", {Axis::tp, Axis::cp, Axis::dp, Axis::pp}},
+      {Group::dp_cp, "dp_cp", {Axis::cp, Axis::dp}},
+      {Group::cp, "cp", {Axis::cp}},
+      {Group::ep, "ep", {Axis::etp, Axis::ep}},
+      {Group::edp, "edp", {Axis::edp}},
+      {Group::pp, "pp", {Axis::pp}},
+      {Group::embedding, "embedding", {Axis::pp}},
+      {Group::tp, "tp", {Axis::tp}},
+      {Group::tp_cp, "tp_cp", {Axis::tp, Axis::cp}},
+      {Group::stage, "stage", {Axis::tp, Axis::cp, Axis::dp}},
+  }};
+  return kGroups;
+}
+
+}  // namespace
+
+const char* name_of(Group group) { return group_table()[static_cast<size_t>(group)].name; }
+
+int Layout::size(Axis axis) const {
+  switch (axis) {
+    case Axis::tp:
+      return tp;
+    case Axis::cp:
+      return cp;
+    case Axis::dp:
+      return dp;
+    case Axis::pp:
+      return pp;
+    case Axis::etp:
+      return etp;
+    case Axis::ep:
+      return ep;
+    case Axis::edp:
+      return edp();
   }
-  return "?";
+  return 1;
+}
+
+int Layout::place(Axis axis, int rank) const {
+  for (const Axis other : grid_of(axis)) {
+    if (other == axis) break;
+    rank /= size(other);
+  }
+  return rank % size(axis);
 }
 
 std::vector<int> Layout::group_ranks(Group group, int rank) const {
   MOETUNE_CHECK(rank >= 0 && rank < world_size(), "rank {} is not in a world of {}", rank,
                 world_size());
-  const int plane_size = dp * cp;
-  const int stage_first = pp_rank(rank) * plane_size;
-  const int plane = rank % plane_size;
-  const auto ranks = [](int first, int count, int stride) {
-    std::vector<int> result;
-    result.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) result.push_back(first + i * stride);
-    return result;
-  };
-  switch (group) {
-    case Group::world:
-      return ranks(0, world_size(), 1);
-    case Group::dp_cp:
-      return ranks(stage_first, plane_size, 1);
-    case Group::cp:
-      return ranks(rank - cp_rank(rank), cp, 1);
-    case Group::ep:
-      return ranks(rank - ep_rank(rank), ep, 1);
-    case Group::edp:
-      return ranks(stage_first + ep_rank(rank), edp(), ep);
-    case Group::pp:
-      return ranks(plane, pp, plane_size);
-    case Group::embedding:
-      return pp == 1 ? ranks(plane, 1, 1) : ranks(plane, 2, (pp - 1) * plane_size);
-    case Group::count:
-      break;
+  const GroupRow& row = group_table()[static_cast<size_t>(group)];
+  // Steps along the group's axes, from the member that stands at 0 on all of them.
+  std::vector<int> ranks = {rank};
+  int stride = 1;
+  for (const Axis axis : grid_of(row.axes.front())) {
+    if (std::find(row.axes.begin(), row.axes.end(), axis) != row.axes.end()) {
+      std::vector<int> wider;
+      for (int at = 0; at < size(axis); ++at) {
+        for (const int member : ranks) {
+          wider.push_back(member + (at - place(axis, rank)) * stride);
+        }
+      }
+      ranks = std::move(wider);
+    }
+    stride *= size(axis);
   }
-  return {};
+  if (group == Group::embedding && pp > 2) ranks = {ranks.front(), ranks.back()};
+  return ranks;
 }
 
 int64_t Layout::group_size(Group group) const {
@@ -72,40 +108,58 @@ int Layout::rank_in(Group group, int rank) const {
 }
 
 Layout layout_of(const Knobs& knobs) {
-  return {static_cast<int>(knobs.data_parallel_size), static_cast<int>(knobs.context_parallel_size),
-          static_cast<int>(knobs.expert_model_parallel_size),
-          static_cast<int>(knobs.pipeline_model_parallel_size)};
+  Layout layout;
+  layout.cp = static_cast<int>(knobs.context_parallel_size);
+  layout.dp = static_cast<int>(knobs.data_parallel_size);
+  layout.pp = static_cast<int>(knobs.pipeline_model_parallel_size);
+  layout.ep = static_cast<int>(knobs.expert_model_parallel_size);
+  layout.vpp = static_cast<int>(spec::num_virtual_stages(knobs));
+  return layout;
 }
+
+namespace {
+
+std::vector<StageLayers> stages_with(const std::vector<int64_t>& counts) {
+  std::vector<StageLayers> stages;
+  int64_t next = 0;
+  for (const int64_t count : counts) {
+    stages.push_back({next, count});
+    next += count;
+  }
+  return stages;
+}
+
+}  // namespace
 
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs) {
   const int64_t pp = knobs.pipeline_model_parallel_size;
+  MOETUNE_CHECK(pp >= 1, "pipeline_model_parallel_size is {}", pp);
+  std::vector<int64_t> counts;
+  for (const std::string& stage : spec::pipeline_layout_stages(knobs)) {
+    counts.push_back(std::count(stage.begin(), stage.end(), 't'));
+  }
+  if (!counts.empty()) return stages_with(counts);
+  const int64_t vpp = spec::num_virtual_stages(knobs);
   const int64_t first = pp > 1 ? knobs.decoder_first_pipeline_num_layers : 0;
   const int64_t last = pp > 1 ? knobs.decoder_last_pipeline_num_layers : 0;
-  MOETUNE_CHECK(pp >= 1, "pipeline_model_parallel_size is {}", pp);
-  // Stages without a count of their own share what is left.
-  const int64_t num_free = pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
+  // Pipeline ranks without a count of their own share what is left.
+  const int64_t num_free = vpp * (pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
   const int64_t rest = model.num_layers - first - last;
   MOETUNE_CHECK(rest >= 0 && (num_free > 0 || rest == 0),
                 "{} layers do not split into {} stages with {} in the first and {} in the last",
-                model.num_layers, pp, first, last);
-  std::vector<StageLayers> stages;
-  stages.reserve(static_cast<size_t>(pp));
-  int64_t next_layer = 0;
+                model.num_layers, pp * vpp, first, last);
   int64_t next_free = 0;
-  for (int64_t stage = 0; stage < pp; ++stage) {
-    int64_t count = 0;
-    if (stage == 0 && first > 0) {
-      count = first;
-    } else if (stage == pp - 1 && last > 0) {
-      count = last;
+  for (int64_t stage = 0; stage < pp * vpp; ++stage) {
+    if (stage % pp == 0 && first > 0) {
+      counts.push_back(first / vpp);
+    } else if (stage % pp == pp - 1 && last > 0) {
+      counts.push_back(last / vpp);
     } else {
-      count = rest / num_free + (next_free < rest % num_free ? 1 : 0);
+      counts.push_back(rest / num_free + (next_free < rest % num_free ? 1 : 0));
       ++next_free;
     }
-    stages.push_back({next_layer, count});
-    next_layer += count;
   }
-  return stages;
+  return stages_with(counts);
 }
 
 int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_batch, int dp_rank,
@@ -141,9 +195,8 @@ std::vector<int32_t> local_positions(const Layout& layout, int cp_rank, int64_t 
 std::map<std::pair<int32_t, std::string>, int64_t> group_instances(const Layout& layout) {
   std::map<std::pair<int32_t, std::string>, int64_t> instances;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
-    for (const Group group : {Group::world, Group::dp_cp, Group::cp, Group::ep, Group::edp,
-                              Group::pp, Group::embedding}) {
-      instances[{rank, name_of(group)}] = layout.group_ranks(group, rank).front();
+    for (const GroupRow& row : group_table()) {
+      instances[{rank, row.name}] = layout.group_ranks(row.id, rank).front();
     }
   }
   return instances;

@@ -1,6 +1,6 @@
-// Process grid arithmetic: which rank does what. Ranks are numbered cp fastest, then dp, then pp:
-// rank = (pp_rank * dp + dp_rank) * cp + cp_rank. Expert parallelism is folded over the dp x cp
-// plane of a pipeline stage.
+// Process grid arithmetic: which rank does what. A rank is a point of two grids of axes over the
+// same ranks, numbered fastest first: tp, cp, dp, pp for attention and everything dense, etp, ep,
+// edp, pp for experts. Every group is a set of axes along which its members differ.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,46 @@ namespace moetune::plan {
 using spec::Knobs;
 using spec::ModelSpec;
 
-enum class Group : uint8_t { world, dp_cp, cp, ep, edp, pp, embedding, count };
+enum class Axis : uint8_t { tp, cp, dp, pp, etp, ep, edp };
+
+enum class Group : uint8_t {
+  world,
+  dp_cp,  ///< who holds the same dense parameters
+  cp,
+  ep,   ///< who exchanges rows of experts
+  edp,  ///< who holds the same experts
+  pp,
+  embedding,  ///< first and last stage at the same place (one rank when pp is 1)
+  tp,
+  tp_cp,  ///< who shares the tokens of a sequence
+  stage,  ///< everybody of a pipeline stage
+  count
+};
 const char* name_of(Group group);
 
 struct Layout {
-  int dp = 1;
+  int tp = 1;
   int cp = 1;
-  int ep = 1;
+  int dp = 1;
   int pp = 1;
+  int etp = 1;
+  int ep = 1;
+  int vpp = 1;  ///< virtual stages of each pipeline rank
 
-  [[nodiscard]] int world_size() const { return dp * cp * pp; }
-  [[nodiscard]] int edp() const { return dp * cp / ep; }
-  [[nodiscard]] int pp_rank(int rank) const { return rank / (dp * cp); }
-  [[nodiscard]] int dp_rank(int rank) const { return rank / cp % dp; }
-  [[nodiscard]] int cp_rank(int rank) const { return rank % cp; }
-  /// Position within the expert-parallel group: neighbours in rank order.
-  [[nodiscard]] int ep_rank(int rank) const { return rank % (dp * cp) % ep; }
-  [[nodiscard]] int edp_rank(int rank) const { return rank % (dp * cp) / ep; }
-  /// Global ranks of the group that `rank` belongs to, ascending. `embedding`: first and last stage
-  /// at the same plane position (one rank when pp is 1).
+  [[nodiscard]] int size(Axis axis) const;
+  /// Where `rank` stands on the axis.
+  [[nodiscard]] int place(Axis axis, int rank) const;
+
+  [[nodiscard]] int stage_size() const { return tp * cp * dp; }
+  [[nodiscard]] int world_size() const { return stage_size() * pp; }
+  [[nodiscard]] int edp() const { return stage_size() / (etp * ep); }
+  [[nodiscard]] int pp_rank(int rank) const { return place(Axis::pp, rank); }
+  [[nodiscard]] int dp_rank(int rank) const { return place(Axis::dp, rank); }
+  [[nodiscard]] int cp_rank(int rank) const { return place(Axis::cp, rank); }
+  [[nodiscard]] int tp_rank(int rank) const { return place(Axis::tp, rank); }
+  [[nodiscard]] int ep_rank(int rank) const { return place(Axis::ep, rank); }
+  [[nodiscard]] int etp_rank(int rank) const { return place(Axis::etp, rank); }
+  /// Global ranks of the group that `rank` belongs to, ascending.
   [[nodiscard]] std::vector<int> group_ranks(Group group, int rank) const;
   [[nodiscard]] int64_t group_size(Group group) const;
   /// Index of `rank` within its group.
@@ -42,12 +63,15 @@ struct Layout {
 
 Layout layout_of(const Knobs& knobs);
 
-/// Layers of each pipeline stage: [first, first + count). Uneven by first/last counts; otherwise
-/// the remainder goes to the earlier stages. Call only with constraints satisfied.
+/// Layers of one virtual stage: [first, first + count).
 struct StageLayers {
   int64_t first = 0;
   int64_t count = 0;
 };
+/// The virtual stages in the order of the model: number k is virtual stage k / pp of pipeline rank
+/// k % pp. By pipeline_model_parallel_layout; else by the counts of the first and the last pipeline
+/// rank, each spread over its virtual stages; otherwise the remainder goes to the earlier stages.
+/// Call only with constraints satisfied.
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs);
 
 /// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot

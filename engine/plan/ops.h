@@ -75,6 +75,8 @@ enum class Op : uint8_t {
   loss_reduce,
   zero_grads,
   host_sync,
+  finish_route,  ///< from the counts of all ranks: how many rows go where
+  write_route,   ///< index lists for the rows that arrive
   count
 };
 
@@ -102,13 +104,23 @@ enum class Stream : uint8_t {
 };
 const char* name_of(Stream stream);
 
+/// How the FLOPs of an op follow from its operands.
+enum class Work : uint8_t {
+  none,
+  product,  ///< {x, w, y}, {dy, w, dx}, {dy, x, dw}: 2 m n k
+  grouped,  ///< the same, with the weights of all local experts below each other
+  attention,
+  light,  ///< a FLOP or two an element
+  heavy,  ///< norms, activations, softmax: some eight
+};
+
 struct OpRow {
   Op id;
   const char* name;
   OpKind kind;
   Stream stream;
-  Group group;             ///< collectives and p2p; world otherwise
-  GraphScope graph_scope;  ///< which captured graph its forward and backward belong to
+  Group group;  ///< collectives and p2p; world otherwise
+  Work work;
 };
 std::span<const OpRow> op_table();
 const OpRow& op_row(Op op);
@@ -119,14 +131,35 @@ const char* op_label(Op op, Pass pass);
 /// Row of a label, null for an unknown one.
 const OpRow* find_op_label(std::string_view label);
 
-/// Work of one launch. For communication `bytes` is what this rank sends under balanced routing.
+/// Work of one launch. For communication `bytes` is what this rank sends.
 struct OpCost {
   int64_t flops = 0;
   int64_t bytes = 0;
 };
-/// Cost of one launch for the given dims; element_bytes 4 or 8. Ops of the update pass are sized by
-/// parameters and are priced where they are written.
-OpCost op_cost(Op op, Pass pass, const LayerDims& dims, int64_t element_bytes);
+
+/// An operand as the cost sees it.
+struct OperandShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t element_bytes = 0;
+  bool is_updated = false;  ///< read and written
+
+  [[nodiscard]] int64_t numel() const { return rows * cols; }
+};
+
+/// Cost of one launch from the shapes of its operands, in the order in which the block gives them.
+/// Bytes: every operand once, in its own type, updated ones twice. FLOPs: products 2 m n k; core
+/// attention 4 per visible pair of query and key and per query column, backward 10 (five products
+/// for two, Dao et al. 2022); else a fixed number an element of the largest operand.
+OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands);
+
+/// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean
+/// over the context-parallel ranks. With a window each query sees that many keys at most.
+int64_t visible_pairs(const LayerDims& dims);
+
+/// What the host takes for work of that many bytes, in modelled time: two bytes a nanosecond, which
+/// is what making index lists takes on one core (engine/exec/host_work.cpp).
+int64_t host_work_ns(const OpCost& cost);
 
 /// Time of one launch on a device by the roofline: max(flops / peak, bytes / bandwidth, floor).
 int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost);

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/buffers.h"
 #include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
 #include "engine/spec/model_spec.h"
 #include "engine/spec/precision.h"
 
 namespace moetune::plan {
-
-using spec::Precision;
 
 enum class ParamKind : uint8_t {
   embedding,     ///< [vocab, h]
@@ -36,7 +35,17 @@ enum class ParamKind : uint8_t {
   expert_fc2,    ///< [local experts * h, f]
   final_norm,    ///< [1, h]
   head,          ///< [vocab, h]
+  count
 };
+
+/// One row of the parameter table: name and size on one rank.
+struct ParamRow {
+  ParamKind id;
+  const char* name;  ///< without the layer
+  int64_t (*rows)(const LayerDims&);
+  int64_t (*cols)(const LayerDims&);
+};
+const ParamRow& param_row(ParamKind kind);
 
 /// One parameter tensor of this rank. Element (r, c) lies at bucket offset + r * cols + c.
 struct ParamDesc {

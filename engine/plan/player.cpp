@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -15,6 +16,15 @@ namespace {
 
 using profiler::RecordKind;
 using profiler::Timeline;
+
+/// Rows by peer that leave in a routed collective: of the chunk's, those that go to the experts or
+/// those that come back from them.
+const std::vector<int64_t>& send_rows(const Segment& segment, const Instr& instr,
+                                      const Route& route) {
+  const ChunkRoute& chunk = route.chunk(segment.is_backward, std::max<int64_t>(instr.chunk, 0));
+  const bool is_to_experts = instr.refs.front().rows == RowsOf::sent;
+  return is_to_experts ? chunk.send_rows : chunk.recv_rows;
+}
 
 /// One played rank: its clocks and where it stands.
 struct Cursor {
@@ -136,6 +146,7 @@ class Player {
     Cursor& c = cursors_[index];
     Timeline& timeline = *c.timeline;
     const auto stream = static_cast<int>(instr.stream);
+    if (cuts_graph(instr.verb)) timeline.cut_graph();
     switch (instr.verb) {
       case Verb::op: {
         const OpCost cost = cost_of(c, instr);
@@ -160,10 +171,14 @@ class Player {
         }
         return true;
       case Verb::fetch:
-        if (!instr.device_only) {
-          timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
-        }
+        timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
         return true;
+      case Verb::host: {
+        const OpCost cost = cost_of(c, instr);
+        timeline.finish_host_work(tag_of(c, instr, cost), timeline.begin_host_work(),
+                                  duration_of_({c.rank(), c.item, c.instr}, instr, cost));
+        return true;
+      }
       case Verb::mark:
         if (static_cast<Mark>(instr.what) == Mark::graph_open) timeline.begin_graph();
         if (static_cast<Mark>(instr.what) == Mark::graph_close) timeline.end_graph();
@@ -181,7 +196,7 @@ class Player {
     if (!c.is_waiting) {
       c.is_waiting = true;
       c.is_released = false;
-      c.ready_ns = c.timeline->launch(stream);
+      c.ready_ns = c.timeline->launch(stream, false);
       c.route = instr.is_routed ? route_of(c) : nullptr;
       arrive();
     } else if (!c.is_released && instr.verb == Verb::recv) {
@@ -191,34 +206,10 @@ class Player {
     c.is_waiting = false;
     const auto kind = instr.verb == Verb::comm ? RecordKind::collective : RecordKind::p2p;
     profiler::OpTag tag = tag_of(c, instr, {});
-    tag.bytes = sent_by(c, instr);
+    tag.bytes = sent_bytes(*c.played.program, c.segment(), instr, c.route);
     c.timeline->finish_communication(stream, kind, tag, name_of(instr.group), c.sequence,
                                      c.ready_ns, c.end_ns, c.transfer_ns);
     return true;
-  }
-
-  /// Whether a routed collective takes rows to the experts.
-  static bool is_to_experts(const Instr& instr) { return instr.refs.front().rows == RowsOf::sent; }
-
-  [[nodiscard]] const std::vector<int64_t>& send_rows(const Cursor& c, const Instr& instr) const {
-    const ChunkRoute& chunk =
-        c.route->chunk(c.segment().is_backward, std::max<int64_t>(instr.chunk, 0));
-    return is_to_experts(instr) ? chunk.send_rows : chunk.recv_rows;
-  }
-
-  [[nodiscard]] int64_t sent_by(const Cursor& c, const Instr& instr) const {
-    if (instr.verb == Verb::send) return instr.cost.bytes;
-    if (instr.verb == Verb::recv) return 0;
-    if (instr.kind != spec::CollectiveKind::all_to_all) {
-      return sent_bytes(instr.kind, instr.cost.bytes, layout_.group_size(instr.group));
-    }
-    const std::vector<int64_t>& rows = send_rows(c, instr);
-    const auto own = static_cast<size_t>(layout_.rank_in(instr.group, c.rank()));
-    int64_t sent = 0;
-    for (size_t peer = 0; peer < rows.size(); ++peer) {
-      if (peer != own) sent += rows[peer] * instr.cost_per_row.bytes;
-    }
-    return sent;
   }
 
   Meeting& meeting_of(const Cursor& c, Group group) {
@@ -266,7 +257,7 @@ class Player {
     for (size_t i = 0; i < n; ++i) {
       const Cursor& member = cursors_[meeting.cursors[i]];
       const Instr& own = member.segment().code[member.instr];
-      const std::vector<int64_t>& rows = send_rows(member, own);
+      const std::vector<int64_t>& rows = send_rows(member.segment(), own, *member.route);
       for (size_t j = 0; j < n; ++j) bytes[i * n + j] = rows[j] * instr.cost_per_row.bytes;
     }
     return spec::all_to_all_ns(hardware_, meeting.ranks, bytes);
@@ -277,16 +268,17 @@ class Player {
     const int peer = layout_.group_ranks(instr.group, c.rank())[static_cast<size_t>(instr.peer)];
     const bool is_send = instr.verb == Verb::send;
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
+    const std::tuple place(key.first, key.second, message_tag(instr, c.current()));
     const int64_t transfer = spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes);
     if (is_send) {
       c.sequence = message_counts_[key]++;
       c.transfer_ns = transfer;
       c.end_ns = c.ready_ns + transfer;
-      mailboxes_[key].push_back({c.ready_ns, c.sequence});
+      mailboxes_[place].push_back({c.ready_ns, c.sequence});
       c.is_released = true;
       return;
     }
-    std::deque<Message>& inbox = mailboxes_[key];
+    std::deque<Message>& inbox = mailboxes_[place];
     if (inbox.empty()) return;
     const Message message = inbox.front();
     inbox.pop_front();
@@ -314,7 +306,7 @@ class Player {
   std::map<int, size_t> by_stage_;
   std::map<int, size_t> by_rank_;
   std::map<std::pair<Group, int>, Meeting> meetings_;
-  std::map<std::pair<int, int>, std::deque<Message>> mailboxes_;
+  std::map<std::tuple<int, int, int64_t>, std::deque<Message>> mailboxes_;
   std::map<std::pair<int, int>, int64_t> message_counts_;
 };
 
@@ -329,6 +321,23 @@ int64_t sent_bytes(spec::CollectiveKind kind, int64_t payload_bytes, int64_t num
   const int64_t share = payload_bytes * (num_ranks - 1) / num_ranks;
   return kind == spec::CollectiveKind::all_reduce ? 2 * payload_bytes * (num_ranks - 1) / num_ranks
                                                   : share;
+}
+
+int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Instr& instr,
+                   const Route* route) {
+  if (instr.verb == Verb::send) return instr.cost.bytes;
+  if (instr.verb == Verb::recv) return 0;
+  if (instr.kind != spec::CollectiveKind::all_to_all) {
+    return sent_bytes(instr.kind, instr.cost.bytes, program.layout.group_size(instr.group));
+  }
+  MOETUNE_CHECK(route != nullptr, "a routed size without bindings");
+  const std::vector<int64_t>& rows = send_rows(segment, instr, *route);
+  const auto own = static_cast<size_t>(program.layout.rank_in(instr.group, program.rank));
+  int64_t sent = 0;
+  for (size_t peer = 0; peer < rows.size(); ++peer) {
+    if (peer != own) sent += rows[peer] * instr.cost_per_row.bytes;
+  }
+  return sent;
 }
 
 BalancedBindings::BalancedBindings(const spec::TrialSpec& trial, int rank) {

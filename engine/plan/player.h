@@ -20,7 +20,7 @@ struct Position {
   size_t instr = 0;
 };
 
-/// How long an operation lasts, or the host works.
+/// How long an operation lasts, or the host works (Verb::host).
 using DurationOf =
     std::function<int64_t(const Position& position, const Instr& instr, const OpCost& cost)>;
 
@@ -50,6 +50,11 @@ PlayResult play(const spec::HardwareSpec& hardware, const std::vector<PlayedRank
 
 /// What a collective's member sends: `payload_bytes` as spec::collective_ns takes it.
 int64_t sent_bytes(spec::CollectiveKind kind, int64_t payload_bytes, int64_t num_ranks);
+
+/// What the program's rank sends in a collective or a message of `segment`; nothing in a receive.
+/// `route`: the rows of the item, needed where the instruction is routed.
+int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Instr& instr,
+                   const Route* route);
 
 /// The same routing for every layer and micro-batch: what balanced counts come to on a rank.
 class BalancedBindings final : public Bindings {

@@ -12,6 +12,21 @@ const char* name_of(Verb verb) {
   return kNames[static_cast<size_t>(verb)];
 }
 
+bool cuts_graph(Verb verb) {
+  switch (verb) {
+    case Verb::comm:
+    case Verb::send:
+    case Verb::recv:
+    case Verb::record:
+    case Verb::wait:
+    case Verb::fetch:
+    case Verb::upload:
+      return true;
+    default:
+      return false;
+  }
+}
+
 base::DType type_of(BucketPart part, const Precision& precision) {
   switch (part) {
     case BucketPart::weight:

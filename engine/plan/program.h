@@ -38,6 +38,9 @@ enum class Verb : uint8_t {
   mark,     ///< no work: where a graph begins or ends, where an observer looks
 };
 const char* name_of(Verb verb);
+/// Whether a captured graph ends there and another one begins behind it: where streams meet, ranks
+/// talk, or the host looks.
+bool cuts_graph(Verb verb);
 
 /// Where an operand lies.
 enum class Space : uint8_t {
@@ -67,6 +70,7 @@ enum class RowsOf : uint8_t {
   received,     ///< those that arrive with the instruction's chunk, in order of arrival
   sent,         ///< those that leave with it, in order of sending
   micro_batch,  ///< [row, row + num_rows) of the micro-batch's tokens
+  by_token,     ///< of a table with rows of its own: one for each token, wherever it lies
 };
 
 /// An operand: never a pointer, and never a number that only the router knows.
@@ -102,11 +106,6 @@ enum class Mark : uint8_t {
   observe_logits,
 };
 
-enum class HostWork : uint8_t {
-  finish_route,  ///< from the counts of all ranks: how many rows go where
-  write_route,   ///< index lists for the rows that arrive
-};
-
 /// What the host reads from the device.
 enum class Fetch : uint8_t { counts, norm, losses };
 
@@ -114,13 +113,13 @@ enum class Upload : uint8_t { step, route };
 
 struct Instr {
   Verb verb = Verb::op;
-  Op op = Op::count;  ///< op, comm, send, recv, fetch
+  Op op = Op::count;  ///< op, comm, send, recv, fetch, host
   Pass pass = Pass::forward;
   Stream stream = Stream::compute;
   Group group = Group::world;                                    ///< comm, send, recv
   spec::CollectiveKind kind = spec::CollectiveKind::all_gather;  ///< comm
   spec::GraphScope scope = spec::GraphScope::none;               ///< graph_open, graph_close
-  uint8_t what = 0;          ///< Mark, HostWork, Fetch, Upload; alloc, free: MemoryGroup
+  uint8_t what = 0;          ///< Mark, Fetch, Upload; alloc, free: MemoryGroup
   bool accumulate = false;   ///< adds to its output
   bool is_counted = true;    ///< its losses count, observers see it: not when it is recomputed
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
@@ -128,8 +127,10 @@ struct Instr {
   int16_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
   int16_t event = -1;        ///< record, wait: slot of the segment
   int16_t peer = -1;         ///< send, recv: index within the pipeline group
+  int16_t tag = -1;          ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
-  /// spec::collective_ns takes, for send and recv the message, for alloc and free the allocation.
+  /// spec::collective_ns takes, for send and recv the message, for alloc and free the
+  /// allocation, for host what it reads and writes.
   /// Where is_routed, `cost` is without rows and `cost_per_row` comes with each.
   OpCost cost;
   OpCost cost_per_row;
@@ -173,6 +174,11 @@ struct StepProgram {
   std::vector<Item> setup;  ///< before the first step: what lives from start to end
   std::vector<Item> items;
 };
+
+/// What tells messages between the same two ranks apart: tag and micro-batch.
+inline int64_t message_tag(const Instr& instr, const Item& item) {
+  return (int64_t{instr.tag} << 32) + item.micro_batch;
+}
 
 /// body(item, segment, instruction) for all of a step, in order.
 template <typename Body>

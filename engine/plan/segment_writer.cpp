@@ -11,28 +11,17 @@ Instr& SegmentWriter::add(Verb verb, Stream stream) {
   return instr;
 }
 
-Instr& SegmentWriter::launch(Op op, Pass pass, const LayerDims& dims,
-                             std::initializer_list<Ref> refs) {
-  Instr& instr = add(Verb::op, op_row(op).stream);
-  instr.op = op;
+Instr& SegmentWriter::op(Op op_id, Pass pass, std::initializer_list<Ref> refs) {
+  Instr& instr = add(Verb::op, op_row(op_id).stream);
+  instr.op = op_id;
   instr.pass = pass;
-  instr.cost = op_cost(op, pass, dims, base::size_of(context_.precision.element));
   instr.refs = refs;
   return instr;
 }
 
-Instr& SegmentWriter::expert_op(Op op, Pass pass, std::initializer_list<Ref> refs) {
-  Instr& instr = launch(op, pass, dims(), refs);
-  if (dims().ep == 1) return instr;
-  // Every op of the experts costs so much without rows and so much with each.
-  LayerDims none = dims();
-  none.received_rows = 0;
-  LayerDims one = none;
-  one.received_rows = 1;
-  instr.cost = op_cost(op, pass, none, base::size_of(context_.precision.element));
-  const OpCost with_one = op_cost(op, pass, one, base::size_of(context_.precision.element));
-  instr.cost_per_row = {with_one.flops - instr.cost.flops, with_one.bytes - instr.cost.bytes};
-  instr.is_routed = true;
+Instr& SegmentWriter::expert_op(Op op_id, Pass pass, std::initializer_list<Ref> refs) {
+  Instr& instr = op(op_id, pass, refs);
+  instr.is_routed = dims().ep > 1;
   return instr;
 }
 
@@ -67,7 +56,7 @@ Instr& SegmentWriter::message(Verb verb, Op op, int peer, const Ref& ref) {
   instr.op = op;
   instr.group = op_row(op).group;
   instr.peer = to16(peer);
-  instr.cost = op_cost(op, pass_, dims(), base::size_of(context_.precision.element));
+  instr.cost.bytes = dims().tokens * dims().hidden * base::size_of(context_.precision.element);
   instr.refs = {ref};
   return instr;
 }
@@ -98,6 +87,15 @@ void SegmentWriter::part_mark(Mark what, Part part, Space space) {
 void SegmentWriter::remake(std::initializer_list<Buf> buffers) {
   Instr& instr = mark(Mark::remake);
   for (const Buf buffer : buffers) instr.refs.push_back(in(buffer));
+}
+
+Instr& SegmentWriter::host(Op op, const OpCost& cost, const OpCost& cost_per_row) {
+  Instr& instr = add(Verb::host, Stream::compute);
+  instr.op = op;
+  instr.cost = cost;
+  instr.cost_per_row = cost_per_row;
+  instr.is_routed = cost_per_row.bytes > 0;
+  return instr;
 }
 
 Instr& SegmentWriter::fetch(Fetch what, Stream stream, const Ref& ref) {
@@ -135,7 +133,6 @@ void SegmentWriter::linear_backward(Op op_id, Op bias_op, const Ref& x, ParamKin
                                     const Ref& dx, const Ref& bias_grad) {
   if (bias_grad.space != Space::none) op(bias_op, {dy, bias_grad});
   op(op_id, {dy, weight(w), dx}).accumulate = dx.access == Access::update;
-  // One price for both products, which have the same operands.
   op(op_id, Pass::wgrad, {dy, x, grad(w)}).accumulate = true;
 }
 

@@ -55,6 +55,11 @@ inline Ref sent(Ref ref) {
   ref.rows = RowsOf::sent;
   return ref;
 }
+/// A row for each token out of all rows.
+inline Ref by_token(Ref ref) {
+  ref.rows = RowsOf::by_token;
+  return ref;
+}
 /// Row `row` of an index buffer as a column.
 inline Ref index_row(Ref ref, int64_t row) {
   ref.is_index_row = true;
@@ -97,16 +102,15 @@ class SegmentWriter {
   [[nodiscard]] const spec::TrainingSpec& training() const { return context_.training; }
 
   Instr& add(Verb verb, Stream stream);
-  /// An operation of the segment's pass, sized by the layer.
-  Instr& op(Op op, std::initializer_list<Ref> refs) { return launch(op, pass_, dims(), refs); }
-  Instr& op(Op op, Pass pass, std::initializer_list<Ref> refs) {
-    return launch(op, pass, dims(), refs);
-  }
+  /// An operation of the segment's pass; passes/prices.cpp gives it its cost.
+  Instr& op(Op op_id, std::initializer_list<Ref> refs) { return op(op_id, pass_, refs); }
+  Instr& op(Op op, Pass pass, std::initializer_list<Ref> refs);
   /// One whose size follows the rows of experts.
-  Instr& expert_op(Op op, std::initializer_list<Ref> refs) { return expert_op(op, pass_, refs); }
+  Instr& expert_op(Op op_id, std::initializer_list<Ref> refs) {
+    return expert_op(op_id, pass_, refs);
+  }
   Instr& expert_op(Op op, Pass pass, std::initializer_list<Ref> refs);
-  Instr& launch(Op op, Pass pass, const LayerDims& dims, std::initializer_list<Ref> refs);
-  /// One whose cost is known otherwise.
+  /// One whose work does not follow from its operands.
   Instr& priced(Op op, const OpCost& cost, std::initializer_list<Ref> refs);
 
   /// A collective of the op's group and stream; `payload_bytes` as spec::collective_ns takes it.
@@ -133,7 +137,7 @@ class SegmentWriter {
   void open(spec::GraphScope scope) { mark(Mark::graph_open).scope = scope; }
   void close(spec::GraphScope scope) { mark(Mark::graph_close).scope = scope; }
 
-  void host(HostWork work) { add(Verb::host, Stream::compute).what = static_cast<uint8_t>(work); }
+  Instr& host(Op op, const OpCost& cost, const OpCost& cost_per_row = {});
   Instr& fetch(Fetch what, Stream stream, const Ref& ref);
   void upload(Upload what, std::initializer_list<Ref> refs);
   void acquire(std::initializer_list<ParamKind> kinds);

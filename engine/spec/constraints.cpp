@@ -83,6 +83,7 @@ string ep_needs_experts(const ModelSpec& model, const HardwareSpec&, const Train
 
 string pp_within_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
                         const Knobs& k) {
+  if (k.pipeline_model_parallel_layout != "none") return {};
   if (k.pipeline_model_parallel_size <= model.num_layers) return {};
   return fmt::format(
       "pipeline_model_parallel_size {} is more than the {} layers of the model; use at most {}",
@@ -100,6 +101,7 @@ string stage_layers(const ModelSpec& model, const HardwareSpec&, const TrainingS
   if (pp == 1) {
     return fmt::format("{} need pipeline_model_parallel_size above 1, found 1; use 0", found);
   }
+  if (k.pipeline_model_parallel_layout != "none") return {};
   const int64_t num_free = pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
   const int64_t rest = model.num_layers - first - last;
   if (num_free == 0 && rest != 0) {
@@ -109,6 +111,102 @@ string stage_layers(const ModelSpec& model, const HardwareSpec&, const TrainingS
   if (rest < num_free) {
     return fmt::format("{} leave {} of {} layers for {} other stages; each stage needs at least 1",
                        found, rest, model.num_layers, num_free);
+  }
+  return {};
+}
+
+string vpp_needs_pp(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+  if (num_virtual_stages(k) == 1 || k.pipeline_model_parallel_size > 1) return {};
+  return fmt::format(
+      "{} virtual stages need pipeline_model_parallel_size above 1, found 1; use 1 virtual stage",
+      num_virtual_stages(k));
+}
+
+string vpp_divides_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                          const Knobs& k) {
+  const int64_t vpp = k.virtual_pipeline_model_parallel_size;
+  if (vpp == 1 || k.pipeline_model_parallel_layout != "none") return {};
+  const int64_t first = k.decoder_first_pipeline_num_layers;
+  const int64_t last = k.decoder_last_pipeline_num_layers;
+  if (first % vpp != 0 || last % vpp != 0) {
+    return fmt::format(
+        "decoder_first_pipeline_num_layers {} and decoder_last_pipeline_num_layers {} do not split "
+        "into {} virtual stages; use multiples of {}",
+        first, last, vpp, vpp);
+  }
+  const int64_t pp = k.pipeline_model_parallel_size;
+  const int64_t num_free = vpp * (pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
+  if (model.num_layers - first - last >= num_free) return {};
+  return fmt::format(
+      "virtual_pipeline_model_parallel_size {} x pipeline_model_parallel_size {} makes more stages "
+      "than the model's {} layers fill; each stage needs at least 1",
+      vpp, pp, model.num_layers);
+}
+
+string vpp_divides_micro_batches(const ModelSpec&, const HardwareSpec&,
+                                 const TrainingSpec& training, const Knobs& k) {
+  const int64_t pp = k.pipeline_model_parallel_size;
+  const int64_t per_pass = k.micro_batch_size * k.data_parallel_size;
+  if (num_virtual_stages(k) == 1 || training.global_batch_size % per_pass != 0) return {};
+  const int64_t num_micro_batches = training.global_batch_size / per_pass;
+  if (num_micro_batches % pp == 0) return {};
+  return fmt::format(
+      "the {} micro-batches of a step are not a multiple of pipeline_model_parallel_size {}, as "
+      "virtual stages need",
+      num_micro_batches, pp);
+}
+
+string layout_text(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+  try {
+    pipeline_layout_stages(k);
+  } catch (const base::UsageError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+string layout_stages(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                     const Knobs& k) {
+  if (k.pipeline_model_parallel_layout == "none") return {};
+  const std::vector<string> stages = pipeline_layout_stages(k);
+  const auto num_stages = static_cast<int64_t>(stages.size());
+  const auto wrong = [&](const string& what) {
+    return fmt::format("pipeline_model_parallel_layout {}", what);
+  };
+  const int64_t pp = k.pipeline_model_parallel_size;
+  if (num_stages % pp != 0) {
+    return wrong(fmt::format(
+        "has {} stages; a multiple of pipeline_model_parallel_size {} is needed", num_stages, pp));
+  }
+  const int64_t vpp = k.virtual_pipeline_model_parallel_size;
+  if (vpp > 1 && vpp != num_stages / pp) {
+    return wrong(
+        fmt::format("has {} virtual stages a rank, virtual_pipeline_model_parallel_size "
+                    "says {}; leave that at 1",
+                    num_stages / pp, vpp));
+  }
+  if (k.decoder_first_pipeline_num_layers > 0 || k.decoder_last_pipeline_num_layers > 0) {
+    return wrong(
+        "excludes decoder_first_pipeline_num_layers and "
+        "decoder_last_pipeline_num_layers; use 0 for both");
+  }
+  const auto letters = [&](char letter) {
+    int64_t total = 0;
+    for (const string& stage : stages) total += std::count(stage.begin(), stage.end(), letter);
+    return total;
+  };
+  if (letters('m') > 0) {
+    return wrong("has multi-token prediction (m), which the engine does not run; leave out m");
+  }
+  if (letters('t') != model.num_layers) {
+    return wrong(
+        fmt::format("has {} layers (t), the model has {}", letters('t'), model.num_layers));
+  }
+  if (letters('E') != 1 || stages.front().substr(0, 1) != "E") {
+    return wrong("has to begin with its one embedding (E)");
+  }
+  if (letters('L') != 1 || stages.back().empty() || stages.back().back() != 'L') {
+    return wrong("has to end with its one loss (L)");
   }
   return {};
 }
@@ -260,6 +358,7 @@ string linear_ce_tile(const ModelSpec&, const HardwareSpec&, const TrainingSpec&
 const std::vector<ConstraintRow>& constraint_table() {
   static const std::vector<ConstraintRow> rows = {
       {"sizes", "Every size is at least its smallest legal value.", sizes},
+      {"layout_text", "A layout is letters, bars and repetitions.", layout_text},
       {"world_size", "Data x context x pipeline parallelism uses every device exactly once.",
        world_size},
       {"ep_divides_plane", "Expert parallelism is folded over the data x context plane of a stage.",
@@ -271,6 +370,12 @@ const std::vector<ConstraintRow>& constraint_table() {
       {"pp_within_layers", "Every pipeline stage has at least one layer.", pp_within_layers},
       {"stage_layers", "First and last stage counts leave at least one layer for each other stage.",
        stage_layers},
+      {"layout_stages", "A layout holds every layer once, from the embedding to the loss.",
+       layout_stages},
+      {"vpp_needs_pp", "One pipeline rank has nobody to take turns with.", vpp_needs_pp},
+      {"vpp_divides_layers", "Every virtual stage has at least one layer.", vpp_divides_layers},
+      {"vpp_divides_micro_batches", "Virtual stages take turns in rounds of pp micro-batches.",
+       vpp_divides_micro_batches},
       {"cp_divides_sequence", "A sequence is cut into two equal chunks per context rank.",
        cp_divides_sequence},
       {"seq_within_positions", "The sequence is no longer than the model's positions.",
@@ -310,8 +415,8 @@ std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareS
     string message = row.check(model, hardware, training, knobs);
     if (message.empty()) continue;
     violations.push_back({row.name, std::move(message)});
-    // Every other rule divides by these sizes.
-    if (row.check == sizes) break;
+    // Every other rule divides by these sizes, and counts these stages.
+    if (row.check == sizes || row.check == layout_text) break;
   }
   return violations;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
+#include <map>
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
@@ -42,16 +42,26 @@ int64_t rounded_ns(double ns) {
   return std::llround(std::min(ns, kMax));
 }
 
-struct Span {
-  bool has_intra = false;
-  bool has_inter = false;
+/// How a group lies on the nodes.
+struct Placement {
+  size_t num_nodes = 0;
+  size_t most_in_a_node = 0;
+  size_t fewest_in_a_node = 0;  ///< so many rings can cross the nodes, each on a device of its own
 };
 
-Span span_of(const HardwareSpec& hardware, const std::vector<int>& ranks) {
-  std::set<int64_t> nodes;
-  for (const int rank : ranks) nodes.insert(hardware.node_of(rank));
-  return {nodes.size() < ranks.size(), nodes.size() > 1};
+Placement placement_of(const HardwareSpec& hardware, const std::vector<int>& ranks) {
+  std::map<int64_t, size_t> members;
+  for (const int rank : ranks) ++members[hardware.node_of(rank)];
+  Placement placement{members.size(), 0, ranks.size()};
+  for (const auto& [node, count] : members) {
+    placement.most_in_a_node = std::max(placement.most_in_a_node, count);
+    placement.fewest_in_a_node = std::min(placement.fewest_in_a_node, count);
+  }
+  return placement;
 }
+
+/// ceil(log2(n)).
+double num_rounds(size_t n) { return static_cast<double>(std::bit_width(n - 1)); }
 
 }  // namespace
 
@@ -122,32 +132,28 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
                       const std::vector<int>& ranks, int64_t bytes) {
   MOETUNE_CHECK(bytes >= 0, "{} of {} bytes", name_of(kind), bytes);
   if (ranks.size() < 2) return 0;
+  if (kind == CollectiveKind::all_to_all) {
+    const auto n = static_cast<int64_t>(ranks.size());
+    return all_to_all_ns(hardware, ranks,
+                         std::vector<int64_t>(static_cast<size_t>(n * n), bytes / n));
+  }
   const auto n = static_cast<double>(ranks.size());
-  const auto num_steps = static_cast<double>(std::bit_width(ranks.size() - 1));  // ceil(log2(n))
-  const auto payload = static_cast<double>(bytes);
-  const double share = payload * (n - 1) / n;
-  const auto on_link = [&](const LinkSpec& link) {
-    const auto latency = static_cast<double>(link.latency_ns);
-    switch (kind) {
-      case CollectiveKind::all_gather:
-      case CollectiveKind::reduce_scatter:
-        return latency * num_steps + transfer_ns(link, share);
-      case CollectiveKind::all_reduce:
-        return 2 * (latency * num_steps + transfer_ns(link, share));
-      case CollectiveKind::all_to_all:
-        return latency + transfer_ns(link, share);
-      case CollectiveKind::broadcast:
-        return latency * num_steps + transfer_ns(link, payload);
-      case CollectiveKind::barrier:
-        return latency * num_steps;
-    }
-    return 0.0;
-  };
-  const Span span = span_of(hardware, ranks);
-  double slowest = 0;
-  if (span.has_intra) slowest = std::max(slowest, on_link(hardware.intra_node));
-  if (span.has_inter) slowest = std::max(slowest, on_link(hardware.inter_node));
-  return rounded_ns(slowest);
+  const Placement placement = placement_of(hardware, ranks);
+  const double latency =
+      num_rounds(placement.most_in_a_node) * static_cast<double>(hardware.intra_node.latency_ns) +
+      num_rounds(placement.num_nodes) * static_cast<double>(hardware.inter_node.latency_ns);
+  const double share = static_cast<double>(bytes) * (n - 1) / n;
+  const double moved = kind == CollectiveKind::broadcast ? static_cast<double>(bytes)
+                       : kind == CollectiveKind::barrier ? 0
+                                                         : share;
+  double transfer = 0;
+  if (placement.most_in_a_node > 1) transfer = transfer_ns(hardware.intra_node, moved);
+  if (placement.num_nodes > 1) {
+    const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
+    transfer = std::max(transfer, transfer_ns(hardware.inter_node, moved / num_rails));
+  }
+  const double once = latency + transfer;
+  return rounded_ns(kind == CollectiveKind::all_reduce ? 2 * once : once);
 }
 
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
@@ -155,35 +161,35 @@ int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& rank
   const size_t n = ranks.size();
   MOETUNE_CHECK(bytes.size() == n * n, "all_to_all of {} ranks needs {} byte counts, got {}", n,
                 n * n, bytes.size());
-  if (n < 2) return 0;
+  /// What goes over one kind of link of one rank.
   struct Traffic {
     double sent = 0;
     double received = 0;
-  };
-  std::vector<Traffic> intra(n);
-  std::vector<Traffic> inter(n);
-  Span used;
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j < n; ++j) {
-      const int64_t count = bytes[i * n + j];
-      MOETUNE_CHECK(count >= 0, "all_to_all of {} bytes", count);
-      if (i == j || count == 0) continue;
-      const bool is_inter = hardware.node_of(ranks[i]) != hardware.node_of(ranks[j]);
-      auto& traffic = is_inter ? inter : intra;
-      traffic[i].sent += static_cast<double>(count);
-      traffic[j].received += static_cast<double>(count);
-      (is_inter ? used.has_inter : used.has_intra) = true;
+    double num_peers = 0;
+
+    [[nodiscard]] double on(const LinkSpec& link) const {
+      return num_peers * static_cast<double>(link.latency_ns) +
+             transfer_ns(link, std::max(sent, received));
     }
-  }
+  };
   double busiest = 0;
   for (size_t i = 0; i < n; ++i) {
-    busiest = std::max(
-        {busiest, transfer_ns(hardware.intra_node, std::max(intra[i].sent, intra[i].received)),
-         transfer_ns(hardware.inter_node, std::max(inter[i].sent, inter[i].received))});
+    Traffic intra;
+    Traffic inter;
+    for (size_t j = 0; j < n; ++j) {
+      const int64_t sent = bytes[i * n + j];
+      const int64_t received = bytes[j * n + i];
+      MOETUNE_CHECK(sent >= 0, "all_to_all of {} bytes", sent);
+      if (i == j || (sent == 0 && received == 0)) continue;
+      const bool is_inter = hardware.node_of(ranks[i]) != hardware.node_of(ranks[j]);
+      Traffic& traffic = is_inter ? inter : intra;
+      traffic.sent += static_cast<double>(sent);
+      traffic.received += static_cast<double>(received);
+      ++traffic.num_peers;
+    }
+    busiest = std::max({busiest, intra.on(hardware.intra_node), inter.on(hardware.inter_node)});
   }
-  int64_t latency = hardware.intra_node.latency_ns;
-  if (used.has_inter) latency = std::max(latency, hardware.inter_node.latency_ns);
-  return rounded_ns(static_cast<double>(latency) + busiest);
+  return rounded_ns(busiest);
 }
 
 int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes) {

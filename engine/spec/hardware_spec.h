@@ -50,15 +50,22 @@ enum class CollectiveKind : uint8_t {
 const char* name_of(CollectiveKind kind);
 
 /// Time of a collective after all have arrived. `bytes` is the full payload S: the gathered result
-/// (all_gather), the input of each rank (reduce_scatter, all_reduce, broadcast). All-gather and
-/// reduce-scatter move S*(n-1)/n per rank, all-reduce twice that (ring); the slowest link the group
-/// spans decides; latency counts once per ring step within log2.
+/// (all_gather), the input of each rank (reduce_scatter, all_reduce, broadcast).
+///   all-gather, reduce-scatter: A + max(S (n-1)/n / B_intra, S (n-1)/n / (k B_inter)),
+///   all-reduce: both one after the other; broadcast: S in place of S (n-1)/n; barrier: A alone,
+/// with n members, at least k of them in each of m nodes and at most l. Bandwidth is that of rings
+/// (Patarasuk & Yuan 2009): over several nodes NCCL builds one for each device of a node, each of
+/// which crosses on its own rail with 1/k of the data. Latency A = log2(l) a_intra + log2(m)
+/// a_inter, both logarithms rounded up: recursive doubling within and across nodes (Thakur,
+/// Rabenseifner & Gropp 2005). A link that the group does not span has no part in it.
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
                       const std::vector<int>& ranks, int64_t bytes);
 
 /// Time of an uneven all-to-all after all have arrived. bytes[i * n + j] goes from ranks[i] to
-/// ranks[j]; each rank sends and receives on its intra-node and inter-node links at the same time,
-/// and the busiest of all ends last.
+/// ranks[j]. On each kind of link a rank exchanges with one peer after the other (pairwise
+/// exchange, Thakur, Rabenseifner & Gropp 2005): a latency for every peer that sends or receives
+/// anything, and the larger of what is sent and received over the bandwidth. Both kinds of link
+/// work at the same time, and the busiest of all ranks' ends last. Between two ranks it is p2p_ns.
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
                       const std::vector<int64_t>& bytes);
 

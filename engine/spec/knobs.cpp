@@ -2,12 +2,14 @@
 // page.
 #include "engine/spec/knobs.h"
 
+#include <algorithm>
 #include <charconv>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "engine/spec/json_reader.h"
+#include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -52,6 +54,17 @@ constexpr std::array kKnobs = {
             "", "--decoder-last-pipeline-num-layers",
             "Layers of the last stage, which also holds the head and the loss.", 0,
             &Knobs::decoder_last_pipeline_num_layers},
+    KnobRow{
+        "virtual_pipeline_model_parallel_size", "parallelism", "stages",
+        ">= 1; above 1 needs pipeline parallelism", "", "--num-virtual-stages-per-pipeline-rank",
+        "Stages that each pipeline rank holds, in turns with the other ranks: the bubble shrinks "
+        "as they grow in number, and more messages are sent.",
+        1, &Knobs::virtual_pipeline_model_parallel_size},
+    KnobRow{"pipeline_model_parallel_layout", "parallelism", "",
+            "none | stages such as Et*3|(tt|)*2tL", "", "--pipeline-model-parallel-layout",
+            "Which layers each stage holds, spelled out: E embedding, t layer, L loss, stages "
+            "between bars, x*n for n times; virtual stages in the order of the model.",
+            0, &Knobs::pipeline_model_parallel_layout},
     KnobRow{"micro_batch_size", "batch", "sequences", ">= 1; divides the global batch per replica",
             "", "--micro-batch-size", "Sequences that go through the model at once.", 1,
             &Knobs::micro_batch_size},
@@ -171,6 +184,10 @@ int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text
 
 std::string canonical_set(const KnobRow& row, std::string_view text) {
   if (is_single_word(row, text)) return std::string(text);
+  if (row.name == "pipeline_model_parallel_layout") {
+    pipeline_stages_of(text);
+    return std::string(text);
+  }
   const std::vector<std::string_view> items = split(row.set_items, ',');
   std::vector<bool> is_chosen(items.size(), false);
   for (const std::string_view part : split(text, ',')) {
@@ -204,7 +221,8 @@ void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
           const std::string text = reader.text(row.name);
           try {
             knobs.*member = canonical_set(row, text);
-          } catch (const UsageError&) {
+          } catch (const UsageError& error) {
+            if (row.set_items.empty()) throw UsageError(reader.source() + ": " + error.what());
             reader.fail(row.name, std::string(row.values));
           }
         }
@@ -282,6 +300,22 @@ bool has_graph(const Knobs& knobs, GraphScope scope) {
   if (scope == GraphScope::none) return false;
   const auto index = static_cast<size_t>(scope) - 1;
   return contains(knobs.cuda_graph_modules, split(kGraphItems, ',')[index]);
+}
+
+std::vector<std::string> pipeline_layout_stages(const Knobs& knobs) {
+  if (knobs.pipeline_model_parallel_layout == "none") return {};
+  return pipeline_stages_of(knobs.pipeline_model_parallel_layout);
+}
+
+int64_t num_virtual_stages(const Knobs& knobs) {
+  const auto stages = static_cast<int64_t>(pipeline_layout_stages(knobs).size());
+  if (stages == 0) return knobs.virtual_pipeline_model_parallel_size;
+  return std::max<int64_t>(1, stages / knobs.pipeline_model_parallel_size);
+}
+
+std::string name_of(GraphScope scope) {
+  if (scope == GraphScope::none) return "none";
+  return std::string(split(kGraphItems, ',')[static_cast<size_t>(scope) - 1]);
 }
 
 std::string knobs_markdown() {

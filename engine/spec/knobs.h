@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace moetune::spec {
 
@@ -24,6 +25,8 @@ struct Knobs {
   int64_t pipeline_model_parallel_size = 1;
   int64_t decoder_first_pipeline_num_layers = 0;  ///< 0: even split
   int64_t decoder_last_pipeline_num_layers = 0;   ///< 0: even split
+  int64_t virtual_pipeline_model_parallel_size = 1;
+  std::string pipeline_model_parallel_layout = "none";  ///< or stages such as "Et|tt|ttL"
   int64_t micro_batch_size = 1;
   std::string recompute = "none";  ///< none, full, or a set such as "norm,moe_act"
   int64_t ep_chunks_forward = 1;
@@ -75,6 +78,17 @@ bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole
 bool is_full_recompute(const Knobs& knobs);
 bool has_graph(const Knobs& knobs, GraphScope scope);
+/// As in cuda_graph_modules.
+std::string name_of(GraphScope scope);
+
+/// The stages that pipeline_model_parallel_layout spells out, each as its letters (E embedding, t
+/// layer, m multi-token prediction, L loss); empty without one. Throws base::UsageError for a text
+/// that is none.
+std::vector<std::string> pipeline_layout_stages(const Knobs& knobs);
+
+/// Virtual stages of each pipeline rank: the knob, or those that the layout spells out (rounded
+/// down where they do not fit the ranks, which a constraint refuses).
+int64_t num_virtual_stages(const Knobs& knobs);
 
 /// The knob page as markdown.
 std::string knobs_markdown();

@@ -61,7 +61,7 @@ json training_json(const TrainingSpec& t) {
 
 InjectedFault fault_from(JsonReader reader) {
   InjectedFault fault;
-  fault.kind = reader.choice("kind", {"", "crash", "kill", "hang", "nan", "error", "slow_start"});
+  fault.kind = reader.choice("kind", {"", "crash", "kill", "hang", "nan", "nan_gradient", "error"});
   fault.step = reader.integer_or("step", 0, 0, kMaxSteps);
   fault.rank = reader.integer_or("rank", 0, 0, int64_t{1} << 26);
   reader.refuse_unknown_keys();

@@ -39,7 +39,7 @@ inline double tokens_per_step(const TrainingSpec& training) {
 
 /// A fault to inject, so that what happens to a failing trial can be tested end to end.
 struct InjectedFault {
-  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, error, slow_start
+  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, nan_gradient, error
   int64_t step = 0;
   int64_t rank = 0;
 };
@@ -109,8 +109,8 @@ struct ConstraintRow {
 };
 const std::vector<ConstraintRow>& constraint_table();
 
-/// All broken rules, in table order; empty when the trial can run. When the first rule, `sizes`, is
-/// broken the others are not checked, because they divide by those sizes.
+/// All broken rules, in table order; empty when the trial can run. When one of the first
+/// two, `sizes` and `layout_text`, is broken, those behind it are not checked: they rely on it.
 std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
                                          const TrainingSpec& training, const Knobs& knobs);
 

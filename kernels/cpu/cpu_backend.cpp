@@ -80,6 +80,9 @@ void CpuBackend::embedding_backward(const EmbeddingBackwardArgs& args) {
   cpu::embedding_backward(args);
 }
 void CpuBackend::cross_entropy(const CrossEntropyArgs& args) { cpu::cross_entropy(args); }
+void CpuBackend::cross_entropy_stats(const CrossEntropyStatsArgs& args) {
+  cpu::cross_entropy_stats(args);
+}
 void CpuBackend::copy(const CopyArgs& args) { cpu::copy(args); }
 void CpuBackend::bias_backward(const BiasBackwardArgs& args) { cpu::bias_backward(args); }
 void CpuBackend::adamw(const AdamWArgs& args) { cpu::adamw(args); }

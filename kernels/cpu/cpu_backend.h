@@ -52,6 +52,7 @@ class CpuBackend final : public Backend {
   void embedding(const EmbeddingArgs& args) override;
   void embedding_backward(const EmbeddingBackwardArgs& args) override;
   void cross_entropy(const CrossEntropyArgs& args) override;
+  void cross_entropy_stats(const CrossEntropyStatsArgs& args) override;
   void copy(const CopyArgs& args) override;
   void bias_backward(const BiasBackwardArgs& args) override;
   void adamw(const AdamWArgs& args) override;

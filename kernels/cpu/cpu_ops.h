@@ -30,6 +30,7 @@ void bias_backward(const BiasBackwardArgs& args);
 void embedding(const EmbeddingArgs& args);
 void embedding_backward(const EmbeddingBackwardArgs& args);
 void cross_entropy(const CrossEntropyArgs& args);
+void cross_entropy_stats(const CrossEntropyStatsArgs& args);
 void adamw(const AdamWArgs& args);
 void squared_norm(const SquaredNormArgs& args);
 void sum(const SumArgs& args);

@@ -323,6 +323,9 @@ void CudaBackend::embedding_backward(const EmbeddingBackwardArgs& args) {
 void CudaBackend::cross_entropy(const CrossEntropyArgs& args) {
   cuda::cross_entropy(stream(), args);
 }
+void CudaBackend::cross_entropy_stats(const CrossEntropyStatsArgs& args) {
+  cuda::cross_entropy_stats(stream(), args);
+}
 void CudaBackend::copy(const CopyArgs& args) { cuda::copy(stream(), args); }
 void CudaBackend::bias_backward(const BiasBackwardArgs& args) {
   cuda::bias_backward(stream(), args);

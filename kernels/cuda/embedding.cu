@@ -19,6 +19,21 @@ struct Found {
   uint16_t sorted[kSegment];
 };
 
+/// Which rows of the vocabulary a table holds.
+struct Shard {
+  int64_t first;
+  int64_t count;
+  int64_t vocabulary;
+};
+
+Shard shard_of(const Tensor& table, int64_t first_row, int64_t vocabulary) {
+  const Shard shard{first_row, table.rows, vocabulary == 0 ? table.rows : vocabulary};
+  MOETUNE_CHECK(shard.first >= 0 && shard.first + shard.count <= shard.vocabulary,
+                "embedding: a table of rows {} to {} for a vocabulary of {}", shard.first,
+                shard.first + shard.count - 1, shard.vocabulary);
+  return shard;
+}
+
 __device__ void sort_found(Found& found) {
   for (int i = static_cast<int>(threadIdx.x); i < found.count; i += kThreads) {
     int rank = 0;
@@ -52,13 +67,15 @@ __device__ int count_of(const int32_t* tokens, int32_t token, int begin, int end
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    add_rows(Rows<float> dtable, const int32_t* tokens, Rows<const T> dout, int num_tokens,
-             int64_t num_rows, int64_t cols) {
+    add_rows(Rows<float> dtable, Shard shard, const int32_t* tokens, Rows<const T> dout,
+             int num_tokens, int64_t cols) {
   auto& found = *block_shared<Found>();
   const auto thread = static_cast<int>(threadIdx.x);
   const auto own = static_cast<int>(blockIdx.x);
   const int32_t token = tokens[own];
-  check_row(token, num_rows);
+  check_row(token, shard.vocabulary);
+  const int64_t row = token - shard.first;
+  if (row < 0 || row >= shard.count) return;  // another rank's
   for (int begin = 0; begin < own; begin += kSegment) {
     const int end = min(begin + kSegment, own);
     if (__syncthreads_or(count_of(tokens, token, begin, end)) != 0) return;
@@ -66,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * kThreads + thread) * N;
   const bool is_inside = col < cols;
-  float* const to = dtable.at(token) + col;
+  float* const to = dtable.at(row) + col;
   Pack<float, N> sums{};
   if (is_inside) sums = load_pack<float, N>(to);
   // Nearly all tokens occur once in a large vocabulary.
@@ -103,7 +120,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void embedding(Stream stream, const EmbeddingArgs& args) {
-  move_rows(stream, {args.table, args.out, index_of(args.tokens), nullptr, args.tokens.rows});
+  const Shard shard = shard_of(args.table, args.first_row, args.vocabulary);
+  move_rows(stream, {args.table, args.out, index_of(args.tokens), nullptr, args.tokens.rows, 1,
+                     shard.first, shard.vocabulary});
 }
 
 void embedding_backward(Stream stream, const EmbeddingBackwardArgs& args) {
@@ -113,13 +132,14 @@ void embedding_backward(Stream stream, const EmbeddingBackwardArgs& args) {
   MOETUNE_CHECK(args.dtable.dtype == DType::f32 && num_tokens < INT32_MAX,
                 "embedding_backward: {} tokens, a table of {}", num_tokens,
                 base::name_of(args.dtable.dtype));
+  const Shard shard = shard_of(args.dtable, args.first_row, args.vocabulary);
   dispatch_float(args.dout.dtype, [&]<typename T>(std::type_identity<T>) {
     const auto run = [&]<int N>(std::integral_constant<int, N>) {
       const dim3 grid(static_cast<unsigned>(num_tokens),
                       static_cast<unsigned>(ceil_div(cols, kThreads * N)));
       launch(add_rows<T, N>, {grid, kThreads, sizeof(Found)}, stream, Rows<float>(args.dtable),
-             index_of(args.tokens), Rows<const T>(args.dout), static_cast<int>(num_tokens),
-             args.dtable.rows, cols);
+             shard, index_of(args.tokens), Rows<const T>(args.dout), static_cast<int>(num_tokens),
+             cols);
     };
     if (cols % kWide == 0 && is_divisible(args.dtable) && is_divisible(args.dout)) {
       run(std::integral_constant<int, kWide>{});

@@ -35,6 +35,7 @@ void combine_rows(Stream stream, const CombineRowsArgs& args);
 void embedding(Stream stream, const EmbeddingArgs& args);
 void embedding_backward(Stream stream, const EmbeddingBackwardArgs& args);
 void cross_entropy(Stream stream, const CrossEntropyArgs& args);
+void cross_entropy_stats(Stream stream, const CrossEntropyStatsArgs& args);
 void copy(Stream stream, const CopyArgs& args);
 void bias_backward(Stream stream, const BiasBackwardArgs& args);
 void adamw(Stream stream, const AdamWArgs& args);

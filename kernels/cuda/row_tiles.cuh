@@ -75,7 +75,9 @@ __device__ inline void check_row(int64_t row, int64_t num_rows) {
 }
 
 /// Moves rows without looking into them: y[to[i], :] = x[from[i] / divisor, :] for i < count, where
-/// a null list stands for i itself. Both tensors have the same columns and elements of one size.
+/// a null list stands for i itself. Both tensors have the same columns and elements of one size. x
+/// may be some of the rows that the list can name, from `first` of `total` on: rows that it does
+/// not have are zeros.
 struct RowMove {
   Tensor x;
   Tensor y;
@@ -83,6 +85,8 @@ struct RowMove {
   const int32_t* to = nullptr;
   int64_t count = 0;
   int64_t divisor = 1;
+  int64_t first = 0;
+  int64_t total = 0;  ///< 0: x has all of them
 };
 void move_rows(Stream stream, const RowMove& move);
 

@@ -9,7 +9,9 @@ struct Lists {
   const int32_t* to;
   int64_t count;
   int32_t divisor;
+  int64_t x_first;
   int64_t x_rows;
+  int64_t x_total;
   int64_t y_rows;
 };
 
@@ -19,16 +21,18 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int64_t i = RowTile::first_row(); i < lists.count; i += RowTile::row_step()) {
     const int64_t source = lists.from == nullptr ? i : lists.from[i] / lists.divisor;
     const int64_t target = lists.to == nullptr ? i : lists.to[i];
-    check_row(source, lists.x_rows);
+    check_row(source, lists.x_total);
     check_row(target, lists.y_rows);
-    const Word* from = x.at(source);
+    const int64_t row = source - lists.x_first;
+    const bool is_here = row >= 0 && row < lists.x_rows;
+    const Word* from = is_here ? x.at(row) : nullptr;
     Word* to = y.at(target);
     const int64_t apart = blockDim.x;
     for (int64_t unit = RowTile::first_unit(); unit < words; unit += RowTile::unit_step()) {
       Word held[kUnitsInFlight] = {};
 #pragma unroll
       for (int k = 0; k < kUnitsInFlight; ++k) {
-        if (unit + k * apart < words) held[k] = from[unit + k * apart];
+        if (is_here && unit + k * apart < words) held[k] = from[unit + k * apart];
       }
 #pragma unroll
       for (int k = 0; k < kUnitsInFlight; ++k) {
@@ -51,9 +55,14 @@ template <typename Word>
 void move_words(Stream stream, const RowMove& move_args) {
   const Tensor x = in_words<Word>(move_args.x);
   const Tensor y = in_words<Word>(move_args.y);
-  const Lists lists{move_args.from,  move_args.to,
-                    move_args.count, static_cast<int32_t>(move_args.divisor),
-                    x.rows,          y.rows};
+  const Lists lists{move_args.from,
+                    move_args.to,
+                    move_args.count,
+                    static_cast<int32_t>(move_args.divisor),
+                    move_args.first,
+                    x.rows,
+                    move_args.total == 0 ? x.rows : move_args.total,
+                    y.rows};
   launch(move<Word>, tile_rows(move_args.count, x.cols), stream, Rows<const Word>(x), Rows<Word>(y),
          x.cols, lists);
 }

@@ -40,7 +40,7 @@ BusySets busy_sets(const TraceIndex& index) {
         if (!record.is_recompute) useful.push_back(interval);
         continue;
       case OpClass::host:
-        host_sync.push_back(interval);
+        if (record.kind == RecordKind::host_sync) host_sync.push_back(interval);
         continue;
       case OpClass::memcpy:
         memcpy.push_back(interval);

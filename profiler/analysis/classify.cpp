@@ -25,6 +25,7 @@ const char* name_of(OpClass op_class) {
 OpClass classify(const TraceRecord& record, const ClassificationRules& rules) {
   switch (record.kind) {
     case RecordKind::host_sync:
+    case RecordKind::host_work:
       return OpClass::host;
     case RecordKind::collective:
     case RecordKind::p2p:

@@ -34,7 +34,8 @@ TraceIndex::TraceIndex(const StepTrace& trace, const ClassificationRules& rules)
     entry.producer = position_of(r.producer_id, i);
     last_host_ns_ = std::max(last_host_ns_, r.launch_end_ns);
     if (entry.op_class == OpClass::host) {
-      host_syncs_.push_back(i);
+      // Work of the host waits for nothing: what it delays is late by the host.
+      if (r.kind == RecordKind::host_sync) host_syncs_.push_back(i);
       last_host_ns_ = std::max(last_host_ns_, r.end_ns);
       continue;
     }

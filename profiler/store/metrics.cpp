@@ -78,6 +78,7 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"host_sync_in_idle_ns", "ns", lower, "the same, while the device was idle"},
     {"num_gaps", "count", lower, "intervals without compute"},
     {"num_unresolved_gaps", "count", lower, "of those, with time nothing explains"},
+    {"num_skipped_steps", "count", lower, "steps whose gradients were NaN or infinite: no update"},
     {"num_launches", "count", lower, "host launches of one step; a graph replay counts once"},
     {"flops", "flops", none, "FLOPs of one traced step"},
     // Communication; with a suffix such as ".ep" for one group.

@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "embedded/kSchema2Sql.h"
+#include "embedded/kSchema3Sql.h"
 #include "embedded/kSchemaSql.h"
 #include "embedded/kShardSchemaSql.h"
 #include "kernels/base/error.h"
@@ -65,6 +65,22 @@ void create_tables(Database& database, std::initializer_list<const char*> names)
   }
 }
 
+// 3: the host's work in traces, a kind of record that version 2 refused.
+void widen_trace_kinds(Database& database) {
+  // Before anything in it is read: what a foreign hand defined in its place may run for ever.
+  constexpr std::string_view kNow = "BETWEEN 0 AND 5";
+  std::string before = expected_definitions(kSchemaSql).at("table trace_record");
+  before.replace(before.find(kNow), kNow.size(), "BETWEEN 0 AND 4");
+  check_definitions(database, {{"table trace_record", before}});
+  database.execute(
+      "CREATE TEMP TABLE old_trace_record AS SELECT * FROM main.trace_record;"
+      "DROP TABLE main.trace_record");
+  create_tables(database, {"trace_record"});
+  database.execute(
+      "INSERT INTO main.trace_record SELECT * FROM old_trace_record;"
+      "DROP TABLE old_trace_record");
+}
+
 /// A table of an older version, copied to a temporary one and dropped, so that it can be created
 /// anew by its own name and word for word (renaming one would write its new name into others).
 void set_aside(Database& database, const char* name) {
@@ -72,10 +88,10 @@ void set_aside(Database& database, const char* name) {
       "CREATE TEMP TABLE old_{0} AS SELECT * FROM main.{0}; DROP TABLE main.{0}", name));
 }
 
-// 3: environments are kept, trials have measurements, and a sweep says which trials matter.
+// 4: environments are kept, trials have measurements, and a sweep says which trials matter.
 void add_measurements(Database& database) {
   // Before anything in it is read: nothing that a foreign hand defined may run while it is.
-  check_definitions(database, expected_definitions(kSchema2Sql));
+  check_definitions(database, expected_definitions(kSchema3Sql));
   constexpr auto kRebuilt =
       std::to_array<const char*>({"sweep", "environment", "trial", "decision"});
   for (const char* name : kRebuilt) set_aside(database, name);
@@ -153,6 +169,7 @@ constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
     [](Database& database) {
       create_tables(database, {"bisect_hunt", "bisect_commit", "bisect_run"});
     },
+    widen_trace_kinds,
     add_measurements,
 };
 

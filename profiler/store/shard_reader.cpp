@@ -83,7 +83,7 @@ void read_traces(Database& database, int64_t max_rows, ShardContents& contents) 
     record.rank = rows.small();
     record.id = rows.integer();
     const int64_t kind = rows.integer();
-    MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_sync),
+    MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
                   "{}: the shard is damaged: record kind {}", database.path(), kind);
     record.kind = static_cast<profiler::RecordKind>(kind);
     record.stream = rows.small();

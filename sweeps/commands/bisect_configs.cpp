@@ -21,17 +21,8 @@
 #include "sweeps/version.h"
 
 namespace moetune::sweeps {
-namespace {
 
 using nlohmann::json;
-
-void check_can_run(const spec::TrialSpec& trial, const std::string& file) {
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
-  if (!violations.empty()) throw base::UsageError(violation_text(file, violations.front()));
-}
-
-}  // namespace
 
 int run_bisect_configs(const CommandOptions& options, const std::string& database) {
   const std::vector<std::string> files = options.texts("configs");

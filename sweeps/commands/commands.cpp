@@ -20,6 +20,8 @@ constexpr std::array kCommands = {
     CommandRow{"sweep", "search the best configuration: runs, stores and judges many trials",
                run_sweep_command},
     CommandRow{"trial", "run one trial", run_trial_command},
+    CommandRow{"program", "print what each rank runs in a step, before anything runs",
+               run_program_command},
     CommandRow{"bisect", "find the commit that made training slower or hungrier",
                run_bisect_command},
     CommandRow{"ls", "list the trials of a database", run_ls_command},

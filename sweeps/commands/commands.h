@@ -27,6 +27,7 @@ int run_trial_command(const std::vector<std::string>& words);
 int run_sweep_command(const std::vector<std::string>& words);
 int run_ls_command(const std::vector<std::string>& words);
 int run_show_command(const std::vector<std::string>& words);
+int run_program_command(const std::vector<std::string>& words);
 int run_knobs_command(const std::vector<std::string>& words);
 int run_report_command(const std::vector<std::string>& words);
 int run_bisect_command(const std::vector<std::string>& words);

@@ -45,6 +45,12 @@ void CommandOptions::add_set() {
         "set a knob (see 'moetune knobs'); may be repeated");
 }
 
+void CommandOptions::add_trial() {
+  add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
+  positional("spec");
+  add_set();
+}
+
 void CommandOptions::add_launch() {
   add()("launch", po::value<std::string>()->value_name("COMMAND"),
         "what starts the processes of a trial with communicator nccl, put in front of "
@@ -100,8 +106,9 @@ std::string CommandOptions::required(const std::string& option, const char* what
   return value;
 }
 
-std::string CommandOptions::database() const {
-  return checked_database(required("db", "the database (--db PATH)"));
+std::string CommandOptions::database(const std::string& option) const {
+  return checked_database(
+      required(option, fmt::format("the database (--{} PATH)", option).c_str()));
 }
 
 int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t otherwise) const {
@@ -130,6 +137,12 @@ std::pair<std::string, std::string> CommandOptions::database_and_word(const char
   if (found.size() == 2) return {checked_database(found[0]), found[1]};
   throw UsageError(fmt::format("expected the database and {}, found {} words; usage: moetune {}",
                                what, found.size(), usage_));
+}
+
+Loaded<spec::TrialSpec> CommandOptions::trial() const {
+  Loaded<spec::TrialSpec> loaded = load_trial(required("spec", "the trial file"));
+  apply_set(loaded.spec.knobs);
+  return loaded;
 }
 
 void CommandOptions::apply_set(spec::Knobs& knobs) const {

@@ -10,6 +10,7 @@
 
 #include "engine/spec/knobs.h"
 #include "engine/spec/trial_spec.h"
+#include "sweeps/load.h"
 
 namespace moetune::sweeps {
 
@@ -28,6 +29,8 @@ class CommandOptions {
   void add_format();
   /// Adds --set NAME=VALUE, repeatable.
   void add_set();
+  /// Adds SPEC, a trial or sweep file, as the first positional word, and --set.
+  void add_trial();
   /// Adds --launch COMMAND, for trials of several processes.
   void add_launch();
 
@@ -40,9 +43,9 @@ class CommandOptions {
   [[nodiscard]] std::vector<std::string> texts(const std::string& option) const;
   /// Throws base::UsageError when the option is missing.
   [[nodiscard]] std::string required(const std::string& option, const char* what) const;
-  /// The value of --db; throws base::UsageError when it is missing, or there but no
-  /// regular file.
-  [[nodiscard]] std::string database() const;
+  /// The value of --db, or of another option that names a database; throws base::UsageError when
+  /// it is missing, or there but no regular file.
+  [[nodiscard]] std::string database(const std::string& option = "db") const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
   [[nodiscard]] bool wants_json() const;
@@ -52,6 +55,8 @@ class CommandOptions {
   /// The value of --launch, empty when it is missing. Throws base::UsageError when it can be no
   /// launcher, when the trial is one process, and when one is missing for several nodes.
   [[nodiscard]] std::string launcher(const spec::TrialSpec& trial) const;
+  /// The trial of SPEC with the knobs of all --set, and the text that it trains on.
+  [[nodiscard]] Loaded<spec::TrialSpec> trial() const;
   /// Sets the knobs of all --set.
   void apply_set(spec::Knobs& knobs) const;
 

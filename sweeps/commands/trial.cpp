@@ -126,7 +126,7 @@ int run_trial_command(const std::vector<std::string>& words) {
       "[--launch COMMAND] [--print-spec]",
       "Runs one trial. SPEC is a trial as JSON, or a sweep file, whose base is used. Without --db "
       "nothing is kept.");
-  options.add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
+  options.add_trial();
   options.add()("db", po::value<std::string>()->value_name("PATH"),
                 "store the trial in this runs database");
   options.add()("trace-out", po::value<std::string>()->value_name("FILE"),
@@ -137,16 +137,13 @@ int run_trial_command(const std::vector<std::string>& words) {
                 "longest time without a new step before the trial counts as hung, default 60");
   options.add()("quiet,q", "no progress");
   options.add_launch();
-  options.add_set();
   options.add_format();
-  options.positional("spec");
   if (!options.parse(words)) return 0;
 
   const std::string trace_path = options.text("trace-out");
   check_folder_of(trace_path);
-  const std::string file = options.required("spec", "the trial file");
-  Loaded<spec::TrialSpec> loaded = load_trial(file);
-  options.apply_set(loaded.spec.knobs);
+  Loaded<spec::TrialSpec> loaded = options.trial();
+  const std::string file = options.text("spec");
   if (options.has("print-spec")) {
     std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
     return 0;

@@ -49,6 +49,50 @@ void check(Backend& cpu, const Case& c, double grad_scale) {
   BOOST_TEST(has_clean_padding(logits));
 }
 
+// Two shards of unequal width, statistics first, as ranks do it.
+template <typename T>
+void check_shards(Backend& cpu, const Case& c, double grad_scale) {
+  const int64_t cut = (c.vocabulary + 1) / 3;
+  const auto values = random_values<T>(c.rows, c.vocabulary, 1, -6.0, 6.0);
+  auto expected = values;
+  auto logits = narrowed<T>(values, c.ld);
+  const auto targets = targets_for(c.rows, c.vocabulary);
+  Matrix<float> expected_stats(2 * c.rows, 3);
+  Matrix<float> stats(2 * c.rows, 3, 5);
+  OnDevice on;
+  struct Shard {
+    int64_t first, count, row;  // the first row of its statistics
+  };
+  const Shard shards[] = {{0, cut, 0}, {cut, c.vocabulary - cut, c.rows}};
+  for (const auto& [first, count, row] : shards) {
+    cpu.cross_entropy_stats({expected.tensor().columns(first, count), targets,
+                             expected_stats.tensor().row_range(row, c.rows), first});
+    cuda::cross_entropy_stats(nullptr, {on(logits).columns(first, count), on(targets),
+                                        on(stats).row_range(row, c.rows), first});
+  }
+  on.fetch(stats);
+  BOOST_TEST(has_clean_padding(stats));
+  for (int64_t r = 0; r < 2 * c.rows; ++r) {
+    BOOST_TEST(stats(r, 0) == expected_stats(r, 0));
+    BOOST_TEST(stats(r, 1) == expected_stats(r, 1), boost::test_tools::tolerance(1e-5F));
+    BOOST_TEST(stats(r, 2) == expected_stats(r, 2));
+  }
+  for (const auto& [first, count, row] : shards) {
+    double expected_loss = 2.0;
+    auto loss = number(2.0);
+    OnDevice memory;  // knows matrices by their addresses, which come again
+    cpu.cross_entropy({expected.tensor().columns(first, count), targets, grad_scale, &expected_loss,
+                       expected_stats, first});
+    cuda::cross_entropy(nullptr, {on(logits).columns(first, count), on(targets), grad_scale,
+                                  number_on(memory, loss), on(stats), first});
+    memory.fetch(loss);
+    BOOST_TEST(loss(0, 0) == expected_loss, boost::test_tools::tolerance(1e-6));
+  }
+  on.fetch(logits);
+  BOOST_TEST(error_of(logits, expected) < kElementTolerance<T>);
+  BOOST_TEST(has_clean_padding(logits));
+}
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(cuda_cross_entropy, BackendFixture)
@@ -105,6 +149,60 @@ BOOST_AUTO_TEST_CASE(a_target_out_of_range_shows_in_the_loss) {
     auto logits = random_values<float>(1, 8, 1);
     BOOST_TEST(std::isnan(loss_on_device(logits, column_of({target}))));
   }
+}
+
+BOOST_AUTO_TEST_CASE(shards_equal_the_cpu) {
+  for (const Case& c : kCases) {
+    if (c.rows == 0) continue;
+    BOOST_TEST_CONTEXT(c.rows << " rows of " << c.vocabulary) {
+      check_shards<float>(*backend, c, 0.125);
+      check_shards<Bf16>(*backend, c, 0.125);
+    }
+  }
+}
+
+// A row that one shard masks wholly is the other's alone; a NaN is everybody's; a target that
+// nobody has shows.
+BOOST_AUTO_TEST_CASE(shards_that_are_masked_or_broken) {
+  auto logits = random_values<float>(3, 6, 1);
+  for (int64_t i = 0; i < 3; ++i) logits(0, i) = -INFINITY;
+  logits(1, 5) = kNan;
+  const auto targets = column_of({4, 0, 6});
+  Matrix<float> stats(6, 3);
+  OnDevice on;
+  for (const int64_t shard : {0, 1}) {
+    cuda::cross_entropy_stats(nullptr, {on(logits).columns(3 * shard, 3), on(targets),
+                                        on(stats).row_range(3 * shard, 3), 3 * shard});
+  }
+  on.fetch(stats);
+  BOOST_TEST(stats(0, 0) == -INFINITY);
+  BOOST_TEST(stats(0, 1) == 0.0F);
+  BOOST_TEST(stats(0, 2) == -INFINITY);
+  const auto loss_of_row = [&](int64_t row, int64_t shard) {
+    auto loss = number(0.0);
+    Matrix<float> of_row(2, 3);
+    for (int64_t s = 0; s < 2; ++s) {
+      for (int64_t i = 0; i < 3; ++i) of_row(s, i) = stats(3 * s + row, i);
+    }
+    OnDevice memory;
+    cuda::cross_entropy(
+        nullptr, {on(logits).columns(3 * shard, 3).row_range(row, 1), on(targets).row_range(row, 1),
+                  1.0, number_on(memory, loss), memory(of_row), 3 * shard});
+    memory.fetch(loss);
+    return loss(0, 0);
+  };
+  const double expected = std::log(std::exp(static_cast<double>(logits(0, 3))) +
+                                   std::exp(static_cast<double>(logits(0, 4))) +
+                                   std::exp(static_cast<double>(logits(0, 5)))) -
+                          static_cast<double>(logits(0, 4));
+  BOOST_TEST(loss_of_row(0, 0) == 0.0);
+  BOOST_TEST(loss_of_row(0, 1) == expected, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(std::isnan(loss_of_row(1, 0)));
+  BOOST_TEST(loss_of_row(2, 0) == INFINITY);
+  BOOST_TEST(loss_of_row(2, 1) == INFINITY);
+  on.fetch(logits);
+  BOOST_TEST(logits(0, 0) == 0.0F);
+  BOOST_TEST(num_nan(logits) == 4);  // the broken row's first shard, and the NaN itself
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -90,6 +90,36 @@ void check_embedding(Backend& cpu, const Case& c, int64_t num_tokens) {
   BOOST_TEST(has_clean_padding(dtable));
 }
 
+// A shard of the rows in the middle of a vocabulary of four times as many.
+template <typename T>
+void check_shard(Backend& cpu, const Case& c) {
+  constexpr int64_t kNumTokens = 37;
+  const int64_t first = c.rows;
+  const int64_t vocabulary = 4 * c.rows;
+  const auto table = random_matrix<T>(c.rows, c.cols, 1, c.cols + c.padding);
+  Matrix<int32_t> tokens(kNumTokens, 1);
+  for (int64_t t = 0; t < kNumTokens; ++t) {
+    tokens(t, 0) = static_cast<int32_t>(t * 5 % vocabulary);
+  }
+  Matrix<T> out(kNumTokens, c.cols, c.cols + c.padding);
+  Matrix<float> expected(kNumTokens, c.cols);
+  cpu.embedding({widened(table), tokens, expected, first, vocabulary});
+  OnDevice on;
+  cuda::embedding(nullptr, {on(table), on(tokens), on(out), first, vocabulary});
+  on.fetch(out);
+  BOOST_TEST(widened(out).same_bits(expected));
+  BOOST_TEST(has_clean_padding(out));
+
+  const auto dout = random_matrix<T>(kNumTokens, c.cols, 3, c.cols + c.padding);
+  auto dtable = random_matrix<float>(c.rows, c.cols, 4, c.cols + c.padding);
+  auto expected_dtable = widened(dtable);
+  cpu.embedding_backward({expected_dtable, tokens, widened(dout), first, vocabulary});
+  cuda::embedding_backward(nullptr, {on(dtable), on(tokens), on(dout), first, vocabulary});
+  on.fetch(dtable);
+  BOOST_TEST(widened(dtable).same_bits(expected_dtable));
+  BOOST_TEST(has_clean_padding(dtable));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(cuda_rows)
@@ -110,6 +140,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(embedding_equals_the_cpu, T, ElementTypes) {
         check_embedding<T>(*cpu, c, num_tokens);
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(embedding_of_a_shard_equals_the_cpu, T, ElementTypes) {
+  const auto cpu = make_cpu_backend();
+  for (const Case& c : kCases) {
+    if (c.rows == 0) continue;
+    BOOST_TEST_CONTEXT(c.rows << " x " << c.cols) check_shard<T>(*cpu, c);
   }
 }
 
@@ -155,6 +193,16 @@ BOOST_AUTO_TEST_CASE(rows_that_do_not_exist_stop_the_kernel) {
     BOOST_CHECK_THROW(cuda::embedding(nullptr, {on(x), on(index), on(out)}), base::Error);
     BOOST_CHECK_THROW(cuda::embedding_backward(nullptr, {on(x), on(index), on(out)}), base::Error);
   }
+  for (const int32_t bad : {6, -1}) {
+    const auto index = column_of({bad});
+    OnDevice on;
+    BOOST_CHECK_THROW(cuda::embedding(nullptr, {on(x), on(index), on(out), 3, 6}), base::Error);
+    BOOST_CHECK_THROW(cuda::embedding_backward(nullptr, {on(x), on(index), on(out), 3, 6}),
+                      base::Error);
+  }
+  // A table that is the whole vocabulary begins at 0.
+  BOOST_CHECK_THROW(cuda::embedding(nullptr, {x, column_of({3}), out, 3}), base::Error);
+  BOOST_CHECK_THROW(cuda::embedding_backward(nullptr, {x, column_of({3}), out, 3}), base::Error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

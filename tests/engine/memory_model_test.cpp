@@ -5,39 +5,17 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
-#include "engine/routing_recorder.h"
-#include "tests/engine/training_fixture.h"
+#include "tests/engine/memory_fixture.h"
 
 namespace moetune::engine {
 namespace {
-
-constexpr int64_t kSteps = 2;
-
-spec::RoutingProfile record_profile(const spec::ModelSpec& model, const char* recompute = "none") {
-  spec::TrialSpec trial = testing::tiny_trial(model);
-  trial.knobs.recompute = recompute;
-  trial.records_routing = true;
-  trial.num_warmup_steps = 0;
-  trial.num_steps = kSteps;
-  trial.num_traced_steps = 0;
-  RoutingRecorder recorder(trial);
-  TrainerHooks hooks;
-  hooks.observers.routing = &recorder;
-  const testing::RandomTokens tokens(trial);
-  run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int) {
-    for (int64_t step = 0; step < kSteps; ++step) {
-      trainer.step(step, tokens, profiler::TraceLevel::none);
-    }
-  });
-  return recorder.profile();
-}
 
 BOOST_AUTO_TEST_SUITE(memory_model_against_ledger)
 
 // What is routed a second time, for the backward pass, is not counted again.
 BOOST_AUTO_TEST_CASE(recomputation_leaves_the_profile_as_it_is) {
   const spec::ModelSpec model = testing::tiny_model();
-  BOOST_TEST(record_profile(model, "full").counts == record_profile(model).counts,
+  BOOST_TEST(testing::record_profile(model, "full").counts == testing::record_profile(model).counts,
              boost::test_tools::per_element());
 }
 
@@ -62,32 +40,10 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
           "expert_model_parallel_size": 2, "linear_ce_chunk_tokens": 64})",
   };
   for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
-    const spec::RoutingProfile profile = record_profile(model);
+    const spec::RoutingProfile profile = testing::record_profile(model);
     for (const char* text : kKnobs) {
-      const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
-      spec::TrialSpec trial = testing::tiny_trial(model, knobs);
-      trial.num_warmup_steps = 0;
-      trial.num_steps = kSteps;
-      trial.num_traced_steps = 0;
-      const testing::TrainingRun run = testing::train(trial, kSteps);
-      const auto ranks =
-          tuner::estimate_memory(
-              trial, tuner::ReceivedRows(profile, model, trial.training.global_batch_size))
-              .ranks;
-      for (size_t rank = 0; rank < ranks.size(); ++rank) {
-        BOOST_TEST_CONTEXT(text << " rank " << rank << " peak at "
-                                << run.ledgers[rank].peak_allocation()) {
-          BOOST_TEST(ranks[rank].peak_bytes == run.ledgers[rank].peak_bytes());
-          for (int group = 0; group < profiler::kNumMemoryGroups; ++group) {
-            const char* name = profiler::name_of(static_cast<profiler::MemoryGroup>(group));
-            const int64_t predicted = ranks[rank].group_bytes[static_cast<size_t>(group)];
-            BOOST_TEST_CONTEXT(name) {
-              BOOST_TEST(predicted ==
-                         run.ledgers[rank].peak_by_group()[static_cast<size_t>(group)]);
-            }
-          }
-        }
-      }
+      spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(text));
+      BOOST_TEST_CONTEXT(text) { testing::check_memory(trial, profile); }
     }
   }
 }

@@ -3,32 +3,10 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
-#include "engine/plan/compile.h"
-#include "engine/plan/player.h"
-#include "tests/engine/parity_fixture.h"
+#include "tests/engine/played_fixture.h"
 
 namespace moetune::engine {
 namespace {
-
-/// The routes of one step as every rank has seen them.
-class RecordedRoutes final : public RouteObserver {
- public:
-  void on_route(int rank, int64_t layer, int64_t micro_batch, const plan::Route& route) override {
-    const std::scoped_lock lock(mutex_);
-    by_rank_[rank].routes[{layer, micro_batch}] = route;
-  }
-  [[nodiscard]] const plan::Bindings* of(int rank) { return &by_rank_[rank]; }
-
- private:
-  struct OfRank final : plan::Bindings {
-    [[nodiscard]] const plan::Route& at(int64_t layer, int64_t micro_batch) const override {
-      return routes.at({layer, micro_batch});
-    }
-    std::map<std::pair<int64_t, int64_t>, plan::Route> routes;
-  };
-  std::mutex mutex_;
-  std::map<int, OfRank> by_rank_;
-};
 
 const char* const kMoreLayouts[] = {
     "{}",
@@ -46,24 +24,6 @@ std::vector<std::string> layouts() {
   std::vector<std::string> all(std::begin(kMoreLayouts), std::end(kMoreLayouts));
   all.insert(all.end(), std::begin(testing::kLayouts), std::end(testing::kLayouts));
   return all;
-}
-
-/// The record of each launch of a rank's program, by position.
-std::map<std::pair<size_t, size_t>, const profiler::TraceRecord*> launches(
-    const plan::StepProgram& program, const profiler::StepTrace& trace) {
-  std::map<std::pair<size_t, size_t>, const profiler::TraceRecord*> found;
-  size_t next = 0;
-  for (size_t item = 0; item < program.items.size(); ++item) {
-    const plan::Segment& segment =
-        *program.segments[static_cast<size_t>(program.items[item].segment)];
-    for (size_t i = 0; i < segment.code.size(); ++i) {
-      const plan::Instr& instr = segment.code[i];
-      if (instr.op == plan::Op::count || instr.device_only) continue;
-      BOOST_TEST_REQUIRE(next < trace.records.size());
-      found[{item, i}] = &trace.records[next++];
-    }
-  }
-  return found;
 }
 
 BOOST_AUTO_TEST_SUITE(program)
@@ -103,49 +63,7 @@ BOOST_AUTO_TEST_CASE(played_programs_have_the_times_of_the_engine) {
       for (const std::string& layout : layouts()) {
         spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(layout));
         trial.clock = clock;
-        RecordedRoutes routes;
-        TrainerHooks hooks;
-        hooks.observers.route = &routes;
-        const testing::TrainingRun run = testing::train(trial, 1, hooks);
-        std::vector<plan::StepProgram> programs;
-        for (size_t rank = 0; rank < run.traces.size(); ++rank) {
-          programs.push_back(plan::compile(trial, static_cast<int>(rank)));
-        }
-        std::vector<plan::PlayedRank> ranks;
-        std::vector<std::map<std::pair<size_t, size_t>, const profiler::TraceRecord*>> recorded;
-        for (const plan::StepProgram& program : programs) {
-          ranks.push_back({&program, routes.of(program.rank)});
-          recorded.push_back(launches(program, run.traces[static_cast<size_t>(program.rank)]));
-        }
-        plan::PlayOptions options;
-        options.level = profiler::TraceLevel::ops;
-        const plan::PlayResult played = plan::play(
-            trial.hardware, ranks,
-            [&](const plan::Position& at, const plan::Instr&, const plan::OpCost&) {
-              const auto* record = recorded[static_cast<size_t>(at.rank)].at({at.item, at.instr});
-              return record->end_ns - record->start_ns;
-            },
-            options);
-        BOOST_TEST_CONTEXT(clock << " " << layout) {
-          BOOST_TEST(played.step_ns == run.steps.front().step_ns);
-          for (size_t rank = 0; rank < run.traces.size(); ++rank) {
-            const auto& expected = run.traces[rank].records;
-            const auto& found = played.traces[rank].records;
-            BOOST_TEST_REQUIRE(found.size() == expected.size());
-            for (size_t i = 0; i < found.size(); ++i) {
-              BOOST_TEST_CONTEXT("rank " << rank << ", " << i << ": " << expected[i].name) {
-                BOOST_TEST_REQUIRE(found[i].name == expected[i].name);
-                BOOST_TEST_REQUIRE(found[i].start_ns == expected[i].start_ns);
-                BOOST_TEST_REQUIRE(found[i].end_ns == expected[i].end_ns);
-                BOOST_TEST_REQUIRE(found[i].launch_end_ns == expected[i].launch_end_ns);
-                BOOST_TEST_REQUIRE(found[i].transfer_ns == expected[i].transfer_ns);
-                BOOST_TEST_REQUIRE(found[i].producer_id == expected[i].producer_id);
-                BOOST_TEST_REQUIRE(found[i].flops == expected[i].flops);
-                BOOST_TEST_REQUIRE(found[i].bytes == expected[i].bytes);
-              }
-            }
-          }
-        }
+        BOOST_TEST_CONTEXT(clock << " " << layout) { testing::check_played(trial); }
       }
     }
   }

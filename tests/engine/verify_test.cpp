@@ -46,30 +46,40 @@ void all_experts_chunked(spec::Knobs& knobs) {
 
 // 3 layers of qwen3_moe over 2 stages are an uneven split.
 const Case kCases[] = {
-    {"llama", {1, 1, 1, 1}},
-    {"llama", {1, 2, 1, 1}},
-    {"llama", {2, 2, 1, 2}},  // the embedding is tied across stages
-    {"llama", {2, 3, 1, 1}, [](spec::Knobs& k) { k.use_distributed_optimizer = false; }},
-    {"llama_biased", {1, 1, 1, 1}},
-    {"llama_biased", {2, 1, 1, 2}},
-    {"llama_biased", {1, 2, 1, 3}, [](spec::Knobs& k) { k.recompute = "full"; }},
-    {"mixtral", {1, 1, 1, 1}},
-    {"mixtral", {1, 2, 2, 1}},
-    {"mixtral", {2, 1, 2, 1}},
-    {"mixtral", {1, 2, 2, 2}},
-    {"mixtral", {1, 4, 4, 1}, all_experts_chunked},
-    {"qwen3_moe", {1, 1, 1, 1}},
-    {"qwen3_moe", {1, 1, 1, 1}, [](spec::Knobs& k) { k.micro_batch_size = 2; }},
-    {"qwen3_moe", {1, 2, 2, 1}},
-    {"qwen3_moe", {2, 1, 2, 1}},
-    {"qwen3_moe", {1, 2, 2, 2}},
-    {"qwen3_moe", {1, 1, 1, 2}},
-    {"qwen3_moe", {1, 1, 1, 2}, [](spec::Knobs& k) { k.decoder_first_pipeline_num_layers = 1; }},
-    {"qwen3_moe", {2, 2, 4, 2}},
-    {"qwen3_moe", {2, 2, 2, 1}, [](spec::Knobs& k) { k.use_distributed_optimizer = false; }},
-    {"qwen3_moe_mixed", {1, 1, 1, 1}},
-    {"qwen3_moe_mixed", {1, 2, 2, 2}, all_experts_chunked},
-    {"qwen3_moe_mixed", {2, 3, 6, 1}},
+    {"llama", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
+    {"llama", {.cp = 2, .dp = 1, .pp = 1, .ep = 1}},
+    {"llama", {.cp = 2, .dp = 2, .pp = 2, .ep = 1}},  // the embedding is tied across stages
+    {"llama",
+     {.cp = 3, .dp = 2, .pp = 1, .ep = 1},
+     [](spec::Knobs& k) { k.use_distributed_optimizer = false; }},
+    {"llama_biased", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
+    {"llama_biased", {.cp = 1, .dp = 2, .pp = 2, .ep = 1}},
+    {"llama_biased",
+     {.cp = 2, .dp = 1, .pp = 3, .ep = 1},
+     [](spec::Knobs& k) { k.recompute = "full"; }},
+    {"mixtral", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
+    {"mixtral", {.cp = 2, .dp = 1, .pp = 1, .ep = 2}},
+    {"mixtral", {.cp = 1, .dp = 2, .pp = 1, .ep = 2}},
+    {"mixtral", {.cp = 2, .dp = 1, .pp = 2, .ep = 2}},
+    {"mixtral", {.cp = 4, .dp = 1, .pp = 1, .ep = 4}, all_experts_chunked},
+    {"qwen3_moe", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
+    {"qwen3_moe",
+     {.cp = 1, .dp = 1, .pp = 1, .ep = 1},
+     [](spec::Knobs& k) { k.micro_batch_size = 2; }},
+    {"qwen3_moe", {.cp = 2, .dp = 1, .pp = 1, .ep = 2}},
+    {"qwen3_moe", {.cp = 1, .dp = 2, .pp = 1, .ep = 2}},
+    {"qwen3_moe", {.cp = 2, .dp = 1, .pp = 2, .ep = 2}},
+    {"qwen3_moe", {.cp = 1, .dp = 1, .pp = 2, .ep = 1}},
+    {"qwen3_moe",
+     {.cp = 1, .dp = 1, .pp = 2, .ep = 1},
+     [](spec::Knobs& k) { k.decoder_first_pipeline_num_layers = 1; }},
+    {"qwen3_moe", {.cp = 2, .dp = 2, .pp = 2, .ep = 4}},
+    {"qwen3_moe",
+     {.cp = 2, .dp = 2, .pp = 1, .ep = 2},
+     [](spec::Knobs& k) { k.use_distributed_optimizer = false; }},
+    {"qwen3_moe_mixed", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
+    {"qwen3_moe_mixed", {.cp = 2, .dp = 1, .pp = 2, .ep = 2}, all_experts_chunked},
+    {"qwen3_moe_mixed", {.cp = 3, .dp = 2, .pp = 1, .ep = 6}},
 };
 
 /// A copy of a reference model to damage.
@@ -211,16 +221,16 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
   const auto refuses = [](const char* model, const plan::Layout& layout, const char* rule) {
     BOOST_CHECK_EXCEPTION(verify(golden(model), layout), UsageError, says(model, rule));
   };
-  refuses("mixtral", {1, 3, 3, 1}, "ep_divides_experts");
-  refuses("mixtral", {1, 1, 2, 1}, "ep_divides_plane");
-  refuses("mixtral", {1, 1, 1, 3}, "pp_within_layers");
-  refuses("mixtral", {1, 5, 1, 1}, "cp_divides_sequence");
-  refuses("mixtral", {4, 1, 1, 1}, "micro_batch_divides_global");
-  refuses("llama", {0, 1, 1, 1}, "sizes");
+  refuses("mixtral", {.cp = 3, .ep = 3}, "ep_divides_experts");
+  refuses("mixtral", {.ep = 2}, "ep_divides_plane");
+  refuses("mixtral", {.pp = 3}, "pp_within_layers");
+  refuses("mixtral", {.cp = 5}, "cp_divides_sequence");
+  refuses("mixtral", {.dp = 4}, "micro_batch_divides_global");
+  refuses("llama", {.dp = 0}, "sizes");
 }
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
-  BOOST_TEST(verify(golden("llama"), plan::Layout{1, 2, 2, 1}).ok);
+  BOOST_TEST(verify(golden("llama"), plan::Layout{.cp = 2, .ep = 2}).ok);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {

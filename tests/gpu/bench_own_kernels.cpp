@@ -125,6 +125,16 @@ void bench_cross_entropy(Bench& bench, CudaBackend& backend, Arena& arena) {
   bench.row(fmt::format("cross_entropy {}x{}", rows, vocab), moves({logits, logits}), [&] {
     backend.cross_entropy({logits, targets, 1.0, doubles(loss)});
   });
+  // One of eight shards, which together do what the row above does.
+  const Tensor shard = logits.columns(0, vocab / 8);
+  const Tensor stats = arena.zeros(rows, 3, DType::f32);
+  bench.row(fmt::format("cross_entropy_stats {}x{}", rows, shard.cols), moves({shard}), [&] {
+    backend.cross_entropy_stats({shard, targets, stats});
+  });
+  bench.row(fmt::format("cross_entropy of a shard {}x{}", rows, shard.cols), moves({shard, shard}),
+            [&] {
+              backend.cross_entropy({shard, targets, 1.0, doubles(loss), stats});
+            });
   arena.clear();
 }
 

@@ -132,6 +132,62 @@ BOOST_AUTO_TEST_CASE(embedding_and_its_gradient) {
   BOOST_TEST(gradient_error(loss, table, dtable) < kGradientTolerance);
 }
 
+// The shards' outputs add up to the whole table's, each token's row coming from one of them.
+template <typename T>
+void check_shards(Backend& backend) {
+  constexpr int64_t kVocabulary = 7;
+  constexpr int64_t kCols = 3;
+  const auto tokens = column_of({4, 0, 6, 4, 2, 3});
+  const int64_t num_tokens = tokens.rows();
+  Matrix<T> table(kVocabulary, kCols, 5);
+  Matrix<T> dout(num_tokens, kCols, 4);
+  table.fill_random(1);
+  dout.fill_random(2);
+  Matrix<T> whole(kVocabulary, kCols);
+  whole.fill(T{0.5});
+  for (int64_t t = 0; t < num_tokens; ++t) {
+    for (int64_t c = 0; c < kCols; ++c) whole(tokens(t, 0), c) += dout(t, c);
+  }
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 3}, {3, 2}, {5, 2}}) {
+    Matrix<T> out(num_tokens, kCols, 6);
+    backend.embedding({table.tensor().row_range(first, count), tokens, out, first, kVocabulary});
+    for (int64_t t = 0; t < num_tokens; ++t) {
+      const bool is_here = tokens(t, 0) >= first && tokens(t, 0) < first + count;
+      for (int64_t c = 0; c < kCols; ++c) {
+        BOOST_TEST(out(t, c) == (is_here ? table(tokens(t, 0), c) : T{0}));
+      }
+    }
+    Matrix<T> dtable(count, kCols, 4);
+    dtable.fill(T{0.5});
+    backend.embedding_backward({dtable, tokens, dout, first, kVocabulary});
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t c = 0; c < kCols; ++c) BOOST_TEST(dtable(r, c) == whole(first + r, c));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(embedding_of_a_shard_leaves_the_others_tokens_alone) {
+  check_shards<float>(*backend);
+  check_shards<double>(*backend);
+}
+
+BOOST_AUTO_TEST_CASE(shards_and_tokens_that_the_vocabulary_does_not_have_are_refused) {
+  const Matrix<float> table(3, 2);
+  const Matrix<float> rows(1, 2);
+  const auto refuses = [&](int32_t token, int64_t first_row, int64_t vocabulary) {
+    const auto tokens = column_of({token});
+    BOOST_CHECK_THROW(backend->embedding({table, tokens, rows, first_row, vocabulary}),
+                      base::Error);
+    BOOST_CHECK_THROW(backend->embedding_backward({table, tokens, rows, first_row, vocabulary}),
+                      base::Error);
+  };
+  refuses(6, 3, 6);
+  refuses(-1, 3, 6);
+  refuses(3, 4, 6);
+  refuses(3, -1, 6);
+  refuses(3, 3, 0);  // a table that is the whole vocabulary begins at 0
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::kernels

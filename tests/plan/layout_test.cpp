@@ -12,13 +12,29 @@ namespace moetune::plan {
 
 namespace {
 
+Layout grid(int dp, int cp, int ep, int pp, int tp = 1, int etp = 1) {
+  Layout made;
+  made.tp = tp;
+  made.cp = cp;
+  made.dp = dp;
+  made.pp = pp;
+  made.etp = etp;
+  made.ep = ep;
+  return made;
+}
+
 std::vector<Layout> layouts() {
   std::vector<Layout> result;
-  for (const int dp : {1, 2, 3, 4}) {
-    for (const int cp : {1, 2, 4}) {
-      for (const int pp : {1, 2, 3}) {
-        for (int ep = 1; ep <= dp * cp; ++ep) {
-          if (dp * cp % ep == 0) result.push_back({dp, cp, ep, pp});
+  for (const int dp : {1, 2, 3}) {
+    for (const int cp : {1, 2}) {
+      for (const int tp : {1, 2, 4}) {
+        for (const int pp : {1, 2, 3}) {
+          const int stage = dp * cp * tp;
+          for (int ep = 1; ep <= stage; ++ep) {
+            for (int etp = 1; etp * ep <= stage; ++etp) {
+              if (stage % (ep * etp) == 0) result.push_back(grid(dp, cp, ep, pp, tp, etp));
+            }
+          }
         }
       }
     }
@@ -26,8 +42,8 @@ std::vector<Layout> layouts() {
   return result;
 }
 
-constexpr Group kGroups[] = {Group::world, Group::dp_cp, Group::cp,       Group::ep,
-                             Group::edp,   Group::pp,    Group::embedding};
+constexpr Group kGroups[] = {Group::world, Group::dp_cp,     Group::cp, Group::ep,    Group::edp,
+                             Group::pp,    Group::embedding, Group::tp, Group::tp_cp, Group::stage};
 
 int expected_size(const Layout& l, Group group) {
   switch (group) {
@@ -35,10 +51,16 @@ int expected_size(const Layout& l, Group group) {
       return l.world_size();
     case Group::dp_cp:
       return l.dp * l.cp;
+    case Group::tp:
+      return l.tp;
+    case Group::tp_cp:
+      return l.tp * l.cp;
+    case Group::stage:
+      return l.tp * l.dp * l.cp;
     case Group::cp:
       return l.cp;
     case Group::ep:
-      return l.ep;
+      return l.ep * l.etp;
     case Group::edp:
       return l.edp();
     case Group::pp:
@@ -106,17 +128,19 @@ BOOST_AUTO_TEST_CASE(every_rank_is_in_exactly_one_group_of_each_kind) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(ranks_are_numbered_cp_then_dp_then_pp) {
+BOOST_AUTO_TEST_CASE(ranks_are_numbered_tp_then_cp_then_dp_then_pp) {
   for (const Layout& l : layouts()) {
     for (int rank = 0; rank < l.world_size(); ++rank) {
-      BOOST_TEST((l.pp_rank(rank) * l.dp + l.dp_rank(rank)) * l.cp + l.cp_rank(rank) == rank);
+      BOOST_TEST(((l.pp_rank(rank) * l.dp + l.dp_rank(rank)) * l.cp + l.cp_rank(rank)) * l.tp +
+                     l.tp_rank(rank) ==
+                 rank);
       const Ranks ep = l.group_ranks(Group::ep, rank);
       const Ranks edp = l.group_ranks(Group::edp, rank);
-      BOOST_TEST(ep[static_cast<size_t>(l.ep_rank(rank))] == rank);
-      BOOST_TEST(edp[static_cast<size_t>(l.edp_rank(rank))] == rank);
+      BOOST_TEST(ep[static_cast<size_t>(l.ep_rank(rank) * l.etp + l.etp_rank(rank))] == rank);
+      BOOST_TEST(edp[static_cast<size_t>(l.place(Axis::edp, rank))] == rank);
     }
   }
-  const Layout l{2, 2, 2, 2};
+  const Layout l = grid(2, 2, 2, 2);
   BOOST_TEST(l.group_ranks(Group::cp, 7) == (Ranks{6, 7}), boost::test_tools::per_element());
   BOOST_TEST(l.group_ranks(Group::ep, 5) == (Ranks{4, 5}), boost::test_tools::per_element());
   BOOST_TEST(l.group_ranks(Group::edp, 5) == (Ranks{5, 7}), boost::test_tools::per_element());
@@ -149,7 +173,7 @@ BOOST_AUTO_TEST_CASE(layers_are_split_without_gaps) {
 BOOST_AUTO_TEST_CASE(every_sequence_is_used_once) {
   Knobs knobs;
   knobs.micro_batch_size = 3;
-  const Layout l{2, 1, 1, 1};
+  const Layout l = grid(2, 1, 1, 1);
   const int64_t micro_batches = num_micro_batches(l, knobs, 24);
   BOOST_TEST(micro_batches == 4);
   std::set<int64_t> seen;
@@ -169,7 +193,7 @@ BOOST_AUTO_TEST_CASE(every_sequence_is_used_once) {
 
 BOOST_AUTO_TEST_CASE(zig_zag_covers_all_positions_with_equal_causal_work) {
   for (const int cp : {1, 2, 3, 4}) {
-    const Layout l{1, cp, 1, 1};
+    const Layout l = grid(1, cp, 1, 1);
     constexpr int64_t kLength = 48;
     std::set<int32_t> seen;
     std::set<int64_t> work;
@@ -183,10 +207,10 @@ BOOST_AUTO_TEST_CASE(zig_zag_covers_all_positions_with_equal_causal_work) {
     BOOST_TEST(static_cast<int64_t>(seen.size()) == kLength);
     BOOST_TEST(work.size() == 1u);
   }
-  BOOST_TEST(local_positions({1, 2, 1, 1}, 0, 8) == (std::vector<int32_t>{0, 1, 6, 7}),
+  BOOST_TEST(local_positions(grid(1, 2, 1, 1), 0, 8) == (std::vector<int32_t>{0, 1, 6, 7}),
              boost::test_tools::per_element());
-  BOOST_CHECK_THROW(local_positions({1, 2, 1, 1}, 0, 6), base::Error);
-  BOOST_CHECK_THROW(local_positions({1, 2, 1, 1}, 2, 8), base::Error);
+  BOOST_CHECK_THROW(local_positions(grid(1, 2, 1, 1), 0, 6), base::Error);
+  BOOST_CHECK_THROW(local_positions(grid(1, 2, 1, 1), 2, 8), base::Error);
 }
 
 BOOST_AUTO_TEST_CASE(knobs_become_a_layout) {

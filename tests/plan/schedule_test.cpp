@@ -67,7 +67,56 @@ BOOST_AUTO_TEST_CASE(stages_never_wait_for_each_other_in_a_circle) {
   }
 }
 
+/// The number in the order of the model of a step's virtual stage.
+size_t number_of(int pp, int stage, const ScheduleStep& step) {
+  return static_cast<size_t>(step.virtual_stage * pp + stage);
+}
+
+BOOST_AUTO_TEST_CASE(interleaved_stages_run_everything_once_and_end) {
+  for (int pp = 2; pp <= 4; ++pp) {
+    for (int vpp = 1; vpp <= 3; ++vpp) {
+      for (int64_t m = pp; m <= 3 * pp; m += pp) {
+        const auto num_stages = static_cast<size_t>(pp * vpp);
+        std::vector<std::vector<ScheduleStep>> plans;
+        for (int stage = 0; stage < pp; ++stage) {
+          plans.push_back(interleaved(pp, vpp, stage, m));
+          BOOST_TEST(plans.back().size() == static_cast<size_t>(2 * m * vpp));
+        }
+        // A forward needs the virtual stage before, a backward the one behind.
+        std::vector<std::set<int64_t>> forward(num_stages);
+        std::vector<std::set<int64_t>> backward(num_stages);
+        std::vector<size_t> next(static_cast<size_t>(pp), 0);
+        bool has_moved = true;
+        while (has_moved) {
+          has_moved = false;
+          for (size_t s = 0; s < plans.size(); ++s) {
+            if (next[s] == plans[s].size()) continue;
+            const ScheduleStep step = plans[s][next[s]];
+            const size_t k = number_of(pp, static_cast<int>(s), step);
+            const bool is_ready =
+                step.is_forward       ? k == 0 || forward[k - 1].contains(step.micro_batch)
+                : k + 1 == num_stages ? forward[k].contains(step.micro_batch)
+                                      : backward[k + 1].contains(step.micro_batch);
+            if (!is_ready) continue;
+            BOOST_TEST((step.is_forward ? forward : backward)[k].insert(step.micro_batch).second);
+            ++next[s];
+            has_moved = true;
+          }
+        }
+        BOOST_TEST_CONTEXT("pp " << pp << " vpp " << vpp << " m " << m) {
+          for (size_t k = 0; k < num_stages; ++k) {
+            BOOST_TEST(static_cast<int64_t>(backward[k].size()) == m);
+          }
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(impossible_stages_are_refused) {
+  BOOST_CHECK_THROW(interleaved(2, 2, 0, 3), base::Error);
+  BOOST_CHECK_THROW(interleaved(2, 2, 2, 4), base::Error);
+
   BOOST_CHECK_THROW(one_f_one_b(2, 2, 4), base::Error);
   BOOST_CHECK_THROW(one_f_one_b(0, 0, 4), base::Error);
   BOOST_CHECK_THROW(one_f_one_b(2, 0, -1), base::Error);

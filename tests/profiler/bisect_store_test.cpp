@@ -365,7 +365,14 @@ BOOST_AUTO_TEST_CASE(older_databases_are_upgraded_and_lose_nothing) {
     old.execute(
         "INSERT INTO model VALUES (1, 'tiny', '{}'); INSERT INTO hardware VALUES (1, 'h', '{}'); "
         "INSERT INTO sweep VALUES (1, 'first', 'hash', '{}', '{}', 1, 1, 'done', 't', 't', 'c', "
-        "'v', 'k'); CREATE VIEW mine AS SELECT * FROM trial");
+        "'v', 'k'); CREATE VIEW mine AS SELECT * FROM trial; "
+        "INSERT INTO trial (id, sweep_id, ordinal, spec_hash, phase, status, spec_json, "
+        "started_at) "
+        "VALUES (1, 1, 1, 'h', 'fit', 'ok', '{}', 't'); INSERT INTO StringIds VALUES (1, 'op'); "
+        "INSERT INTO trace_step VALUES (1, 0, 0, 0, 9); "
+        "INSERT INTO trace_record VALUES (1, 0, 0, 7, 4, -1, 1, -1, -1, 0, 0, 0, 0, 1, 0, 0, 0, 0, "
+        "0, 0, 0)");
+    BOOST_CHECK_THROW(old.execute("UPDATE trace_record SET kind = 5"), ConstraintError);
   }
   BOOST_CHECK_EXCEPTION(Store::open(path), base::UsageError,
                         says("runs.db", "version 1", "upgrade"));
@@ -374,6 +381,8 @@ BOOST_AUTO_TEST_CASE(older_databases_are_upgraded_and_lose_nothing) {
   BOOST_TEST(Store::upgrade(path) == Store::schema_version());
   Store store = Store::open(path);
   BOOST_TEST(store.read_sweep(1)->name == "first");
+  BOOST_TEST(store.database().query_int("SELECT correlationId FROM trace_record") == 7);
+  BOOST_CHECK_NO_THROW(store.database().execute("UPDATE trace_record SET kind = 5"));
   const int64_t id = store.open_bisect(sample_hunt());
   store.set_bisect_commits(id, {{0, "c", "", "", ""}});
   store.add_bisect_run(id, sample_run(0, 1));

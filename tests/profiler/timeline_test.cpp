@@ -73,6 +73,42 @@ BOOST_AUTO_TEST_CASE(communication_ends_when_told) {
   BOOST_TEST(record.transfer_ns == 50);
 }
 
+// A point on a stream comes after all that the stream has been told to wait for, also when nothing
+// was launched in between.
+BOOST_AUTO_TEST_CASE(a_recorded_point_keeps_what_its_stream_waits_for) {
+  Timeline clock = started(3);
+  clock.finish(1, RecordKind::kernel, {"slow"}, clock.launch(1), 1000);
+  clock.wait_event(0, clock.record_event(1));
+  clock.wait_event(2, clock.record_event(0));
+  const Event end = clock.record_event(1);
+  BOOST_TEST(clock.launch(2) == end.time_ns);
+  clock.finish(2, RecordKind::kernel, {"late"}, end.time_ns, 10);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records.back().producer_id == trace.records.front().id);
+}
+
+// Communication is launched by itself, and what comes after it needs a launch of its own.
+BOOST_AUTO_TEST_CASE(a_graph_is_cut_by_communication) {
+  Timeline clock = started(3);
+  clock.begin_graph();
+  const auto run = [&](int stream, bool is_captured) {
+    clock.finish(stream, RecordKind::kernel, {"op"}, clock.launch(stream, is_captured), 10);
+  };
+  run(0, true);
+  run(0, true);
+  clock.cut_graph();
+  clock.cut_graph();
+  run(1, false);
+  run(0, true);
+  run(0, true);
+  clock.end_graph();
+  BOOST_TEST(clock.num_launches() == 3);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  std::vector<int32_t> graphs;
+  for (const TraceRecord& record : trace.records) graphs.push_back(record.graph_id);
+  BOOST_TEST(graphs == (std::vector<int32_t>{1, 1, 0, 2, 2}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_graph_is_launched_once) {
   Timeline clock = started();
   clock.begin_graph();

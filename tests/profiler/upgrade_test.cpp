@@ -2,6 +2,7 @@
 // the upgrade was stopped the file is as it was, and what is no such file stays so.
 #include <sys/wait.h>
 
+#include <boost/test/data/test_case.hpp>
 #include <csignal>
 
 #include "profiler/store/db.h"
@@ -16,8 +17,8 @@ namespace {
 using tests::says;
 using tests::TempFolder;
 
-/// Two sweeps of schema 2: one that is done, with a winner that its decisions tell, and one without
-/// decisions.
+/// Two sweeps of an old schema: one that is done, with a winner that its decisions tell, and one
+/// without decisions.
 void fill(const std::string& path) {
   Database old(path, OpenMode::read_write);
   old.execute(R"(
@@ -48,6 +49,8 @@ void fill(const std::string& path) {
     INSERT INTO step (trial_id, step, is_warmup, is_traced, step_ns)
     VALUES (3, 0, 1, 0, 900), (3, 1, 0, 0, 310), (3, 2, 0, 0, 290), (3, 3, 0, 0, 300), (3, 4, 0, 1, 320);
     INSERT INTO trace_step VALUES (3, 4, 0, 0, 320);
+    INSERT INTO StringIds VALUES (1, 'op');
+    INSERT INTO trace_record VALUES (3, 4, 0, 7, 4, -1, 1, -1, -1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0);
     INSERT INTO decision (sweep_id, ordinal, phase, kind, trial_id, baseline_trial_id, gain_ratio, noise_ratio, text)
     VALUES (1, 1, 'scale', 'kept', 5, 3, 0.5, 0.02, 'better'),
            (1, 2, 'validate', 'rejected', 7, 5, NULL, NULL, 'its loss is too high'),
@@ -75,14 +78,15 @@ std::string contents_of(const std::string& path) {
 
 BOOST_AUTO_TEST_SUITE(upgrade)
 
-BOOST_AUTO_TEST_CASE(nothing_is_lost_and_what_ran_has_a_measurement) {
+BOOST_DATA_TEST_CASE(nothing_is_lost_and_what_ran_has_a_measurement,
+                     boost::unit_test::data::make({2, 3}), version) {
   const TempFolder folder;
   const std::string path = folder.file("runs.db");
-  tests::make_old_store(path, 2);
+  tests::make_old_store(path, version);
   fill(path);
   BOOST_CHECK_EXCEPTION(Store::open(path), base::UsageError,
-                        says("runs.db", "version 2", "upgrade"));
-  BOOST_TEST(Store::upgrade(path) == 2);
+                        says("runs.db", fmt::format("version {}", version), "upgrade"));
+  BOOST_TEST(Store::upgrade(path) == version);
   Store store = Store::open(path);
   BOOST_TEST(store.database().query_int("PRAGMA foreign_keys") == 1);
 
@@ -107,6 +111,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_lost_and_what_ran_has_a_measurement) {
   BOOST_TEST(store.read_metrics(3).size() == 1U);
   BOOST_TEST(store.read_steps(3).size() == 5U);
   BOOST_TEST(store.read_trace(3).size() == 1U);
+  BOOST_TEST(store.read_trace(3).at(0).records.size() == 1U);
   const std::vector<DecisionRow> decisions = store.read_decisions(1);
   BOOST_TEST_REQUIRE(decisions.size() == 3U);
   BOOST_TEST(decisions[0].gain_ratio.value() == 0.5);

@@ -53,6 +53,23 @@ const Case kCases[] = {
        make_dense(s);
        s.knobs.expert_model_parallel_size = 4;
      }},
+    {"layout_text", "'z' at 2 is no letter",
+     [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Etz|tL"; }},
+    {"layout_stages", "has 3 layers (t), the model has 4",
+     [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Et|ttL"; }},
+    {"vpp_needs_pp", "2 virtual stages need pipeline_model_parallel_size above 1",
+     [](TrialSpec& s) {
+       s.knobs.pipeline_model_parallel_size = 1;
+       s.knobs.data_parallel_size = 4;
+       s.knobs.virtual_pipeline_model_parallel_size = 2;
+     }},
+    {"vpp_divides_layers", "more stages than the model's 4 layers fill",
+     [](TrialSpec& s) { s.knobs.virtual_pipeline_model_parallel_size = 3; }},
+    {"vpp_divides_micro_batches", "the 3 micro-batches of a step are not a multiple",
+     [](TrialSpec& s) {
+       s.knobs.virtual_pipeline_model_parallel_size = 2;
+       s.training.global_batch_size = 6;
+     }},
     {"pp_within_layers", "pipeline_model_parallel_size 8 is more than the 4 layers",
      [](TrialSpec& s) {
        s.knobs = {};

@@ -67,15 +67,37 @@ BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {
   BOOST_TEST(collective_ns(h, CollectiveKind::all_reduce, kNode, 4000) == 2 * (2000 + 3000));
   BOOST_TEST(collective_ns(h, CollectiveKind::broadcast, kNode, 4000) == 2000 + 4000);
   BOOST_TEST(collective_ns(h, CollectiveKind::barrier, kNode, 4000) == 2000);
-  BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, kNode, 4000) == 1000 + 3000);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, kNode, 4000) == 3 * 1000 + 3000);
   // Three ranks need two steps as well.
   BOOST_TEST(collective_ns(h, CollectiveKind::barrier, {0, 1, 2}, 0) == 2000);
 }
 
-BOOST_AUTO_TEST_CASE(the_slowest_link_spanned_decides) {
+BOOST_AUTO_TEST_CASE(across_nodes_every_member_of_a_node_has_a_rail) {
   const HardwareSpec h = hardware();
   BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAcross, 4000) == 5000 + 20000);
-  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAll, 8000) == 3 * 5000 + 70000);
+  // Four rings, each with a quarter of the 7000 bytes over its own 0.1 bytes/ns.
+  constexpr int64_t kLatency = 2 * 1000 + 5000;
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, kAll, 8000) == kLatency + 17500);
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_reduce, kAll, 8000) == 2 * (kLatency + 17500));
+  BOOST_TEST(collective_ns(h, CollectiveKind::broadcast, kAll, 8000) == kLatency + 20000);
+  // The node with the fewest members decides how many rings there are: 3/4 of 4000 on one rail.
+  BOOST_TEST(collective_ns(h, CollectiveKind::all_gather, {0, 1, 2, 4}, 4000) == kLatency + 30000);
+  // Where the rails together are faster, the links inside decide.
+  HardwareSpec fast = h;
+  fast.inter_node.bytes_per_s = h.intra_node.bytes_per_s;
+  BOOST_TEST(collective_ns(fast, CollectiveKind::all_gather, kAll, 8000) == kLatency + 7000);
+}
+
+BOOST_AUTO_TEST_CASE(between_two_ranks_an_all_to_all_is_a_message) {
+  const HardwareSpec h = hardware();
+  for (const int other : {3, 4}) {
+    for (const int64_t bytes : {int64_t{1}, int64_t{500}, int64_t{70000}}) {
+      const int64_t message = p2p_ns(h, 0, other, bytes);
+      BOOST_TEST(all_to_all_ns(h, {0, other}, {0, bytes, bytes, 0}) == message);
+      BOOST_TEST(all_to_all_ns(h, {0, other}, {0, bytes, 0, 0}) == message);
+      BOOST_TEST(collective_ns(h, CollectiveKind::all_to_all, {0, other}, 2 * bytes) == message);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(alone_is_free) {
@@ -98,14 +120,14 @@ BOOST_AUTO_TEST_CASE(messages) {
 BOOST_AUTO_TEST_CASE(all_to_all_follows_the_busiest_link) {
   const HardwareSpec h = hardware();
   // Bytes to oneself are free; nothing else moves.
-  BOOST_TEST(all_to_all_ns(h, {0, 1}, {900, 0, 0, 900}) == 1000);
-  // Rank 1 receives 300 + 400 inside its node.
-  BOOST_TEST(all_to_all_ns(h, {0, 1, 2}, {9, 300, 0, 0, 9, 10, 0, 400, 9}) == 1000 + 700);
+  BOOST_TEST(all_to_all_ns(h, {0, 1}, {900, 0, 0, 900}) == 0);
+  // Rank 1 receives 300 + 400 inside its node, from two peers.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 2}, {9, 300, 0, 0, 9, 10, 0, 400, 9}) == 2 * 1000 + 700);
   // Ranks 0 and 1 in one node, 4 in the other: 0 sends 100 inside and 20 across, 1 sends 30 across,
-  // 4 receives 50 across.
-  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 100, 20, 0, 0, 30, 0, 0, 0}) == 5000 + 500);
-  // The same bytes: few across do not slow down many inside.
-  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 9000, 1, 0, 0, 0, 0, 0, 0}) == 5000 + 9000);
+  // 4 receives 50 across, from two peers.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 100, 20, 0, 0, 30, 0, 0, 0}) == 2 * 5000 + 500);
+  // Few across do not slow down many inside.
+  BOOST_TEST(all_to_all_ns(h, {0, 1, 4}, {0, 9000, 1, 0, 0, 0, 0, 0, 0}) == 1000 + 9000);
   BOOST_CHECK_THROW(all_to_all_ns(h, {0, 1}, {1, 2, 3}), base::Error);
   BOOST_CHECK_THROW(all_to_all_ns(h, {0, 1}, {0, -2, 0, 0}), base::Error);
 }

@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(hash_is_sixteen_digits_and_stable) {
   BOOST_TEST(hash.find_first_not_of("0123456789abcdef") == std::string::npos);
   // A changed value here makes every stored trial unknown to a resumed sweep: change it on purpose
   // only.
-  BOOST_TEST(hash == "1ed0d031a9965841");
+  BOOST_TEST(hash == "e5a5a3834370e15d");
 }
 
 BOOST_AUTO_TEST_CASE(hash_ignores_where_the_data_lies_and_the_reference) {
@@ -204,7 +204,8 @@ BOOST_AUTO_TEST_CASE(hash_depends_on_every_other_field) {
     set_knob(spec.knobs, row,
              !row.set_items.empty() ? row.set_items
              : is_bool              ? (get_knob(spec.knobs, row) == "true" ? "false" : "true")
-                                    : "64");
+             : row.name == "pipeline_model_parallel_layout" ? "Et|tL"
+                                                            : "64");
     change(std::string(row.name), spec);
   }
   const std::pair<const char*, json> values[] = {

@@ -16,6 +16,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/listing.h"
 #include "sweeps/sweep_lock.h"
+#include "tests/sweeps/cli_fixture.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -23,69 +24,8 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::seconds;
-
-struct Answer {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-struct Cli {
-  tests::TempFolder folder;
-  tests::ScopedEnvironment engine{"MOETUNE_RANK", tests::bin("fake_rank")};
-  std::string db = folder.file("runs.db");
-  std::string spec = folder.file("trial.json");
-
-  Cli() {
-    tests::write_text(folder.file("corpus"), std::string(5000, 'a') + "some text to train on");
-    write_spec([](json&) {});
-  }
-
-  void write_spec(const std::function<void(json&)>& change) {
-    json document = spec::to_json(tests::small_trial());
-    change(document);
-    tests::write_text(spec, document.dump());
-  }
-
-  /// A sweep over nothing from the small trial, in "sweep.json".
-  void write_sweep(const std::function<void(json&)>& change) {
-    const json trial = spec::to_json(tests::small_trial());
-    json document = {{"name", "test"}, {"data_path", folder.file("corpus")}};
-    for (const char* key : {"model", "hardware", "training", "knobs"}) document[key] = trial[key];
-    change(document);
-    tests::write_text(folder.file("sweep.json"), document.dump());
-  }
-
-  std::unique_ptr<Process> start(const std::vector<std::string>& words) {
-    Command command{{tests::bin("moetune")}, {}, folder.file("out"), folder.file("err")};
-    command.arguments.insert(command.arguments.end(), words.begin(), words.end());
-    std::filesystem::remove(command.stdout_path);
-    std::filesystem::remove(command.stderr_path);
-    SystemProcessRunner runner;
-    return runner.start(command);
-  }
-  Answer finish(Process& process) {
-    const auto end = process.wait(seconds(60));
-    BOOST_REQUIRE(end.has_value());
-    BOOST_TEST(!end->is_signal);
-    return {end->code, tests::read_text(folder.file("out")), tests::read_text(folder.file("err"))};
-  }
-  Answer run(const std::vector<std::string>& words) { return finish(*start(words)); }
-
-  /// Fails with this code, says all of these on one message, and nothing else.
-  void check_refused(const std::vector<std::string>& words, int code,
-                     const std::vector<std::string>& parts) {
-    const Answer answer = run(words);
-    BOOST_TEST_CONTEXT(answer.err) {
-      BOOST_TEST(answer.code == code);
-      BOOST_TEST(answer.err.starts_with("moetune: "));
-      BOOST_TEST(answer.out == "");
-      for (const std::string& part : parts) {
-        BOOST_TEST(answer.err.find(part) != std::string::npos, "the message says " << part);
-      }
-    }
-  }
-};
+using tests::Answer;
+using tests::Cli;
 
 std::set<std::string> keys_of(const json& object) {
   std::set<std::string> keys;
@@ -337,6 +277,7 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   BOOST_TEST(code_with("error") == 12);
   BOOST_TEST(code_with("crash") == 12);
   BOOST_TEST(code_with("nan") == 11);
+  BOOST_TEST(code_with("nan_gradient") == 0);  // the first step went well, the others are skipped
   BOOST_TEST(code_with("hang") == 13);
   write_spec([](json& document) { document["fault"]["kind"] = ""; });
   BOOST_TEST(run({"trial", spec, "--set", "micro-batch-size=4"}).code == 10);
@@ -438,7 +379,7 @@ BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
 }
 
 BOOST_AUTO_TEST_CASE(every_command_has_help) {
-  for (const char* command : {"trial", "sweep", "ls", "show", "knobs", "report", "db"}) {
+  for (const char* command : {"trial", "program", "sweep", "ls", "show", "knobs", "report", "db"}) {
     const Answer answer = run({command, "--help"});
     BOOST_TEST(answer.code == 0);
     BOOST_TEST(answer.out.starts_with(std::string("usage: moetune ") + command));

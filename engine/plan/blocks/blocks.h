@@ -24,14 +24,19 @@ Segment moe_backward(const BlockContext& context);
 void shared_experts_forward(SegmentWriter& w);
 void shared_experts_backward(SegmentWriter& w);
 
+/// The border between virtual stage `number` and the next one, as seen from one of them.
+struct Border {
+  int number = 0;
+  int peer = 0;  ///< the other's index in the pipeline group
+};
 /// What goes into a virtual stage and out of it: the embedding, or messages to the stages beside
-/// it. `peer`: the other stage's index in the pipeline group.
+/// it.
 Segment embedding_forward(const BlockContext& context);
 Segment embedding_backward(const BlockContext& context);
-Segment receive_forward(const BlockContext& context, int peer);
-Segment send_forward(const BlockContext& context, int peer);
-Segment receive_backward(const BlockContext& context, int peer);
-Segment send_backward(const BlockContext& context, int peer);
+Segment receive_forward(const BlockContext& context, const Border& border);
+Segment send_forward(const BlockContext& context, const Border& border);
+Segment receive_backward(const BlockContext& context, const Border& border);
+Segment send_backward(const BlockContext& context, const Border& border);
 
 /// Final norm, head and loss, whose gradients are taken at once: linear cross-entropy in chunks of
 /// tokens.

@@ -6,6 +6,9 @@ namespace {
 
 Ref d_hidden() { return in(Space::edge, Buf::d_hidden); }
 Ref output() { return in(Space::edge, Buf::input); }
+int16_t tag_of(const Border& border, bool is_backward) {
+  return static_cast<int16_t>(2 * border.number + (is_backward ? 1 : 0));
+}
 Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.tokens); }
 
 }  // namespace
@@ -14,49 +17,51 @@ Segment embedding_forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, false);
   w.begin(Part::input);
   w.acquire({ParamKind::embedding});
-  w.op(Op::embed, {weight(ParamKind::embedding), tokens(w.dims()), out(Buf::input)});
+  w.op(Op::embed, {by_token(weight(ParamKind::embedding)), tokens(w.dims()), out(Buf::input)});
   w.release({ParamKind::embedding});
   return w.finish();
 }
 
 Segment embedding_backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, true);
-  w.op(Op::embed, {grad(ParamKind::embedding), tokens(w.dims()), d_hidden()});
+  w.acquire({ParamKind::embedding});
+  w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), d_hidden()});
+  w.release({ParamKind::embedding});
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }
 
-Segment receive_forward(const BlockContext& context, int peer) {
+Segment receive_forward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, false);
   w.begin(Part::input);
   w.join_for_reuse(Stream::pipeline_recv, Stream::compute);
-  w.message(Verb::recv, Op::pp_recv, peer, out(Buf::input));
+  w.message(Verb::recv, Op::pp_recv, border.peer, out(Buf::input)).tag = tag_of(border, false);
   w.join(Stream::compute, Stream::pipeline_recv);
   return w.finish();
 }
 
-Segment send_forward(const BlockContext& context, int peer) {
+Segment send_forward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, false);
   w.join(Stream::pipeline_send, Stream::compute);
-  w.message(Verb::send, Op::pp_send, peer, output());
+  w.message(Verb::send, Op::pp_send, border.peer, output()).tag = tag_of(border, false);
   w.join_for_reuse(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::input, Space::edge);
   return w.finish();
 }
 
-Segment receive_backward(const BlockContext& context, int peer) {
+Segment receive_backward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, true);
   w.begin(Part::grad, Space::edge);
   w.join_for_reuse(Stream::pipeline_recv, Stream::compute);
-  w.message(Verb::recv, Op::pp_recv, peer, out(d_hidden()));
+  w.message(Verb::recv, Op::pp_recv, border.peer, out(d_hidden())).tag = tag_of(border, true);
   w.join(Stream::compute, Stream::pipeline_recv);
   return w.finish();
 }
 
-Segment send_backward(const BlockContext& context, int peer) {
+Segment send_backward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, true);
   w.join(Stream::pipeline_send, Stream::compute);
-  w.message(Verb::send, Op::pp_send, peer, d_hidden());
+  w.message(Verb::send, Op::pp_send, border.peer, d_hidden()).tag = tag_of(border, true);
   w.join_for_reuse(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::grad, Space::edge);
   return w.finish();

@@ -47,8 +47,8 @@ Ref positions_of(const LayerDims& d) {
 }
 
 void rope(SegmentWriter& w, const Ref& x) {
-  w.op(Op::rope,
-       {inout(x), table(Table::rope_cos), table(Table::rope_sin), table(Table::positions)});
+  w.op(Op::rope, {inout(x), by_token(table(Table::rope_cos)), by_token(table(Table::rope_sin)),
+                  table(Table::positions)});
 }
 
 const std::initializer_list<ParamKind> kParams = {

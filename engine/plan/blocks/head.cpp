@@ -20,18 +20,16 @@ Segment head_forward(const BlockContext& context) {
   w.op(Op::final_norm, {edge(Buf::input), weight(ParamKind::final_norm),
                         out(edge(Buf::final_norm_out)), out(edge(Buf::final_norm_rstd))});
   for (int64_t begin = 0; begin < d.tokens; begin += d.ce_chunk) {
-    LayerDims chunk = d;
-    chunk.ce_chunk = std::min(d.ce_chunk, d.tokens - begin);
-    const int64_t count = chunk.ce_chunk;
+    const int64_t count = std::min(d.ce_chunk, d.tokens - begin);
     const Ref x = rows(edge(Buf::final_norm_out), begin, count);
     const Ref dx = rows(edge(Buf::d_hidden), begin, count);
     const Ref logits = rows(edge(Buf::logits), 0, count);
-    w.launch(Op::lm_head, Pass::forward, chunk, {x, weight(head), out(logits)});
+    w.op(Op::lm_head, Pass::forward, {x, weight(head), out(logits)});
     w.mark(Mark::observe_logits).refs = {logits, tokens_of(Table::targets, begin, count)};
-    w.launch(Op::cross_entropy, Pass::forward, chunk,
-             {inout(logits), tokens_of(Table::targets, begin, count), scalar(Scalar::loss)});
-    w.launch(Op::lm_head, Pass::backward, chunk, {logits, weight(head), out(dx)});
-    w.launch(Op::lm_head, Pass::wgrad, chunk, {logits, x, grad(head)}).accumulate = true;
+    w.op(Op::cross_entropy, Pass::forward,
+         {inout(logits), tokens_of(Table::targets, begin, count), scalar(Scalar::loss)});
+    w.op(Op::lm_head, Pass::backward, {logits, weight(head), out(dx)});
+    w.op(Op::lm_head, Pass::wgrad, {logits, x, grad(head)}).accumulate = true;
   }
   w.op(Op::final_norm, Pass::backward,
        {edge(Buf::input), weight(ParamKind::final_norm), edge(Buf::final_norm_rstd),

@@ -83,8 +83,9 @@ void preprocess(SegmentWriter& w) {
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) w.begin(Part::experts);
   w.open(GraphScope::moe_preprocess);
-  w.op(Op::moe_preprocess, {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
-                            is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0))});
+  w.op(Op::moe_preprocess,
+       {in(Buf::topk_indices), out(Buf::slot_maps), out(Buf::chunk_counts),
+        is_parallel ? nothing() : out(index_row(in(Buf::offsets), 0)), in(Buf::topk_indices)});
   if (is_parallel) {
     const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.experts;
     w.join(Stream::expert, Stream::compute);
@@ -99,13 +100,6 @@ void preprocess(SegmentWriter& w) {
         slots(kForwardOrder)});
   w.close(GraphScope::moe_preprocess);
   w.mark(Mark::observe_route).refs = {in(Buf::topk_indices)};
-  if (!is_parallel) return;
-  // Dropless buffers have the size the counts say: the host has to know them.
-  w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
-  w.host(HostWork::finish_route);
-  w.begin(Part::experts);
-  w.host(HostWork::write_route);
-  w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
 }
 
 int64_t row_bytes(const BlockContext& context, bool has_probs) {
@@ -125,9 +119,15 @@ Segment moe_forward(const BlockContext& context) {
   w.acquire(kParams);
   route(w, context);
   preprocess(w);
-  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
   const int arrived = w.new_event();
   if (is_parallel) {
+    // Dropless buffers have the size the counts say: the host has to know them. Sending needs no
+    // more than that; the index lists are made while the first rows are on their way.
+    constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
+    const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
+    w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
+    w.host(Op::finish_route, {0, d.ep * num_chunks * d.experts * kNumberBytes});
+    w.begin(Part::experts);
     w.join(Stream::expert, Stream::compute);
     w.mark(Mark::chunk_send);
     w.all_to_all(Op::dispatch, row_bytes(context, true),
@@ -135,7 +135,12 @@ Segment moe_forward(const BlockContext& context) {
                   sent(in(Buf::send_probs)), out(received(in(Buf::recv_probs)))});
     w.record(Stream::expert, arrived);
     w.mark(Mark::chunk_sent);
+    // Two lists of rows for each direction, and where each expert's begin.
+    w.host(Op::write_route, {0, (1 + num_chunks) * (d.local_experts + 1) * kNumberBytes},
+           {0, 4 * kNumberBytes});
+    w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
   }
+  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
   if (d.shared_ffn > 0) shared_experts_forward(w);
   // The first to read what write_route has sent.
   if (is_parallel) w.join_for_reuse(Stream::compute, Stream::copy);

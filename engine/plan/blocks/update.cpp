@@ -38,6 +38,7 @@ Instr& bucket_comm(SegmentWriter& w, Op op, CollectiveKind kind, const BucketDes
 
 Segment setup(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
+  w.set_pass(Pass::update);
   const Precision& precision = c.block.precision;
   allocate(w, scalar(Scalar::loss), MemoryGroup::workspace,
            static_cast<int64_t>(Scalar::count) * base::size_of(base::DType::f64));
@@ -108,7 +109,10 @@ Segment clip_gradients(const UpdateContext& c) {
   }
   const Ref norm = scalar(Scalar::squared_norm);
   w.join(Stream::compute, Stream::data);
-  w.priced(Op::grad_norm, {2 * share, share * base::size_of(c.block.precision.stat)}, {out(norm)});
+  w.priced(
+      Op::grad_norm,
+      {2 * share, share * base::size_of(c.block.precision.stat) + base::size_of(base::DType::f64)},
+      {out(norm)});
   w.join(Stream::data, Stream::compute);
   w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
   // The host reads the norm to decide on clipping and to notice numbers that are none.
@@ -123,7 +127,12 @@ Segment update_weights(const UpdateContext& c) {
   for (const ShardPiece& piece : shard_pieces(c.params, c.layout, c.block.rank, c.is_sharded)) {
     numel += piece.end - piece.begin;
   }
-  w.priced(Op::adamw, {12 * numel, 8 * numel * base::size_of(c.block.precision.element)}, {});
+  // Master weights and both moments are read and written, gradients read, weights written.
+  const Precision& precision = c.block.precision;
+  const int64_t element_bytes = 3 * base::size_of(precision.stat) +
+                                4 * base::size_of(precision.moment) +
+                                base::size_of(precision.element);
+  w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
   return w.finish();
 }
 
@@ -146,7 +155,7 @@ Segment end_step(const UpdateContext& c) {
   const Ref losses = scalar(Scalar::loss);
   w.comm(Op::loss_reduce, CollectiveKind::all_reduce, kNumLosses * base::size_of(base::DType::f64),
          {losses});
-  w.fetch(Fetch::losses, Stream::data, losses).device_only = true;
+  w.fetch(Fetch::losses, Stream::data, losses);
   return w.finish();
 }
 

@@ -44,6 +44,12 @@ Parts split(const std::vector<Instr>& code) {
 
 }  // namespace
 
+void drop_chunk_lists(Instr& instr) {
+  for (Ref& ref : instr.refs) {
+    if (ref.is_chunk_list) ref = {};
+  }
+}
+
 void ep_chunks(Segment& segment) {
   const Parts parts = split(segment.code);
   if (parts.body.empty()) return;
@@ -60,6 +66,7 @@ void ep_chunks(Segment& segment) {
         instr.event = slot->second;
       }
       if (is_parallel) instr.chunk = static_cast<int16_t>(chunk);
+      if (segment.num_chunks == 1) drop_chunk_lists(instr);
       segment.code.push_back(std::move(instr));
     }
   };

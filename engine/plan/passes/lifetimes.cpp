@@ -54,6 +54,7 @@ void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
       const Verb verb = what == Mark::part_begin ? Verb::alloc : Verb::free;
       Instr made =
           memory_instr(verb, row, instr.refs.front().space, place, segment.dims, precision);
+      made.pass = instr.pass;
       if (made.cost.bytes > 0 || made.cost_per_row.bytes > 0) code.push_back(std::move(made));
     }
   }

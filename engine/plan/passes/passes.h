@@ -1,5 +1,5 @@
 // Rewrites of what the blocks and the schedule have written, one file each. The order in which
-// compile.cpp runs them: recompute, ep_chunks, graph_scopes, lifetimes on segments; then
+// compile.cpp runs them: recompute, ep_chunks, prices, graph_scopes, lifetimes on segments; then
 // grad_overlap on items.
 #pragma once
 
@@ -19,6 +19,12 @@ Segment recomputed(const Segment& forward, bool ends_layer);
 
 /// Cuts the rows of experts into chunks: the next chunk is sent before the experts work on one.
 void ep_chunks(Segment& segment);
+
+/// Without several chunks nobody needs the list of one's rows.
+void drop_chunk_lists(Instr& instr);
+
+/// Gives every operation its cost, from the shapes of its operands.
+void prices(Segment& segment, const spec::TrainingSpec& training, const Precision& precision);
 
 /// Keeps the captured graphs that the knobs ask for.
 void graph_scopes(Segment& segment, const spec::Knobs& knobs);

@@ -36,6 +36,7 @@ void recompute(Segment& backward, const Segment& forward, const spec::Knobs& kno
       if (!is_dropped(buffer_row(static_cast<Buf>(ref.id)), knobs)) continue;
       code.push_back(writer_of(forward, ref.id));
       code.back().pass = Pass::recompute;
+      drop_chunk_lists(code.back());  // all rows at once
     }
   }
   backward.code = std::move(code);
@@ -58,6 +59,7 @@ Segment recomputed(const Segment& forward, bool ends_layer) {
   if (ends_layer) {
     Instr& end = made.code.emplace_back();
     end.verb = Verb::mark;
+    end.pass = Pass::recompute;
     end.what = static_cast<uint8_t>(Mark::saved_end);
     end.refs = {{Space::scratch, static_cast<uint8_t>(Part::input)}};
   }

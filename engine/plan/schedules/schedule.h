@@ -9,11 +9,18 @@ namespace moetune::plan {
 struct ScheduleStep {
   bool is_forward = true;
   int64_t micro_batch = 0;
+  int virtual_stage = 0;
 };
 
 /// 1F1B (Narayanan et al. 2021): min(pp - 1 - stage, m) warm-up forwards, then one forward one
 /// backward, then the remaining backwards.
 std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batches);
+
+/// The interleaved schedule (Narayanan et al. 2021, section 2.2; Megatron-LM's order): every rank
+/// takes its virtual stages in turns, pp micro-batches each, with (pp - 1 - stage) * 2 + (vpp - 1)
+/// * pp warm-up forwards. The bubble is (pp - 1) / (m * vpp) of the work. m must be a multiple of
+/// pp.
+std::vector<ScheduleStep> interleaved(int pp, int vpp, int stage, int64_t num_micro_batches);
 
 /// Most micro-batches whose saved activations live at the same time.
 int64_t max_in_flight(int pp, int stage, int64_t num_micro_batches);

@@ -1,4 +1,4 @@
--- Schema 2 of the runs database, as that version wrote it: a file is upgraded only when it is exactly this. Never changed. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
+-- Schema 3 of the runs database, as that version wrote it: a file is upgraded only when it is exactly this. Never changed. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
 -- names of Nsight Systems' SQLite export where both have the thing. Times of day are UTC text, ISO 8601 with milliseconds.
 -- Booleans are 0 or 1. A REAL that is not a number (a diverged loss) is NULL.
 
@@ -184,13 +184,13 @@ CREATE TABLE trace_step (
 ) STRICT, WITHOUT ROWID;
 
 -- One operation on one stream of one rank (profiler/record.h). correlationId is its place in the rank's program order;
--- kind as in RecordKind: 0 kernel, 1 collective, 2 p2p, 3 memcpy, 4 host_sync.
+-- kind as in RecordKind: 0 kernel, 1 collective, 2 p2p, 3 memcpy, 4 host_sync, 5 host_work.
 CREATE TABLE trace_record (
   trial_id INTEGER NOT NULL,
   step INTEGER NOT NULL,
   rank INTEGER NOT NULL,
   correlationId INTEGER NOT NULL,
-  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
   streamId INTEGER NOT NULL,  -- -1: the host
   nameId INTEGER NOT NULL REFERENCES StringIds(id),
   layer INTEGER NOT NULL,        -- -1: none

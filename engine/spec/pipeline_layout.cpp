@@ -1,0 +1,100 @@
+// See pipeline_layout.h.
+#include "engine/spec/pipeline_layout.h"
+
+#include <cctype>
+
+#include "kernels/base/error.h"
+
+namespace moetune::spec {
+namespace {
+
+constexpr size_t kMostLetters = 10'000;
+constexpr int kDeepest = 16;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  std::string parse() {
+    if (text_.size() > kMostLetters) {
+      fail(fmt::format("it has {} characters, at most {} are read", text_.size(), kMostLetters));
+    }
+    std::string all = sequence(0);
+    if (at_ < text_.size()) fail(fmt::format("'{}' at {} closes nothing", text_[at_], at_));
+    return all;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    constexpr size_t kMostShown = 60;
+    const std::string shown(text_.substr(0, kMostShown));
+    throw base::UsageError(
+        fmt::format("knob 'pipeline_model_parallel_layout' is '{}{}': {}; expected stages such as "
+                    "Et*3|(tt|)*2tL",
+                    shown, text_.size() > kMostShown ? "..." : "", what));
+  }
+
+  std::string sequence(int depth) {
+    std::string all;
+    while (at_ < text_.size() && text_[at_] != ')') {
+      const char c = text_[at_];
+      if (c == ',' || c == ' ') {
+        ++at_;
+        continue;
+      }
+      std::string part;
+      if (c == '(') {
+        if (depth == kDeepest) fail("its parentheses are too deep");
+        ++at_;
+        part = sequence(depth + 1);
+        if (at_ == text_.size()) fail("a parenthesis is not closed");
+        ++at_;
+      } else if (std::string_view("EtmL|").find(c) != std::string_view::npos) {
+        part = c;
+        ++at_;
+      } else {
+        fail(fmt::format("'{}' at {} is no letter of it",
+                         std::isprint(static_cast<unsigned char>(c)) != 0 ? c : '?', at_));
+      }
+      const size_t times = repetitions();
+      if (part.size() * times + all.size() > kMostLetters) {
+        fail(fmt::format("written out it has more than {} letters", kMostLetters));
+      }
+      for (size_t i = 0; i < times; ++i) all += part;
+    }
+    return all;
+  }
+
+  /// What follows as *n; 1 without.
+  size_t repetitions() {
+    if (at_ == text_.size() || text_[at_] != '*') return 1;
+    const size_t star = at_++;
+    size_t times = 0;
+    const size_t first = at_;
+    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
+      times = times * 10 + static_cast<size_t>(text_[at_++] - '0');
+      if (times > kMostLetters) fail(fmt::format("the number at {} is too large", first));
+    }
+    if (at_ == first || times == 0) fail(fmt::format("'*' at {} needs a number from 1 on", star));
+    return times;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> pipeline_stages_of(std::string_view text) {
+  std::vector<std::string> stages = {""};
+  for (const char c : Parser(text).parse()) {
+    if (c == '|') {
+      stages.emplace_back();
+    } else {
+      stages.back() += c;
+    }
+  }
+  return stages;
+}
+
+}  // namespace moetune::spec

@@ -1,0 +1,16 @@
+// The text form of a pipeline's stages, as Megatron-LM's --pipeline-model-parallel-layout takes it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune::spec {
+
+/// "Et*3|(tt|)*2tL" is {"Ettt", "tt", "tt", "tL"}: letters E (embedding), t (layer), m (multi-token
+/// prediction) and L (loss), stages between bars, commas between anything, and a letter or a part
+/// in parentheses followed by *n stands n times. Throws base::UsageError that names the place of
+/// what is none of this, or of a text that is too long (10,000 letters written out).
+std::vector<std::string> pipeline_stages_of(std::string_view text);
+
+}  // namespace moetune::spec

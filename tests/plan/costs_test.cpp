@@ -1,0 +1,90 @@
+// What instructions cost: every operand in its own type, and attention by what its queries see.
+#include <boost/test/unit_test.hpp>
+#include <functional>
+
+#include "engine/plan/compile.h"
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::plan {
+namespace {
+
+spec::TrialSpec trial(const char* dtype) {
+  spec::TrialSpec made = spec::samples::trial();
+  made.knobs = {};
+  made.knobs.data_parallel_size = 2;
+  made.knobs.expert_model_parallel_size = 2;
+  made.hardware.num_nodes = 1;
+  made.hardware.devices_per_node = 2;
+  made.dtype = dtype;
+  made.training.seq_length = 64;
+  return made;
+}
+
+/// The first instruction of an op and pass.
+Instr find(const spec::TrialSpec& spec, Op op, Pass pass) {
+  Instr found;
+  for_each(compile(spec, 0), [&](const Item&, const Segment&, const Instr& instr) {
+    if (found.op == Op::count && instr.op == op && instr.pass == pass) found = instr;
+  });
+  BOOST_TEST_REQUIRE((found.op == op));
+  return found;
+}
+
+BOOST_AUTO_TEST_SUITE(costs)
+
+BOOST_AUTO_TEST_CASE(each_operand_counts_in_its_own_type) {
+  const spec::TrialSpec f32 = trial("f32");
+  const spec::TrialSpec bf16 = trial("bf16");
+  // T 64, h 32, q + 2 kv 64: x, w, y.
+  constexpr int64_t kQkv = 64 * 32 + 64 * 32 + 64 * 64;
+  BOOST_TEST(find(f32, Op::qkv_proj, Pass::forward).cost.bytes == 4 * kQkv);
+  BOOST_TEST(find(bf16, Op::qkv_proj, Pass::forward).cost.bytes == 2 * kQkv);
+  BOOST_TEST(find(bf16, Op::qkv_proj, Pass::forward).cost.flops == 2 * 64 * 32 * 64);
+  // dy, x in bf16; the weight's gradient in f32, read and written.
+  BOOST_TEST(find(bf16, Op::qkv_proj, Pass::wgrad).cost.bytes ==
+             2 * (64 * 64 + 64 * 32) + 2 * 4 * 64 * 32);
+  // A probability a slot, in f32 both times, and the slot's number.
+  const Instr probs = find(bf16, Op::permute_probs, Pass::forward);
+  BOOST_TEST(probs.cost.bytes == 3 * 4 * 64 * 2);
+  // Master, gradient and weight of each element, moments in their type.
+  const Instr adamw = find(bf16, Op::adamw, Pass::update);
+  const int64_t numel = adamw.cost.flops / 12;
+  const int64_t moment = base::size_of(spec::precision_of("bf16").moment);
+  BOOST_TEST(adamw.cost.bytes == numel * (3 * 4 + 4 * moment + 2));
+  BOOST_TEST(find(f32, Op::adamw, Pass::update).cost.bytes == numel * (3 * 4 + 4 * 4 + 4));
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_experts_cost_as_many_as_arrive) {
+  const Instr fc1 = find(trial("f32"), Op::expert_fc1, Pass::forward);
+  BOOST_TEST(fc1.is_routed);
+  // 4 local experts, f 16: their weights are read whatever arrives.
+  BOOST_TEST(fc1.cost.flops == 0);
+  BOOST_TEST(fc1.cost.bytes >= 4 * 4 * 2 * 16 * 32);
+  BOOST_TEST(fc1.cost_per_row.flops == 2 * 32 * 2 * 16);
+  BOOST_TEST(cost_at(fc1, 10).flops == 10 * fc1.cost_per_row.flops);
+}
+
+BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
+  LayerDims dims;
+  dims.sequences = 2;
+  dims.context_tokens = 2 * 6;
+  BOOST_TEST(visible_pairs(dims) == 2 * (1 + 2 + 3 + 4 + 5 + 6));
+  dims.window = 2;
+  BOOST_TEST(visible_pairs(dims) == 2 * (1 + 2 + 2 + 2 + 2 + 2));
+  dims.window = 100;
+  BOOST_TEST(visible_pairs(dims) == 2 * 21);
+  dims.cp = 2;
+  BOOST_TEST(visible_pairs(dims) == 21);
+
+  spec::TrialSpec windowed = trial("f32");
+  const Instr whole = find(windowed, Op::core_attn, Pass::forward);
+  windowed.model.attention_window.assign(windowed.model.attention_window.size(), 8);
+  const Instr few = find(windowed, Op::core_attn, Pass::forward);
+  BOOST_TEST(whole.cost.flops == 4 * (64 * 65 / 2) * windowed.model.q_size());
+  BOOST_TEST(few.cost.flops == 4 * (8 * 9 / 2 + 56 * 8) * windowed.model.q_size());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::plan

@@ -1,0 +1,84 @@
+// Played programs where the answer can be done by hand.
+#include "engine/plan/player.h"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "engine/plan/compile.h"
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::plan {
+namespace {
+
+/// Twelve alike layers on free links and a free host.
+spec::TrialSpec trial(int64_t pp, int64_t vpp, int64_t num_micro_batches) {
+  spec::TrialSpec made = spec::samples::trial();
+  made.model.num_layers = 12;
+  made.model.is_moe_layer.assign(12, true);
+  made.model.attention_window.assign(12, 0);
+  made.knobs = {};
+  made.knobs.pipeline_model_parallel_size = pp;
+  made.knobs.virtual_pipeline_model_parallel_size = vpp;
+  made.hardware = {};
+  made.hardware.num_nodes = 1;
+  made.hardware.devices_per_node = pp;
+  made.training.global_batch_size = num_micro_batches;
+  return made;
+}
+
+int64_t step_of(const spec::TrialSpec& spec, const DurationOf& duration_of) {
+  std::vector<StepProgram> programs;
+  std::vector<BalancedBindings> bindings;
+  for (int rank = 0; rank < layout_of(spec.knobs).world_size(); ++rank) {
+    programs.push_back(compile(spec, rank));
+    bindings.emplace_back(spec, rank);
+  }
+  std::vector<PlayedRank> ranks;
+  for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
+  return play(spec.hardware, ranks, duration_of).step_ns;
+}
+
+BOOST_AUTO_TEST_SUITE(player)
+
+// (pp - 1) / (m vpp) of the work, Narayanan et al. 2021, section 2.2.
+BOOST_AUTO_TEST_CASE(the_bubble_shrinks_with_virtual_stages) {
+  constexpr int64_t kForward = 100;
+  constexpr int64_t kBackward = 200;
+  const auto only_attention = [](const Position&, const Instr& instr, const OpCost&) -> int64_t {
+    if (instr.op != Op::core_attn) return 0;
+    return instr.pass == Pass::backward ? kBackward : kForward;
+  };
+  for (const int64_t pp : {2, 3, 4}) {
+    for (const int64_t vpp : {1, 2, 3}) {
+      if (12 % (pp * vpp) != 0) continue;
+      for (const int64_t m : {pp, 2 * pp, 4 * pp}) {
+        const int64_t work = m * (12 / pp) * (kForward + kBackward);
+        BOOST_TEST_CONTEXT("pp " << pp << " vpp " << vpp << " m " << m) {
+          BOOST_TEST(step_of(trial(pp, vpp, m), only_attention) ==
+                     work + work * (pp - 1) / (m * vpp));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_wait_for_each_other_are_named) {
+  const spec::TrialSpec spec = trial(2, 1, 2);
+  const StepProgram first = compile(spec, 0);
+  StepProgram last = compile(spec, 1);
+  // The last stage waits for a micro-batch that nobody sends.
+  for (Item& item : last.items) item.micro_batch += item.micro_batch >= 0 ? 7 : 0;
+  const auto instant = [](const Position&, const Instr&, const OpCost&) { return int64_t{1}; };
+  BOOST_CHECK_EXCEPTION(play(spec.hardware, {{&first, nullptr}, {&last, nullptr}}, instant),
+                        base::Error, [](const base::Error& error) {
+                          const std::string text = error.what();
+                          return text.find("rank 0") != std::string::npos &&
+                                 text.find("rank 1") != std::string::npos &&
+                                 text.find("recv pp_recv.forward") != std::string::npos;
+                        });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::plan

@@ -1,0 +1,95 @@
+// Pipeline layouts as text: what they spell out, and what is refused.
+#include "engine/spec/pipeline_layout.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::spec {
+namespace {
+
+using samples::contains;
+using samples::usage_error;
+using Stages = std::vector<std::string>;
+
+std::string broken_rule(const std::string& layout, int64_t pp, int64_t vpp = 1, int64_t first = 0) {
+  TrialSpec trial = samples::trial();  // four layers
+  trial.knobs = {};
+  trial.knobs.pipeline_model_parallel_size = pp;
+  trial.knobs.virtual_pipeline_model_parallel_size = vpp;
+  trial.knobs.decoder_first_pipeline_num_layers = first;
+  trial.knobs.pipeline_model_parallel_layout = layout;
+  trial.hardware.num_nodes = 1;
+  trial.hardware.devices_per_node = pp;
+  const auto violations =
+      check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  return violations.empty() ? "" : violations.front().rule;
+}
+
+BOOST_AUTO_TEST_SUITE(pipeline_layout)
+
+BOOST_AUTO_TEST_CASE(stages_are_spelled_out) {
+  BOOST_TEST(pipeline_stages_of("Et*3|(tt|)*2,tL") == (Stages{"Ettt", "tt", "tt", "tL"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(pipeline_stages_of("E|(t|)*2 mL") == (Stages{"E", "t", "t", "mL"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(pipeline_stages_of("E((t)*2|)*2L") == (Stages{"Ett", "tt", "L"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(pipeline_stages_of("") == Stages{""}, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_layout_is_refused_with_its_place) {
+  const auto error = [](const std::string& text) {
+    return usage_error([&] { pipeline_stages_of(text); });
+  };
+  BOOST_TEST(contains(error("Etx|tL"), "'x' at 2 is no letter"));
+  BOOST_TEST(contains(error("E(tt|tL"), "a parenthesis is not closed"));
+  BOOST_TEST(contains(error("Et)|tL"), "')' at 2 closes nothing"));
+  BOOST_TEST(contains(error("Et*|tL"), "'*' at 2 needs a number"));
+  BOOST_TEST(contains(error("Et*0|tL"), "'*' at 2 needs a number"));
+  BOOST_TEST(contains(error("Et*99999999999999999999|tL"), "too large"));
+  BOOST_TEST(contains(error("(((t*100)*100)*100)*100"), "more than 10000 letters"));
+  BOOST_TEST(contains(error(std::string(1'000'000, 't')), "has 1000000 characters"));
+  BOOST_TEST(contains(error(std::string(100, '(')), "too deep"));
+  BOOST_TEST(contains(error(std::string("E\x01t")), "'?' at 1"));
+}
+
+BOOST_AUTO_TEST_CASE(layouts_that_do_not_add_up_break_named_rules) {
+  BOOST_TEST(broken_rule("Ett|ttL", 2) == "");
+  BOOST_TEST(broken_rule("Et|t|t|tL", 2) == "");
+  BOOST_TEST(broken_rule("E|tt|tt|L", 2) == "");
+  BOOST_TEST(broken_rule("Et|t|t|tL", 2, 2) == "");
+  BOOST_TEST(broken_rule("Et|zt", 2) == "layout_text");
+  BOOST_TEST(broken_rule(std::string(1 << 20, 't'), 2) == "layout_text");
+  BOOST_TEST(broken_rule("Ett|tt|L", 2) == "layout_stages");    // three stages for two ranks
+  BOOST_TEST(broken_rule("Ett|tL", 2) == "layout_stages");      // three layers of four
+  BOOST_TEST(broken_rule("tt|ttL", 2) == "layout_stages");      // no embedding
+  BOOST_TEST(broken_rule("Ett|tt", 2) == "layout_stages");      // no loss
+  BOOST_TEST(broken_rule("ttE|ttL", 2) == "layout_stages");     // embedding behind layers
+  BOOST_TEST(broken_rule("Ett|ttmL", 2) == "layout_stages");    // the engine has no MTP
+  BOOST_TEST(broken_rule("Ett|ttL", 2, 2) == "layout_stages");  // contradicts the other knob
+  BOOST_TEST(broken_rule("Ett|ttL", 2, 1, 1) == "layout_stages");
+}
+
+BOOST_AUTO_TEST_CASE(impossible_virtual_stages_break_named_rules) {
+  BOOST_TEST(broken_rule("none", 2, 2) == "");
+  BOOST_TEST(broken_rule("none", 1, 2) == "vpp_needs_pp");
+  BOOST_TEST(broken_rule("none", 2, 3) == "vpp_divides_layers");
+  BOOST_TEST(broken_rule("none", 2, 2, 1) == "vpp_divides_layers");
+  TrialSpec trial = samples::trial();
+  trial.knobs = {};
+  trial.knobs.pipeline_model_parallel_size = 2;
+  trial.knobs.virtual_pipeline_model_parallel_size = 2;
+  trial.hardware.num_nodes = 1;
+  trial.hardware.devices_per_node = 2;
+  trial.training.global_batch_size = 7;
+  const auto violations =
+      check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  BOOST_TEST_REQUIRE(violations.size() == 1U);
+  BOOST_TEST(violations.front().rule == "vpp_divides_micro_batches");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::spec

@@ -26,6 +26,11 @@ class Columns {
   int column_ = 0;
 };
 
+/// "[12,13]": numbers that are not negative.
+std::string list_text(const std::vector<int64_t>& values);
+/// The numbers of such a text; none when it is anything else.
+std::vector<int64_t> list_from(const std::string& text);
+
 /// Writes the run of a trial that ended; what was measured in environments that cannot be compared
 /// with its own does not count any more. Returns its attempt. Within a transaction of the caller.
 int64_t write_measurement(Database& database, int64_t trial_id, const std::string& started_at,

@@ -147,7 +147,7 @@ void add_measurements(Database& database) {
                SELECT s.step_ns FROM step s
                WHERE s.trial_id = t.id AND NOT is_warmup AND NOT is_traced ORDER BY s.step)), '')
                || ']',
-             t.step_ns, t.step_ns_low, t.step_ns_high, t.started_at,
+             '[]', NULL, t.step_ns, t.step_ns_low, t.step_ns_high, t.started_at,
              coalesce(t.ended_at, t.started_at), t.duration_ns, e.id,
              coalesce((SELECT value FROM environment_value v
                        WHERE v.environment_id = e.id AND v.name = 'commit' LIMIT 1),

@@ -100,7 +100,9 @@ CREATE TABLE measurement (
   is_counted INTEGER NOT NULL CHECK (is_counted IN (0, 1)),
   num_steps INTEGER NOT NULL,  -- timed, untraced steps that were asked for
   samples TEXT NOT NULL DEFAULT '[]',
-  step_ns INTEGER,             -- median, and its interval
+  played TEXT NOT NULL DEFAULT '[]',  -- the same steps played with the run's robust durations
+  probe_ns INTEGER,            -- a fixed piece of work, the median of its runs between the steps
+  step_ns INTEGER,             -- what is compared: median of what was played, else of the samples; and its interval
   step_ns_low INTEGER,
   step_ns_high INTEGER,
   window_start TEXT NOT NULL,

@@ -5,6 +5,8 @@
 #include <fmt/chrono.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
@@ -42,6 +44,15 @@ std::string now_utc() {
   const auto now = std::chrono::time_point_cast<milliseconds>(std::chrono::system_clock::now());
   const auto ms = now.time_since_epoch().count() % 1000;
   return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), ms);
+}
+
+double seconds_of(const std::string& utc) {
+  std::tm time{};
+  const char* rest = strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (rest == nullptr) return 0.0;
+  const auto seconds = static_cast<double>(timegm(&time));
+  const double fraction = *rest == '.' ? std::strtod(rest, nullptr) : 0.0;
+  return fraction > 0 && fraction < 1 ? seconds + fraction : seconds;
 }
 
 Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}

@@ -35,6 +35,8 @@ bool is_alive(const Lease& lease);
 
 /// UTC, ISO 8601 with milliseconds: "2026-01-31T12:34:56.789Z".
 std::string now_utc();
+/// Seconds since 1970 of such a text; 0, long ago, when it is none.
+double seconds_of(const std::string& utc);
 
 /// A named text value: a knob, a line of the environment, a text of a trial.
 struct NamedText {
@@ -90,7 +92,9 @@ struct MeasurementRow {
   bool is_counted = true;           ///< false: made in another environment than the trial's latest
   int64_t num_steps = 0;            ///< timed, untraced steps that were asked for
   std::vector<int64_t> samples_ns;  ///< of those that ran
-  std::optional<int64_t> step_ns;   ///< median, and its interval
+  std::vector<int64_t> played_ns;   ///< the same steps, played with the run's robust durations
+  std::optional<int64_t> probe_ns;  ///< a fixed piece of work, the median of its runs
+  std::optional<int64_t> step_ns;   ///< of what was played, else of the samples: median, interval
   std::optional<int64_t> step_ns_low;
   std::optional<int64_t> step_ns_high;
   std::string window_start;  ///< UTC, ISO 8601 with milliseconds
@@ -196,6 +200,7 @@ struct ShardContents {
   std::vector<profiler::StepTrace> traces;  ///< ordered by step, then rank
   std::vector<ShardMemory> memory;
   std::vector<ShardOp> ops;
+  std::vector<ShardWork> work;
   std::vector<MetricRow> metrics;
   std::vector<NamedText> texts;
 
@@ -235,6 +240,8 @@ struct TrialResult {
   std::string purpose = "first";
   int64_t num_steps = 0;
   std::vector<int64_t> samples_ns;
+  std::vector<int64_t> played_ns;
+  std::optional<int64_t> probe_ns;
   std::optional<int64_t> environment_id;  ///< none: the sweep's latest
   std::vector<std::string> shard_paths;
   bool keeps_trace = true;  ///< false: trace records are left out, the rest is stored
@@ -302,6 +309,7 @@ class Store {
     std::optional<int64_t> winner_trial;
     std::optional<int64_t> baseline_trial;
     std::optional<int64_t> first_fit_trial;
+    bool operator==(const Landmarks&) const = default;
   };
   void set_landmarks(int64_t sweep_id, const Landmarks& landmarks);
   /// Inserts, or replaces the decision of the same sweep and ordinal.

@@ -12,36 +12,9 @@ namespace {
 
 constexpr const char* kSelectMeasurement =
     "SELECT m.trial_id, attempt, purpose, m.status, m.reason, is_counted, num_steps, samples, "
-    "m.step_ns, m.step_ns_low, m.step_ns_high, window_start, window_end, m.duration_ns, "
+    "played, "
+    "probe_ns, m.step_ns, m.step_ns_low, m.step_ns_high, window_start, window_end, m.duration_ns, "
     "environment_id, \"commit\" FROM measurement m ";
-
-std::string samples_text(const std::vector<int64_t>& samples_ns) {
-  return fmt::format("[{}]", fmt::join(samples_ns, ","));
-}
-
-/// Durations of a list such as "[12,13]"; none when it is anything else.
-std::vector<int64_t> samples_from(const std::string& text) {
-  constexpr size_t kMostDigits = 18;
-  std::vector<int64_t> samples;
-  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return samples;
-  int64_t value = 0;
-  size_t num_digits = 0;
-  for (size_t i = 1; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c >= '0' && c <= '9' && num_digits < kMostDigits) {
-      value = 10 * value + (c - '0');
-      ++num_digits;
-      continue;
-    }
-    const bool is_end = i + 1 == text.size();
-    if (is_end && num_digits == 0 && samples.empty()) return samples;
-    if (num_digits == 0 || (c != ',' && !is_end)) return {};
-    samples.push_back(value);
-    value = 0;
-    num_digits = 0;
-  }
-  return samples;
-}
 
 MeasurementRow measurement_from(const Statement& statement) {
   Columns c(statement);
@@ -53,7 +26,9 @@ MeasurementRow measurement_from(const Statement& statement) {
   row.reason = c.text();
   row.is_counted = c.boolean();
   row.num_steps = c.integer();
-  row.samples_ns = samples_from(c.text());
+  row.samples_ns = list_from(c.text());
+  row.played_ns = list_from(c.text());
+  row.probe_ns = c.optional_integer();
   row.step_ns = c.optional_integer();
   row.step_ns_low = c.optional_integer();
   row.step_ns_high = c.optional_integer();
@@ -154,13 +129,17 @@ int64_t write_measurement(Database& database, int64_t trial_id, const std::strin
       database,
       "INSERT INTO measurement (trial_id, attempt, purpose, status, reason, is_counted, num_steps, "
       "samples, step_ns, step_ns_low, step_ns_high, window_start, window_end, duration_ns, "
-      "environment_id, \"commit\") VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, "
-      "CAST(round((julianday(?12) - julianday(?11)) * 86400000) AS INTEGER) * 1000000, ?13, ?14)");
+      "environment_id, \"commit\", played, probe_ns) VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?8, "
+      "?9, "
+      "?10, ?11, ?12, "
+      "CAST(round((julianday(?12) - julianday(?11)) * 86400000) AS INTEGER) * 1000000, ?13, ?14, "
+      "?15, ?16)");
   insert
       .bind_all(trial_id, attempt, result.purpose, status, reason, result.num_steps,
-                samples_text(result.samples_ns), result.step_ns, result.step_ns_low,
+                list_text(result.samples_ns), result.step_ns, result.step_ns_low,
                 result.step_ns_high, started_at, now_utc(),
-                own ? std::optional(own->id) : std::nullopt, own ? own->value("commit") : "")
+                own ? std::optional(own->id) : std::nullopt, own ? own->value("commit") : "",
+                list_text(result.played_ns), result.probe_ns)
       .run();
   return attempt;
 }
@@ -189,6 +168,9 @@ int64_t Store::set_environment(int64_t sweep_id, const std::vector<NamedText>& v
   Transaction transaction(*database_);
   const std::vector<EnvironmentRow> known = environments_of(*database_, sweep_id);
   if (!known.empty() && are_equal(known.back().values, values)) return known.back().id;
+  MOETUNE_CHECK(known.empty() || known.back().ordinal < std::numeric_limits<int64_t>::max(),
+                "{}: sweep {} has an environment numbered {}", database_->path(), sweep_id,
+                known.back().ordinal);
   Statement(*database_, "INSERT INTO environment (sweep_id, ordinal, started_at) VALUES (?, ?, ?)")
       .bind_all(sweep_id, known.empty() ? int64_t{1} : known.back().ordinal + 1, now_utc())
       .run();

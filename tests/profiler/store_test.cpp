@@ -278,11 +278,17 @@ BOOST_AUTO_TEST_CASE(every_run_of_a_trial_is_a_measurement) {
   again.num_steps = 9;
   again.step_ns = 860;
   again.samples_ns = {850, 860, 870};
+  again.played_ns = {855, 860, 861};
+  again.probe_ns = 57;
   const std::string start = "2026-02-03T04:05:06.000Z";
   BOOST_TEST(store.add_measurement(id, start, again, TrialSpeed{830, 800, 860, 5.0}) == 2);
   runs = store.read_measurements(id);
   BOOST_TEST_REQUIRE(runs.size() == 2U);
   BOOST_TEST(runs[1].purpose == "longer");
+  BOOST_TEST(runs[1].played_ns == again.played_ns, boost::test_tools::per_element());
+  BOOST_TEST(runs[1].probe_ns.value() == 57);
+  BOOST_TEST(runs[0].played_ns.empty());
+  BOOST_TEST(!runs[0].probe_ns.has_value());
   BOOST_TEST(runs[1].window_start == start);
   BOOST_TEST(runs[0].is_counted);
   TrialRow trial = store.get_trial(id).value();

@@ -18,6 +18,7 @@
 #include "engine/plan/layout.h"
 #include "engine/run_trial.h"
 #include "engine/spec/json_reader.h"
+#include "engine/spec/knobs.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
 #include "engine/verify.h"
@@ -38,20 +39,32 @@ nlohmann::json read_json(const std::string& path) {
   return spec::parse_json(text, path);
 }
 
-plan::Layout parse_layout(const std::string& text) {
+/// The keys of --layout, short for knobs.
+constexpr std::pair<const char*, int64_t spec::Knobs::*> kLayoutKeys[] = {
+    {"tp", &spec::Knobs::tensor_model_parallel_size},
+    {"cp", &spec::Knobs::context_parallel_size},
+    {"dp", &spec::Knobs::data_parallel_size},
+    {"pp", &spec::Knobs::pipeline_model_parallel_size},
+    {"vpp", &spec::Knobs::virtual_pipeline_model_parallel_size},
+    {"ep", &spec::Knobs::expert_model_parallel_size},
+    {"etp", &spec::Knobs::expert_tensor_parallel_size}};
+
+spec::Knobs parse_layout(const std::string& text) {
   const nlohmann::json json = spec::parse_json(text, "--layout");
   spec::JsonReader reader(json, "--layout");
-  const auto size = [&](const char* key) {
-    return static_cast<int>(reader.integer_or(key, 1, 1, 1024));
-  };
-  plan::Layout layout;
-  layout.dp = size("dp");
-  layout.cp = size("cp");
-  layout.ep = size("ep");
-  layout.pp = size("pp");
-  layout.vpp = size("vpp");
+  spec::Knobs knobs;
+  constexpr int64_t kMaxSize = 1024;
+  for (const auto& [key, member] : kLayoutKeys) {
+    knobs.*member = reader.integer_or(key, 1, 1, kMaxSize);
+  }
+  const std::string cp_comm_type = reader.text_or("cp_comm_type", knobs.cp_comm_type);
+  try {
+    spec::set_knob(knobs, *spec::find_knob("cp_comm_type"), cp_comm_type);
+  } catch (const base::UsageError&) {
+    reader.fail("cp_comm_type", "all_gather or p2p");
+  }
   reader.refuse_unknown_keys();
-  return layout;
+  return knobs;
 }
 
 int run_verify(const po::variables_map& options) {

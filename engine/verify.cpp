@@ -36,8 +36,8 @@ class ReferenceTokens final : public TokenSource {
 spec::HardwareSpec plain_hardware(const spec::Knobs& knobs) {
   spec::HardwareSpec hardware;
   hardware.name = "verify";
-  hardware.devices_per_node =
-      knobs.data_parallel_size * knobs.context_parallel_size * knobs.pipeline_model_parallel_size;
+  hardware.devices_per_node = knobs.tensor_model_parallel_size * knobs.data_parallel_size *
+                              knobs.context_parallel_size * knobs.pipeline_model_parallel_size;
   hardware.peak_flops_per_s = 1e12;
   hardware.memory_bytes_per_s = 1e12;
   hardware.intra_node = {0, 1e12};
@@ -87,15 +87,14 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   /// Of the rank whose thread calls.
   void begin_step(int rank, int64_t step) { step_of_rank_[static_cast<size_t>(rank)] = step; }
 
-  void on_logits(int rank, int64_t micro_batch, int64_t first_token,
-                 const std::vector<double>& logits) override {
+  void on_logits(int rank, int64_t micro_batch, int64_t first_token, int64_t first_col,
+                 const kernels::Tensor& shape, const std::vector<double>& logits) override {
     if (step_of_rank_[static_cast<size_t>(rank)] != 0) return;
     const std::scoped_lock lock(mutex_);
-    const int64_t vocab = run_.model.vocab_size;
-    for (int64_t i = 0; i * vocab < static_cast<int64_t>(logits.size()); ++i) {
-      const auto row = logits.begin() + i * vocab;
-      std::copy(row, row + vocab,
-                logits_.begin() + place_of(rank, micro_batch, first_token + i) * vocab);
+    for (int64_t i = 0; i < shape.rows; ++i) {
+      const auto row = logits.begin() + i * shape.cols;
+      const int64_t place = place_of(rank, micro_batch, first_token + i);
+      std::copy(row, row + shape.cols, logits_.begin() + place * run_.model.vocab_size + first_col);
     }
   }
 
@@ -104,9 +103,11 @@ class Collector final : public RoutingObserver, public LogitsObserver {
     if (step_of_rank_[static_cast<size_t>(rank)] != 0) return;
     const std::scoped_lock lock(mutex_);
     std::vector<int32_t>& experts = experts_.at(layer);
+    // Between the matrices a tensor-parallel rank holds its share of the micro-batch's tokens.
+    const int64_t first = layout_.tp_rank(rank) * num_tokens;
     for (int64_t token = 0; token < num_tokens; ++token) {
       std::copy(indices + token * topk, indices + (token + 1) * topk,
-                experts.begin() + place_of(rank, micro_batch, token) * topk);
+                experts.begin() + place_of(rank, micro_batch, first + token) * topk);
     }
   }
 
@@ -125,7 +126,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
       if (begin >= end) continue;
       const std::vector<double> values =
           values_of(backend, bucket.grad.columns(begin, end - begin));
-      gradients_.add(param, param.first_row * param.cols + begin - param.offset, values);
+      gradients_.add(param, begin - param.offset, values);
     }
   }
 
@@ -248,20 +249,12 @@ VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
 
 }  // namespace
 
-VerifyResult verify(const std::string& folder, const spec::Knobs& knobs) {
-  return verify_run(load_reference_run(folder), folder, knobs);
-}
-
-VerifyResult verify(const std::string& folder, const plan::Layout& layout) {
-  spec::Knobs knobs;
-  knobs.data_parallel_size = layout.dp;
-  knobs.context_parallel_size = layout.cp;
-  // A dense model has nothing that expert parallelism could split: any layout that is legal without
-  // it gives the same run.
+VerifyResult verify(const std::string& folder, spec::Knobs knobs) {
   const ReferenceRun run = load_reference_run(folder);
-  knobs.expert_model_parallel_size = run.model.num_experts > 0 ? layout.ep : 1;
-  knobs.pipeline_model_parallel_size = layout.pp;
-  knobs.virtual_pipeline_model_parallel_size = layout.vpp;
+  if (run.model.num_experts == 0) {
+    knobs.expert_model_parallel_size = 1;
+    knobs.expert_tensor_parallel_size = 1;
+  }
   return verify_run(run, folder, knobs);
 }
 

@@ -6,7 +6,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
 
 namespace moetune::engine {
@@ -36,9 +35,9 @@ struct VerifyTolerance {
 /// Trains on the reference's tokens from its weights. `folder` holds config.json, the weights,
 /// tokens.safetensors, expected.json, activations.safetensors and gradients.safetensors. Throws
 /// base::UsageError for a folder that cannot be read, a family that is not supported, and a layout
-/// that the model or the batch does not allow.
-VerifyResult verify(const std::string& folder, const plan::Layout& layout);
-VerifyResult verify(const std::string& folder, const spec::Knobs& knobs);
+/// that the model or the batch does not allow. A dense model has nothing that expert parallelism
+/// could split: it runs without.
+VerifyResult verify(const std::string& folder, spec::Knobs knobs);
 
 /// {"ok", "logits_max_abs", "loss_max_abs", "grad_norm_max_rel", "gradient_worst_rel_l2",
 /// "gradient_worst_name", "router_mismatches"}.

@@ -129,13 +129,10 @@ std::vector<KnobChange> knob_changes(const TrialRow& from, const TrialRow& to) {
 
 std::string layout_of(const TrialRow& trial) {
   std::string result;
-  for (const auto& [name, label] :
-       {std::pair{"data_parallel_size", "dp"}, std::pair{"context_parallel_size", "cp"},
-        std::pair{"expert_model_parallel_size", "ep"},
-        std::pair{"pipeline_model_parallel_size", "pp"}}) {
-    const std::string value = knob_of(trial, name);
-    if (!value.empty()) {
-      result += fmt::format("{}{} {}", result.empty() ? "" : " · ", label, value);
+  for (const LayoutSize& size : kLayoutSizes) {
+    const std::string value = knob_of(trial, size.knob);
+    if (!value.empty() && (size.is_always_told || value != "1")) {
+      result += fmt::format("{}{} {}", result.empty() ? "" : " · ", size.label, value);
     }
   }
   return result;

@@ -69,6 +69,21 @@ struct KnobChange {
 std::vector<KnobChange> knob_changes(const store::TrialRow& from, const store::TrialRow& to);
 
 /// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
+/// The sizes of the process grid and their usual short names.
+struct LayoutSize {
+  const char* knob;
+  const char* label;
+  bool is_always_told;  ///< also where it is 1
+};
+inline constexpr LayoutSize kLayoutSizes[] = {
+    {"tensor_model_parallel_size", "tp", false},
+    {"data_parallel_size", "dp", true},
+    {"context_parallel_size", "cp", true},
+    {"expert_model_parallel_size", "ep", true},
+    {"expert_tensor_parallel_size", "etp", false},
+    {"pipeline_model_parallel_size", "pp", true},
+    {"virtual_pipeline_model_parallel_size", "vpp", false}};
+
 std::string layout_of(const store::TrialRow& trial);
 
 /// Reads the sweep (0: the last one, if there is any) and works out the rest. `trial` (id or hash

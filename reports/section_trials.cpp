@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "reports/context.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -36,14 +37,11 @@ std::string filters(const Context& context) {
 
 // The sizes of the process grid take more room than their values: their usual short names.
 std::string knob_head(const std::string& name) {
-  static const std::map<std::string, std::string> kShort = {{"data_parallel_size", "dp"},
-                                                            {"context_parallel_size", "cp"},
-                                                            {"expert_model_parallel_size", "ep"},
-                                                            {"pipeline_model_parallel_size", "pp"}};
-  const auto found = kShort.find(name);
-  return found == kShort.end() ? fmt::format("<th class=\"knob\">{}</th>", breakable(name))
-                               : fmt::format("<th class=\"knob\"><abbr title=\"{}\">{}</abbr></th>",
-                                             name, found->second);
+  for (const LayoutSize& size : kLayoutSizes) {
+    if (name != size.knob) continue;
+    return fmt::format("<th class=\"knob\"><abbr title=\"{}\">{}</abbr></th>", name, size.label);
+  }
+  return fmt::format("<th class=\"knob\">{}</th>", breakable(name));
 }
 
 /// What the section's query says about a trial.

@@ -14,13 +14,26 @@ namespace {
 
 using plan::Stream;
 
-enum Part : size_t { kCompute, kRecompute, kLaunch, kEp, kCp, kDp, kBubble, kOther, kNumParts };
+enum Part : size_t {
+  kCompute,
+  kRecompute,
+  kLaunch,
+  kTp,
+  kEp,
+  kCp,
+  kDp,
+  kBubble,
+  kOther,
+  kNumParts
+};
 constexpr std::array<const char*, kNumParts> kPartNames = {
-    "compute", "recompute", "launch", "ep", "cp", "dp", "pp_bubble", "other"};
+    "compute", "recompute", "launch", "tp", "ep", "cp", "dp", "pp_bubble", "other"};
 using Parts = std::array<int64_t, kNumParts>;
 
 Part part_of(int32_t stream) {
   switch (static_cast<Stream>(stream)) {
+    case Stream::tensor:
+      return kTp;
     case Stream::expert:
       return kEp;
     case Stream::context:
@@ -76,11 +89,19 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
     end_ns = record.end_ns;
   }
   // What the compute stream does not account for: waiting for other stages, then the data stream's
-  // tail.
-  const int64_t rest = trace.end_ns - end_ns;
+  // tail, then the host that reads the losses.
+  int64_t data_end_ns = end_ns;
+  for (const profiler::TraceRecord& record : trace.records) {
+    if (record.stream == static_cast<int32_t>(Stream::data) &&
+        record.kind == profiler::RecordKind::collective && record.transfer_ns > 0) {
+      data_end_ns = std::max(data_end_ns, record.end_ns);
+    }
+  }
+  const int64_t rest = data_end_ns - end_ns;
   const int64_t waited = std::min(met_ns, rest);
   parts[is_pipeline ? kBubble : kOther] += waited;
   parts[kDp] += rest - waited;
+  parts[kLaunch] += trace.end_ns - data_end_ns;
   return parts;
 }
 

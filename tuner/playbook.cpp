@@ -87,10 +87,10 @@ Values wider_graphs(S s) {
   return values;
 }
 
-/// Expert-parallel sizes that keep the group inside a node, largest first: as many experts' memory
-/// saved as possible.
-Values ep_inside_node(S s) {
-  Values values = below(s, "expert_model_parallel_size");
+/// Smaller sizes that keep the group inside a node, largest first: as much memory saved as
+/// possible.
+Values inside_node(S s, const char* knob) {
+  Values values = below(s, knob);
   std::erase_if(values, [&](const std::string& v) {
     return number(v) > s.space.sweep().base.hardware.devices_per_node;
   });
@@ -101,6 +101,11 @@ bool always(S) { return true; }
 bool has_ep(S s) { return s.knobs.expert_model_parallel_size > 1; }
 bool has_pp(S s) { return s.knobs.pipeline_model_parallel_size > 1; }
 bool has_cp(S s) { return s.knobs.context_parallel_size > 1; }
+bool has_tp(S s) { return s.knobs.tensor_model_parallel_size > 1; }
+bool has_etp(S s) { return s.knobs.expert_tensor_parallel_size > 1; }
+bool tp_spans_nodes(S s) {
+  return s.knobs.tensor_model_parallel_size > s.space.sweep().base.hardware.devices_per_node;
+}
 bool has_recompute(S s) { return s.knobs.recompute != "none"; }
 bool ep_spans_nodes(S s) {
   return s.knobs.expert_model_parallel_size > s.space.sweep().base.hardware.devices_per_node;
@@ -111,6 +116,8 @@ constexpr const char* kEp = "expert_model_parallel_size";
 constexpr const char* kPp = "pipeline_model_parallel_size";
 constexpr const char* kVpp = "virtual_pipeline_model_parallel_size";
 constexpr const char* kCp = "context_parallel_size";
+constexpr const char* kTp = "tensor_model_parallel_size";
+constexpr const char* kEtp = "expert_tensor_parallel_size";
 
 const std::array kPlaybook = {
     // memory: the step pays for what does not fit.
@@ -127,8 +134,18 @@ const std::array kPlaybook = {
     RemedyRow{"chunk_dispatch_backward", Wall::communication, "ep_chunks_backward", "ep", has_ep,
               [](S s) { return above(s, "ep_chunks_backward"); },
               "Chunks overlap in the backward pass as well, where there is more to hide behind."},
-    RemedyRow{"ep_inside_node", Wall::communication, kEp, "ep", ep_spans_nodes, ep_inside_node,
+    RemedyRow{"ep_inside_node", Wall::communication, kEp, "ep", ep_spans_nodes,
+              [](S s) { return inside_node(s, kEp); },
               "The all-to-all stays on the fast links of a node."},
+    RemedyRow{"tp_inside_node", Wall::communication, kTp, "tp", tp_spans_nodes,
+              [](S s) { return inside_node(s, kTp); },
+              "What every matrix waits for stays on the fast links of a node."},
+    RemedyRow{"less_tensor_parallelism", Wall::communication, kTp, "tp", has_tp,
+              [](S s) { return below(s, kTp); },
+              "Fewer ranks exchange the tokens around every matrix."},
+    RemedyRow{"whole_experts_on_a_rank", Wall::communication, kEtp, "ep", has_etp,
+              [](S s) { return below(s, kEtp); },
+              "A token's row goes to one rank an expert instead of several."},
     RemedyRow{"overlap_grad_reduce", Wall::communication, "overlap_grad_reduce", "dp_cp",
               [](S s) { return !s.knobs.overlap_grad_reduce; }, [](S) { return Values{"true"}; },
               "Gradients travel while the backward pass is still running."},
@@ -154,6 +171,14 @@ const std::array kPlaybook = {
               [](S s) { return below(s, kCp); }, "Keys and values are gathered from fewer ranks."},
     RemedyRow{"less_expert_parallelism", Wall::communication, kEp, "ep", has_ep,
               [](S s) { return below(s, kEp); }, "Fewer tokens leave their rank."},
+    RemedyRow{"keys_around_a_ring", Wall::communication, "cp_comm_type", "cp",
+              [](S s) { return has_cp(s) && !spec::is_ring_attention(s.knobs); },
+              [](S) { return Values{"p2p"}; },
+              "Keys and values travel while attention runs on the block before."},
+    RemedyRow{"keys_gathered_at_once", Wall::communication, "cp_comm_type", "cp",
+              [](S s) { return spec::is_ring_attention(s.knobs); },
+              [](S) { return Values{"all_gather"}; },
+              "One collective instead of a message a rank."},
     RemedyRow{"pipeline_instead_of_replicas", Wall::communication, kPp, "dp_cp", always,
               [](S s) { return above(s, kPp); },
               "Fewer replicas reduce fewer gradients; stages exchange activations only."},
@@ -191,6 +216,10 @@ const std::array kPlaybook = {
     RemedyRow{"larger_head_gemm", Wall::compute, "linear_ce_chunk_tokens", "", always,
               [](S s) { return above(s, "linear_ce_chunk_tokens"); },
               "The head multiplies larger matrices."},
+    RemedyRow{"wider_matrices", Wall::compute, kTp, "", has_tp, [](S s) { return below(s, kTp); },
+              "Whole matrices use the device better than shares of them."},
+    RemedyRow{"whole_experts", Wall::compute, kEtp, "", has_etp, [](S s) { return below(s, kEtp); },
+              "Whole experts use the device better than shares of them."},
     RemedyRow{"denser_experts", Wall::compute, kEp, "", always, [](S s) { return above(s, kEp); },
               "Each expert gets the tokens of more ranks at once."},
 };

@@ -122,9 +122,10 @@ std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_bat
   for (const int source : layout_.group_ranks(plan::Group::ep, rank_)) {
     for (const int64_t num_of_direction : {dims.chunks_forward, dims.chunks_backward}) {
       for (int64_t chunk = 0; chunk < num_of_direction; ++chunk) {
-        // As kernels::RoutePlanArgs cuts a rank's tokens.
-        add_tokens(layer, micro_batch, source, chunk * dims.tokens / num_of_direction,
-                   (chunk + 1) * dims.tokens / num_of_direction, chunk_counts);
+        // As kernels::RoutePlanArgs cuts a rank's tokens, which are its share of a block's.
+        const int64_t first = layout_.tp_rank(source) * dims.tokens;
+        add_tokens(layer, micro_batch, source, first + chunk * dims.tokens / num_of_direction,
+                   first + (chunk + 1) * dims.tokens / num_of_direction, chunk_counts);
         chunk_counts += dims.experts;
       }
     }
@@ -132,7 +133,7 @@ std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_bat
   return counts;
 }
 
-/// Adds the rows of the tokens [begin, end) that `source` holds of a micro-batch.
+/// Adds the rows of the tokens [begin, end) of the micro-batch's block that `source` is part of.
 void ProfileBindings::add_tokens(int64_t layer, int64_t micro_batch, int source, int64_t begin,
                                  int64_t end, int32_t* counts) const {
   const std::vector<int32_t> positions =

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "engine/plan/layout.h"
@@ -13,8 +13,8 @@
 
 namespace moetune::tuner {
 
-/// Answers for one model and recipe; keeps partial sums per (cp, ep), so that many layouts are
-/// asked cheaply. Not thread-safe.
+/// Answers for one model and recipe; keeps partial sums per way of cutting sequences and
+/// experts, so that many layouts are asked cheaply. Not thread-safe.
 class ReceivedRows {
  public:
   ReceivedRows() = default;
@@ -31,14 +31,15 @@ class ReceivedRows {
                            int64_t layer, int64_t micro_batch, int rank) const;
 
  private:
-  /// rows[(((step * layers + layer) * sequences + sequence) * cp + cp_rank) * ep + ep_rank]: rows
-  /// of the tokens that cp_rank holds of the sequence for the experts of ep_rank.
+  /// rows[((((step * layers + layer) * sequences + sequence) * cp + cp_rank) * parts + part) * ep +
+  /// ep_rank]: rows of the tokens in that of `parts` equal parts of what cp_rank holds of the
+  /// sequence, for the experts of ep_rank.
   using Sums = std::vector<int64_t>;
-  const Sums& sums(int cp, int ep) const;
+  const Sums& sums(int cp, int parts, int ep) const;
 
   spec::RoutingProfile profile_;
   std::vector<int64_t> moe_layer_;  ///< layer -> index among MoE layers, -1: dense
-  mutable std::map<std::pair<int, int>, Sums> sums_;
+  mutable std::map<std::tuple<int, int, int>, Sums> sums_;
 };
 
 }  // namespace moetune::tuner

@@ -33,18 +33,21 @@ std::vector<std::string> SearchSpace::values(std::string_view knob) const {
 spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
   const int64_t devices = sweep_.base.hardware.num_devices();
   const int64_t model_ranks =
-      std::max<int64_t>(1, knobs.context_parallel_size * knobs.pipeline_model_parallel_size);
+      std::max<int64_t>(1, knobs.tensor_model_parallel_size * knobs.context_parallel_size *
+                               knobs.pipeline_model_parallel_size);
   if (!sweep_.space.contains("data_parallel_size")) {
     // Where nothing fits, the constraint on the world size says so.
     knobs.data_parallel_size = std::max<int64_t>(1, devices / model_ranks);
   }
-  if (knobs.expert_model_parallel_size == 1) {
+  if (knobs.expert_model_parallel_size * knobs.expert_tensor_parallel_size == 1) {
     knobs.ep_chunks_forward = 1;
     knobs.ep_chunks_backward = 1;
   }
-  if (knobs.data_parallel_size * knobs.context_parallel_size == 1) {
+  if (knobs.tensor_model_parallel_size * knobs.data_parallel_size * knobs.context_parallel_size ==
+      1) {
     knobs.overlap_grad_reduce = false;
   }
+  if (knobs.context_parallel_size == 1) knobs.cp_comm_type = spec::Knobs{}.cp_comm_type;
   if (knobs.pipeline_model_parallel_size == 1) {
     knobs.decoder_first_pipeline_num_layers = 0;
     knobs.decoder_last_pipeline_num_layers = 0;
@@ -109,18 +112,20 @@ std::string knobs_key(const spec::Knobs& knobs) {
 }
 
 std::string layout_text(const spec::Knobs& knobs) {
+  const auto named = [](const char* name, int64_t size) {
+    return size > 1 ? fmt::format("{} {}, ", name, size) : std::string();
+  };
   const int64_t vpp = spec::num_virtual_stages(knobs);
-  return fmt::format("dp {}, cp {}, ep {}, pp {}{}", knobs.data_parallel_size,
-                     knobs.context_parallel_size, knobs.expert_model_parallel_size,
-                     knobs.pipeline_model_parallel_size, vpp > 1 ? fmt::format(" x {}", vpp) : "");
+  return fmt::format("{}dp {}, cp {}{}, {}ep {}, pp {}{}",
+                     named("tp", knobs.tensor_model_parallel_size), knobs.data_parallel_size,
+                     knobs.context_parallel_size, spec::is_ring_attention(knobs) ? " (ring)" : "",
+                     named("etp", knobs.expert_tensor_parallel_size),
+                     knobs.expert_model_parallel_size, knobs.pipeline_model_parallel_size,
+                     vpp > 1 ? fmt::format(" x {}", vpp) : "");
 }
 
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b) {
-  return a.data_parallel_size == b.data_parallel_size &&
-         a.context_parallel_size == b.context_parallel_size &&
-         a.expert_model_parallel_size == b.expert_model_parallel_size &&
-         a.pipeline_model_parallel_size == b.pipeline_model_parallel_size &&
-         spec::num_virtual_stages(a) == spec::num_virtual_stages(b);
+  return layout_text(a) == layout_text(b);
 }
 
 int recompute_weight(std::string_view recompute) {

@@ -189,12 +189,13 @@ struct LastPiece {
   uint64_t loader = 0;
   ParamKind kind = ParamKind::embedding;
   int64_t layer = -1;
-  int64_t first = -1;  ///< element of the whole parameter
+  int64_t first_row = -1;  ///< of the whole parameter
+  int64_t first_col = -1;
   std::vector<double> values;
 
   [[nodiscard]] bool holds(uint64_t id, const plan::ParamDesc& param) const {
     return loader == id && kind == param.kind && layer == param.layer &&
-           first == param.first_row * param.cols &&
+           first_row == param.runs.front().global && first_col == param.first_col &&
            static_cast<int64_t>(values.size()) == param.numel();
   }
 };
@@ -203,20 +204,23 @@ void read_piece(const HfNames& names, const Checkpoint& checkpoint, const plan::
                 LastPiece& piece) {
   piece.kind = param.kind;
   piece.layer = param.layer;
-  piece.first = param.first_row * param.cols;
+  piece.first_row = param.runs.front().global;
+  piece.first_col = param.first_col;
   piece.values.assign(static_cast<size_t>(param.numel()), 0.0);
-  const int64_t end = piece.first + param.numel();
   int64_t num_read = 0;
-  for (const HfSegment& segment : names.segments(param.kind, param.layer)) {
-    const int64_t from = std::max(piece.first, segment.param_begin);
-    const int64_t to = std::min(end, segment.param_begin + segment.numel);
-    if (from >= to) continue;
-    checkpoint.read(
-        segment.tensor, segment.tensor_begin + from - segment.param_begin,
-        std::span(piece.values)
-            .subspan(static_cast<size_t>(from - piece.first), static_cast<size_t>(to - from)));
-    num_read += to - from;
-  }
+  const std::vector<HfSegment> segments = names.segments(param.kind, param.layer);
+  param.for_stretches(0, param.numel(), [&](int64_t local, int64_t global, int64_t count) {
+    for (const HfSegment& segment : segments) {
+      const int64_t from = std::max(global, segment.param_begin);
+      const int64_t to = std::min(global + count, segment.param_begin + segment.numel);
+      if (from >= to) continue;
+      checkpoint.read(
+          segment.tensor, segment.tensor_begin + from - segment.param_begin,
+          std::span(piece.values)
+              .subspan(static_cast<size_t>(local + from - global), static_cast<size_t>(to - from)));
+      num_read += to - from;
+    }
+  });
   MOETUNE_CHECK(num_read == param.numel(), "{}: {} of {} elements in the checkpoint", param.name,
                 num_read, param.numel());
 }
@@ -229,15 +233,15 @@ InitialValue checkpoint_initial_value(const spec::ModelSpec& model,
   const uint64_t id = ++num_loaders;
   auto names = std::make_shared<const HfNames>(HfNames::of_checkpoint(model, *checkpoint));
   names->check(*checkpoint);
-  return [id, names, checkpoint = std::move(checkpoint)](const plan::ParamDesc& param, int64_t row,
-                                                         int64_t col) -> double {
+  return [id, names, checkpoint = std::move(checkpoint)](
+             const plan::ParamDesc& param, int64_t local, int64_t /*global*/) -> double {
     thread_local LastPiece piece;
     if (!piece.holds(id, param)) {
       piece.loader = 0;
       read_piece(*names, *checkpoint, param, piece);
       piece.loader = id;
     }
-    return piece.values[static_cast<size_t>((row - param.first_row) * param.cols + col)];
+    return piece.values[static_cast<size_t>(local)];
   };
 }
 
@@ -251,16 +255,20 @@ HfGather::HfGather(HfNames names) : names_(std::move(names)) {
 }
 
 void HfGather::add(const plan::ParamDesc& param, int64_t first, std::span<const double> values) {
-  const int64_t end = first + static_cast<int64_t>(values.size());
-  for (const HfSegment& segment : names_.segments(param.kind, param.layer)) {
-    const int64_t from = std::max(first, segment.param_begin);
-    const int64_t to = std::min(end, segment.param_begin + segment.numel);
-    if (from >= to) continue;
-    std::copy(
-        values.begin() + (from - first), values.begin() + (to - first),
-        tensors_.at(segment.tensor).begin() + segment.tensor_begin + (from - segment.param_begin));
-    num_added_ += to - from;
-  }
+  const std::vector<HfSegment> segments = names_.segments(param.kind, param.layer);
+  const auto add_stretch = [&](int64_t local, int64_t global, int64_t count) {
+    for (const HfSegment& segment : segments) {
+      const int64_t from = std::max(global, segment.param_begin);
+      const int64_t to = std::min(global + count, segment.param_begin + segment.numel);
+      if (from >= to) continue;
+      const auto begin = values.begin() + (local - first + from - global);
+      std::copy(begin, begin + (to - from),
+                tensors_.at(segment.tensor).begin() + segment.tensor_begin +
+                    (from - segment.param_begin));
+      num_added_ += to - from;
+    }
+  };
+  param.for_stretches(first, first + static_cast<int64_t>(values.size()), add_stretch);
 }
 
 const std::map<std::string, std::vector<double>>& HfGather::tensors() const {

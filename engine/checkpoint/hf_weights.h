@@ -77,7 +77,7 @@ class HfGather {
  public:
   explicit HfGather(HfNames names);
 
-  /// Elements [first, first + values.size()) of the whole parameter `param` belongs to, row-major.
+  /// Elements [first, first + values.size()) of the rank's shard of the parameter.
   void add(const plan::ParamDesc& param, int64_t first, std::span<const double> values);
   /// Values by tensor name. Throws base::Error unless every element has come exactly once.
   [[nodiscard]] const std::map<std::string, std::vector<double>>& tensors() const;

@@ -159,8 +159,8 @@ void aux_loss(const Launch& l) {
     args.sums = l.t[0];
     args.scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
                  static_cast<double>(d.experts) / (static_cast<double>(d.topk) * seq * seq);
-    // Every rank of the context-parallel group has the whole sum.
-    args.loss_share = 1.0 / static_cast<double>(d.cp);
+    // Every rank that shares the sequences' tokens has the whole sum.
+    args.loss_share = 1.0 / static_cast<double>(d.cp * d.tp);
     if (l.instr.is_counted) args.load_balance = static_cast<double*>(l.t[2].data);
   }
   l.backend().aux_loss(args);
@@ -244,18 +244,24 @@ void expert_act(const Launch& l) {
 
 // {table, tokens, out} or {dtable, tokens, dout}.
 void embed(const Launch& l) {
+  const plan::LayerDims& d = l.dims();
   if (l.is_backward()) {
-    l.backend().embedding_backward({l.t[0], l.t[1], l.t[2]});
+    l.backend().embedding_backward({l.t[0], l.t[1], l.t[2], d.tp_rank * d.vocab, d.tp * d.vocab});
   } else {
-    l.backend().embedding({l.t[0], l.t[1], l.t[2]});
+    l.backend().embedding({l.t[0], l.t[1], l.t[2], d.tp_rank * d.vocab, d.tp * d.vocab});
   }
 }
 
-// {logits, targets, loss}.
+// {logits, targets, stats}.
+void cross_entropy_stats(const Launch& l) {
+  l.backend().cross_entropy_stats({l.t[0], l.t[1], l.t[2], l.dims().tp_rank * l.dims().vocab});
+}
+
+// {logits, targets, loss, stats of all shards or none}.
 void cross_entropy(const Launch& l) {
-  l.backend().cross_entropy({l.t[0], l.t[1],
-                             1.0 / spec::tokens_per_step(l.exec.rank().trial.training),
-                             static_cast<double*>(l.t[2].data)});
+  l.backend().cross_entropy(
+      {l.t[0], l.t[1], 1.0 / spec::tokens_per_step(l.exec.rank().trial.training),
+       static_cast<double*>(l.t[2].data), l.t[3], l.dims().tp_rank * l.dims().vocab});
 }
 
 void zero(const Launch& l) {
@@ -311,6 +317,7 @@ constexpr std::array kBinders = {
     std::pair{Op::unsort_rows, &unsort_rows},
     std::pair{Op::unpermute, &unpermute},
     std::pair{Op::zero_norm_grad, &zero},
+    std::pair{Op::zero_aux_sums, &zero},
     std::pair{Op::shared_fc1, &linear},
     std::pair{Op::shared_act, &act},
     std::pair{Op::shared_fc2, &linear},
@@ -321,6 +328,7 @@ constexpr std::array kBinders = {
     std::pair{Op::ffn_residual, &copy},
     std::pair{Op::final_norm, &norm},
     std::pair{Op::lm_head, &head_linear},
+    std::pair{Op::cross_entropy_stats, &cross_entropy_stats},
     std::pair{Op::cross_entropy, &cross_entropy},
     std::pair{Op::grad_norm, &grad_norm},
     std::pair{Op::adamw, &adamw},

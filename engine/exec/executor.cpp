@@ -98,9 +98,9 @@ void Executor::run(const Instr& instr, size_t index) {
   }
 }
 
-Frame& Executor::frame_of(Space space) {
+BufferFrame& Executor::frame_of(Space space) {
   if (space == Space::scratch) return scratch_;
-  Frame* frame = space == Space::frame ? own_ : space == Space::next ? next_ : edge_;
+  BufferFrame* frame = space == Space::frame ? own_ : space == Space::next ? next_ : edge_;
   MOETUNE_CHECK(frame != nullptr, "an operand of a layer outside of layers");
   return *frame;
 }
@@ -142,7 +142,8 @@ Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
       tensor = tensor.row_range(ref.row, ref.num_rows);
       break;
     case RowsOf::micro_batch:
-      tensor = tensor.row_range(item_.micro_batch * segment_->dims.tokens + ref.row, ref.num_rows);
+      tensor =
+          tensor.row_range(item_.micro_batch * segment_->dims.block_tokens + ref.row, ref.num_rows);
       break;
     case RowsOf::received:
     case RowsOf::sent:
@@ -258,7 +259,7 @@ void Executor::allocate(const Instr& instr) {
       const auto id = static_cast<plan::Buf>(ref.id);
       const plan::BufferRow& row = plan::buffer_row(id);
       const plan::LayerDims dims = bound_dims();
-      Frame& frame = frame_of(ref.space);
+      BufferFrame& frame = frame_of(ref.space);
       MOETUNE_CHECK(frame[id].is_null(), "{} is made twice", row.name);
       frame[id] = Tensor::matrix(get(row.name), rank_.precision.of(row.content), row.rows(dims),
                                  row.cols(dims));
@@ -269,7 +270,7 @@ void Executor::allocate(const Instr& instr) {
 
 void Executor::release(const Instr& instr) {
   const Ref& ref = instr.refs.front();
-  Frame& frame = frame_of(ref.space);
+  BufferFrame& frame = frame_of(ref.space);
   Tensor& tensor = frame[static_cast<plan::Buf>(ref.id)];
   rank_.memory.release(static_cast<MemoryGroup>(instr.what), tensor.data, tensor.bytes());
   tensor = {};
@@ -348,13 +349,17 @@ void Executor::mark(const Instr& instr, size_t index) {
     }
     case Mark::observe_logits:
       if (observers_.logits == nullptr) return;
-      leave_graph(rank_);
-      return observers_.logits->on_logits(
-          rank_.rank, item_.micro_batch, instr.refs.back().row,
-          values_of(rank_.backend, resolve(instr.refs.front(), instr)));
+      return look_at_logits(resolve(instr.refs.front(), instr), instr.refs.back().row);
     default:
       throw base::Error("a mark for a pass is left in the program");
   }
+}
+
+void Executor::look_at_logits(const Tensor& logits, int64_t first_token) {
+  const plan::LayerDims& d = segment_->dims;
+  leave_graph(rank_);
+  observers_.logits->on_logits(rank_.rank, item_.micro_batch, first_token, d.tp_rank * d.vocab,
+                               logits, values_of(rank_.backend, logits));
 }
 
 // What tells one captured part from another are the places of its operands; those that are made

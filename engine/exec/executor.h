@@ -19,7 +19,7 @@
 namespace moetune::engine {
 
 /// The buffers of one layer, or of the end of a virtual stage, for one micro-batch.
-struct Frame {
+struct BufferFrame {
   std::array<Tensor, static_cast<size_t>(plan::Buf::count)> tensors{};
   int num_live = 0;
   plan::Route route;
@@ -73,9 +73,10 @@ class Executor {
   void upload(const plan::Instr& instr);
   void work_on_host(const plan::Instr& instr);
   void mark(const plan::Instr& instr, size_t index);
+  void look_at_logits(const Tensor& logits, int64_t first_token);
   void open_graph(const plan::Instr& instr, size_t index);
 
-  Frame& frame_of(plan::Space space);
+  BufferFrame& frame_of(plan::Space space);
   Tensor base_of(const plan::Ref& ref);
   Tensor resolve(const plan::Ref& ref, const plan::Instr& instr);
   std::vector<Tensor> resolve_all(const plan::Instr& instr);
@@ -86,16 +87,16 @@ class Executor {
   const plan::StepProgram& program_;
   Parameters& params_;
   Observers observers_;
-  std::map<std::pair<int32_t, int32_t>, Frame> frames_;  ///< by frame number, micro-batch
-  Frame scratch_;
+  std::map<std::pair<int32_t, int32_t>, BufferFrame> frames_;  ///< by frame number, micro-batch
+  BufferFrame scratch_;
   std::array<Tensor, static_cast<size_t>(plan::Table::count)> tables_{};
   StepValues* values_ = nullptr;
   // Of the item that runs.
   plan::Item item_;
   const plan::Segment* segment_ = nullptr;
-  Frame* own_ = nullptr;
-  Frame* next_ = nullptr;
-  Frame* edge_ = nullptr;
+  BufferFrame* own_ = nullptr;
+  BufferFrame* next_ = nullptr;
+  BufferFrame* edge_ = nullptr;
   std::vector<Event> events_;
 };
 

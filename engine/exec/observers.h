@@ -31,10 +31,11 @@ class RouteObserver {
 class LogitsObserver {
  public:
   virtual ~LogitsObserver() = default;
-  /// Logits [n, vocab] of the rank's tokens [first_token, first_token + n) of the micro-batch;
-  /// called from the thread of `rank`.
-  virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token,
-                         const std::vector<double>& logits) = 0;
+  /// Logits of the micro-batch's tokens from `first_token` on, as many as `shape` has rows, for the
+  /// vocabulary's entries from `first_col` on, as many as it has columns; called from the thread of
+  /// `rank`.
+  virtual void on_logits(int rank, int64_t micro_batch, int64_t first_token, int64_t first_col,
+                         const kernels::Tensor& shape, const std::vector<double>& logits) = 0;
 };
 
 /// Who looks into a step; each may be null.

@@ -104,7 +104,7 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
   const double output_scale = scale / std::sqrt(2.0 * static_cast<double>(model.num_layers));
   // A tied head is the embedding under another name.
   const bool is_tied = model.ties_embeddings;
-  return [=](const plan::ParamDesc& param, int64_t row, int64_t col) -> double {
+  return [=](const plan::ParamDesc& param, int64_t /*local*/, int64_t global) -> double {
     if (param.is_norm) return 1.0;
     if (param.is_bias) return 0.0;
     const bool is_head_of_tied = is_tied && param.kind == ParamKind::head;
@@ -114,7 +114,7 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
     if (named.seed != seed || named.name != name)
       named = {seed, std::string(name), philox_key(seed, name)};
     const uint64_t key = named.key;
-    const double normal = philox_normal(key, static_cast<uint64_t>(row * param.cols + col));
+    const double normal = philox_normal(key, static_cast<uint64_t>(global));
     return normal * (is_output_projection(param.kind) ? output_scale : scale);
   };
 }
@@ -158,11 +158,13 @@ void Parameters::initialize(const InitialValue& initial_value) {
         const int64_t last = std::min(end, param.offset + param.numel());
         if (first >= last) continue;
         for_parts(last - first, num_threads, [&](int64_t from, int64_t to) {
-          for (int64_t at = first + from; at < first + to; ++at) {
-            const int64_t element = at - param.offset;
-            values[static_cast<size_t>(at - begin)] =
-                initial_value(param, param.first_row + element / param.cols, element % param.cols);
-          }
+          param.for_stretches(first + from - param.offset, first + to - param.offset,
+                              [&](int64_t local, int64_t global, int64_t count) {
+                                double* to_values = values.data() + param.offset + local - begin;
+                                for (int64_t n = 0; n < count; ++n) {
+                                  to_values[n] = initial_value(param, local + n, global + n);
+                                }
+                              });
         });
       }
       upload(rank_.backend, values, bucket.weight, begin, num_threads);
@@ -184,18 +186,12 @@ const plan::ParamDesc* Parameters::find(ParamKind kind, int64_t layer) const {
   return nullptr;
 }
 
-Tensor Parameters::weight(ParamKind kind, int64_t layer) const {
+Tensor Parameters::part(plan::BucketPart which, ParamKind kind, int64_t layer) const {
   const plan::ParamDesc* param = find(kind, layer);
   if (param == nullptr) return {};
-  const Bucket& bucket = buckets_[static_cast<size_t>(param->bucket)];
-  return bucket.weight.columns(param->offset, param->numel()).reshape(param->rows, param->cols);
-}
-
-Tensor Parameters::grad(ParamKind kind, int64_t layer) const {
-  const plan::ParamDesc* param = find(kind, layer);
-  if (param == nullptr) return {};
-  const Bucket& bucket = buckets_[static_cast<size_t>(param->bucket)];
-  return bucket.grad.columns(param->offset, param->numel()).reshape(param->rows, param->cols);
+  const Tensor whole = bucket_part(static_cast<size_t>(param->bucket), which);
+  const Tensor values = whole.columns(param->offset, param->numel());
+  return param->is_bias ? values : values.reshape(param->rows, param->cols);
 }
 
 }  // namespace moetune::engine

@@ -26,9 +26,9 @@ struct Bucket {
   int64_t shard_numel = 0;
 };
 
-/// Gives the initial value of element (row, col) of the whole parameter, before sharding. Called
-/// from several threads at a time.
-using InitialValue = std::function<double(const plan::ParamDesc&, int64_t row, int64_t col)>;
+/// Gives the initial value of an element, named by its number within this rank's shard and within
+/// the whole parameter. Called from several threads at a time.
+using InitialValue = std::function<double(const plan::ParamDesc&, int64_t local, int64_t global)>;
 
 /// Normal(0, initializer_range), output projections scaled by 1/sqrt(2 * layers) (Shoeybi et al.
 /// 2019), norms one, biases zero; counter-based, so the same for every layout.
@@ -54,9 +54,13 @@ class Parameters {
   void initialize(const InitialValue& initial_value);
 
   /// Weight or gradient of a parameter; `layer` is the global index, -1 for those outside layers.
-  /// Null when this rank has none of that kind.
-  [[nodiscard]] Tensor weight(plan::ParamKind kind, int64_t layer = -1) const;
-  [[nodiscard]] Tensor grad(plan::ParamKind kind, int64_t layer = -1) const;
+  /// Null when this rank has none of that kind. Biases are rows.
+  [[nodiscard]] Tensor weight(plan::ParamKind kind, int64_t layer = -1) const {
+    return part(plan::BucketPart::weight, kind, layer);
+  }
+  [[nodiscard]] Tensor grad(plan::ParamKind kind, int64_t layer = -1) const {
+    return part(plan::BucketPart::grad, kind, layer);
+  }
 
   [[nodiscard]] const Tensor& bucket_part(size_t bucket, plan::BucketPart part) const;
 
@@ -67,6 +71,7 @@ class Parameters {
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
+  [[nodiscard]] Tensor part(plan::BucketPart which, plan::ParamKind kind, int64_t layer) const;
   [[nodiscard]] const plan::ParamDesc* find(plan::ParamKind kind, int64_t layer) const;
 
   RankContext& rank_;

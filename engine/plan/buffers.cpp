@@ -18,11 +18,14 @@ constexpr auto kIndex = Content::index;
 int64_t one(D) { return 1; }
 int64_t tokens(D d) { return d.tokens; }
 int64_t hidden(D d) { return d.hidden; }
+int64_t block(D d) { return d.block_tokens; }
+int64_t block_if_tp(D d) { return d.tp > 1 ? d.block_tokens : 0; }
 int64_t context_if_cp(D d) { return d.cp > 1 ? d.context_tokens : 0; }
-int64_t tokens_if_cp(D d) { return d.cp > 1 ? d.tokens : 0; }
-int64_t tokens_if_qk_norm(D d) { return d.has_qk_norm ? d.tokens : 0; }
+int64_t block_if_cp(D d) { return d.cp > 1 ? d.block_tokens : 0; }
+int64_t block_if_qk_norm(D d) { return d.has_qk_norm ? d.block_tokens : 0; }
 int64_t tokens_if_moe(D d) { return d.is_moe ? d.tokens : 0; }
-int64_t tokens_if_shared(D d) { return d.is_moe && d.shared_ffn > 0 ? d.tokens : 0; }
+int64_t block_if_shared(D d) { return d.is_moe && d.shared_ffn > 0 ? d.block_tokens : 0; }
+int64_t block_if_mlp_tp(D d) { return !d.is_moe || d.shared_ffn > 0 ? block_if_tp(d) : 0; }
 int64_t qkv(D d) { return d.q + 2 * d.kv; }
 int64_t kv2(D d) { return 2 * d.kv; }
 int64_t slots(D d) { return d.tokens * d.topk; }
@@ -34,36 +37,49 @@ int64_t route_chunks(D d) {
   return d.ep > 1 ? d.chunks_forward + d.chunks_backward : 2;
 }
 int64_t sequences_if_moe(D d) { return d.is_moe ? d.sequences : 0; }
+int64_t own_sequences_if_moe(D d) { return d.is_moe ? d.own_sequences : 0; }
+int64_t ce_stats_if_tp(D d) { return d.tp > 1 ? d.ce_chunk : 0; }
+constexpr int64_t kCeStats = 3;  // kernels::CrossEntropyStatsArgs
 
 // One row of a table that is indexed by Buf; the order is checked at start-up by buffer_row.
 constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, tokens, hidden},
+    {Buf::embed_partial, "embed_partial", Part::embed, Keep::wire, kKept, kElement, block_if_tp,
+     hidden},
     {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, tokens, hidden},
 
+    {Buf::attn_gathered, "attn_gathered", Part::attn, Keep::wire, kKept, kElement, block_if_tp,
+     hidden},
+    {Buf::attn_partial, "attn_partial", Part::attn, Keep::wire, kKept, kElement, block_if_tp,
+     hidden},
     {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved, R::norm, kElement, tokens,
      hidden},
     {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved, kKept, kStat, tokens, one},
-    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, tokens, qkv},
-    {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, tokens_if_qk_norm,
+    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, block, qkv},
+    {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
      [](D d) { return d.heads; }},
-    {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, tokens_if_qk_norm,
+    {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
      [](D d) { return d.kv_heads; }},
-    {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, tokens_if_qk_norm,
+    {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
      [](D d) { return d.q; }},
-    {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, tokens_if_qk_norm,
+    {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
      [](D d) { return d.kv; }},
-    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, tokens_if_cp, kv2},
+    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp, kv2},
     {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_cp, kv2},
     {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_cp, kv2},
-    {Buf::attn_out, "attn_out", Part::attn, Keep::saved, R::core_attn, kElement, tokens,
+    {Buf::attn_out, "attn_out", Part::attn, Keep::saved, R::core_attn, kElement, block,
      [](D d) { return d.q; }},
-    {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, R::core_attn, kStat, tokens,
+    {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, R::core_attn, kStat, block,
      [](D d) { return d.heads; }},
-    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, tokens,
+    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, block,
      [](D d) { return d.q; }},
-    {Buf::d_qkv, "d_qkv", Part::attn, Keep::backward, kKept, kElement, tokens, qkv},
+    {Buf::d_qkv, "d_qkv", Part::attn, Keep::backward, kKept, kElement, block, qkv},
     {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward, kKept, kElement, tokens, hidden},
 
+    {Buf::mlp_gathered, "mlp_gathered", Part::route, Keep::wire, kKept, kElement, block_if_mlp_tp,
+     hidden},
+    {Buf::mlp_partial, "mlp_partial", Part::route, Keep::wire, kKept, kElement, block_if_mlp_tp,
+     hidden},
     {Buf::mlp_norm_out, "mlp_norm_out", Part::route, Keep::saved, R::norm, kElement, tokens,
      hidden},
     {Buf::mlp_norm_rstd, "mlp_norm_rstd", Part::route, Keep::saved, kKept, kStat, tokens, one},
@@ -74,8 +90,8 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
      [](D d) { return d.topk; }},
     {Buf::topk_weights, "topk_weights", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
      [](D d) { return d.topk; }},
-    {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, kIndex, sequences_if_moe,
-     [](D d) { return d.experts; }},
+    {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, kIndex,
+     own_sequences_if_moe, [](D d) { return d.experts; }},
     // Probability sums per sequence, then tokens per expert; the latter become the aux loss's
     // gradient.
     {Buf::aux_sums, "aux_sums", Part::route, Keep::saved, kKept, kStat,
@@ -88,14 +104,14 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
      [](D d) { return d.experts; }},
     {Buf::gathered_counts, "gathered_counts", Part::route, Keep::wire, kKept, kIndex,
      [](D d) { return d.ep > 1 ? d.ep * route_chunks(d) : 0; }, [](D d) { return d.experts; }},
-    {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, kElement, tokens_if_shared,
+    {Buf::shared_fc1, "shared_fc1", Part::route, Keep::saved, kKept, kElement, block_if_shared,
      [](D d) { return 2 * d.shared_ffn; }},
-    {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, kElement,
-     tokens_if_shared, [](D d) { return d.shared_ffn; }},
+    {Buf::shared_act, "shared_act", Part::route, Keep::saved, R::moe_act, kElement, block_if_shared,
+     [](D d) { return d.shared_ffn; }},
     {Buf::d_shared_act, "d_shared_act", Part::route, Keep::backward, kKept, kElement,
-     tokens_if_shared, [](D d) { return d.shared_ffn; }},
+     block_if_shared, [](D d) { return d.shared_ffn; }},
     {Buf::d_shared_fc1, "d_shared_fc1", Part::route, Keep::backward, kKept, kElement,
-     tokens_if_shared, [](D d) { return 2 * d.shared_ffn; }},
+     block_if_shared, [](D d) { return 2 * d.shared_ffn; }},
     {Buf::d_router, "d_router", Part::route, Keep::backward, kKept, kElement, tokens_if_moe,
      [](D d) { return d.experts; }},
     {Buf::d_topk_weights, "d_topk_weights", Part::route, Keep::backward, kKept, kStat,
@@ -133,18 +149,26 @@ constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::d_expert_input, "d_expert_input", Part::experts, Keep::backward, kKept, kElement,
      received, hidden},
 
-    {Buf::mlp_fc1, "mlp_fc1", Part::mlp, Keep::saved, kKept, kElement, tokens,
+    {Buf::mlp_fc1, "mlp_fc1", Part::mlp, Keep::saved, kKept, kElement, block,
      [](D d) { return 2 * d.ffn; }},
-    {Buf::mlp_act, "mlp_act", Part::mlp, Keep::saved, kKept, kElement, tokens,
+    {Buf::mlp_act, "mlp_act", Part::mlp, Keep::saved, kKept, kElement, block,
      [](D d) { return d.ffn; }},
-    {Buf::d_mlp_act, "d_mlp_act", Part::mlp, Keep::backward, kKept, kElement, tokens,
+    {Buf::d_mlp_act, "d_mlp_act", Part::mlp, Keep::backward, kKept, kElement, block,
      [](D d) { return d.ffn; }},
-    {Buf::d_mlp_fc1, "d_mlp_fc1", Part::mlp, Keep::backward, kKept, kElement, tokens,
+    {Buf::d_mlp_fc1, "d_mlp_fc1", Part::mlp, Keep::backward, kKept, kElement, block,
      [](D d) { return 2 * d.ffn; }},
 
     {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, kElement, tokens,
      hidden},
     {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, kStat, tokens, one},
+    {Buf::head_gathered, "head_gathered", Part::head, Keep::wire, kKept, kElement, block_if_tp,
+     hidden},
+    {Buf::head_partial, "head_partial", Part::head, Keep::wire, kKept, kElement, block_if_tp,
+     hidden},
+    {Buf::ce_stats, "ce_stats", Part::head, Keep::wire, kKept, kStat, ce_stats_if_tp,
+     [](D) { return kCeStats; }},
+    {Buf::ce_all_stats, "ce_all_stats", Part::head, Keep::wire, kKept, kStat,
+     [](D d) { return d.tp * ce_stats_if_tp(d); }, [](D) { return kCeStats; }},
     {Buf::logits, "logits", Part::head, Keep::forward, kKept, kElement,
      [](D d) { return d.ce_chunk; }, [](D d) { return d.vocab; }},
     {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, kElement, tokens, hidden},
@@ -171,29 +195,33 @@ std::span<const BufferRow> buffer_table() { return kBuffers; }
 
 const BufferRow& buffer_row(Buf id) { return kBuffers[static_cast<size_t>(id)]; }
 
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length,
-                     int64_t layer) {
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
+                     int64_t tp_rank) {
   LayerDims d;
+  d.tp = knobs.tensor_model_parallel_size;
+  d.tp_rank = tp_rank;
   d.cp = knobs.context_parallel_size;
   d.ep = knobs.expert_model_parallel_size;
   d.sequences = knobs.micro_batch_size;
   d.context_tokens = knobs.micro_batch_size * seq_length;
-  d.tokens = d.context_tokens / d.cp;
+  d.block_tokens = d.context_tokens / d.cp;
+  d.tokens = d.block_tokens / d.tp;
+  d.own_sequences = std::max<int64_t>(1, d.sequences / d.tp);
   d.hidden = model.hidden_size;
-  d.q = model.q_size();
-  d.kv = model.kv_size();
-  d.heads = model.num_heads;
-  d.kv_heads = model.num_kv_heads;
+  d.q = model.q_size() / d.tp;
+  d.kv = model.kv_size() / d.tp;
+  d.heads = model.num_heads / d.tp;
+  d.kv_heads = model.num_kv_heads / d.tp;
   d.head_dim = model.head_dim;
   d.experts = model.num_experts;
   d.local_experts = model.num_experts / d.ep;
   d.topk = model.experts_per_token;
   d.received_rows = d.tokens * d.topk;
   d.moe_ffn = model.moe_ffn_size;
-  d.shared_ffn = model.shared_ffn_size;
-  d.ffn = model.ffn_size;
-  d.vocab = model.vocab_size;
-  d.ce_chunk = std::min(knobs.linear_ce_chunk_tokens, d.tokens);
+  d.shared_ffn = model.shared_ffn_size / d.tp;
+  d.ffn = model.ffn_size / d.tp;
+  d.vocab = model.vocab_size / d.tp;
+  d.ce_chunk = std::min(knobs.linear_ce_chunk_tokens, d.block_tokens);
   d.chunks_forward = knobs.ep_chunks_forward;
   d.chunks_backward = knobs.ep_chunks_backward;
   d.window = model.attention_window[static_cast<size_t>(layer)];
@@ -231,11 +259,11 @@ int64_t buffer_bytes(const BufferRow& row, const LayerDims& dims, const Precisio
 std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDims& dims,
                                                                   int64_t seq_length,
                                                                   int64_t num_micro_batches) {
-  const int64_t step_tokens = dims.tokens * num_micro_batches;
+  const int64_t step_tokens = dims.block_tokens * num_micro_batches;
   const int64_t keys = dims.cp > 1 ? dims.context_tokens : 0;
   return {{{Table::tokens, "tokens", Content::index, step_tokens, 1},
            {Table::targets, "targets", Content::index, step_tokens, 1},
-           {Table::positions, "positions", Content::index, dims.tokens, 1},
+           {Table::positions, "positions", Content::index, dims.block_tokens, 1},
            {Table::rope_cos, "rope_cos", Content::stat, seq_length, dims.head_dim / 2},
            {Table::rope_sin, "rope_sin", Content::stat, seq_length, dims.head_dim / 2},
            {Table::kv_order, "kv_order", Content::index, keys, 1},

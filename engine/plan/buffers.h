@@ -23,11 +23,14 @@ using spec::RecomputeModule;
 
 /// Sizes of one layer on one rank for one micro-batch, in elements.
 struct LayerDims {
-  int64_t tokens = 0;          ///< T: on this rank (micro_batch_size * seq / cp)
+  int64_t tokens = 0;          ///< T: on this rank (micro_batch_size * seq / (cp * tp))
+  int64_t block_tokens = 0;    ///< B: of all tensor-parallel ranks together, T * tp
   int64_t context_tokens = 0;  ///< S: keys a rank sees (micro_batch_size * seq)
   int64_t sequences = 0;       ///< micro_batch_size
+  int64_t own_sequences = 0;   ///< those that T tokens are of: T is part of one, or some whole ones
   int64_t received_rows = 0;   ///< R: rows this rank's experts receive
   int64_t hidden = 0;
+  // On one tensor-parallel rank:
   int64_t q = 0;
   int64_t kv = 0;
   int64_t heads = 0;
@@ -36,11 +39,13 @@ struct LayerDims {
   int64_t experts = 0;
   int64_t local_experts = 0;
   int64_t topk = 0;
-  int64_t moe_ffn = 0;
-  int64_t shared_ffn = 0;
+  int64_t moe_ffn = 0;     ///< on one expert-tensor-parallel rank
+  int64_t shared_ffn = 0;  ///< on one tensor-parallel rank, as are the next two
   int64_t ffn = 0;
   int64_t vocab = 0;
-  int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most T
+  int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most B
+  int64_t tp = 1;
+  int64_t tp_rank = 0;
   int64_t cp = 1;
   int64_t ep = 1;
   int64_t chunks_forward = 1;
@@ -54,17 +59,23 @@ struct LayerDims {
 };
 
 /// Dims of layer `layer`; received_rows is set to the balanced share T * K and replaced when known.
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer);
+/// `tp_rank` matters to programs only.
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
+                     int64_t tp_rank = 0);
 
 /// Parts of a block in the order they run; each part's buffers are allocated together.
-enum class Part : uint8_t { input, block, attn, route, experts, mlp, head, grad };
+enum class Part : uint8_t { input, embed, block, attn, route, experts, mlp, head, grad };
 
 enum class Buf : uint8_t {
   // input: what the previous layer (or stage) handed over
   input,
+  // embed
+  embed_partial,  ///< rows of the whole block that this rank's vocabulary has, or their gradient
   // block
   mid,  ///< residual after attention
   // attn
+  attn_gathered,  ///< with tensor parallelism: the matrices' input of the whole block of tokens
+  attn_partial,   ///< their share of the output, or the output's gradient
   attn_norm_out,
   attn_norm_rstd,
   qkv,
@@ -81,6 +92,8 @@ enum class Buf : uint8_t {
   d_qkv,
   d_attn_norm,
   // route
+  mlp_gathered,  ///< as those of attention, for dense layers and shared experts
+  mlp_partial,
   mlp_norm_out,
   mlp_norm_rstd,
   router_probs,
@@ -124,6 +137,10 @@ enum class Buf : uint8_t {
   // head
   final_norm_out,
   final_norm_rstd,
+  head_gathered,
+  head_partial,
+  ce_stats,      ///< of each row of logits: what the other shards of the vocabulary need to know
+  ce_all_stats,  ///< that of all shards
   logits,
   // grad
   d_hidden,  ///< gradient of the residual stream, updated in place from the stage's end to its
@@ -177,9 +194,9 @@ enum class Scalar : uint8_t { loss, load_balance_loss, z_loss, squared_norm, cou
 
 /// Tables that a rank holds from start to end, besides parameters.
 enum class Table : uint8_t {
-  tokens,      ///< i32, of all micro-batches of a step
+  tokens,      ///< i32, of all micro-batches of a step: B of each
   targets,     ///< i32, alike
-  positions,   ///< i32 [T, 1]: position of each of the rank's tokens in its sequence
+  positions,   ///< i32 [B, 1]: position of each token of a micro-batch in its sequence
   rope_cos,    ///< [seq, head_dim / 2]
   rope_sin,    ///< [seq, head_dim / 2]
   kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty without cp

@@ -67,7 +67,9 @@ class Compiler {
  private:
   [[nodiscard]] BlockContext context(int64_t layer) const {
     return {trial_.model, trial_.training, program_.precision,
-            layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer), program_.rank};
+            layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer,
+                       program_.layout.tp_rank(program_.rank)),
+            program_.rank};
   }
 
   int32_t add(Segment segment, PassKind pass) {

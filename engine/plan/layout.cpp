@@ -109,10 +109,12 @@ int Layout::rank_in(Group group, int rank) const {
 
 Layout layout_of(const Knobs& knobs) {
   Layout layout;
+  layout.tp = static_cast<int>(knobs.tensor_model_parallel_size);
   layout.cp = static_cast<int>(knobs.context_parallel_size);
   layout.dp = static_cast<int>(knobs.data_parallel_size);
   layout.pp = static_cast<int>(knobs.pipeline_model_parallel_size);
   layout.ep = static_cast<int>(knobs.expert_model_parallel_size);
+  layout.etp = static_cast<int>(knobs.expert_tensor_parallel_size);
   layout.vpp = static_cast<int>(spec::num_virtual_stages(knobs));
   return layout;
 }

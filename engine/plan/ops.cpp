@@ -29,9 +29,12 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::o_proj, "o_proj", K::compute, S::compute, G::world, W::product},
     {Op::o_bias, "o_bias", K::memory, S::compute, G::world, W::light},
     {Op::attn_residual, "attn_residual", K::memory, S::compute, G::world, W::light},
+    {Op::tp_gather, "tp_gather", K::collective, S::tensor, G::tp, W::none},
+    {Op::tp_scatter, "tp_scatter", K::collective, S::tensor, G::tp, W::none},
     {Op::mlp_norm, "mlp_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, W::product},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
+    {Op::zero_aux_sums, "zero_aux_sums", K::memory, S::compute, G::world, W::none},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
     {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, W::none},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, W::none},
@@ -58,6 +61,8 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::ffn_residual, "ffn_residual", K::memory, S::compute, G::world, W::light},
     {Op::final_norm, "final_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::lm_head, "lm_head", K::compute, S::compute, G::world, W::product},
+    {Op::cross_entropy_stats, "cross_entropy_stats", K::memory, S::compute, G::world, W::heavy},
+    {Op::vocab_gather, "vocab_gather", K::collective, S::tensor, G::tp, W::none},
     {Op::cross_entropy, "cross_entropy", K::memory, S::compute, G::world, W::heavy},
     {Op::pp_send, "pp_send", K::p2p, S::pipeline_send, G::pp, W::none},
     {Op::pp_recv, "pp_recv", K::p2p, S::pipeline_recv, G::pp, W::none},
@@ -112,9 +117,8 @@ const char* name_of(Pass pass) {
 
 const char* name_of(Stream stream) {
   static constexpr std::array<const char*, static_cast<size_t>(Stream::count)> kNames = {
-      "compute",       "expert parallel", "context parallel",
-      "data parallel", "pipeline send",   "pipeline receive",
-      "copy"};
+      "compute",       "expert parallel",  "context parallel", "data parallel",
+      "pipeline send", "pipeline receive", "tensor parallel",  "copy"};
   return kNames[static_cast<size_t>(stream)];
 }
 

@@ -34,9 +34,12 @@ enum class Op : uint8_t {
   o_proj,
   o_bias,
   attn_residual,
+  tp_gather,   ///< tokens of all tensor-parallel ranks, before a matrix that is split by rows
+  tp_scatter,  ///< sums of the ranks' shares of an output, each rank's tokens to itself
   mlp_norm,
   router_gemm,
   router,
+  zero_aux_sums,
   aux_loss_reduce,
   aux_loss,
   moe_preprocess,
@@ -63,6 +66,8 @@ enum class Op : uint8_t {
   ffn_residual,
   final_norm,
   lm_head,
+  cross_entropy_stats,
+  vocab_gather,
   cross_entropy,
   pp_send,
   pp_recv,
@@ -99,6 +104,7 @@ enum class Stream : uint8_t {
   data,
   pipeline_send,
   pipeline_recv,
+  tensor,
   copy,  ///< from the host; of real devices only
   count
 };

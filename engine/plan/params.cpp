@@ -24,28 +24,29 @@ int64_t qkv(D d) { return d.q + 2 * d.kv; }
 int64_t ffn2(D d) { return 2 * d.ffn; }
 
 constexpr std::array<ParamRow, static_cast<size_t>(ParamKind::count)> kParams = {{
-    {ParamKind::embedding, "embedding", vocab, hidden},
-    {ParamKind::attn_norm, "attn_norm", one, hidden},
-    {ParamKind::qkv, "qkv", qkv, hidden},
-    {ParamKind::qkv_bias, "qkv_bias", one, qkv},
-    {ParamKind::q_norm, "q_norm", one, head_dim},
-    {ParamKind::k_norm, "k_norm", one, head_dim},
-    {ParamKind::o_proj, "o_proj", hidden, [](D d) { return d.q; }},
-    {ParamKind::o_bias, "o_bias", one, hidden},
-    {ParamKind::mlp_norm, "mlp_norm", one, hidden},
-    {ParamKind::router, "router", [](D d) { return d.experts; }, hidden},
-    {ParamKind::mlp_fc1, "mlp_fc1", ffn2, hidden},
-    {ParamKind::mlp_fc1_bias, "mlp_fc1_bias", one, ffn2},
-    {ParamKind::mlp_fc2, "mlp_fc2", hidden, [](D d) { return d.ffn; }},
-    {ParamKind::mlp_fc2_bias, "mlp_fc2_bias", one, hidden},
-    {ParamKind::shared_fc1, "shared_fc1", [](D d) { return 2 * d.shared_ffn; }, hidden},
-    {ParamKind::shared_fc2, "shared_fc2", hidden, [](D d) { return d.shared_ffn; }},
+    {ParamKind::embedding, "embedding", vocab, hidden, Split::rows},
+    {ParamKind::attn_norm, "attn_norm", one, hidden, Split::whole},
+    {ParamKind::qkv, "qkv", qkv, hidden, Split::projections},
+    {ParamKind::qkv_bias, "qkv_bias", qkv, one, Split::projections},
+    {ParamKind::q_norm, "q_norm", one, head_dim, Split::whole},
+    {ParamKind::k_norm, "k_norm", one, head_dim, Split::whole},
+    {ParamKind::o_proj, "o_proj", hidden, [](D d) { return d.q; }, Split::cols},
+    {ParamKind::o_bias, "o_bias", one, hidden, Split::whole},
+    {ParamKind::mlp_norm, "mlp_norm", one, hidden, Split::whole},
+    {ParamKind::router, "router", [](D d) { return d.experts; }, hidden, Split::whole},
+    {ParamKind::mlp_fc1, "mlp_fc1", ffn2, hidden, Split::halves},
+    {ParamKind::mlp_fc1_bias, "mlp_fc1_bias", ffn2, one, Split::halves},
+    {ParamKind::mlp_fc2, "mlp_fc2", hidden, [](D d) { return d.ffn; }, Split::cols},
+    {ParamKind::mlp_fc2_bias, "mlp_fc2_bias", one, hidden, Split::whole},
+    {ParamKind::shared_fc1, "shared_fc1", [](D d) { return 2 * d.shared_ffn; }, hidden,
+     Split::halves},
+    {ParamKind::shared_fc2, "shared_fc2", hidden, [](D d) { return d.shared_ffn; }, Split::cols},
     {ParamKind::expert_fc1, "expert_fc1", [](D d) { return d.local_experts * 2 * d.moe_ffn; },
-     hidden},
+     hidden, Split::expert_rows},
     {ParamKind::expert_fc2, "expert_fc2", [](D d) { return d.local_experts * d.hidden; },
-     [](D d) { return d.moe_ffn; }},
-    {ParamKind::final_norm, "final_norm", one, hidden},
-    {ParamKind::head, "head", vocab, hidden},
+     [](D d) { return d.moe_ffn; }, Split::expert_cols},
+    {ParamKind::final_norm, "final_norm", one, hidden, Split::whole},
+    {ParamKind::head, "head", vocab, hidden, Split::rows},
 }};
 
 constexpr bool is_indexed_by_kind() {
@@ -56,32 +57,94 @@ constexpr bool is_indexed_by_kind() {
 }
 static_assert(is_indexed_by_kind(), "kParams must be in the order of ParamKind");
 
+void add_run(ParamDesc& param, int64_t global, int64_t count) {
+  const int64_t local = param.runs.empty() ? 0 : param.runs.back().local + param.runs.back().count;
+  if (!param.runs.empty() && param.runs.back().global + param.runs.back().count == global) {
+    param.runs.back().count += count;
+  } else {
+    param.runs.push_back({local, global, count});
+  }
+}
+
+/// Rows that `size` ranks share, block by block; `place` is this rank's.
+void add_blocks(ParamDesc& param, std::initializer_list<int64_t> local_rows, int64_t size,
+                int64_t place, int64_t first = 0) {
+  for (const int64_t count : local_rows) {
+    add_run(param, first + place * count, count);
+    first += size * count;
+  }
+}
+
+/// Which rows and columns of the whole parameter `rank` holds.
+void map_shard(ParamDesc& param, Split split, const LayerDims& d, const Layout& layout, int rank) {
+  const int tp = layout.tp_rank(rank);
+  param.global_rows = param.rows;
+  param.global_cols = param.cols;
+  const int64_t half = param.rows / 2;
+  switch (split) {
+    case Split::whole:
+      add_run(param, 0, param.rows);
+      break;
+    case Split::rows:
+      add_blocks(param, {param.rows}, layout.tp, tp);
+      param.global_rows *= layout.tp;
+      break;
+    case Split::projections:
+      add_blocks(param, {d.q, d.kv, d.kv}, layout.tp, tp);
+      param.global_rows *= layout.tp;
+      break;
+    case Split::halves:
+      add_blocks(param, {half, half}, layout.tp, tp);
+      param.global_rows *= layout.tp;
+      break;
+    case Split::cols:
+      add_run(param, 0, param.rows);
+      param.first_col = tp * param.cols;
+      param.global_cols *= layout.tp;
+      break;
+    case Split::expert_rows: {
+      const int64_t rows = 2 * d.moe_ffn * layout.etp;  // of a whole expert
+      for (int64_t i = 0; i < d.local_experts; ++i) {
+        add_blocks(param, {d.moe_ffn, d.moe_ffn}, layout.etp, layout.etp_rank(rank),
+                   (layout.ep_rank(rank) * d.local_experts + i) * rows);
+      }
+      param.global_rows *= layout.etp * layout.ep;
+      break;
+    }
+    case Split::expert_cols:
+      add_run(param, layout.ep_rank(rank) * param.rows, param.rows);
+      param.global_rows *= layout.ep;
+      param.first_col = layout.etp_rank(rank) * param.cols;
+      param.global_cols *= layout.etp;
+      break;
+  }
+}
+
 class PlanBuilder {
  public:
-  explicit PlanBuilder(const Layout& layout) : layout_(layout) {}
+  PlanBuilder(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
 
   void begin_bucket(std::string name, Group group, int64_t layer, bool is_tied_copy = false) {
     finish_bucket();
     plan_.buckets.push_back({std::move(name), group, layer, 0, is_tied_copy});
   }
 
-  /// `ep_rank`: of experts, whose shards lie one after another.
-  void add(ParamKind kind, const LayerDims& dims, int64_t ep_rank = 0) {
+  void add(ParamKind kind, const LayerDims& dims) {
     BucketDesc& bucket = plan_.buckets.back();
     const ParamRow& row = param_row(kind);
+    const std::string_view name = row.name;
     ParamDesc param;
     param.kind = kind;
-    param.name = bucket.layer >= 0 ? fmt::format("layers.{}.{}", bucket.layer, row.name)
-                                   : std::string(row.name);
+    param.name =
+        bucket.layer >= 0 ? fmt::format("layers.{}.{}", bucket.layer, name) : std::string(name);
     param.layer = bucket.layer;
     param.rows = row.rows(dims);
     param.cols = row.cols(dims);
-    param.first_row = ep_rank * param.rows;
-    param.bucket = static_cast<int>(plan_.buckets.size()) - 1;
-    param.offset = bucket.numel;
-    const std::string_view name = row.name;
     param.is_norm = name.ends_with("norm");
     param.is_bias = name.ends_with("bias");
+    map_shard(param, row.split, dims, layout_, rank_);
+    param.bucket = static_cast<int>(plan_.buckets.size()) - 1;
+    param.offset = bucket.numel;
     param.is_tied_copy = bucket.is_tied_copy;
     bucket.numel += align(param.numel(), kShardAlignment);
     plan_.params.push_back(std::move(param));
@@ -100,17 +163,17 @@ class PlanBuilder {
   }
 
   Layout layout_;
+  int rank_;
   ParamPlan plan_;
 };
 
-void add_dense_layer(PlanBuilder& builder, const ModelSpec& model, const LayerDims& dims,
-                     int64_t layer) {
+/// The parameters of a layer but for its experts, in the order in which they lie.
+std::vector<ParamKind> dense_params(const ModelSpec& model, const LayerDims& dims) {
   using P = ParamKind;
-  const auto add = [&](std::initializer_list<ParamKind> kinds, bool is_there = true) {
-    if (!is_there) return;
-    for (const ParamKind kind : kinds) builder.add(kind, dims);
+  std::vector<ParamKind> kinds;
+  const auto add = [&](std::initializer_list<ParamKind> more, bool is_there = true) {
+    if (is_there) kinds.insert(kinds.end(), more);
   };
-  builder.begin_bucket(fmt::format("layers.{}.dense", layer), Group::dp_cp, layer);
   add({P::attn_norm, P::qkv});
   add({P::qkv_bias}, model.has_attention_bias);
   add({P::q_norm, P::k_norm}, model.has_qk_norm);
@@ -123,6 +186,26 @@ void add_dense_layer(PlanBuilder& builder, const ModelSpec& model, const LayerDi
   add({P::mlp_fc1_bias}, !dims.is_moe && model.has_mlp_bias);
   add({P::mlp_fc2}, !dims.is_moe);
   add({P::mlp_fc2_bias}, !dims.is_moe && model.has_mlp_bias);
+  return kinds;
+}
+
+/// What tensor parallelism does not split has a bucket of its own where there is any: its gradients
+/// are added up over more ranks.
+void add_dense_layer(PlanBuilder& builder, const ModelSpec& model, const LayerDims& dims,
+                     int64_t layer) {
+  const std::vector<ParamKind> kinds = dense_params(model, dims);
+  const auto is_split = [&](ParamKind kind) {
+    return dims.tp == 1 || param_row(kind).split != Split::whole;
+  };
+  builder.begin_bucket(fmt::format("layers.{}.dense", layer), Group::dp_cp, layer);
+  for (const ParamKind kind : kinds) {
+    if (is_split(kind)) builder.add(kind, dims);
+  }
+  if (dims.tp == 1) return;
+  builder.begin_bucket(fmt::format("layers.{}.replicated", layer), Group::stage, layer);
+  for (const ParamKind kind : kinds) {
+    if (!is_split(kind)) builder.add(kind, dims);
+  }
 }
 
 }  // namespace
@@ -132,7 +215,7 @@ const ParamRow& param_row(ParamKind kind) { return kParams[static_cast<size_t>(k
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) {
   const Layout layout = layout_of(knobs);
   const std::vector<StageLayers> stages = split_layers(model, knobs);
-  PlanBuilder builder(layout);
+  PlanBuilder builder(layout, rank);
   // Sizes of parameters follow neither from the sequence nor from the batch.
   const auto dims_of = [&](int64_t layer) { return layer_dims(model, knobs, 1, layer); };
   const LayerDims outside = dims_of(0);
@@ -148,11 +231,11 @@ ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) 
       add_dense_layer(builder, model, dims, layer);
       if (!dims.is_moe) continue;
       builder.begin_bucket(fmt::format("layers.{}.experts", layer), Group::edp, layer);
-      builder.add(ParamKind::expert_fc1, dims, layout.ep_rank(rank));
-      builder.add(ParamKind::expert_fc2, dims, layout.ep_rank(rank));
+      builder.add(ParamKind::expert_fc1, dims);
+      builder.add(ParamKind::expert_fc2, dims);
     }
     if (k + 1 < stages.size()) continue;
-    builder.begin_bucket("final_norm", Group::dp_cp, -1);
+    builder.begin_bucket("final_norm", layout.tp > 1 ? Group::stage : Group::dp_cp, -1);
     builder.add(ParamKind::final_norm, outside);
     if (outside.has_own_head) {
       builder.begin_bucket("head", Group::dp_cp, -1, model.ties_embeddings);

@@ -2,6 +2,7 @@
 // and the memory model adds it up, so both always agree.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ enum class ParamKind : uint8_t {
   embedding,     ///< [vocab, h]
   attn_norm,     ///< [1, h]
   qkv,           ///< [q + 2 kv, h]: q rows, k rows, v rows
-  qkv_bias,      ///< [1, q + 2 kv]
+  qkv_bias,      ///< [q + 2 kv, 1]
   q_norm,        ///< [1, d]
   k_norm,        ///< [1, d]
   o_proj,        ///< [h, q]
@@ -26,7 +27,7 @@ enum class ParamKind : uint8_t {
   mlp_norm,      ///< [1, h]
   router,        ///< [E, h]
   mlp_fc1,       ///< [2 ffn, h], gate rows first
-  mlp_fc1_bias,  ///< [1, 2 ffn]
+  mlp_fc1_bias,  ///< [2 ffn, 1]
   mlp_fc2,       ///< [h, ffn]
   mlp_fc2_bias,  ///< [1, h]
   shared_fc1,    ///< [2 fs, h]
@@ -38,14 +39,33 @@ enum class ParamKind : uint8_t {
   count
 };
 
-/// One row of the parameter table: name and size on one rank.
+/// Which part of a parameter a rank holds.
+enum class Split : uint8_t {
+  whole,        ///< all of it on every tensor-parallel rank, whose gradients are added up
+  rows,         ///< as many rows on every tensor-parallel rank
+  projections,  ///< as many of the q rows, of the k rows and of the v rows
+  halves,       ///< as many gate rows and as many up rows
+  cols,         ///< as many columns on every tensor-parallel rank
+  expert_rows,  ///< the rank's experts; of each as many gate and up rows by expert-tensor rank
+  expert_cols,  ///< the rank's experts; of each as many columns by expert-tensor rank
+};
+
+/// One row of the parameter table: name, size on one rank, and what is elsewhere.
 struct ParamRow {
   ParamKind id;
   const char* name;  ///< without the layer
   int64_t (*rows)(const LayerDims&);
   int64_t (*cols)(const LayerDims&);
+  Split split;
 };
 const ParamRow& param_row(ParamKind kind);
+
+/// Rows that lie together here and in the whole parameter.
+struct RowRun {
+  int64_t local = 0;
+  int64_t global = 0;
+  int64_t count = 0;
+};
 
 /// One parameter tensor of this rank. Element (r, c) lies at bucket offset + r * cols + c.
 struct ParamDesc {
@@ -54,8 +74,11 @@ struct ParamDesc {
   int64_t layer = -1;  ///< global layer index, -1: none
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t first_row =
-      0;  ///< of the whole parameter: expert shards start at their first expert's row
+  // Of the whole parameter:
+  std::vector<RowRun> runs;  ///< which rows these are, ascending
+  int64_t first_col = 0;
+  int64_t global_rows = 0;
+  int64_t global_cols = 0;
   int bucket = 0;
   int64_t offset = 0;         ///< elements from the bucket's start
   bool is_norm = false;       ///< starts at one
@@ -63,13 +86,32 @@ struct ParamDesc {
   bool is_tied_copy = false;  ///< the last stage's copy of the embedding: same values, counted once
 
   [[nodiscard]] int64_t numel() const { return rows * cols; }
+
+  /// body(local, global, count) for the elements [begin, end) of the shard, in stretches that lie
+  /// together here and in the whole parameter: `count` from `local` on are those from `global` on.
+  template <typename Body>
+  void for_stretches(int64_t begin, int64_t end, Body&& body) const {
+    for (const RowRun& run : runs) {
+      const bool is_whole_width = cols == global_cols;
+      for (int64_t row = 0; row < run.count; row += is_whole_width ? run.count : 1) {
+        const int64_t first = (run.local + row) * cols;
+        const int64_t last = first + (is_whole_width ? run.count : 1) * cols;
+        const int64_t from = std::max(begin, first);
+        const int64_t to = std::min(end, last);
+        if (from >= to) continue;
+        body(from, (run.global + row) * global_cols + first_col + from - first, to - from);
+      }
+    }
+  }
 };
 
-/// Parameters that are reduced and gathered together: one layer's dense part, one layer's experts,
-/// embedding, head.
+/// Parameters that are reduced and gathered together: one layer's dense part, what of it
+/// tensor parallelism does not split, one layer's experts, embedding, head.
 struct BucketDesc {
   std::string name;
-  Group group = Group::dp_cp;  ///< dp_cp, or edp for experts: who holds the same parameters
+  /// Who holds the same parameters: dp_cp, edp for experts; stage for what tensor parallelism does
+  /// not split.
+  Group group = Group::dp_cp;
   int64_t layer = -1;
   int64_t numel = 0;  ///< padded to a multiple of group size * 64
   bool is_tied_copy = false;

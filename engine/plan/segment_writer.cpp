@@ -136,4 +136,63 @@ void SegmentWriter::linear_backward(Op op_id, Op bias_op, const Ref& x, ParamKin
   op(op_id, Pass::wgrad, {dy, x, grad(w)}).accumulate = true;
 }
 
+SegmentWriter::Gathered SegmentWriter::gather(const Ref& own, const Ref& all) {
+  if (!is_tensor_parallel()) return {own};
+  join(Stream::tensor, Stream::compute);
+  comm(Op::tp_gather, spec::CollectiveKind::all_gather, block_bytes(), {own, out(all)});
+  const int event = new_event();
+  record(Stream::tensor, event);
+  return {all, event};
+}
+
+Ref SegmentWriter::arrived(Gathered& gathered) {
+  if (gathered.event >= 0) wait(Stream::compute, gathered.event);
+  gathered.event = -1;
+  return gathered.rows;
+}
+
+void SegmentWriter::scatter(const Ref& partial, const Ref& own) {
+  join(Stream::tensor, Stream::compute);
+  comm(Op::tp_scatter, spec::CollectiveKind::reduce_scatter, block_bytes(), {partial, out(own)});
+}
+
+int64_t SegmentWriter::block_bytes() const {
+  return dims().block_tokens * dims().hidden * base::size_of(context_.precision.element);
+}
+
+void SegmentWriter::row_parallel(Op op_id, const Ref& x, ParamKind w, const Ref& partial,
+                                 const Ref& y, const Residual& residual, const Ref& bias) {
+  if (!is_tensor_parallel()) {
+    op(residual.op, {residual.from, out(y)});
+    linear(op_id, x, w, inout(y), bias).accumulate = true;
+    return;
+  }
+  linear(op_id, x, w, out(partial), dims().tp_rank == 0 ? bias : nothing());
+  scatter(partial, y);
+  join(Stream::compute, Stream::tensor);
+  op(residual.op, {residual.from, inout(y)}).accumulate = true;
+}
+
+void SegmentWriter::row_parallel_backward(Op op_id, Op bias_op, const Ref& x, ParamKind w,
+                                          const Ref& own_dy, Gathered& dy, const Ref& dx,
+                                          const Ref& bias_grad) {
+  if (bias_grad.space != Space::none) op(bias_op, {own_dy, bias_grad});
+  linear_backward(op_id, bias_op, x, w, arrived(dy), dx);
+}
+
+void SegmentWriter::column_parallel_backward(Op op_id, Op bias_op, Gathered& x, ParamKind w,
+                                             const Ref& dy, const Ref& partial, const Ref& dx,
+                                             const Ref& bias_grad) {
+  if (!is_tensor_parallel()) {
+    linear_backward(op_id, bias_op, x.rows, w, dy, dx, bias_grad);
+    return;
+  }
+  if (bias_grad.space != Space::none) op(bias_op, {dy, bias_grad});
+  op(op_id, {dy, weight(w), out(partial)});
+  scatter(partial, dx);
+  const Ref gathered = arrived(x);
+  op(op_id, Pass::wgrad, {dy, gathered, grad(w)}).accumulate = true;
+  join(Stream::compute, Stream::tensor);
+}
+
 }  // namespace moetune::plan

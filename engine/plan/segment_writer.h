@@ -149,11 +149,45 @@ class SegmentWriter {
   void linear_backward(Op op, Op bias_op, const Ref& x, ParamKind w, const Ref& dy, const Ref& dx,
                        const Ref& bias_grad = nothing());
 
+  // Tensor parallelism with sequence parallelism (Korthikanti et al. 2022). Between the matrices a
+  // rank holds its share of the tokens; what a matrix that is split by rows reads is gathered, what
+  // one that is split by columns writes is added up and scattered. On one rank nothing travels.
+  /// Rows of all ranks' tokens, on their way until `event`; -1: there.
+  struct Gathered {
+    Ref rows;
+    int event = -1;
+  };
+  Gathered gather(const Ref& own, const Ref& all);
+  /// The compute stream waits for them, once.
+  Ref arrived(Gathered& gathered);
+  /// Sums of `partial` over the ranks, of the rank's own tokens. The compute stream does not wait.
+  void scatter(const Ref& partial, const Ref& own);
+  [[nodiscard]] bool is_tensor_parallel() const { return dims().tp > 1; }
+  /// A residual's op and what it reads.
+  struct Residual {
+    Op op;
+    Ref from;
+  };
+  /// y = residual + x W^T + bias over all ranks' shares of x's columns. The bias is of all ranks
+  /// and added by one. `partial`: the rank's share.
+  void row_parallel(Op op, const Ref& x, ParamKind w, const Ref& partial, const Ref& y,
+                    const Residual& residual, const Ref& bias = nothing());
+  /// dx = dy W; W.grad += dy^T x; the bias's gradient += column sums of the rank's own dy.
+  void row_parallel_backward(Op op, Op bias_op, const Ref& x, ParamKind w, const Ref& own_dy,
+                             Gathered& dy, const Ref& dx, const Ref& bias_grad = nothing());
+  /// dx (+)= dy W over all ranks' shares of W's rows; the rest as linear_backward, while the shares
+  /// of dx are on their way. The compute stream has waited for them at the end.
+  void column_parallel_backward(Op op, Op bias_op, Gathered& x, ParamKind w, const Ref& dy,
+                                const Ref& partial, const Ref& dx,
+                                const Ref& bias_grad = nothing());
+
   Segment finish() { return std::move(segment_); }
 
  private:
   static int16_t to16(int value) { return static_cast<int16_t>(value); }
   void part_mark(Mark what, Part part, Space space);
+  /// Of the rows of all tensor-parallel ranks.
+  [[nodiscard]] int64_t block_bytes() const;
   void params(Verb verb, std::initializer_list<ParamKind> kinds);
 
   const BlockContext& context_;

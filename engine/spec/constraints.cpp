@@ -13,15 +13,19 @@ namespace {
 
 using std::string;
 
+constexpr const char* kTp = "tensor_model_parallel_size";
+
 string sizes(const ModelSpec& model, const HardwareSpec& hardware, const TrainingSpec& training,
              const Knobs& knobs) {
   constexpr int64_t kMaxSize = int64_t{1} << 28;
+  // Small enough for products of a few.
+  constexpr int64_t kMaxKnob = int64_t{1} << 20;
   for (const KnobRow& row : knob_table()) {
     const auto* member = std::get_if<int64_t Knobs::*>(&row.member);
     if (member == nullptr) continue;
     const int64_t value = knobs.*(*member);
-    if (value < row.min_value || value > kMaxSize) {
-      return fmt::format("{} is {}, expected {} to {}", row.name, value, row.min_value, kMaxSize);
+    if (value < row.min_value || value > kMaxKnob) {
+      return fmt::format("{} is {}, expected {} to {}", row.name, value, row.min_value, kMaxKnob);
     }
   }
   const std::pair<const char*, int64_t> others[] = {
@@ -41,28 +45,89 @@ string sizes(const ModelSpec& model, const HardwareSpec& hardware, const Trainin
 string world_size(const ModelSpec&, const HardwareSpec& hardware, const TrainingSpec&,
                   const Knobs& k) {
   const int64_t devices = hardware.num_devices();
-  // Divided rather than multiplied: the product of three large sizes would overflow.
-  const int64_t model_ranks = k.context_parallel_size * k.pipeline_model_parallel_size;
+  const int64_t model_ranks =
+      k.tensor_model_parallel_size * k.context_parallel_size * k.pipeline_model_parallel_size;
   if (devices % model_ranks == 0 && devices / model_ranks == k.data_parallel_size) return {};
   const string advice =
       devices % model_ranks == 0
           ? fmt::format("data_parallel_size {} would be right", devices / model_ranks)
-          : fmt::format("context x pipeline ({}) must divide the devices", model_ranks);
+          : fmt::format("tensor x context x pipeline ({}) must divide the devices", model_ranks);
   return fmt::format(
-      "data_parallel_size {} x context_parallel_size {} x pipeline_model_parallel_size {} does not "
-      "make the {} devices of {} nodes x {}; {}",
-      k.data_parallel_size, k.context_parallel_size, k.pipeline_model_parallel_size, devices,
-      hardware.num_nodes, hardware.devices_per_node, advice);
+      "tensor_model_parallel_size {} x data_parallel_size {} x context_parallel_size {} x "
+      "pipeline_model_parallel_size {} does not make the {} devices of {} nodes x {}; {}",
+      k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size,
+      k.pipeline_model_parallel_size, devices, hardware.num_nodes, hardware.devices_per_node,
+      advice);
+}
+
+/// "tensor_model_parallel_size 3 does not divide the 4 heads of the model; use a divisor of 4",
+/// empty where it does.
+string undivided(const char* knob, int64_t size, int64_t count, const char* of_what) {
+  if (count % size == 0) return {};
+  return fmt::format("{} {} does not divide the {} {} of the model; use a divisor of {}", knob,
+                     size, count, of_what, count);
+}
+
+string tp_divides_heads(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                        const Knobs& k) {
+  const int64_t tp = k.tensor_model_parallel_size;
+  const string heads = undivided(kTp, tp, model.num_heads, "attention heads");
+  return heads.empty() ? undivided(kTp, tp, model.num_kv_heads, "key-value groups") : heads;
+}
+
+string tp_divides_widths(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                         const Knobs& k) {
+  const std::pair<int64_t, const char*> widths[] = {
+      {model.num_moe_layers() < model.num_layers ? model.ffn_size : 0, "columns of the MLP"},
+      {model.num_moe_layers() > 0 ? model.shared_ffn_size : 0, "columns of the shared expert"},
+      {model.vocab_size, "entries of the vocabulary"}};
+  for (const auto& [width, of_what] : widths) {
+    const string wrong = undivided(kTp, k.tensor_model_parallel_size, width, of_what);
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+string tp_divides_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
+                         const Knobs& k) {
+  const int64_t tp = k.tensor_model_parallel_size;
+  const int64_t sequences = k.micro_batch_size;
+  const int64_t local = training.seq_length / k.context_parallel_size;
+  const bool holds_whole = sequences % tp == 0;
+  const bool holds_parts = tp % sequences == 0 && local % (tp / sequences) == 0;
+  if (tp == 1 || holds_whole || holds_parts) return {};
+  return fmt::format(
+      "tensor_model_parallel_size {} does not split {} sequences of {} tokens of a micro-batch on "
+      "a "
+      "context-parallel rank: each rank takes as many whole sequences, or equal parts of one",
+      tp, sequences, local);
+}
+
+string etp_divides_width(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
+                         const Knobs& k) {
+  if (model.num_moe_layers() == 0) return {};
+  return undivided("expert_tensor_parallel_size", k.expert_tensor_parallel_size, model.moe_ffn_size,
+                   "columns of an expert");
+}
+
+/// Whether experts are spread over ranks, whole or in parts.
+bool has_expert_parallelism(const Knobs& k) {
+  return k.expert_model_parallel_size > 1 || k.expert_tensor_parallel_size > 1;
 }
 
 string ep_divides_plane(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
                         const Knobs& k) {
-  const int64_t plane = k.data_parallel_size * k.context_parallel_size;
-  if (plane % k.expert_model_parallel_size == 0) return {};
+  const int64_t plane =
+      k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
+  const int64_t etp = k.expert_tensor_parallel_size;
+  const int64_t ep = k.expert_model_parallel_size;
+  if (plane % (etp * ep) == 0) return {};
   return fmt::format(
-      "expert_model_parallel_size {} does not divide data_parallel_size x context_parallel_size "
-      "({} x {} = {}); use a divisor of {}",
-      k.expert_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane, plane);
+      "expert_tensor_parallel_size {} x expert_model_parallel_size {} does not divide "
+      "tensor_model_parallel_size x data_parallel_size x context_parallel_size ({} x {} x {} = "
+      "{}); use a divisor of {}",
+      etp, ep, k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane,
+      plane);
 }
 
 string ep_divides_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
@@ -76,9 +141,11 @@ string ep_divides_experts(const ModelSpec& model, const HardwareSpec&, const Tra
 
 string ep_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
                         const Knobs& k) {
-  if (k.expert_model_parallel_size == 1 || model.num_moe_layers() > 0) return {};
-  return fmt::format("expert_model_parallel_size is {}, but the model has no experts; use 1",
-                     k.expert_model_parallel_size);
+  if (!has_expert_parallelism(k) || model.num_moe_layers() > 0) return {};
+  return fmt::format(
+      "expert_model_parallel_size is {} and expert_tensor_parallel_size {}, but the model has no "
+      "experts; use 1 for both",
+      k.expert_model_parallel_size, k.expert_tensor_parallel_size);
 }
 
 string pp_within_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
@@ -252,6 +319,11 @@ string known_set(const Knobs& knobs, const char* name) {
                      get_knob(parsed, row));
 }
 
+string cp_comm_known_type(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
+                          const Knobs& k) {
+  return known_set(k, "cp_comm_type");
+}
+
 string recompute_known_modules(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
                                const Knobs& k) {
   return known_set(k, "recompute");
@@ -312,17 +384,18 @@ string graph_full_iteration_alone(const ModelSpec&, const HardwareSpec&, const T
 string graph_static_shapes(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
                            const Knobs& k) {
   if (!has_graph(k, GraphScope::full_iteration) || model.num_moe_layers() == 0) return {};
-  if (k.expert_model_parallel_size == 1) return {};
+  if (!has_expert_parallelism(k)) return {};
   return fmt::format(
       "cuda_graph_modules 'full_iteration' needs shapes that never change, but with "
-      "expert_model_parallel_size {} the router decides how many rows arrive; use "
-      "expert_model_parallel_size 1 or parts of a layer",
-      k.expert_model_parallel_size);
+      "expert_model_parallel_size {} and expert_tensor_parallel_size {} the router decides how "
+      "many "
+      "rows arrive; use 1 for both or parts of a layer",
+      k.expert_model_parallel_size, k.expert_tensor_parallel_size);
 }
 
 string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
                          const Knobs& k) {
-  if (k.expert_model_parallel_size > 1) return {};
+  if (has_expert_parallelism(k)) return {};
   if (k.ep_chunks_forward == 1 && k.ep_chunks_backward == 1) return {};
   return fmt::format(
       "ep_chunks_forward {} and ep_chunks_backward {} need expert_model_parallel_size above 1, "
@@ -332,7 +405,8 @@ string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSp
 
 string ep_chunks_within_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
                                const Knobs& k) {
-  const int64_t tokens = k.micro_batch_size * training.seq_length / k.context_parallel_size;
+  const int64_t tokens = k.micro_batch_size * training.seq_length /
+                         (k.context_parallel_size * k.tensor_model_parallel_size);
   if (std::max(k.ep_chunks_forward, k.ep_chunks_backward) <= tokens) return {};
   return fmt::format(
       "ep_chunks_forward {} and ep_chunks_backward {} must be at most the {} tokens of a "
@@ -342,9 +416,11 @@ string ep_chunks_within_tokens(const ModelSpec&, const HardwareSpec&, const Trai
 
 string overlap_needs_replicas(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
                               const Knobs& k) {
-  if (!k.overlap_grad_reduce || k.data_parallel_size * k.context_parallel_size > 1) return {};
-  return "overlap_grad_reduce is true, but data_parallel_size x context_parallel_size is 1: there "
-         "is nothing to reduce; use false";
+  const int64_t plane =
+      k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
+  if (!k.overlap_grad_reduce || plane > 1) return {};
+  return "overlap_grad_reduce is true, but tensor_model_parallel_size x data_parallel_size x "
+         "context_parallel_size is 1: there is nothing to reduce; use false";
 }
 
 string linear_ce_tile(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
@@ -359,9 +435,18 @@ const std::vector<ConstraintRow>& constraint_table() {
   static const std::vector<ConstraintRow> rows = {
       {"sizes", "Every size is at least its smallest legal value.", sizes},
       {"layout_text", "A layout is letters, bars and repetitions.", layout_text},
-      {"world_size", "Data x context x pipeline parallelism uses every device exactly once.",
+      {"world_size",
+       "Tensor x data x context x pipeline parallelism uses every device exactly once.",
        world_size},
-      {"ep_divides_plane", "Expert parallelism is folded over the data x context plane of a stage.",
+      {"tp_divides_heads", "Every tensor-parallel rank has as many heads and key-value groups.",
+       tp_divides_heads},
+      {"tp_divides_widths",
+       "Every tensor-parallel rank has as many columns and vocabulary entries.", tp_divides_widths},
+      {"tp_divides_tokens", "Every tensor-parallel rank has as many tokens between the matrices.",
+       tp_divides_tokens},
+      {"etp_divides_width", "Every expert-tensor-parallel rank has as many columns of an expert.",
+       etp_divides_width},
+      {"ep_divides_plane", "Experts are folded over the tensor x context x data plane of a stage.",
        ep_divides_plane},
       {"ep_divides_experts", "Every expert-parallel rank holds the same number of experts.",
        ep_divides_experts},
@@ -382,6 +467,8 @@ const std::vector<ConstraintRow>& constraint_table() {
        seq_within_positions},
       {"micro_batch_divides_global", "Every replica runs a whole number of micro-batches per step.",
        micro_batch_divides_global},
+      {"cp_comm_known_type", "Keys and values are gathered or passed around a ring.",
+       cp_comm_known_type},
       {"recompute_known_modules", "Only modules that exist can be recomputed.",
        recompute_known_modules},
       {"recompute_needs_experts", "MoE modules are recomputed only where there are experts.",

@@ -27,22 +27,40 @@ constexpr std::string_view kGraphItems = "attn,moe_router,moe_preprocess,full_it
 
 constexpr std::array kKnobs = {
     KnobRow{
+        "tensor_model_parallel_size", "parallelism", "ranks",
+        ">= 1; divides heads, key-value groups, widths and vocabulary", "",
+        "--tensor-model-parallel-size",
+        "Ranks that share every matrix of attention and dense layers. Between the matrices each "
+        "holds a share of the tokens (--sequence-parallel is on wherever this is above 1).",
+        1, &Knobs::tensor_model_parallel_size},
+    KnobRow{
         "data_parallel_size", "parallelism", "ranks", ">= 1", "",
         "none (derived from the world size)",
         "Replicas that each take a share of the global batch. Megatron derives it: world size / "
-        "(context x pipeline).",
+        "(tensor x context x pipeline).",
         1, &Knobs::data_parallel_size},
+    KnobRow{"context_parallel_size", "parallelism", "ranks", ">= 1; 2 x it divides the sequence",
+            "", "--context-parallel-size",
+            "Ranks that share each sequence: two zig-zag chunks per rank.", 1,
+            &Knobs::context_parallel_size},
+    KnobRow{"cp_comm_type", "communication", "", "all_gather | p2p", "", "--cp-comm-type",
+            "How context-parallel ranks see each other's keys and values: gathered before "
+            "attention, or passed around a ring block by block while attention runs on the block "
+            "that is there. (Megatron spells the first one allgather.)",
+            0, &Knobs::cp_comm_type},
+    KnobRow{"expert_model_parallel_size", "parallelism", "ranks",
+            ">= 1; divides the experts and tensor x context x data", "",
+            "--expert-model-parallel-size",
+            "Ranks that the experts of a layer are spread over, folded over the tensor x context x "
+            "data plane of a pipeline stage.",
+            1, &Knobs::expert_model_parallel_size},
     KnobRow{
-        "context_parallel_size", "parallelism", "ranks", ">= 1; 2 x it divides the sequence", "",
-        "--context-parallel-size",
-        "Ranks that share each sequence: two zig-zag chunks per rank, keys and values gathered.", 1,
-        &Knobs::context_parallel_size},
-    KnobRow{
-        "expert_model_parallel_size", "parallelism", "ranks",
-        ">= 1; divides the experts and data x context", "", "--expert-model-parallel-size",
-        "Ranks that the experts of a layer are spread over, folded over the data x context plane "
-        "of a pipeline stage.",
-        1, &Knobs::expert_model_parallel_size},
+        "expert_tensor_parallel_size", "parallelism", "ranks",
+        ">= 1; divides the experts' width; x expert_model_parallel_size divides the plane", "",
+        "--expert-tensor-parallel-size",
+        "Ranks that share the matrices of each expert, independent of the tensor parallelism of "
+        "attention.",
+        1, &Knobs::expert_tensor_parallel_size},
     KnobRow{"pipeline_model_parallel_size", "parallelism", "ranks", ">= 1; at most the layers", "",
             "--pipeline-model-parallel-size", "Pipeline stages, scheduled 1F1B.", 1,
             &Knobs::pipeline_model_parallel_size},
@@ -188,6 +206,7 @@ std::string canonical_set(const KnobRow& row, std::string_view text) {
     pipeline_stages_of(text);
     return std::string(text);
   }
+  if (row.set_items.empty()) refuse(row, text);
   const std::vector<std::string_view> items = split(row.set_items, ',');
   std::vector<bool> is_chosen(items.size(), false);
   for (const std::string_view part : split(text, ',')) {
@@ -222,7 +241,8 @@ void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
           try {
             knobs.*member = canonical_set(row, text);
           } catch (const UsageError& error) {
-            if (row.set_items.empty()) throw UsageError(reader.source() + ": " + error.what());
+            if (row.name == "pipeline_model_parallel_layout")
+              throw UsageError(reader.source() + ": " + error.what());
             reader.fail(row.name, std::string(row.values));
           }
         }
@@ -295,6 +315,10 @@ bool recomputes(const Knobs& knobs, RecomputeModule module) {
 }
 
 bool is_full_recompute(const Knobs& knobs) { return knobs.recompute == "full"; }
+
+bool is_ring_attention(const Knobs& knobs) {
+  return knobs.context_parallel_size > 1 && knobs.cp_comm_type == "p2p";
+}
 
 bool has_graph(const Knobs& knobs, GraphScope scope) {
   if (scope == GraphScope::none) return false;

@@ -19,9 +19,12 @@ inline constexpr int64_t kLossTile = 64;
 
 /// One value of every knob. Flat: the member count is checked against the table at compile time.
 struct Knobs {
+  int64_t tensor_model_parallel_size = 1;
   int64_t data_parallel_size = 1;
   int64_t context_parallel_size = 1;
+  std::string cp_comm_type = "all_gather";  ///< or "p2p": keys and values travel around a ring
   int64_t expert_model_parallel_size = 1;
+  int64_t expert_tensor_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t decoder_first_pipeline_num_layers = 0;  ///< 0: even split
   int64_t decoder_last_pipeline_num_layers = 0;   ///< 0: even split
@@ -77,6 +80,8 @@ enum class GraphScope : uint8_t { none, attn, moe_router, moe_preprocess, full_i
 bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole
 bool is_full_recompute(const Knobs& knobs);
+/// Whether keys and values travel around the ring of context-parallel ranks.
+bool is_ring_attention(const Knobs& knobs);
 bool has_graph(const Knobs& knobs, GraphScope scope);
 /// As in cuda_graph_modules.
 std::string name_of(GraphScope scope);

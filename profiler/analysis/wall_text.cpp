@@ -58,9 +58,11 @@ std::string out_of_memory(const MemoryFacts& memory) {
 }  // namespace
 
 std::string adjective_of_group(const std::string& group) {
-  static constexpr std::array<std::pair<const char*, const char*>, 10> kAdjectives = {{
+  static constexpr std::array<std::pair<const char*, const char*>, 12> kAdjectives = {{
       {"tp", "tensor-parallel"},
       {"cp", "context-parallel"},
+      {"tp_cp", "tensor- and context-parallel"},
+      {"stage", "stage-wide"},
       {"ep", "expert-parallel"},
       {"etp", "expert-tensor-parallel"},
       {"dp", "data-parallel"},

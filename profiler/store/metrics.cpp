@@ -117,7 +117,8 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
 });
 
 constexpr auto kGroups = std::to_array<std::string_view>(
-    {"tp", "cp", "ep", "etp", "dp", "edp", "pp", "dp_cp", "dpcp", "embedding", "world",
+    {"tp", "cp", "tp_cp", "stage", "ep", "etp", "dp", "edp", "pp", "dp_cp", "dpcp", "embedding",
+     "world",
      // Time is lost in these too, though no communicator has them (profiler/analysis/classify.h).
      "dispatcher", "memcpy", "step_end"});
 

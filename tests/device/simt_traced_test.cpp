@@ -114,7 +114,11 @@ OpWork ops_of(const store::ShardContents& shard) {
   OpWork ops;
   for (const auto& trace : shard.traces) {
     for (const TraceRecord& record : trace.records) {
-      if (record.kind == RecordKind::host_sync || record.kind == RecordKind::memcpy) continue;
+      // A device knows nothing of the work of the host.
+      if (record.kind == RecordKind::host_sync || record.kind == RecordKind::host_work ||
+          record.kind == RecordKind::memcpy) {
+        continue;
+      }
       Work& work = ops[{record.rank, record.name, record.layer, record.micro_batch}];
       if (record.flops > 0 || record.bytes > 0) ++work.count;
       work.flops += record.flops;

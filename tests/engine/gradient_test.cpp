@@ -17,7 +17,7 @@ using testing::RandomTokens;
 // How far each weight of the tensor `name` moves per unit of `delta`.
 struct Probe {
   std::string name;
-  std::function<double(int64_t row, int64_t col)> direction;
+  std::function<double(int64_t element)> direction;
 };
 
 // A unit vector through a whole tensor.
@@ -38,13 +38,13 @@ StepResult run_with(const spec::TrialSpec& trial, const Probe& probe, double del
                     GradientMap* gradients) {
   const InitialValue base = random_initial_value(trial.model, trial.training.seed);
   TrainerHooks hooks;
-  hooks.initial_value = [&](const plan::ParamDesc& param, int64_t row, int64_t col) {
-    const double value = base(param, row, col);
+  hooks.initial_value = [&](const plan::ParamDesc& param, int64_t local, int64_t global) {
+    const double value = base(param, local, global);
     const bool is_tied_head = param.is_tied_copy && probe.name == "embedding";
     const bool is_probe = param.name == probe.name || is_tied_head;
-    return is_probe ? value + delta * probe.direction(row, col) : value;
+    return is_probe ? value + delta * probe.direction(global) : value;
   };
-  testing::GradientGatherer gatherer(trial);
+  testing::GradientGatherer gatherer;
   hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
     gatherer.add(step, params, backend);
   };
@@ -91,30 +91,19 @@ void check_model(const spec::ModelSpec& model, const std::string& knobs) {
                          [](double a, double b) { return std::abs(a) < std::abs(b); }) -
         gradient.begin());
     const double scale = std::abs(gradient[static_cast<size_t>(largest)]);
-    int64_t cols = static_cast<int64_t>(gradient.size());
-    const plan::ParamPlan plan = plan::make_param_plan(model, {}, 0);
-    for (const plan::ParamDesc& param : plan.params) {
-      if (param.name == name) cols = param.cols;
-    }
     for (const int64_t at : {largest, static_cast<int64_t>(gradient.size()) / 3}) {
-      const int64_t probe_row = at / cols;
-      const int64_t probe_col = at % cols;
-      const double numeric =
-          numeric_derivative(trial, {name, [=](int64_t row, int64_t col) {
-                                       return row == probe_row && col == probe_col ? 1.0 : 0.0;
-                                     }});
-      BOOST_TEST_CONTEXT(name << "[" << probe_row << "," << probe_col << "] analytic "
-                              << gradient[static_cast<size_t>(at)] << " numeric " << numeric) {
+      const double numeric = numeric_derivative(
+          trial, {name, [=](int64_t element) { return element == at ? 1.0 : 0.0; }});
+      BOOST_TEST_CONTEXT(name << "[" << at << "] analytic " << gradient[static_cast<size_t>(at)]
+                              << " numeric " << numeric) {
         BOOST_TEST(scale > 0);
         BOOST_TEST(relative_error(numeric, gradient[static_cast<size_t>(at)]) < 1e-6);
       }
     }
     // All elements at once, so that an error in any one of them shows.
     const std::vector<double> direction = random_direction(name, gradient.size());
-    const double numeric =
-        numeric_derivative(trial, {name, [&](int64_t row, int64_t col) {
-                                     return direction[static_cast<size_t>(row * cols + col)];
-                                   }});
+    const double numeric = numeric_derivative(
+        trial, {name, [&](int64_t element) { return direction[static_cast<size_t>(element)]; }});
     const double analytic =
         std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
     BOOST_TEST_CONTEXT(name << " along a random direction: analytic " << analytic << " numeric "

@@ -38,6 +38,11 @@ BOOST_AUTO_TEST_CASE(peaks_agree_to_the_byte) {
           "expert_model_parallel_size": 4, "recompute": "norm,core_attn,moe_act,experts"})",
       R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "recompute": "full",
           "expert_model_parallel_size": 2, "linear_ce_chunk_tokens": 64})",
+      R"({"tensor_model_parallel_size": 2, "recompute": "norm,core_attn,moe_act,experts"})",
+      R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "micro_batch_size": 2,
+          "expert_model_parallel_size": 4, "recompute": "full"})",
+      R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
+          "pipeline_model_parallel_size": 2, "ep_chunks_forward": 2})",
   };
   for (const spec::ModelSpec& model : {testing::tiny_model(), mixed}) {
     const spec::RoutingProfile profile = testing::record_profile(model);

@@ -71,6 +71,16 @@ std::vector<Number> accumulate(const Site& site) {
 }
 std::vector<Number> undivided(const Site& /*site*/) { return {{"divisor", 1}}; }
 std::vector<Number> slots_to_tokens(const Site& site) { return {{"divisor", site.dims().topk}}; }
+std::vector<Number> vocabulary_rows(const Site& site) {
+  const plan::StepProgram& program = site.places.program();
+  const int64_t own = site.dims().vocab;
+  return {{"first_row", own * program.layout.tp_rank(program.rank)},
+          {"vocabulary", own * program.layout.tp}};
+}
+std::vector<Number> vocabulary_columns(const Site& site) {
+  const plan::StepProgram& program = site.places.program();
+  return {{"first_col", site.dims().vocab * program.layout.tp_rank(program.rank)}};
+}
 std::vector<Number> topk(const Site& site) { return {{"topk", site.dims().topk}}; }
 
 // Ops that are not one call with their references.
@@ -250,9 +260,10 @@ std::vector<OpCalls> make_table() {
   constexpr Way kForward = Way::forward;
   constexpr Way kBackward = Way::backward;
   std::vector<OpCalls> rows = {
-      {Op::embed, kForward, "embedding", "table tokens out", param(0, {ParamKind::embedding})},
+      {Op::embed, kForward, "embedding", "table tokens out", param(0, {ParamKind::embedding}),
+       &vocabulary_rows},
       {Op::embed, kBackward, "embedding_backward", "dtable tokens dout",
-       param(0, {ParamKind::embedding})},
+       param(0, {ParamKind::embedding}), &vocabulary_rows},
       {Op::qkv_bias, kBackward, "bias_backward", "dy dbias", param(1, {ParamKind::qkv_bias})},
       {Op::o_bias, kBackward, "bias_backward", "dy dbias", param(1, {ParamKind::o_bias})},
       {Op::mlp_bias, kBackward, "bias_backward", "dy dbias",
@@ -298,8 +309,11 @@ std::vector<OpCalls> make_table() {
       {Op::unpermute, kBackward, "gather_rows", "x out index position", buffer(0, {Buf::d_hidden}),
        &slots_to_tokens},
       {Op::zero_norm_grad, kBackward, "", "", buffer(0, {Buf::d_mlp_norm}), nullptr, &zero},
-      {Op::cross_entropy, kForward, "cross_entropy", "logits targets loss_sum",
-       buffer(0, {Buf::logits})},
+      {Op::zero_aux_sums, kForward, "", "", buffer(0, {Buf::aux_sums}), nullptr, &zero},
+      {Op::cross_entropy_stats, kForward, "cross_entropy_stats", "logits targets stats",
+       buffer(0, {Buf::logits}), &vocabulary_columns},
+      {Op::cross_entropy, kForward, "cross_entropy", "logits targets loss_sum stats",
+       buffer(0, {Buf::logits}), &vocabulary_columns},
       {Op::zero_grads, kForward, "", "", {}, nullptr, &zero},
       {Op::grad_norm, kForward, "", "", {}, nullptr, &grad_norm},
       {Op::adamw, kForward, "", "", {}, nullptr, &adamw},

@@ -120,6 +120,12 @@ inline constexpr const char* kLayouts[] = {
         "pipeline_model_parallel_size": 2, "overlap_grad_reduce": true, "ep_chunks_forward": 2})",
     R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "overlap_grad_reduce": true,
         "use_distributed_optimizer": false})",
+    R"({"tensor_model_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "micro_batch_size": 4, "expert_model_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "micro_batch_size": 2, "data_parallel_size": 2,
+        "expert_model_parallel_size": 4, "overlap_grad_reduce": true})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "pipeline_model_parallel_size": 2,
+        "expert_model_parallel_size": 4, "use_distributed_optimizer": false, "ep_chunks_forward": 2})",
 };
 
 }  // namespace moetune::engine::testing

@@ -178,8 +178,8 @@ Operand Places::parameter(const plan::Ref& ref) const {
   for (const plan::ParamDesc& param : program_.params.params) {
     if (param.kind != static_cast<plan::ParamKind>(ref.id) || param.layer != item_.layer) continue;
     Operand operand = shifted(bucket(static_cast<size_t>(param.bucket), part), param.offset);
-    operand.rows = param.rows;
-    operand.cols = operand.ld = param.cols;
+    operand.rows = param.is_bias ? 1 : param.rows;
+    operand.cols = operand.ld = param.numel() / operand.rows;
     return operand;
   }
   throw Unplaced{fmt::format("layer {} has no parameter of kind {}", item_.layer, ref.id)};
@@ -234,7 +234,8 @@ Operand Places::find(const plan::Ref& ref, const plan::Instr& instr) const {
       operand = rows_of(operand, ref.row, ref.num_rows);
       break;
     case RowsOf::micro_batch:
-      operand = rows_of(operand, item_.micro_batch * segment_->dims.tokens + ref.row, ref.num_rows);
+      operand =
+          rows_of(operand, item_.micro_batch * segment_->dims.block_tokens + ref.row, ref.num_rows);
       break;
     case RowsOf::received:
     case RowsOf::sent: {

@@ -134,6 +134,10 @@ BOOST_AUTO_TEST_CASE(every_change_is_seen) {
            "expert_model_parallel_size": 2, "use_distributed_optimizer": false,
            "overlap_grad_reduce": true})",
        "f32", 4, 0},
+      {testing::mixed_model(),
+       R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "micro_batch_size": 2,
+           "expert_model_parallel_size": 2})",
+       "f32", 4, 1},
   };
   for (const Row& row : kRows) {
     spec::TrialSpec trial = testing::tiny_trial(row.model, testing::knobs_of(row.layout));

@@ -86,8 +86,6 @@ using GradientMap = std::map<std::string, std::vector<double>>;
 /// row-major.
 class GradientGatherer {
  public:
-  explicit GradientGatherer(const spec::TrialSpec& trial) : trial_(trial) {}
-
   void add(int64_t step, const Parameters& params, kernels::Backend& backend) {
     const std::scoped_lock lock(mutex_);
     if (by_step.size() <= static_cast<size_t>(step)) by_step.resize(static_cast<size_t>(step) + 1);
@@ -96,26 +94,22 @@ class GradientGatherer {
       if (param.is_tied_copy) continue;
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
       std::vector<double>& whole = gradients[param.name];
-      int64_t rows = param.rows;
-      if (bucket.desc.group == plan::Group::edp) {
-        rows = param.rows * plan::layout_of(trial_.knobs).ep;
-      }
-      whole.resize(static_cast<size_t>(rows * param.cols));
+      whole.resize(static_cast<size_t>(param.global_rows * param.global_cols));
       const int64_t begin = std::max(param.offset, bucket.shard_begin);
       const int64_t end =
           std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
       const std::vector<double> values = values_of(backend, bucket.grad);
-      for (int64_t at = begin; at < end; ++at) {
-        const int64_t element = param.first_row * param.cols + at - param.offset;
-        whole[static_cast<size_t>(element)] = values[static_cast<size_t>(at)];
-      }
+      param.for_stretches(begin - param.offset, end - param.offset,
+                          [&](int64_t local, int64_t global, int64_t count) {
+                            const auto from = values.begin() + param.offset + local;
+                            std::copy(from, from + count, whole.begin() + global);
+                          });
     }
   }
 
   std::vector<GradientMap> by_step;
 
  private:
-  const spec::TrialSpec& trial_;
   std::mutex mutex_;
 };
 
@@ -135,7 +129,7 @@ inline TrainingRun train(const spec::TrialSpec& trial, int64_t num_steps, Traine
   run.ledgers.assign(static_cast<size_t>(world), profiler::MemoryLedger(0, 0));
   run.num_graphs.resize(static_cast<size_t>(world));
   run.num_replays.resize(static_cast<size_t>(world));
-  GradientGatherer gatherer(trial);
+  GradientGatherer gatherer;
   hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
     gatherer.add(step, params, backend);
   };

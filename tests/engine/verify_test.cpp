@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/safetensors.h"
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 #include "tests/profiler/temp_folder.h"
 
@@ -34,8 +35,21 @@ struct Case {
   std::function<void(spec::Knobs&)> change = [](spec::Knobs&) {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& row) {
-  return out << row.model << " dp " << row.layout.dp << " cp " << row.layout.cp << " ep "
-             << row.layout.ep << " pp " << row.layout.pp;
+  const plan::Layout& l = row.layout;
+  return out << row.model << " tp " << l.tp << " cp " << l.cp << " dp " << l.dp << " pp " << l.pp
+             << " vpp " << l.vpp << " etp " << l.etp << " ep " << l.ep;
+}
+
+spec::Knobs knobs_of(const plan::Layout& layout) {
+  spec::Knobs knobs;
+  knobs.tensor_model_parallel_size = layout.tp;
+  knobs.context_parallel_size = layout.cp;
+  knobs.data_parallel_size = layout.dp;
+  knobs.pipeline_model_parallel_size = layout.pp;
+  knobs.virtual_pipeline_model_parallel_size = layout.vpp;
+  knobs.expert_tensor_parallel_size = layout.etp;
+  knobs.expert_model_parallel_size = layout.ep;
+  return knobs;
 }
 
 void all_experts_chunked(spec::Knobs& knobs) {
@@ -49,6 +63,15 @@ const Case kCases[] = {
     {"llama", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
     {"llama", {.cp = 2, .dp = 1, .pp = 1, .ep = 1}},
     {"llama", {.cp = 2, .dp = 2, .pp = 2, .ep = 1}},  // the embedding is tied across stages
+    {"llama", {.tp = 2}},
+    {"llama", {.tp = 2, .cp = 2, .pp = 2}},
+    {"llama", {.tp = 2}, [](spec::Knobs& k) { k.micro_batch_size = 2; }},
+    {"llama", {.tp = 2, .pp = 2}, [](spec::Knobs& k) { k.recompute = "full"; }},
+    {"mixtral", {.tp = 2}},
+    {"mixtral", {.tp = 2, .cp = 2, .ep = 4}, all_experts_chunked},
+    {"qwen3_moe", {.tp = 2, .dp = 2, .pp = 2, .ep = 2}},
+    {"qwen3_moe", {.tp = 2, .cp = 2, .pp = 3, .ep = 2}},
+    {"qwen3_moe_mixed", {.tp = 2, .cp = 2, .ep = 2}, all_experts_chunked},
     {"llama",
      {.cp = 3, .dp = 2, .pp = 1, .ep = 1},
      [](spec::Knobs& k) { k.use_distributed_optimizer = false; }},
@@ -115,7 +138,7 @@ class Copy {
     for (const auto& [key, tensor] : tensors) list.push_back(tensor);
     write_safetensors(file(name), list);
   }
-  VerifyResult run() const { return verify(path(), plan::Layout{}); }
+  VerifyResult run() const { return verify(path(), spec::Knobs{}); }
 
  private:
   TempFolder folder_;
@@ -128,11 +151,7 @@ float& first_float(TensorBytes& tensor) { return *reinterpret_cast<float*>(tenso
 BOOST_AUTO_TEST_SUITE(verification)
 
 BOOST_DATA_TEST_CASE(matches_the_reference, kCases, row) {
-  spec::Knobs knobs;
-  knobs.data_parallel_size = row.layout.dp;
-  knobs.context_parallel_size = row.layout.cp;
-  knobs.expert_model_parallel_size = row.layout.ep;
-  knobs.pipeline_model_parallel_size = row.layout.pp;
+  spec::Knobs knobs = knobs_of(row.layout);
   row.change(knobs);
   const VerifyResult result = verify(golden(row.model), knobs);
   BOOST_TEST_CONTEXT(to_json(result).dump()) {
@@ -147,7 +166,7 @@ BOOST_DATA_TEST_CASE(matches_the_reference, kCases, row) {
 }
 
 BOOST_AUTO_TEST_CASE(prints_exactly_the_promised_keys) {
-  const json document = to_json(verify(golden("llama"), plan::Layout{}));
+  const json document = to_json(verify(golden("llama"), spec::Knobs{}));
   std::vector<std::string> keys;
   for (const auto& [key, value] : document.items()) keys.push_back(key);
   const std::vector<std::string> expected = {"grad_norm_max_rel",     "gradient_worst_name",
@@ -219,7 +238,7 @@ BOOST_AUTO_TEST_CASE(the_optimizer_counts) {
 
 BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
   const auto refuses = [](const char* model, const plan::Layout& layout, const char* rule) {
-    BOOST_CHECK_EXCEPTION(verify(golden(model), layout), UsageError, says(model, rule));
+    BOOST_CHECK_EXCEPTION(verify(golden(model), knobs_of(layout)), UsageError, says(model, rule));
   };
   refuses("mixtral", {.cp = 3, .ep = 3}, "ep_divides_experts");
   refuses("mixtral", {.ep = 2}, "ep_divides_plane");
@@ -230,11 +249,11 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
 }
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
-  BOOST_TEST(verify(golden("llama"), plan::Layout{.cp = 2, .ep = 2}).ok);
+  BOOST_TEST(verify(golden("llama"), knobs_of({.cp = 2, .ep = 2})).ok);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {
-  BOOST_CHECK_EXCEPTION(verify("/nowhere", plan::Layout{}), UsageError,
+  BOOST_CHECK_EXCEPTION(verify("/nowhere", spec::Knobs{}), UsageError,
                         says("/nowhere/config.json"));
   for (const char* name :
        {"config.json", "expected.json", "model.safetensors", "tokens.safetensors",

@@ -18,16 +18,19 @@ using testing::DeviceArray;
 using testing::NcclRank;
 using testing::NcclTest;
 
-const std::vector<Group> kGroups = {Group::world, Group::dp_cp, Group::cp,       Group::ep,
-                                    Group::edp,   Group::pp,    Group::embedding};
+const std::vector<Group> kGroups = {Group::world, Group::dp_cp, Group::cp,        Group::ep,
+                                    Group::edp,   Group::pp,    Group::embedding, Group::tp,
+                                    Group::tp_cp, Group::stage};
 
-// dp, cp, ep, pp
-const std::vector<std::vector<int>> kLayouts = {{1, 1, 1, 1}, {2, 1, 2, 1}, {3, 1, 1, 1},
-                                                {2, 2, 2, 1}, {1, 1, 1, 3}, {2, 1, 2, 2}};
-
-plan::Layout layout_from(const std::vector<int>& sizes) {
-  return {sizes[0], sizes[1], sizes[2], sizes[3]};
-}
+const std::vector<plan::Layout> kLayouts = {{},
+                                            {.dp = 2, .ep = 2},
+                                            {.dp = 3},
+                                            {.cp = 2, .dp = 2, .ep = 2},
+                                            {.pp = 3},
+                                            {.dp = 2, .pp = 2, .ep = 2},
+                                            {.tp = 2},
+                                            {.tp = 2, .cp = 2, .ep = 4},
+                                            {.tp = 2, .dp = 2, .pp = 2, .etp = 2}};
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw base::Error("wrong: " + what);
@@ -171,7 +174,7 @@ BOOST_AUTO_TEST_CASE(is_there) { BOOST_TEST(has_nccl()); }
 
 BOOST_DATA_TEST_CASE(all_groups, boost::unit_test::data::xrange(kLayouts.size()), index) {
   NcclTest test;
-  test.expect_fine(layout_from(kLayouts[index]), [](NcclRank& rank) {
+  test.expect_fine(kLayouts[index], [](NcclRank& rank) {
     for (const Group group : kGroups) {
       check_group<float>(rank, group, base::DType::f32);
       check_group<double>(rank, group, base::DType::f64);
@@ -183,7 +186,7 @@ BOOST_DATA_TEST_CASE(all_groups, boost::unit_test::data::xrange(kLayouts.size())
 
 BOOST_DATA_TEST_CASE(uneven_all_to_all, boost::unit_test::data::xrange(kLayouts.size()), index) {
   NcclTest test;
-  test.expect_fine(layout_from(kLayouts[index]), [](NcclRank& rank) {
+  test.expect_fine(kLayouts[index], [](NcclRank& rank) {
     for (const Group group : {Group::ep, Group::world, Group::pp, Group::ep}) {
       check_all_to_all(rank, group, false);
       check_all_to_all(rank, group, true);
@@ -195,7 +198,7 @@ BOOST_DATA_TEST_CASE(uneven_all_to_all, boost::unit_test::data::xrange(kLayouts.
 BOOST_AUTO_TEST_CASE(slow_calls_are_waited_for) {
   NcclTest test;
   fakes::set_slow_calls(40);
-  test.expect_fine({2, 1, 2, 1}, [](NcclRank& rank) {
+  test.expect_fine({.dp = 2, .ep = 2}, [](NcclRank& rank) {
     check_group<float>(rank, Group::edp, base::DType::f32);
     check_group<float>(rank, Group::ep, base::DType::f32);
     check_all_to_all(rank, Group::ep, false);
@@ -204,7 +207,7 @@ BOOST_AUTO_TEST_CASE(slow_calls_are_waited_for) {
 
 BOOST_AUTO_TEST_CASE(splits_have_names_colors_and_order) {
   NcclTest test;
-  test.expect_fine({2, 2, 2, 2}, [](NcclRank&) {});
+  test.expect_fine({.cp = 2, .dp = 2, .pp = 2, .ep = 2}, [](NcclRank&) {});
   std::map<std::string, std::map<int, int>> color_of;
   std::map<int, std::vector<std::string>> order;
   for (const fakes::NcclSplitSeen& split : fakes::splits_seen()) {
@@ -229,7 +232,7 @@ BOOST_AUTO_TEST_CASE(splits_have_names_colors_and_order) {
 BOOST_AUTO_TEST_CASE(asynchronous_calls) {
   NcclTest test;
   test.options.waits = false;
-  test.expect_fine({3, 1, 1, 1}, [](NcclRank& rank) {
+  test.expect_fine({.dp = 3}, [](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::dp_cp);
     const DeviceArray<float> data({1.0F, 2.0F});
     for (int i = 0; i < 50; ++i) comm->all_reduce(data.data(), 2, base::DType::f32, 0);
@@ -247,7 +250,7 @@ BOOST_DATA_TEST_CASE(pipeline, boost::unit_test::data::make({false, true}), wait
   constexpr int kStages = 4;
   constexpr int kMicroBatches = 11;
   constexpr size_t kCount = 1000;
-  test.expect_fine({1, 1, 1, kStages}, [](NcclRank& rank) {
+  test.expect_fine({.pp = kStages}, [](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::pp);
     const int stage = comm->rank();
     const auto bytes = static_cast<int64_t>(kCount * sizeof(float));
@@ -258,7 +261,7 @@ BOOST_DATA_TEST_CASE(pipeline, boost::unit_test::data::make({false, true}), wait
     const auto take = [&](int peer, float content) {
       arrived.emplace_back(std::vector<float>(kCount));
       expected.push_back(content);
-      const CommTiming timing = comm->recv(peer, arrived.back().data(), bytes, 0);
+      const CommTiming timing = comm->recv(peer, 0, arrived.back().data(), bytes, 0);
       require(timing.sequence == sequences[peer]++, "sequence");
     };
     int64_t num_up = 0;
@@ -268,7 +271,7 @@ BOOST_DATA_TEST_CASE(pipeline, boost::unit_test::data::make({false, true}), wait
       double turn = 0;
       rank.world.communicator(Group::cp)->all_reduce(&turn, 1, base::DType::f64, 0);
       std::fill(out.data(), out.data() + kCount, content);
-      const CommTiming timing = comm->send(peer, out.data(), bytes, 0);
+      const CommTiming timing = comm->send(peer, 0, out.data(), bytes, 0);
       require(timing.sequence == (peer > stage ? num_up : num_down)++, "sequence");
       require(timing.sent_bytes == bytes, "bytes");
     };
@@ -301,7 +304,7 @@ BOOST_AUTO_TEST_CASE(many_messages_on_their_way) {
     return new char[static_cast<size_t>(bytes)];
   };
   test.options.release = [](void* memory) { delete[] static_cast<char*>(memory); };
-  test.expect_fine({1, 1, 1, 2}, [](NcclRank& rank) {
+  test.expect_fine({.pp = 2}, [](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::pp);
     std::vector<DeviceArray<double>> kept;  // freeing device memory waits for what is on its way
     for (int i = 0; i < kMessages; ++i) {
@@ -309,12 +312,12 @@ BOOST_AUTO_TEST_CASE(many_messages_on_their_way) {
       kept.emplace_back(std::vector<double>(static_cast<size_t>(1 + i % 7), i));
       const DeviceArray<double>& data = kept.back();
       if (rank.rank == 0) {
-        comm->send(1, data.data(), bytes, 0);
-        comm->send(1, data.data(), 0, 0);  // an empty one goes nowhere
+        comm->send(1, 0, data.data(), bytes, 0);
+        comm->send(1, 0, data.data(), 0, 0);  // an empty one goes nowhere
       } else {
         const DeviceArray<double> got(std::vector<double>(static_cast<size_t>(1 + i % 7)));
-        comm->recv(0, got.data(), bytes, 0);
-        comm->recv(0, got.data(), 0, 0);
+        comm->recv(0, 0, got.data(), bytes, 0);
+        comm->recv(0, 0, got.data(), 0, 0);
         require(got.values() == data.values(), "a message");
       }
     }
@@ -325,7 +328,7 @@ BOOST_AUTO_TEST_CASE(many_messages_on_their_way) {
 
 BOOST_AUTO_TEST_CASE(captured_calls_are_not_waited_for) {
   NcclTest test;
-  test.expect_fine({2, 1, 1, 1}, [](NcclRank& rank) {
+  test.expect_fine({.dp = 2}, [](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::dp_cp);
     const DeviceArray<float> data({5.0F});
     rank.rendezvous.barrier();
@@ -344,15 +347,15 @@ BOOST_AUTO_TEST_CASE(captured_calls_are_not_waited_for) {
 
 BOOST_AUTO_TEST_CASE(bad_arguments) {
   NcclTest test;
-  test.expect_fine({2, 1, 1, 1}, [](NcclRank& rank) {
+  test.expect_fine({.dp = 2}, [](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::world);
     const auto refused = [](const std::function<void()>& body, const std::string& part) {
       const testing::Outcome outcome = testing::outcome_of(body);
       require(testing::contains(outcome.text, part), part + " in: " + outcome.text);
     };
     char byte = 0;
-    refused([&] { comm->send(2, &byte, 1, 0); }, "has no peer 2");
-    refused([&] { comm->recv(rank.rank, &byte, 1, 0); }, "has no peer");
+    refused([&] { comm->send(2, 0, &byte, 1, 0); }, "has no peer 2");
+    refused([&] { comm->recv(rank.rank, 0, &byte, 1, 0); }, "has no peer");
     const AllToAllLane lane{&byte, &byte, 1};
     const std::vector<int64_t> one = {1};
     const std::vector<int64_t> two = {1, 2};

@@ -19,7 +19,7 @@ using testing::NcclTest;
 using testing::Outcome;
 using Kind = testing::Outcome::Kind;
 
-constexpr plan::Layout kLayout = {4, 1, 2, 1};
+constexpr plan::Layout kLayout = {.dp = 4, .ep = 2};
 
 // One of each, for ever: whoever fails does so in here.
 void train(NcclRank& rank) {
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(dead_peer_is_not_the_own_fault) {
 BOOST_AUTO_TEST_CASE(error_while_computing) {
   NcclTest test;
   std::atomic<int> num_ended = 0;
-  const auto outcomes = test.run({2, 1, 1, 1}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({.dp = 2}, [&](NcclRank& rank) {
     if (rank.rank == 1) fakes::set_async_error("world", 1, fakes::kNcclRemoteError);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < deadline) {
@@ -145,7 +145,7 @@ BOOST_DATA_TEST_CASE(rank_that_does_not_come, boost::unit_test::data::make({fals
   test.options.op_timeout = milliseconds(800);
   test.options.waits = waits;
   std::atomic<int> num_ended = 0;
-  const auto outcomes = test.run({3, 1, 1, 1}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({.dp = 3}, [&](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::dp_cp);
     const DeviceArray<float> data({1.0F});
     comm->all_reduce(data.data(), 1, base::DType::f32, 0);
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(message_that_nobody_takes) {
   NcclTest test;
   test.options.op_timeout = milliseconds(500);
   std::atomic<bool> is_over = false;
-  const auto outcomes = test.run({1, 1, 1, 2}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({.pp = 2}, [&](NcclRank& rank) {
     if (rank.rank == 1) {
       while (!is_over) std::this_thread::sleep_for(milliseconds(5));
       rank.world.check();
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(message_that_nobody_takes) {
     }
     const auto comm = rank.world.communicator(Group::pp);
     const DeviceArray<float> data({1.0F});
-    comm->send(1, data.data(), 4, 0);  // returns at once
+    comm->send(1, 0, data.data(), 4, 0);  // returns at once
     const Outcome outcome = testing::outcome_of([&] {
       while (true) {
         rank.world.check();
@@ -213,9 +213,8 @@ BOOST_AUTO_TEST_CASE(rank_that_does_not_join) {
           rendezvous->check();
           return;
         }
-        const Outcome outcome = testing::outcome_of([&] {
-          make_nccl_world({3, 1, 1, 1}, *rendezvous, test.options);
-        });
+        const Outcome outcome =
+            testing::outcome_of([&] { make_nccl_world({.dp = 3}, *rendezvous, test.options); });
         ++num_ended;
         throw base::Error(outcome.text);
       });
@@ -245,7 +244,7 @@ BOOST_AUTO_TEST_CASE(failing_program_releases_the_others) {
 BOOST_AUTO_TEST_CASE(abort_ends_what_runs) {
   NcclTest test;
   std::atomic<bool> is_waiting = false;
-  const auto outcomes = test.run({2, 1, 1, 1}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({.dp = 2}, [&](NcclRank& rank) {
     if (rank.rank == 1) {
       while (!is_waiting) std::this_thread::sleep_for(milliseconds(1));
       rank.world.abort("on purpose");
@@ -268,7 +267,7 @@ BOOST_AUTO_TEST_CASE(goodbye_without_answer) {
   NcclTest test;
   test.options.farewell_timeout = milliseconds(300);
   std::atomic<bool> is_over = false;
-  const auto outcomes = test.run({2, 1, 1, 1}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({.dp = 2}, [&](NcclRank& rank) {
     if (rank.rank == 0) {
       while (!is_over) std::this_thread::sleep_for(milliseconds(5));
       return;
@@ -287,7 +286,7 @@ BOOST_AUTO_TEST_CASE(goodbye_without_answer) {
 BOOST_AUTO_TEST_CASE(two_ranks_on_one_gpu) {
   NcclTest test;
   test.before = [](int rank, Rendezvous&) { fakes::use_device(rank == 2 ? 40 : 40 + rank); };
-  const auto outcomes = test.run({3, 1, 1, 1}, [](NcclRank&) {});
+  const auto outcomes = test.run({.dp = 3}, [](NcclRank&) {});
   for (const Outcome& outcome : outcomes) {
     BOOST_TEST((outcome.kind == Kind::usage));
     BOOST_TEST(contains(outcome.text, "ranks 0 and 2 are both on GPU 0000:28:00.0"), outcome.text);
@@ -309,7 +308,7 @@ const std::vector<CudaRow> kCuda = {
 
 BOOST_DATA_TEST_CASE(errors_of_cuda, boost::unit_test::data::make(kCuda), row) {
   NcclTest test;
-  const auto outcomes = test.run({1, 1, 1, 1}, [&](NcclRank& rank) {
+  const auto outcomes = test.run({}, [&](NcclRank& rank) {
     const auto comm = rank.world.communicator(Group::world);
     fakes::inject_cuda(row.call, row.error);
     double on_host = 1;
@@ -321,7 +320,7 @@ BOOST_DATA_TEST_CASE(errors_of_cuda, boost::unit_test::data::make(kCuda), row) {
 
 BOOST_AUTO_TEST_CASE(wrong_number_of_processes) {
   const auto alone = join_alone();
-  BOOST_CHECK_THROW(make_nccl_world({2, 1, 1, 1}, *alone, {}), base::Error);
+  BOOST_CHECK_THROW(make_nccl_world({.dp = 2}, *alone, {}), base::Error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

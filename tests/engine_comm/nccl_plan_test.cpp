@@ -11,20 +11,23 @@
 namespace moetune::engine {
 namespace {
 
-// dp, cp, ep, pp
-const std::vector<std::vector<int>> kLayouts = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 2, 1},
-                                                {2, 2, 4, 1}, {1, 1, 1, 3}, {2, 2, 2, 2},
-                                                {4, 1, 4, 4}, {8, 1, 8, 1}};
-
-plan::Layout layout_from(const std::vector<int>& sizes) {
-  return {sizes[0], sizes[1], sizes[2], sizes[3]};
-}
+const std::vector<plan::Layout> kLayouts = {{},
+                                            {.dp = 2},
+                                            {.dp = 4, .ep = 2},
+                                            {.cp = 2, .dp = 2, .ep = 4},
+                                            {.pp = 3},
+                                            {.cp = 2, .dp = 2, .pp = 2, .ep = 2},
+                                            {.dp = 4, .pp = 4, .ep = 4},
+                                            {.dp = 8, .ep = 8},
+                                            {.tp = 2},
+                                            {.tp = 2, .cp = 2, .ep = 4},
+                                            {.tp = 2, .dp = 2, .pp = 2, .etp = 2}};
 
 BOOST_AUTO_TEST_SUITE(nccl_plan)
 
 BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayouts.size()),
                      index) {
-  const plan::Layout layout = layout_from(kLayouts[index]);
+  const plan::Layout layout = kLayouts[index];
   const std::vector<NcclSplit> first = nccl_splits(layout, 0);
   std::map<NcclRole, std::map<int, std::vector<int>>> members;  // by role and color
   for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -40,7 +43,8 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
     }
     for (const auto group :
          {plan::Group::world, plan::Group::dp_cp, plan::Group::cp, plan::Group::ep,
-          plan::Group::edp, plan::Group::pp, plan::Group::embedding}) {
+          plan::Group::edp, plan::Group::pp, plan::Group::embedding, plan::Group::tp,
+          plan::Group::tp_cp, plan::Group::stage}) {
       const std::vector<int> ranks = layout.group_ranks(group, rank);
       const bool is_member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
       const std::optional<NcclRole> role = nccl_role(layout, group, rank);
@@ -48,13 +52,12 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
       if (role) BOOST_TEST((made.contains(*role)));
     }
   }
-  const std::map<NcclRole, plan::Group> groups = {{NcclRole::dp_cp, plan::Group::dp_cp},
-                                                  {NcclRole::edp, plan::Group::edp},
-                                                  {NcclRole::ep, plan::Group::ep},
-                                                  {NcclRole::cp, plan::Group::cp},
-                                                  {NcclRole::pp_up, plan::Group::pp},
-                                                  {NcclRole::pp_down, plan::Group::pp},
-                                                  {NcclRole::embedding, plan::Group::embedding}};
+  const std::map<NcclRole, plan::Group> groups = {
+      {NcclRole::dp_cp, plan::Group::dp_cp}, {NcclRole::edp, plan::Group::edp},
+      {NcclRole::ep, plan::Group::ep},       {NcclRole::cp, plan::Group::cp},
+      {NcclRole::tp, plan::Group::tp},       {NcclRole::tp_cp, plan::Group::tp_cp},
+      {NcclRole::stage, plan::Group::stage}, {NcclRole::pp_up, plan::Group::pp},
+      {NcclRole::pp_down, plan::Group::pp},  {NcclRole::embedding, plan::Group::embedding}};
   for (const auto& [role, by_color] : members) {
     if (role == NcclRole::self) continue;
     for (const auto& [color, ranks] : by_color) {

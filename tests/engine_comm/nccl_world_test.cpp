@@ -91,7 +91,7 @@ TrainingRun train(const spec::TrialSpec& trial, const simt::Schedule& schedule =
   const int size = plan::layout_of(trial.knobs).world_size();
   const Devices devices(size, schedule);
   TrainingRun run;
-  testing::GradientGatherer gatherer(trial);
+  testing::GradientGatherer gatherer;
   TrainerHooks hooks;
   hooks.on_gradients = [&](int64_t step, const Parameters& params, kernels::Backend& backend) {
     gatherer.add(step, params, backend);

@@ -22,6 +22,13 @@ void make_dense(TrialSpec& spec) {
   spec.knobs.expert_model_parallel_size = 1;
 }
 
+/// As many devices more.
+void with_tp(TrialSpec& spec, int64_t tp) {
+  spec.hardware.num_nodes = tp;
+  spec.hardware.devices_per_node = 8;
+  spec.knobs.tensor_model_parallel_size = tp;
+}
+
 struct Case {
   const char* rule;
   const char* part;  ///< of the message
@@ -44,15 +51,44 @@ const Case kCases[] = {
      [](TrialSpec& s) { s.knobs.data_parallel_size = 4; }},
     {"world_size", "context x pipeline (6) must divide",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_size = 3; }},
-    {"ep_divides_plane", "expert_model_parallel_size 8 does not divide",
+    {"ep_divides_plane", "x expert_model_parallel_size 8 does not divide",
      [](TrialSpec& s) { s.knobs.expert_model_parallel_size = 8; }},
     {"ep_divides_experts", "expert_model_parallel_size 4 does not divide the 6 experts",
      [](TrialSpec& s) { s.model.num_experts = 6; }},
-    {"ep_needs_experts", "expert_model_parallel_size is 4, but the model has no experts",
+    {"ep_needs_experts",
+     "expert_model_parallel_size is 4 and expert_tensor_parallel_size 1, but the model",
      [](TrialSpec& s) {
        make_dense(s);
        s.knobs.expert_model_parallel_size = 4;
      }},
+    {"tp_divides_heads", "tensor_model_parallel_size 2 does not divide the 5 attention heads",
+     [](TrialSpec& s) {
+       with_tp(s, 2);
+       s.model.num_heads = 5;
+     }},
+    {"tp_divides_heads", "tensor_model_parallel_size 4 does not divide the 2 key-value groups",
+     [](TrialSpec& s) { with_tp(s, 4); }},
+    {"tp_divides_widths", "does not divide the 33 entries of the vocabulary",
+     [](TrialSpec& s) {
+       with_tp(s, 2);
+       s.model.vocab_size = 33;
+     }},
+    {"tp_divides_tokens", "does not split 3 sequences of 64 tokens",
+     [](TrialSpec& s) {
+       with_tp(s, 2);
+       s.knobs.micro_batch_size = 3;
+       s.training.global_batch_size = 12;
+     }},
+    {"etp_divides_width", "expert_tensor_parallel_size 3 does not divide the",
+     [](TrialSpec& s) {
+       s.knobs.expert_tensor_parallel_size = 3;
+       s.hardware.num_nodes = 3;
+       s.hardware.devices_per_node = 8;
+       s.knobs.data_parallel_size = 6;
+       s.training.global_batch_size = 12;
+     }},
+    {"cp_comm_known_type", "'cp_comm_type' is 'a2a'",
+     [](TrialSpec& s) { s.knobs.cp_comm_type = "a2a"; }},
     {"layout_text", "'z' at 2 is no letter",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Etz|tL"; }},
     {"layout_stages", "has 3 layers (t), the model has 4",
@@ -117,7 +153,7 @@ const Case kCases[] = {
        s.knobs.expert_model_parallel_size = 1;
        s.knobs.cuda_graph_modules = "attn,full_iteration";
      }},
-    {"graph_static_shapes", "use expert_model_parallel_size 1",
+    {"graph_static_shapes", "use 1 for both or parts of a layer",
      [](TrialSpec& s) { s.knobs.cuda_graph_modules = "full_iteration"; }},
     {"graph_without_full_recompute", "cuda_graph_modules 'attn' cannot be combined",
      [](TrialSpec& s) {

@@ -74,6 +74,15 @@ inline TrialSpec trial() {
   return spec;
 }
 
+/// A value that the knob does not have.
+inline std::string other_value(const Knobs& knobs, const KnobRow& row) {
+  if (row.name == "pipeline_model_parallel_layout") return "Et|tL";
+  if (row.name == "cp_comm_type") return "p2p";
+  if (!row.set_items.empty()) return std::string(row.set_items);
+  const std::string now = get_knob(knobs, row);
+  return now == "true" ? "false" : now == "false" ? "true" : "64";
+}
+
 /// The message of the base::UsageError that `action` throws; empty when it throws nothing. Other
 /// types pass through and fail the test.
 template <class Action>

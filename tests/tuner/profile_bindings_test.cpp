@@ -64,10 +64,11 @@ int64_t count(const spec::TrialSpec& trial, int64_t moe_layer, int64_t micro_bat
   const plan::Layout layout = plan::layout_of(trial.knobs);
   const auto positions = plan::local_positions(layout, layout.cp_rank(source), kLength);
   const auto num_local = static_cast<int64_t>(positions.size());
-  const int64_t tokens = num_local * trial.knobs.micro_batch_size;
+  const int64_t tokens = num_local * trial.knobs.micro_batch_size / layout.tp;
+  const int64_t first = layout.tp_rank(source) * tokens;
   int64_t rows = 0;
-  for (int64_t token = chunk * tokens / num_chunks; token < (chunk + 1) * tokens / num_chunks;
-       ++token) {
+  for (int64_t token = first + chunk * tokens / num_chunks;
+       token < first + (chunk + 1) * tokens / num_chunks; ++token) {
     const int64_t sequence = plan::sequence_index(layout, trial.knobs, micro_batch,
                                                   layout.dp_rank(source), token / num_local);
     for (const int64_t own :
@@ -85,6 +86,8 @@ const char* const kKnobs[] = {
     R"({"context_parallel_size": 4, "expert_model_parallel_size": 2, "ep_chunks_forward": 3})",
     R"({"context_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 4,
         "pipeline_model_parallel_size": 2, "micro_batch_size": 2, "ep_chunks_backward": 3})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
+        "ep_chunks_forward": 3})",
 };
 
 BOOST_AUTO_TEST_SUITE(profile_bindings)
@@ -139,11 +142,11 @@ BOOST_DATA_TEST_CASE(coarse_pieces_lose_no_row, data::make(kKnobs), text) {
   const plan::Layout layout = plan::layout_of(trial.knobs);
   const plan::LayerDims dims = plan::layer_dims(trial.model, trial.knobs, kLength, 0);
   std::vector<plan::Route> routes;
-  for (int rank = 0; rank < layout.dp * layout.cp; ++rank) {
+  for (int rank = 0; rank < layout.stage_size(); ++rank) {
     routes.push_back(ProfileBindings(profile(2), trial, rank).at(2, 0));
   }
   int64_t total = 0;
-  for (int rank = 0; rank < layout.dp * layout.cp; ++rank) {
+  for (int rank = 0; rank < layout.stage_size(); ++rank) {
     const plan::Route& route = routes[static_cast<size_t>(rank)];
     total += route.num_received;
     const std::vector<int> peers = layout.group_ranks(plan::Group::ep, rank);
@@ -162,7 +165,7 @@ BOOST_DATA_TEST_CASE(coarse_pieces_lose_no_row, data::make(kKnobs), text) {
       }
     }
   }
-  BOOST_TEST(total == dims.tokens * layout.dp * layout.cp * kTopK);
+  BOOST_TEST(total == dims.tokens * layout.stage_size() * kTopK);
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_a_piece_are_spread_evenly) {

@@ -60,14 +60,17 @@ int64_t count(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step
   const int64_t experts = 8 / layout.ep;
   int64_t rows = 0;
   for (const int peer : layout.group_ranks(plan::Group::ep, rank)) {
-    for (int64_t slot = 0; slot < knobs.micro_batch_size; ++slot) {
+    const auto positions = plan::local_positions(layout, layout.cp_rank(peer), kLength);
+    const auto num_local = static_cast<int64_t>(positions.size());
+    const int64_t tokens = num_local * knobs.micro_batch_size / layout.tp;
+    for (int64_t own = 0; own < tokens; ++own) {
+      const int64_t token = layout.tp_rank(peer) * tokens + own;
       const int64_t sequence =
-          plan::sequence_index(layout, knobs, micro_batch, layout.dp_rank(peer), slot);
-      for (const int32_t position : plan::local_positions(layout, layout.cp_rank(peer), kLength)) {
-        for (int64_t choice = 0; choice < kTopK; ++choice) {
-          rows += expert_of(step, moe_layer, sequence, position, choice) / experts ==
-                  layout.ep_rank(rank);
-        }
+          plan::sequence_index(layout, knobs, micro_batch, layout.dp_rank(peer), token / num_local);
+      for (int64_t choice = 0; choice < kTopK; ++choice) {
+        const int32_t position = positions[static_cast<size_t>(token % num_local)];
+        rows += expert_of(step, moe_layer, sequence, position, choice) / experts ==
+                layout.ep_rank(rank);
       }
     }
   }
@@ -83,6 +86,11 @@ const char* const kKnobs[] = {
     R"({"context_parallel_size": 4, "data_parallel_size": 2, "expert_model_parallel_size": 8})",
     R"({"context_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 4,
         "pipeline_model_parallel_size": 2, "micro_batch_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "data_parallel_size": 2,
+        "expert_model_parallel_size": 8, "micro_batch_size": 4})",
+    R"({"tensor_model_parallel_size": 4, "context_parallel_size": 2, "micro_batch_size": 2,
+        "expert_model_parallel_size": 4})",
 };
 
 BOOST_AUTO_TEST_SUITE(received_rows)
@@ -97,7 +105,7 @@ BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), 
     for (int64_t moe_layer = 0; moe_layer < 3; ++moe_layer) {
       int64_t total = 0;
       for (int64_t m = 0; m < num_micro_batches; ++m) {
-        for (int rank = 0; rank < layout.dp * layout.cp; ++rank) {
+        for (int rank = 0; rank < layout.stage_size(); ++rank) {
           const int64_t found = rows.at(layout, knobs, step, layers[moe_layer], m, rank);
           BOOST_TEST_CONTEXT("step " << step << " layer " << moe_layer << " micro-batch " << m
                                      << " rank " << rank) {

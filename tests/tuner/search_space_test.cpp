@@ -185,14 +185,7 @@ BOOST_AUTO_TEST_CASE(texts_and_keys_tell_knobs_apart) {
   const Knobs knobs;
   for (const spec::KnobRow& row : spec::knob_table()) {
     Knobs other = knobs;
-    if (!row.set_items.empty()) {
-      spec::set_knob(other, row, row.set_items);
-    } else {
-      spec::set_knob(other, row,
-                     text(knobs, row.name.data()) == "true"    ? "false"
-                     : text(knobs, row.name.data()) == "false" ? "true"
-                                                               : "64");
-    }
+    spec::set_knob(other, row, spec::samples::other_value(knobs, row));
     BOOST_TEST_CONTEXT(row.name) { BOOST_TEST(knobs_key(other) != knobs_key(knobs)); }
   }
   Knobs layout = knobs;

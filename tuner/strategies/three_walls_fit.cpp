@@ -19,6 +19,8 @@ int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
   return (a.expert_model_parallel_size != b.expert_model_parallel_size) +
          (a.pipeline_model_parallel_size != b.pipeline_model_parallel_size) +
          (a.context_parallel_size != b.context_parallel_size) +
+         (a.tensor_model_parallel_size != b.tensor_model_parallel_size) +
+         (a.expert_tensor_parallel_size != b.expert_tensor_parallel_size) +
          (a.micro_batch_size != b.micro_batch_size);
 }
 
@@ -194,7 +196,8 @@ bool ThreeWalls::fit() {
     if (space_.check(sharded).empty()) start = sharded;
   }
   std::vector<spec::Knobs> steps =
-      space_.product(start, {"data_parallel_size", "micro_batch_size", "context_parallel_size",
+      space_.product(start, {"data_parallel_size", "micro_batch_size", "tensor_model_parallel_size",
+                             "expert_tensor_parallel_size", "context_parallel_size",
                              "pipeline_model_parallel_size", "expert_model_parallel_size"});
   std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
@@ -274,8 +277,9 @@ void ThreeWalls::scale() {
   std::vector<TrialRequest> ranked;
   int64_t num_points = 0;
   const std::vector<spec::Knobs> layouts = space_.product(
-      from, {"data_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-             "expert_model_parallel_size", "micro_batch_size", "decoder_first_pipeline_num_layers",
+      from, {"tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size",
+             "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size",
+             "micro_batch_size", "decoder_first_pipeline_num_layers",
              "decoder_last_pipeline_num_layers"});
   for (const spec::Knobs& layout : layouts) {
     ++num_points;
@@ -328,9 +332,10 @@ void ThreeWalls::scale() {
 
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
-  std::set<std::array<int64_t, 3>> seen;
+  std::set<std::array<int64_t, 5>> seen;
   const auto layout_key = [](const spec::Knobs& k) {
-    return std::array<int64_t, 3>{k.context_parallel_size, k.expert_model_parallel_size,
+    return std::array<int64_t, 5>{k.tensor_model_parallel_size, k.context_parallel_size,
+                                  k.expert_model_parallel_size, k.expert_tensor_parallel_size,
                                   k.pipeline_model_parallel_size};
   };
   int64_t num_measured = 0;

@@ -20,7 +20,8 @@ Segment dense_mlp_backward(const BlockContext& context);
 Segment moe_forward(const BlockContext& context);
 Segment moe_backward(const BlockContext& context);
 
-/// Shared experts, written into the MoE block where they hide its first transfer.
+/// Shared experts, written into the MoE block where they hide its first transfer; forward with the
+/// layer's residual.
 void shared_experts_forward(SegmentWriter& w);
 void shared_experts_backward(SegmentWriter& w);
 

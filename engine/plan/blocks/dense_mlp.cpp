@@ -19,13 +19,13 @@ Segment dense_mlp_forward(const BlockContext& context) {
   w.acquire(kParams);
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
                       out(Buf::mlp_norm_rstd)});
-  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
-  w.linear(Op::mlp_fc1, in(Buf::mlp_norm_out), ParamKind::mlp_fc1, out(Buf::mlp_fc1),
+  SegmentWriter::Gathered x = w.gather(in(Buf::mlp_norm_out), in(Buf::mlp_gathered));
+  w.linear(Op::mlp_fc1, w.arrived(x), ParamKind::mlp_fc1, out(Buf::mlp_fc1),
            has_bias ? weight(ParamKind::mlp_fc1_bias) : nothing());
   w.op(Op::mlp_act, {in(Buf::mlp_fc1), out(Buf::mlp_act)});
-  w.linear(Op::mlp_fc2, in(Buf::mlp_act), ParamKind::mlp_fc2, inout(output),
-           has_bias ? weight(ParamKind::mlp_fc2_bias) : nothing())
-      .accumulate = true;
+  w.row_parallel(Op::mlp_fc2, in(Buf::mlp_act), ParamKind::mlp_fc2, in(Buf::mlp_partial), output,
+                 {Op::ffn_residual, in(Buf::mid)},
+                 has_bias ? weight(ParamKind::mlp_fc2_bias) : nothing());
   w.release(kParams);
   w.end(Part::mlp);
   w.end(Part::route);
@@ -41,12 +41,15 @@ Segment dense_mlp_backward(const BlockContext& context) {
   w.begin(Part::mlp);
   w.acquire(kParams);
   w.remake({Buf::mlp_norm_out});
-  w.linear_backward(Op::mlp_fc2, Op::mlp_bias, in(Buf::mlp_act), ParamKind::mlp_fc2, d_hidden,
-                    out(Buf::d_mlp_act), has_bias ? grad(ParamKind::mlp_fc2_bias) : nothing());
+  SegmentWriter::Gathered dy = w.gather(d_hidden, in(Buf::mlp_partial));
+  SegmentWriter::Gathered x = w.gather(in(Buf::mlp_norm_out), in(Buf::mlp_gathered));
+  w.row_parallel_backward(Op::mlp_fc2, Op::mlp_bias, in(Buf::mlp_act), ParamKind::mlp_fc2, d_hidden,
+                          dy, out(Buf::d_mlp_act),
+                          has_bias ? grad(ParamKind::mlp_fc2_bias) : nothing());
   w.op(Op::mlp_act, {in(Buf::mlp_fc1), in(Buf::d_mlp_act), out(Buf::d_mlp_fc1)});
-  w.linear_backward(Op::mlp_fc1, Op::mlp_bias, in(Buf::mlp_norm_out), ParamKind::mlp_fc1,
-                    in(Buf::d_mlp_fc1), out(Buf::d_mlp_norm),
-                    has_bias ? grad(ParamKind::mlp_fc1_bias) : nothing());
+  w.column_parallel_backward(Op::mlp_fc1, Op::mlp_bias, x, ParamKind::mlp_fc1, in(Buf::d_mlp_fc1),
+                             in(Buf::mlp_partial), out(Buf::d_mlp_norm),
+                             has_bias ? grad(ParamKind::mlp_fc1_bias) : nothing());
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
                       in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
       .accumulate = true;

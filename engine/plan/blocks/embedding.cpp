@@ -9,24 +9,35 @@ Ref output() { return in(Space::edge, Buf::input); }
 int16_t tag_of(const Border& border, bool is_backward) {
   return static_cast<int16_t>(2 * border.number + (is_backward ? 1 : 0));
 }
-Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.tokens); }
+Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.block_tokens); }
 
 }  // namespace
 
 Segment embedding_forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, false);
   w.begin(Part::input);
+  w.begin(Part::embed);
   w.acquire({ParamKind::embedding});
-  w.op(Op::embed, {by_token(weight(ParamKind::embedding)), tokens(w.dims()), out(Buf::input)});
+  const bool is_split = w.is_tensor_parallel();
+  w.op(Op::embed, {by_token(weight(ParamKind::embedding)), tokens(w.dims()),
+                   out(is_split ? in(Buf::embed_partial) : in(Buf::input))});
+  if (is_split) {
+    w.scatter(in(Buf::embed_partial), in(Buf::input));
+    w.join(Stream::compute, Stream::tensor);
+  }
   w.release({ParamKind::embedding});
+  w.end(Part::embed);
   return w.finish();
 }
 
 Segment embedding_backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, true);
+  w.begin(Part::embed, Space::edge);
   w.acquire({ParamKind::embedding});
-  w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), d_hidden()});
+  SegmentWriter::Gathered dy = w.gather(d_hidden(), in(Space::edge, Buf::embed_partial));
+  w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), w.arrived(dy)});
   w.release({ParamKind::embedding});
+  w.end(Part::embed, Space::edge);
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }

@@ -43,7 +43,7 @@ Ref values_of(const LayerDims& d) {
 }
 
 Ref positions_of(const LayerDims& d) {
-  return rows(table(Table::positions), 0, d.tokens / d.sequences);
+  return rows(table(Table::positions), 0, d.block_tokens / d.sequences);
 }
 
 void rope(SegmentWriter& w, const Ref& x) {
@@ -68,7 +68,8 @@ Segment gqa_forward(const BlockContext& context) {
   w.open(GraphScope::attn);
   w.op(Op::attn_norm, {in(Buf::input), weight(ParamKind::attn_norm), out(Buf::attn_norm_out),
                        out(Buf::attn_norm_rstd)});
-  w.linear(Op::qkv_proj, in(Buf::attn_norm_out), ParamKind::qkv, out(Buf::qkv),
+  SegmentWriter::Gathered x = w.gather(in(Buf::attn_norm_out), in(Buf::attn_gathered));
+  w.linear(Op::qkv_proj, w.arrived(x), ParamKind::qkv, out(Buf::qkv),
            model.has_attention_bias ? weight(ParamKind::qkv_bias) : nothing());
   if (d.has_qk_norm) {
     w.op(Op::qk_norm, {q_of(d, Space::frame, Buf::qkv), weight(ParamKind::q_norm), out(Buf::q_rot),
@@ -81,10 +82,9 @@ Segment gqa_forward(const BlockContext& context) {
   gather_kv(w, context);
   w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), out(Buf::attn_out),
                        out(Buf::attn_lse), positions_of(d)});
-  w.op(Op::attn_residual, {in(Buf::input), out(Buf::mid)});
-  w.linear(Op::o_proj, in(Buf::attn_out), ParamKind::o_proj, inout(Buf::mid),
-           model.has_attention_output_bias ? weight(ParamKind::o_bias) : nothing())
-      .accumulate = true;
+  w.row_parallel(Op::o_proj, in(Buf::attn_out), ParamKind::o_proj, in(Buf::attn_partial),
+                 in(Buf::mid), {Op::attn_residual, in(Buf::input)},
+                 model.has_attention_output_bias ? weight(ParamKind::o_bias) : nothing());
   w.close(GraphScope::attn);
   w.release(kParams);
   w.end(Part::attn);
@@ -100,11 +100,13 @@ Segment gqa_backward(const BlockContext& context) {
   w.acquire(kParams);
   w.open(GraphScope::attn);
   w.remake({Buf::attn_norm_out});
+  SegmentWriter::Gathered dy = w.gather(d_hidden, in(Buf::attn_partial));
+  SegmentWriter::Gathered x = w.gather(in(Buf::attn_norm_out), in(Buf::attn_gathered));
   gather_kv(w, context);
   w.remake({Buf::attn_out});
-  w.linear_backward(Op::o_proj, Op::o_bias, in(Buf::attn_out), ParamKind::o_proj, d_hidden,
-                    out(Buf::d_attn_out),
-                    model.has_attention_output_bias ? grad(ParamKind::o_bias) : nothing());
+  w.row_parallel_backward(Op::o_proj, Op::o_bias, in(Buf::attn_out), ParamKind::o_proj, d_hidden,
+                          dy, out(Buf::d_attn_out),
+                          model.has_attention_output_bias ? grad(ParamKind::o_bias) : nothing());
   const Ref dq = q_of(d, Space::frame, Buf::d_qkv);
   const Ref dk = k_of(d, Buf::d_qkv);
   const Ref dv = v_of(d, Buf::d_qkv);
@@ -131,9 +133,9 @@ Segment gqa_backward(const BlockContext& context) {
     w.op(Op::qk_norm, {k_of(d, Buf::qkv), weight(ParamKind::k_norm), in(Buf::k_rstd), dk, inout(dk),
                        grad(ParamKind::k_norm)});
   }
-  w.linear_backward(Op::qkv_proj, Op::qkv_bias, in(Buf::attn_norm_out), ParamKind::qkv,
-                    in(Buf::d_qkv), out(Buf::d_attn_norm),
-                    model.has_attention_bias ? grad(ParamKind::qkv_bias) : nothing());
+  w.column_parallel_backward(Op::qkv_proj, Op::qkv_bias, x, ParamKind::qkv, in(Buf::d_qkv),
+                             in(Buf::attn_partial), out(Buf::d_attn_norm),
+                             model.has_attention_bias ? grad(ParamKind::qkv_bias) : nothing());
   w.op(Op::attn_norm, {in(Buf::input), weight(ParamKind::attn_norm), in(Buf::attn_norm_rstd),
                        in(Buf::d_attn_norm), inout(d_hidden), grad(ParamKind::attn_norm)})
       .accumulate = true;

@@ -46,6 +46,12 @@ Ref offsets(const Lists& lists) {
   return ref;
 }
 
+/// Of the sums over sequences that begin at row `first`, those of the rank's own tokens.
+Ref own_aux_sums(const LayerDims& d, int64_t first) {
+  const int64_t own = d.tp_rank * d.sequences / d.tp;
+  return rows(in(Buf::aux_sums), first + own, d.own_sequences);
+}
+
 void route(SegmentWriter& w, const BlockContext& context) {
   const LayerDims& d = w.dims();
   const bool has_balance = w.training().aux_loss_coeff > 0;
@@ -53,17 +59,20 @@ void route(SegmentWriter& w, const BlockContext& context) {
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
                       out(Buf::mlp_norm_rstd)});
   w.linear(Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router, out(Buf::router_probs));
-  w.op(Op::router,
-       {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
-        out(Buf::topk_weights), out(Buf::expert_counts),
-        out(rows(in(Buf::aux_sums), 0, d.sequences)),
-        has_balance ? out(rows(in(Buf::aux_sums), d.sequences, d.sequences)) : nothing()});
+  // Rows of other tensor-parallel ranks' sequences.
+  if (has_balance && d.own_sequences < d.sequences) {
+    w.op(Op::zero_aux_sums, {out(Buf::aux_sums)});
+  }
+  w.op(Op::router, {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
+                    out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
+                    has_balance ? out(own_aux_sums(d, d.sequences)) : nothing()});
   // Losses are means over the global batch: a sequence's sums are those of all its ranks.
-  if (has_balance && d.cp > 1) {
+  if (has_balance && d.cp * d.tp > 1) {
     w.join(Stream::context, Stream::compute);
-    w.comm(Op::aux_loss_reduce, CollectiveKind::all_reduce,
-           2 * d.sequences * d.experts * base::size_of(context.precision.stat),
-           {inout(Buf::aux_sums)});
+    Instr& reduce = w.comm(Op::aux_loss_reduce, CollectiveKind::all_reduce,
+                           2 * d.sequences * d.experts * base::size_of(context.precision.stat),
+                           {inout(Buf::aux_sums)});
+    if (w.is_tensor_parallel()) reduce.group = Group::tp_cp;
     w.join(Stream::compute, Stream::context);
   }
   const bool has_z = w.training().z_loss_coeff > 0;
@@ -140,8 +149,11 @@ Segment moe_forward(const BlockContext& context) {
            {0, 4 * kNumberBytes});
     w.upload(Upload::route, {out(Buf::row_maps), out(Buf::offsets)});
   }
-  w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
-  if (d.shared_ffn > 0) shared_experts_forward(w);
+  if (d.shared_ffn > 0) {
+    shared_experts_forward(w);
+  } else {
+    w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
+  }
   // The first to read what write_route has sent.
   if (is_parallel) w.join_for_reuse(Stream::compute, Stream::copy);
   w.mark(Mark::chunk_body);
@@ -199,8 +211,12 @@ Segment moe_backward(const BlockContext& context) {
   }
   // Recomputation needs nothing that is on its way, so it hides the first transfer.
   w.remake({Buf::fc1_out, Buf::act_out});
-  w.priced(Op::zero_norm_grad, {0, d.tokens * d.hidden * base::size_of(context.precision.element)},
-           {out(Buf::d_mlp_norm)});
+  // With tensor parallelism the shared experts' gradient is the first to come.
+  if (d.shared_ffn == 0 || !w.is_tensor_parallel()) {
+    w.priced(Op::zero_norm_grad,
+             {0, d.tokens * d.hidden * base::size_of(context.precision.element)},
+             {out(Buf::d_mlp_norm)});
+  }
   if (d.shared_ffn > 0) shared_experts_backward(w);
   w.mark(Mark::chunk_body);
   if (is_parallel) {
@@ -235,11 +251,9 @@ Segment moe_backward(const BlockContext& context) {
                      slots(kBackwardPosition)});
   w.op(Op::permute_probs, {in(is_parallel ? Buf::send_probs : Buf::d_expert_probs),
                            out(Buf::d_topk_weights), slots(kBackwardPosition)});
-  w.op(Op::router,
-       {in(Buf::router_probs), in(Buf::router_lse), in(Buf::topk_indices), in(Buf::topk_weights),
-        in(Buf::d_topk_weights), out(Buf::d_router),
-        w.training().aux_loss_coeff > 0 ? rows(in(Buf::aux_sums), d.sequences, d.sequences)
-                                        : nothing()});
+  w.op(Op::router, {in(Buf::router_probs), in(Buf::router_lse), in(Buf::topk_indices),
+                    in(Buf::topk_weights), in(Buf::d_topk_weights), out(Buf::d_router),
+                    w.training().aux_loss_coeff > 0 ? own_aux_sums(d, d.sequences) : nothing()});
   w.linear_backward(Op::router_gemm, Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router,
                     in(Buf::d_router), inout(Buf::d_mlp_norm));
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),

@@ -37,7 +37,7 @@ OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::Trainin
   }
   if (ref.is_index_row) shape = {shape.cols, 1, shape.element_bytes};
   if (ref.rows == RowsOf::range || ref.rows == RowsOf::micro_batch) shape.rows = ref.num_rows;
-  if (ref.rows == RowsOf::by_token) shape.rows = std::min(shape.rows, dims.tokens);
+  if (ref.rows == RowsOf::by_token) shape.rows = std::min(shape.rows, dims.block_tokens);
   if (ref.num_cols > 0) shape.cols = ref.num_cols;
   shape.is_updated = ref.access == Access::update;
   return shape;

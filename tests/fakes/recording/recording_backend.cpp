@@ -205,22 +205,29 @@ void RecordingBackend::combine_rows(const kernels::CombineRowsArgs& args) {
 
 void RecordingBackend::embedding(const kernels::EmbeddingArgs& args) {
   write("embedding",
-        {operand("table", args.table), operand("tokens", args.tokens), operand("out", args.out)});
+        {operand("table", args.table), operand("tokens", args.tokens), operand("out", args.out)},
+        {{"first_row", args.first_row}, {"vocabulary", args.vocabulary}});
 }
 
 void RecordingBackend::embedding_backward(const kernels::EmbeddingBackwardArgs& args) {
-  write("embedding_backward", {operand("dtable", args.dtable), operand("tokens", args.tokens),
-                               operand("dout", args.dout)});
+  write(
+      "embedding_backward",
+      {operand("dtable", args.dtable), operand("tokens", args.tokens), operand("dout", args.dout)},
+      {{"first_row", args.first_row}, {"vocabulary", args.vocabulary}});
 }
 
 void RecordingBackend::cross_entropy_stats(const kernels::CrossEntropyStatsArgs& args) {
-  write("cross_entropy_stats", {operand("logits", args.logits), operand("targets", args.targets),
-                                operand("stats", args.stats)});
+  write("cross_entropy_stats",
+        {operand("logits", args.logits), operand("targets", args.targets),
+         operand("stats", args.stats)},
+        {{"first_col", args.first_col}});
 }
 
 void RecordingBackend::cross_entropy(const kernels::CrossEntropyArgs& args) {
-  write("cross_entropy", {operand("logits", args.logits), operand("targets", args.targets),
-                          number_at("loss_sum", args.loss_sum)});
+  write("cross_entropy",
+        {operand("logits", args.logits), operand("targets", args.targets),
+         number_at("loss_sum", args.loss_sum), operand("stats", args.stats)},
+        {{"first_col", args.first_col}});
 }
 
 void RecordingBackend::copy(const kernels::CopyArgs& args) {

@@ -71,7 +71,7 @@ simt-asan:  ## Where nvcc is found: the own CUDA kernels' tests, without a GPU, 
 
 bench: build/release/build.ninja  ## Build and run the benchmarks of tests/bench
 	cmake --build --preset release --parallel $(JOBS) --target benchmarks
-	@for program in $(BIN)/*_bench; do echo "== $$program"; $$program; done
+	@for program in $(BIN)/*_bench; do case $$program in */quickstart_bench) continue;; esac; echo "== $$program"; $$program; done
 
 format: lint-deps  ## Format all C++ files in place
 	@scripts/format.sh

@@ -1,38 +1,31 @@
-// Running and recording of a trial; see run_trial.h.
+// Running a trial; see run_trial.h.
 #include "engine/run_trial.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "engine/device_tracing.h"
 #include "engine/last_word.h"
+#include "engine/loss_check.h"
 #include "engine/routing_recorder.h"
+#include "engine/trial_recorder.h"
 #include "engine/watchdog.h"
+#include "engine/work_recorder.h"
 #include "engine/world_run.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "kernels/base/units.h"
-#include "profiler/across_ranks.h"
-#include "profiler/cupti_recorder.h"
-#include "profiler/device_counters.h"
-#include "profiler/device_trace.h"
-#include "profiler/store/shard.h"
 
 namespace moetune::engine {
 namespace {
@@ -42,11 +35,6 @@ std::atomic<int> g_is_stop_asked{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void ask_stop(int /*signal*/) { g_is_stop_asked = 1; }
-
-profiler::TraceLevel trace_level(const std::string& name) {
-  if (name == "none") return profiler::TraceLevel::none;
-  return name == "all" ? profiler::TraceLevel::all : profiler::TraceLevel::ops;
-}
 
 // Breaks the trial on purpose where the spec asks for it, so that the tuner's handling can be
 // tested.
@@ -61,282 +49,6 @@ void inject_fault(const spec::InjectedFault& fault, int64_t step, int rank) {
   while (fault.kind == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
-double median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? static_cast<double>(values[n / 2])
-                    : 0.5 * static_cast<double>(values[n / 2 - 1] + values[n / 2]);
-}
-
-/// Writes what the ranks report; used by one thread at a time.
-class TrialRecorder {
- public:
-  /// `ranks`: those of this process.
-  TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir,
-                const std::vector<int>& ranks)
-      : trial_(trial),
-        is_leader_(trial.communicator != "nccl" || ranks.front() == 0),
-        shard_(fmt::format("{}/shard-{}.db", out_dir, is_leader_ ? 0 : ranks.front())),
-        progress_path_(out_dir + "/progress") {
-    for (const int rank : ranks) traces_[rank];
-  }
-
-  /// Of a traced step, before add_step.
-  void add_trace(int rank, profiler::StepTrace trace) {
-    traces_.at(rank).push_back(std::move(trace));
-  }
-
-  /// By the first rank of the process.
-  void add_step(int64_t step, const StepResult& result, int64_t wall_step_ns, int64_t launches) {
-    store::ShardStep row;
-    row.step = step;
-    row.is_warmup = step < trial_.num_warmup_steps;
-    row.is_traced = step >= trial_.num_warmup_steps + trial_.num_steps;
-    row.step_ns = result.step_ns;
-    row.loss = result.loss;
-    row.aux_loss = result.aux_loss;
-    row.z_loss = result.z_loss;
-    row.grad_norm = result.grad_norm;
-    row.lr = result.lr;
-    shard_.add_step(row);
-    if (!row.is_warmup) (row.is_traced ? traced_wall_ns_ : wall_ns_).push_back(wall_step_ns);
-    if (row.is_traced) traced_step_ns_.push_back(result.step_ns);
-    if (!row.is_warmup && !row.is_traced) step_ns_.push_back(result.step_ns);
-    if (row.is_traced && step + 1 == spec::total_steps(trial_)) add_traces();
-    if (!is_leader_) return shard_.commit();
-    if (step == 0) shard_.add_metric(0, "num_launches", static_cast<double>(launches));
-    shard_.commit();
-    std::ofstream(progress_path_) << fmt::format("step {} of {}\n", step + 1,
-                                                 spec::total_steps(trial_));
-  }
-
-  void add_memory(int rank, const profiler::MemoryLedger& ledger) {
-    shard_.add_memory({rank, ledger.peak_bytes(), ledger.capacity_bytes(), ledger.peak_by_group(),
-                       ledger.peak_allocation()});
-    shard_.add_metric(rank, "num_allocations", static_cast<double>(ledger.num_allocations()));
-  }
-
-  /// What the device holds beside the ledger's allocations, of one rank; the driver's number is of
-  /// all ranks on the device.
-  void add_device_memory(int rank, const kernels::DeviceMemoryAccount& account,
-                         int64_t ledger_bytes, int64_t arena_bytes) {
-    if (account.driver_used_bytes == 0) return;
-    nlohmann::json lines = nlohmann::json::array();
-    lines.push_back({{"name", "peak of the ledger"}, {"bytes", ledger_bytes}});
-    lines.push_back({{"name", "arenas beyond it"}, {"bytes", arena_bytes - ledger_bytes}});
-    for (const auto& line : account.lines) {
-      lines.push_back({{"name", line.name}, {"bytes", line.bytes}});
-    }
-    device_memory_.push_back({{"rank", rank}, {"lines", std::move(lines)}});
-    driver_used_bytes_ = std::max(driver_used_bytes_, account.driver_used_bytes);
-  }
-
-  void add_skipped(int64_t num_steps) {
-    shard_.add_metric(-1, "num_skipped_steps", static_cast<double>(num_steps));
-  }
-
-  void add_workspaces(int rank, int64_t bytes) {
-    shard_.add_metric(rank, "kernel_workspace_bytes", static_cast<double>(bytes));
-  }
-
-  void add_graphs(int rank, const Graphs& graphs) {
-    shard_.add_metric(rank, "num_graphs", static_cast<double>(graphs.num_graphs()));
-    shard_.add_metric(rank, "num_graph_replays", static_cast<double>(graphs.num_replays()));
-    shard_.add_metric(rank, "num_graphs_given_up", static_cast<double>(graphs.num_given_up()));
-  }
-
-  /// Of a traced step: what the tracing interface says it has cost, over all threads.
-  void add_tracing_overhead(int64_t ns) { tracing_overhead_ns_.push_back(ns); }
-  /// Of a traced step, after its traces.
-  void add_counters(const profiler::CounterSums& counters) { counters_.push_back(counters); }
-  void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }
-
-  void finish(const RoutingRecorder* routing) {
-    if (!device_memory_.empty()) {
-      shard_.add_text("device_memory", nlohmann::json{{"ranks", device_memory_},
-                                                      {"driver_used_bytes", driver_used_bytes_}}
-                                           .dump());
-    }
-    shard_.add_metric(-1, "wall_step_ns", median(wall_ns_));
-    if (!traced_wall_ns_.empty()) {
-      const double traced_ns = median(traced_wall_ns_);
-      shard_.add_metric(-1, "wall_traced_step_ns", traced_ns);
-      if (!wall_ns_.empty()) {
-        shard_.add_metric(-1, "tracing_wall_overhead_ratio", traced_ns / median(wall_ns_) - 1.0);
-      }
-    }
-    if (!tracing_overhead_ns_.empty()) {
-      shard_.add_metric(-1, "tracing_interface_ns", median(tracing_overhead_ns_));
-    }
-    if (routing != nullptr) {
-      shard_.add_text("routing_profile", spec::to_json(routing->profile()).dump());
-    }
-    shard_.commit();
-  }
-
-  /// Empty when no step was timed, and in all but one of several processes.
-  [[nodiscard]] std::string summary() const {
-    if (step_ns_.empty() || !is_leader_) return "";
-    const double step_ns = median(step_ns_);
-    std::string line = fmt::format("{} per step, median of {} steps",
-                                   base::format_ns(static_cast<int64_t>(step_ns)), step_ns_.size());
-    const auto add_overhead = [&](const char* clock, const std::vector<int64_t>& traced,
-                                  double untraced_ns) {
-      if (traced.empty() || untraced_ns <= 0) return;
-      line += fmt::format("; tracing {:+.1f} % of {}", 100.0 * (median(traced) / untraced_ns - 1),
-                          clock);
-    };
-    const bool is_virtual = trial_.clock != "wall";
-    add_overhead(is_virtual ? "virtual time" : "the step", traced_step_ns_, step_ns);
-    if (is_virtual) add_overhead("real time", traced_wall_ns_, median(wall_ns_));
-    return line;
-  }
-
-  void fail(const std::string& reason) {
-    shard_.add_text("reason", reason);
-    shard_.commit();
-  }
-
-  std::mutex& mutex() { return mutex_; }
-
- private:
-  // One step is kept, the one of median duration: a single slow step should not name the wall.
-  void add_traces() {
-    std::vector<size_t> order(traced_step_ns_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
-      return traced_step_ns_[a] < traced_step_ns_[b];
-    });
-    const size_t chosen = order[(order.size() - 1) / 2];
-    // A build without CUPTI has no traces of a device.
-    std::erase_if(traces_, [&](const auto& of_rank) { return of_rank.second.size() <= chosen; });
-    if (trial_.backend == "cuda") {
-      std::vector<profiler::StepTrace*> ranks;
-      for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
-      profiler::resolve_transfers(ranks, plan::group_instances(plan::layout_of(trial_.knobs)));
-    }
-    if (chosen < counters_.size()) write_counters(counters_[chosen]);
-    for (const auto& [rank, steps] : traces_) {
-      const profiler::StepTrace& trace = steps.at(chosen);
-      std::map<std::string, store::ShardOp> ops;
-      for (const profiler::TraceRecord& record : trace.records) {
-        store::ShardOp& op = ops[record.name];
-        op.rank = record.rank;
-        op.name = record.name;
-        ++op.count;
-        op.flops += record.flops;
-        op.bytes += record.bytes;
-        op.duration_ns += record.end_ns - record.start_ns;
-      }
-      for (const auto& [name, op] : ops) shard_.add_op(op);
-      shard_.add_trace(trace);
-    }
-  }
-
-  void write_counters(const profiler::CounterSums& counters) {
-    const auto add = [&](const char* name, const auto& value) {
-      if (value) shard_.add_metric(-1, name, static_cast<double>(*value));
-    };
-    add("sm_active_ratio", counters.sm_active_ratio);
-    add("tensor_active_ratio", counters.tensor_active_ratio);
-    add("dram_read_bytes", counters.dram_read_bytes);
-    add("dram_write_bytes", counters.dram_write_bytes);
-  }
-
-  const spec::TrialSpec& trial_;
-  bool is_leader_;  ///< of all processes, the one whose shard and progress the parent reads
-  store::ShardWriter shard_;
-  std::string progress_path_;
-  std::map<int, std::vector<profiler::StepTrace>> traces_;  ///< by rank, then traced step
-  nlohmann::json device_memory_ = nlohmann::json::array();
-  int64_t driver_used_bytes_ = 0;
-  std::vector<profiler::CounterSums> counters_;  ///< by traced step
-  std::vector<int64_t> tracing_overhead_ns_;     ///< by traced step
-  std::vector<int64_t> step_ns_;
-  std::vector<int64_t> traced_step_ns_;
-  std::vector<int64_t> wall_ns_;
-  std::vector<int64_t> traced_wall_ns_;
-  std::mutex mutex_;
-};
-
-/// The traces of a device: one recorder for all ranks of the process, started and read by the first
-/// of them.
-class DeviceTracing {
- public:
-  DeviceTracing(const spec::TrialSpec& trial, const std::vector<int>& ranks) {
-    // Counters end after the recorder, which is therefore made after them.
-    if (trial.counts_hardware) {
-      profiler::CounterOptions counter_options;
-      counter_options.device = local_device(trial);
-      counters_ = profiler::make_device_counters(counter_options);
-    }
-    const profiler::TraceLevel level = trace_level(trial.trace);
-    profiler::DeviceRecorderOptions options;
-    options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
-                                                        : profiler::DeviceDetail::launches;
-    counts_overhead_ = options.detail == profiler::DeviceDetail::all;
-    options.ranks = {ranks.begin(), ranks.end()};
-    recorder_ = profiler::make_cupti_recorder(options);
-  }
-
-  void begin(int64_t step) {
-    if (!recorder_) return;
-    if (!is_set_up_) {
-      // The first step that it records would pay for what it sets up.
-      recorder_->begin_step(static_cast<int>(step));
-      static_cast<void>(recorder_->end_step());
-      is_set_up_ = true;
-    }
-    if (counters_) counters_->begin_step();
-    recorder_->begin_step(static_cast<int>(step));
-  }
-
-  void end(TrialRecorder& recorder) {
-    if (!recorder_) return;
-    profiler::DeviceStep step = recorder_->end_step();
-    profiler::CounterWindow window;
-    for (profiler::RankStep& rank : step.ranks) {
-      window = {rank.trace.start_ns, rank.trace.end_ns};
-      const int id = rank.trace.rank;
-      recorder.add_trace(id, std::move(rank.trace));
-    }
-    missing_ = profiler::missing_text(step.facts);
-    if (counts_overhead_ && recorder_->is_active()) {
-      int64_t overhead_ns = 0;
-      for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
-      recorder.add_tracing_overhead(overhead_ns);
-    }
-    if (!counters_ || step.ranks.empty()) return;
-    // Between the two ends lies the reading of the trace, which is not part of the step.
-    const profiler::CounterStep counted = counters_->end_step();
-    recorder.add_counters(counted.is_on_wall_clock
-                              ? profiler::sum_counters(counted.samples, window)
-                              : static_cast<const profiler::CounterSums&>(counted));
-  }
-
-  [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
-  /// Why the trace is empty or not complete; empty when it is.
-  [[nodiscard]] std::string note() const {
-    if (!recorder_) return "this build has no CUPTI: steps on the device are not traced";
-    std::vector<std::string> notes = {recorder_->note(), missing_};
-    if (counters_) notes.push_back(counters_->note());
-    std::erase(notes, std::string());
-    return fmt::format("{}", fmt::join(notes, " "));
-  }
-  [[nodiscard]] int64_t device_buffer_bytes() const {
-    return (recorder_ ? recorder_->device_buffer_bytes() : 0) +
-           (counters_ ? counters_->buffer_bytes() : 0);
-  }
-
- private:
-  std::unique_ptr<profiler::DeviceCounters> counters_;
-  std::unique_ptr<profiler::DeviceRecorder> recorder_;
-  bool is_set_up_ = false;
-  bool counts_overhead_ = false;  ///< that the tracing interface reports of itself
-  std::string missing_;
-};
-
 /// A gradient that is no number, on one rank, from the fault's step on.
 void inject_gradient(const spec::TrialSpec& trial, int64_t step, int rank, const Parameters& params,
                      kernels::Backend& backend) {
@@ -348,43 +60,6 @@ void inject_gradient(const spec::TrialSpec& trial, int64_t step, int rank, const
   backend.copy_to_device(gradient.data, bits.data(), static_cast<int64_t>(bits.size()));
 }
 
-/// Compares losses with the reference run's as they come. A token that a rounding difference sends
-/// to another expert makes single steps differ either way; what is judged is the mean difference of
-/// the last kMeanSteps.
-class LossCheck {
- public:
-  explicit LossCheck(const spec::TrialSpec& trial) : trial_(trial) {}
-
-  /// Throws base::WrongNumbers. A skipped step has no loss to compare.
-  void add(int64_t step, const StepResult& result) {
-    if (result.is_skipped) return;
-    if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-      throw base::WrongNumbers(fmt::format("step {}: loss {} and gradient norm {} must be finite",
-                                           step, result.loss, result.grad_norm));
-    }
-    // What a fake world's other ranks bring is made up.
-    if (trial_.communicator == "fake") return;
-    if (step >= static_cast<int64_t>(trial_.reference_loss.size())) return;
-    const double expected = trial_.reference_loss[static_cast<size_t>(step)];
-    differences_.push_back(result.loss - expected);
-    if (differences_.size() > kMeanSteps) differences_.pop_front();
-    const double mean = std::accumulate(differences_.begin(), differences_.end(), 0.0) /
-                        static_cast<double>(differences_.size());
-    const double allowed = spec::reference_tolerance_at(trial_, step);
-    if (std::abs(mean) <= allowed) return;
-    throw base::WrongNumbers(fmt::format(
-        "step {}: loss {:.6f} is off the reference run's {:.6f}; over the last {} steps by {:.2g} "
-        "in the mean, allowed are {:.2g}",
-        step, result.loss, expected, differences_.size(), mean, allowed));
-  }
-
- private:
-  static constexpr size_t kMeanSteps = 10;
-
-  const spec::TrialSpec& trial_;
-  std::deque<double> differences_;
-};
-
 /// What the ranks of this process share while they train.
 struct Training {
   const spec::TrialSpec& trial;
@@ -392,6 +67,7 @@ struct Training {
   std::vector<int> ranks;  ///< of this process
   TrialRecorder& recorder;
   std::unique_ptr<DeviceTracing> tracing;  ///< on a device, when steps are traced
+  std::unique_ptr<WorkRecorder> work;      ///< where steps can be played
   std::unique_ptr<Watchdog> watchdog;      ///< on a device
   std::atomic<bool> is_interrupted{false};
 
@@ -408,6 +84,13 @@ StepResult run_step(Training& training, RankTrainer& trainer, World& world, int 
     return result;
   };
   const bool is_traced = level != profiler::TraceLevel::none;
+  if (training.work && !is_traced && step >= training.trial.num_warmup_steps) {
+    trainer.record_durations(training.work->begin(rank));
+    StepResult result = timed_step(level);
+    trainer.record_durations(nullptr);
+    training.recorder.add_work(training.work->end(rank, step));
+    return result;
+  }
   if (training.trial.backend != "cuda") {
     StepResult result = timed_step(level);
     if (is_traced) training.recorder.add_trace(rank, trainer.take_trace());
@@ -535,11 +218,13 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
   if (trial.records_routing) hooks.observers.routing = &routing;
+  auto work = WorkRecorder::is_for(trial) ? std::make_unique<WorkRecorder>(ranks) : nullptr;
+  hooks.observers.route = work.get();
   hooks.on_zeroed = [&trial](int64_t step, int rank, const Parameters& params,
                              kernels::Backend& backend) {
     inject_gradient(trial, step, rank, params, backend);
   };
-  Training training{trial, tokens, ranks, recorder, nullptr, nullptr};
+  Training training{trial, tokens, ranks, recorder, nullptr, std::move(work), nullptr};
   if (trial.backend == "cuda") {
     training.watchdog =
         std::make_unique<Watchdog>(options.step_limit, [&](const std::string& what) {

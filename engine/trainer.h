@@ -50,6 +50,11 @@ class RankTrainer {
 
   /// Trace of the last step; empty records when it was not traced.
   [[nodiscard]] profiler::StepTrace take_trace() { return std::move(trace_); }
+  /// Where the durations of operations and of the host's work go, in the program's order; null:
+  /// nowhere.
+  void record_durations(std::vector<int64_t>* durations) {
+    rank_.timeline.record_durations(durations);
+  }
   /// Whom to tell what is enqueued; null: nothing is recorded on the device.
   void set_recorder(profiler::DeviceRecorder* recorder) { rank_.recorder = recorder; }
   /// Whether the recorder records the next steps.

@@ -68,6 +68,7 @@ TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag)
 
 Event Timeline::finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
                        int64_t duration_ns) {
+  if (durations_ != nullptr) durations_->push_back(duration_ns);
   return finish_communication(stream, kind, tag, std::string(), -1, start_ns,
                               start_ns + duration_ns, 0);
 }
@@ -119,6 +120,7 @@ void Timeline::synchronize(const Event& event, const OpTag& tag) {
 int64_t Timeline::begin_host_work() { return launch_start_ns_ = launch_end_ns_ = host_ns(); }
 
 void Timeline::finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns) {
+  if (durations_ != nullptr) durations_->push_back(duration_ns);
   TraceRecord& record = add_record(kHostStream, RecordKind::host_work, tag);
   record.start_ns = start_ns;
   record.producer_id = kNoRecord;

@@ -78,6 +78,10 @@ class Timeline {
   void cut_graph();
   void end_graph();
 
+  /// From now on what finish and finish_host_work are told of durations is added there, in order;
+  /// null: nowhere.
+  void record_durations(std::vector<int64_t>* durations) { durations_ = durations; }
+
   void begin_step(int step, TraceLevel level);
   /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns
   /// the trace, empty records when the level is none.
@@ -114,6 +118,7 @@ class Timeline {
   StepTrace trace_;
   int64_t next_id_ = 0;
   int64_t num_launches_ = 0;
+  std::vector<int64_t>* durations_ = nullptr;
   TraceRecord scratch_record_;
 };
 

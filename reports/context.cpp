@@ -2,6 +2,7 @@
 #include "reports/context.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,43 +15,7 @@ namespace {
 
 using store::TrialRow;
 
-bool is_candidate(const TrialRow& trial) { return trial.status == "ok" && !is_reference(trial); }
-
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
-
-// A long run may end well and still be refused: the loss was too high.
-bool is_refused(const Context& context, const TrialRow& trial) {
-  return std::ranges::any_of(context.decisions, [&](const store::DecisionRow& decision) {
-    return decision.kind == "rejected" && decision.trial_id == trial.id;
-  });
-}
-
-int find_winner(const Context& context) {
-  const auto& trials = context.trials;
-  for (int i = static_cast<int>(trials.size()) - 1; i >= 0; --i) {
-    const TrialRow& trial = trials[static_cast<size_t>(i)];
-    if (trial.phase == "validate" && trial.status == "ok" && !is_refused(context, trial)) {
-      return i;
-    }
-  }
-  // No final run, or none that held: what the search kept last, else the fastest.
-  for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
-    if (it->kind == "kept" && it->trial_id) {
-      const TrialRow* kept = context.by_id(*it->trial_id);
-      if (kept != nullptr && is_candidate(*kept)) {
-        return static_cast<int>(kept - trials.data());
-      }
-    }
-  }
-  int best = -1;
-  for (size_t i = 0; i < trials.size(); ++i) {
-    if (is_candidate(trials[i]) && trials[i].step_ns &&
-        (best < 0 || *trials[i].step_ns < *trials[static_cast<size_t>(best)].step_ns)) {
-      best = static_cast<int>(i);
-    }
-  }
-  return best;
-}
 
 template <typename Predicate>
 int find_first(const std::vector<TrialRow>& trials, Predicate predicate) {
@@ -116,6 +81,21 @@ std::set<int64_t> traced_trials(const store::Store& store) {
 const TrialRow* Context::by_id(int64_t trial_id) const {
   const auto found = std::ranges::find(trials, trial_id, &TrialRow::id);
   return found == trials.end() ? nullptr : &*found;
+}
+
+const store::EnvironmentRow* Context::environment_of(const store::MeasurementRow& run) const {
+  const auto found = std::ranges::find_if(
+      environments, [&](const auto& row) { return run.environment_id == row.id; });
+  return found == environments.end() ? nullptr : &*found;
+}
+
+std::vector<store::MeasurementRow> Context::counted_runs(const TrialRow& trial) const {
+  std::vector<store::MeasurementRow> runs;
+  if (const auto found = measurements.find(trial.id); found != measurements.end()) {
+    std::ranges::copy_if(found->second, std::back_inserter(runs),
+                         &store::MeasurementRow::is_counted);
+  }
+  return runs;
 }
 
 bool is_reference(const TrialRow& trial) { return trial.phase == "contract" && !trial.is_baseline; }
@@ -186,19 +166,21 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.sweep = std::move(*sweep);
   context.trials = store.list_trials(sweep_id);
   context.decisions = store.read_decisions(sweep_id);
-  context.environment = store.read_environment(sweep_id);
+  context.environments = store.read_environments(sweep_id);
+  for (store::MeasurementRow& run : store.read_measurements_of_sweep(sweep_id)) {
+    context.measurements[run.trial_id].push_back(std::move(run));
+  }
   context.varying_knobs = find_varying_knobs(context.trials);
   read_device_texts(store, context);
 
-  if (trial.empty()) {
-    context.winner = find_winner(context);
-  } else {
-    const int64_t id = store.get_trial(trial).id;
-    context.winner = find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
-  }
-  context.baseline =
-      find_first(context.trials, [](const TrialRow& row) { return row.is_baseline; });
-  context.first_fit = find_first(context.trials, is_candidate);
+  // As the sweep says. A foreign hand may have named a trial of another sweep: then there is none.
+  const auto position_of = [&](const std::optional<int64_t>& id) {
+    return find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
+  };
+  context.winner =
+      position_of(trial.empty() ? context.sweep.winner_trial : store.get_trial(trial).id);
+  context.baseline = position_of(context.sweep.baseline_trial);
+  context.first_fit = position_of(context.sweep.first_fit_trial);
   context.final_run = context.winner;
   if (const TrialRow* winner = context.at(context.winner)) {
     context.traced = context.winner;

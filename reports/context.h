@@ -23,14 +23,15 @@ struct Context {
   int64_t num_hunts = 0;    ///< with those that are not shown
   std::vector<store::TrialRow> trials;  ///< in order
   std::vector<store::DecisionRow> decisions;
-  std::vector<store::NamedText> environment;
+  std::vector<store::EnvironmentRow> environments;  ///< that the sweep has run in, the latest last
+  std::map<int64_t, std::vector<store::MeasurementRow>> measurements;  ///< by trial and attempt
   /// By trial: the texts kDeviceMemoryText and kTraceNoteText, one per process.
   std::map<int64_t, std::vector<std::string>> device_memory;
   std::map<int64_t, std::vector<std::string>> trace_notes;
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;
 
-  /// Positions in `trials`, -1: there is none.
+  /// Positions in `trials` as the sweep says them, -1: there is none.
   int winner = -1;     ///< the run whose figures are the verdict
   int baseline = -1;   ///< the user's starting configuration
   int first_fit = -1;  ///< the first configuration that fitted
@@ -41,6 +42,10 @@ struct Context {
     return position < 0 ? nullptr : &trials[static_cast<size_t>(position)];
   }
   [[nodiscard]] const store::TrialRow* by_id(int64_t trial_id) const;
+  /// Null where nobody knows where it was made.
+  [[nodiscard]] const store::EnvironmentRow* environment_of(const store::MeasurementRow& run) const;
+  /// The measurements that a trial's numbers come from.
+  [[nodiscard]] std::vector<store::MeasurementRow> counted_runs(const store::TrialRow& trial) const;
 };
 
 /// True for the one-rank run that only gives the losses to match: no configuration to compare with.

@@ -170,6 +170,39 @@ std::string notes(const SectionInput& input) {
          "<li>This page loads nothing. Charts: Apache ECharts, Apache License 2.0.</li>\n</ul>\n";
 }
 
+// What measurements were made where. A sweep that was resumed with another build or on another
+// machine has several places, and only what was measured in comparable ones counts.
+std::string environments(const Context& context) {
+  const auto& rows = context.environments;
+  std::string html;
+  for (auto environment = rows.rbegin(); environment != rows.rend(); ++environment) {
+    int64_t num_runs = 0;
+    int64_t num_counted = 0;
+    for (const auto& [trial_id, runs] : context.measurements) {
+      for (const store::MeasurementRow& run : runs) {
+        if (run.environment_id != environment->id) continue;
+        ++num_runs;
+        num_counted += run.is_counted ? 1 : 0;
+      }
+    }
+    if (rows.size() == 1) {
+      html += "<h3>Machine and build</h3>\n";
+    } else {
+      html += fmt::format(
+          "<h3>Machine and build {}{}</h3>\n<p class=\"note\">{} measurements since "
+          "{}, {} of them count.</p>\n",
+          environment->ordinal, environment == rows.rbegin() ? " (the latest)" : "", num_runs,
+          escape(environment->started_at), num_counted);
+    }
+    std::vector<std::pair<std::string, std::string>> values;
+    for (const store::NamedText& entry : environment->values) {
+      values.emplace_back(entry.name, entry.value);
+    }
+    html += list(values);
+  }
+  return html;
+}
+
 }  // namespace
 
 std::string render_provenance(const SectionInput& input) {
@@ -186,11 +219,7 @@ std::string render_provenance(const SectionInput& input) {
                 {"moetune", sweep.tool_version},
                 {"commit", sweep.tool_commit},
                 {"configuration hash", sweep.config_hash}});
-  std::vector<std::pair<std::string, std::string>> environment;
-  for (const store::NamedText& entry : input.context.environment) {
-    environment.emplace_back(entry.name, entry.value);
-  }
-  html += "<h3>Machine and build</h3>\n" + list(environment) + "</div>\n<div>";
+  html += environments(input.context) + "</div>\n<div>";
   auto contract = flatten_text(sweep.contract_json);
   // Those two have lists of their own.
   std::erase_if(contract, [](const auto& entry) {

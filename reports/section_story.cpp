@@ -38,9 +38,14 @@ struct Stay {
   std::vector<std::string> seen;  ///< sentences
   std::vector<Remedy> kept;
   int num_rejected = 0;
+  int num_undecided = 0;
   std::optional<int64_t> step_before_ns;
   std::optional<int64_t> step_after_ns;
 };
+
+bool is_verdict(const std::string& kind) {
+  return kind == "kept" || kind == "rejected" || kind == "undecided";
+}
 
 std::string change_text(const Rows& rows, size_t row) {
   const std::string knob = rows.text(row, "knob");
@@ -103,7 +108,7 @@ std::vector<Stay> collect_stays(const Rows& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string kind = rows.text(i, "kind");
     const std::string phase = rows.text(i, "phase");
-    const bool is_judged = kind == "kept" || kind == "rejected";
+    const bool is_judged = is_verdict(kind);
     if (phase == "contract" || kind == "tried" || kind == "pruned") {
       continue;
     }
@@ -120,6 +125,8 @@ std::vector<Stay> collect_stays(const Rows& rows) {
       add_kept(stay, rows, i);
     } else if (kind == "rejected") {
       ++stay.num_rejected;
+    } else if (kind == "undecided") {
+      ++stay.num_undecided;
     } else if (stay.seen.empty()) {
       stay.seen.push_back(rows.text(i, "text"));
     }
@@ -172,8 +179,13 @@ std::string remedies_of(const Stay& stay) {
       html += "</li>";
     }
     html += "</ul>";
-  } else if (stay.num_rejected > 0) {
+  } else if (stay.num_rejected + stay.num_undecided > 0) {
     html += "<p class=\"note\">Nothing that was tried here gained more than the noise.</p>";
+  }
+  if (stay.num_undecided > 0) {
+    html +=
+        fmt::format("<p class=\"note\">{} undecided: the noise hides whether it gains enough</p>",
+                    stay.num_undecided);
   }
   if (stay.num_rejected > 0) {
     html += fmt::format("<p class=\"note\">{} tried and not kept</p>", stay.num_rejected);
@@ -205,13 +217,19 @@ std::string render_decision(const Rows& rows, size_t i) {
   const std::optional<double> gain = rows.real(i, "gain_ratio");
   const std::optional<double> noise = rows.real(i, "noise_ratio");
   const std::string kind = rows.text(i, "kind");
-  const bool is_judged = kind == "kept" || kind == "rejected";
+  const bool is_judged = is_verdict(kind);
+  const std::optional<double> low = rows.real(i, "gain_low_ratio");
+  const std::optional<double> high = rows.real(i, "gain_high_ratio");
+  const std::string interval = low && high
+                                   ? fmt::format(" <span class=\"note\">{} to {}</span>",
+                                                 signed_percent(*low), signed_percent(*high))
+                                   : "";
   return fmt::format(
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
       "<td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
       trial ? trial_link(*trial) : "–", kind_badge(kind), wall_badge(rows.text(i, "wall")),
       escape(rows.text(i, "text")), escape_or_dash(change_text(rows, i)),
-      is_judged && gain ? signed_percent(*gain) : "–",
+      is_judged && gain ? signed_percent(*gain) + interval : "–",
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
 }
 

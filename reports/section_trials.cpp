@@ -61,6 +61,20 @@ std::string trace_notes_of(const Context& context, const store::TrialRow& trial)
   return html;
 }
 
+// How often a trial was measured, and, in a sweep that ran in several environments, in which of
+// them what counts was.
+std::string runs_cell(const Context& context, const store::TrialRow& trial) {
+  const std::vector<store::MeasurementRow> runs = context.counted_runs(trial);
+  if (runs.empty()) return "<td class=\"num\">–</td>";
+  std::string where;
+  if (context.environments.size() > 1) {
+    const store::EnvironmentRow* environment = context.environment_of(runs.front());
+    where = environment == nullptr ? ", build unknown"
+                                   : fmt::format(", build {}", environment->ordinal);
+  }
+  return fmt::format("<td class=\"num\" data-value=\"{0}\">{0}{1}</td>", runs.size(), where);
+}
+
 std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story) {
   const bool is_winner = &trial == context.at(context.winner);
   std::string marks;
@@ -79,6 +93,7 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   html += number_cell(as_double(trial.step_ns), ns_text(trial.step_ns));
   html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
+  html += runs_cell(context, trial);
   const std::string& why = trial.reason.empty() ? story.told : trial.reason;
   html += fmt::format("<td class=\"why\">{}{}{}</td>",
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
@@ -108,7 +123,7 @@ std::string render_trials(const SectionInput& input) {
       "<div class=\"scroll\"><table class=\"trials\" id=\"trial-table\"><thead><tr>"
       "<th class=\"num\">#</th><th>status</th><th>phase</th><th>wall</th><th "
       "class=\"num\">step</th>"
-      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th>"
+      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th><th class=\"num\">runs</th>"
       "<th>what it was for, or why it failed</th>";
   for (const std::string& knob : context.varying_knobs) {
     html += knob_head(knob);

@@ -13,6 +13,7 @@
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/store/metrics.h"
+#include "tuner/played_steps.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -173,18 +174,48 @@ void add_training(const spec::TrialSpec& spec, const store::ShardContents& shard
   if (num_compared > 0) metrics.add(kWholeRun, "loss_difference_max", difference);
 }
 
+/// In measured virtual time: what is compared are the steps as they are played with robust
+/// durations.
+void play_steps(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                double usual_probe_ns, store::TrialResult& result, Metrics& metrics) {
+  std::vector<tuner::MeasuredStep> steps;
+  for (const store::ShardWork& work : shard.work) {
+    steps.push_back({work.step, work.rank, work.durations_ns, work.routed_rows, work.probe_ns});
+  }
+  if (steps.empty()) return;
+  const tuner::PlayedTrial played = tuner::play_trial(spec, steps, usual_probe_ns);
+  MOETUNE_CHECK(played.measured_ns == result.samples_ns,
+                "{}: its steps, played with their own durations, do not take what they took",
+                shard.path);
+  result.played_ns = played.played_ns;
+  result.step_ns = played.step_ns;
+  result.step_ns_low = played.low_ns;
+  result.step_ns_high = played.high_ns;
+  metrics.add(kWholeRun, "machine_slowness_ratio", played.slowness);
+  if (played.probe_ns <= 0) return;
+  result.probe_ns = played.probe_ns;
+  metrics.add(kWholeRun, "probe_ns", played.probe_ns);
+}
+
 void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
-               store::TrialResult& result, Metrics& metrics) {
+               double usual_probe_ns, store::TrialResult& result, Metrics& metrics) {
   const auto num_tokens =
       static_cast<double>(spec.training.global_batch_size * spec.training.seq_length);
   metrics.add(kWholeRun, "tokens_per_step", num_tokens);
   const std::vector<double> timed = step_times(shard, false);
   if (timed.empty()) return;
-  const profiler::MedianInterval step = profiler::median_interval(timed);
+  for (const double ns : timed) result.samples_ns.push_back(static_cast<int64_t>(ns));
+  profiler::MedianInterval step = profiler::median_interval(timed);
   if (step.median <= 0) return;
+  const double raw_step_ns = step.median;
+  metrics.add(kWholeRun, "raw_step_ns", raw_step_ns);
   result.step_ns = static_cast<int64_t>(step.median);
   result.step_ns_low = static_cast<int64_t>(step.low);
   result.step_ns_high = static_cast<int64_t>(step.high);
+  play_steps(spec, shard, usual_probe_ns, result, metrics);
+  step.median = static_cast<double>(*result.step_ns);
+  step.low = static_cast<double>(*result.step_ns_low);
+  step.high = static_cast<double>(*result.step_ns_high);
   result.tokens_per_s = num_tokens * 1e9 / step.median;
   metrics.add(kWholeRun, "step_ns", step.median);
   metrics.add(kWholeRun, "step_ns_low", step.low);
@@ -196,7 +227,7 @@ void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
   metrics.add(kWholeRun, "tokens_per_s", *result.tokens_per_s);
   const std::vector<double> traced = step_times(shard, true);
   if (!traced.empty()) {
-    metrics.add(kWholeRun, "tracing_overhead_ratio", profiler::median(traced) / step.median - 1);
+    metrics.add(kWholeRun, "tracing_overhead_ratio", profiler::median(traced) / raw_step_ns - 1);
   }
   const double flops = num_tokens * spec.model.training_flops_per_token(spec.training.seq_length);
   const double flops_per_s = flops * 1e9 / step.median;
@@ -335,12 +366,12 @@ json wall_json(const profiler::WallEvidence& verdict,
 }
 
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
-                   store::TrialResult& result) {
+                   double usual_probe_ns, store::TrialResult& result) {
   Metrics metrics(result.metrics);
   const bool is_oom = result.status == "oom";
   add_memory(shard, metrics);
   add_training(spec, shard, metrics);
-  if (result.status == "ok") add_speed(spec, shard, result, metrics);
+  if (result.status == "ok") add_speed(spec, shard, usual_probe_ns, result, metrics);
 
   std::vector<StepBudget> budgets;
   // A trace without records says nothing about where the time went.

@@ -17,10 +17,11 @@ constexpr const char* kWallEvidenceText = "wall_evidence";  ///< JSON, see wall_
 constexpr const char* kRoutingProfileText = "routing_profile";
 
 /// Fills metrics, wall, step times, tokens per second and the wall's evidence of `result` from the
-/// shard. Step times and tokens per second stay empty unless result.status is ok. Throws
-/// base::Error when a trace contradicts itself.
+/// shard. Step times and tokens per second stay empty unless result.status is ok; where the shard
+/// has what it takes to play the steps, the step time is that of tuner/played_steps.h, whose
+/// `usual_probe_ns` this is. Throws base::Error when a trace or a step contradicts itself.
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
-                   store::TrialResult& result);
+                   double usual_probe_ns, store::TrialResult& result);
 
 /// Parts of the traced step that add up to 1, mean over ranks, finer than the wall's own: compute,
 /// recompute, launch_starved, blocking_<group> (data moving, or a participant late), bubble,

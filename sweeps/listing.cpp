@@ -92,6 +92,30 @@ std::string wall_text(const std::vector<store::NamedText>& texts) {
   return text;
 }
 
+/// One line per run: those that count, and those of other environments.
+std::string measurements_text(const SweepView& view, const store::TrialRow& trial) {
+  if (view.measurements_of(trial).empty()) return {};
+  TextTable table({{"  attempt", Align::right},
+                   {"for"},
+                   {"counts"},
+                   {"status"},
+                   {"step", Align::right},
+                   {"from", Align::right},
+                   {"to", Align::right},
+                   {"steps", Align::right},
+                   {"when"},
+                   {"environment"}});
+  for (const store::MeasurementRow& run : view.measurements_of(trial)) {
+    const store::EnvironmentRow* environment = view.environment_of(run);
+    table.add({std::to_string(run.attempt), run.purpose, run.is_counted ? "yes" : "no",
+               run.reason.empty() ? run.status : run.status + ": " + run.reason,
+               ns_text(run.step_ns), ns_text(run.step_ns_low), ns_text(run.step_ns_high),
+               std::to_string(run.samples_ns.size()), run.window_start,
+               environment == nullptr ? "unknown" : environment_text(*environment)});
+  }
+  return table.text(std::nullopt);
+}
+
 /// One line per rank: what it peaked at, and what the peak was made of.
 std::string memory_text(const std::vector<store::MemoryRow>& rows) {
   if (rows.empty()) return {};
@@ -224,7 +248,7 @@ std::string title_of(const store::Store& store, const store::TrialRow& trial,
   return changes.empty() ? "starting configuration" : fmt::format("{}", fmt::join(changes, ", "));
 }
 
-json trial_json(const store::TrialRow& trial, const std::string& title) {
+json trial_json(const SweepView& view, const store::TrialRow& trial, const std::string& title) {
   return {{"id", trial.id},
           {"sweep", trial.sweep_id},
           {"hash", trial.spec_hash},
@@ -239,12 +263,16 @@ json trial_json(const store::TrialRow& trial, const std::string& title) {
           {"step_ns", or_null(trial.step_ns)},
           {"wall", text_or_null(trial.wall)},
           {"tokens_per_s", or_null(trial.tokens_per_s)},
-          {"loss", or_null(trial.loss_final)}};
+          {"loss", or_null(trial.loss_final)},
+          {"marks", view.marks_of(trial)},
+          {"num_measurements", view.num_counted(trial)},
+          {"environment", environment_json(view.environment_of(trial))}};
 }
 
 json trial_details_json(const store::Store& store, const store::TrialRow& trial) {
   const std::vector<store::TrialRow> all = store.list_trials(trial.sweep_id);
-  json document = trial_json(trial, title_of(store, trial, baseline_of(all)));
+  const SweepView view(store, trial.sweep_id);
+  json document = trial_json(view, trial, title_of(store, trial, baseline_of(all)));
   document["is_baseline"] = trial.is_baseline;
   document["step_ns_low"] = or_null(trial.step_ns_low);
   document["step_ns_high"] = or_null(trial.step_ns_high);
@@ -254,6 +282,20 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   document["num_attempts"] = trial.num_attempts;
   document["spec"] = json::parse(trial.spec_json, nullptr, false);
   if (document["spec"].is_discarded()) document["spec"] = nullptr;
+  json& measurements = document["measurements"] = json::array();
+  for (const store::MeasurementRow& run : view.measurements_of(trial)) {
+    measurements.push_back(measurement_json(view, run));
+  }
+  json& decisions = document["decisions"] = json::array();
+  for (const store::DecisionRow& decision : store.read_decisions(trial.sweep_id)) {
+    if (decision.trial_id != trial.id) continue;
+    decisions.push_back({{"kind", decision.kind},
+                         {"phase", decision.phase},
+                         {"text", decision.text},
+                         {"gain_ratio", or_null(decision.gain_ratio)},
+                         {"gain_low_ratio", or_null(decision.gain_low_ratio)},
+                         {"gain_high_ratio", or_null(decision.gain_high_ratio)}});
+  }
   json& predictions = document["predictions"] = json::object();
   for (const store::PredictionRow& row : store.read_predictions(trial.id)) {
     predictions[row.name] = {{"value", row.value}, {"grade", row.grade}};
@@ -311,6 +353,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
       told += fmt::format("  {}: {}\n", decision.kind, one_line(decision.text));
     }
   }
+  const SweepView view(store, trial.sweep_id);
   std::string log;
   for (const store::NamedText& entry : texts) {
     if (entry.name == "command" || entry.name == "stderr" || entry.name == "device_kernels") {
@@ -318,6 +361,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
     }
   }
   text += section("Knobs", knobs);
+  text += section("Measurements", measurements_text(view, trial));
   text += section("Decisions", told);
   text += section("Wall", wall_text(texts));
   text += section("Memory at the peak", memory_text(store.read_memory(trial.id)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/store/store.h"
+#include "sweeps/sweep_view.h"
 
 namespace moetune::sweeps {
 
@@ -18,9 +19,11 @@ std::string title_of(const store::Store& store, const store::TrialRow& trial,
                      const store::TrialRow* baseline);
 
 /// The row of `ls --format json`: id, sweep (its id), hash, phase, title, status, reason, knobs,
-/// predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, wall, tokens_per_s, loss; null
-/// where unknown.
-nlohmann::json trial_json(const store::TrialRow& trial, const std::string& title);
+/// predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, wall, tokens_per_s, loss, marks
+/// (winner, baseline, first_fit), num_measurements (that count) and the environment they were made
+/// in; null where unknown.
+nlohmann::json trial_json(const SweepView& view, const store::TrialRow& trial,
+                          const std::string& title);
 
 /// Everything stored about a trial except its trace records.
 nlohmann::json trial_details_json(const store::Store& store, const store::TrialRow& trial);

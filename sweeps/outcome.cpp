@@ -2,10 +2,12 @@
 #include "sweeps/outcome.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/knobs.h"
 #include "sweeps/analyse.h"
+#include "tuner/stats/run_comparison.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -31,20 +33,34 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   }
 }
 
+/// What says how far off the step time may be; of played steps that is their interval.
+std::vector<double> compared_samples(const store::MeasurementRow& run) {
+  if (!run.played_ns.empty()) return {};
+  return {run.samples_ns.begin(), run.samples_ns.end()};
+}
+
 }  // namespace
 
-tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRow& trial) {
+tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRow& trial,
+                                 const store::MeasurementRow& measurement) {
   tuner::TrialOutcome outcome;
-  outcome.status = spec::status_from_name(trial.status);
-  outcome.reason = trial.reason;
-  outcome.step_ns = trial.step_ns.value_or(0);
-  outcome.step_low_ns = trial.step_ns_low.value_or(outcome.step_ns);
-  outcome.step_high_ns = trial.step_ns_high.value_or(outcome.step_ns);
+  outcome.status = spec::status_from_name(measurement.status);
+  outcome.reason = measurement.reason;
+  // Anybody may have edited the file: a time below 0 is none, and an interval holds its median.
+  outcome.step_ns = std::max<int64_t>(0, measurement.step_ns.value_or(0));
+  outcome.step_low_ns =
+      std::clamp<int64_t>(measurement.step_ns_low.value_or(outcome.step_ns), 0, outcome.step_ns);
+  outcome.step_high_ns =
+      std::max(measurement.step_ns_high.value_or(outcome.step_ns), outcome.step_ns);
+  outcome.num_timed_steps = static_cast<int64_t>(measurement.samples_ns.size());
+  outcome.samples_ns = compared_samples(measurement);
+  outcome.started_s = store::seconds_of(measurement.window_start);
+  outcome.ended_s = store::seconds_of(measurement.window_end);
+  if (measurement.purpose != tuner::name_of(tuner::Purpose::first)) return outcome;
   outcome.peak_bytes = trial.peak_bytes.value_or(0);
   outcome.wall = trial.wall;
   for (const store::StepRow& step : store.read_steps(trial.id)) {
     outcome.losses.push_back(step.loss);
-    outcome.num_timed_steps += !step.is_warmup && !step.is_traced;
   }
   for (const store::OpRow& op : store.read_ops(trial.id)) {
     tuner::TrialOutcome::OpTime& time = outcome.op_times[op.name];
@@ -57,6 +73,22 @@ tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRo
   outcome.routing_profile = last_text(texts, kRoutingProfileText);
   read_wall(last_text(texts, kWallEvidenceText), outcome);
   return outcome;
+}
+
+std::optional<store::TrialSpeed> speed_of(const std::vector<store::MeasurementRow>& measurements,
+                                          double tokens_per_step) {
+  std::vector<tuner::RunReading> runs;
+  for (const store::MeasurementRow& run : measurements) {
+    const auto step_ns = static_cast<double>(run.step_ns.value_or(0));
+    if (!run.is_counted || step_ns <= 0) continue;
+    runs.push_back(tuner::reading_of(
+        step_ns, static_cast<double>(run.step_ns_low.value_or(*run.step_ns)),
+        static_cast<double>(run.step_ns_high.value_or(*run.step_ns)), compared_samples(run), 0.0));
+  }
+  if (runs.size() < 2) return std::nullopt;
+  const tuner::StepLevel level = tuner::level_of_runs(runs);
+  return store::TrialSpeed{std::llround(level.ns), std::llround(level.low_ns),
+                           std::llround(level.high_ns), tokens_per_step * 1e9 / level.ns};
 }
 
 store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) {

@@ -3,6 +3,7 @@
 // bit.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "profiler/store/store.h"
@@ -10,8 +11,15 @@
 
 namespace moetune::sweeps {
 
-/// `trial` as stored, with its steps, operations and wall.
-tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRow& trial);
+/// One measurement of `trial` as stored; with the first one come the trial's own steps, operations
+/// and wall.
+tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRow& trial,
+                                 const store::MeasurementRow& measurement);
+
+/// By all measurements that count and ended well; none with fewer than two of them, as the trial's
+/// own numbers are then those of its run.
+std::optional<store::TrialSpeed> speed_of(const std::vector<store::MeasurementRow>& measurements,
+                                          double tokens_per_step);
 
 /// The row that a request becomes, knobs and predictions included; status and results stay empty.
 store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id);

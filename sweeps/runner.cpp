@@ -330,7 +330,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
       result.shard_paths = {folder.merged_shard()};
     }
     if (is_ok) check_complete(spec, run.shard, result);
-    analyse_shard(spec, run.shard, result);
+    analyse_shard(spec, run.shard, options.usual_probe_ns, result);
   } catch (const base::Error& error) {
     // Of a trial that had ended badly anyway, the first reason is the better one.
     result.texts.push_back({"shard_problem", error.what()});

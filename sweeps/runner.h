@@ -24,6 +24,8 @@ struct RunnerOptions {
   /// Starts the processes of a trial that has several; empty: this program, on this machine. See
   /// trial_commands in launchers/processes.h.
   std::string launcher{};
+  /// What the fixed probe takes where the machine counts as it usually is; 0: as it is.
+  double usual_probe_ns = 0;
 };
 
 /// A trial that has ended. The shard lies in the folder until this goes away.

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "kernels/base/units.h"
 #include "sweeps/commands/commands.h"
@@ -54,8 +56,17 @@ Session open_session(const std::string& database_path, const store::SweepRow& sw
   auto lock = std::make_unique<SweepLock>(database_path);
   store::Store store = store::Store::open(database_path);
   const store::Store::OpenedSweep opened = store.create_or_resume_sweep(sweep);
-  store.set_environment(opened.id, environment_rows());
   return {std::move(lock), std::move(store), opened.id, opened.is_resumed};
+}
+
+std::vector<store::NamedText> environment_of(const std::string& rank_program) {
+  std::vector<store::NamedText> rows = environment_rows();
+  std::ifstream file(rank_program, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  // One that is not there runs nothing, and whoever starts it says so.
+  if (file) rows.push_back({"binary", digest_of(bytes.str())});
+  return rows;
 }
 
 store::SweepRow sweep_row(const spec::SweepSpec& sweep) {

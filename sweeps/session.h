@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/spec/sweep_spec.h"
 #include "profiler/store/store.h"
@@ -18,9 +19,12 @@ struct Session {
   bool is_resumed = false;
 };
 
-/// Opens (or creates) the database, takes its lock, and finds or inserts the sweep. The environment
-/// rows are those of this process: on resume, of the last one.
+/// Opens (or creates) the database, takes its lock, and finds or inserts the sweep.
 Session open_session(const std::string& database_path, const store::SweepRow& sweep);
+
+/// This machine and build, with a digest of the program that runs the trials ("binary"): what a
+/// measurement is worth comparing with.
+std::vector<store::NamedText> environment_of(const std::string& rank_program);
 
 /// The row of a sweep file. Its identity is everything but the budget: a sweep may be resumed with
 /// a larger one.

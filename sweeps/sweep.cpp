@@ -11,6 +11,7 @@
 #include "kernels/base/units.h"
 #include "sweeps/interrupt.h"
 #include "sweeps/outcome.h"
+#include "sweeps/session.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -45,6 +46,16 @@ void add_memory_error(const TrialRequest& request, const store::ShardContents& s
       {-1, "memory_error_ratio", std::abs(predicted / static_cast<double>(peak) - 1)});
 }
 
+int64_t num_steps_of(const TrialRequest& request) {
+  return request.num_steps > 0 ? request.num_steps : request.spec.num_steps;
+}
+
+/// Of measurements that may stand for each other.
+std::string repeat_key(const TrialRequest& request) {
+  return fmt::format("{} {} {}", request.hash, tuner::name_of(request.purpose),
+                     num_steps_of(request));
+}
+
 }  // namespace
 
 SweepLoop::SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& processes,
@@ -54,6 +65,10 @@ SweepLoop::SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& proce
       processes_(processes),
       options_(std::move(options)),
       progress_(progress) {
+  store_.set_environment(sweep_id_, options_.environment.empty()
+                                        ? environment_of(options_.runner.rank_program)
+                                        : options_.environment);
+  environments_ = store_.read_environments(sweep_id_);
   const store::StaleTrials stale = store_.take_back_stale(sweep_id_);
   if (!stale.held.empty()) {
     throw base::Error(
@@ -77,6 +92,7 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
     throw;
   }
   if (summary_.status == "done") store_.drop_decisions(sweep_id_, num_decisions_ + 1);
+  if (summary_.status == "done" || summary_.num_run > 0) store_landmarks(strategy);
   summary_.best_hash = strategy.best_hash();
   if (summary_.status == "done" && summary_.best_hash.empty()) {
     summary_.status = "failed";
@@ -93,6 +109,8 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     if (is_late()) strategy.finish_soon();
     const std::optional<TrialRequest> request = strategy.ask();
     store_decisions(strategy);
+    // What a stored sweep found stays until something new is known.
+    if (summary_.num_run > 0) store_landmarks(strategy);
     if (!request) return;
     look_at(strategy, *request);
     summary_.stop_reason = exhausted_budget(*request);
@@ -112,9 +130,10 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
 
 std::optional<TrialOutcome> SweepLoop::execute(const TrialRequest& request) {
   if (request.action != Action::run) return refuse(request);
-  started_.insert(request.hash);
+  started_.emplace(request.hash, request.attempt);
   std::optional<TrialOutcome> outcome = reuse(request);
   if (!outcome) outcome = launch(request);
+  if (request.attempt > 0) ++num_repeats_[repeat_key(request)];
   if (outcome && outcome->status == TrialStatus::ok &&
       (!state_.best_step_ns || outcome->step_ns < *state_.best_step_ns) && outcome->step_ns > 0 &&
       !request.is_reference) {
@@ -136,14 +155,89 @@ TrialOutcome SweepLoop::refuse(const TrialRequest& request) {
   return outcome;
 }
 
+std::optional<store::TrialRow> SweepLoop::finished_row(const TrialRequest& request) const {
+  std::optional<store::TrialRow> stored = store_.find_trial(sweep_id_, request.hash);
+  return stored && was_run(*stored) ? std::move(stored) : std::nullopt;
+}
+
+// Further measurements are told apart by what they are for and how long they are: of those that are
+// alike, the first asked for is the first that was made.
+std::optional<store::MeasurementRow> SweepLoop::stored_run(const store::TrialRow& trial,
+                                                           const TrialRequest& request) const {
+  const auto asked = num_repeats_.find(repeat_key(request));
+  size_t num_before = request.attempt > 0 && asked != num_repeats_.end() ? asked->second : 0;
+  for (store::MeasurementRow& run : store_.read_measurements(trial.id)) {
+    if (!run.is_counted || run.purpose != tuner::name_of(request.purpose)) continue;
+    if (request.attempt > 0 && run.num_steps != num_steps_of(request)) continue;
+    if (is_of_this_environment(run) && num_before-- == 0) return std::move(run);
+  }
+  return std::nullopt;
+}
+
 std::optional<TrialOutcome> SweepLoop::reuse(const TrialRequest& request) {
-  const std::optional<store::TrialRow> stored = store_.find_trial(sweep_id_, request.hash);
-  if (!stored || !was_run(*stored)) return std::nullopt;
+  const std::optional<store::TrialRow> stored = finished_row(request);
+  if (!stored) return std::nullopt;
+  const std::optional<store::MeasurementRow> run = stored_run(*stored, request);
+  if (!run) return std::nullopt;
   if (request.is_baseline && !stored->is_baseline) store_.set_baseline(stored->id);
   ++summary_.num_reused;
-  earlier_seconds_ += static_cast<double>(stored->duration_ns.value_or(0)) * 1e-9;
-  add_time(*stored);
-  return read_outcome(store_, *stored);
+  earlier_seconds_ += static_cast<double>(run->duration_ns.value_or(0)) * 1e-9;
+  add_time(*run);
+  return read_outcome(store_, *stored, *run);
+}
+
+double SweepLoop::usual_probe_ns() const {
+  for (const store::MeasurementRow& run : store_.read_measurements_of_sweep(sweep_id_)) {
+    if (run.probe_ns.value_or(0) > 0 && is_of_this_environment(run)) {
+      return static_cast<double>(*run.probe_ns);
+    }
+  }
+  return 0;
+}
+
+bool SweepLoop::is_of_this_environment(const store::MeasurementRow& run) const {
+  return std::ranges::any_of(environments_, [&](const auto& row) {
+    return row.id == run.environment_id && store::are_comparable(row, environments_.back());
+  });
+}
+
+TrialRun SweepLoop::run_now(const TrialRequest& request) {
+  ++summary_.num_run;
+  state_.step.clear();
+  progress_.update(state_);
+  spec::TrialSpec spec = request.spec;
+  spec.num_steps = num_steps_of(request);
+  options_.runner.usual_probe_ns = usual_probe_ns();
+  TrialRun run = run_trial(processes_, spec, options_.runner);
+  run.result.purpose = tuner::name_of(request.purpose);
+  run.result.num_steps = spec.num_steps;
+  run.result.environment_id = environments_.back().id;
+  return run;
+}
+
+int64_t SweepLoop::commit(const TrialRequest& request, const std::string& started_at,
+                          std::optional<int64_t> begun, store::TrialResult& result) {
+  if (begun) {
+    store_.finish_trial(*begun, result);
+    return *begun;
+  }
+  if (request.attempt == 0) {
+    store::TrialRow row = trial_row(request, sweep_id_);
+    row.started_at = started_at;
+    store_.replace_trial(row, prediction_rows(request.prediction),
+                         memory_predictions(request.prediction), result);
+    return store_.find_trial(sweep_id_, request.hash)->id;
+  }
+  const int64_t id = store_.find_trial(sweep_id_, request.hash)->id;
+  std::vector<store::MeasurementRow> runs = store_.read_measurements(id);
+  store::MeasurementRow& own = runs.emplace_back();
+  own.step_ns = result.step_ns;
+  own.step_ns_low = result.step_ns_low;
+  own.step_ns_high = result.step_ns_high;
+  own.samples_ns = result.samples_ns;
+  store_.add_measurement(id, started_at, result,
+                         speed_of(runs, spec::tokens_per_step(request.spec.training)));
+  return id;
 }
 
 std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
@@ -151,34 +245,57 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   // the first new trial.
   if (summary_.num_run == 0) store_.drop_decisions(sweep_id_, num_decisions_ + 1);
   const auto start = steady_clock::now();
-  const int64_t id =
-      store_.begin_trial(trial_row(request, sweep_id_), prediction_rows(request.prediction),
-                         memory_predictions(request.prediction));
-  ++summary_.num_run;
-  state_.step.clear();
-  progress_.update(state_);
+  const std::string started_at = store::now_utc();
+  // What is finished stays as it is until it has been measured anew.
+  std::optional<int64_t> begun;
+  if (!finished_row(request)) {
+    begun = store_.begin_trial(trial_row(request, sweep_id_), prediction_rows(request.prediction),
+                               memory_predictions(request.prediction));
+  }
   std::optional<TrialRun> run;
   try {
-    run.emplace(run_trial(processes_, request.spec, options_.runner));
+    run.emplace(run_now(request));
   } catch (const base::Error& error) {
     // It could not even be started: that is no statement about the spec, so it is repeated on
     // resume.
     store::TrialResult result;
     result.status = spec::name_of(TrialStatus::interrupted);
     result.reason = error.what();
-    store_.finish_trial(id, result);
+    if (begun) store_.finish_trial(*begun, result);
     throw;
   }
-  run->result.texts.push_back({"title", request.title});
-  add_memory_error(request, run->shard, run->result);
-  store_.finish_trial(id, run->result);
+  const bool is_interrupted = run->result.status == spec::name_of(TrialStatus::interrupted);
+  if (is_interrupted && !begun) return std::nullopt;
+  if (request.attempt == 0) {
+    run->result.texts.push_back({"title", request.title});
+    add_memory_error(request, run->shard, run->result);
+  }
+  const int64_t id = commit(request, started_at, begun, run->result);
   trial_seconds_ += duration<double>(steady_clock::now() - start).count();
-  const std::optional<store::TrialRow> stored = store_.get_trial(id);
-  add_time(*stored);
-  const TrialOutcome outcome = read_outcome(store_, *stored);
-  report(request, outcome, store_.read_metrics(id));
-  if (outcome.status == TrialStatus::interrupted) return std::nullopt;
+  if (is_interrupted) {
+    report(request, {.status = TrialStatus::interrupted, .reason = run->result.reason}, {});
+    return std::nullopt;
+  }
+  const store::MeasurementRow measured = store_.read_measurements(id).back();
+  add_time(measured);
+  const TrialOutcome outcome = read_outcome(store_, *store_.get_trial(id), measured);
+  report(request, outcome,
+         request.attempt == 0 ? store_.read_metrics(id) : std::vector<store::MetricRow>{});
   return outcome;
+}
+
+void SweepLoop::store_landmarks(const tuner::Strategy& strategy) {
+  const auto ended_well = [&](const std::string& hash) -> std::optional<int64_t> {
+    const auto trial = hash.empty() ? std::nullopt : store_.find_trial(sweep_id_, hash);
+    const bool is_ok = trial && trial->status == spec::name_of(TrialStatus::ok);
+    return is_ok ? std::optional(trial->id) : std::nullopt;
+  };
+  const std::optional<store::SweepRow> sweep = store_.read_sweep(sweep_id_);
+  const store::Store::Landmarks landmarks{ended_well(strategy.best_hash()), sweep->baseline_trial,
+                                          ended_well(strategy.first_fit_hash())};
+  if (landmarks_ == landmarks) return;
+  store_.set_landmarks(sweep_id_, landmarks);
+  landmarks_ = landmarks;
 }
 
 void SweepLoop::store_decisions(tuner::Strategy& strategy) {
@@ -201,6 +318,8 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
     row.value_before = decision.value_before;
     row.value_after = decision.value_after;
     row.gain_ratio = decision.gain_ratio;
+    row.gain_low_ratio = decision.gain_low_ratio;
+    row.gain_high_ratio = decision.gain_high_ratio;
     row.noise_ratio = decision.noise_ratio;
     row.text = decision.text;
     row.evidence_json =
@@ -219,7 +338,8 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
 void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
   const tuner::Progress progress = strategy.progress();
   state_.phase = tuner::name_of(request.phase);
-  const bool is_new = request.action == Action::run && !started_.contains(request.hash);
+  const bool is_new =
+      request.action == Action::run && !started_.contains({request.hash, request.attempt});
   state_.num_trials = static_cast<int64_t>(started_.size()) + (is_new ? 1 : 0);
   state_.num_expected = progress.num_expected;
   state_.title = request.title;
@@ -259,8 +379,8 @@ double SweepLoop::seconds_used() const {
   return earlier_seconds_ + duration<double>(steady_clock::now() - start_).count();
 }
 
-void SweepLoop::add_time(const store::TrialRow& trial) {
-  const double seconds = static_cast<double>(trial.duration_ns.value_or(0)) * 1e-9;
+void SweepLoop::add_time(const store::MeasurementRow& run) {
+  const double seconds = static_cast<double>(run.duration_ns.value_or(0)) * 1e-9;
   stored_seconds_ += seconds;
   longest_seconds_ = std::max(longest_seconds_, seconds);
 }
@@ -276,13 +396,15 @@ bool SweepLoop::is_late() const {
 }
 
 std::string SweepLoop::exhausted_budget(const TrialRequest& request) const {
-  if (request.action != Action::run || started_.contains(request.hash)) return {};
+  if (request.action != Action::run || started_.contains({request.hash, request.attempt})) {
+    return {};
+  }
   if (options_.max_trials > 0 && static_cast<int64_t>(started_.size()) >= options_.max_trials) {
     return fmt::format("the budget of {} trials is used up", options_.max_trials);
   }
   // What is stored costs nothing.
-  const std::optional<store::TrialRow> stored = store_.find_trial(sweep_id_, request.hash);
-  if (stored && was_run(*stored)) return {};
+  const std::optional<store::TrialRow> stored = finished_row(request);
+  if (stored && stored_run(*stored, request)) return {};
   if (options_.max_seconds > 0 && seconds_used() >= static_cast<double>(options_.max_seconds)) {
     return fmt::format("the budget of {} seconds is used up", options_.max_seconds);
   }

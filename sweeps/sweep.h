@@ -19,8 +19,10 @@ namespace moetune::sweeps {
 
 struct LoopOptions {
   RunnerOptions runner;
-  int64_t max_trials = 0;  ///< started ones of the whole sweep, earlier calls included; 0: no limit
-  int64_t max_seconds = 0;  ///< of this call and of the trials that earlier calls ran; 0: no limit
+  int64_t max_trials = 0;   ///< measurements of the whole sweep that count; 0: no limit
+  int64_t max_seconds = 0;  ///< of this call and of what earlier calls measured; 0: no limit
+  /// Where this runs, and with which build; empty: environment_of the runner's program.
+  std::vector<store::NamedText> environment{};
 };
 
 /// What run() did.
@@ -46,21 +48,38 @@ class SweepLoop {
   /// status: failed when the strategy ends without a best trial, or when an exception leaves this.
   SweepSummary run(tuner::Strategy& strategy);
 
-  /// One request: what the store has of it when it is finished there, else run and committed. Empty
-  /// when the user interrupted it.
+  /// One request: what the store has of it when it was measured there in an environment that can be
+  /// compared with this one, else run and committed. Empty when the user interrupted it.
   std::optional<tuner::TrialOutcome> execute(const tuner::TrialRequest& request);
 
  private:
+  /// Which measurement of which trial: what counts against the budget.
+  using Key = std::pair<std::string, int64_t>;
+
   std::optional<tuner::TrialOutcome> reuse(const tuner::TrialRequest& request);
   std::optional<tuner::TrialOutcome> launch(const tuner::TrialRequest& request);
   tuner::TrialOutcome refuse(const tuner::TrialRequest& request);
+  /// The trial's row once there is nothing of it to be run: it begins, or is finished already.
+  std::optional<store::TrialRow> finished_row(const tuner::TrialRequest& request) const;
+  /// What was measured for just this request, by this call or an earlier one.
+  std::optional<store::MeasurementRow> stored_run(const store::TrialRow& trial,
+                                                  const tuner::TrialRequest& request) const;
+  /// By the first measurement of the sweep that can be compared with those of this call: what all
+  /// others are put on; 0 before there is one.
+  [[nodiscard]] double usual_probe_ns() const;
+  [[nodiscard]] bool is_of_this_environment(const store::MeasurementRow& run) const;
+  TrialRun run_now(const tuner::TrialRequest& request);
+  /// Commits what a run gave; returns the id of its trial.
+  int64_t commit(const tuner::TrialRequest& request, const std::string& started_at,
+                 std::optional<int64_t> begun, store::TrialResult& result);
+  void store_landmarks(const tuner::Strategy& strategy);
   void store_decisions(tuner::Strategy& strategy);
   void look_at(const tuner::Strategy& strategy, const tuner::TrialRequest& request);
   void report(const tuner::TrialRequest& request, const tuner::TrialOutcome& outcome,
               const std::vector<store::MetricRow>& metrics);
   [[nodiscard]] std::string exhausted_budget(const tuner::TrialRequest& request) const;
   [[nodiscard]] double seconds_used() const;
-  void add_time(const store::TrialRow& trial);
+  void add_time(const store::MeasurementRow& run);
   /// Only enough time is left to conclude the search.
   [[nodiscard]] bool is_late() const;
   void run_until_stopped(tuner::Strategy& strategy);
@@ -72,7 +91,11 @@ class SweepLoop {
   Progress& progress_;
   ProgressState state_;
   SweepSummary summary_;
-  std::set<std::string> started_;  ///< hashes that count against the budget
+  std::vector<store::EnvironmentRow> environments_;  ///< the last one is that of this call
+  std::set<Key> started_;                            ///< what counts against the budget
+  /// Further measurements asked for so far, by trial and what they are for.
+  std::map<std::string, size_t> num_repeats_;
+  std::optional<store::Store::Landmarks> landmarks_;  ///< as stored by this call
   int64_t num_decisions_ = 0;
   std::string last_decision_;  ///< its text
   double earlier_seconds_ = 0;

@@ -16,7 +16,7 @@ set(ALLOW_profiler/store profiler/record.h profiler/memory_ledger.h kernels/base
 set(ALLOW_engine/spec kernels/base)
 set(ALLOW_engine/plan engine/spec profiler/record.h profiler/timeline.h profiler/memory_ledger.h kernels/base)
 set(ALLOW_engine engine/spec engine/plan kernels kernels/base profiler profiler/store)
-set(ALLOW_tuner engine/spec engine/plan kernels/base)
+set(ALLOW_tuner engine/spec engine/plan profiler/analysis/stats.h kernels/base)
 set(ALLOW_sweeps tuner engine/spec engine/plan profiler/record.h profiler/across_ranks.h profiler/store profiler/analysis profiler/export reports
                  kernels/base)
 set(ALLOW_reports profiler/store profiler/record.h kernels/base)

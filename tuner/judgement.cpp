@@ -1,10 +1,9 @@
-// Comparison of trials and the words for it; see judgement.h.
+// The words for what was measured; see judgement.h.
 #include "tuner/judgement.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -14,12 +13,6 @@
 
 namespace moetune::tuner {
 namespace {
-
-double relative_half_width(const TrialOutcome& outcome) {
-  if (outcome.step_ns <= 0) return 0;
-  return 0.5 * static_cast<double>(outcome.step_high_ns - outcome.step_low_ns) /
-         static_cast<double>(outcome.step_ns);
-}
 
 std::string share_text(const std::string& name) {
   static const std::map<std::string, std::string> kTexts = {
@@ -41,16 +34,6 @@ std::string share_text(const std::string& name) {
 
 }  // namespace
 
-Comparison compare(const TrialOutcome& before, const TrialOutcome& after, double min_gain_ratio) {
-  Comparison result;
-  if (before.step_ns <= 0 || after.step_ns <= 0) return result;
-  result.gain_ratio =
-      static_cast<double>(before.step_ns) / static_cast<double>(after.step_ns) - 1.0;
-  result.noise_ratio = std::hypot(relative_half_width(before), relative_half_width(after));
-  result.is_gain = result.gain_ratio > std::max(min_gain_ratio, result.noise_ratio);
-  return result;
-}
-
 std::string describe_change(double gain_ratio, std::string_view link) {
   std::string text =
       gain_ratio >= 0
@@ -58,6 +41,10 @@ std::string describe_change(double gain_ratio, std::string_view link) {
           : fmt::format("{} longer", base::format_ratio(1.0 / (1.0 + gain_ratio) - 1.0));
   if (!link.empty()) text += fmt::format(" {}", link);
   return text;
+}
+
+std::string interval_text(double low_ratio, double high_ratio) {
+  return fmt::format("({:+.1f} to {:+.1f} %)", 100 * low_ratio, 100 * high_ratio);
 }
 
 nlohmann::json evidence_of(const TrialOutcome& outcome) {

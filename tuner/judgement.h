@@ -1,4 +1,4 @@
-// Is a change a gain, and how is it said.
+// How a change is said.
 #pragma once
 
 #include <string>
@@ -8,17 +8,12 @@
 
 namespace moetune::tuner {
 
-/// A change of step time beside what the noise allows to see.
-struct Comparison {
-  double gain_ratio = 0;   ///< time before / time after - 1
-  double noise_ratio = 0;  ///< relative half widths of both intervals, added as independent errors
-  bool is_gain = false;    ///< gain_ratio > max(min_gain_ratio, noise_ratio)
-};
-Comparison compare(const TrialOutcome& before, const TrialOutcome& after, double min_gain_ratio);
-
 /// Of a step: "12.3 % faster" (throughput gained) or "25.0 % longer" (time added), followed by the
 /// `link` to what it is compared with, if any: "12.3 % faster than".
 std::string describe_change(double gain_ratio, std::string_view link = {});
+
+/// "(+38.9 to +47.1 %)": an interval of throughput gained.
+std::string interval_text(double low_ratio, double high_ratio);
 
 /// Status, median step time with its interval and the number of steps, peak; for a decision.
 nlohmann::json evidence_of(const TrialOutcome& outcome);

@@ -33,4 +33,18 @@ const char* name_of(Grade grade) {
   return "?";
 }
 
+const char* name_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::first:
+      return "first";
+    case Purpose::again:
+      return "again";
+    case Purpose::longer:
+      return "longer";
+    case Purpose::in_turns:
+      return "in_turns";
+  }
+  return "?";
+}
+
 }  // namespace moetune::tuner

@@ -41,6 +41,15 @@ struct Prediction {
 /// What the loop is asked to do with a point.
 enum class Action : uint8_t { run, invalid, pruned };
 
+/// Why a trial is measured: for the first time, or once more to judge better.
+enum class Purpose : uint8_t {
+  first,
+  again,    ///< what looks good, or the best so far: not by luck?
+  longer,   ///< over more steps
+  in_turns  ///< incumbent, candidate, incumbent: so that the machine's drift makes no difference
+};
+const char* name_of(Purpose purpose);
+
 struct TrialRequest {
   spec::TrialSpec spec;
   std::string hash;  ///< spec_hash(spec)
@@ -52,10 +61,16 @@ struct TrialRequest {
       false;  ///< the one-rank run that gives the expected losses and the routing profile
   bool is_baseline = false;  ///< the user's starting configuration
   bool is_final = false;     ///< the validation run
+  /// Which measurement of the trial: 0 the first, whose records are kept; 1, 2, ... further ones,
+  /// as they are asked for. Each counts against the budget.
+  int64_t attempt = 0;
+  Purpose purpose = Purpose::first;
+  int64_t num_steps = 0;  ///< timed steps of this measurement; 0: those of the spec
   Prediction prediction;
 };
 
-/// What became of a request, as measured (or as stored by an earlier run of the same sweep).
+/// What became of a request, as measured (or as stored by an earlier run of the same sweep). Of a
+/// further measurement only status, reason, step times and window are told.
 struct TrialOutcome {
   spec::TrialStatus status = spec::TrialStatus::failed;
   std::string reason;
@@ -63,6 +78,10 @@ struct TrialOutcome {
   int64_t step_low_ns = 0;  ///< interval of the median
   int64_t step_high_ns = 0;
   int64_t num_timed_steps = 0;
+  /// The timed, untraced steps, in order, where the step is their median; else empty.
+  std::vector<double> samples_ns;
+  double started_s = 0;  ///< when it ran, seconds since 1970
+  double ended_s = 0;
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
@@ -85,7 +104,8 @@ struct TrialOutcome {
 /// One line of the story, stored as a decision row.
 struct Decision {
   Phase phase = Phase::contract;
-  std::string kind;           ///< tried, kept, rejected, wall, pruned, note
+  /// tried, kept, rejected, undecided (the noise hides whether it gains enough), wall, pruned, note
+  std::string kind;
   std::string trial_hash;     ///< may be empty
   std::string baseline_hash;  ///< may be empty
   std::string wall;
@@ -93,7 +113,9 @@ struct Decision {
   std::string knob;
   std::string value_before;
   std::string value_after;
-  std::optional<double> gain_ratio;   ///< time_before / time_after - 1; none: nothing to compare
+  std::optional<double> gain_ratio;      ///< time_before / time_after - 1; none: nothing to compare
+  std::optional<double> gain_low_ratio;  ///< its interval of 95 %
+  std::optional<double> gain_high_ratio;
   std::optional<double> noise_ratio;  ///< what the gain has to exceed
   std::string text;                   ///< a sentence for people
   nlohmann::json evidence;            ///< object
@@ -120,6 +142,8 @@ class Strategy {
   [[nodiscard]] virtual Progress progress() const = 0;
   /// Hash of the best trial so far, empty before the first that fitted.
   [[nodiscard]] virtual std::string best_hash() const = 0;
+  /// Of the first configuration that fitted and ran to its end; empty before there is one.
+  [[nodiscard]] virtual std::string first_fit_hash() const { return {}; }
 };
 
 }  // namespace moetune::tuner

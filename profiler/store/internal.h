@@ -26,8 +26,16 @@ class Columns {
   int column_ = 0;
 };
 
-/// UTC, ISO 8601 with milliseconds: "2026-01-31T12:34:56.789Z".
-std::string now_utc();
+/// "[12,13]": numbers that are not negative.
+std::string list_text(const std::vector<int64_t>& values);
+/// The numbers of such a text; none when it is anything else.
+std::vector<int64_t> list_from(const std::string& text);
+
+/// Writes the run of a trial that ended; what was measured in environments that cannot be compared
+/// with its own does not count any more. Returns its attempt. Within a transaction of the caller.
+int64_t write_measurement(Database& database, int64_t trial_id, const std::string& started_at,
+                          const TrialResult& result, const std::string& status,
+                          const std::string& reason);
 
 /// Replaces the knobs and predictions of a trial. Within a transaction of the caller.
 void write_knobs(Database& database, int64_t trial_id, const std::vector<NamedText>& knobs);

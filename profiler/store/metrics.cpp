@@ -16,6 +16,12 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"step_ns", "ns", lower, "median time of a timed step"},
     {"step_ns_low", "ns", lower, "lower end of the median's confidence interval"},
     {"step_ns_high", "ns", lower, "upper end of the median's confidence interval"},
+    {"raw_step_ns", "ns", lower,
+     "median of the steps as they were timed; step_ns is that of the steps played with robust "
+     "durations where there are any"},
+    {"probe_ns", "ns", lower, "a fixed piece of work beside the steps, median"},
+    {"machine_slowness_ratio", "ratio", lower,
+     "how many times longer that took than at the sweep's start; step_ns is without it"},
     {"step_ns_min", "ns", lower, "fastest timed step"},
     {"step_ns_max", "ns", lower, "slowest timed step"},
     {"num_timed_steps", "count", none, "steps behind the median"},

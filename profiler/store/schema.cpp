@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "embedded/kSchema3Sql.h"
 #include "embedded/kSchemaSql.h"
 #include "embedded/kShardSchemaSql.h"
 #include "kernels/base/error.h"
@@ -80,6 +81,86 @@ void widen_trace_kinds(Database& database) {
       "DROP TABLE old_trace_record");
 }
 
+/// A table of an older version, copied to a temporary one and dropped, so that it can be created
+/// anew by its own name and word for word (renaming one would write its new name into others).
+void set_aside(Database& database, const char* name) {
+  database.execute(fmt::format(
+      "CREATE TEMP TABLE old_{0} AS SELECT * FROM main.{0}; DROP TABLE main.{0}", name));
+}
+
+// 4: environments are kept, trials have measurements, and a sweep says which trials matter.
+void add_measurements(Database& database) {
+  // Before anything in it is read: nothing that a foreign hand defined may run while it is.
+  check_definitions(database, expected_definitions(kSchema3Sql));
+  constexpr auto kRebuilt =
+      std::to_array<const char*>({"sweep", "environment", "trial", "decision"});
+  for (const char* name : kRebuilt) set_aside(database, name);
+  create_tables(database,
+                {"sweep", "environment", "environment_value", "trial", "measurement", "decision"});
+  database.execute(expected_definitions(kSchemaSql).at("index trial_by_hash"));
+  // The winner as the reports of that version chose it: the last long run that held, else what the
+  // search kept last, else the fastest. The reference run is no candidate.
+  database.execute(R"(
+    CREATE TEMP TABLE candidate AS
+      SELECT id, sweep_id, ordinal, phase, step_ns FROM old_trial
+      WHERE status = 'ok' AND (phase <> 'contract' OR is_baseline);
+    INSERT INTO sweep
+      SELECT id, name, config_hash, config_json, contract_json, model_id, hardware_id, status,
+             started_at, ended_at, command_line, tool_version, tool_commit,
+             coalesce(
+               (SELECT c.id FROM candidate c
+                WHERE c.sweep_id = s.id AND c.phase = 'validate' AND NOT EXISTS (
+                  SELECT 1 FROM old_decision d WHERE d.trial_id = c.id AND d.kind = 'rejected')
+                ORDER BY c.ordinal DESC LIMIT 1),
+               (SELECT c.id FROM old_decision d JOIN candidate c ON c.id = d.trial_id
+                WHERE d.sweep_id = s.id AND c.sweep_id = s.id AND d.kind = 'kept'
+                ORDER BY d.ordinal DESC LIMIT 1),
+               (SELECT c.id FROM candidate c WHERE c.sweep_id = s.id AND c.step_ns IS NOT NULL
+                ORDER BY c.step_ns, c.ordinal LIMIT 1)),
+             (SELECT t.id FROM old_trial t WHERE t.sweep_id = s.id AND t.is_baseline
+              ORDER BY t.ordinal LIMIT 1),
+             (SELECT c.id FROM candidate c WHERE c.sweep_id = s.id ORDER BY c.ordinal LIMIT 1)
+      FROM old_sweep s;
+    INSERT INTO environment
+      SELECT id, id, 1, started_at FROM old_sweep s
+      WHERE EXISTS (SELECT 1 FROM old_environment e WHERE e.sweep_id = s.id);
+    INSERT INTO environment_value SELECT sweep_id, ordinal, name, value FROM old_environment;
+    INSERT INTO trial
+      SELECT id, sweep_id, ordinal, spec_hash, status, reason, phase, spec_json, wall,
+             predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, step_ns_low,
+             step_ns_high, tokens_per_s, loss_final, started_at, ended_at, duration_ns, lease_pid,
+             lease_host, lease_start, num_attempts
+      FROM old_trial;
+    INSERT INTO decision
+      SELECT id, sweep_id, ordinal, phase, kind, trial_id, baseline_trial_id, wall, remedy, knob,
+             value_before, value_after, gain_ratio, NULL, NULL, noise_ratio, text, evidence_json
+      FROM old_decision;
+  )");
+  // What ran was measured once, by what the sweep said last of its build; the program that ran is
+  // not known.
+  database.execute(R"(
+    INSERT INTO measurement
+      SELECT t.id, 1, 'first', t.status, t.reason, 1,
+             (SELECT count(*) FROM step s WHERE s.trial_id = t.id AND NOT is_warmup AND
+              NOT is_traced),
+             '[' || coalesce((SELECT group_concat(step_ns, ',') FROM (
+               SELECT s.step_ns FROM step s
+               WHERE s.trial_id = t.id AND NOT is_warmup AND NOT is_traced ORDER BY s.step)), '')
+               || ']',
+             '[]', NULL, t.step_ns, t.step_ns_low, t.step_ns_high, t.started_at,
+             coalesce(t.ended_at, t.started_at), t.duration_ns, e.id,
+             coalesce((SELECT value FROM environment_value v
+                       WHERE v.environment_id = e.id AND v.name = 'commit' LIMIT 1),
+                      w.tool_commit)
+      FROM trial t JOIN sweep w ON w.id = t.sweep_id
+      LEFT JOIN environment e ON e.sweep_id = t.sweep_id
+      WHERE t.num_attempts > 0 AND
+            t.status IN ('ok', 'invalid', 'oom', 'wrong', 'failed', 'crashed', 'hung');
+    DROP TABLE candidate;
+  )");
+  for (const char* name : kRebuilt) database.execute(fmt::format("DROP TABLE temp.old_{}", name));
+}
+
 /// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
 /// equals schema.sql's: rebuild a table instead of altering it.
 using Migration = void (*)(Database&);
@@ -89,7 +170,39 @@ constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
       create_tables(database, {"bisect_hunt", "bisect_commit", "bisect_run"});
     },
     widen_trace_kinds,
+    add_measurements,
 };
+
+/// Foreign keys are not enforced while tables are rebuilt: dropping one would delete what refers to
+/// it. They are checked at the end instead.
+class WithoutForeignKeys {
+ public:
+  explicit WithoutForeignKeys(Database& database) : database_(database) {
+    database_.execute("PRAGMA foreign_keys = off");
+  }
+  ~WithoutForeignKeys() {
+    try {
+      database_.execute("PRAGMA foreign_keys = on");
+    } catch (const base::Error&) {
+      // The connection is of no more use; what was being done has said so.
+    }
+  }
+  WithoutForeignKeys(const WithoutForeignKeys&) = delete;
+  WithoutForeignKeys& operator=(const WithoutForeignKeys&) = delete;
+
+ private:
+  Database& database_;
+};
+
+void check_foreign_keys(Database& database) {
+  Statement broken(database, "SELECT \"table\", parent FROM pragma_foreign_key_check LIMIT 1");
+  if (broken.step()) {
+    throw base::UsageError(
+        fmt::format("{}: a row of its table {} refers to one of {} that is not "
+                    "there; this is not a database that moetune wrote",
+                    database.path(), broken.get_text(0), broken.get_text(1)));
+  }
+}
 
 void check_store_definitions(Database& database) {
   static const auto kExpected = expected_definitions(kSchemaSql);
@@ -156,6 +269,7 @@ void create_or_check_store(Database& database, bool may_create) {
 }
 
 int migrate_store(Database& database) {
+  const WithoutForeignKeys unchecked(database);
   Transaction transaction(database);
   const int version = checked_version(database);
   if (version == 0) {
@@ -168,6 +282,7 @@ int migrate_store(Database& database) {
   database.execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion));
   // A file that is not what its version says stays as it was.
   check_store_definitions(database);
+  check_foreign_keys(database);
   transaction.commit();
   return version;
 }

@@ -9,9 +9,9 @@
 
 namespace moetune::store {
 
-constexpr int kSchemaVersion = 3;
+constexpr int kSchemaVersion = 4;
 /// Shards live as long as their trial: they are never migrated, and have a version of their own.
-constexpr int kShardSchemaVersion = 1;
+constexpr int kShardSchemaVersion = 2;
 constexpr int64_t kStoreApplicationId = 0x4d6f6554;  // "MoeT"
 constexpr int64_t kShardApplicationId = 0x4d6f6553;  // "MoeS"
 
@@ -23,8 +23,8 @@ void create_or_check_store(Database& database, bool may_create);
 void create_shard(Database& database);
 void check_shard(Database& database);
 
-/// Runs the migrations from the file's version to kSchemaVersion, in one transaction; returns the
-/// version it had.
+/// Runs the migrations from the file's version to kSchemaVersion, in one transaction, so that a
+/// file is of the old version or of the new one whenever this ends; returns the version it had.
 int migrate_store(Database& database);
 
 }  // namespace moetune::store

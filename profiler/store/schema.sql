@@ -1,4 +1,4 @@
--- Schema 2 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
+-- Schema 4 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
 -- names of Nsight Systems' SQLite export where both have the thing. Times of day are UTC text, ISO 8601 with milliseconds.
 -- Booleans are 0 or 1. A REAL that is not a number (a diverged loss) is NULL.
 
@@ -29,17 +29,34 @@ CREATE TABLE sweep (
   ended_at TEXT,
   command_line TEXT NOT NULL,
   tool_version TEXT NOT NULL,
-  tool_commit TEXT NOT NULL
+  tool_commit TEXT NOT NULL,
+  winner_trial INTEGER REFERENCES trial(id) ON DELETE SET NULL,    -- the best so far; of a sweep that is done, its answer
+  baseline_trial INTEGER REFERENCES trial(id) ON DELETE SET NULL,  -- the user's starting configuration
+  first_fit_trial INTEGER REFERENCES trial(id) ON DELETE SET NULL  -- the first configuration that fitted and ran
 ) STRICT;
 
+-- A machine with a build on it, in which a sweep has run; the latest has the largest ordinal. Never deleted by resuming:
+-- measurements refer to it.
 CREATE TABLE environment (
+  id INTEGER PRIMARY KEY,
   sweep_id INTEGER NOT NULL REFERENCES sweep(id) ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL,
+  started_at TEXT NOT NULL,
+  UNIQUE (sweep_id, ordinal)
+) STRICT;
+
+-- What it is: host, cpu, compiler, ... "host", "commit" and "binary" (a digest of moetune-rank) say whether measurements of
+-- two of them may be compared.
+CREATE TABLE environment_value (
+  environment_id INTEGER NOT NULL REFERENCES environment(id) ON DELETE CASCADE,
   ordinal INTEGER NOT NULL,
   name TEXT NOT NULL,
   value TEXT NOT NULL,
-  PRIMARY KEY (sweep_id, ordinal)
+  PRIMARY KEY (environment_id, ordinal)
 ) STRICT, WITHOUT ROWID;
 
+-- One configuration. Its numbers are those of its measurements that count; steps, operations, metrics, memory and traces
+-- below are those of the first of them.
 CREATE TABLE trial (
   id INTEGER PRIMARY KEY,
   sweep_id INTEGER NOT NULL REFERENCES sweep(id) ON DELETE CASCADE,
@@ -49,7 +66,6 @@ CREATE TABLE trial (
                                          'hung', 'interrupted')),
   reason TEXT NOT NULL DEFAULT '',
   phase TEXT NOT NULL CHECK (phase IN ('contract', 'fit', 'scale', 'profile', 'retune', 'validate')),
-  is_baseline INTEGER NOT NULL DEFAULT 0 CHECK (is_baseline IN (0, 1)),
   spec_json TEXT NOT NULL,
   wall TEXT CHECK (wall IN ('memory', 'communication', 'host', 'compute')),
   predicted_peak_bytes INTEGER,
@@ -72,6 +88,30 @@ CREATE TABLE trial (
 ) STRICT;
 
 CREATE INDEX trial_by_hash ON trial (spec_hash);
+
+-- One run of a trial that came to an end, numbered from 1 in the order they were made. Those of another environment than
+-- the trial's latest do not count (is_counted 0) and are kept. samples: JSON array, ns of the timed, untraced steps.
+CREATE TABLE measurement (
+  trial_id INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE,
+  attempt INTEGER NOT NULL CHECK (attempt > 0),
+  purpose TEXT NOT NULL CHECK (purpose IN ('first', 'again', 'longer', 'in_turns')),
+  status TEXT NOT NULL CHECK (status IN ('ok', 'invalid', 'oom', 'wrong', 'failed', 'crashed', 'hung')),
+  reason TEXT NOT NULL DEFAULT '',
+  is_counted INTEGER NOT NULL CHECK (is_counted IN (0, 1)),
+  num_steps INTEGER NOT NULL,  -- timed, untraced steps that were asked for
+  samples TEXT NOT NULL DEFAULT '[]',
+  played TEXT NOT NULL DEFAULT '[]',  -- the same steps played with the run's robust durations
+  probe_ns INTEGER,            -- a fixed piece of work, the median of its runs between the steps
+  step_ns INTEGER,             -- what is compared: median of what was played, else of the samples; and its interval
+  step_ns_low INTEGER,
+  step_ns_high INTEGER,
+  window_start TEXT NOT NULL,
+  window_end TEXT NOT NULL,
+  duration_ns INTEGER,         -- real time of the whole run
+  environment_id INTEGER REFERENCES environment(id) ON DELETE SET NULL,
+  "commit" TEXT NOT NULL,      -- of the build that measured
+  PRIMARY KEY (trial_id, attempt)
+) STRICT, WITHOUT ROWID;
 
 -- Name and value rows, so that a new knob needs no migration.
 CREATE TABLE trial_knob (
@@ -152,7 +192,7 @@ CREATE TABLE decision (
   sweep_id INTEGER NOT NULL REFERENCES sweep(id) ON DELETE CASCADE,
   ordinal INTEGER NOT NULL,
   phase TEXT NOT NULL CHECK (phase IN ('contract', 'fit', 'scale', 'profile', 'retune', 'validate')),
-  kind TEXT NOT NULL CHECK (kind IN ('tried', 'kept', 'rejected', 'wall', 'pruned', 'note')),
+  kind TEXT NOT NULL CHECK (kind IN ('tried', 'kept', 'rejected', 'undecided', 'wall', 'pruned', 'note')),
   trial_id INTEGER REFERENCES trial(id) ON DELETE SET NULL,
   baseline_trial_id INTEGER REFERENCES trial(id) ON DELETE SET NULL,
   wall TEXT CHECK (wall IN ('memory', 'communication', 'host', 'compute')),
@@ -161,6 +201,8 @@ CREATE TABLE decision (
   value_before TEXT NOT NULL DEFAULT '',
   value_after TEXT NOT NULL DEFAULT '',
   gain_ratio REAL,
+  gain_low_ratio REAL,   -- interval of the gain
+  gain_high_ratio REAL,
   noise_ratio REAL,
   text TEXT NOT NULL,
   evidence_json TEXT NOT NULL DEFAULT '{}',

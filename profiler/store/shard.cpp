@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
+#include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
 #include "profiler/store/schema.h"
 
@@ -47,6 +48,7 @@ struct ShardWriter::Impl {
             "?, ?, ?, ?)"),
         memory(file.database, "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         op(file.database, "INSERT INTO op VALUES (?, ?, ?, ?, ?, ?)"),
+        work(file.database, "INSERT INTO work VALUES (?, ?, ?, ?, ?)"),
         metric(file.database, "INSERT INTO metric VALUES (?, ?, ?)"),
         text(file.database, "INSERT INTO text VALUES (?, ?)") {}
 
@@ -64,6 +66,7 @@ struct ShardWriter::Impl {
   Statement trace_record;
   Statement memory;
   Statement op;
+  Statement work;
   Statement metric;
   Statement text;
   std::optional<Transaction> transaction;
@@ -113,6 +116,15 @@ void ShardWriter::add_op(const ShardOp& op) {
   const std::lock_guard lock(impl_->mutex);
   impl_->begin();
   impl_->op.bind_all(op.rank, op.name, op.count, op.flops, op.bytes, op.duration_ns).run();
+}
+
+void ShardWriter::add_work(const ShardWork& work) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin();
+  impl_->work
+      .bind_all(work.step, work.rank, list_text(work.durations_ns), list_text(work.routed_rows),
+                list_text(work.probe_ns))
+      .run();
 }
 
 void ShardWriter::add_metric(int rank, const std::string& name, double value) {

@@ -46,6 +46,18 @@ struct ShardOp {
   int64_t duration_ns = 0;
 };
 
+/// A step of one rank in measured virtual time, as far as it takes to play it once more.
+struct ShardWork {
+  int64_t step = 0;
+  int rank = 0;
+  /// Of its operations and of the host's work, in the order of the rank's program.
+  std::vector<int64_t> durations_ns;
+  /// Each time that the ranks have told each other where rows go, in order: rows sent to every
+  /// peer, then received from every peer, chunk by chunk, forward, then backward.
+  std::vector<int64_t> routed_rows;
+  std::vector<int64_t> probe_ns;  ///< a fixed piece of work that was done beside the step
+};
+
 class ShardWriter {
  public:
   /// Creates the file; an existing one is an error.
@@ -58,6 +70,7 @@ class ShardWriter {
   void add_trace(const profiler::StepTrace& trace);
   void add_memory(const ShardMemory& memory);
   void add_op(const ShardOp& op);
+  void add_work(const ShardWork& work);
   /// A named number of a rank (-1: the whole run), such as "tokens_per_s".
   void add_metric(int rank, const std::string& name, double value);
   /// A named text, such as "reason", "routing_profile" (JSON) or "log".

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
+#include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
 #include "profiler/store/schema.h"
 #include "profiler/store/store.h"
@@ -155,6 +156,16 @@ ShardContents read_contents(const std::string& path) {
     op.bytes = ops.integer();
     op.duration_ns = ops.integer();
     contents.ops.push_back(std::move(op));
+  }
+  Rows works(database, "SELECT * FROM work ORDER BY rowid", max_rows);
+  while (works.next()) {
+    ShardWork work;
+    work.step = works.integer();
+    work.rank = works.small();
+    work.durations_ns = list_from(works.text());
+    work.routed_rows = list_from(works.text());
+    work.probe_ns = list_from(works.text());
+    contents.work.push_back(std::move(work));
   }
   Rows metrics(database, "SELECT * FROM metric ORDER BY rowid", max_rows);
   while (metrics.next()) {

@@ -27,6 +27,12 @@ CREATE TABLE op (
   duration_ns INTEGER NOT NULL
 ) STRICT;
 
+-- A step of one rank in measured virtual time. Lists of whole numbers such as [12,13]: how long its operations and the
+-- host's work took, in the program's order; its routed rows; the probe's durations.
+CREATE TABLE work (
+  step INTEGER NOT NULL, rank INTEGER NOT NULL, durations TEXT NOT NULL, rows TEXT NOT NULL, probes TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE metric (
   rank INTEGER NOT NULL, name TEXT NOT NULL, value REAL
 ) STRICT;

@@ -1,10 +1,12 @@
-// Opening the runs database, and its sweeps and decisions; trials are in store_trials.cpp, reading
-// in store_read.cpp.
+// Opening the runs database, and its sweeps and decisions; trials are in store_trials.cpp, their
+// measurements in store_measurements.cpp, reading in store_read.cpp.
 #include "profiler/store/store.h"
 
 #include <fmt/chrono.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
@@ -42,6 +44,15 @@ std::string now_utc() {
   const auto now = std::chrono::time_point_cast<milliseconds>(std::chrono::system_clock::now());
   const auto ms = now.time_since_epoch().count() % 1000;
   return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), ms);
+}
+
+double seconds_of(const std::string& utc) {
+  std::tm time{};
+  const char* rest = strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (rest == nullptr) return 0.0;
+  const auto seconds = static_cast<double>(timegm(&time));
+  const double fraction = *rest == '.' ? std::strtod(rest, nullptr) : 0.0;
+  return fraction > 0 && fraction < 1 ? seconds + fraction : seconds;
 }
 
 Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -125,6 +136,16 @@ void Store::finish_sweep(int64_t sweep_id, const std::string& status) {
   MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
 }
 
+void Store::set_landmarks(int64_t sweep_id, const Landmarks& landmarks) {
+  Statement(*database_,
+            "UPDATE sweep SET winner_trial = ?, baseline_trial = ?, first_fit_trial = ? "
+            "WHERE id = ?")
+      .bind_all(landmarks.winner_trial, landmarks.baseline_trial, landmarks.first_fit_trial,
+                sweep_id)
+      .run();
+  MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
+}
+
 void Store::set_contract(int64_t sweep_id, const std::string& contract_json) {
   Statement(*database_, "UPDATE sweep SET contract_json = ? WHERE id = ?")
       .bind_all(contract_json, sweep_id)
@@ -132,27 +153,19 @@ void Store::set_contract(int64_t sweep_id, const std::string& contract_json) {
   MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
 }
 
-void Store::set_environment(int64_t sweep_id, const std::vector<NamedText>& values) {
-  Transaction transaction(*database_);
-  Statement(*database_, "DELETE FROM environment WHERE sweep_id = ?").bind(1, sweep_id).run();
-  Statement insert(*database_, "INSERT INTO environment VALUES (?, ?, ?, ?)");
-  for (size_t i = 0; i < values.size(); ++i) {
-    insert.bind_all(sweep_id, static_cast<int64_t>(i), values[i].name, values[i].value).run();
-  }
-  transaction.commit();
-}
-
 void Store::add_decision(const DecisionRow& decision) {
   Statement statement(
       *database_,
       "INSERT INTO decision (sweep_id, ordinal, phase, kind, trial_id, baseline_trial_id, wall, "
-      "remedy, knob, value_before, value_after, gain_ratio, noise_ratio, text, evidence_json) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+      "remedy, knob, value_before, value_after, gain_ratio, gain_low_ratio, gain_high_ratio, "
+      "noise_ratio, text, evidence_json) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
       "ON CONFLICT (sweep_id, ordinal) DO UPDATE SET phase = excluded.phase, kind = excluded.kind, "
       "trial_id = excluded.trial_id, baseline_trial_id = excluded.baseline_trial_id, "
       "wall = excluded.wall, remedy = excluded.remedy, knob = excluded.knob, "
       "value_before = excluded.value_before, value_after = excluded.value_after, "
-      "gain_ratio = excluded.gain_ratio, noise_ratio = excluded.noise_ratio, "
+      "gain_ratio = excluded.gain_ratio, gain_low_ratio = excluded.gain_low_ratio, "
+      "gain_high_ratio = excluded.gain_high_ratio, noise_ratio = excluded.noise_ratio, "
       "text = excluded.text, evidence_json = excluded.evidence_json");
   statement.bind_all(decision.sweep_id, decision.ordinal, decision.phase, decision.kind,
                      decision.trial_id, decision.baseline_trial_id);
@@ -162,9 +175,11 @@ void Store::add_decision(const DecisionRow& decision) {
       .bind(10, decision.value_before)
       .bind(11, decision.value_after)
       .bind(12, decision.gain_ratio)
-      .bind(13, decision.noise_ratio)
-      .bind(14, decision.text)
-      .bind(15, decision.evidence_json)
+      .bind(13, decision.gain_low_ratio)
+      .bind(14, decision.gain_high_ratio)
+      .bind(15, decision.noise_ratio)
+      .bind(16, decision.text)
+      .bind(17, decision.evidence_json)
       .run();
 }
 

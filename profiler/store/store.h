@@ -3,6 +3,7 @@
 // in one transaction (finish_trial).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,6 +33,11 @@ Lease current_lease();
 /// True when the holder still runs, or when it ran on another host, where nobody here can look.
 bool is_alive(const Lease& lease);
 
+/// UTC, ISO 8601 with milliseconds: "2026-01-31T12:34:56.789Z".
+std::string now_utc();
+/// Seconds since 1970 of such a text; 0, long ago, when it is none.
+double seconds_of(const std::string& utc);
+
 /// A named text value: a knob, a line of the environment, a text of a trial.
 struct NamedText {
   std::string name;
@@ -55,6 +61,47 @@ struct SweepRow {
   std::string command_line;
   std::string tool_version;
   std::string tool_commit;
+  /// Ids of trials. Set by the store (set_landmarks, begin_trial); none before there is one.
+  std::optional<int64_t> winner_trial;     ///< the best so far; of a sweep that is done, its answer
+  std::optional<int64_t> baseline_trial;   ///< the user's starting configuration
+  std::optional<int64_t> first_fit_trial;  ///< the first configuration that fitted and ran
+};
+
+/// A machine with a build on it, in which a sweep has run.
+struct EnvironmentRow {
+  int64_t id = 0;
+  int64_t ordinal = 0;  ///< 1, 2, ... of its sweep; the latest has the largest
+  std::string started_at;
+  std::vector<NamedText> values;  ///< host, cpu, compiler, ...; see kEnvironmentIdentity
+
+  /// Empty where there is none of that name.
+  [[nodiscard]] std::string value(std::string_view name) const;
+};
+/// Names of the values that two environments must share for their measurements to be compared.
+inline constexpr std::array<std::string_view, 3> kEnvironmentIdentity = {"host", "commit",
+                                                                         "binary"};
+bool are_comparable(const EnvironmentRow& a, const EnvironmentRow& b);
+
+/// One run of a trial that came to an end.
+struct MeasurementRow {
+  int64_t trial_id = 0;
+  int64_t attempt = 0;            ///< 1, 2, ... in the order they were made
+  std::string purpose = "first";  ///< first, again, longer, in_turns
+  std::string status;
+  std::string reason;
+  bool is_counted = true;           ///< false: made in another environment than the trial's latest
+  int64_t num_steps = 0;            ///< timed, untraced steps that were asked for
+  std::vector<int64_t> samples_ns;  ///< of those that ran
+  std::vector<int64_t> played_ns;   ///< the same steps, played with the run's robust durations
+  std::optional<int64_t> probe_ns;  ///< a fixed piece of work, the median of its runs
+  std::optional<int64_t> step_ns;   ///< of what was played, else of the samples: median, interval
+  std::optional<int64_t> step_ns_low;
+  std::optional<int64_t> step_ns_high;
+  std::string window_start;  ///< UTC, ISO 8601 with milliseconds
+  std::string window_end;
+  std::optional<int64_t> duration_ns;
+  std::optional<int64_t> environment_id;
+  std::string commit;  ///< of the build that measured
 };
 
 /// One trial as stored. Empty optionals are what is not known (never started, no prediction, no
@@ -66,11 +113,11 @@ struct TrialRow {
       0;  ///< 1, 2, ... in the order of first appearance in the sweep; set by the store
   std::string spec_hash;
   std::string spec_json;
-  std::string status;  ///< as spec::name_of(TrialStatus)
-  std::string reason;  ///< why it is not ok; for ok trials empty
-  std::string phase;   ///< contract, fit, scale, profile, retune, validate
-  bool is_baseline = false;
-  std::string wall;  ///< memory, communication, host, compute; empty when not analysed
+  std::string status;        ///< as spec::name_of(TrialStatus)
+  std::string reason;        ///< why it is not ok; for ok trials empty
+  std::string phase;         ///< contract, fit, scale, profile, retune, validate
+  bool is_baseline = false;  ///< the sweep says so (SweepRow::baseline_trial)
+  std::string wall;          ///< memory, communication, host, compute; empty when not analysed
   std::optional<int64_t> predicted_peak_bytes;
   std::optional<int64_t> peak_bytes;
   std::optional<int64_t> predicted_step_ns;
@@ -126,7 +173,7 @@ struct DecisionRow {
   int64_t sweep_id = 0;
   int64_t ordinal = 0;
   std::string phase;  ///< contract, fit, scale, profile, retune, validate
-  std::string kind;   ///< tried, kept, rejected, wall, pruned, note
+  std::string kind;   ///< tried, kept, rejected, undecided, wall, pruned, note
   std::optional<int64_t> trial_id;
   std::optional<int64_t> baseline_trial_id;
   std::string wall;
@@ -134,7 +181,9 @@ struct DecisionRow {
   std::string knob;
   std::string value_before;
   std::string value_after;
-  std::optional<double> gain_ratio;   ///< step time saved over the baseline's
+  std::optional<double> gain_ratio;      ///< step time saved over the baseline's
+  std::optional<double> gain_low_ratio;  ///< its interval
+  std::optional<double> gain_high_ratio;
   std::optional<double> noise_ratio;  ///< what the gain had to beat
   std::string text;                   ///< one sentence for people
   std::string evidence_json = "{}";
@@ -151,6 +200,7 @@ struct ShardContents {
   std::vector<profiler::StepTrace> traces;  ///< ordered by step, then rank
   std::vector<ShardMemory> memory;
   std::vector<ShardOp> ops;
+  std::vector<ShardWork> work;
   std::vector<MetricRow> metrics;
   std::vector<NamedText> texts;
 
@@ -186,8 +236,23 @@ struct TrialResult {
   std::optional<double> loss_final;  ///< empty: the loss of the last step in the shards, if any
   std::vector<MetricRow> metrics;
   std::vector<NamedText> texts;  ///< such as "stderr", "command"
+  /// The run behind these numbers, stored as a measurement.
+  std::string purpose = "first";
+  int64_t num_steps = 0;
+  std::vector<int64_t> samples_ns;
+  std::vector<int64_t> played_ns;
+  std::optional<int64_t> probe_ns;
+  std::optional<int64_t> environment_id;  ///< none: the sweep's latest
   std::vector<std::string> shard_paths;
   bool keeps_trace = true;  ///< false: trace records are left out, the rest is stored
+};
+
+/// What a trial's row tells of all measurements that count, where there are several.
+struct TrialSpeed {
+  int64_t step_ns = 0;
+  int64_t step_ns_low = 0;
+  int64_t step_ns_high = 0;
+  double tokens_per_s = 0;
 };
 
 /// What finish_trial made of it.
@@ -236,8 +301,17 @@ class Store {
   /// Sets status (done, failed, interrupted) and end time.
   void finish_sweep(int64_t sweep_id, const std::string& status);
   void set_contract(int64_t sweep_id, const std::string& contract_json);
-  /// Replaces the named values of the machine and build (host, cpu, compiler, versions, ...).
-  void set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
+  /// The sweep runs in this environment from now on (host, cpu, compiler, versions, ...); returns
+  /// its id. One that is as the latest is that; earlier ones stay.
+  int64_t set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
+  /// Ids of trials of the sweep.
+  struct Landmarks {
+    std::optional<int64_t> winner_trial;
+    std::optional<int64_t> baseline_trial;
+    std::optional<int64_t> first_fit_trial;
+    bool operator==(const Landmarks&) const = default;
+  };
+  void set_landmarks(int64_t sweep_id, const Landmarks& landmarks);
   /// Inserts, or replaces the decision of the same sweep and ordinal.
   void add_decision(const DecisionRow& decision);
   /// Drops the decisions from `first_ordinal` on, when a replay took another way.
@@ -246,15 +320,25 @@ class Store {
   // Writing: trials.
 
   /// Writes the row `running` with this process's lease and returns its id. Reads of `trial`:
-  /// sweep_id, spec_hash, spec_json, phase, is_baseline, predicted_*, knobs. An interrupted, stale
-  /// or pruned row of the same hash is used again (num_attempts grows, its old records go); another
-  /// finished or a living one throws base::Error.
+  /// sweep_id, spec_hash, spec_json, phase, is_baseline (true: the sweep's), predicted_*, knobs. An
+  /// interrupted, stale or pruned row of the same hash is used again (num_attempts grows, its old
+  /// records go); another finished or a living one throws base::Error.
   int64_t begin_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions = {},
                       const std::vector<MemoryPrediction>& memory = {});
   /// The commit point: ingests the shards, writes metrics and texts, and flips the status, all in
   /// one transaction. A shard that is missing or damaged turns `ok` into `failed` with the reason;
   /// other statuses stay and the problem goes to the trial's log.
   FinishOutcome finish_trial(int64_t trial_id, const TrialResult& result);
+  /// A trial that is finished, measured anew in another environment, all in one transaction: until
+  /// then it stays as it was. As begin_trial and finish_trial, but `started_at` is the caller's.
+  FinishOutcome replace_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions,
+                              const std::vector<MemoryPrediction>& memory,
+                              const TrialResult& result);
+  /// A further run of a trial that is finished, `started_at` (UTC) until now; returns its attempt.
+  /// Of the result only status, reason, step times, samples and what concerns the measurement are
+  /// kept. `speed` replaces the trial's own numbers.
+  int64_t add_measurement(int64_t trial_id, const std::string& started_at,
+                          const TrialResult& result, const std::optional<TrialSpeed>& speed);
   /// A trial that never started (invalid, pruned), in one call; returns its id. The same hash
   /// again: its old id, and only an interrupted row is changed.
   int64_t add_finished_trial(const TrialRow& trial,
@@ -293,7 +377,15 @@ class Store {
                                                                      const std::string& key) const;
   [[nodiscard]] std::vector<SweepRow> read_sweeps() const;
   [[nodiscard]] std::optional<SweepRow> read_sweep(int64_t sweep_id) const;
+  /// The values of the sweep's latest environment.
   [[nodiscard]] std::vector<NamedText> read_environment(int64_t sweep_id) const;
+  /// All of them, by ordinal.
+  [[nodiscard]] std::vector<EnvironmentRow> read_environments(int64_t sweep_id) const;
+  /// By attempt. What a foreign hand made of the samples, if they are no list of durations, is
+  /// none.
+  [[nodiscard]] std::vector<MeasurementRow> read_measurements(int64_t trial_id) const;
+  /// Of all trials of a sweep, by trial and attempt.
+  [[nodiscard]] std::vector<MeasurementRow> read_measurements_of_sweep(int64_t sweep_id) const;
   [[nodiscard]] std::vector<DecisionRow> read_decisions(int64_t sweep_id) const;
   /// Trials with their knobs, by sweep and ordinal; sweep_id 0: of all sweeps.
   [[nodiscard]] std::vector<TrialRow> list_trials(int64_t sweep_id = 0) const;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kSelectSweep =
     "SELECT s.id, s.name, config_hash, config_json, contract_json, m.name, m.json, h.name, h.json, "
-    "status, started_at, ended_at, command_line, tool_version, tool_commit FROM sweep s "
+    "status, started_at, ended_at, command_line, tool_version, tool_commit, winner_trial, "
+    "baseline_trial, first_fit_trial FROM sweep s "
     "JOIN model m ON m.id = model_id JOIN hardware h ON h.id = hardware_id ";
 
 SweepRow sweep_from(const Statement& statement) {
@@ -33,11 +34,15 @@ SweepRow sweep_from(const Statement& statement) {
   row.command_line = c.text();
   row.tool_version = c.text();
   row.tool_commit = c.text();
+  row.winner_trial = c.optional_integer();
+  row.baseline_trial = c.optional_integer();
+  row.first_fit_trial = c.optional_integer();
   return row;
 }
 
 constexpr const char* kSelectTrial =
-    "SELECT id, sweep_id, ordinal, spec_hash, spec_json, status, reason, phase, is_baseline, wall, "
+    "SELECT id, sweep_id, ordinal, spec_hash, spec_json, status, reason, phase, "
+    "id IS (SELECT baseline_trial FROM sweep WHERE sweep.id = trial.sweep_id), wall, "
     "predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, step_ns_low, step_ns_high, "
     "tokens_per_s, loss_final, started_at, ended_at, duration_ns, lease_pid, lease_host, "
     "lease_start, num_attempts FROM trial ";
@@ -126,19 +131,13 @@ std::optional<SweepRow> Store::read_sweep(int64_t sweep_id) const {
   return statement.step() ? std::optional(sweep_from(statement)) : std::nullopt;
 }
 
-std::vector<NamedText> Store::read_environment(int64_t sweep_id) const {
-  return named_texts(*database_,
-                     "SELECT name, value FROM environment WHERE sweep_id = ? ORDER BY ordinal",
-                     sweep_id);
-}
-
 std::vector<DecisionRow> Store::read_decisions(int64_t sweep_id) const {
   std::vector<DecisionRow> decisions;
   Statement statement(
       *database_,
       "SELECT id, sweep_id, ordinal, phase, kind, trial_id, baseline_trial_id, wall, "
-      "remedy, knob, value_before, value_after, gain_ratio, noise_ratio, text, "
-      "evidence_json FROM decision WHERE sweep_id = ? ORDER BY ordinal");
+      "remedy, knob, value_before, value_after, gain_ratio, gain_low_ratio, gain_high_ratio, "
+      "noise_ratio, text, evidence_json FROM decision WHERE sweep_id = ? ORDER BY ordinal");
   statement.bind(1, sweep_id);
   while (statement.step()) {
     Columns c(statement);
@@ -156,6 +155,8 @@ std::vector<DecisionRow> Store::read_decisions(int64_t sweep_id) const {
     row.value_before = c.text();
     row.value_after = c.text();
     row.gain_ratio = c.optional_real();
+    row.gain_low_ratio = c.optional_real();
+    row.gain_high_ratio = c.optional_real();
     row.noise_ratio = c.optional_real();
     row.text = c.text();
     row.evidence_json = c.text();

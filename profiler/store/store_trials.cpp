@@ -22,16 +22,23 @@ std::string holder_text(const TrialRow& trial) {
 int64_t insert_trial(Database& database, const TrialRow& trial, const std::string& status) {
   Statement insert(
       database,
-      "INSERT INTO trial (sweep_id, ordinal, spec_hash, status, reason, phase, is_baseline, "
+      "INSERT INTO trial (sweep_id, ordinal, spec_hash, status, reason, phase, "
       "spec_json, predicted_peak_bytes, predicted_step_ns, started_at) VALUES (?, "
       "(SELECT coalesce(max(ordinal), 0) + 1 FROM trial WHERE sweep_id = ?), ?, ?, ?, ?, ?, ?, ?, "
-      "?, ?)");
+      "?)");
   insert
       .bind_all(trial.sweep_id, trial.sweep_id, trial.spec_hash, status, trial.reason, trial.phase,
-                trial.is_baseline, trial.spec_json, trial.predicted_peak_bytes,
-                trial.predicted_step_ns, now_utc())
+                trial.spec_json, trial.predicted_peak_bytes, trial.predicted_step_ns, now_utc())
       .run();
   return database.last_insert_rowid();
+}
+
+void set_baseline_of(Database& database, int64_t trial_id) {
+  Statement(database,
+            "UPDATE sweep SET baseline_trial = ?1 WHERE id = (SELECT sweep_id FROM trial WHERE "
+            "id = ?1)")
+      .bind(1, trial_id)
+      .run();
 }
 
 void drop_children(Database& database, int64_t trial_id) {
@@ -40,6 +47,28 @@ void drop_children(Database& database, int64_t trial_id) {
         .bind(1, trial_id)
         .run();
   }
+}
+
+/// Everything that a trial begins with; what an earlier run left under it goes.
+void start_trial(Database& database, int64_t id, const TrialRow& trial,
+                 const std::string& started_at, const std::vector<PredictionRow>& predictions,
+                 const std::vector<MemoryPrediction>& memory) {
+  drop_children(database, id);
+  const Lease lease = current_lease();
+  Statement(database,
+            "UPDATE trial SET status = 'running', reason = '', phase = ?, "
+            "spec_json = ?, predicted_peak_bytes = ?, predicted_step_ns = ?, started_at = ?, "
+            "ended_at = NULL, duration_ns = NULL, wall = NULL, peak_bytes = NULL, step_ns = NULL, "
+            "step_ns_low = NULL, step_ns_high = NULL, tokens_per_s = NULL, loss_final = NULL, "
+            "lease_pid = ?, lease_host = ?, lease_start = ?, num_attempts = num_attempts + 1 "
+            "WHERE id = ?")
+      .bind_all(trial.phase, trial.spec_json, trial.predicted_peak_bytes, trial.predicted_step_ns,
+                started_at, lease.pid, lease.host, lease.start, id)
+      .run();
+  if (trial.is_baseline) set_baseline_of(database, id);
+  write_knobs(database, id, trial.knobs);
+  write_predictions(database, id, predictions);
+  write_memory_predictions(database, id, memory);
 }
 
 void check_metrics(const std::vector<MetricRow>& metrics) {
@@ -86,42 +115,29 @@ int64_t Store::begin_trial(const TrialRow& trial, const std::vector<PredictionRo
                                     holder_text(*existing)));
     }
     id = existing->id;
-    drop_children(*database_, id);
   } else {
     id = insert_trial(*database_, trial, "running");
   }
-  const Lease lease = current_lease();
-  Statement(*database_,
-            "UPDATE trial SET status = 'running', reason = '', phase = ?, is_baseline = ?, "
-            "spec_json = ?, predicted_peak_bytes = ?, predicted_step_ns = ?, started_at = ?, "
-            "ended_at = NULL, duration_ns = NULL, wall = NULL, peak_bytes = NULL, step_ns = NULL, "
-            "step_ns_low = NULL, step_ns_high = NULL, tokens_per_s = NULL, loss_final = NULL, "
-            "lease_pid = ?, lease_host = ?, lease_start = ?, num_attempts = num_attempts + 1 "
-            "WHERE id = ?")
-      .bind_all(trial.phase, trial.is_baseline, trial.spec_json, trial.predicted_peak_bytes,
-                trial.predicted_step_ns, now_utc(), lease.pid, lease.host, lease.start, id)
-      .run();
-  write_knobs(*database_, id, trial.knobs);
-  write_predictions(*database_, id, predictions);
-  write_memory_predictions(*database_, id, memory);
+  start_trial(*database_, id, trial, now_utc(), predictions, memory);
   transaction.commit();
   return id;
 }
 
-FinishOutcome Store::finish_trial(int64_t trial_id, const TrialResult& result) {
-  check_metrics(result.metrics);
+namespace {
+
+/// The commit point's rows, within a transaction of the caller.
+FinishOutcome end_trial(Database& database, int64_t trial_id, const TrialResult& result) {
   FinishOutcome outcome{result.status, result.reason, {}};
   std::optional<int64_t> peak_bytes = result.peak_bytes;
   std::optional<double> loss_final = result.loss_final;
 
-  Transaction transaction(*database_);
   for (const std::string& path : result.shard_paths) {
     ShardContents contents;
     try {
       // Read through a connection of its own, not attached to this one: nothing that a damaged or
       // hostile file holds is ever parsed by the connection that writes.
       contents = read_shard(path);
-      ingest_or_roll_back(*database_, trial_id, contents, result.keeps_trace);
+      ingest_or_roll_back(database, trial_id, contents, result.keeps_trace);
     } catch (const ShardError& error) {
       outcome.shard_problems.push_back(error.what());
       continue;
@@ -135,17 +151,17 @@ FinishOutcome Store::finish_trial(int64_t trial_id, const TrialResult& result) {
       loss_final = contents.steps.back().loss;
     }
   }
-  write_metrics(*database_, trial_id, result.metrics);
-  append_texts(*database_, trial_id, result.texts);
+  write_metrics(database, trial_id, result.metrics);
+  append_texts(database, trial_id, result.texts);
   if (!outcome.shard_problems.empty()) {
     const std::string problems = joined(outcome.shard_problems);
-    append_texts(*database_, trial_id, {{"shard_problem", problems}});
+    append_texts(database, trial_id, {{"shard_problem", problems}});
     if (outcome.status == "ok") {
       outcome.status = "failed";
       outcome.reason = problems;
     }
   }
-  Statement flip(*database_,
+  Statement flip(database,
                  "UPDATE trial SET status = ?, reason = ?, wall = ?, peak_bytes = ?, step_ns = ?, "
                  "step_ns_low = ?, step_ns_high = ?, tokens_per_s = ?, loss_final = ?, "
                  "ended_at = ?10, lease_pid = NULL, lease_host = NULL, lease_start = NULL, "
@@ -162,7 +178,42 @@ FinishOutcome Store::finish_trial(int64_t trial_id, const TrialResult& result) {
       .bind(10, now_utc())
       .bind(11, trial_id)
       .run();
-  MOETUNE_CHECK(database_->num_changes() == 1, "{}: trial {} is not running", path(), trial_id);
+  MOETUNE_CHECK(database.num_changes() == 1, "{}: trial {} is not running", database.path(),
+                trial_id);
+  // One that was stopped says nothing, whoever stopped it.
+  if (is_final(outcome.status)) {
+    Statement started(database, "SELECT started_at FROM trial WHERE id = ?");
+    started.bind(1, trial_id);
+    started.step();
+    write_measurement(database, trial_id, started.get_text(0), result, outcome.status,
+                      outcome.reason);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+FinishOutcome Store::finish_trial(int64_t trial_id, const TrialResult& result) {
+  check_metrics(result.metrics);
+  Transaction transaction(*database_);
+  FinishOutcome outcome = end_trial(*database_, trial_id, result);
+  transaction.commit();
+  return outcome;
+}
+
+FinishOutcome Store::replace_trial(const TrialRow& trial,
+                                   const std::vector<PredictionRow>& predictions,
+                                   const std::vector<MemoryPrediction>& memory,
+                                   const TrialResult& result) {
+  check_metrics(result.metrics);
+  MOETUNE_CHECK(is_final(result.status), "trial {} has no final status: '{}'", trial.spec_hash,
+                result.status);
+  Transaction transaction(*database_);
+  const auto existing = find_trial(trial.sweep_id, trial.spec_hash);
+  MOETUNE_CHECK(existing && is_final(existing->status), "{}: trial {} is not finished", path(),
+                trial.spec_hash);
+  start_trial(*database_, existing->id, trial, trial.started_at, predictions, memory);
+  FinishOutcome outcome = end_trial(*database_, existing->id, result);
   transaction.commit();
   return outcome;
 }
@@ -188,6 +239,7 @@ int64_t Store::add_finished_trial(const TrialRow& trial,
             "duration_ns = 0 WHERE id = ?")
       .bind_all(trial.status, trial.reason, trial.phase, id)
       .run();
+  if (trial.is_baseline) set_baseline_of(*database_, id);
   write_knobs(*database_, id, trial.knobs);
   write_predictions(*database_, id, predictions);
   write_memory_predictions(*database_, id, memory);
@@ -195,9 +247,7 @@ int64_t Store::add_finished_trial(const TrialRow& trial,
   return id;
 }
 
-void Store::set_baseline(int64_t trial_id) {
-  Statement(*database_, "UPDATE trial SET is_baseline = 1 WHERE id = ?").bind(1, trial_id).run();
-}
+void Store::set_baseline(int64_t trial_id) { set_baseline_of(*database_, trial_id); }
 
 StaleTrials Store::take_back_stale(int64_t sweep_id, bool takes_foreign) {
   StaleTrials stale;

@@ -6,8 +6,8 @@
 #include <map>
 #include <numeric>
 
-#include "tuner/bisect/change_points.h"
-#include "tuner/bisect/drift.h"
+#include "tuner/stats/change_points.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 namespace {

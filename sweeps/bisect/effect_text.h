@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tuner/bisect/effect.h"
+#include "tuner/stats/effect.h"
 
 namespace moetune::sweeps {
 

@@ -7,8 +7,8 @@
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
-#include "tuner/bisect/change_points.h"
-#include "tuner/bisect/drift.h"
+#include "tuner/stats/change_points.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/hunt_runs.h"
-#include "tuner/bisect/run_speed.h"
+#include "tuner/stats/run_speed.h"
 
 namespace moetune::sweeps {
 

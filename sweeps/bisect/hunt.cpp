@@ -21,9 +21,9 @@
 #include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/text.h"
-#include "tuner/bisect/change_points.h"
-#include "tuner/bisect/drift.h"
 #include "tuner/bisect/priors.h"
+#include "tuner/stats/change_points.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 namespace {

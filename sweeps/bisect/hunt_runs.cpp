@@ -7,7 +7,7 @@
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/change_points.h"
 
 namespace moetune::sweeps {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sweeps/bisect/hunt.h"
-#include "tuner/bisect/drift.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 

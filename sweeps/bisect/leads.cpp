@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "sweeps/bisect/metric_names.h"
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/change_points.h"
 
 namespace moetune::sweeps {
 namespace {

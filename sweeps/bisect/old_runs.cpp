@@ -4,20 +4,13 @@
 #include <algorithm>
 #include <ctime>
 
-#include "tuner/bisect/drift.h"
+#include "profiler/store/store.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {
 namespace {
 
 constexpr double kLongPauseSeconds = 3600;
-
-/// Of a time that the store wrote, since 1970; long ago when it is none.
-double seconds_of(const std::string& utc) {
-  std::tm time{};
-  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr
-             ? 0.0
-             : static_cast<double>(timegm(&time));
-}
 
 }  // namespace
 
@@ -26,7 +19,7 @@ std::vector<int> pauses_since(const std::vector<RunTime>& runs) {
   int count = 0;
   auto later = static_cast<double>(std::time(nullptr));
   for (size_t i = runs.size(); i-- > 0;) {
-    const double ended_at = seconds_of(runs[i].ended_at);
+    const double ended_at = store::seconds_of(runs[i].ended_at);
     count += later - ended_at > kLongPauseSeconds;
     pauses[i] = count;
     later = ended_at - runs[i].seconds;

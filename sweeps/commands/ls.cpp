@@ -40,8 +40,14 @@ void check_sweep(const store::Store& store, int64_t sweep_id) {
       known.empty() ? "none: it is empty" : fmt::format("one of {}", fmt::join(known, ", "))));
 }
 
-std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>>& rows,
-                       std::optional<size_t> width) {
+/// A trial as a line of the list.
+struct Line {
+  store::TrialRow trial;
+  std::string title;
+  const SweepView* view = nullptr;
+};
+
+std::string table_text(const std::vector<Line>& lines, std::optional<size_t> width) {
   using Align = TextTable::Align;
   TextTable table({{"id", Align::right},
                    {"sweep", Align::right},
@@ -53,18 +59,39 @@ std::string table_text(const std::vector<std::pair<store::TrialRow, std::string>
                    {"peak", Align::right},
                    {"predicted", Align::right},
                    {"wall"},
+                   {"runs", Align::right},
+                   {"env", Align::right},
                    {"trial"}});
   const auto ns = [](const auto& value) { return value ? base::format_ns(*value) : "-"; };
   const auto bytes = [](const auto& value) { return value ? base::format_bytes(*value) : "-"; };
-  for (const auto& [trial, title] : rows) {
+  for (const auto& [trial, title, view] : lines) {
+    std::string what = trial.reason.empty() ? title : title + ": " + trial.reason;
+    const std::vector<std::string> marks = view->marks_of(trial);
+    if (!marks.empty()) what = fmt::format("[{}] {}", fmt::join(marks, ", "), what);
+    const store::EnvironmentRow* environment = view->environment_of(trial);
     table.add({std::to_string(trial.id), std::to_string(trial.sweep_id), trial.phase, trial.status,
                ns(trial.step_ns), ns(trial.predicted_step_ns),
                trial.tokens_per_s ? base::format_count(*trial.tokens_per_s) : "-",
                bytes(trial.peak_bytes), bytes(trial.predicted_peak_bytes),
-               trial.wall.empty() ? "-" : trial.wall,
-               trial.reason.empty() ? title : title + ": " + trial.reason});
+               trial.wall.empty() ? "-" : trial.wall, std::to_string(view->num_counted(trial)),
+               environment == nullptr ? "-" : std::to_string(environment->ordinal),
+               std::move(what)});
   }
   return table.text(width);
+}
+
+/// Where the sweeps' trials were measured, where a sweep has run in more than one environment:
+/// which of them the numbers in a line come from is its column env.
+std::string environments_text(const std::map<int64_t, SweepView>& views) {
+  std::string text;
+  for (const auto& [sweep_id, view] : views) {
+    if (view.environments().size() < 2) continue;
+    text += fmt::format("\nEnvironments of sweep {}\n", sweep_id);
+    for (const store::EnvironmentRow& environment : view.environments()) {
+      text += "  " + environment_text(environment) + "\n";
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -91,19 +118,21 @@ int run_ls_command(const std::vector<std::string>& words) {
   for (store::TrialRow& trial : store.list_trials(sweep)) {
     by_sweep[trial.sweep_id].push_back(std::move(trial));
   }
-  std::vector<std::pair<store::TrialRow, std::string>> rows;
+  std::map<int64_t, SweepView> views;
+  std::vector<Line> lines;
   for (const auto& [sweep_id, trials] : by_sweep) {
+    const SweepView& view = views.emplace(sweep_id, SweepView(store, sweep_id)).first->second;
     for (const store::TrialRow& trial : trials) {
       if (!status.empty() && trial.status != status) continue;
-      rows.emplace_back(explained(trial), title_of(store, trial, baseline_of(trials)));
+      lines.push_back({explained(trial), title_of(store, trial, baseline_of(trials)), &view});
     }
   }
   if (options.wants_json()) {
     nlohmann::json list = nlohmann::json::array();
-    for (const auto& [trial, title] : rows) list.push_back(trial_json(trial, title));
+    for (const auto& [trial, title, view] : lines) list.push_back(trial_json(*view, trial, title));
     std::cout << list.dump(2) << "\n";
   } else {
-    std::cout << table_text(rows, terminal_width(STDOUT_FILENO));
+    std::cout << table_text(lines, terminal_width(STDOUT_FILENO)) << environments_text(views);
   }
   return 0;
 }

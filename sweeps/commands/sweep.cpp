@@ -30,8 +30,9 @@ struct Result {
   int64_t sweep_id = 0;
   SweepSummary summary;
   std::optional<store::TrialRow> best;
-  std::string best_title;
+  nlohmann::json best_json;
   std::optional<store::TrialRow> first_fit;
+  std::vector<store::DecisionRow> undecided;  ///< what the noise did not let the sweep see
 
   [[nodiscard]] std::optional<double> gain_ratio() const {
     if (!best || !first_fit || best->step_ns.value_or(0) <= 0 || !first_fit->step_ns) {
@@ -42,20 +43,36 @@ struct Result {
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}};
-  const std::vector<store::TrialRow> trials = store.list_trials(sweep_id);
-  // The reference run on one ideal device is no candidate; the starting configuration is one.
-  const auto first = std::ranges::find_if(trials, [](const store::TrialRow& trial) {
-    return trial.status == "ok" && (trial.phase != "contract" || trial.is_baseline);
-  });
-  if (first != trials.end()) result.first_fit = *first;
-  result.best = store.find_trial(sweep_id, result.summary.best_hash);
-  if (result.best) result.best_title = title_of(store, *result.best, baseline_of(trials));
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}};
+  const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
+  if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
+  if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
+  const SweepView view(store, sweep_id);
+  if (result.best) {
+    result.best_json =
+        trial_json(view, *result.best,
+                   title_of(store, *result.best, baseline_of(store.list_trials(sweep_id))));
+  }
+  for (const store::DecisionRow& decision : store.read_decisions(sweep_id)) {
+    if (decision.kind == "undecided") result.undecided.push_back(decision);
+  }
   return result;
 }
 
 nlohmann::json to_json(const Result& result) {
   const auto gain = result.gain_ratio();
+  const auto or_null = [](const auto& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json();
+  };
+  nlohmann::json undecided = nlohmann::json::array();
+  for (const store::DecisionRow& decision : result.undecided) {
+    undecided.push_back({{"trial", or_null(decision.trial_id)},
+                         {"knob", decision.knob},
+                         {"value", decision.value_after},
+                         {"gain_low_ratio", or_null(decision.gain_low_ratio)},
+                         {"gain_high_ratio", or_null(decision.gain_high_ratio)},
+                         {"text", decision.text}});
+  }
   return {{"db", result.database},
           {"sweep_id", result.sweep_id},
           {"status", result.summary.status},
@@ -64,9 +81,10 @@ nlohmann::json to_json(const Result& result) {
           {"num_run", result.summary.num_run},
           {"num_reused", result.summary.num_reused},
           {"num_by_status", result.summary.num_by_status},
-          {"best", result.best ? trial_json(*result.best, result.best_title) : nlohmann::json()},
+          {"best", result.best_json},
           {"first_fit_id", result.first_fit ? nlohmann::json(result.first_fit->id) : nullptr},
-          {"gain_ratio", gain ? nlohmann::json(*gain) : nlohmann::json()}};
+          {"gain_ratio", or_null(gain)},
+          {"undecided", undecided}};
 }
 
 std::string to_text(const Result& result) {
@@ -89,6 +107,12 @@ std::string to_text(const Result& result) {
   if (const auto gain = result.gain_ratio()) {
     text += fmt::format("gain: {:.2f}x over trial {}, the first configuration that fitted\n",
                         *gain + 1, result.first_fit->id);
+  }
+  if (!result.undecided.empty()) {
+    text += fmt::format(
+        "undecided: {} remedies may gain, but the noise hides it; moetune show tells "
+        "each\n",
+        result.undecided.size());
   }
   std::vector<std::string> knobs;
   for (const store::NamedText& knob : best.knobs) {

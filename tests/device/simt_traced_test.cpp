@@ -323,7 +323,7 @@ constexpr uint64_t kLong = 400'000;  // far above what the fake device takes by 
 std::string wall_of(const spec::TrialSpec& spec, const store::ShardContents& shard) {
   store::TrialResult result;
   result.status = "ok";
-  sweeps::analyse_shard(spec, shard, result);
+  sweeps::analyse_shard(spec, shard, 0, result);
   for (const auto& text : result.texts) BOOST_TEST_MESSAGE(text.value);
   return result.wall;
 }

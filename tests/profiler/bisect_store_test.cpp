@@ -13,6 +13,7 @@
 #include "profiler/store/bisect.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "tests/profiler/old_store.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
@@ -50,24 +51,6 @@ BisectRunRow sample_run(int position, double value) {
   run.run_seconds = 1.5;
   run.started_at = "2026-11-20T10:00:00.000Z";
   return run;
-}
-
-void make_version_1(const std::string& path) {
-  Store store = Store::open(path);
-  Database& database = store.database();
-  // Traces had no host_work.
-  constexpr std::string_view kNow = "BETWEEN 0 AND 5";
-  Statement statement(database, "SELECT sql FROM sqlite_schema WHERE name = 'trace_record'");
-  BOOST_TEST_REQUIRE(statement.step());
-  std::string before = statement.get_text(0);
-  while (statement.step()) {
-  }
-  BOOST_TEST_REQUIRE(before.find(kNow) != std::string::npos);
-  before.replace(before.find(kNow), kNow.size(), "BETWEEN 0 AND 4");
-  database.execute("DROP TABLE trace_record; " + before);
-  database.execute(
-      "DROP TABLE bisect_run; DROP TABLE bisect_commit; DROP TABLE bisect_hunt; "
-      "PRAGMA user_version = 1");
 }
 
 BOOST_AUTO_TEST_SUITE(bisect_store)
@@ -376,7 +359,7 @@ BOOST_AUTO_TEST_CASE(hunts_and_their_rows_go_together) {
 BOOST_AUTO_TEST_CASE(older_databases_are_upgraded_and_lose_nothing) {
   const TempFolder folder;
   const std::string path = folder.file("runs.db");
-  make_version_1(path);
+  tests::make_old_store(path, 1);
   {
     Database old(path, OpenMode::read_write);
     old.execute(
@@ -415,7 +398,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_not_what_its_version_says_stays_as_it_was) {
                   "evil"}}) {
     const TempFolder folder;
     const std::string path = folder.file("runs.db");
-    make_version_1(path);
+    tests::make_old_store(path, 1);
     { Database(path, OpenMode::read_write).execute(sql); }
     BOOST_CHECK_EXCEPTION(Store::upgrade(path), base::UsageError, says("runs.db", part));
     Database database(path, OpenMode::read_only);
@@ -433,7 +416,7 @@ BOOST_AUTO_TEST_CASE(shards_keep_their_own_version) {
     writer.commit();
   }
   BOOST_TEST(
-      Database(folder.file("shard.db"), OpenMode::read_only).query_int("PRAGMA user_version") == 1);
+      Database(folder.file("shard.db"), OpenMode::read_only).query_int("PRAGMA user_version") == 2);
   BOOST_TEST(read_shard(folder.file("shard.db")).text("log") == "hello");
 }
 

@@ -73,6 +73,7 @@ void write_sample(const std::string& path) {
   writer.add_trace(sample_trace(0, 3));
   writer.add_memory({2, 600, 1000, {100, 200, 300, 0, 0, 0}, "experts.w1"});
   writer.add_op({1, "experts.forward", 8, 99, 100, 1234});
+  writer.add_work({2, 1, {5, 1234567890123, 0}, {}, {7}});
   writer.add_metric(-1, "tokens_per_s", 1.25);
   writer.add_metric(0, "comm_bytes.ep", 64);
   writer.add_text("log", "first");
@@ -111,6 +112,23 @@ BOOST_AUTO_TEST_CASE(everything_comes_back) {
   BOOST_TEST(contents.text("log") == "second");
   BOOST_TEST(contents.text("none") == "");
   BOOST_TEST(committed_step(folder.file("shard.db")).value() == 4);
+}
+
+BOOST_AUTO_TEST_CASE(work_comes_back) {
+  const TempFolder folder;
+  {
+    ShardWriter writer(folder.file("shard.db"));
+    writer.add_work({2, 1, {5, 1234567890123, 0}, {}, {7}});
+    writer.commit();
+  }
+  const ShardContents shard = read_shard(folder.file("shard.db"));
+  BOOST_REQUIRE(shard.work.size() == 1U);
+  BOOST_TEST(shard.work[0].step == 2);
+  BOOST_TEST(shard.work[0].rank == 1);
+  BOOST_TEST(shard.work[0].durations_ns == (std::vector<int64_t>{5, 1234567890123, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(shard.work[0].routed_rows.empty());
+  BOOST_TEST(shard.work[0].probe_ns == std::vector<int64_t>{7}, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(refuses_what_would_lie) {

@@ -109,6 +109,21 @@ BOOST_AUTO_TEST_CASE(a_graph_is_cut_by_communication) {
   BOOST_TEST(graphs == (std::vector<int32_t>{1, 1, 0, 2, 2}), boost::test_tools::per_element());
 }
 
+// Of what the rank itself does: communication takes what it takes with the others.
+BOOST_AUTO_TEST_CASE(durations_are_told_as_they_come) {
+  Timeline clock = started(2, TraceLevel::none);
+  std::vector<int64_t> durations;
+  run(clock, 0, 1);
+  clock.record_durations(&durations);
+  run(clock, 0, 100);
+  clock.finish_host_work({"host"}, clock.begin_host_work(), 7);
+  clock.finish_communication(1, RecordKind::collective, {"comm"}, "ep", 0, clock.launch(1), 900, 5);
+  run(clock, 1, 30);
+  clock.record_durations(nullptr);
+  run(clock, 0, 2);
+  BOOST_TEST(durations == (std::vector<int64_t>{100, 7, 30}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_graph_is_launched_once) {
   Timeline clock = started();
   clock.begin_graph();

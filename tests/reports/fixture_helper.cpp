@@ -529,7 +529,7 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
   for (int ordinal = 1; ordinal <= static_cast<int>(kPlans.size()); ++ordinal) {
     ids.push_back(add_trial(store, id, ordinal, options, folder.empty() ? "." : folder));
   }
-  store.set_baseline(ids.at(1));
+  store.set_landmarks(id, {ids.at(24), ids.at(1), ids.at(4)});
   add_decisions(store, id, ids, options);
   if (options.sweep_status != "running") {
     store.finish_sweep(id, options.sweep_status);

@@ -370,11 +370,67 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
     decision.kind = "rejected";
     decision.text = "The loss stayed above 2.5.";
     store.add_decision(decision);
+    store::Store::Landmarks landmarks{*decision.baseline_trial_id, std::nullopt, std::nullopt};
+    store.set_landmarks(1, landmarks);
   }
   const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
   BOOST_TEST(page.find("No long run has confirmed this configuration") != std::string::npos);
   BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
   BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
+}
+
+// Which trial matters is what the sweep says, whatever could be guessed from the rest.
+BOOST_AUTO_TEST_CASE(the_winner_is_the_one_that_the_sweep_names) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  const auto context = [&](const store::Store::Landmarks& landmarks) {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store.set_landmarks(1, landmarks);
+    return read_context(store, 1, "");
+  };
+  const Context named = context({7, 5, 6});
+  BOOST_TEST(named.at(named.winner)->id == 7);
+  BOOST_TEST(named.at(named.baseline)->id == 5);
+  BOOST_TEST(named.at(named.first_fit)->id == 6);
+  const Context none = context({});
+  BOOST_TEST(none.winner == -1);
+  BOOST_TEST(none.first_fit == -1);
+}
+
+BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  const auto page = [&] {
+    return render_report(store::Store::open_read_only(folder.file("runs.db")));
+  };
+  BOOST_TEST(page().find("Machine and build 2") == std::string::npos);
+  {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store.set_environment(1, {{"host", "another"}, {"binary", "b2"}});
+    store::TrialResult again;
+    again.status = "ok";
+    again.purpose = "again";
+    again.step_ns = 500'000'000;
+    store.add_measurement(5, store::now_utc(), again, std::nullopt);
+    store::DecisionRow row;
+    row.sweep_id = 1;
+    row.ordinal = 99;
+    row.phase = "retune";
+    row.kind = "undecided";
+    row.trial_id = 5;
+    row.knob = "recompute";
+    row.gain_ratio = 0.031;
+    row.gain_low_ratio = -0.012;
+    row.gain_high_ratio = 0.076;
+    row.text = "The noise hides it.";
+    store.add_decision(row);
+  }
+  const std::string html = page();
+  for (const char* part : {"Machine and build 1", "Machine and build 2 (the latest)",
+                           "1 measurements since", ">1, build 2</td>", ">1, build 1</td>",
+                           "another", "1 undecided", "The noise hides it.", "−1.2 %", "+7.6 %"}) {
+    BOOST_TEST((html.find(part) != std::string::npos), part);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {

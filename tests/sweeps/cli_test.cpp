@@ -47,7 +47,10 @@ const std::set<std::string> kListKeys = {"id",
                                          "loss",
                                          "peak_bytes",
                                          "predicted_step_ns",
-                                         "tokens_per_s"};
+                                         "tokens_per_s",
+                                         "marks",
+                                         "num_measurements",
+                                         "environment"};
 
 }  // namespace
 

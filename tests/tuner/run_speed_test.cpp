@@ -1,5 +1,5 @@
 // The machine's speed in a run, from the durations of its parts.
-#include "tuner/bisect/run_speed.h"
+#include "tuner/stats/run_speed.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>

@@ -8,8 +8,9 @@
 #include <numeric>
 
 #include "kernels/base/error.h"
-#include "tuner/bisect/drift.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
+#include "tuner/stats/drift.h"
+#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -116,7 +117,7 @@ std::vector<double> CommitHunt::values_at(int first, int last) const {
 double CommitHunt::scale() const {
   std::vector<double> values = values_at(0, 0);
   if (values.empty()) return 1.0;
-  const double level = std::abs(median_of(values));
+  const double level = std::abs(profiler::median(values));
   if (level > 0) return level;
   for (const TimedReading& reading : readings_) values.push_back(std::abs(reading.value));
   const double largest = *std::max_element(values.begin(), values.end());
@@ -521,7 +522,7 @@ void CommitHunt::add_culprits(const std::vector<int>& positions) {
       culprit.before = sign * before.back();
     } else {
       difference = difference_of(before, after);
-      culprit.before = sign * median_of(before);
+      culprit.before = sign * profiler::median(before);
     }
     culprit.after = culprit.before + sign * difference.mean;
     const double unit = culprit.before != 0 ? std::abs(culprit.before) : scale();

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tuner/bisect/change_points.h"
-#include "tuner/bisect/drift.h"
-#include "tuner/bisect/effect.h"
+#include "tuner/stats/change_points.h"
+#include "tuner/stats/drift.h"
+#include "tuner/stats/effect.h"
 
 namespace moetune::tuner {
 

@@ -12,7 +12,8 @@
 #include <set>
 
 #include "kernels/base/error.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
+#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -126,7 +127,7 @@ bool ConfigHunt::can_measure(const ChangeSet& set) { return !is_broken_[index_of
 
 double ConfigHunt::scale() const {
   if (levels_.num_runs(kGood) == 0) return 1.0;
-  const double level = std::abs(median_of(levels_.values(kGood)));
+  const double level = std::abs(profiler::median(levels_.values(kGood)));
   if (level > 0) return level;
   double largest = 0.0;
   for (const auto& [set, index] : indices_) {
@@ -317,7 +318,8 @@ std::optional<int> ConfigHunt::direction_of(const Stage& before, const ChangeSet
 ConfigHunt::Stage ConfigHunt::stage_of(const ChangeSet& top, int direction) {
   Stage stage{top, static_cast<double>(direction), 0.0, {}};
   const size_t index = index_of(top);
-  const double off = std::abs(median_of(levels_.values(index)) - median_of(levels_.values(kGood)));
+  const double off =
+      std::abs(profiler::median(levels_.values(index)) - profiler::median(levels_.values(kGood)));
   // Nearer to the top than to the good end, and whatever alone is as large as the least effect.
   const double share = options_.is_deterministic ? 1.0 : 0.5;
   stage.threshold = std::min(min_effect(), share * off);
@@ -517,7 +519,7 @@ ConfigCulprit ConfigHunt::describe(const Stage& stage, const ChangeSet& found) {
   const std::vector<double>& good = levels_.values(kGood);
   const std::vector<double>& applied = levels_.values(index_of(found));
   const LevelDifference difference = difference_of(good, applied);
-  culprit.before = sign * median_of(good);
+  culprit.before = sign * profiler::median(good);
   culprit.after = culprit.before + sign * difference.mean;
   static_cast<Effect&>(culprit) = effect_of(difference, sign, scale());
   return culprit;

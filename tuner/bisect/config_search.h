@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tuner/bisect/commit_search.h"
-#include "tuner/bisect/drift.h"
-#include "tuner/bisect/subset_levels.h"
+#include "tuner/stats/drift.h"
+#include "tuner/stats/subset_levels.h"
 
 namespace moetune::tuner {
 

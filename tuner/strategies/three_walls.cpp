@@ -12,7 +12,10 @@
 
 namespace moetune::tuner {
 ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep)
-    : sweep_(sweep), space_(sweep_), cost_models_(1) {}
+    : sweep_(sweep),
+      space_(sweep_),
+      cost_models_(1),
+      contests_(sweep_.min_gain_ratio, sweep_.base.clock == "virtual_modelled") {}
 
 std::optional<TrialRequest> ThreeWalls::ask() {
   pending_.reset();
@@ -28,6 +31,10 @@ std::optional<TrialRequest> ThreeWalls::ask() {
   refused_.clear();
   num_refused_.clear();
   measured_.clear();
+  attempts_.clear();
+  calibrations_before_.clear();
+  num_repeats_ = 0;
+  contests_.restart();
   is_validating_ = false;
   phase_ = Phase::contract;
   best_hash_.clear();
@@ -41,7 +48,7 @@ std::optional<TrialRequest> ThreeWalls::ask() {
 }
 
 void ThreeWalls::tell(const TrialRequest& request, const TrialOutcome& outcome) {
-  outcomes_[request.hash] = outcome;
+  outcomes_[{request.hash, request.attempt}] = outcome;
 }
 
 std::vector<Decision> ThreeWalls::take_decisions() {
@@ -83,7 +90,7 @@ void ThreeWalls::run() {
 }
 
 ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
-  const auto known = outcomes_.find(request.hash);
+  const auto known = outcomes_.find({request.hash, request.attempt});
   // A point that was pruned once may be run later, against another incumbent.
   if (known == outcomes_.end() || known->second.status == spec::TrialStatus::pruned) {
     // One trial is kept back for the validation.
@@ -94,6 +101,8 @@ ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
   }
   Trial trial{std::move(request), known->second};
   const bool is_new = measured_.insert(trial.request.hash).second;
+  if (is_new) calibrations_before_[trial.request.hash] = num_calibrations_;
+  if (is_new && trial.is_ok()) contests_.add(trial.request, trial.outcome);
   if (is_new && trial.is_ok() && !trial.outcome.op_times.empty()) {
     ++num_calibrations_;
     if (cost_models_.size() <= num_calibrations_) {
@@ -112,7 +121,7 @@ void ThreeWalls::refuse(TrialRequest request, Action action, const std::string& 
                                       : fmt::format("{} pruned", name_of(request.phase));
   if (!refused_.insert(request.hash).second) return;
   const int64_t count = ++num_refused_[kind];
-  if (count > limit || outcomes_.contains(request.hash)) return;
+  if (count > limit || outcomes_.contains({request.hash, request.attempt})) return;
   if (is_finishing_) throw BudgetSpent{};
   request.action = action;
   request.reason = reason;
@@ -150,7 +159,11 @@ TrialRequest ThreeWalls::request_for(const spec::Knobs& knobs, Phase phase, std:
 }
 
 void ThreeWalls::predict(TrialRequest& request) {
-  const auto key = std::pair(request.hash, num_calibrations_);
+  request.prediction = prediction_of(request, num_calibrations_);
+}
+
+const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t num_calibrations) {
+  const auto key = std::pair(request.hash, num_calibrations);
   auto found = predictions_.find(key);
   if (found == predictions_.end()) {
     Prediction prediction;
@@ -165,13 +178,13 @@ void ThreeWalls::predict(TrialRequest& request) {
       }
       prediction.ranks.push_back(std::move(out));
     }
-    const CostEstimate step = cost_models_[num_calibrations_].estimate(request.spec);
+    const CostEstimate step = cost_models_[num_calibrations].estimate(request.spec);
     prediction.step_ns = step.step_ns;
     prediction.step_parts_ns = step.parts_ns;
     prediction.time_grade = step.grade;
     found = predictions_.emplace(key, std::move(prediction)).first;
   }
-  request.prediction = found->second;
+  return found->second;
 }
 
 // A configuration fits when its short trial fits and, as far as the routing of the reference run
@@ -206,17 +219,6 @@ std::string ThreeWalls::over_capacity_text(const TrialRequest& request) const {
   return fmt::format("predicted peak {} exceeds the capacity of {}",
                      base::format_bytes(request.prediction.peak_bytes),
                      base::format_bytes(capacity));
-}
-
-void ThreeWalls::add_comparison(const TrialOutcome& before, const Trial& after,
-                                const Comparison& change, Decision& decision) {
-  if (after.is_ok()) {
-    decision.gain_ratio = change.gain_ratio;
-    decision.noise_ratio = change.noise_ratio;
-  }
-  decision.evidence = {{"before", evidence_of(before)},
-                       {"after", evidence_of(after.outcome)},
-                       {"predicted_step_ns", after.request.prediction.step_ns}};
 }
 
 Decision& ThreeWalls::decide(Phase phase, std::string kind, std::string text) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/spec/sweep_spec.h"
+#include "tuner/contest.h"
 #include "tuner/cost_model.h"
 #include "tuner/judgement.h"
 #include "tuner/memory_model.h"
@@ -32,6 +33,9 @@ class ThreeWalls final : public Strategy {
   void finish_soon() override { is_finishing_ = true; }
   [[nodiscard]] Progress progress() const override;
   [[nodiscard]] std::string best_hash() const override { return best_hash_; }
+  [[nodiscard]] std::string first_fit_hash() const override {
+    return first_fitting_ ? first_fitting_->request.hash : std::string();
+  }
 
  private:
   /// A measured (or refused) configuration.
@@ -39,6 +43,15 @@ class ThreeWalls final : public Strategy {
     TrialRequest request;
     TrialOutcome outcome;
     [[nodiscard]] bool is_ok() const { return outcome.status == spec::TrialStatus::ok; }
+  };
+  /// A measured configuration that may become the incumbent.
+  struct Contender {
+    Trial trial;
+    Decision decision;                    ///< what it is: phase, wall, remedy, knob, values
+    std::string name;                     ///< what the sentence about it begins with
+    std::string why;                      ///< what the playbook says of its remedy
+    bool is_settled = false;              ///< no further measurement is worth it
+    std::optional<TrialOutcome> failure;  ///< it did not end well when it was measured again
   };
   /// Thrown by measure() when the outcome is not known yet.
   struct Pending {};
@@ -57,8 +70,26 @@ class ThreeWalls final : public Strategy {
   void retune();
   void validate();
 
+  /// A candidate over the validation's steps.
+  struct LongRun {
+    Trial candidate;
+    Trial trial;
+    StepLevel screening;  ///< of the candidate, by all its short runs
+    double final_loss = 0;
+    double lowest_loss = 0;
+    bool has_held = false;  ///< it ended well and has learned
+  };
+  LongRun run_long(const Trial& candidate);
+  void tell_long_run(const LongRun& run, const std::string& kind, const std::string& remark);
+  /// What the whole search came to.
+  void tell_verdict(const Trial& trial);
+
+  /// The best few of the ranked layouts, each with its own key.
+  void measure_layouts(std::vector<TrialRequest> ranked, std::vector<Contender>& contenders);
   /// One pass over the playbook for the incumbent; true when a change was kept.
   bool retune_once();
+  /// Its remedies, until one is clearly better; true then.
+  bool try_remedies(std::vector<Contender>& contenders);
   void note_wall();
 
   /// Rows of points that never run: enough to show the frontier, not so many that they drown the
@@ -67,7 +98,38 @@ class ThreeWalls final : public Strategy {
   static constexpr int64_t kMaxInvalidPerRule = 2;
 
   Trial measure(TrialRequest request);
-  [[nodiscard]] int64_t num_started() const { return static_cast<int64_t>(measured_.size()); }
+  [[nodiscard]] int64_t num_started() const {
+    return static_cast<int64_t>(measured_.size()) + num_repeats_;
+  }
+
+  // three_walls_contest.cpp: who is faster.
+
+  /// Once more. Nothing where the budget has no room for it, or no noise asks for it.
+  std::optional<TrialOutcome> repeat(const Trial& trial, Purpose purpose,
+                                     const std::string& rival = {});
+  /// The incumbent once more when it was run once only, or so long ago that the machine may have
+  /// become another.
+  void look_at_incumbent_again();
+  [[nodiscard]] std::optional<double> predicted_ratio(const Trial& incumbent,
+                                                      const Contender& contender);
+  Judgement judge(const Contender& contender);
+  /// With as many further measurements as it takes and the budget leaves.
+  Judgement settle(Contender& contender);
+  /// The last contender, which has just been measured: the incumbent when it clearly is better.
+  /// Then it is no contender any more, and what became of the others in a retuning is told.
+  bool take_if_better(std::vector<Contender>& contenders);
+  /// True, and told, when it did not end well.
+  bool reject_failed(const Contender& contender);
+  /// Those that may be better after all, by all that is known by now, the most promising first.
+  /// True when one became the incumbent; until there is none, or only the first.
+  bool look_again(std::vector<Contender>& contenders, bool only_first);
+  void become_incumbent(Contender contender, const Judgement& judgement);
+  /// What became of those that did not.
+  void conclude(const std::vector<Contender>& contenders);
+  void describe_change_in(const Contender& contender, Decision& decision) const;
+  Decision& decide_on(const Contender& contender, const Judgement& judgement, std::string kind,
+                      std::string text);
+  void note_noise();
   TrialRequest request_for(const spec::Knobs& knobs, Phase phase, std::string title);
   /// Stores a point that will not run, unless enough of its kind are stored already.
   void refuse(TrialRequest request, Action action, const std::string& reason, int64_t limit);
@@ -76,22 +138,21 @@ class ThreeWalls final : public Strategy {
   /// The axis of recompute settings, cheapest first.
   [[nodiscard]] std::vector<std::string> recompute_ladder() const;
   void predict(TrialRequest& request);
+  /// By the cost model of so many outcomes.
+  const Prediction& prediction_of(const TrialRequest& request, size_t num_calibrations);
   bool fits(const TrialRequest& request);
   [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
   [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
   Decision& decide(Phase phase, std::string kind, std::string text);
-  /// What was measured before and after, and what was expected, into the decision.
-  static void add_comparison(const TrialOutcome& before, const Trial& after,
-                             const Comparison& change, Decision& decision);
-
   spec::SweepSpec sweep_;
   SearchSpace space_;
 
   // Known for good.
-  std::map<std::string, TrialOutcome> outcomes_;
+  std::map<std::pair<std::string, int64_t>, TrialOutcome> outcomes_;  ///< by hash and attempt
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
+  Contests contests_;  ///< its runs are those of the current run of the program
   size_t num_taken_ = 0;
   bool is_done_ = false;
   bool is_finishing_ = false;
@@ -111,6 +172,10 @@ class ThreeWalls final : public Strategy {
   std::set<std::string> refused_;               ///< hashes
   std::map<std::string, int64_t> num_refused_;  ///< by kind
   std::set<std::string> measured_;              ///< hashes of the trials that ran
+  std::map<std::string, int64_t> attempts_;     ///< the last one, by hash
+  /// Outcomes that the cost model knew before a trial ran, by hash.
+  std::map<std::string, size_t> calibrations_before_;
+  int64_t num_repeats_ = 0;
   bool is_validating_ = false;
   Phase phase_ = Phase::contract;
   std::string best_hash_;

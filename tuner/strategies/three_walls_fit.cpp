@@ -309,12 +309,6 @@ void ThreeWalls::scale() {
   std::stable_sort(ranked.begin(), ranked.end(), [](const TrialRequest& a, const TrialRequest& b) {
     return a.prediction.step_ns < b.prediction.step_ns;
   });
-  std::set<std::array<int64_t, 5>> seen;
-  const auto layout_key = [](const spec::Knobs& k) {
-    return std::array<int64_t, 5>{k.tensor_model_parallel_size, k.context_parallel_size,
-                                  k.expert_model_parallel_size, k.expert_tensor_parallel_size,
-                                  k.pipeline_model_parallel_size};
-  };
   Decision& ranking = decide(
       Phase::scale, "note",
       fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
@@ -326,34 +320,43 @@ void ThreeWalls::scale() {
                                              {"step_ns", ranked[i].prediction.step_ns},
                                              {"peak_bytes", ranked[i].prediction.peak_bytes}});
   }
+  std::vector<Contender> contenders;
+  try {
+    measure_layouts(std::move(ranked), contenders);
+  } catch (const BudgetSpent&) {
+    look_again(contenders, false);
+    conclude(contenders);
+    throw;
+  }
+  look_again(contenders, false);
+  conclude(contenders);
+}
+
+void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
+                                 std::vector<Contender>& contenders) {
+  std::set<std::array<int64_t, 5>> seen;
+  const auto layout_key = [](const spec::Knobs& k) {
+    return std::array<int64_t, 5>{k.tensor_model_parallel_size, k.context_parallel_size,
+                                  k.expert_model_parallel_size, k.expert_tensor_parallel_size,
+                                  k.pipeline_model_parallel_size};
+  };
   int64_t num_measured = 0;
   for (TrialRequest& request : ranked) {
     if (num_measured >= sweep_.scale_trials) break;
     if (!seen.insert(layout_key(request.spec.knobs)).second) continue;
     if (measured_.contains(request.hash)) continue;
     ++num_measured;
-    const spec::Knobs knobs = request.spec.knobs;
-    const Trial trial = measure(std::move(request));
-    const Comparison change = compare(incumbent_->outcome, trial.outcome, sweep_.min_gain_ratio);
-    const bool is_kept = trial.is_ok() && change.is_gain;
-    Decision& decision = decide(
-        Phase::scale, is_kept ? "kept" : "rejected",
-        !trial.is_ok() ? fmt::format("{} ended as {}: {}.", describe(knobs),
-                                     spec::name_of(trial.outcome.status), trial.outcome.reason)
-                       : fmt::format("{}: {} per step, {} the best so far.", describe(knobs),
-                                     base::format_ns(trial.outcome.step_ns),
-                                     describe_change(change.gain_ratio, "than")));
-    decision.trial_hash = trial.request.hash;
-    decision.baseline_hash = incumbent_->request.hash;
-    decision.remedy = "layout";
-    decision.knob = "layout";
-    decision.value_before = describe(incumbent_->request.spec.knobs);
-    decision.value_after = describe(knobs);
-    add_comparison(incumbent_->outcome, trial, change, decision);
-    if (!is_kept) continue;
-    runner_up_ = incumbent_;
-    incumbent_ = trial;
-    best_hash_ = trial.request.hash;
+    look_at_incumbent_again();
+    Contender contender;
+    contender.name = describe(request.spec.knobs);
+    contender.decision.phase = Phase::scale;
+    contender.decision.remedy = "layout";
+    contender.decision.knob = "layout";
+    contender.decision.value_after = contender.name;
+    contender.trial = measure(std::move(request));
+    if (reject_failed(contender)) continue;
+    contenders.push_back(std::move(contender));
+    take_if_better(contenders);
   }
 }
 

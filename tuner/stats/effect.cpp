@@ -1,7 +1,7 @@
 // See effect.h.
-#include "tuner/bisect/effect.h"
+#include "tuner/stats/effect.h"
 
-#include "tuner/bisect/noise_model.h"
+#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 

@@ -4,15 +4,11 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
 namespace moetune::tuner {
 
 /// The noise around its robust estimate, evenly in the logarithm.
 inline constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
-
-/// Of at least one value.
-double median_of(std::vector<double> values);
 
 /// Logarithm of the density, but for a constant, of a run that is `difference` off its level.
 double log_density(double difference, double noise);

@@ -1,12 +1,12 @@
 // Whether a set of changes moves a noisy metric: the posterior of its level beside the good end's,
-// from few runs. The noise model is that of change_points.h; what is new is the prior: a set has
+// from few runs. The noise model is that of levels.h; what is new is the prior: a set has
 // the good end's level, or that of a set which is known to be bad, or (less likely) any other.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::tuner {
 

@@ -1,64 +1,20 @@
 // Grids, sums over segmentations, and what they say of each position; see change_points.h.
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/change_points.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/base/error.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
+#include "tuner/stats/log_sum.h"
+#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
 
-constexpr double kMadToDeviation = 1.4826;
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr double kLevelStep = 0.3;   ///< of the grid of levels, in noises
 constexpr double kLevelReach = 3.0;  ///< beyond a commit's median, in noises
-/// For a difference: around both medians, in standard errors of the robust noise.
-constexpr double kReach = 6.0;
-/// So few readings, together, say little of the noise: it may be far larger than it looks. Without
-/// more of its grid their intervals of 95 % would hold in 0.83 of cases (three readings of each).
-constexpr size_t kFewReadings = 20;
-constexpr int kMoreNoises = 2;
-constexpr double kReachOfFew = 11.0;
-
-/// log(sum of exp).
-class LogSum {
- public:
-  void add(double log_term) {
-    if (log_term <= largest_) {
-      sum_ += std::exp(log_term - largest_);
-    } else {
-      sum_ = largest_ == kMinusInfinity ? 1.0 : sum_ * std::exp(largest_ - log_term) + 1.0;
-      largest_ = log_term;
-    }
-  }
-  [[nodiscard]] double value() const {
-    return largest_ == kMinusInfinity ? kMinusInfinity : largest_ + std::log(sum_);
-  }
-
- private:
-  double largest_ = kMinusInfinity;
-  double sum_ = 0.0;
-};
-
-/// What the noise may be, smallest first. Never 0: a metric without noise has some tiny one.
-std::vector<double> noise_grid(const std::vector<CommitReadings>& commits) {
-  double scale = pooled_noise(commits);
-  double largest = 0;
-  for (const CommitReadings& commit : commits) {
-    for (const double value : commit.values) largest = std::max(largest, std::abs(value));
-  }
-  if (scale <= 0) scale = largest > 0 ? largest * 1e-9 : 1e-9;
-  // The lattice of levels is counted in whole numbers.
-  scale = std::max(scale, largest * 1e-12);
-  std::vector<double> grid;
-  for (const double factor : kNoiseFactors) grid.push_back(factor * scale);
-  return grid;
-}
-
 /// Points of a lattice around what was measured.
 std::vector<double> level_grid(const std::vector<CommitReadings>& commits, double scale) {
   const double step = kLevelStep * scale;
@@ -67,7 +23,7 @@ std::vector<double> level_grid(const std::vector<CommitReadings>& commits, doubl
     // A median of few runs lies off its level by more.
     const double reach = kLevelReach * scale *
                          std::max(0.5, 1.5 / std::sqrt(static_cast<double>(commit.values.size())));
-    const double middle = median_of(commit.values);
+    const double middle = profiler::median(commit.values);
     const auto first = static_cast<int64_t>(std::floor((middle - reach) / step));
     const auto last = static_cast<int64_t>(std::ceil((middle + reach) / step));
     for (int64_t i = first; i <= last; ++i) indices.push_back(i);
@@ -334,149 +290,10 @@ class Posterior {
 
 }  // namespace
 
-double pooled_noise(const std::vector<CommitReadings>& commits) {
-  // Distances from the median of n runs are shorter than from the level by sqrt((n - 1) / n).
-  std::vector<double> distances;
-  for (const CommitReadings& commit : commits) {
-    const size_t n = commit.values.size();
-    if (n < 2) continue;
-    const double middle = median_of(commit.values);
-    const double stretch = std::sqrt(static_cast<double>(n) / static_cast<double>(n - 1));
-    for (const double value : commit.values) {
-      distances.push_back(std::abs(value - middle) * stretch);
-    }
-  }
-  if (distances.empty()) return 0.0;
-  const double scale = kMadToDeviation * median_of(distances);
-  if (scale > 0) return scale;
-  // More than half of the runs agree: a mean is better than none.
-  return std::accumulate(distances.begin(), distances.end(), 0.0) /
-         static_cast<double>(distances.size());
-}
-
 ChangePointPosterior change_point_posterior(const std::vector<CommitReadings>& commits,
                                             const ChangePointOptions& options) {
   check_commits(commits, options);
   return Posterior(commits, options).run();
-}
-
-LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
-                                 double threshold, double probability, double weight_of_reading) {
-  const std::vector<CommitReadings> commits = {{0, a}, {1, b}};
-  MOETUNE_CHECK(!a.empty() && !b.empty(), "a difference of {} and {} readings", a.size(), b.size());
-  std::vector<double> noises = noise_grid(commits);
-  const double scale = noises[noises.size() / 2 - 1];
-  const bool is_few = a.size() + b.size() <= kFewReadings;
-  if (is_few) {
-    const double ratio = noises[1] / noises[0];
-    for (int i = 0; i < kMoreNoises; ++i) noises.push_back(noises.back() * ratio);
-  }
-  const auto most = static_cast<double>(std::max(a.size(), b.size()));
-  // Fine enough for the mean of all runs.
-  const double step = scale * 0.4 / std::sqrt(most);
-  const auto grid_of = [&](const std::vector<double>& values) {
-    const double reach = (is_few ? kReachOfFew : kReach) * scale /
-                         std::sqrt(weight_of_reading * static_cast<double>(values.size()));
-    const auto middle = static_cast<int64_t>(std::round(median_of(values) / step));
-    const auto count = static_cast<int64_t>(std::ceil(reach / step));
-    return std::pair<int64_t, int64_t>(middle - count, middle + count);
-  };
-  const auto [a_first, a_last] = grid_of(a);
-  const auto [b_first, b_last] = grid_of(b);
-  const auto fit = [&](const std::vector<double>& values, int64_t first, int64_t last,
-                       double noise) {
-    std::vector<double> logs;
-    for (int64_t i = first; i <= last; ++i) {
-      double sum = 0.0;
-      for (const double value : values) {
-        sum += log_density(value - static_cast<double>(i) * step, noise);
-      }
-      logs.push_back(weight_of_reading * sum);
-    }
-    return logs;
-  };
-  std::vector<std::pair<std::vector<double>, std::vector<double>>> fits;
-  double largest = kMinusInfinity;
-  for (const double noise : noises) {
-    fits.emplace_back(fit(a, a_first, a_last, noise), fit(b, b_first, b_last, noise));
-    largest = std::max(largest,
-                       *std::max_element(fits.back().first.begin(), fits.back().first.end()) +
-                           *std::max_element(fits.back().second.begin(), fits.back().second.end()));
-  }
-  // Weight of each difference, by lattice steps.
-  const int64_t lowest = b_first - a_last;
-  std::vector<double> weights(static_cast<size_t>(b_last - a_first - lowest) + 1, 0.0);
-  LevelDifference result;
-  double total = 0.0;
-  for (size_t n = 0; n < noises.size(); ++n) {
-    const auto& [a_fit, b_fit] = fits[n];
-    double of_noise = 0.0;
-    for (size_t i = 0; i < a_fit.size(); ++i) {
-      for (size_t j = 0; j < b_fit.size(); ++j) {
-        const double log_weight = a_fit[i] + b_fit[j] - largest;
-        if (log_weight < -30) continue;
-        const double weight = std::exp(log_weight);
-        of_noise += weight;
-        const int64_t steps = b_first + static_cast<int64_t>(j) - a_first - static_cast<int64_t>(i);
-        weights[static_cast<size_t>(steps - lowest)] += weight;
-      }
-    }
-    total += of_noise;
-    result.noise += of_noise * noises[n];
-  }
-  result.noise /= total;
-  double sum = 0.0;
-  const double tail = (1.0 - probability) / 2;
-  result.low = static_cast<double>(lowest) * step;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const double difference = static_cast<double>(lowest + static_cast<int64_t>(i)) * step;
-    const double weight = weights[i] / total;
-    if (sum < tail) result.low = difference;
-    if (sum < 1.0 - tail) result.high = difference;
-    sum += weight;
-    result.mean += weight * difference;
-    if (difference > threshold) result.above += weight;
-    if (difference < -threshold) result.below += weight;
-  }
-  return result;
-}
-
-double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
-                         double weight_of_reading) {
-  MOETUNE_CHECK(!a.empty() && !b.empty(), "a shift of {} and {} readings", a.size(), b.size());
-  const std::vector<double> noises = noise_grid({{0, a}, {1, b}});
-  const double scale = noises[noises.size() / 2 - 1];
-  const double step = scale * 0.4 / std::sqrt(static_cast<double>(a.size() + b.size()));
-  const auto log_evidence = [&](double off) {
-    std::vector<double> moved = b;
-    for (double& value : moved) value -= off;
-    // One level for both: near that of either, or in between.
-    std::vector<double> all = a;
-    all.insert(all.end(), moved.begin(), moved.end());
-    std::vector<int64_t> lattice;
-    for (const std::vector<double>* values : {&a, static_cast<const std::vector<double>*>(&moved),
-                                              static_cast<const std::vector<double>*>(&all)}) {
-      const double reach =
-          6.0 * scale / std::sqrt(weight_of_reading * static_cast<double>(values->size()));
-      const auto middle = static_cast<int64_t>(std::round(median_of(*values) / step));
-      const auto count = static_cast<int64_t>(std::ceil(reach / step));
-      for (int64_t i = middle - count; i <= middle + count; ++i) lattice.push_back(i);
-    }
-    std::sort(lattice.begin(), lattice.end());
-    lattice.erase(std::unique(lattice.begin(), lattice.end()), lattice.end());
-    LogSum evidence;
-    for (const double noise : noises) {
-      for (const int64_t i : lattice) {
-        double sum = 0.0;
-        for (const double value : all) {
-          sum += log_density(value - static_cast<double>(i) * step, noise);
-        }
-        evidence.add(weight_of_reading * sum);
-      }
-    }
-    return evidence.value();
-  };
-  return log_evidence(shift) - log_evidence(0.0);
 }
 
 }  // namespace moetune::tuner

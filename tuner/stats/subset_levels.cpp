@@ -1,5 +1,5 @@
 // Levels and noise on grids; see subset_levels.h.
-#include "tuner/bisect/subset_levels.h"
+#include "tuner/stats/subset_levels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,8 @@
 #include <limits>
 
 #include "kernels/base/error.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
+#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -41,7 +42,7 @@ void SubsetLevels::clear(double weight_of_reading) {
 }
 
 bool SubsetLevels::is_covered(const Set& set) const {
-  const double middle = median_of(set.values);
+  const double middle = profiler::median(set.values);
   for (const double side : {-kCovered, kCovered}) {
     const double at = middle + side * scale_;
     const auto above = std::lower_bound(lattice_.begin(), lattice_.end(), at - step_);
@@ -68,7 +69,7 @@ void SubsetLevels::build_lattice() {
   for (const double factor : kNoiseFactors) noises_.push_back(factor * scale_);
   std::vector<int64_t> indices;
   for (const CommitReadings& commit : commits) {
-    const double middle = median_of(commit.values);
+    const double middle = profiler::median(commit.values);
     const double reach = scale_ * reach_of(commit.values.size());
     const auto first = static_cast<int64_t>(std::floor((middle - reach) / step_));
     const auto last = static_cast<int64_t>(std::ceil((middle + reach) / step_));

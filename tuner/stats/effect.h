@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::tuner {
 

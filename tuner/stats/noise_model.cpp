@@ -1,7 +1,6 @@
 // See noise_model.h.
-#include "tuner/bisect/noise_model.h"
+#include "tuner/stats/noise_model.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace moetune::tuner {
@@ -11,16 +10,6 @@ constexpr double kOutlierShare = 0.05;
 constexpr double kOutlierWidth = 10.0;
 
 }  // namespace
-
-double median_of(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),
-                   values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  const double upper = values[middle];
-  return 0.5 * (upper + *std::max_element(values.begin(),
-                                          values.begin() + static_cast<std::ptrdiff_t>(middle)));
-}
 
 double log_density(double difference, double noise) {
   const double z2 = difference * difference / (noise * noise);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "tuner/bisect/change_points.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::tuner {
 
@@ -39,6 +39,18 @@ double wander_score(const std::vector<TimedReading>& readings);
 /// its own noise away. All 0 while a reference has no reading. `least_scale`: of the noise.
 std::vector<double> machine_course(const std::vector<TimedReading>& readings,
                                    const std::vector<int>& references, double least_scale);
+
+/// A reading against those of a reference made just before and after it.
+struct TurnDifference {
+  double value = 0.0;         ///< above 0: more than the reference
+  double noise_factor = 1.0;  ///< its noise over that of one reading
+};
+
+/// Where so few readings were made that there is no course to read: in turns with a reference, each
+/// other reading against the line in time between the reference's neighbours, which takes off what
+/// changes evenly; at an end, against the one neighbour. No reference, no differences.
+std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>& readings,
+                                                 int reference);
 
 /// The readings at two references by commit, in the order of time, without the machine's course; a
 /// reference without a reading is left out.

@@ -1,12 +1,12 @@
 // See run_speed.h.
-#include "tuner/bisect/run_speed.h"
+#include "tuner/stats/run_speed.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "kernels/base/error.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
 
 namespace moetune::tuner {
 namespace {
@@ -27,7 +27,7 @@ RunSpeed::RunSpeed(const std::vector<std::vector<double>>& runs) {
       MOETUNE_CHECK(run[part] > 0, "a duration of {}", run[part]);
       durations.push_back(run[part]);
     }
-    levels_.push_back(median_of(std::move(durations)));
+    levels_.push_back(profiler::median(std::move(durations)));
   }
 }
 

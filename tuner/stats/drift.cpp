@@ -1,5 +1,5 @@
 // Trend, wandering and the course over time; see drift.h.
-#include "tuner/bisect/drift.h"
+#include "tuner/stats/drift.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,15 +7,13 @@
 #include <numeric>
 #include <utility>
 
-#include "tuner/bisect/change_points.h"
-#include "tuner/bisect/noise_model.h"
+#include "profiler/analysis/stats.h"
 
 namespace moetune::tuner {
 namespace {
 
 constexpr size_t kNumNeighbours = 8;  ///< references that the course is read from
 constexpr int kNumRounds = 6;         ///< of levels and course; it has settled by then
-constexpr double kMadToDeviation = 1.4826;
 constexpr size_t kFewestDriftRuns = 14;
 
 /// A straight line through the nearest points, robustly: what it says at `at`. Beyond them it goes
@@ -104,7 +102,7 @@ double wander_score(const std::vector<TimedReading>& readings) {
   std::vector<double> distances;
   for (const TimedReading& reading : in_order_of_time(readings)) {
     const std::vector<double>& own = values[reading.position];
-    if (own.size() >= kFewest) distances.push_back(reading.value - median_of(own));
+    if (own.size() >= kFewest) distances.push_back(reading.value - profiler::median(own));
   }
   if (distances.size() < 2 * kFewest) return 0.0;
   const std::vector<double> ranks = ranks_of(distances);
@@ -140,7 +138,7 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       if (is_reference[i]) freed[readings[i].position].push_back(readings[i].value - course[i]);
     }
     std::map<int, double> levels;
-    for (const auto& [position, values] : freed) levels[position] = median_of(values);
+    for (const auto& [position, values] : freed) levels[position] = profiler::median(values);
     std::vector<double> distances;
     std::vector<std::pair<double, double>> points;
     for (size_t i = 0; i < readings.size(); ++i) {
@@ -149,7 +147,8 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       points.emplace_back(readings[i].time, off);
       distances.push_back(std::abs(off - course[i]));
     }
-    const double scale = std::max(kMadToDeviation * median_of(distances), least_scale);
+    const double scale =
+        std::max(profiler::kMadToDeviation * profiler::median(distances), least_scale);
     std::vector<double> smoothed(readings.size());
     for (size_t i = 0; i < readings.size(); ++i) {
       // A reference does not smooth its own noise away.
@@ -164,6 +163,32 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
       std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());
   for (double& off : course) off -= middle;
   return course;
+}
+
+std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>& readings,
+                                                 int reference) {
+  std::vector<TimedReading> references;
+  std::vector<TurnDifference> differences;
+  for (const TimedReading& reading : in_order_of_time(readings)) {
+    if (reading.position == reference) references.push_back(reading);
+  }
+  if (references.empty()) return differences;
+  for (const TimedReading& reading : in_order_of_time(readings)) {
+    if (reading.position == reference) continue;
+    const auto after = std::find_if(references.begin(), references.end(),
+                                    [&](const auto& r) { return r.time > reading.time; });
+    if (after == references.begin() || after == references.end()) {
+      const TimedReading& nearest = after == references.end() ? references.back() : *after;
+      differences.push_back({reading.value - nearest.value, std::sqrt(2.0)});
+      continue;
+    }
+    const TimedReading& before = *(after - 1);
+    const double share = (reading.time - before.time) / (after->time - before.time);
+    const double between = (1 - share) * before.value + share * after->value;
+    differences.push_back(
+        {reading.value - between, std::sqrt(1 + (1 - share) * (1 - share) + share * share)});
+  }
+  return differences;
 }
 
 std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& readings, int a,

@@ -1,0 +1,83 @@
+// See device_tracing.h.
+#include "engine/device_tracing.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "engine/world_run.h"
+#include "profiler/device_trace.h"
+
+namespace moetune::engine {
+
+profiler::TraceLevel trace_level(const std::string& name) {
+  if (name == "none") return profiler::TraceLevel::none;
+  return name == "all" ? profiler::TraceLevel::all : profiler::TraceLevel::ops;
+}
+
+DeviceTracing::DeviceTracing(const spec::TrialSpec& trial, const std::vector<int>& ranks) {
+  // Counters end after the recorder, which is therefore made after them.
+  if (trial.counts_hardware) {
+    profiler::CounterOptions counter_options;
+    counter_options.device = local_device(trial);
+    counters_ = profiler::make_device_counters(counter_options);
+  }
+  const profiler::TraceLevel level = trace_level(trial.trace);
+  profiler::DeviceRecorderOptions options;
+  options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
+                                                      : profiler::DeviceDetail::launches;
+  counts_overhead_ = options.detail == profiler::DeviceDetail::all;
+  options.ranks = {ranks.begin(), ranks.end()};
+  recorder_ = profiler::make_cupti_recorder(options);
+}
+
+void DeviceTracing::begin(int64_t step) {
+  if (!recorder_) return;
+  if (!is_set_up_) {
+    // The first step that it records would pay for what it sets up.
+    recorder_->begin_step(static_cast<int>(step));
+    static_cast<void>(recorder_->end_step());
+    is_set_up_ = true;
+  }
+  if (counters_) counters_->begin_step();
+  recorder_->begin_step(static_cast<int>(step));
+}
+
+void DeviceTracing::end(TrialRecorder& recorder) {
+  if (!recorder_) return;
+  profiler::DeviceStep step = recorder_->end_step();
+  profiler::CounterWindow window;
+  for (profiler::RankStep& rank : step.ranks) {
+    window = {rank.trace.start_ns, rank.trace.end_ns};
+    const int id = rank.trace.rank;
+    recorder.add_trace(id, std::move(rank.trace));
+  }
+  missing_ = profiler::missing_text(step.facts);
+  if (counts_overhead_ && recorder_->is_active()) {
+    int64_t overhead_ns = 0;
+    for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
+    recorder.add_tracing_overhead(overhead_ns);
+  }
+  if (!counters_ || step.ranks.empty()) return;
+  // Between the two ends lies the reading of the trace, which is not part of the step.
+  const profiler::CounterStep counted = counters_->end_step();
+  recorder.add_counters(counted.is_on_wall_clock
+                            ? profiler::sum_counters(counted.samples, window)
+                            : static_cast<const profiler::CounterSums&>(counted));
+}
+
+std::string DeviceTracing::note() const {
+  if (!recorder_) return "this build has no CUPTI: steps on the device are not traced";
+  std::vector<std::string> notes = {recorder_->note(), missing_};
+  if (counters_) notes.push_back(counters_->note());
+  std::erase(notes, std::string());
+  return fmt::format("{}", fmt::join(notes, " "));
+}
+
+int64_t DeviceTracing::device_buffer_bytes() const {
+  return (recorder_ ? recorder_->device_buffer_bytes() : 0) +
+         (counters_ ? counters_->buffer_bytes() : 0);
+}
+
+}  // namespace moetune::engine

@@ -1,0 +1,43 @@
+// Traces and counters of a device while steps are traced.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/spec/trial_spec.h"
+#include "engine/trial_recorder.h"
+#include "profiler/cupti_recorder.h"
+#include "profiler/device_counters.h"
+#include "profiler/timeline.h"
+
+namespace moetune::engine {
+
+/// Of a trial's option `trace`.
+profiler::TraceLevel trace_level(const std::string& name);
+
+/// The traces of a device: one recorder for all ranks of the process, started and read by the first
+/// of them.
+class DeviceTracing {
+ public:
+  DeviceTracing(const spec::TrialSpec& trial, const std::vector<int>& ranks);
+
+  void begin(int64_t step);
+
+  void end(TrialRecorder& recorder);
+
+  [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
+  /// Why the trace is empty or not complete; empty when it is.
+  [[nodiscard]] std::string note() const;
+  [[nodiscard]] int64_t device_buffer_bytes() const;
+
+ private:
+  std::unique_ptr<profiler::DeviceCounters> counters_;
+  std::unique_ptr<profiler::DeviceRecorder> recorder_;
+  bool is_set_up_ = false;
+  bool counts_overhead_ = false;  ///< that the tracing interface reports of itself
+  std::string missing_;
+};
+
+}  // namespace moetune::engine

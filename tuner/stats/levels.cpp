@@ -1,0 +1,250 @@
+// Noise on a grid and differences on a lattice; see levels.h.
+#include "tuner/stats/levels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "profiler/analysis/stats.h"
+#include "tuner/stats/log_sum.h"
+#include "tuner/stats/noise_model.h"
+
+namespace moetune::tuner {
+namespace {
+
+/// Around both medians, in standard errors of the robust noise.
+constexpr double kReach = 6.0;
+/// So few readings, together, say little of the noise: it may be far larger than it looks. Without
+/// more of its grid their intervals of 95 % would hold in 0.83 of cases (three readings of each).
+constexpr size_t kFewReadings = 20;
+constexpr int kMoreNoises = 2;
+constexpr double kReachOfFew = 11.0;
+/// Where the noise has a floor, as little as one reading of a level is judged, by repeats of others
+/// that may be no more than two or three: still more of the grid, or the intervals of 95 % would
+/// hold in 0.84 of cases (three runs of one level, one of the other).
+constexpr int kMoreNoisesOfOne = 4;
+constexpr double kReachOfOne = 18.0;
+constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readings
+
+/// The pooled noise, or what it is at least; never 0, as a metric without noise has some tiny one.
+double scale_of(const std::vector<CommitReadings>& commits, double least) {
+  double scale = std::max(pooled_noise(commits), least);
+  double largest = 0;
+  for (const CommitReadings& commit : commits) {
+    for (const double value : commit.values) largest = std::max(largest, std::abs(value));
+  }
+  if (scale <= 0) scale = largest > 0 ? largest * 1e-9 : 1e-9;
+  // The lattice of levels is counted in whole numbers.
+  return std::max(scale, largest * 1e-12);
+}
+
+std::vector<double> grid_around(double scale) {
+  std::vector<double> grid;
+  for (const double factor : kNoiseFactors) grid.push_back(factor * scale);
+  return grid;
+}
+
+/// The usual noise of a grid.
+double middle_of(const std::vector<double>& noises) { return noises[kNoiseFactors.size() / 2 - 1]; }
+
+/// Logarithm of how likely readings of one level are, whatever the level, on a lattice of `step`.
+double log_evidence_of(const std::vector<double>& values, double noise, double step) {
+  const double reach = kReach * noise / std::sqrt(static_cast<double>(values.size()));
+  const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / step));
+  const auto count = static_cast<int64_t>(std::ceil(reach / step));
+  LogSum evidence;
+  for (int64_t i = middle - count; i <= middle + count; ++i) {
+    double sum = 0.0;
+    for (const double value : values) {
+      sum += log_density(value - static_cast<double>(i) * step, noise);
+    }
+    evidence.add(sum);
+  }
+  return evidence.value();
+}
+
+// Without readings of `a` its level is 0.
+LevelDifference difference_of(const std::vector<double>& a, const std::vector<double>& b,
+                              double threshold, double probability, double weight_of_reading,
+                              const NoiseEvidence& evidence) {
+  std::vector<CommitReadings> commits = {{0, b}};
+  if (!a.empty()) commits.insert(commits.begin(), {1, a});
+  size_t num_readings = a.size() + b.size();
+  for (const std::vector<double>& repeats : evidence.repeats) {
+    commits.push_back({static_cast<int>(commits.size()), repeats});
+    num_readings += repeats.size();
+  }
+  std::vector<double> noises = grid_around(scale_of(commits, evidence.least));
+  const double scale = std::max(middle_of(noises), evidence.least);
+  const bool is_few = num_readings <= kFewReadings;
+  const int more = evidence.least > 0 ? kMoreNoisesOfOne : kMoreNoises;
+  const double reach_of_few = evidence.least > 0 ? kReachOfOne : kReachOfFew;
+  if (is_few) {
+    const double ratio = noises[1] / noises[0];
+    for (int i = 0; i < more; ++i) noises.push_back(noises.back() * ratio);
+  }
+  for (double& noise : noises) noise = std::max(noise, evidence.least);
+  noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
+  const auto most = static_cast<double>(std::max(a.size(), b.size()));
+  // Fine enough for the mean of all runs.
+  const double step = scale * kLatticeStep / std::sqrt(most);
+  const auto grid_of = [&](const std::vector<double>& values) {
+    if (values.empty()) return std::pair<int64_t, int64_t>(0, 0);
+    const double reach = (is_few ? reach_of_few : kReach) * scale /
+                         std::sqrt(weight_of_reading * static_cast<double>(values.size()));
+    const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / step));
+    const auto count = static_cast<int64_t>(std::ceil(reach / step));
+    return std::pair<int64_t, int64_t>(middle - count, middle + count);
+  };
+  const auto [a_first, a_last] = grid_of(a);
+  const auto [b_first, b_last] = grid_of(b);
+  const auto fit = [&](const std::vector<double>& values, int64_t first, int64_t last,
+                       double noise) {
+    std::vector<double> logs;
+    for (int64_t i = first; i <= last; ++i) {
+      double sum = 0.0;
+      for (const double value : values) {
+        sum += log_density(value - static_cast<double>(i) * step, noise);
+      }
+      logs.push_back(weight_of_reading * sum);
+    }
+    return logs;
+  };
+  struct Fits {
+    std::vector<double> a;
+    std::vector<double> b;
+    double of_repeats = 0.0;
+  };
+  std::vector<Fits> fits;
+  double largest = kMinusInfinity;
+  for (const double noise : noises) {
+    Fits& of_noise = fits.emplace_back();
+    of_noise.a = fit(a, a_first, a_last, noise);
+    of_noise.b = fit(b, b_first, b_last, noise);
+    for (const std::vector<double>& repeats : evidence.repeats) {
+      if (repeats.size() > 1) of_noise.of_repeats += log_evidence_of(repeats, noise, step);
+    }
+    largest = std::max(largest, *std::max_element(of_noise.a.begin(), of_noise.a.end()) +
+                                    *std::max_element(of_noise.b.begin(), of_noise.b.end()) +
+                                    of_noise.of_repeats);
+  }
+  // Weight of each difference, by lattice steps.
+  const int64_t lowest = b_first - a_last;
+  std::vector<double> weights(static_cast<size_t>(b_last - a_first - lowest) + 1, 0.0);
+  LevelDifference result;
+  double total = 0.0;
+  for (size_t n = 0; n < noises.size(); ++n) {
+    const auto& [a_fit, b_fit, of_repeats] = fits[n];
+    double of_noise = 0.0;
+    for (size_t i = 0; i < a_fit.size(); ++i) {
+      for (size_t j = 0; j < b_fit.size(); ++j) {
+        const double log_weight = a_fit[i] + b_fit[j] + of_repeats - largest;
+        if (log_weight < -30) continue;
+        const double weight = std::exp(log_weight);
+        of_noise += weight;
+        const int64_t steps = b_first + static_cast<int64_t>(j) - a_first - static_cast<int64_t>(i);
+        weights[static_cast<size_t>(steps - lowest)] += weight;
+      }
+    }
+    total += of_noise;
+    result.noise += of_noise * noises[n];
+  }
+  result.noise /= total;
+  double sum = 0.0;
+  const double tail = (1.0 - probability) / 2;
+  result.low = static_cast<double>(lowest) * step;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double difference = static_cast<double>(lowest + static_cast<int64_t>(i)) * step;
+    const double weight = weights[i] / total;
+    if (sum < tail) result.low = difference;
+    if (sum < 1.0 - tail) result.high = difference;
+    sum += weight;
+    result.mean += weight * difference;
+    if (difference > threshold) result.above += weight;
+    if (difference < -threshold) result.below += weight;
+  }
+  return result;
+}
+
+}  // namespace
+
+double pooled_noise(const std::vector<CommitReadings>& commits) {
+  // Distances from the median of n runs are shorter than from the level by sqrt((n - 1) / n).
+  std::vector<double> distances;
+  for (const CommitReadings& commit : commits) {
+    const size_t n = commit.values.size();
+    if (n < 2) continue;
+    const double middle = profiler::median(commit.values);
+    const double stretch = std::sqrt(static_cast<double>(n) / static_cast<double>(n - 1));
+    for (const double value : commit.values) {
+      distances.push_back(std::abs(value - middle) * stretch);
+    }
+  }
+  if (distances.empty()) return 0.0;
+  const double scale = profiler::kMadToDeviation * profiler::median(distances);
+  if (scale > 0) return scale;
+  // More than half of the runs agree: a mean is better than none.
+  return std::accumulate(distances.begin(), distances.end(), 0.0) /
+         static_cast<double>(distances.size());
+}
+
+std::vector<double> noise_grid(const std::vector<CommitReadings>& commits) {
+  return grid_around(scale_of(commits, 0.0));
+}
+
+LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
+                                 double threshold, double probability, double weight_of_reading,
+                                 const NoiseEvidence& evidence) {
+  MOETUNE_CHECK(!a.empty() && !b.empty(), "a difference of {} and {} readings", a.size(), b.size());
+  return difference_of(a, b, threshold, probability, weight_of_reading, evidence);
+}
+
+LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
+                                double probability, const NoiseEvidence& evidence) {
+  MOETUNE_CHECK(!readings.empty(), "a level of no readings");
+  return difference_of({}, readings, threshold, probability, 1.0, evidence);
+}
+
+double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
+                         double weight_of_reading) {
+  MOETUNE_CHECK(!a.empty() && !b.empty(), "a shift of {} and {} readings", a.size(), b.size());
+  const std::vector<double> noises = noise_grid({{0, a}, {1, b}});
+  const double scale = middle_of(noises);
+  const double step = scale * kLatticeStep / std::sqrt(static_cast<double>(a.size() + b.size()));
+  const auto log_evidence = [&](double off) {
+    std::vector<double> moved = b;
+    for (double& value : moved) value -= off;
+    // One level for both: near that of either, or in between.
+    std::vector<double> all = a;
+    all.insert(all.end(), moved.begin(), moved.end());
+    std::vector<int64_t> lattice;
+    for (const std::vector<double>* values : {&a, static_cast<const std::vector<double>*>(&moved),
+                                              static_cast<const std::vector<double>*>(&all)}) {
+      const double reach =
+          kReach * scale / std::sqrt(weight_of_reading * static_cast<double>(values->size()));
+      const auto middle = static_cast<int64_t>(std::round(profiler::median(*values) / step));
+      const auto count = static_cast<int64_t>(std::ceil(reach / step));
+      for (int64_t i = middle - count; i <= middle + count; ++i) lattice.push_back(i);
+    }
+    std::sort(lattice.begin(), lattice.end());
+    lattice.erase(std::unique(lattice.begin(), lattice.end()), lattice.end());
+    LogSum evidence;
+    for (const double noise : noises) {
+      for (const int64_t i : lattice) {
+        double sum = 0.0;
+        for (const double value : all) {
+          sum += log_density(value - static_cast<double>(i) * step, noise);
+        }
+        evidence.add(weight_of_reading * sum);
+      }
+    }
+    return evidence.value();
+  };
+  return log_evidence(shift) - log_evidence(0.0);
+}
+
+}  // namespace moetune::tuner

@@ -1,0 +1,60 @@
+// By how much two levels differ, from few noisy readings of each: the one interval that hunts and
+// searches judge by.
+//
+// Model. A reading is its level plus noise, with probability 0.95 normal with standard deviation s,
+// else (an outlier) normal with 10 s. Levels are flat over the range of the data, s is flat in its
+// logarithm around a robust estimate; both are integrated out on grids.
+#pragma once
+
+#include <vector>
+
+namespace moetune::tuner {
+
+/// The readings of one position: of a commit in a history, of a configuration in a search.
+struct CommitReadings {
+  int position = 0;
+  std::vector<double> values;
+};
+
+/// Half the difference of two runs of one commit and the like: a robust scale of the noise, pooled
+/// over commits. 0 when no commit was run twice or all runs agree.
+double pooled_noise(const std::vector<CommitReadings>& commits);
+
+/// What the noise may be, smallest first: kNoiseFactors around the pooled noise, never 0.
+std::vector<double> noise_grid(const std::vector<CommitReadings>& commits);
+
+/// What else is known of the noise than two levels' own readings tell.
+struct NoiseEvidence {
+  /// Readings of other levels, each of which was read several times.
+  std::vector<std::vector<double>> repeats;
+  double least =
+      0.0;  ///< it is not smaller, such as what the parts of one reading show; 0: unknown
+};
+
+/// The difference of two levels.
+struct LevelDifference {
+  double mean = 0.0;
+  double low = 0.0;  ///< of the interval of the asked probability, equal tails
+  double high = 0.0;
+  double noise = 0.0;  ///< expected standard deviation of a run
+  double above = 0.0;  ///< probability that it exceeds the asked threshold
+  double below = 0.0;  ///< probability that it is less than minus the threshold
+};
+
+/// level(b) - level(a). Both need a reading. `weight_of_reading`: below 1 where readings are not
+/// independent, how much of an independent one each is worth.
+LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
+                                 double threshold, double probability = 0.95,
+                                 double weight_of_reading = 1.0,
+                                 const NoiseEvidence& evidence = {});
+
+/// The same of one level from 0: what differences of pairs come to. At least one reading.
+LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
+                                double probability = 0.95, const NoiseEvidence& evidence = {});
+
+/// Logarithm of how much likelier the readings are when level(b) = level(a) + shift than when the
+/// levels are the same, whatever the level. Both need a reading.
+double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
+                         double weight_of_reading = 1.0);
+
+}  // namespace moetune::tuner

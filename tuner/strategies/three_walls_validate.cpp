@@ -1,0 +1,155 @@
+// The end of the workflow: the winner over a long window; see three_walls.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/units.h"
+#include "tuner/judgement.h"
+#include "tuner/strategies/three_walls.h"
+
+namespace moetune::tuner {
+namespace {
+
+std::string range_text(double low_ns, double high_ns) {
+  return fmt::format("{} to {}", base::format_ns(static_cast<int64_t>(low_ns)),
+                     base::format_ns(static_cast<int64_t>(high_ns)));
+}
+
+nlohmann::json json_of(const StepLevel& level) {
+  return {{"step_ns", level.ns}, {"step_low_ns", level.low_ns}, {"step_high_ns", level.high_ns}};
+}
+
+}  // namespace
+
+ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate) {
+  TrialRequest request = candidate.request;
+  request.spec = validation_spec(candidate.request.spec.knobs);
+  request.spec.reference_loss = reference_loss_;
+  request.hash = spec::spec_hash(request.spec);
+  request.phase = Phase::validate;
+  request.is_final = true;
+  request.is_baseline = false;
+  request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
+  predict(request);
+  LongRun run{candidate, measure(std::move(request)), contests_.level_of(candidate.request.hash)};
+  const TrialOutcome& outcome = run.trial.outcome;
+  run.final_loss = outcome.losses.empty() ? 0 : outcome.losses.back();
+  run.lowest_loss = outcome.losses.empty() ? 0 : *std::ranges::min_element(outcome.losses);
+  const bool has_learned =
+      sweep_.validate_max_loss <= 0 ||
+      (!outcome.losses.empty() && outcome.losses.back() < sweep_.validate_max_loss);
+  run.has_held = run.trial.is_ok() && has_learned;
+  return run;
+}
+
+void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
+                               const std::string& remark) {
+  const TrialOutcome& outcome = run.trial.outcome;
+  const double change =
+      outcome.step_ns > 0 ? run.screening.ns / static_cast<double>(outcome.step_ns) - 1.0 : 0.0;
+  Decision& decision = decide(
+      Phase::validate, kind,
+      run.trial.is_ok()
+          ? fmt::format("{} steps: loss {:.3f} at the end ({:.3f} at the lowest{}), {} per step "
+                        "({}), {} in screening ({}).{}",
+                        outcome.losses.size(), run.final_loss, run.lowest_loss,
+                        sweep_.validate_max_loss > 0
+                            ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
+                            : "",
+                        base::format_ns(outcome.step_ns),
+                        range_text(static_cast<double>(outcome.step_low_ns),
+                                   static_cast<double>(outcome.step_high_ns)),
+                        describe_change(change, "than"),
+                        range_text(run.screening.low_ns, run.screening.high_ns), remark)
+          : fmt::format("The validation ended as {}: {}.", spec::name_of(outcome.status),
+                        outcome.reason));
+  decision.trial_hash = run.trial.request.hash;
+  decision.baseline_hash = run.candidate.request.hash;
+  decision.wall = outcome.wall;
+  decision.gain_ratio = change;
+  decision.evidence = {{"before", evidence_of(run.candidate.outcome)},
+                       {"after", evidence_of(outcome)},
+                       {"screening", json_of(run.screening)},
+                       {"loss_final", run.final_loss},
+                       {"loss_lowest", run.lowest_loss}};
+}
+
+// The winner once more over a long window: its numbers stay right, its loss falls, and its step
+// time holds. One that turns out slower than the runner-up was in screening has won by luck: the
+// runner-up takes its place, unless the same long window shows that it is slower still.
+void ThreeWalls::validate() {
+  note_noise();
+  phase_ = Phase::validate;
+  is_validating_ = true;
+  const auto has_room = [&] { return num_started() < sweep_.budget.max_trials; };
+  std::optional<LongRun> slow;
+  if (has_room()) {
+    const LongRun run = run_long(*incumbent_);
+    const std::optional<StepLevel> rival =
+        runner_up_ ? std::optional(contests_.level_of(runner_up_->request.hash)) : std::nullopt;
+    const bool is_slow = run.has_held && rival &&
+                         static_cast<double>(run.trial.outcome.step_low_ns) > rival->high_ns;
+    if (run.has_held && !is_slow) {
+      tell_long_run(run, "kept", "");
+      return tell_verdict(run.trial);
+    }
+    tell_long_run(run, "rejected",
+                  is_slow ? fmt::format(" That is slower than the runner-up ({}) was: {}.",
+                                        describe(runner_up_->request.spec.knobs),
+                                        range_text(rival->low_ns, rival->high_ns))
+                          : "");
+    if (is_slow) slow = run;
+  }
+  if (runner_up_ && has_room()) {
+    const LongRun run = run_long(*runner_up_);
+    // Next to each other in time and over the same steps.
+    const bool is_slower_still = slow && run.trial.outcome.step_ns > slow->trial.outcome.step_ns;
+    const bool is_kept = run.has_held && !is_slower_still;
+    tell_long_run(run, is_kept ? "kept" : "rejected",
+                  run.has_held && is_slower_still
+                      ? fmt::format(" Over these steps the winner of the screening is faster: {}.",
+                                    base::format_ns(slow->trial.outcome.step_ns))
+                      : "");
+    if (is_kept) return tell_verdict(run.trial);
+    if (slow) {
+      tell_long_run(*slow, "kept", " The runner-up is no better.");
+      return tell_verdict(slow->trial);
+    }
+  }
+  if (slow) {
+    best_hash_ = runner_up_->request.hash;
+    decide(Phase::validate, "note",
+           "The winner of the screening has lost its long run to the runner-up, for whose own the "
+           "budget has no room: it is known from short trials only.")
+        .trial_hash = best_hash_;
+    return;
+  }
+  decide(Phase::validate, "note",
+         "No configuration passed the validation: the best one is known from short trials only.")
+      .trial_hash = incumbent_->request.hash;
+}
+
+void ThreeWalls::tell_verdict(const Trial& trial) {
+  best_hash_ = trial.request.hash;
+  const StepLevel first = contests_.level_of(first_fitting_->request.hash);
+  const auto ns = static_cast<double>(trial.outcome.step_ns);
+  Decision& verdict =
+      decide(Phase::validate, "note",
+             fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration "
+                         "that fitted.",
+                         describe(trial.request.spec.knobs), ns > 0 ? first.ns / ns : 1.0));
+  verdict.trial_hash = trial.request.hash;
+  verdict.baseline_hash = first_fitting_->request.hash;
+  if (ns > 0) {
+    verdict.gain_ratio = first.ns / ns - 1.0;
+    verdict.gain_low_ratio = first.low_ns / static_cast<double>(trial.outcome.step_high_ns) - 1.0;
+    verdict.gain_high_ratio =
+        first.high_ns / std::max(1.0, static_cast<double>(trial.outcome.step_low_ns)) - 1.0;
+  }
+  verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
+                      {"after", evidence_of(trial.outcome)},
+                      {"first_fit", json_of(first)}};
+}
+
+}  // namespace moetune::tuner

@@ -39,23 +39,13 @@ nlohmann::json read_json(const std::string& path) {
   return spec::parse_json(text, path);
 }
 
-/// The keys of --layout, short for knobs.
-constexpr std::pair<const char*, int64_t spec::Knobs::*> kLayoutKeys[] = {
-    {"tp", &spec::Knobs::tensor_model_parallel_size},
-    {"cp", &spec::Knobs::context_parallel_size},
-    {"dp", &spec::Knobs::data_parallel_size},
-    {"pp", &spec::Knobs::pipeline_model_parallel_size},
-    {"vpp", &spec::Knobs::virtual_pipeline_model_parallel_size},
-    {"ep", &spec::Knobs::expert_model_parallel_size},
-    {"etp", &spec::Knobs::expert_tensor_parallel_size}};
-
 spec::Knobs parse_layout(const std::string& text) {
   const nlohmann::json json = spec::parse_json(text, "--layout");
   spec::JsonReader reader(json, "--layout");
   spec::Knobs knobs;
   constexpr int64_t kMaxSize = 1024;
-  for (const auto& [key, member] : kLayoutKeys) {
-    knobs.*member = reader.integer_or(key, 1, 1, kMaxSize);
+  for (const spec::LayoutSize& size : spec::layout_sizes()) {
+    knobs.*size.member = reader.integer_or(size.name, 1, 1, kMaxSize);
   }
   const std::string cp_comm_type = reader.text_or("cp_comm_type", knobs.cp_comm_type);
   try {

@@ -79,7 +79,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
         logits_(run.logits.size(), std::nan("")),
         gradients_(*run.gradient_names) {
     for (const auto& [layer, experts] : run.experts) experts_[layer].assign(experts.size(), -1);
-    for (int rank = 0; rank < layout_.cp; ++rank) {
+    for (int rank = 0; rank < layout_.world_size(); ++rank) {
       positions_.push_back(plan::local_positions(layout_, rank, run.training.seq_length));
     }
   }
@@ -179,7 +179,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
  private:
   /// Index of a rank's token in [batch * seq].
   [[nodiscard]] int64_t place_of(int rank, int64_t micro_batch, int64_t token) const {
-    const std::vector<int32_t>& positions = positions_[static_cast<size_t>(layout_.cp_rank(rank))];
+    const std::vector<int32_t>& positions = positions_[static_cast<size_t>(rank)];
     const auto num_local = static_cast<int64_t>(positions.size());
     const int64_t sequence = plan::sequence_index(layout_, trial_.knobs, micro_batch,
                                                   layout_.dp_rank(rank), token / num_local);
@@ -189,7 +189,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
   const ReferenceRun& run_;
   const spec::TrialSpec& trial_;
   plan::Layout layout_;
-  std::vector<std::vector<int32_t>> positions_;  ///< by context-parallel rank
+  std::vector<std::vector<int32_t>> positions_;  ///< by rank
   std::vector<int64_t> step_of_rank_;
   std::mutex mutex_;
   std::vector<double> logits_;

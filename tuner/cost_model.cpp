@@ -14,54 +14,26 @@ namespace {
 
 using plan::Stream;
 
-enum Part : size_t {
-  kCompute,
-  kRecompute,
-  kLaunch,
-  kTp,
-  kEp,
-  kCp,
-  kDp,
-  kBubble,
-  kOther,
-  kNumParts
-};
-constexpr std::array<const char*, kNumParts> kPartNames = {
-    "compute", "recompute", "launch", "tp", "ep", "cp", "dp", "pp_bubble", "other"};
-using Parts = std::array<int64_t, kNumParts>;
-
-Part part_of(int32_t stream) {
-  switch (static_cast<Stream>(stream)) {
-    case Stream::tensor:
-      return kTp;
-    case Stream::expert:
-      return kEp;
-    case Stream::context:
-      return kCp;
-    case Stream::data:
-      return kDp;
-    case Stream::pipeline_send:
-    case Stream::pipeline_recv:
-      return kBubble;
-    default:
-      return kOther;
-  }
-}
+/// Nanoseconds by part of the step: "compute", "recompute", "launch" and those of plan::part_of.
+using Parts = std::map<std::string, int64_t>;
 
 /// Where the time of a played rank's compute stream went; adds up to the step.
 Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardware,
                bool is_pipeline) {
-  Parts parts{};
+  Parts parts;
   std::map<int64_t, const profiler::TraceRecord*> by_id;
   for (const profiler::TraceRecord& record : trace.records) by_id[record.id] = &record;
   const auto stream_part = [&](int64_t id) {
     const auto found = by_id.find(id);
-    return found == by_id.end() ? kOther : part_of(found->second->stream);
+    const int32_t stream = found == by_id.end() ? 0 : found->second->stream;
+    return plan::part_of(static_cast<Stream>(stream));
   };
   int64_t end_ns = trace.start_ns;
   // While the host stands in a synchronisation nothing can be launched.
   int64_t blocked_until_ns = 0;
-  Part blocked_by = kOther;
+  const char* const other = plan::part_of(Stream::compute);
+  const char* const bubble = plan::part_of(Stream::pipeline_recv);
+  const char* blocked_by = other;
   int64_t met_ns = 0;
   for (const profiler::TraceRecord& record : trace.records) {
     if (record.kind == profiler::RecordKind::host_sync) {
@@ -82,10 +54,10 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
       const auto producer = by_id.find(record.producer_id);
       const bool has_waited =
           producer != by_id.end() && producer->second->end_ns >= record.launch_end_ns;
-      parts[has_waited ? part_of(producer->second->stream) : kLaunch] +=
+      parts[has_waited ? stream_part(record.producer_id) : "launch"] +=
           record.start_ns - end_ns - blocked;
     }
-    parts[record.is_recompute ? kRecompute : kCompute] += record.end_ns - record.start_ns;
+    parts[record.is_recompute ? "recompute" : "compute"] += record.end_ns - record.start_ns;
     end_ns = record.end_ns;
   }
   // What the compute stream does not account for: waiting for other stages, then the data stream's
@@ -99,9 +71,9 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
   }
   const int64_t rest = data_end_ns - end_ns;
   const int64_t waited = std::min(met_ns, rest);
-  parts[is_pipeline ? kBubble : kOther] += waited;
-  parts[kDp] += rest - waited;
-  parts[kLaunch] += trace.end_ns - data_end_ns;
+  parts[is_pipeline ? bubble : other] += waited;
+  parts[plan::part_of(Stream::data)] += rest - waited;
+  parts["launch"] += trace.end_ns - data_end_ns;
   return parts;
 }
 
@@ -140,18 +112,17 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   CostEstimate estimate;
   estimate.step_ns = played.step_ns;
   estimate.grade = calibration.is_empty() ? Grade::analytic : Grade::calibrated;
-  Parts sums{};
+  Parts sums;
   for (const profiler::StepTrace& trace : played.traces) {
-    const Parts parts = parts_of(trace, spec.hardware, layout.pp > 1);
-    for (size_t i = 0; i < kNumParts; ++i) sums[i] += parts[i];
+    for (const auto& [part, ns] : parts_of(trace, spec.hardware, layout.pp > 1)) sums[part] += ns;
   }
   int64_t rest = played.step_ns;
-  for (size_t i = 0; i < kNumParts; ++i) {
-    const int64_t mean = sums[i] / layout.pp;
+  for (const auto& [part, ns] : sums) {
+    const int64_t mean = ns / layout.pp;
     rest -= mean;
-    if (mean > 0) estimate.parts_ns[kPartNames[i]] = mean;
+    if (mean > 0) estimate.parts_ns[part] = mean;
   }
-  estimate.parts_ns[kPartNames[kCompute]] += rest;  // rounding
+  estimate.parts_ns["compute"] += rest;  // rounding
   return estimate;
 }
 
@@ -189,7 +160,7 @@ CostEstimate CostModel::estimate(const spec::TrialSpec& spec) const {
   };
   int64_t rest = estimate.step_ns = scaled(estimate.step_ns);
   for (auto& [name, ns] : estimate.parts_ns) rest -= ns = scaled(ns);
-  estimate.parts_ns[kPartNames[kCompute]] += rest;
+  estimate.parts_ns["compute"] += rest;
   estimate.grade = Grade::calibrated;
   return estimate;
 }

@@ -16,7 +16,7 @@ namespace moetune::tuner {
 struct CostEstimate {
   int64_t step_ns = 0;
   Grade grade = Grade::analytic;
-  /// compute, recompute, launch, tp, ep, cp, dp, pp_bubble, other: mean over stages, adds up to
+  /// "compute", "recompute", "launch" and the parts of plan::part_of: mean over stages, adds up to
   /// step_ns.
   std::map<std::string, int64_t> parts_ns;
 };

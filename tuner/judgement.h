@@ -21,7 +21,7 @@ nlohmann::json evidence_of(const TrialOutcome& outcome);
 /// "compute 50.3 %, blocking ep communication 31.2 %, ...": the shares above 1 %, largest first.
 std::string describe_shares(const TrialOutcome& outcome);
 
-/// "dp 4, cp 1, ep 4, pp 2, micro-batch 2, recompute norm".
+/// layout_text, then ", micro-batch 2, recompute norm".
 std::string describe(const spec::Knobs& knobs);
 
 }  // namespace moetune::tuner

@@ -22,13 +22,12 @@ void add(RankMemory& memory, MemoryGroup group, int64_t bytes) {
 /// attention's. In f32 plain kernels do attention, which need none.
 RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec, int rank) {
   if (spec.backend != "cuda") return memory;
-  const plan::Layout layout = plan::layout_of(spec.knobs);
   const plan::LayerDims dims =
-      plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
+      plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0, rank);
   add(memory, MemoryGroup::workspace, spec.hardware.workspace_bytes);
   if (spec::precision_of(spec.dtype, spec.knobs).element == base::DType::bf16) {
     add(memory, MemoryGroup::workspace,
-        plan::attention_workspace_bytes(dims, layout.cp_rank(rank)));
+        plan::attention_workspace_bytes(dims));
   }
   return memory;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
@@ -32,9 +33,8 @@ std::vector<std::string> SearchSpace::values(std::string_view knob) const {
 
 spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
   const int64_t devices = sweep_.base.hardware.num_devices();
-  const int64_t model_ranks =
-      std::max<int64_t>(1, knobs.tensor_model_parallel_size * knobs.context_parallel_size *
-                               knobs.pipeline_model_parallel_size);
+  const plan::Layout layout = plan::layout_of(knobs);
+  const int64_t model_ranks = std::max(1, layout.world_size() / std::max(1, layout.dp));
   if (!sweep_.space.contains("data_parallel_size")) {
     // Where nothing fits, the constraint on the world size says so.
     knobs.data_parallel_size = std::max<int64_t>(1, devices / model_ranks);
@@ -43,11 +43,8 @@ spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
     knobs.ep_chunks_forward = 1;
     knobs.ep_chunks_backward = 1;
   }
-  if (knobs.tensor_model_parallel_size * knobs.data_parallel_size * knobs.context_parallel_size ==
-      1) {
-    knobs.overlap_grad_reduce = false;
-  }
-  if (knobs.context_parallel_size == 1) knobs.cp_comm_type = spec::Knobs{}.cp_comm_type;
+  if (plan::layout_of(knobs).stage_size() == 1) knobs.overlap_grad_reduce = false;
+  if (!spec::is_ring_attention(knobs)) knobs.cp_comm_type = spec::Knobs{}.cp_comm_type;
   if (knobs.pipeline_model_parallel_size == 1) {
     knobs.decoder_first_pipeline_num_layers = 0;
     knobs.decoder_last_pipeline_num_layers = 0;
@@ -68,8 +65,8 @@ std::vector<spec::Violation> SearchSpace::check(const spec::Knobs& knobs) const 
                                  knobs);
 }
 
-std::vector<spec::Knobs> SearchSpace::product_of(const spec::Knobs& base,
-                                                 const std::vector<std::string_view>& knobs) const {
+std::vector<spec::Knobs> SearchSpace::product(const spec::Knobs& base,
+                                              const std::vector<std::string_view>& knobs) const {
   std::vector<spec::Knobs> points = {base};
   for (const std::string_view knob : knobs) {
     if (!sweep_.space.contains(std::string(knob))) continue;
@@ -91,15 +88,10 @@ std::vector<spec::Knobs> SearchSpace::product_of(const spec::Knobs& base,
   return unique;
 }
 
-std::vector<spec::Knobs> SearchSpace::product(const spec::Knobs& base,
-                                              std::initializer_list<std::string_view> knobs) const {
-  return product_of(base, knobs);
-}
-
 std::vector<spec::Knobs> SearchSpace::all() const {
   std::vector<std::string_view> knobs;
   for (const spec::KnobRow& row : spec::knob_table()) knobs.push_back(row.name);
-  return product_of(sweep_.base.knobs, knobs);
+  return product(sweep_.base.knobs, knobs);
 }
 
 std::string knobs_key(const spec::Knobs& knobs) {
@@ -112,16 +104,14 @@ std::string knobs_key(const spec::Knobs& knobs) {
 }
 
 std::string layout_text(const spec::Knobs& knobs) {
-  const auto named = [](const char* name, int64_t size) {
-    return size > 1 ? fmt::format("{} {}, ", name, size) : std::string();
-  };
-  const int64_t vpp = spec::num_virtual_stages(knobs);
-  return fmt::format("{}dp {}, cp {}{}, {}ep {}, pp {}{}",
-                     named("tp", knobs.tensor_model_parallel_size), knobs.data_parallel_size,
-                     knobs.context_parallel_size, spec::is_ring_attention(knobs) ? " (ring)" : "",
-                     named("etp", knobs.expert_tensor_parallel_size),
-                     knobs.expert_model_parallel_size, knobs.pipeline_model_parallel_size,
-                     vpp > 1 ? fmt::format(" x {}", vpp) : "");
+  std::string text;
+  for (const spec::LayoutSize& size : spec::layout_sizes()) {
+    const bool is_virtual = size.member == &spec::Knobs::virtual_pipeline_model_parallel_size;
+    const int64_t value = is_virtual ? spec::num_virtual_stages(knobs) : knobs.*size.member;
+    if (!size.is_always_told && value == 1) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", size.name, value);
+  }
+  return spec::is_ring_attention(knobs) ? text + ", ring attention" : text;
 }
 
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b) {

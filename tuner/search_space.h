@@ -35,20 +35,18 @@ class SearchSpace {
 
   /// Every combination of the named axes on top of `base`, completed, in the order of the axes;
   /// duplicates that completing makes are left out. Illegal points are included.
-  [[nodiscard]] std::vector<spec::Knobs> product(
-      const spec::Knobs& base, std::initializer_list<std::string_view> knobs) const;
+  [[nodiscard]] std::vector<spec::Knobs> product(const spec::Knobs& base,
+                                                 const std::vector<std::string_view>& knobs) const;
   /// Every combination of all axes.
   [[nodiscard]] std::vector<spec::Knobs> all() const;
 
  private:
-  [[nodiscard]] std::vector<spec::Knobs> product_of(
-      const spec::Knobs& base, const std::vector<std::string_view>& knobs) const;
   const spec::SweepSpec& sweep_;
 };
 
 /// Values of all knobs as one text: a key for maps.
 std::string knobs_key(const spec::Knobs& knobs);
-/// "dp 4, cp 1, ep 4, pp 2".
+/// The sizes of the grid by spec::layout_sizes: "tp 2, dp 4, ...".
 std::string layout_text(const spec::Knobs& knobs);
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b);
 /// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums,

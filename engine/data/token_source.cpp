@@ -40,7 +40,7 @@ StepTokens step_tokens(const TokenSource& source, const spec::TrialSpec& trial, 
   const int64_t num_micro_batches =
       plan::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
   const std::vector<int32_t> positions =
-      plan::local_positions(layout, layout.cp_rank(rank), trial.training.seq_length);
+      plan::local_positions(layout, rank, trial.training.seq_length);
   StepTokens tokens;
   for (int64_t m = 0; m < num_micro_batches; ++m) {
     for (int64_t slot = 0; slot < trial.knobs.micro_batch_size; ++slot) {

@@ -167,7 +167,7 @@ void aux_loss(const Launch& l) {
     args.scale = training.aux_loss_coeff / static_cast<double>(training.global_batch_size) *
                  static_cast<double>(d.experts) / (static_cast<double>(d.topk) * seq * seq);
     // Every rank that shares the sequences' tokens has the whole sum.
-    args.loss_share = 1.0 / static_cast<double>(d.cp * d.tp);
+    args.loss_share = 1.0 / static_cast<double>(d.sequence_ranks());
     if (l.instr.is_counted) args.load_balance = static_cast<double*>(l.t[2].data);
   }
   l.backend().aux_loss(args);

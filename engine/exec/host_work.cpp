@@ -9,7 +9,7 @@ using plan::Table;
 
 std::vector<int32_t> positions_of(const RankContext& rank) {
   const std::vector<int32_t> local = plan::local_positions(
-      rank.layout, rank.layout.cp_rank(rank.rank), rank.trial.training.seq_length);
+      rank.layout, rank.rank, rank.trial.training.seq_length);
   std::vector<int32_t> positions;
   for (int64_t b = 0; b < rank.trial.knobs.micro_batch_size; ++b) {
     positions.insert(positions.end(), local.begin(), local.end());
@@ -23,8 +23,8 @@ std::vector<int32_t> kv_order_of(const RankContext& rank, bool is_inverse) {
   const int64_t sequences = rank.trial.knobs.micro_batch_size;
   std::vector<int32_t> order(static_cast<size_t>(seq * sequences));
   int32_t gathered = 0;
-  for (int cp_rank = 0; cp_rank < rank.layout.cp; ++cp_rank) {
-    const std::vector<int32_t> part = plan::local_positions(rank.layout, cp_rank, seq);
+  for (const int member : rank.layout.group_ranks(plan::Group::cp, rank.rank)) {
+    const std::vector<int32_t> part = plan::local_positions(rank.layout, member, seq);
     for (int64_t b = 0; b < sequences; ++b) {
       for (const int32_t position : part) {
         const auto global = static_cast<int32_t>(b * seq + position);
@@ -43,9 +43,9 @@ std::vector<int32_t> kv_order_of(const RankContext& rank, bool is_inverse) {
 /// The positions of each rank's keys, rank by rank.
 std::vector<int32_t> ring_positions_of(const RankContext& rank) {
   std::vector<int32_t> positions;
-  for (int cp_rank = 0; cp_rank < rank.layout.cp; ++cp_rank) {
+  for (const int member : rank.layout.group_ranks(plan::Group::cp, rank.rank)) {
     const std::vector<int32_t> part =
-        plan::local_positions(rank.layout, cp_rank, rank.trial.training.seq_length);
+        plan::local_positions(rank.layout, member, rank.trial.training.seq_length);
     positions.insert(positions.end(), part.begin(), part.end());
   }
   return positions;

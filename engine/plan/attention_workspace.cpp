@@ -35,7 +35,10 @@ int64_t cudnn_backward_bytes(const AttentionRun& run) {
          (shares_keys ? 2 * key_rows * run.head_dim * kBf16Bytes : 0) + kAlignmentBytes;
 }
 
-int64_t attention_workspace_bytes(const LayerDims& dims, int64_t cp_rank) {
+int64_t attention_workspace_bytes(const LayerDims& dims) {
+  // Keys with positions of their own are the plain kernels'.
+  if (dims.is_ring) return 0;
+  const int64_t cp_rank = dims.cp_rank;
   if (dims.head_dim % kHeadMultiple != 0 || dims.head_dim > kWidestHead) return 0;
   const int64_t seq_length = dims.context_tokens / dims.sequences;
   const auto run_of = [&](int64_t queries, int64_t keys) {

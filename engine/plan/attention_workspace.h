@@ -26,9 +26,9 @@ struct AttentionRun {
 /// 256 bytes are the library's own. tests/cuda_libs/plans asks the library.
 int64_t cudnn_backward_bytes(const AttentionRun& run);
 
-/// The most that one call of attention asks the CUDA backend for on rank `cp_rank` of the
-/// context-parallel group, in bf16 on compute capability 9.0. That is a backward pass: the forward
+/// The most that one call of attention asks the CUDA backend for on the rank that
+/// `dims` are of, in bf16 on compute capability 9.0. That is a backward pass: the forward
 /// pass of a run takes less. 0 where a plain kernel does it (kernels/cuda/cudnn_attention).
-int64_t attention_workspace_bytes(const LayerDims& dims, int64_t cp_rank);
+int64_t attention_workspace_bytes(const LayerDims& dims);
 
 }  // namespace moetune::plan

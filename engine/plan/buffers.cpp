@@ -210,9 +210,12 @@ std::span<const BufferRow> buffer_table() { return kBuffers; }
 
 const BufferRow& buffer_row(Buf id) { return kBuffers[static_cast<size_t>(id)]; }
 
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length,
-                     int64_t layer) {
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
+                     int rank) {
   LayerDims d;
+  const Layout layout = layout_of(knobs);
+  d.tp_rank = layout.tp_rank(rank);
+  d.cp_rank = layout.cp_rank(rank);
   d.tp = knobs.tensor_model_parallel_size;
   d.cp = knobs.context_parallel_size;
   d.is_ring = spec::is_ring_attention(knobs);

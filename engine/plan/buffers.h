@@ -46,7 +46,7 @@ struct LayerDims {
   int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most B
   int64_t tp = 1;
   int64_t tp_rank = 0;
-  int64_t cp_rank = 0;  ///< as tp_rank, of programs only
+  int64_t cp_rank = 0;
   int64_t cp = 1;
   int64_t ep = 1;   ///< ranks that exchange rows of experts: ep x etp
   int64_t etp = 1;  ///< slices that each expert is cut into
@@ -58,6 +58,8 @@ struct LayerDims {
   bool is_ring = false;      ///< keys and values travel around the ring of context-parallel ranks
   bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
 
+  /// Ranks that share the tokens of a sequence.
+  [[nodiscard]] int64_t sequence_ranks() const { return cp * tp; }
   [[nodiscard]] bool is_gathered() const { return cp > 1 && !is_ring; }
   /// Rows that a token becomes: one for each slice of its experts.
   [[nodiscard]] int64_t slots_per_token() const { return topk * etp; }
@@ -68,8 +70,9 @@ struct LayerDims {
 };
 
 /// Dims of layer `layer`; received_rows is set to the balanced share T * K * etp and replaced when
-/// known. Ranks are 0: who makes a program sets them.
-LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer);
+/// known. tp_rank and cp_rank are those of `rank`.
+LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
+                     int rank = 0);
 
 /// Parts of a block in the order they run; each part's buffers are allocated together.
 enum class Part : uint8_t { input, embed, block, attn, route, experts, mlp, head, grad };

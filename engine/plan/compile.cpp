@@ -70,10 +70,9 @@ class Compiler {
 
  private:
   [[nodiscard]] BlockContext context(int64_t layer) const {
-    LayerDims dims = layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer);
-    dims.tp_rank = program_.layout.tp_rank(program_.rank);
-    dims.cp_rank = program_.layout.cp_rank(program_.rank);
-    return {trial_.model, trial_.training, program_.precision, dims, program_.rank};
+    return {trial_.model, trial_.training, program_.precision,
+            layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer, program_.rank),
+            program_.rank};
   }
 
   int32_t add(Segment segment, PassKind pass) {

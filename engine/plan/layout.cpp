@@ -173,9 +173,11 @@ int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t glob
   return global_batch_size / (knobs.micro_batch_size * layout.dp);
 }
 
-std::vector<int32_t> local_positions(const Layout& layout, int cp_rank, int64_t seq_length) {
+std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length) {
+  MOETUNE_CHECK(rank >= 0 && rank < layout.world_size(), "rank {} is not in a world of {}", rank,
+                layout.world_size());
   const int cp = layout.cp;
-  MOETUNE_CHECK(cp_rank >= 0 && cp_rank < cp, "context-parallel rank {} of {}", cp_rank, cp);
+  const int cp_rank = layout.cp_rank(rank);
   std::vector<int32_t> positions;
   positions.reserve(static_cast<size_t>(seq_length / cp));
   const auto append = [&positions](int64_t begin, int64_t end) {

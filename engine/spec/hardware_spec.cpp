@@ -147,6 +147,9 @@ LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
     const auto in_node = static_cast<double>(placement.most_in_a_node);
     return {whole / n * (in_node - 1), whole / n * (n - in_node)};
   }
+  if (kind == CollectiveKind::ring_shift) {
+    return {placement.most_in_a_node > 1 ? whole : 0, placement.num_nodes > 1 ? whole : 0};
+  }
   const double moved = kind == CollectiveKind::broadcast ? whole : whole * (n - 1) / n;
   const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
   const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
@@ -167,7 +170,7 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
     const size_t num_ranks = ranks.size();
     std::vector<int64_t> to_next(num_ranks * num_ranks, 0);
     for (size_t i = 0; i < num_ranks; ++i) to_next[i * num_ranks + (i + 1) % num_ranks] = bytes;
-    return all_to_all_ns(hardware, ranks, to_next);
+    return all_to_all_ns(hardware, ranks, to_next, share);
   }
   const auto n = static_cast<double>(ranks.size());
   const Placement placement = placement_of(hardware, ranks);

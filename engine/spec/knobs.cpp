@@ -269,6 +269,18 @@ const KnobRow* find_knob(std::string_view name) {
   return nullptr;
 }
 
+std::span<const LayoutSize> layout_sizes() {
+  static constexpr LayoutSize kSizes[] = {
+      {"tp", &Knobs::tensor_model_parallel_size, false},
+      {"dp", &Knobs::data_parallel_size, true},
+      {"cp", &Knobs::context_parallel_size, true},
+      {"etp", &Knobs::expert_tensor_parallel_size, false},
+      {"ep", &Knobs::expert_model_parallel_size, true},
+      {"pp", &Knobs::pipeline_model_parallel_size, true},
+      {"vpp", &Knobs::virtual_pipeline_model_parallel_size, false}};
+  return kSizes;
+}
+
 std::string get_knob(const Knobs& knobs, const KnobRow& row) {
   return std::visit([&](auto member) { return fmt::format("{}", knobs.*member); }, row.member);
 }

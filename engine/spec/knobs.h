@@ -63,6 +63,14 @@ std::span<const KnobRow> knob_table();
 /// Row by name, null when there is none.
 const KnobRow* find_knob(std::string_view name);
 
+/// Sizes of the process grid by their usual short names: tp, dp, cp, etp, ep, pp, vpp.
+struct LayoutSize {
+  const char* name;
+  int64_t Knobs::* member;
+  bool is_always_told;  ///< in a layout's text, also where it is 1
+};
+std::span<const LayoutSize> layout_sizes();
+
 /// Value of one knob as text, as stored and shown ("4", "true", "norm,moe_act").
 std::string get_knob(const Knobs& knobs, const KnobRow& row);
 /// Parses text into the knob; sets are brought into table order without duplicates. Throws

@@ -271,7 +271,7 @@ BOOST_DATA_TEST_CASE(pipeline, boost::unit_test::data::make({false, true}), wait
       double turn = 0;
       rank.world.communicator(Group::cp)->all_reduce(&turn, 1, base::DType::f64, 0);
       std::fill(out.data(), out.data() + kCount, content);
-      const CommTiming timing = comm->send(peer, 0, out.data(), bytes, 0);
+      const CommTiming timing = comm->send(peer, 0, out.data(), bytes, {}, 0);
       require(timing.sequence == (peer > stage ? num_up : num_down)++, "sequence");
       require(timing.sent_bytes == bytes, "bytes");
     };
@@ -312,8 +312,8 @@ BOOST_AUTO_TEST_CASE(many_messages_on_their_way) {
       kept.emplace_back(std::vector<double>(static_cast<size_t>(1 + i % 7), i));
       const DeviceArray<double>& data = kept.back();
       if (rank.rank == 0) {
-        comm->send(1, 0, data.data(), bytes, 0);
-        comm->send(1, 0, data.data(), 0, 0);  // an empty one goes nowhere
+        comm->send(1, 0, data.data(), bytes, {}, 0);
+        comm->send(1, 0, data.data(), 0, {}, 0);  // an empty one goes nowhere
       } else {
         const DeviceArray<double> got(std::vector<double>(static_cast<size_t>(1 + i % 7)));
         comm->recv(0, 0, got.data(), bytes, 0);
@@ -354,7 +354,7 @@ BOOST_AUTO_TEST_CASE(bad_arguments) {
       require(testing::contains(outcome.text, part), part + " in: " + outcome.text);
     };
     char byte = 0;
-    refused([&] { comm->send(2, 0, &byte, 1, 0); }, "has no peer 2");
+    refused([&] { comm->send(2, 0, &byte, 1, {}, 0); }, "has no peer 2");
     refused([&] { comm->recv(rank.rank, 0, &byte, 1, 0); }, "has no peer");
     const AllToAllLane lane{&byte, &byte, 1};
     const std::vector<int64_t> one = {1};

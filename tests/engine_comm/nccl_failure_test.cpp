@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(message_that_nobody_takes) {
     }
     const auto comm = rank.world.communicator(Group::pp);
     const DeviceArray<float> data({1.0F});
-    comm->send(1, 0, data.data(), 4, 0);  // returns at once
+    comm->send(1, 0, data.data(), 4, {}, 0);  // returns at once
     const Outcome outcome = testing::outcome_of([&] {
       while (true) {
         rank.world.check();

@@ -62,7 +62,7 @@ spec::RoutingProfile profile(int64_t num_pieces) {
 int64_t count(const spec::TrialSpec& trial, int64_t moe_layer, int64_t micro_batch, int source,
               int64_t chunk, int64_t num_chunks, int64_t expert) {
   const plan::Layout layout = plan::layout_of(trial.knobs);
-  const auto positions = plan::local_positions(layout, layout.cp_rank(source), kLength);
+  const auto positions = plan::local_positions(layout, source, kLength);
   const auto num_local = static_cast<int64_t>(positions.size());
   const int64_t tokens = num_local * trial.knobs.micro_batch_size / layout.tp;
   const int64_t first = layout.tp_rank(source) * tokens;

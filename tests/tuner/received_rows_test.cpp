@@ -60,7 +60,7 @@ int64_t count(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step
   const int64_t experts = 8 / layout.ep;
   int64_t rows = 0;
   for (const int peer : layout.group_ranks(plan::Group::ep, rank)) {
-    const auto positions = plan::local_positions(layout, layout.cp_rank(peer), kLength);
+    const auto positions = plan::local_positions(layout, peer, kLength);
     const auto num_local = static_cast<int64_t>(positions.size());
     const int64_t tokens = num_local * knobs.micro_batch_size / layout.tp;
     for (int64_t own = 0; own < tokens; ++own) {

@@ -16,12 +16,21 @@ namespace {
 
 /// How many layout choices differ, data parallelism aside, which follows from the others.
 int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
-  return (a.expert_model_parallel_size != b.expert_model_parallel_size) +
-         (a.pipeline_model_parallel_size != b.pipeline_model_parallel_size) +
-         (a.context_parallel_size != b.context_parallel_size) +
-         (a.tensor_model_parallel_size != b.tensor_model_parallel_size) +
-         (a.expert_tensor_parallel_size != b.expert_tensor_parallel_size) +
-         (a.micro_batch_size != b.micro_batch_size);
+  int changes = a.micro_batch_size != b.micro_batch_size;
+  for (const spec::LayoutSize& size : spec::layout_sizes()) {
+    if (size.member != &spec::Knobs::data_parallel_size) changes += a.*size.member != b.*size.member;
+  }
+  return changes;
+}
+
+/// The knobs of the table's group "parallelism", and more.
+std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more) {
+  std::vector<std::string_view> names;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    if (row.group == "parallelism") names.push_back(row.name);
+  }
+  names.insert(names.end(), more);
+  return names;
 }
 
 }  // namespace
@@ -197,10 +206,7 @@ bool ThreeWalls::fit() {
     if (space_.check(sharded).empty()) start = sharded;
   }
   std::vector<spec::Knobs> steps =
-      space_.product(start, {"data_parallel_size", "micro_batch_size", "tensor_model_parallel_size",
-                             "expert_tensor_parallel_size", "context_parallel_size",
-                             "pipeline_model_parallel_size", "expert_model_parallel_size",
-                             "exp_avg_sq_dtype", "exp_avg_dtype"});
+      space_.product(start, layout_knobs({"micro_batch_size", "exp_avg_sq_dtype", "exp_avg_dtype"}));
   std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
   });
@@ -278,11 +284,7 @@ void ThreeWalls::scale() {
   const std::vector<std::string> ladder = recompute_ladder();
   std::vector<TrialRequest> ranked;
   int64_t num_points = 0;
-  const std::vector<spec::Knobs> layouts = space_.product(
-      from, {"tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size",
-             "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size",
-             "micro_batch_size", "decoder_first_pipeline_num_layers",
-             "decoder_last_pipeline_num_layers"});
+  const std::vector<spec::Knobs> layouts = space_.product(from, layout_knobs({"micro_batch_size"}));
   for (const spec::Knobs& layout : layouts) {
     ++num_points;
     if (is_illegal(layout, Phase::scale, "scale: " + describe(layout))) continue;
@@ -334,11 +336,11 @@ void ThreeWalls::scale() {
 
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
-  std::set<std::array<int64_t, 5>> seen;
+  std::set<std::vector<int64_t>> seen;
   const auto layout_key = [](const spec::Knobs& k) {
-    return std::array<int64_t, 5>{k.tensor_model_parallel_size, k.context_parallel_size,
-                                  k.expert_model_parallel_size, k.expert_tensor_parallel_size,
-                                  k.pipeline_model_parallel_size};
+    std::vector<int64_t> key;
+    for (const spec::LayoutSize& size : spec::layout_sizes()) key.push_back(k.*size.member);
+    return key;
   };
   int64_t num_measured = 0;
   for (TrialRequest& request : ranked) {

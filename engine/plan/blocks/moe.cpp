@@ -67,7 +67,7 @@ void route(SegmentWriter& w, const BlockContext& context) {
                     out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
                     has_balance ? out(own_aux_sums(d, d.sequences)) : nothing()});
   // Losses are means over the global batch: a sequence's sums are those of all its ranks.
-  if (has_balance && d.cp * d.tp > 1) {
+  if (has_balance && d.sequence_ranks() > 1) {
     w.join(Stream::context, Stream::compute);
     Instr& reduce = w.comm(Op::aux_loss_reduce, CollectiveKind::all_reduce,
                            2 * d.sequences * d.experts * base::size_of(context.precision.stat),

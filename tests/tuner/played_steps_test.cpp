@@ -200,6 +200,24 @@ BOOST_AUTO_TEST_CASE(the_probe_takes_the_machine_out) {
   BOOST_TEST(alone.slowness == 1.0);
 }
 
+// A neighbour disturbs some runs of the probe, too: that makes the trial little less sure.
+BOOST_AUTO_TEST_CASE(a_disturbed_probe_widens_the_interval_little) {
+  const spec::TrialSpec trial = trial_of(kLayouts[0]);
+  std::vector<MeasuredStep> steps = run_on_device(trial, quiet);
+  std::mt19937_64 random(5);
+  std::uniform_real_distribution<double> uniform;
+  for (MeasuredStep& step : steps) {
+    for (int64_t& ns : step.probe_ns) {
+      ns = std::llround(kProbeNs * (0.99 + 0.02 * uniform(random)));
+      if (uniform(random) < 0.3) ns = 2 * ns;
+    }
+  }
+  const PlayedTrial played = play_trial(trial, steps, kProbeNs);
+  BOOST_TEST(played.slowness == 1.0, tt::tolerance(0.02));
+  BOOST_TEST(static_cast<double>(played.high_ns - played.low_ns) <
+             0.05 * static_cast<double>(played.step_ns));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_of_the_program_is_refused) {
   const spec::TrialSpec trial = trial_of(kLayouts[0]);
   const std::vector<MeasuredStep> good = run_on_device(trial, quiet);

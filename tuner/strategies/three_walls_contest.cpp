@@ -13,7 +13,7 @@ namespace moetune::tuner {
 namespace {
 
 /// The incumbent is run again after so many others.
-constexpr int64_t kMostRunsSinceIncumbent = 6;
+constexpr int64_t kMostRunsSinceIncumbent = 10;
 /// A longer measurement has so many times the usual steps.
 constexpr int64_t kLongerSteps = 3;
 /// Of the budget of trials, the share that may go to repeats: the rest is for what is new.

@@ -26,8 +26,7 @@ RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec, int r
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0, rank);
   add(memory, MemoryGroup::workspace, spec.hardware.workspace_bytes);
   if (spec::precision_of(spec.dtype, spec.knobs).element == base::DType::bf16) {
-    add(memory, MemoryGroup::workspace,
-        plan::attention_workspace_bytes(dims));
+    add(memory, MemoryGroup::workspace, plan::attention_workspace_bytes(dims));
   }
   return memory;
 }

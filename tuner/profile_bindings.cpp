@@ -137,8 +137,7 @@ std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_bat
 /// Adds the rows of the tokens [begin, end) of the micro-batch's block that `source` is part of.
 void ProfileBindings::add_tokens(int64_t layer, int64_t micro_batch, int source, int64_t begin,
                                  int64_t end, std::span<int32_t> counts) const {
-  const std::vector<int32_t> positions =
-      plan::local_positions(layout_, source, seq_length_);
+  const std::vector<int32_t> positions = plan::local_positions(layout_, source, seq_length_);
   const auto num_local = static_cast<int64_t>(positions.size());
   const int64_t piece_tokens = seq_length_ / profile_.num_pieces;
   const auto position = [&](int64_t token) {

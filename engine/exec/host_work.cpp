@@ -8,8 +8,8 @@ using kernels::Tensor;
 using plan::Table;
 
 std::vector<int32_t> positions_of(const RankContext& rank) {
-  const std::vector<int32_t> local = plan::local_positions(
-      rank.layout, rank.rank, rank.trial.training.seq_length);
+  const std::vector<int32_t> local =
+      plan::local_positions(rank.layout, rank.rank, rank.trial.training.seq_length);
   std::vector<int32_t> positions;
   for (int64_t b = 0; b < rank.trial.knobs.micro_batch_size; ++b) {
     positions.insert(positions.end(), local.begin(), local.end());

@@ -292,7 +292,7 @@ std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDim
            {Table::kv_order, "kv_order", Content::index, keys, 1},
            {Table::kv_inverse, "kv_inverse", Content::index, keys, 1},
            {Table::ring_positions, "ring_positions", Content::index, num_blocks,
-            dims.block_tokens / dims.sequences}}};
+            dims.is_ring ? dims.block_tokens / dims.sequences : 0}}};
 }
 
 }  // namespace moetune::plan

@@ -82,9 +82,9 @@ int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_b
 /// Micro-batches per step and rank.
 int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t global_batch_size);
 
-/// Positions of the tokens of one sequence on a rank's context-parallel place, ascending within each of the
-/// two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal work is
-/// balanced. cp 1: all positions.
+/// Positions of the tokens of one sequence on a rank's context-parallel place, ascending within
+/// each of the two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal
+/// work is balanced. cp 1: all positions.
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
 
 /// The communicator that each rank has of each group (by rank and name_of(group)), named by its

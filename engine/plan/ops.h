@@ -112,8 +112,8 @@ enum class Stream : uint8_t {
   count
 };
 const char* name_of(Stream stream);
-/// Where a step goes while the compute stream waits for this one: "ep", "pp_bubble"; "other" for the
-/// streams that compute.
+/// Where a step goes while the compute stream waits for this one: "ep", "pp_bubble"; "other" for
+/// the streams that compute.
 const char* part_of(Stream stream);
 
 /// How the FLOPs of an op follow from its operands.
@@ -162,8 +162,8 @@ struct OperandShape {
 /// Cost of one launch from the shapes of its operands, in the order in which the block gives them.
 /// Bytes: every operand once, in its own type, updated ones twice. FLOPs: products 2 m n k; core
 /// attention 4 per visible pair of query and key and per query column, backward 10 (five products
-/// for two, Dao et al. 2022), of which each block of a ring is an equal part; else a fixed number an
-/// element of the largest operand.
+/// for two, Dao et al. 2022), of which each block of a ring is an equal part; else a fixed number
+/// an element of the largest operand.
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands);
 
 /// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean

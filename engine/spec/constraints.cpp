@@ -53,9 +53,9 @@ string world_size(const ModelSpec&, const HardwareSpec& hardware, const Training
           ? fmt::format("data_parallel_size {} would be right", devices / model_ranks)
           : fmt::format("tensor x context x pipeline ({}) must divide the devices", model_ranks);
   return fmt::format(
-      "tensor_model_parallel_size {} x data_parallel_size {} x context_parallel_size {} x "
+      "data_parallel_size {} x tensor_model_parallel_size {} x context_parallel_size {} x "
       "pipeline_model_parallel_size {} does not make the {} devices of {} nodes x {}; {}",
-      k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size,
+      k.data_parallel_size, k.tensor_model_parallel_size, k.context_parallel_size,
       k.pipeline_model_parallel_size, devices, hardware.num_nodes, hardware.devices_per_node,
       advice);
 }
@@ -123,11 +123,10 @@ string ep_divides_plane(const ModelSpec&, const HardwareSpec&, const TrainingSpe
   const int64_t ep = k.expert_model_parallel_size;
   if (plane % (etp * ep) == 0) return {};
   return fmt::format(
-      "expert_tensor_parallel_size {} x expert_model_parallel_size {} does not divide "
-      "tensor_model_parallel_size x data_parallel_size x context_parallel_size ({} x {} x {} = "
-      "{}); use a divisor of {}",
-      etp, ep, k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane,
-      plane);
+      "expert_model_parallel_size {}{} does not divide tensor_model_parallel_size x "
+      "data_parallel_size x context_parallel_size ({} x {} x {} = {}); use a divisor of {}",
+      ep, etp > 1 ? fmt::format(" x expert_tensor_parallel_size {}", etp) : "",
+      k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane, plane);
 }
 
 string ep_divides_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,

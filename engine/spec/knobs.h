@@ -66,7 +66,7 @@ const KnobRow* find_knob(std::string_view name);
 /// Sizes of the process grid by their usual short names: tp, dp, cp, etp, ep, pp, vpp.
 struct LayoutSize {
   const char* name;
-  int64_t Knobs::* member;
+  int64_t Knobs::*member;
   bool is_always_told;  ///< in a layout's text, also where it is 1
 };
 std::span<const LayoutSize> layout_sizes();

@@ -55,6 +55,87 @@ BOOST_AUTO_TEST_CASE(virtual_stages) {
   }
 }
 
+/// FLOPs of an operation in a step, all passes together.
+int64_t flops_of(const plan::StepProgram& program, plan::Op op) {
+  int64_t flops = 0;
+  plan::for_each(program, [&](const plan::Item&, const plan::Segment&, const plan::Instr& instr) {
+    if (instr.verb == plan::Verb::op && instr.op == op) flops += instr.cost.flops;
+  });
+  return flops;
+}
+
+// What a rank holds and computes is a share of it, and not the whole thing on the way to it.
+BOOST_AUTO_TEST_CASE(a_rank_shrinks_by_tensor_parallelism) {
+  spec::ModelSpec model = testing::mixed_model();
+  model.is_moe_layer = {false, false, false};
+  model.num_experts = 0;
+  const spec::TrialSpec whole = testing::tiny_trial(model, testing::knobs_of("{}"));
+  const spec::TrialSpec half =
+      testing::tiny_trial(model, testing::knobs_of(R"({"tensor_model_parallel_size": 2})"));
+  const plan::StepProgram one = plan::compile(whole, 0);
+  const plan::StepProgram two = plan::compile(half, 1);
+  using plan::Op;
+  for (const Op op : {Op::qkv_proj, Op::core_attn, Op::o_proj, Op::mlp_fc1, Op::mlp_act,
+                      Op::mlp_fc2, Op::lm_head, Op::rope, Op::attn_norm, Op::final_norm}) {
+    BOOST_TEST_CONTEXT(plan::op_row(op).name) {
+      BOOST_TEST(flops_of(one, op) > 0);
+      BOOST_TEST(flops_of(two, op) * 2 == flops_of(one, op));
+    }
+  }
+  const auto ledger_of = [](const spec::TrialSpec& trial) {
+    return testing::train(trial, 1).ledgers.front().peak_by_group();
+  };
+  const auto before = ledger_of(whole);
+  const auto after = ledger_of(half);
+  // Norms and biases of whole outputs are on every rank.
+  int64_t replicated = 0;
+  for (const plan::BucketDesc& bucket : two.params.buckets) {
+    if (bucket.group == plan::Group::stage) replicated += bucket.numel;
+  }
+  const auto at = [](const auto& groups, profiler::MemoryGroup group) {
+    return groups[static_cast<size_t>(group)];
+  };
+  using profiler::MemoryGroup;
+  const int64_t bytes = base::size_of(base::DType::f32);
+  BOOST_TEST(at(after, MemoryGroup::weights) <=
+             at(before, MemoryGroup::weights) / 2 + replicated * bytes);
+  BOOST_TEST(at(after, MemoryGroup::gradients) <=
+             at(before, MemoryGroup::gradients) / 2 + replicated * bytes);
+  // Buffers this small are mostly alignment.
+  BOOST_TEST(at(after, MemoryGroup::activations) * 100 <=
+             at(before, MemoryGroup::activations) * 55);
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_holds_two_blocks_of_keys) {
+  const spec::TrialSpec trial = testing::tiny_trial(
+      testing::tiny_model(),
+      testing::knobs_of(R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})"));
+  const plan::StepProgram program = plan::compile(trial, 1);
+  const plan::LayerDims dims =
+      plan::layer_dims(trial.model, trial.knobs, trial.training.seq_length, 0);
+  const int64_t block =
+      profiler::aligned_bytes(dims.block_tokens * 2 * dims.kv * base::size_of(base::DType::f32));
+  int64_t live = 0;
+  int64_t most = 0;
+  plan::for_each(program, [&](const plan::Item&, const plan::Segment&, const plan::Instr& instr) {
+    if (instr.verb != plan::Verb::alloc && instr.verb != plan::Verb::free) return;
+    if (instr.refs.front().space != plan::Space::frame) return;
+    switch (static_cast<plan::Buf>(instr.refs.front().id)) {
+      case plan::Buf::kv_gathered:
+      case plan::Buf::kv_full:
+      case plan::Buf::kv_local:
+      case plan::Buf::kv_ring:
+        live +=
+            (instr.verb == plan::Verb::alloc ? 1 : -1) * profiler::aligned_bytes(instr.cost.bytes);
+        most = std::max(most, live);
+        break;
+      default:
+        break;
+    }
+  });
+  BOOST_TEST(most == 2 * block);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -51,7 +51,7 @@ const Case kCases[] = {
      [](TrialSpec& s) { s.knobs.data_parallel_size = 4; }},
     {"world_size", "context x pipeline (6) must divide",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_size = 3; }},
-    {"ep_divides_plane", "x expert_model_parallel_size 8 does not divide",
+    {"ep_divides_plane", "expert_model_parallel_size 8 does not divide",
      [](TrialSpec& s) { s.knobs.expert_model_parallel_size = 8; }},
     {"ep_divides_experts", "expert_model_parallel_size 4 does not divide the 6 experts",
      [](TrialSpec& s) { s.model.num_experts = 6; }},

@@ -349,7 +349,7 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
   };
   refused(R"({"dp": 1, "dp": 2})", "--layout: key 'dp' is there twice");
   refused(R"({"dp": 0})", "--layout: key 'dp' is 0, expected an integer from 1 to 1024");
-  refused(R"({"tp": 2})", "--layout: unknown key 'tp'");
+  refused(R"({"fsdp": 2})", "--layout: unknown key 'fsdp'");
   refused("[2]", "--layout: found an array");
   refused("{\"dp\"", "--layout: ");
 }

@@ -130,7 +130,7 @@ bool follows(const Knobs& after, std::string_view knob) {
 BOOST_AUTO_TEST_SUITE(playbook_rows)
 
 BOOST_AUTO_TEST_CASE(every_row_is_complete) {
-  const std::set<std::string> groups = {"", "ep", "dp_cp", "pp", "cp"};
+  const std::set<std::string> groups = {"", "ep", "dp_cp", "pp", "cp", "tp"};
   std::set<std::string> names;
   for (const RemedyRow& row : playbook()) {
     BOOST_TEST_CONTEXT(row.name) {

@@ -18,7 +18,8 @@ namespace {
 int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
   int changes = a.micro_batch_size != b.micro_batch_size;
   for (const spec::LayoutSize& size : spec::layout_sizes()) {
-    if (size.member != &spec::Knobs::data_parallel_size) changes += a.*size.member != b.*size.member;
+    if (size.member != &spec::Knobs::data_parallel_size)
+      changes += a.*size.member != b.*size.member;
   }
   return changes;
 }
@@ -205,8 +206,8 @@ bool ThreeWalls::fit() {
     const spec::Knobs sharded = space_.with(start, "use_distributed_optimizer", "true");
     if (space_.check(sharded).empty()) start = sharded;
   }
-  std::vector<spec::Knobs> steps =
-      space_.product(start, layout_knobs({"micro_batch_size", "exp_avg_sq_dtype", "exp_avg_dtype"}));
+  std::vector<spec::Knobs> steps = space_.product(
+      start, layout_knobs({"micro_batch_size", "exp_avg_sq_dtype", "exp_avg_dtype"}));
   std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
   });

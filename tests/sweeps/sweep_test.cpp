@@ -364,7 +364,7 @@ BOOST_AUTO_TEST_CASE(further_measurements_use_up_the_budget) {
   const SweepSummary summary = run(strategy);
   BOOST_TEST(summary.stop_reason == "the budget of 3 trials is used up");
   BOOST_TEST(num_launches() == 3U);
-  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "400");
   options.max_trials = 0;
   options.max_seconds = 1;
   ScriptedStrategy late(with_repeats());

@@ -7,8 +7,8 @@
 namespace moetune::engine {
 namespace {
 
-// Fine enough for context parallelism up to half of it.
-constexpr int64_t kMaxPieces = 8;
+// Fine enough for as many ranks that share a sequence: twice context times tensor parallelism.
+constexpr int64_t kMaxPieces = 16;
 
 }  // namespace
 

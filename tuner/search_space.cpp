@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/plan/layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
@@ -33,8 +32,10 @@ std::vector<std::string> SearchSpace::values(std::string_view knob) const {
 
 spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
   const int64_t devices = sweep_.base.hardware.num_devices();
-  const plan::Layout layout = plan::layout_of(knobs);
-  const int64_t model_ranks = std::max(1, layout.world_size() / std::max(1, layout.dp));
+  // Knobs are not checked yet: products of 64 bits hold any three of them.
+  const int64_t sequence_ranks = knobs.tensor_model_parallel_size * knobs.context_parallel_size;
+  const int64_t model_ranks =
+      std::max<int64_t>(1, sequence_ranks * knobs.pipeline_model_parallel_size);
   if (!sweep_.space.contains("data_parallel_size")) {
     // Where nothing fits, the constraint on the world size says so.
     knobs.data_parallel_size = std::max<int64_t>(1, devices / model_ranks);
@@ -43,7 +44,7 @@ spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
     knobs.ep_chunks_forward = 1;
     knobs.ep_chunks_backward = 1;
   }
-  if (plan::layout_of(knobs).stage_size() == 1) knobs.overlap_grad_reduce = false;
+  if (sequence_ranks * knobs.data_parallel_size == 1) knobs.overlap_grad_reduce = false;
   if (!spec::is_ring_attention(knobs)) knobs.cp_comm_type = spec::Knobs{}.cp_comm_type;
   if (knobs.pipeline_model_parallel_size == 1) {
     knobs.decoder_first_pipeline_num_layers = 0;
@@ -110,6 +111,9 @@ std::string layout_text(const spec::Knobs& knobs) {
     const int64_t value = is_virtual ? spec::num_virtual_stages(knobs) : knobs.*size.member;
     if (!size.is_always_told && value == 1) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", size.name, value);
+  }
+  if (knobs.pipeline_model_parallel_layout != "none") {
+    text += ", stages " + knobs.pipeline_model_parallel_layout;
   }
   return spec::is_ring_attention(knobs) ? text + ", ring attention" : text;
 }

@@ -89,14 +89,21 @@ class FakeCommunicator final : public Communicator {
       row_bytes += lane.row_bytes;
       repeat(lane.recv, num_received * lane.row_bytes, lane.send, num_sent * lane.row_bytes);
     }
-    // The others send as this rank does.
+    // The others send as this rank does: to the same experts, or around a ring to the one behind
+    // them.
     const auto n = ranks_.size();
+    const bool is_ring = num_sent > 0 && num_sent == send_rows[(index_ + 1) % n] &&
+                         num_sent == recv_rows[(index_ + n - 1) % n];
     int64_t sent = 0;
     for (size_t j = 0; j < n; ++j) sent += j == index_ ? 0 : send_rows[j] * row_bytes;
     return finish_after(
         [&] {
           std::vector<int64_t> matrix(n * n);
-          for (size_t i = 0; i < n * n; ++i) matrix[i] = send_rows[i % n] * row_bytes;
+          for (size_t i = 0; i < n * n; ++i) {
+            const size_t to = i % n;
+            const size_t place = is_ring ? (index_ + to + n - i / n) % n : to;
+            matrix[i] = send_rows[place] * row_bytes;
+          }
           return spec::all_to_all_ns(trial_.hardware, ranks_, matrix, start.links);
         },
         sent, start);

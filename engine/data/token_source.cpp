@@ -41,14 +41,21 @@ StepTokens step_tokens(const TokenSource& source, const spec::TrialSpec& trial, 
       plan::num_micro_batches(layout, trial.knobs, trial.training.global_batch_size);
   const std::vector<int32_t> positions =
       plan::local_positions(layout, rank, trial.training.seq_length);
+  // In a fake world nobody has the other shards of the vocabulary: a target there would have no
+  // probability at all. So all tokens are moved into this rank's shard.
+  const bool has_one_shard = trial.communicator == "fake" && layout.tp > 1;
+  const auto shard = static_cast<int32_t>(trial.model.vocab_size / layout.tp);
+  const auto known = [&](int32_t token) {
+    return has_one_shard ? layout.tp_rank(rank) * shard + token % shard : token;
+  };
   StepTokens tokens;
   for (int64_t m = 0; m < num_micro_batches; ++m) {
     for (int64_t slot = 0; slot < trial.knobs.micro_batch_size; ++slot) {
       const std::vector<int32_t> sequence = source.sequence(
           step, plan::sequence_index(layout, trial.knobs, m, layout.dp_rank(rank), slot));
       for (const int32_t position : positions) {
-        tokens.inputs.push_back(sequence[static_cast<size_t>(position)]);
-        tokens.targets.push_back(sequence[static_cast<size_t>(position) + 1]);
+        tokens.inputs.push_back(known(sequence[static_cast<size_t>(position)]));
+        tokens.targets.push_back(known(sequence[static_cast<size_t>(position) + 1]));
       }
     }
   }

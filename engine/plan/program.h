@@ -128,8 +128,8 @@ struct Instr {
   bool is_counted = true;    ///< its losses count, observers see it: not when it is recomputed
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
   bool is_routed = false;    ///< its size follows the rows of `chunk`
-  int16_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
-  int16_t event = -1;        ///< record, wait: slot of the segment
+  int32_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
+  int32_t event = -1;        ///< record, wait: slot of the segment
   int16_t peer = -1;         ///< send, recv: index within the pipeline group
   int16_t tag = -1;          ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that

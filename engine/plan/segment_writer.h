@@ -128,8 +128,8 @@ class SegmentWriter {
   [[nodiscard]] int64_t message_bytes() const;
 
   int new_event() { return segment_.num_events++; }
-  void record(Stream stream, int event) { add(Verb::record, stream).event = to16(event); }
-  void wait(Stream stream, int event) { add(Verb::wait, stream).event = to16(event); }
+  void record(Stream stream, int event) { add(Verb::record, stream).event = event; }
+  void wait(Stream stream, int event) { add(Verb::wait, stream).event = event; }
   /// `stream` waits for everything launched on `other` so far.
   void join(Stream stream, Stream other);
   /// The same, needed only because memory is used again.

@@ -45,7 +45,8 @@ BOOST_AUTO_TEST_SUITE(fake_world)
 BOOST_AUTO_TEST_CASE(work_and_memory_are_those_of_the_rank_among_its_peers) {
   for (const char* layout :
        {R"({"data_parallel_size": 4})", R"({"context_parallel_size": 2, "data_parallel_size": 2})",
-        R"({"pipeline_model_parallel_size": 3})",
+        R"({"pipeline_model_parallel_size": 3})", R"({"tensor_model_parallel_size": 2})",
+        R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})",
         R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2,
             "overlap_grad_reduce": true})"}) {
     const spec::TrialSpec trial = tiny_trial(tiny_model(), knobs_of(layout));
@@ -62,6 +63,24 @@ BOOST_AUTO_TEST_CASE(work_and_memory_are_those_of_the_rank_among_its_peers) {
       }
     }
   }
+}
+
+// Everybody's block goes to the one behind, and not all of them to the same rank.
+BOOST_AUTO_TEST_CASE(a_ring_is_as_fast_as_with_its_peers) {
+  spec::TrialSpec trial =
+      tiny_trial(tiny_model(), knobs_of(R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})"));
+  trial.clock = "virtual_modelled";
+  const auto transfers = [](const profiler::StepTrace& trace) {
+    std::vector<int64_t> ns;
+    for (const profiler::TraceRecord& record : trace.records) {
+      if (std::string_view(record.name).starts_with("kv_shift")) ns.push_back(record.transfer_ns);
+    }
+    return ns;
+  };
+  const std::vector<int64_t> expected = transfers(train(trial, 1).traces[1]);
+  BOOST_TEST(!expected.empty());
+  BOOST_TEST(transfers(train(fake(trial, 1), 1).traces[1]) == expected,
+             boost::test_tools::per_element());
 }
 
 // With it, what the peers send is as much as this rank would send to itself.

@@ -164,7 +164,7 @@ bool other_chunk(Segment& segment, size_t at) {
   Instr& instr = segment.code[at];
   const bool has_rows = instr.verb == Verb::op || instr.verb == Verb::comm;
   if (!has_rows || instr.chunk < 0 || segment.num_chunks == 1) return false;
-  instr.chunk = static_cast<int16_t>((instr.chunk + 1) % segment.num_chunks);
+  instr.chunk = (instr.chunk + 1) % segment.num_chunks;
   return true;
 }
 

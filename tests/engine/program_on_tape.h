@@ -113,7 +113,7 @@ class ProgramOnTape {
   size_t item_index_ = 0;
   size_t instr_index_ = 0;
   const plan::Instr* instr_ = nullptr;
-  std::map<int16_t, int64_t> events_;  ///< of the item: the event that a slot holds
+  std::map<int32_t, int64_t> events_;  ///< of the item: the event that a slot holds
   bool is_replayed_ = false;
   bool is_in_scope_ = false;  ///< of a graph
   bool is_in_part_ = false;   ///< of a scope: between two cuts

@@ -258,6 +258,8 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
   BOOST_TEST(verify(golden("llama"), knobs_of({.cp = 2, .ep = 2})).ok);
+  BOOST_CHECK_EXCEPTION(verify(golden("llama"), knobs_of({.etp = 5, .ep = 7})), UsageError,
+                        says("llama", "ep_divides_plane"));
 }
 
 BOOST_AUTO_TEST_CASE(refuses_broken_folders) {

@@ -39,8 +39,8 @@ struct HandMade {
   }
   void op(Stream stream) { add(Verb::op, stream).op = Op::core_attn; }
   void join(Stream stream, Stream other) {
-    add(Verb::record, other).event = static_cast<int16_t>(segment.num_events);
-    add(Verb::wait, stream).event = static_cast<int16_t>(segment.num_events++);
+    add(Verb::record, other).event = segment.num_events;
+    add(Verb::wait, stream).event = segment.num_events++;
   }
 
   /// By instruction.

@@ -56,7 +56,7 @@ json expected_instructions(const plan::StepProgram& program, const plan::Binding
   items.insert(items.end(), program.items.begin(), program.items.end());
   for (const plan::Item& item : items) {
     const plan::Segment& segment = *program.segments[static_cast<size_t>(item.segment)];
-    std::map<int16_t, std::vector<int64_t>> recorded;
+    std::map<int32_t, std::vector<int64_t>> recorded;
     for (const plan::Instr& instr : segment.code) {
       const auto mark = static_cast<plan::Mark>(instr.what);
       const bool is_ordering = instr.verb == Verb::record || instr.verb == Verb::wait;

@@ -17,6 +17,7 @@ namespace {
 /// How many layout choices differ, data parallelism aside, which follows from the others.
 int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
   int changes = a.micro_batch_size != b.micro_batch_size;
+  changes += a.pipeline_model_parallel_layout != b.pipeline_model_parallel_layout;
   for (const spec::LayoutSize& size : spec::layout_sizes()) {
     if (size.member != &spec::Knobs::data_parallel_size)
       changes += a.*size.member != b.*size.member;
@@ -337,16 +338,11 @@ void ThreeWalls::scale() {
 
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
-  std::set<std::vector<int64_t>> seen;
-  const auto layout_key = [](const spec::Knobs& k) {
-    std::vector<int64_t> key;
-    for (const spec::LayoutSize& size : spec::layout_sizes()) key.push_back(k.*size.member);
-    return key;
-  };
+  std::set<std::string> seen;
   int64_t num_measured = 0;
   for (TrialRequest& request : ranked) {
     if (num_measured >= sweep_.scale_trials) break;
-    if (!seen.insert(layout_key(request.spec.knobs)).second) continue;
+    if (!seen.insert(layout_text(request.spec.knobs)).second) continue;
     if (measured_.contains(request.hash)) continue;
     ++num_measured;
     look_at_incumbent_again();

@@ -57,15 +57,15 @@ void ep_chunks(Segment& segment) {
   const int64_t asked =
       segment.is_backward ? segment.dims.chunks_backward : segment.dims.chunks_forward;
   segment.num_chunks = is_parallel ? static_cast<int>(asked) : 1;
-  std::map<std::pair<int16_t, int>, int16_t> slots;  // of each chunk's events
+  std::map<std::pair<int32_t, int>, int32_t> slots;  // of each chunk's events
   const auto append = [&](const std::vector<Instr>& part, int chunk) {
     for (Instr instr : part) {
       if (instr.event >= 0 && chunk > 0) {
         const auto [slot, is_new] = slots.try_emplace({instr.event, chunk});
-        if (is_new) slot->second = static_cast<int16_t>(segment.num_events++);
+        if (is_new) slot->second = segment.num_events++;
         instr.event = slot->second;
       }
-      if (is_parallel) instr.chunk = static_cast<int16_t>(chunk);
+      if (is_parallel) instr.chunk = chunk;
       if (segment.num_chunks == 1) drop_chunk_lists(instr);
       segment.code.push_back(std::move(instr));
     }

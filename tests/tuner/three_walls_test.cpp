@@ -414,7 +414,7 @@ BOOST_AUTO_TEST_CASE(a_budget_without_room_for_the_runner_up_is_kept_to) {
   sweep.budget.max_trials = 8;
   const Story story = drive(sweep, [](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);
-    if (request.is_final) outcome.losses.back() = 9;
+    if (request.is_final) std::ranges::fill(outcome.losses, 9.0);
     return outcome;
   });
   check_manners(sweep, story);
@@ -568,7 +568,7 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
         outcome.status = TrialStatus::oom;
         outcome.reason = "later in the run";
       } else {
-        outcome.losses.back() = 3.0;
+        std::ranges::fill(outcome.losses, 3.0);
       }
       return outcome;
     });
@@ -581,6 +581,17 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
     BOOST_TEST(story.best_hash == started.back().hash);
     BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
   }
+}
+
+// One batch that is hard says nothing about what was learned.
+BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
+  const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.is_final) outcome.losses.back() = 4;
+    return outcome;
+  });
+  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
 }
 
 /// The fake world with noise between runs, one run a second.

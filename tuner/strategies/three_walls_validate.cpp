@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -14,6 +15,15 @@ namespace {
 std::string range_text(double low_ns, double high_ns) {
   return fmt::format("{} to {}", base::format_ns(static_cast<int64_t>(low_ns)),
                      base::format_ns(static_cast<int64_t>(high_ns)));
+}
+
+/// The mean over the last steps: one batch's loss says little.
+double loss_at_end(const std::vector<double>& losses) {
+  constexpr size_t kMostSteps = 10;
+  const size_t count = std::min(losses.size(), kMostSteps);
+  if (count == 0) return 0;
+  return std::accumulate(losses.end() - static_cast<int64_t>(count), losses.end(), 0.0) /
+         static_cast<double>(count);
 }
 
 nlohmann::json json_of(const StepLevel& level) {
@@ -34,11 +44,10 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate) {
   predict(request);
   LongRun run{candidate, measure(std::move(request)), contests_.level_of(candidate.request.hash)};
   const TrialOutcome& outcome = run.trial.outcome;
-  run.final_loss = outcome.losses.empty() ? 0 : outcome.losses.back();
+  run.final_loss = loss_at_end(outcome.losses);
   run.lowest_loss = outcome.losses.empty() ? 0 : *std::ranges::min_element(outcome.losses);
-  const bool has_learned =
-      sweep_.validate_max_loss <= 0 ||
-      (!outcome.losses.empty() && outcome.losses.back() < sweep_.validate_max_loss);
+  const bool has_learned = sweep_.validate_max_loss <= 0 ||
+                           (!outcome.losses.empty() && run.final_loss < sweep_.validate_max_loss);
   run.has_held = run.trial.is_ok() && has_learned;
   return run;
 }

@@ -139,7 +139,7 @@ void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& 
   }
   int64_t duration = (is_wall ? profiler::wall_ns() : profiler::thread_cpu_ns()) - begin;
   if (rank.timeline.mode() == profiler::ClockMode::virtual_modelled) {
-    duration = plan::roofline_ns(rank.trial.hardware, cost);
+    duration = plan::roofline_ns(rank.trial.hardware, op, cost);
   }
   if (!is_wall) {
     duration = plan::slowed_ns(rank.trial.hardware, duration, sharing.num_collectives);

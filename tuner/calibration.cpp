@@ -14,13 +14,9 @@ bool is_fitted(OpKind kind) {
 }
 
 /// Roofline without the floor; a machine without peaks is measured in FLOPs and bytes themselves.
-double work_of(const spec::HardwareSpec& hardware, double flops, double bytes) {
-  const double compute =
-      hardware.peak_flops_per_s > 0 ? flops / hardware.peak_flops_per_s * 1e9 : 0;
-  const double memory =
-      hardware.memory_bytes_per_s > 0 ? bytes / hardware.memory_bytes_per_s * 1e9 : 0;
+double work_of(const spec::HardwareSpec& hardware, plan::Work work, double flops, double bytes) {
   if (hardware.peak_flops_per_s <= 0 && hardware.memory_bytes_per_s <= 0) return flops + bytes;
-  return std::max(compute, memory);
+  return plan::work_ns(hardware, work, flops, bytes);
 }
 
 }  // namespace
@@ -72,10 +68,11 @@ void Calibration::add(const spec::HardwareSpec& hardware,
       const auto found = op_times.find(plan::op_label(row.id, pass));
       if (found == op_times.end() || found->second.count <= 0) continue;
       const auto count = static_cast<double>(found->second.count);
-      const Sample sample{count,
-                          work_of(hardware, static_cast<double>(found->second.flops) / count,
-                                  static_cast<double>(found->second.bytes) / count),
-                          static_cast<double>(found->second.duration_ns) / count};
+      const Sample sample{
+          count,
+          work_of(hardware, row.work, static_cast<double>(found->second.flops) / count,
+                  static_cast<double>(found->second.bytes) / count),
+          static_cast<double>(found->second.duration_ns) / count};
       if (!std::isfinite(sample.duration_ns) || sample.duration_ns < 0) continue;
       has_any = true;
       Fit& fit = fits_[index_of(row.id, pass)];
@@ -93,9 +90,9 @@ int64_t Calibration::duration_ns(const spec::HardwareSpec& hardware, plan::Op op
                                  const plan::OpCost& cost) const {
   const Fit* fit = &fits_[index_of(op, pass)];
   if (!fit->is_set) fit = &kinds_[static_cast<size_t>(plan::op_row(op).kind)];
-  if (!fit->is_set) return plan::roofline_ns(hardware, cost);
-  const double work =
-      work_of(hardware, static_cast<double>(cost.flops), static_cast<double>(cost.bytes));
+  if (!fit->is_set) return plan::roofline_ns(hardware, op, cost);
+  const double work = work_of(hardware, plan::op_row(op).work, static_cast<double>(cost.flops),
+                              static_cast<double>(cost.bytes));
   return static_cast<int64_t>(fit->fixed_ns + fit->slope * work);
 }
 

@@ -165,6 +165,7 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
   constexpr int64_t kHeavyFlops = 8;
   switch (op_row(op).work) {
     case Work::none:
+    case Work::count:
       break;
     case Work::product:
     case Work::grouped: {
@@ -196,15 +197,19 @@ int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_col
   return left < 1 ? static_cast<int64_t>(static_cast<double>(duration_ns) / left) : duration_ns;
 }
 
-int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost) {
+double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes) {
   double seconds = 0;
-  if (hardware.peak_flops_per_s > 0) {
-    seconds = static_cast<double>(cost.flops) / hardware.peak_flops_per_s;
-  }
+  if (hardware.peak_flops_per_s > 0) seconds = flops / hardware.peak_flops_per_s;
   if (hardware.memory_bytes_per_s > 0) {
-    seconds = std::max(seconds, static_cast<double>(cost.bytes) / hardware.memory_bytes_per_s);
+    seconds = std::max(seconds, bytes / hardware.memory_bytes_per_s);
   }
-  return std::max(static_cast<int64_t>(seconds * 1e9), hardware.kernel_floor_ns);
+  return seconds / hardware.efficiency[static_cast<size_t>(work)] * 1e9;
+}
+
+int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost) {
+  const double ns = work_ns(hardware, op_row(op).work, static_cast<double>(cost.flops),
+                            static_cast<double>(cost.bytes));
+  return std::max(static_cast<int64_t>(ns), hardware.kernel_floor_ns);
 }
 
 }  // namespace moetune::plan

@@ -19,6 +19,7 @@ namespace moetune::plan {
 using spec::GraphScope;
 using spec::HardwareSpec;
 using spec::TrainingSpec;
+using spec::Work;
 
 enum class Op : uint8_t {
   embed,
@@ -116,16 +117,6 @@ const char* name_of(Stream stream);
 /// the streams that compute.
 const char* part_of(Stream stream);
 
-/// How the FLOPs of an op follow from its operands.
-enum class Work : uint8_t {
-  none,
-  product,  ///< {x, w, y}, {dy, w, dx}, {dy, x, dw}: 2 m n k
-  grouped,  ///< the same, with the weights of all local experts below each other
-  attention,
-  light,  ///< a FLOP or two an element
-  heavy,  ///< norms, activations, softmax: some eight
-};
-
 struct OpRow {
   Op id;
   const char* name;
@@ -180,7 +171,11 @@ int64_t host_work_ns(const OpCost& cost);
 /// 2024, section 3.2.2; DeepEP's README).
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
 
-/// Time of one launch on a device by the roofline: max(flops / peak, bytes / bandwidth, floor).
-int64_t roofline_ns(const HardwareSpec& hardware, const OpCost& cost);
+/// Work of one launch as the time that a device takes for it by the roofline (Williams, Waterman &
+/// Patterson 2009): max(flops / peak, bytes / bandwidth), both times the efficiency of such
+/// kernels. Nanoseconds; 0 on a machine without peaks.
+double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes);
+/// Time of one launch of an op: the same, and no less than the floor.
+int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost);
 
 }  // namespace moetune::plan

@@ -20,6 +20,25 @@ constexpr int64_t kMaxNs = 1'000'000'000'000;  // a quarter of an hour: more is 
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 constexpr double kMaxRate = 1e21;
 constexpr double kMaxSmRatio = 0.5;
+constexpr double kMinEfficiency = 1e-6;
+
+Efficiency efficiency_from(JsonReader reader) {
+  Efficiency efficiency{};
+  for (size_t i = 0; i < efficiency.size(); ++i) {
+    efficiency[i] = reader.number_or(name_of(static_cast<Work>(i)), 1, kMinEfficiency, 1);
+  }
+  reader.refuse_unknown_keys();
+  return efficiency;
+}
+
+/// Of kernels that reach less than the peak.
+json efficiency_json(const Efficiency& efficiency) {
+  json document = json::object();
+  for (size_t i = 0; i < efficiency.size(); ++i) {
+    if (efficiency[i] != 1) document[name_of(static_cast<Work>(i))] = efficiency[i];
+  }
+  return document;
+}
 
 LinkSpec link_from(JsonReader reader) {
   LinkSpec link;
@@ -75,6 +94,7 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.memory_bytes = reader.integer_or("memory_bytes", 0, 0, kMaxBytes);
   hardware.peak_flops_per_s = reader.number_or("peak_flops_per_s", 0, 0, kMaxRate);
   hardware.memory_bytes_per_s = reader.number_or("memory_bytes_per_s", 0, 0, kMaxRate);
+  if (reader.has("efficiency")) hardware.efficiency = efficiency_from(reader.object("efficiency"));
   // A link that the machine has no use for may be left out.
   if (reader.has("intra_node") || hardware.devices_per_node > 1) {
     hardware.intra_node = link_from(reader.object("intra_node"));
@@ -88,6 +108,7 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.kernel_floor_ns = reader.integer_or("kernel_floor_ns", 0, 0, kMaxNs);
   hardware.comm_sm_ratio = reader.number_or("comm_sm_ratio", 0, 0, kMaxSmRatio);
   hardware.workspace_bytes = reader.integer_or("workspace_bytes", 0, 0, kMaxBytes);
+  reader.ignore("efficiency");
   reader.ignore("intra_node");
   reader.ignore("inter_node");
   reader.refuse_unknown_keys();
@@ -105,12 +126,21 @@ json to_json(const HardwareSpec& hardware) {
                    {"graph_launch_ns", hardware.graph_launch_ns},
                    {"sync_ns", hardware.sync_ns},
                    {"kernel_floor_ns", hardware.kernel_floor_ns}};
+  if (json efficiency = efficiency_json(hardware.efficiency); !efficiency.empty()) {
+    document["efficiency"] = std::move(efficiency);
+  }
   if (hardware.comm_sm_ratio > 0) document["comm_sm_ratio"] = hardware.comm_sm_ratio;
   if (hardware.workspace_bytes > 0) document["workspace_bytes"] = hardware.workspace_bytes;
   // An absent link has no bandwidth; writing it would not read back.
   if (hardware.intra_node.bytes_per_s > 0) document["intra_node"] = link_json(hardware.intra_node);
   if (hardware.inter_node.bytes_per_s > 0) document["inter_node"] = link_json(hardware.inter_node);
   return document;
+}
+
+const char* name_of(Work work) {
+  static constexpr std::array<const char*, static_cast<size_t>(Work::count)> kNames = {
+      "none", "product", "grouped", "attention", "light", "heavy"};
+  return kNames[static_cast<size_t>(work)];
 }
 
 const char* name_of(CollectiveKind kind) {

@@ -2,6 +2,7 @@
 // ones look alike.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -16,6 +17,22 @@ struct LinkSpec {
   double bytes_per_s = 0;
 };
 
+/// What a kernel works at: how its FLOPs follow from its operands (plan/ops.h), and which share of
+/// a device's peaks it reaches.
+enum class Work : uint8_t {
+  none,     ///< moves or fills memory
+  product,  ///< {x, w, y}, {dy, w, dx}, {dy, x, dw}: 2 m n k
+  grouped,  ///< the same, with the weights of all local experts below each other
+  attention,
+  light,  ///< a FLOP or two an element
+  heavy,  ///< norms, activations, softmax: some eight
+  count
+};
+const char* name_of(Work work);
+
+/// By Work.
+using Efficiency = std::array<double, static_cast<size_t>(Work::count)>;
+
 struct HardwareSpec {
   std::string name;
   int64_t num_nodes = 1;
@@ -23,12 +40,18 @@ struct HardwareSpec {
   int64_t memory_bytes = 0;       ///< capacity of one device, 0: unlimited
   double peak_flops_per_s = 0;    ///< of one device, for the cost model and modelled time
   double memory_bytes_per_s = 0;  ///< of one device's memory
-  LinkSpec intra_node;            ///< per device and direction
-  LinkSpec inter_node;            ///< per device and direction
-  int64_t launch_ns = 0;          ///< host time per kernel launch
-  int64_t graph_launch_ns = 0;    ///< host time per graph replay
-  int64_t sync_ns = 0;            ///< host time of a device synchronisation
-  int64_t kernel_floor_ns = 0;    ///< modelled time: the shortest kernel
+  /// Share of both peaks that kernels of a kind reach.
+  Efficiency efficiency = [] {
+    Efficiency all{};
+    all.fill(1);
+    return all;
+  }();
+  LinkSpec intra_node;          ///< per device and direction
+  LinkSpec inter_node;          ///< per device and direction
+  int64_t launch_ns = 0;        ///< host time per kernel launch
+  int64_t graph_launch_ns = 0;  ///< host time per graph replay
+  int64_t sync_ns = 0;          ///< host time of a device synchronisation
+  int64_t kernel_floor_ns = 0;  ///< modelled time: the shortest kernel
   /// Of a device's multiprocessors, what a collective in flight takes from the kernels beside it.
   double comm_sm_ratio = 0;
   /// What the kernels of a real device take for workspaces, per rank; the memory model adds it, and

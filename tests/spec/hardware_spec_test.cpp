@@ -45,6 +45,22 @@ BOOST_AUTO_TEST_CASE(round_trip_and_nodes) {
   BOOST_TEST(to_json(hardware_from_json(to_json(laptop), "x")) == to_json(laptop));
 }
 
+BOOST_AUTO_TEST_CASE(kernels_of_a_kind_may_reach_a_share_of_the_peaks) {
+  BOOST_TEST(!to_json(hardware()).contains("efficiency"));
+  json document = cluster();
+  document["efficiency"] = {{"grouped", 0.5}, {"attention", 0.25}, {"light", 1}};
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  BOOST_TEST(h.efficiency[static_cast<size_t>(Work::grouped)] == 0.5);
+  BOOST_TEST(h.efficiency[static_cast<size_t>(Work::attention)] == 0.25);
+  BOOST_TEST(h.efficiency[static_cast<size_t>(Work::product)] == 1.0);
+  BOOST_TEST(to_json(h)["efficiency"] == json({{"grouped", 0.5}, {"attention", 0.25}}));
+  BOOST_TEST(to_json(hardware_from_json(to_json(h), "x")) == to_json(h));
+  BOOST_TEST(contains(error_with("/efficiency", 0.5), "'efficiency' is 0.5"));
+  BOOST_TEST(contains(error_with("/efficiency/grouped", 0), "'efficiency.grouped' is 0"));
+  BOOST_TEST(contains(error_with("/efficiency/grouped", 1.5), "'efficiency.grouped' is 1.5"));
+  BOOST_TEST(contains(error_with("/efficiency/atention", 0.5), "did you mean 'attention'"));
+}
+
 BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   BOOST_TEST(contains(error_with("/num_nodes", 0), "h.json: key 'num_nodes' is 0, expected"));
   BOOST_TEST(contains(error_with("/num_nodes", 1e15), "'num_nodes'"));

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(without_measurements_the_roofline_decides) {
   BOOST_TEST(calibration.is_empty());
   for (const OpCost cost : {OpCost{5000, 10}, OpCost{10, 400}, OpCost{1, 1}}) {
     BOOST_TEST(duration(calibration, Op::expert_fc1, Pass::forward, cost) ==
-               plan::roofline_ns(hardware(), cost));
+               plan::roofline_ns(hardware(), Op::expert_fc1, cost));
   }
 }
 
@@ -94,7 +94,17 @@ BOOST_AUTO_TEST_CASE(unmeasured_ops_borrow_from_their_kind) {
   BOOST_TEST(std::abs(duration(calibration, Op::attn_norm, Pass::forward, {0, 200}) - 18000) <= 1);
   // Nothing is known of dispatcher ops yet.
   BOOST_TEST(duration(calibration, Op::permute, Pass::forward, {0, 200}) ==
-             plan::roofline_ns(hardware(), {0, 200}));
+             plan::roofline_ns(hardware(), Op::permute, {0, 200}));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_known_of_other_kernels_is_kept_in_proportion) {
+  spec::HardwareSpec slow = hardware();
+  slow.efficiency[static_cast<size_t>(plan::Work::attention)] = 0.25;
+  Calibration calibration;
+  // Products take twice their roofline, so attention will take twice its own, longer one.
+  calibration.add(slow, {{"qkv_proj.forward", time(2, {1000, 0}, 2000)}});
+  BOOST_TEST(calibration.duration_ns(slow, Op::o_proj, Pass::forward, {3000, 0}) == 6000);
+  BOOST_TEST(calibration.duration_ns(slow, Op::core_attn, Pass::forward, {3000, 0}) == 24000);
 }
 
 BOOST_AUTO_TEST_CASE(what_teaches_nothing_is_left_out) {

@@ -21,20 +21,35 @@ BOOST_AUTO_TEST_SUITE(shrinkage)
 
 BOOST_AUTO_TEST_CASE(noise_and_errors_of_predictions_share) {
   // Equally good: in the middle.
-  const LogGain both = shrunk({gain_of(0.10, 0.02)}, 0.02, 0.02);
-  BOOST_TEST(both.mean == 0.06, tt::tolerance(1e-9));
+  const LogGain both = shrunk({gain_of(0.06, 0.02)}, 0.02, 0.02);
+  BOOST_TEST(both.mean == 0.04, tt::tolerance(1e-9));
   BOOST_TEST(both.error() == 0.02 / std::sqrt(2), tt::tolerance(1e-9));
   // A quiet machine needs no prediction, a noisy one has little else.
   BOOST_TEST(shrunk({gain_of(0.10, 0.001)}, 0.02, 0.1).mean == 0.10, tt::tolerance(1e-3));
   BOOST_TEST(shrunk({gain_of(0.10, 0.5)}, 0.02, 0.02).mean == 0.02, tt::tolerance(0.02));
   // Three measurements outweigh one.
   const LogGain three =
-      shrunk({gain_of(0.10, 0.02), gain_of(0.09, 0.02), gain_of(0.11, 0.02)}, 0.02, 0.02);
-  BOOST_TEST(three.mean == 0.08, tt::tolerance(1e-9));
+      shrunk({gain_of(0.06, 0.02), gain_of(0.05, 0.02), gain_of(0.07, 0.02)}, 0.02, 0.02);
+  BOOST_TEST(three.mean == 0.05, tt::tolerance(1e-9));
   BOOST_TEST(three.high - three.low < both.high - both.low);
   BOOST_TEST(three.noise == 0.02);
   BOOST_CHECK_THROW(static_cast<void>(shrunk({}, 0, 1)), base::Error);
   BOOST_CHECK_THROW(static_cast<void>(shrunk({gain_of(0, 1)}, 0, 0)), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(a_prediction_gives_way_to_what_contradicts_it) {
+  // 15 % between them, with 2 % of noise and predictions that used to be right within 2 %.
+  const LogGain gain = shrunk({gain_of(0.10, 0.02)}, -0.05, 0.02);
+  BOOST_TEST(gain.mean > 0.03);
+  BOOST_TEST(gain.high > 0.07);
+  // The more they contradict each other, the less of the prediction is left.
+  double last_left = 1;
+  for (const double measured : {0.2, 0.3, 0.6, 2.0}) {
+    const double left = 1 - shrunk({gain_of(measured, 0.04)}, 0, 0.02).mean / measured;
+    BOOST_TEST(left < last_left);
+    last_left = left;
+  }
+  BOOST_TEST(last_left < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(the_spread_is_learnt_without_the_noise) {

@@ -12,6 +12,8 @@ namespace moetune::tuner {
 namespace {
 
 constexpr double kNormal95 = 1.96;
+/// Both could hardly be true beyond: of 16,000 that agree, one is so far off.
+constexpr double kMostDeviations = 4;
 constexpr size_t kFewestPredictions = 4;
 /// With fewer: a factor of e either way is within four of these.
 constexpr double kUnknownSpread = 0.25;
@@ -34,15 +36,20 @@ double PredictionErrors::spread() const {
 LogGain shrunk(const std::vector<LogGain>& measured, double predicted_log_gain, double spread) {
   MOETUNE_CHECK(!measured.empty() && spread > 0, "a gain of {} measurements, spread {}",
                 measured.size(), spread);
-  double precision = 1 / (spread * spread);
-  double sum = predicted_log_gain * precision;
   LogGain result;
+  double precision = 0;
+  double sum = 0;
   for (const LogGain& gain : measured) {
     const double error = std::max(gain.error(), 1e-12);
     precision += 1 / (error * error);
     sum += gain.mean / (error * error);
     result.noise = std::max(result.noise, gain.noise);
   }
+  // So wide that what was measured lies within so many deviations.
+  const double least = (sum / precision - predicted_log_gain) / kMostDeviations;
+  const double variance = std::max(spread * spread, least * least - 1 / precision);
+  precision += 1 / variance;
+  sum += predicted_log_gain / variance;
   result.mean = sum / precision;
   const double reach = kNormal95 / std::sqrt(precision);
   result.low = result.mean - reach;

@@ -34,7 +34,10 @@ class PredictionErrors {
   std::vector<double> variances_;
 };
 
-/// Independent measurements of one gain, which are at least one, and its prediction together.
+/// Independent measurements of one gain, which are at least one, and its prediction together. Where
+/// both could hardly be true, the prediction is taken for as wrong as it must be at least: a prior
+/// has to give way to data that contradict it (Dawid 1973, "Posterior expectations for large
+/// observations"), and one configuration may be what the cost model does not know.
 LogGain shrunk(const std::vector<LogGain>& measured, double predicted_log_gain, double spread);
 
 }  // namespace moetune::tuner

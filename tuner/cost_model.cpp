@@ -7,6 +7,7 @@
 
 #include "engine/plan/compile.h"
 #include "engine/plan/player.h"
+#include "tuner/busiest_rows.h"
 #include "tuner/search_space.h"
 
 namespace moetune::tuner {
@@ -86,14 +87,15 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration) {
+CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration,
+                       const ReceivedRows& rows) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   std::vector<plan::StepProgram> programs;
-  std::vector<plan::BalancedBindings> bindings;
+  std::vector<BusiestBindings> bindings;
   for (int stage = 0; stage < layout.pp; ++stage) {
     const int rank = stage * layout.stage_size();
     programs.push_back(plan::compile(spec, rank));
-    bindings.emplace_back(spec, rank);
+    bindings.emplace_back(spec, rank, rows);
   }
   std::vector<plan::PlayedRank> ranks;
   for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
@@ -126,13 +128,14 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
   return estimate;
 }
 
-void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome) {
+void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
+                    const ReceivedRows& rows) {
   if (outcome.status != spec::TrialStatus::ok || outcome.step_ns <= 0) return;
   calibration_.add(spec.hardware, outcome.op_times);
   trials_.push_back({spec, outcome.step_ns, 1});
   std::vector<double> ratios;
   for (Trial& trial : trials_) {
-    const int64_t replayed = play_step(trial.spec, calibration_).step_ns;
+    const int64_t replayed = play_step(trial.spec, calibration_, rows).step_ns;
     trial.ratio =
         replayed > 0 ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed) : 1.0;
     ratios.push_back(trial.ratio);
@@ -151,8 +154,8 @@ double CostModel::correction(const spec::Knobs& knobs) const {
   return median_ratio_;
 }
 
-CostEstimate CostModel::estimate(const spec::TrialSpec& spec) const {
-  CostEstimate estimate = play_step(spec, calibration_);
+CostEstimate CostModel::estimate(const spec::TrialSpec& spec, const ReceivedRows& rows) const {
+  CostEstimate estimate = play_step(spec, calibration_, rows);
   if (trials_.empty()) return estimate;
   const double ratio = correction(spec.knobs);
   const auto scaled = [&](int64_t ns) {

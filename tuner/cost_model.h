@@ -9,6 +9,7 @@
 
 #include "engine/spec/trial_spec.h"
 #include "tuner/calibration.h"
+#include "tuner/received_rows.h"
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
@@ -21,15 +22,19 @@ struct CostEstimate {
   std::map<std::string, int64_t> parts_ns;
 };
 
-/// The played step with op prices from `calibration`. The spec must satisfy its constraints.
-CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration);
+/// The played step with op prices from `calibration`, the experts' rows being those that the
+/// busiest ranks received in `rows`' profile; balanced without one. The spec must satisfy its
+/// constraints.
+CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration,
+                       const ReceivedRows& rows = {});
 
 /// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {
  public:
   /// Learns from a finished trial; those that did not end ok teach nothing.
-  void add(const spec::TrialSpec& spec, const TrialOutcome& outcome);
-  [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec) const;
+  void add(const spec::TrialSpec& spec, const TrialOutcome& outcome, const ReceivedRows& rows = {});
+  [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec,
+                                      const ReceivedRows& rows = {}) const;
   /// Typical error of played steps relative to measured steps once scaled by their median, 0..1;
   /// without trials 1.
   [[nodiscard]] double error_ratio() const { return error_ratio_; }

@@ -89,10 +89,31 @@ std::vector<spec::Knobs> SearchSpace::product(const spec::Knobs& base,
   return unique;
 }
 
+std::vector<std::string_view> SearchSpace::schedule_knobs() const {
+  const std::vector<std::string_view> others =
+      layout_knobs({"micro_batch_size", "recompute", "exp_avg_dtype", "exp_avg_sq_dtype"});
+  std::vector<std::string_view> names;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    if (is_tunable(row.name) && std::ranges::find(others, row.name) == others.end()) {
+      names.push_back(row.name);
+    }
+  }
+  return names;
+}
+
 std::vector<spec::Knobs> SearchSpace::all() const {
   std::vector<std::string_view> knobs;
   for (const spec::KnobRow& row : spec::knob_table()) knobs.push_back(row.name);
   return product(sweep_.base.knobs, knobs);
+}
+
+std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more) {
+  std::vector<std::string_view> names;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    if (row.group == "parallelism") names.push_back(row.name);
+  }
+  names.insert(names.end(), more);
+  return names;
 }
 
 std::string knobs_key(const spec::Knobs& knobs) {

@@ -37,6 +37,8 @@ class SearchSpace {
   /// duplicates that completing makes are left out. Illegal points are included.
   [[nodiscard]] std::vector<spec::Knobs> product(const spec::Knobs& base,
                                                  const std::vector<std::string_view>& knobs) const;
+  /// Axes that are neither layout nor micro-batch nor memory: when things run, and how.
+  [[nodiscard]] std::vector<std::string_view> schedule_knobs() const;
   /// Every combination of all axes.
   [[nodiscard]] std::vector<spec::Knobs> all() const;
 
@@ -44,6 +46,8 @@ class SearchSpace {
   const spec::SweepSpec& sweep_;
 };
 
+/// The knobs of the table's group "parallelism", and more.
+std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more);
 /// Values of all knobs as one text: a key for maps.
 std::string knobs_key(const spec::Knobs& knobs);
 /// The sizes of the grid by spec::layout_sizes: "tp 2, dp 4, ...".

@@ -1,6 +1,7 @@
 // See route.h.
 #include "engine/plan/route.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "kernels/base/error.h"
@@ -18,6 +19,31 @@ struct CountsView {
     return counts[static_cast<size_t>((source * num_chunks + chunk) * num_experts + expert)];
   }
 };
+
+int64_t part(int64_t total, int64_t parts, int64_t index) {
+  return total * (index + 1) / parts - total * index / parts;
+}
+
+/// Counts as make_route takes them of rows(source, expert). What an expert gets of a source is cut
+/// into chunks, so both directions agree.
+template <typename Rows>
+std::vector<int32_t> cut_counts(const LayerDims& dims, Rows&& rows) {
+  const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
+  const auto num_slices = static_cast<size_t>(dims.expert_slices());
+  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks) * num_slices);
+  std::span<int32_t> left = counts;
+  for (int64_t source = 0; source < dims.ep; ++source) {
+    for (const int64_t chunks : {dims.chunks_forward, dims.chunks_backward}) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        for (int64_t expert = 0; expert < dims.experts; ++expert) {
+          add_rows_of_expert(dims, expert, part(rows(source, expert), chunks, chunk), left);
+        }
+        left = left.subspan(num_slices);
+      }
+    }
+  }
+  return counts;
+}
 
 }  // namespace
 
@@ -97,28 +123,27 @@ void add_rows_of_expert(const LayerDims& dims, int64_t expert, int64_t rows,
 }
 
 std::vector<int32_t> balanced_counts(const LayerDims& dims) {
-  const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
-  const auto num_slices = static_cast<size_t>(dims.expert_slices());
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks) * num_slices);
-  const auto part = [](int64_t total, int64_t parts, int64_t index) {
-    return total * (index + 1) / parts - total * index / parts;
-  };
-  std::span<int32_t> left = counts;
-  for (int64_t source = 0; source < dims.ep; ++source) {
-    for (const int64_t chunks : {dims.chunks_forward, dims.chunks_backward}) {
-      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        for (int64_t expert = 0; expert < dims.experts; ++expert) {
-          // What an expert gets of this source is cut into chunks, so both directions agree.
-          // Each source begins elsewhere, so that the remainders do not meet in the same experts.
-          const int64_t rows =
-              part(dims.tokens * dims.topk, dims.experts, (expert + source) % dims.experts);
-          add_rows_of_expert(dims, expert, part(rows, chunks, chunk), left);
-        }
-        left = left.subspan(num_slices);
-      }
+  // Each source begins elsewhere, so that the remainders do not meet in the same experts.
+  return cut_counts(dims, [&](int64_t source, int64_t expert) {
+    return part(dims.tokens * dims.topk, dims.experts, (expert + source) % dims.experts);
+  });
+}
+
+std::vector<int32_t> uneven_counts(const LayerDims& dims, int64_t own, int64_t num_received) {
+  const int64_t num_others = dims.experts - dims.local_experts;
+  if (num_others == 0) return balanced_counts(dims);
+  const int64_t all = dims.ep * dims.tokens * dims.topk;
+  const int64_t first = own / dims.etp * dims.local_experts;
+  return cut_counts(dims, [&](int64_t source, int64_t expert) {
+    const int64_t local = expert - first;
+    if (local >= 0 && local < dims.local_experts) {
+      return part(std::min(num_received, all), dims.ep * dims.local_experts,
+                  source * dims.local_experts + local);
     }
-  }
-  return counts;
+    const int64_t other = expert < first ? expert : expert - dims.local_experts;
+    return part(std::max<int64_t>(0, all - num_received), dims.ep * num_others,
+                source * num_others + other);
+  });
 }
 
 }  // namespace moetune::plan

@@ -61,7 +61,7 @@ void for_each_op(const spec::TrialSpec& spec, Body&& body) {
 Work work_of(const spec::TrialSpec& spec) {
   Work work;
   for_each_op(spec, [&](const plan::Instr& instr, const plan::OpCost& cost) {
-    const int64_t ns = plan::roofline_ns(spec.hardware, cost);
+    const int64_t ns = plan::roofline_ns(spec.hardware, instr.op, cost);
     (instr.pass == plan::Pass::recompute ? work.recompute_ns : work.ns) += ns;
     ++work.num_launches;
   });
@@ -291,7 +291,7 @@ BOOST_AUTO_TEST_CASE(measured_op_times_replace_the_roofline) {
     time.count += 1;
     time.flops += cost.flops;
     time.bytes += cost.bytes;
-    time.duration_ns += 4 * plan::roofline_ns(spec.hardware, cost);
+    time.duration_ns += 4 * plan::roofline_ns(spec.hardware, instr.op, cost);
   });
   calibration.add(spec.hardware, op_times);
   const CostEstimate estimate = play_step(spec, calibration);

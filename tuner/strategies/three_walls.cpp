@@ -107,7 +107,7 @@ ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
     ++num_calibrations_;
     if (cost_models_.size() <= num_calibrations_) {
       cost_models_.push_back(cost_models_.back());
-      cost_models_.back().add(trial.request.spec, trial.outcome);
+      cost_models_.back().add(trial.request.spec, trial.outcome, rows_);
     }
   }
   return trial;
@@ -178,13 +178,19 @@ const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t 
       }
       prediction.ranks.push_back(std::move(out));
     }
-    const CostEstimate step = cost_models_[num_calibrations].estimate(request.spec);
+    const CostEstimate step = cost_models_[num_calibrations].estimate(request.spec, rows_);
     prediction.step_ns = step.step_ns;
     prediction.step_parts_ns = step.parts_ns;
     prediction.time_grade = step.grade;
     found = predictions_.emplace(key, std::move(prediction)).first;
   }
   return found->second;
+}
+
+int64_t ThreeWalls::predicted_step_ns(const spec::Knobs& knobs) const {
+  spec::TrialSpec spec = sweep_.base;
+  spec.knobs = knobs;
+  return cost_models_[num_calibrations_].estimate(spec, rows_).step_ns;
 }
 
 // A configuration fits when its short trial fits and, as far as the routing of the reference run

@@ -84,6 +84,13 @@ class ThreeWalls final : public Strategy {
   /// What the whole search came to.
   void tell_verdict(const Trial& trial);
 
+  /// A layout with the cheapest recompute that fits; none, and told, when none does.
+  std::optional<TrialRequest> cheapest_fitting(const spec::Knobs& layout);
+  /// With other values of the knobs that are neither layout nor memory, as long as one is predicted
+  /// to gain enough and fits.
+  TrialRequest with_best_schedule(TrialRequest request);
+  /// By the cost model as it is.
+  [[nodiscard]] int64_t predicted_step_ns(const spec::Knobs& knobs) const;
   /// The best few of the ranked layouts, each with its own key.
   void measure_layouts(std::vector<TrialRequest> ranked, std::vector<Contender>& contenders);
   /// One pass over the playbook for the incumbent; true when a change was kept.

@@ -65,8 +65,9 @@ std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpo
   request.title = fmt::format("{}, {}", trial.request.title, text_of(purpose));
   const auto known = outcomes_.find({request.hash, request.attempt});
   if (known == outcomes_.end()) {
-    // One trial is kept back for the validation.
-    const bool has_room = num_repeats_ < sweep_.budget.max_trials / kRepeatShare &&
+    // One trial is kept back for the validation, and of the repeats half for the retuning.
+    const int64_t share = phase_ == Phase::scale ? 2 * kRepeatShare : kRepeatShare;
+    const bool has_room = num_repeats_ < sweep_.budget.max_trials / share &&
                           num_started() + 1 < sweep_.budget.max_trials;
     if (is_finishing_ || !has_room) return std::nullopt;
     pending_ = std::move(request);

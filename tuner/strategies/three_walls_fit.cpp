@@ -1,4 +1,4 @@
-// The first half of the workflow, up to the layout: contract, fit, scale; see three_walls.h. What
+// The beginning of the workflow, up to something that fits: contract, fit; see three_walls.h. What
 // each phase looks for is said where it begins.
 #include <fmt/format.h>
 
@@ -23,16 +23,6 @@ int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
       changes += a.*size.member != b.*size.member;
   }
   return changes;
-}
-
-/// The knobs of the table's group "parallelism", and more.
-std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more) {
-  std::vector<std::string_view> names;
-  for (const spec::KnobRow& row : spec::knob_table()) {
-    if (row.group == "parallelism") names.push_back(row.name);
-  }
-  names.insert(names.end(), more);
-  return names;
 }
 
 }  // namespace
@@ -276,87 +266,6 @@ bool ThreeWalls::fit() {
          "further recompute settings are needed.")
       .wall = "memory";
   return false;
-}
-
-// Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
-// cost model; the best few, no two with the same layout, are measured.
-void ThreeWalls::scale() {
-  phase_ = Phase::scale;
-  const spec::Knobs from = first_fitting_->request.spec.knobs;
-  const std::vector<std::string> ladder = recompute_ladder();
-  std::vector<TrialRequest> ranked;
-  int64_t num_points = 0;
-  const std::vector<spec::Knobs> layouts = space_.product(from, layout_knobs({"micro_batch_size"}));
-  for (const spec::Knobs& layout : layouts) {
-    ++num_points;
-    if (is_illegal(layout, Phase::scale, "scale: " + describe(layout))) continue;
-    std::optional<TrialRequest> smallest;
-    bool has_fit = false;
-    for (const std::string& rung : ladder) {
-      spec::Knobs knobs = layout;
-      knobs.recompute = rung;
-      if (!space_.check(knobs).empty()) continue;
-      TrialRequest request = request_for(knobs, Phase::scale, "scale: " + describe(knobs));
-      if (fits(request)) {
-        ranked.push_back(std::move(request));
-        has_fit = true;
-        break;
-      }
-      if (!smallest || request.prediction.peak_bytes < smallest->prediction.peak_bytes) {
-        smallest = std::move(request);
-      }
-    }
-    if (!has_fit && smallest) {
-      refuse(*smallest, Action::pruned, over_capacity_text(*smallest), kMaxPrunedPerPhase);
-    }
-  }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const TrialRequest& a, const TrialRequest& b) {
-    return a.prediction.step_ns < b.prediction.step_ns;
-  });
-  Decision& ranking = decide(
-      Phase::scale, "note",
-      fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
-                  "predicted to be fastest are measured, each layout once.",
-                  num_points, ranked.size(), sweep_.scale_trials));
-  constexpr size_t kMaxListed = 50;
-  for (size_t i = 0; i < std::min(ranked.size(), kMaxListed); ++i) {
-    ranking.evidence["predicted"].push_back({{"layout", describe(ranked[i].spec.knobs)},
-                                             {"step_ns", ranked[i].prediction.step_ns},
-                                             {"peak_bytes", ranked[i].prediction.peak_bytes}});
-  }
-  std::vector<Contender> contenders;
-  try {
-    measure_layouts(std::move(ranked), contenders);
-  } catch (const BudgetSpent&) {
-    look_again(contenders, false);
-    conclude(contenders);
-    throw;
-  }
-  look_again(contenders, false);
-  conclude(contenders);
-}
-
-void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
-                                 std::vector<Contender>& contenders) {
-  std::set<std::string> seen;
-  int64_t num_measured = 0;
-  for (TrialRequest& request : ranked) {
-    if (num_measured >= sweep_.scale_trials) break;
-    if (!seen.insert(layout_text(request.spec.knobs)).second) continue;
-    if (measured_.contains(request.hash)) continue;
-    ++num_measured;
-    look_at_incumbent_again();
-    Contender contender;
-    contender.name = describe(request.spec.knobs);
-    contender.decision.phase = Phase::scale;
-    contender.decision.remedy = "layout";
-    contender.decision.knob = "layout";
-    contender.decision.value_after = contender.name;
-    contender.trial = measure(std::move(request));
-    if (reject_failed(contender)) continue;
-    contenders.push_back(std::move(contender));
-    take_if_better(contenders);
-  }
 }
 
 }  // namespace moetune::tuner

@@ -1,0 +1,149 @@
+// The second wall: which layout, measured with the schedule that is predicted to suit it; see
+// three_walls.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tuner/judgement.h"
+#include "tuner/strategies/three_walls.h"
+
+namespace moetune::tuner {
+namespace {
+
+/// So many times the layouts that are measured are looked at more closely before.
+constexpr size_t kRefinedShare = 4;
+
+/// What a layout is measured with, where it is not what the sweep starts from: ",
+/// overlap_grad_reduce true".
+std::string schedule_text(const spec::Knobs& knobs, const spec::Knobs& from,
+                          const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    const spec::KnobRow& row = *spec::find_knob(name);
+    const std::string value = spec::get_knob(knobs, row);
+    if (value != spec::get_knob(from, row)) text += fmt::format(", {} {}", name, value);
+  }
+  return text;
+}
+
+}  // namespace
+
+// Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
+// cost model; of the best few each with the schedule that is predicted to suit it, as one that
+// needs its gradients reduced meanwhile is not to be judged without; the best of these, no two with
+// the same layout, are measured.
+void ThreeWalls::scale() {
+  phase_ = Phase::scale;
+  const spec::Knobs from = first_fitting_->request.spec.knobs;
+  std::vector<TrialRequest> ranked;
+  int64_t num_points = 0;
+  for (const spec::Knobs& layout : space_.product(from, layout_knobs({"micro_batch_size"}))) {
+    ++num_points;
+    if (is_illegal(layout, Phase::scale, "scale: " + describe(layout))) continue;
+    if (auto request = cheapest_fitting(layout)) ranked.push_back(std::move(*request));
+  }
+  const auto sort = [&] {
+    std::ranges::stable_sort(ranked, {},
+                             [](const TrialRequest& r) { return r.prediction.step_ns; });
+  };
+  sort();
+  const auto num_refined =
+      std::min(ranked.size(),
+               kRefinedShare * static_cast<size_t>(std::max<int64_t>(1, sweep_.scale_trials)));
+  for (size_t i = 0; i < num_refined; ++i) ranked[i] = with_best_schedule(std::move(ranked[i]));
+  sort();
+  Decision& ranking = decide(
+      Phase::scale, "note",
+      fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
+                  "predicted to be fastest are measured, each layout once, with the schedule that "
+                  "is predicted to suit it.",
+                  num_points, ranked.size(), sweep_.scale_trials));
+  constexpr size_t kMaxListed = 50;
+  for (size_t i = 0; i < std::min(ranked.size(), kMaxListed); ++i) {
+    ranking.evidence["predicted"].push_back({{"layout", describe(ranked[i].spec.knobs)},
+                                             {"step_ns", ranked[i].prediction.step_ns},
+                                             {"peak_bytes", ranked[i].prediction.peak_bytes}});
+  }
+  std::vector<Contender> contenders;
+  try {
+    measure_layouts(std::move(ranked), contenders);
+  } catch (const BudgetSpent&) {
+    look_again(contenders, false);
+    conclude(contenders);
+    throw;
+  }
+  look_again(contenders, false);
+  conclude(contenders);
+}
+
+std::optional<TrialRequest> ThreeWalls::cheapest_fitting(const spec::Knobs& layout) {
+  std::optional<TrialRequest> smallest;
+  for (const std::string& rung : recompute_ladder()) {
+    const spec::Knobs knobs = space_.with(layout, "recompute", rung);
+    if (!space_.check(knobs).empty()) continue;
+    TrialRequest request = request_for(knobs, Phase::scale, "scale: " + describe(knobs));
+    if (fits(request)) return request;
+    if (!smallest || request.prediction.peak_bytes < smallest->prediction.peak_bytes) {
+      smallest = std::move(request);
+    }
+  }
+  if (smallest) {
+    refuse(*smallest, Action::pruned, over_capacity_text(*smallest), kMaxPrunedPerPhase);
+  }
+  return std::nullopt;
+}
+
+TrialRequest ThreeWalls::with_best_schedule(TrialRequest request) {
+  const spec::Knobs from = request.spec.knobs;
+  const std::vector<std::string_view> names = space_.schedule_knobs();
+  bool has_changed = true;
+  while (has_changed) {
+    has_changed = false;
+    for (const std::string_view name : names) {
+      for (const std::string& value : space_.values(name)) {
+        const spec::Knobs knobs = space_.with(request.spec.knobs, name, value);
+        if (knobs == request.spec.knobs || !space_.check(knobs).empty()) continue;
+        // A gain that would not count is not worth leaving what the sweep starts from.
+        const auto limit = static_cast<double>(request.prediction.step_ns);
+        if (static_cast<double>(predicted_step_ns(knobs)) * (1 + sweep_.min_gain_ratio) > limit) {
+          continue;
+        }
+        TrialRequest better = request_for(
+            knobs, Phase::scale,
+            fmt::format("scale: {}{}", describe(knobs), schedule_text(knobs, from, names)));
+        if (!fits(better)) continue;
+        request = std::move(better);
+        has_changed = true;
+      }
+    }
+  }
+  return request;
+}
+
+void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
+                                 std::vector<Contender>& contenders) {
+  std::set<std::string> seen;
+  int64_t num_measured = 0;
+  const spec::Knobs& from = first_fitting_->request.spec.knobs;
+  for (TrialRequest& request : ranked) {
+    if (num_measured >= sweep_.scale_trials) break;
+    if (!seen.insert(layout_text(request.spec.knobs)).second) continue;
+    if (measured_.contains(request.hash)) continue;
+    ++num_measured;
+    look_at_incumbent_again();
+    Contender contender;
+    contender.name = describe(request.spec.knobs) +
+                     schedule_text(request.spec.knobs, from, space_.schedule_knobs());
+    contender.decision.phase = Phase::scale;
+    contender.decision.remedy = "layout";
+    contender.decision.knob = "layout";
+    contender.decision.value_after = contender.name;
+    contender.trial = measure(std::move(request));
+    if (reject_failed(contender)) continue;
+    contenders.push_back(std::move(contender));
+    take_if_better(contenders);
+  }
+}
+
+}  // namespace moetune::tuner

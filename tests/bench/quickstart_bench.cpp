@@ -3,7 +3,8 @@
 // modelled clock, and the two clocks are compared operation by operation.
 //
 // Arguments: how many quick starts beside 0, 1 and 2 busy processes (6 7 7), then a folder for
-// databases and the table (a new one in the temporary folder; a table that lies there is used).
+// databases and the table (a new one in the temporary folder; a table that lies there is used),
+// then another sweep than the quick start.
 // Ends with 1 when a winner is more than 5 % off the best or a quick start takes longer than 180 s.
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "kernels/base/units.h"
 #include "profiler/store/store.h"
 #include "sweeps/load.h"
+#include "sweeps/stored_routing.h"
 #include "tuner/cost_model.h"
 #include "tuner/memory_model.h"
 #include "tuner/search_space.h"
@@ -47,55 +50,64 @@ spec::TrialSpec trial_of(const spec::SweepSpec& sweep, const Knobs& knobs) {
 
 /// Step times on the modelled clock by the text of all knobs: of each choice of layout, micro-batch
 /// and schedule, with the recomputation and the chunks of the loss that make it fastest within the
-/// memory. Rows are taken for balanced.
+/// memory. Rows go where the router of a reference run has sent them.
 class Table {
  public:
-  Table(const spec::SweepSpec& sweep, const std::string& path) {
-    if (std::filesystem::exists(path)) {
+  /// From a file, or played with the routing that `database` holds and stored there.
+  Table(const spec::SweepSpec& sweep, const std::string& path, const std::string& database)
+      : sweep_(sweep) {
+    const bool is_stored = std::filesystem::exists(path);
+    nlohmann::json stored;
+    if (is_stored) {
       std::ifstream file(path);
-      const auto stored = nlohmann::json::parse(file);
-      for (const auto& [knobs, ns] : stored.items()) steps_[knobs] = ns.get<int64_t>();
+      stored = nlohmann::json::parse(file);
     } else {
-      play_all(sweep);
-      std::ofstream(path) << nlohmann::json(steps_).dump(0);
+      stored["routing"] = spec::to_json(sweeps::read_stored_routing(database, sweep.base).profile);
     }
-    const auto best =
-        std::ranges::min_element(steps_, {}, [](const auto& row) { return row.second; });
-    best_ = *best;
+    rows_ = tuner::ReceivedRows(spec::routing_profile_from_json(stored["routing"]),
+                                sweep.base.model, sweep.base.training.global_batch_size);
+    if (is_stored) {
+      steps_ = stored["steps"].get<std::map<std::string, int64_t>>();
+    } else {
+      play_all();
+      stored["steps"] = steps_;
+      std::ofstream(path) << stored.dump(0);
+    }
+    best_ = *std::ranges::min_element(steps_, {}, [](const auto& row) { return row.second; });
   }
 
   [[nodiscard]] size_t size() const { return steps_.size(); }
   [[nodiscard]] const std::string& best_knobs() const { return best_.first; }
   [[nodiscard]] int64_t best_ns() const { return best_.second; }
 
-  static int64_t step_ns(const spec::SweepSpec& sweep, const Knobs& knobs) {
-    return tuner::play_step(trial_of(sweep, knobs), {}).step_ns;
+  [[nodiscard]] int64_t step_ns(const Knobs& knobs) const {
+    return tuner::play_step(trial_of(sweep_, knobs), {}, rows_).step_ns;
   }
 
  private:
-  void play_all(const spec::SweepSpec& sweep) {
-    const tuner::SearchSpace space(sweep);
+  void play_all() {
+    const tuner::SearchSpace space(sweep_);
     const std::vector<Knobs> points = space.product(
-        sweep.base.knobs,
-        {"context_parallel_size", "expert_model_parallel_size", "pipeline_model_parallel_size",
-         "micro_batch_size", "ep_chunks_forward", "ep_chunks_backward", "cuda_graph_modules",
+        sweep_.base.knobs,
+        {"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
+         "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "micro_batch_size",
+         "ep_chunks_forward", "ep_chunks_backward", "cuda_graph_modules",
          "use_distributed_optimizer", "overlap_grad_reduce"});
     for (const Knobs& point : points) {
       // The least recomputation that fits is the fastest: it only adds work.
       for (const std::string& recompute : ladder(space)) {
-        if (play_variants(sweep, space, space.with(point, "recompute", recompute))) break;
+        if (play_variants(space, space.with(point, "recompute", recompute))) break;
       }
     }
   }
 
-  bool play_variants(const spec::SweepSpec& sweep, const tuner::SearchSpace& space,
-                     const Knobs& point) {
+  bool play_variants(const tuner::SearchSpace& space, const Knobs& point) {
     bool has_fitted = false;
     for (const std::string& chunk : space.values("linear_ce_chunk_tokens")) {
       const Knobs knobs = space.with(point, "linear_ce_chunk_tokens", chunk);
-      if (!space.check(knobs).empty() || !fits(sweep, knobs)) continue;
+      if (!space.check(knobs).empty() || !fits(knobs)) continue;
       has_fitted = true;
-      steps_[tuner::knobs_key(knobs)] = step_ns(sweep, knobs);
+      steps_[tuner::knobs_key(knobs)] = step_ns(knobs);
     }
     return has_fitted;
   }
@@ -107,13 +119,15 @@ class Table {
     return values;
   }
 
-  static bool fits(const spec::SweepSpec& sweep, const Knobs& knobs) {
+  [[nodiscard]] bool fits(const Knobs& knobs) const {
     const auto limit =
-        static_cast<double>(sweep.base.hardware.memory_bytes) * (1.0 - sweep.memory_margin_ratio);
-    const auto peak = tuner::estimate_memory(trial_of(sweep, knobs), tuner::ReceivedRows());
+        static_cast<double>(sweep_.base.hardware.memory_bytes) * (1.0 - sweep_.memory_margin_ratio);
+    const auto peak = tuner::estimate_memory(trial_of(sweep_, knobs), rows_);
     return static_cast<double>(peak.peak_bytes) <= limit;
   }
 
+  const spec::SweepSpec& sweep_;
+  tuner::ReceivedRows rows_;
   std::map<std::string, int64_t> steps_;
   std::pair<std::string, int64_t> best_;
 };
@@ -163,7 +177,8 @@ void print_clocks(const store::Store& store, int64_t trial_id, const spec::Hardw
     Sum& sum = sums[op.name];
     sum.measured_ns += static_cast<double>(op.duration_ns);
     sum.modelled_ns += static_cast<double>(
-        op.count * plan::roofline_ns(hardware, {op.flops / op.count, op.bytes / op.count}));
+        op.count *
+        plan::roofline_ns(hardware, row->id, {op.flops / op.count, op.bytes / op.count}));
     all_ns += static_cast<double>(op.duration_ns);
   }
   for (const auto& [name, sum] : sums) {
@@ -178,36 +193,36 @@ void print_clocks(const store::Store& store, int64_t trial_id, const spec::Hardw
 struct Options {
   std::vector<int> counts = {6, 7, 7};
   std::string folder;
+  std::string sweep_file = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/configs/quickstart.json";
 };
 
-/// True when it is as good and as fast as is asked for.
-bool run_one(const Options& options, const spec::SweepSpec& sweep, const std::string& sweep_file,
-             const Table& table, int num_busy, int index) {
-  const std::string db = fmt::format("{}/beside-{}-{}.db", options.folder, num_busy, index);
+/// The sweep once, into a new database; its seconds, none when it failed.
+std::optional<double> run_sweep(const Options& options, const std::string& db, int num_busy) {
   std::filesystem::remove(db);
-  double seconds = 0;
-  {
-    const BusyProcesses busy(num_busy);
-    const auto start = std::chrono::steady_clock::now();
-    const std::string command =
-        fmt::format("'{}/moetune' sweep '{}' --db '{}' --quiet > '{}.out' 2>&1", MOETUNE_BIN_DIR,
-                    sweep_file, db, db);
-    const int code = std::system(command.c_str());
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (code != 0) {
-      fmt::print("{} busy, {}: ended with {}; see {}.out\n", num_busy, index, code, db);
-      return false;
-    }
+  const BusyProcesses busy(num_busy);
+  const auto start = std::chrono::steady_clock::now();
+  const std::string command =
+      fmt::format("'{}/moetune' sweep '{}' --db '{}' --quiet > '{}.out' 2>&1", MOETUNE_BIN_DIR,
+                  options.sweep_file, db, db);
+  if (const int code = std::system(command.c_str()); code != 0) {
+    fmt::print("{}: ended with {}; see {}.out\n", db, code, db);
+    return std::nullopt;
   }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// True when it is as good and as fast as is asked for.
+bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& db,
+           double seconds) {
   const store::Store store = store::Store::open_read_only(db);
   const store::SweepRow row = store.read_sweep(1).value();
   if (!row.winner_trial) {
-    fmt::print("{} busy, {}: no winner\n", num_busy, index);
+    fmt::print("{}: no winner\n", db);
     return false;
   }
   const store::TrialRow winner = store.get_trial(*row.winner_trial).value();
   const auto spec = spec::trial_spec_from_json(nlohmann::json::parse(winner.spec_json), db);
-  const int64_t ns = Table::step_ns(sweep, spec.knobs);
+  const int64_t ns = table.step_ns(spec.knobs);
   const double off = static_cast<double>(ns) / static_cast<double>(table.best_ns());
   const std::vector<store::TrialRow> trials = store.list_trials();
   int64_t num_runs = 0;
@@ -216,30 +231,32 @@ bool run_one(const Options& options, const spec::SweepSpec& sweep, const std::st
   }
   const bool is_good = off <= kMostOff && seconds <= kMostSeconds;
   fmt::print(
-      "{} busy, {}: {:5.1f} s, {} trials, {} measurements; winner {} on the modelled clock, "
-      "{:.3f} of the best{}\n    {}\n",
-      num_busy, index, seconds, std::ranges::count(trials, "ok", &store::TrialRow::status),
-      num_runs, base::format_ns(ns), off, is_good ? "" : "  MISSED", tuner::knobs_key(spec.knobs));
+      "{}: {:5.1f} s, {} trials, {} measurements; winner {} on the modelled clock, {:.3f} of the "
+      "best{}\n    {}\n",
+      std::filesystem::path(db).stem().string(), seconds,
+      std::ranges::count(trials, "ok", &store::TrialRow::status), num_runs, base::format_ns(ns),
+      off, is_good ? "" : "  MISSED", tuner::knobs_key(spec.knobs));
   print_clocks(store, winner.id, sweep.base.hardware);
   std::fflush(stdout);
   return is_good;
 }
 
 int run(const Options& options) {
-  const std::string sweep_file =
-      std::string(MOETUNE_SOURCE_DIR) + "/sweeps/configs/quickstart.json";
-  const spec::SweepSpec sweep = sweeps::load_sweep(sweep_file).spec;
-  const auto start = std::chrono::steady_clock::now();
-  const Table table(sweep, options.folder + "/table.json");
-  fmt::print("{} configurations in {}/table.json ({:.1f} s), the best {}:\n    {}\n", table.size(),
-             options.folder,
-             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-             base::format_ns(table.best_ns()), table.best_knobs());
-  std::fflush(stdout);
+  const spec::SweepSpec sweep = sweeps::load_sweep(options.sweep_file).spec;
+  std::optional<Table> table;
   int num_missed = 0;
   for (size_t busy = 0; busy < options.counts.size(); ++busy) {
     for (int i = 0; i < options.counts[busy]; ++i) {
-      num_missed += !run_one(options, sweep, sweep_file, table, static_cast<int>(busy), i + 1);
+      const std::string db = fmt::format("{}/beside-{}-{}.db", options.folder, busy, i + 1);
+      const std::optional<double> seconds = run_sweep(options, db, static_cast<int>(busy));
+      if (seconds && !table) {
+        // The first sweep's reference run tells where the rows go.
+        const std::string path = options.folder + "/table.json";
+        table.emplace(sweep, path, db);
+        fmt::print("{} configurations in {}, the best {}:\n    {}\n", table->size(), path,
+                   base::format_ns(table->best_ns()), table->best_knobs());
+      }
+      num_missed += !seconds || !judge(*table, sweep, db, *seconds);
     }
   }
   fmt::print("{} missed\n", num_missed);
@@ -257,6 +274,7 @@ int main(int argc, char** argv) {
                             : (std::filesystem::temp_directory_path() /
                                fmt::format("moetune-quickstart-bench-{}", getpid()))
                                   .string();
+  if (argc > 5) options.sweep_file = argv[5];
   std::filesystem::create_directories(options.folder);
   return moetune::run(options);
 }

@@ -13,6 +13,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/tuner/fake_world.h"
+#include "tuner/cost_model.h"
 #include "tuner/judgement.h"
 #include "tuner/strategies/strategies.h"
 
@@ -264,6 +265,39 @@ BOOST_AUTO_TEST_CASE(it_ends_at_the_optimum) {
   BOOST_TEST(static_cast<double>(testing::step_of(winner)) <=
              1.03 * static_cast<double>(testing::step_of(*best)));
   BOOST_TEST(testing::step_of(winner) < testing::step_of(sweep.base.knobs));
+}
+
+// Plain data parallelism is the best layout only when its gradients are reduced meanwhile.
+BOOST_AUTO_TEST_CASE(a_layout_is_measured_with_the_schedule_that_suits_it) {
+  spec::SweepSpec sweep = testing::small_sweep(
+      {{"pipeline_model_parallel_size", {"1", "2"}}, {"overlap_grad_reduce", {"false", "true"}}});
+  sweep.base.hardware.memory_bytes = 0;
+  sweep.base.hardware.peak_flops_per_s = 1e10;
+  sweep.scale_trials = 1;
+  // A world that is as the cost model says.
+  const auto step_of = [](const spec::TrialSpec& spec) { return play_step(spec, {}).step_ns; };
+  const auto played = [&](int64_t stages, bool overlaps) {
+    spec::TrialSpec spec = sweep.base;
+    spec.knobs.pipeline_model_parallel_size = stages;
+    spec.knobs.data_parallel_size = 8 / stages;
+    spec.knobs.overlap_grad_reduce = overlaps;
+    return step_of(spec);
+  };
+  BOOST_TEST_REQUIRE(played(2, false) < played(1, false));
+  BOOST_TEST_REQUIRE(1.05 * static_cast<double>(played(1, true)) <
+                     static_cast<double>(std::min(played(2, false), played(2, true))));
+  const Story story = drive(sweep, [&](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (outcome.step_ns > 0) outcome.step_ns = step_of(request.spec);
+    return outcome;
+  });
+  for (const TrialRequest& request : story.started()) {
+    if (request.phase != Phase::scale || request.purpose != Purpose::first) continue;
+    BOOST_TEST(request.spec.knobs.pipeline_model_parallel_size == 1);
+    BOOST_TEST(request.spec.knobs.overlap_grad_reduce);
+    BOOST_TEST(request.title.find("overlap_grad_reduce true") != std::string::npos, request.title);
+  }
+  BOOST_TEST(story.request_of(story.best_hash).spec.knobs.overlap_grad_reduce);
 }
 
 BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {

@@ -499,8 +499,10 @@ void CommitHunt::describe_effect() {
   if (good.empty() || bad.empty()) return;
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  ends_ = options_.is_deterministic ? exact_difference(good.front(), bad.front())
-                                    : difference_of(good, bad);
+  ends_ = options_.is_deterministic
+              ? exact_difference(good.front(), bad.front())
+              : remembered_ends_.of(good, bad, min_effect(), options_.confidence,
+                                    drift_.weight_of_reading());
   static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
 }
 

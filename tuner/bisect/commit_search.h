@@ -165,6 +165,7 @@ class CommitHunt {
   std::vector<bool> is_broken_;
   ChangePointPosterior posterior_;
   LevelDifference ends_;  ///< of their levels
+  RememberedDifference remembered_ends_;
   bool is_searching_ = false;
   bool is_over_ = false;
   int suspect_ = 0;          ///< that is verified; 0: none

@@ -176,14 +176,10 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
   update_drift();
   describe_effect();
   const double least = min_effect();
-  LevelDifference difference;
+  LevelDifference difference = ends_;
   if (options_.is_deterministic) {
-    difference.mean = levels_.values(kBad).front() - levels_.values(kGood).front();
-    difference.low = difference.high = difference.mean;
     difference.above = difference.mean >= least ? 1.0 : 0.0;
     difference.below = difference.mean <= -least ? 1.0 : 0.0;
-  } else {
-    difference = difference_of(levels_.values(kGood), levels_.values(kBad));
   }
   result_.no_change = 1 - difference.above;
   if (difference.below >= options_.confidence) {
@@ -220,9 +216,8 @@ std::optional<ConfigRequest> ConfigHunt::search() {
   result_.culprits.clear();
   pending_.reset();
   if (!options_.is_deterministic) {
-    const LevelDifference difference = difference_of(levels_.values(kGood), levels_.values(kBad));
-    result_.no_change = 1 - difference.above;
-    if (difference.above <= 1 - options_.confidence) {
+    result_.no_change = 1 - ends_.above;
+    if (ends_.above <= 1 - options_.confidence) {
       finish_alike();
       return std::nullopt;
     }
@@ -540,8 +535,11 @@ void ConfigHunt::describe_effect() {
   const std::vector<double>& bad = levels_.values(kBad);
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  static_cast<EndsEffect&>(result_) =
-      ends_effect_of(difference_of(good, bad), sign, unit, good.size(), bad.size());
+  ends_ = options_.is_deterministic
+              ? exact_difference(good.front(), bad.front())
+              : remembered_ends_.of(good, bad, min_effect(), options_.confidence,
+                                    drift_.weight_of_reading());
+  static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
 }
 
 LevelDifference ConfigHunt::difference_of(const std::vector<double>& a,

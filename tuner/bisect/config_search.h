@@ -152,7 +152,9 @@ class ConfigHunt {
   std::map<ChangeSet, size_t> indices_;  ///< of sets in levels_; 0: none_, 1: all_
   std::vector<TimedReading> readings_;   ///< position: the index of the set; more is worse
   DriftWatch drift_;
-  SubsetLevels levels_;          ///< from readings freed of the machine's drift
+  SubsetLevels levels_;   ///< from readings freed of the machine's drift
+  LevelDifference ends_;  ///< of their levels
+  RememberedDifference remembered_ends_;
   std::vector<bool> is_broken_;  ///< by index
   size_t last_reference_ = 0;
   bool is_searching_ = false;

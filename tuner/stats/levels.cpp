@@ -203,6 +203,17 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
   return difference_of(a, b, threshold, probability, weight_of_reading, evidence);
 }
 
+const LevelDifference& RememberedDifference::of(std::vector<double> a, std::vector<double> b,
+                                                double threshold, double probability,
+                                                double weight_of_reading) {
+  Question question{std::move(a), std::move(b), threshold, probability, weight_of_reading};
+  if (question != asked_) {
+    answer_ = level_difference(question.a, question.b, threshold, probability, weight_of_reading);
+    asked_ = std::move(question);
+  }
+  return answer_;
+}
+
 LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
                                 double probability, const NoiseEvidence& evidence) {
   MOETUNE_CHECK(!readings.empty(), "a level of no readings");

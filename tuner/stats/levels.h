@@ -48,6 +48,27 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
                                  double weight_of_reading = 1.0,
                                  const NoiseEvidence& evidence = {});
 
+/// level_difference, which it takes again only where something else is asked than the last time:
+/// most runs of a hunt are not of its ends, whose difference decides after every run.
+class RememberedDifference {
+ public:
+  const LevelDifference& of(std::vector<double> a, std::vector<double> b, double threshold,
+                            double probability, double weight_of_reading);
+
+ private:
+  struct Question {
+    std::vector<double> a;
+    std::vector<double> b;
+    double threshold = 0.0;
+    double probability = 0.0;
+    double weight_of_reading = 0.0;
+
+    bool operator==(const Question&) const = default;
+  };
+  Question asked_;
+  LevelDifference answer_;
+};
+
 /// The same of one level from 0: what differences of pairs come to. At least one reading.
 LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
                                 double probability = 0.95, const NoiseEvidence& evidence = {});

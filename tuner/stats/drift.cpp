@@ -13,43 +13,70 @@ namespace moetune::tuner {
 namespace {
 
 constexpr size_t kNumNeighbours = 8;  ///< references that the course is read from
-constexpr int kNumRounds = 6;         ///< of levels and course; it has settled by then
+constexpr size_t kFewestNeighbours = 3;
+constexpr int kNumRounds = 6;  ///< of levels and course; it has settled by then
 constexpr size_t kFewestDriftRuns = 14;
 
-/// A straight line through the nearest points, robustly: what it says at `at`. Beyond them it goes
-/// on for as long as they are apart, and no further: their noise would grow with it.
-double local_line(std::vector<std::pair<double, double>> points, double at, double scale) {
-  const size_t count = std::min(kNumNeighbours, points.size());
-  std::partial_sort(points.begin(), points.begin() + static_cast<std::ptrdiff_t>(count),
-                    points.end(), [at](const auto& a, const auto& b) {
-                      return std::abs(a.first - at) < std::abs(b.first - at);
-                    });
-  points.resize(count);
-  const auto [first, last] = std::minmax_element(points.begin(), points.end());
-  const double gap = (last->first - first->first) / static_cast<double>(count - 1);
-  at = std::clamp(at, first->first - gap, last->first + gap);
-  const double reach = 1.05 * std::max(at - first->first, last->first - at) + 1e-9;
-  double level = 0.0;
-  double slope = 0.0;
-  for (int round = 0; round < 4; ++round) {
-    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const auto [x, y] = points[i];
-      const double u = std::abs(x - at) / reach;
-      const double off = round == 0 ? 0.0 : std::abs(y - level - slope * (x - at)) / scale;
-      const double weight = std::pow(1 - u * u * u, 3) / std::max(1.0, off * off / 4.0) + 1e-12;
-      w += weight;
-      wx += weight * (x - at);
-      wy += weight * y;
-      wxx += weight * (x - at) * (x - at);
-      wxy += weight * (x - at) * y;
+/// A straight line through the nearest points, robustly, and what it says at one time. Beyond the
+/// points it goes on for as long as they are apart, and no further: their noise would grow with it.
+/// What follows from the times alone is made once, for all rounds of levels and course.
+class LocalLine {
+ public:
+  /// `times`: of the points; those at `at` itself are left out.
+  LocalLine(const std::vector<double>& times, double at) {
+    std::vector<std::pair<double, size_t>> others;
+    for (size_t i = 0; i < times.size(); ++i) {
+      if (times[i] != at) others.emplace_back(times[i], i);
     }
-    const double determinant = w * wxx - wx * wx;
-    slope = determinant > 1e-9 * w * w ? (w * wxy - wx * wy) / determinant : 0.0;
-    level = (wy - slope * wx) / w;
+    if (others.size() < kFewestNeighbours) return;
+    const size_t count = std::min(kNumNeighbours, others.size());
+    std::partial_sort(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(count),
+                      others.end(), [at](const auto& a, const auto& b) {
+                        return std::abs(a.first - at) < std::abs(b.first - at);
+                      });
+    others.resize(count);
+    const auto [first, last] = std::minmax_element(others.begin(), others.end());
+    const double gap = (last->first - first->first) / static_cast<double>(count - 1);
+    at = std::clamp(at, first->first - gap, last->first + gap);
+    const double reach = 1.05 * std::max(at - first->first, last->first - at) + 1e-9;
+    for (const auto& [time, index] : others) {
+      const double u = std::abs(time - at) / reach;
+      neighbours_.push_back({index, time - at, std::pow(1 - u * u * u, 3)});
+    }
   }
-  return level;
-}
+
+  /// `values`: of all points; 0 where there are too few others.
+  [[nodiscard]] double level(const std::vector<double>& values, double scale) const {
+    double level = 0.0;
+    double slope = 0.0;
+    for (int round = 0; round < 4 && !neighbours_.empty(); ++round) {
+      double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+      for (const Neighbour& neighbour : neighbours_) {
+        const double x = neighbour.distance;
+        const double y = values[neighbour.index];
+        const double off = round == 0 ? 0.0 : std::abs(y - level - slope * x) / scale;
+        const double weight = neighbour.nearness / std::max(1.0, off * off / 4.0) + 1e-12;
+        w += weight;
+        wx += weight * x;
+        wy += weight * y;
+        wxx += weight * x * x;
+        wxy += weight * x * y;
+      }
+      const double determinant = w * wxx - wx * wx;
+      slope = determinant > 1e-9 * w * w ? (w * wxy - wx * wy) / determinant : 0.0;
+      level = (wy - slope * wx) / w;
+    }
+    return level;
+  }
+
+ private:
+  struct Neighbour {
+    size_t index = 0;       ///< of the point
+    double distance = 0.0;  ///< in time, from where the line is read
+    double nearness = 0.0;  ///< its weight
+  };
+  std::vector<Neighbour> neighbours_;
+};
 
 std::vector<TimedReading> in_order_of_time(std::vector<TimedReading> readings) {
   std::stable_sort(readings.begin(), readings.end(),
@@ -131,6 +158,13 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
   if (std::find(is_there.begin(), is_there.end(), false) != is_there.end()) {
     return std::vector<double>(readings.size(), 0.0);
   }
+  std::vector<double> times;  // of the references
+  for (size_t i = 0; i < readings.size(); ++i) {
+    if (is_reference[i]) times.push_back(readings[i].time);
+  }
+  std::vector<LocalLine> lines;
+  // A reference does not smooth its own noise away.
+  for (const TimedReading& reading : readings) lines.emplace_back(times, reading.time);
   std::vector<double> course(readings.size(), 0.0);
   for (int round = 0; round < kNumRounds; ++round) {
     std::map<int, std::vector<double>> freed;
@@ -140,24 +174,15 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
     std::map<int, double> levels;
     for (const auto& [position, values] : freed) levels[position] = profiler::median(values);
     std::vector<double> distances;
-    std::vector<std::pair<double, double>> points;
+    std::vector<double> offs;
     for (size_t i = 0; i < readings.size(); ++i) {
       if (!is_reference[i]) continue;
-      const double off = readings[i].value - levels[readings[i].position];
-      points.emplace_back(readings[i].time, off);
-      distances.push_back(std::abs(off - course[i]));
+      offs.push_back(readings[i].value - levels[readings[i].position]);
+      distances.push_back(std::abs(offs.back() - course[i]));
     }
     const double scale =
         std::max(profiler::kMadToDeviation * profiler::median(distances), least_scale);
-    std::vector<double> smoothed(readings.size());
-    for (size_t i = 0; i < readings.size(); ++i) {
-      // A reference does not smooth its own noise away.
-      const double time = readings[i].time;
-      std::vector<std::pair<double, double>> others = points;
-      std::erase_if(others, [&](const auto& p) { return p.first == time; });
-      smoothed[i] = others.size() < 3 ? 0.0 : local_line(std::move(others), time, scale);
-    }
-    course = std::move(smoothed);
+    for (size_t i = 0; i < readings.size(); ++i) course[i] = lines[i].level(offs, scale);
   }
   const double middle =
       std::accumulate(course.begin(), course.end(), 0.0) / static_cast<double>(course.size());

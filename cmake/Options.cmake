@@ -3,7 +3,7 @@ set(MOETUNE_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= t
 option(MOETUNE_WERROR "Treat warnings as errors" ON)
 
 # The CPU kernels are compiled for the machine they run on; set to x86-64-v3 or similar for binaries that travel.
-set(MOETUNE_CPU_ARCH native CACHE STRING "Value of -march for kernels/cpu")
+set(MOETUNE_CPU_ARCH native CACHE STRING "Value of -march for kernels/cpu and tuner/stats/noise_model.cpp")
 
 add_library(moetune_flags INTERFACE)
 set(WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
+#include "tuner/stats/fast_exp.h"
 #include "tuner/stats/log_sum.h"
 #include "tuner/stats/noise_model.h"
 
@@ -51,14 +53,12 @@ class Segments {
     const size_t num_levels = levels.size();
     std::vector<double> fit(size_ * num_levels, 0.0);
     for (size_t c = 0; c < size_; ++c) {
-      for (const double value : commits[c].values) {
-        for (size_t m = 0; m < num_levels; ++m) {
-          fit[c * num_levels + m] += weight_of_reading * log_density(value - levels[m], noise);
-        }
-      }
+      add_log_likelihoods(commits[c].values, noise, weight_of_reading, levels,
+                          std::span(fit).subspan(c * num_levels, num_levels));
     }
     const double prior = -std::log(static_cast<double>(num_levels));
     std::vector<double> sum(num_levels);
+    std::vector<double> weights(num_levels);
     for (size_t first = 0; first < size_; ++first) {
       std::fill(sum.begin(), sum.end(), 0.0);
       for (size_t last = first; last < size_; ++last) {
@@ -67,13 +67,12 @@ class Segments {
           sum[m] += fit[last * num_levels + m];
           largest = std::max(largest, sum[m]);
         }
+        for (size_t m = 0; m < num_levels; ++m) weights[m] = fast_exp(sum[m] - largest);
         double total = 0.0;
         double weighted = 0.0;
         for (size_t m = 0; m < num_levels; ++m) {
-          if (sum[m] < largest - 30) continue;
-          const double weight = std::exp(sum[m] - largest);
-          total += weight;
-          weighted += weight * levels[m];
+          total += weights[m];
+          weighted += weights[m] * levels[m];
         }
         segments_[first * size_ + last] = {prior + largest + std::log(total), weighted / total};
       }

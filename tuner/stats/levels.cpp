@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
+#include "tuner/stats/fast_exp.h"
 #include "tuner/stats/log_sum.h"
 #include "tuner/stats/noise_model.h"
 
@@ -29,6 +30,8 @@ constexpr double kReachOfFew = 11.0;
 constexpr int kMoreNoisesOfOne = 4;
 constexpr double kReachOfOne = 18.0;
 constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readings
+/// Of the likeliest levels and noise: what is less likely is left out.
+constexpr double kLeastShare = 1e-13;
 
 /// The pooled noise, or what it is at least; never 0, as a metric without noise has some tiny one.
 double scale_of(const std::vector<CommitReadings>& commits, double least) {
@@ -51,20 +54,40 @@ std::vector<double> grid_around(double scale) {
 /// The usual noise of a grid.
 double middle_of(const std::vector<double>& noises) { return noises[kNoiseFactors.size() / 2 - 1]; }
 
+std::vector<double> lattice_points(int64_t first, int64_t last, double step) {
+  std::vector<double> points;
+  points.reserve(static_cast<size_t>(last - first) + 1);
+  for (int64_t i = first; i <= last; ++i) points.push_back(static_cast<double>(i) * step);
+  return points;
+}
+
+std::vector<double> log_fit(const std::vector<double>& values, double noise, double weight,
+                            const std::vector<double>& levels) {
+  std::vector<double> sums(levels.size(), 0.0);
+  add_log_likelihoods(values, noise, weight, levels, sums);
+  return sums;
+}
+
+double log_sum_of(const std::vector<double>& logs) {
+  LogSum sum;
+  for (const double log : logs) sum.add(log);
+  return sum.value();
+}
+
+/// exp(log - largest), and their sum.
+std::pair<std::vector<double>, double> scaled(const std::vector<double>& logs, double largest) {
+  std::vector<double> weights(logs.size());
+  for (size_t i = 0; i < logs.size(); ++i) weights[i] = fast_exp(logs[i] - largest);
+  return {weights, std::accumulate(weights.begin(), weights.end(), 0.0)};
+}
+
 /// Logarithm of how likely readings of one level are, whatever the level, on a lattice of `step`.
 double log_evidence_of(const std::vector<double>& values, double noise, double step) {
   const double reach = kReach * noise / std::sqrt(static_cast<double>(values.size()));
   const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / step));
   const auto count = static_cast<int64_t>(std::ceil(reach / step));
-  LogSum evidence;
-  for (int64_t i = middle - count; i <= middle + count; ++i) {
-    double sum = 0.0;
-    for (const double value : values) {
-      sum += log_density(value - static_cast<double>(i) * step, noise);
-    }
-    evidence.add(sum);
-  }
-  return evidence.value();
+  return log_sum_of(
+      log_fit(values, noise, 1.0, lattice_points(middle - count, middle + count, step)));
 }
 
 // Without readings of `a` its level is 0.
@@ -102,35 +125,29 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
   };
   const auto [a_first, a_last] = grid_of(a);
   const auto [b_first, b_last] = grid_of(b);
-  const auto fit = [&](const std::vector<double>& values, int64_t first, int64_t last,
-                       double noise) {
-    std::vector<double> logs;
-    for (int64_t i = first; i <= last; ++i) {
-      double sum = 0.0;
-      for (const double value : values) {
-        sum += log_density(value - static_cast<double>(i) * step, noise);
-      }
-      logs.push_back(weight_of_reading * sum);
-    }
-    return logs;
-  };
+  const std::vector<double> a_levels = lattice_points(a_first, a_last, step);
+  const std::vector<double> b_levels = lattice_points(b_first, b_last, step);
   struct Fits {
     std::vector<double> a;
     std::vector<double> b;
+    double a_largest = 0.0;
+    double b_largest = 0.0;
     double of_repeats = 0.0;
+
+    [[nodiscard]] double largest() const { return a_largest + b_largest + of_repeats; }
   };
   std::vector<Fits> fits;
   double largest = kMinusInfinity;
   for (const double noise : noises) {
     Fits& of_noise = fits.emplace_back();
-    of_noise.a = fit(a, a_first, a_last, noise);
-    of_noise.b = fit(b, b_first, b_last, noise);
+    of_noise.a = log_fit(a, noise, weight_of_reading, a_levels);
+    of_noise.b = log_fit(b, noise, weight_of_reading, b_levels);
+    of_noise.a_largest = *std::max_element(of_noise.a.begin(), of_noise.a.end());
+    of_noise.b_largest = *std::max_element(of_noise.b.begin(), of_noise.b.end());
     for (const std::vector<double>& repeats : evidence.repeats) {
       if (repeats.size() > 1) of_noise.of_repeats += log_evidence_of(repeats, noise, step);
     }
-    largest = std::max(largest, *std::max_element(of_noise.a.begin(), of_noise.a.end()) +
-                                    *std::max_element(of_noise.b.begin(), of_noise.b.end()) +
-                                    of_noise.of_repeats);
+    largest = std::max(largest, of_noise.largest());
   }
   // Weight of each difference, by lattice steps.
   const int64_t lowest = b_first - a_last;
@@ -138,18 +155,18 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
   LevelDifference result;
   double total = 0.0;
   for (size_t n = 0; n < noises.size(); ++n) {
-    const auto& [a_fit, b_fit, of_repeats] = fits[n];
-    double of_noise = 0.0;
-    for (size_t i = 0; i < a_fit.size(); ++i) {
-      for (size_t j = 0; j < b_fit.size(); ++j) {
-        const double log_weight = a_fit[i] + b_fit[j] + of_repeats - largest;
-        if (log_weight < -30) continue;
-        const double weight = std::exp(log_weight);
-        of_noise += weight;
-        const int64_t steps = b_first + static_cast<int64_t>(j) - a_first - static_cast<int64_t>(i);
-        weights[static_cast<size_t>(steps - lowest)] += weight;
-      }
+    const double share = std::exp(fits[n].largest() - largest);
+    if (share < kLeastShare) continue;
+    const auto [a_weights, a_sum] = scaled(fits[n].a, fits[n].a_largest);
+    const auto [b_weights, b_sum] = scaled(fits[n].b, fits[n].b_largest);
+    for (size_t i = 0; i < a_weights.size(); ++i) {
+      const double weight = share * a_weights[i];
+      if (weight < kLeastShare) continue;
+      // The smallest difference of this level, to that of the largest.
+      double* const at = weights.data() + (a_weights.size() - 1 - i);
+      for (size_t j = 0; j < b_weights.size(); ++j) at[j] += weight * b_weights[j];
     }
+    const double of_noise = share * a_sum * b_sum;
     total += of_noise;
     result.noise += of_noise * noises[n];
   }
@@ -243,15 +260,11 @@ double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>
     }
     std::sort(lattice.begin(), lattice.end());
     lattice.erase(std::unique(lattice.begin(), lattice.end()), lattice.end());
+    std::vector<double> levels;
+    for (const int64_t i : lattice) levels.push_back(static_cast<double>(i) * step);
     LogSum evidence;
     for (const double noise : noises) {
-      for (const int64_t i : lattice) {
-        double sum = 0.0;
-        for (const double value : all) {
-          sum += log_density(value - static_cast<double>(i) * step, noise);
-        }
-        evidence.add(weight_of_reading * sum);
-      }
+      evidence.add(log_sum_of(log_fit(all, noise, weight_of_reading, levels)));
     }
     return evidence.value();
   };

@@ -1,24 +1,57 @@
 // See noise_model.h.
 #include "tuner/stats/noise_model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "tuner/stats/fast_exp.h"
 
 namespace moetune::tuner {
 namespace {
 
 constexpr double kOutlierShare = 0.05;
 constexpr double kOutlierWidth = 10.0;
+/// Of the logarithm of the outliers' part, by the square of the distance in noises.
+constexpr double kOutlierSlope = -0.5 / (kOutlierWidth * kOutlierWidth);
+/// Of the usual part over it.
+constexpr double kUsualSlope = -0.5 - kOutlierSlope;
+/// So many factors of at most 1 + 0.95 / 0.05 * 10 each are far from the largest number.
+constexpr size_t kMostFactors = 64;
 
 }  // namespace
 
-double log_density(double difference, double noise) {
-  const double z2 = difference * difference / (noise * noise);
-  // Far outside the normal part only the outliers' is left, and the exponentials are saved.
-  const double outlier =
-      std::log(kOutlierShare / kOutlierWidth) - 0.5 * z2 / (kOutlierWidth * kOutlierWidth);
-  const double usual = std::log(1.0 - kOutlierShare) - 0.5 * z2;
-  if (usual < outlier - 40) return outlier - std::log(noise);
-  return outlier + std::log1p(std::exp(usual - outlier)) - std::log(noise);
+// The density is the outliers' part times one plus the usual part over it. Of many readings the
+// first are added up as logarithms, which are squares, and the second multiplied: one logarithm for
+// all of them.
+void add_log_likelihoods(std::span<const double> values, double noise, double weight,
+                         std::span<const double> levels, std::span<double> sums) {
+  const double log_outlier = std::log(kOutlierShare / kOutlierWidth);
+  const double log_ratio = std::log(1.0 - kOutlierShare) - log_outlier;
+  const double per_noise = 1.0 / noise;
+  const size_t num_levels = levels.size();
+  const double* const level = levels.data();
+  std::vector<double> squares(num_levels);
+  std::vector<double> products(num_levels);
+  while (!values.empty()) {
+    const std::span<const double> some = values.first(std::min(values.size(), kMostFactors));
+    values = values.subspan(some.size());
+    std::fill(squares.begin(), squares.end(), 0.0);
+    std::fill(products.begin(), products.end(), 1.0);
+    double* const square = squares.data();
+    double* const product = products.data();
+    for (const double value : some) {
+      for (size_t i = 0; i < num_levels; ++i) {
+        const double z = (value - level[i]) * per_noise;
+        square[i] += z * z;
+        product[i] *= 1.0 + fast_exp(log_ratio + kUsualSlope * (z * z));
+      }
+    }
+    const double constant = static_cast<double>(some.size()) * (log_outlier - std::log(noise));
+    for (size_t i = 0; i < num_levels; ++i) {
+      sums[i] += weight * (constant + kOutlierSlope * square[i] + std::log(product[i]));
+    }
+  }
 }
 
 double detectable_change(double noise, size_t num_a, size_t num_b) {

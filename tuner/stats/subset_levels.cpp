@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <numeric>
+#include <span>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
+#include "tuner/stats/fast_exp.h"
 #include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
@@ -95,19 +97,14 @@ void SubsetLevels::fit(Set& set) {
   set.total.resize(noises_.size());
   for (size_t n = 0; n < noises_.size(); ++n) {
     std::vector<double>& log_fit = set.log_fit[n];
-    for (size_t v = set.num_fitted; v < set.values.size(); ++v) {
-      for (size_t l = 0; l < lattice_.size(); ++l) {
-        log_fit[l] += weight_of_reading_ * log_density(set.values[v] - lattice_[l], noises_[n]);
-      }
-    }
+    add_log_likelihoods(std::span(set.values).subspan(set.num_fitted), noises_[n],
+                        weight_of_reading_, lattice_, log_fit);
     const double largest = *std::max_element(log_fit.begin(), log_fit.end());
     set.log_scale[n] = largest;
-    set.total[n] = 0.0;
-    set.fit[n].resize(lattice_.size());
-    for (size_t l = 0; l < lattice_.size(); ++l) {
-      set.fit[n][l] = std::exp(log_fit[l] - largest);
-      set.total[n] += set.fit[n][l];
-    }
+    std::vector<double>& fit = set.fit[n];
+    fit.resize(lattice_.size());
+    for (size_t l = 0; l < fit.size(); ++l) fit[l] = fast_exp(log_fit[l] - largest);
+    set.total[n] = std::accumulate(fit.begin(), fit.end(), 0.0);
   }
   set.num_fitted = set.values.size();
 }

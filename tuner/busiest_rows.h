@@ -4,30 +4,26 @@
 #include <map>
 #include <utility>
 
+#include "engine/plan/program.h"
 #include "engine/plan/route.h"
 #include "engine/spec/trial_spec.h"
 #include "tuner/received_rows.h"
 
 namespace moetune::tuner {
 
-/// In each layer and micro-batch a rank with as many rows as the busiest of its expert-parallel
-/// group gets: the mean of some steps of the profile; balanced without one. Not thread-safe, and
-/// `rows` has to outlive it.
+/// In each layer and micro-batch of a program a rank with as many rows as the busiest of its
+/// expert-parallel group gets: the mean of some of the profile's steps that the trial runs;
+/// balanced without a profile.
 class BusiestBindings final : public plan::Bindings {
  public:
-  BusiestBindings(const spec::TrialSpec& trial, int rank, const ReceivedRows& rows);
+  /// `program`: of a rank of the trial.
+  BusiestBindings(const spec::TrialSpec& trial, const plan::StepProgram& program,
+                  const ReceivedRows& rows);
   [[nodiscard]] const plan::Route& at(int64_t layer, int64_t micro_batch) const override;
 
  private:
-  [[nodiscard]] plan::Route made(int64_t layer, int64_t micro_batch) const;
-
-  const spec::TrialSpec& trial_;
-  const ReceivedRows& rows_;
-  plan::Layout layout_;
-  int rank_;
-  plan::LayerDims dims_;  ///< of any layer with experts
   plan::Route balanced_;
-  mutable std::map<std::pair<int64_t, int64_t>, plan::Route> routes_;
+  std::map<std::pair<int64_t, int64_t>, plan::Route> routes_;
 };
 
 }  // namespace moetune::tuner

@@ -5,9 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/plan/compile.h"
 #include "engine/plan/player.h"
-#include "tuner/busiest_rows.h"
 #include "tuner/search_space.h"
 
 namespace moetune::tuner {
@@ -78,6 +76,21 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
   return parts;
 }
 
+plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                             const Calibration& calibration, profiler::TraceLevel level) {
+  plan::PlayOptions options;
+  options.level = level;
+  return plan::play(
+      spec.hardware, compiled.ranks(),
+      [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
+        if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
+        return plan::slowed_ns(spec.hardware,
+                               calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost),
+                               at.num_collectives);
+      },
+      options);
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -89,28 +102,14 @@ double median(std::vector<double> values) {
 
 CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration,
                        const ReceivedRows& rows) {
-  const plan::Layout layout = plan::layout_of(spec.knobs);
-  std::vector<plan::StepProgram> programs;
-  std::vector<BusiestBindings> bindings;
-  for (int stage = 0; stage < layout.pp; ++stage) {
-    const int rank = stage * layout.stage_size();
-    programs.push_back(plan::compile(spec, rank));
-    bindings.emplace_back(spec, rank, rows);
-  }
-  std::vector<plan::PlayedRank> ranks;
-  for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
-  plan::PlayOptions options;
-  options.level = profiler::TraceLevel::ops;
-  const plan::PlayResult played = plan::play(
-      spec.hardware, ranks,
-      [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
-        if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
-        return plan::slowed_ns(spec.hardware,
-                               calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost),
-                               at.num_collectives);
-      },
-      options);
+  return play_step(spec, CompiledStep(spec, rows), calibration);
+}
 
+CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                       const Calibration& calibration) {
+  const plan::Layout layout = plan::layout_of(spec.knobs);
+  const plan::PlayResult played =
+      played_with(spec, compiled, calibration, profiler::TraceLevel::ops);
   CostEstimate estimate;
   estimate.step_ns = played.step_ns;
   estimate.grade = calibration.is_empty() ? Grade::analytic : Grade::calibrated;
@@ -132,10 +131,11 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
                     const ReceivedRows& rows) {
   if (outcome.status != spec::TrialStatus::ok || outcome.step_ns <= 0) return;
   calibration_.add(spec.hardware, outcome.op_times);
-  trials_.push_back({spec, outcome.step_ns, 1});
+  trials_.push_back({spec, std::make_shared<const CompiledStep>(spec, rows), outcome.step_ns, 1});
   std::vector<double> ratios;
   for (Trial& trial : trials_) {
-    const int64_t replayed = play_step(trial.spec, calibration_, rows).step_ns;
+    const int64_t replayed =
+        played_with(trial.spec, *trial.compiled, calibration_, profiler::TraceLevel::none).step_ns;
     trial.ratio =
         replayed > 0 ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed) : 1.0;
     ratios.push_back(trial.ratio);
@@ -154,8 +154,12 @@ double CostModel::correction(const spec::Knobs& knobs) const {
   return median_ratio_;
 }
 
-CostEstimate CostModel::estimate(const spec::TrialSpec& spec, const ReceivedRows& rows) const {
-  CostEstimate estimate = play_step(spec, calibration_, rows);
+CostEstimate CostModel::estimate(const spec::TrialSpec& spec) const {
+  return estimate(spec, CompiledStep(spec));
+}
+
+CostEstimate CostModel::estimate(const spec::TrialSpec& spec, const CompiledStep& compiled) const {
+  CostEstimate estimate = play_step(spec, compiled, calibration_);
   if (trials_.empty()) return estimate;
   const double ratio = correction(spec.knobs);
   const auto scaled = [&](int64_t ns) {

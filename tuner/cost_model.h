@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
 #include "tuner/calibration.h"
-#include "tuner/received_rows.h"
+#include "tuner/compiled_step.h"
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
@@ -27,14 +28,18 @@ struct CostEstimate {
 /// constraints.
 CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration,
                        const ReceivedRows& rows = {});
+/// `compiled`: of the same spec.
+CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                       const Calibration& calibration);
 
 /// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {
  public:
   /// Learns from a finished trial; those that did not end ok teach nothing.
   void add(const spec::TrialSpec& spec, const TrialOutcome& outcome, const ReceivedRows& rows = {});
+  [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec) const;
   [[nodiscard]] CostEstimate estimate(const spec::TrialSpec& spec,
-                                      const ReceivedRows& rows = {}) const;
+                                      const CompiledStep& compiled) const;
   /// Typical error of played steps relative to measured steps once scaled by their median, 0..1;
   /// without trials 1.
   [[nodiscard]] double error_ratio() const { return error_ratio_; }
@@ -42,6 +47,7 @@ class CostModel {
  private:
   struct Trial {
     spec::TrialSpec spec;
+    std::shared_ptr<const CompiledStep> compiled;  ///< played again with each trial that is added
     int64_t step_ns = 0;
     double ratio = 1;  ///< measured over replayed
   };

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/plan/attention_workspace.h"
-#include "engine/plan/compile.h"
 
 namespace moetune::tuner {
 namespace {
@@ -83,6 +82,11 @@ RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& pro
 
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
                                const MemoryOptions& options) {
+  return estimate_memory(spec, CompiledStep(spec), rows, options);
+}
+
+MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                               const ReceivedRows& rows, const MemoryOptions& options) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const int plane = layout.stage_size();
   MemoryEstimate estimate;
@@ -96,7 +100,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
   const int64_t num_steps =
       std::clamp<int64_t>(spec::total_steps(spec), 1, std::max<int64_t>(1, rows.num_steps()));
   for (int stage = 0; stage < layout.pp; ++stage) {
-    const MemoryScan scan(plan::compile(spec, stage * plane));
+    const MemoryScan scan(compiled.stages()[static_cast<size_t>(stage)]);
     const RankMemory balanced = scan.run([&](int64_t, int64_t) { return assumed; });
     for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
       RankMemory highest = balanced;

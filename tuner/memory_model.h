@@ -9,6 +9,7 @@
 
 #include "engine/plan/program.h"
 #include "engine/plan/route.h"
+#include "tuner/compiled_step.h"
 #include "tuner/received_rows.h"
 #include "tuner/strategy.h"
 
@@ -68,5 +69,8 @@ RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& pro
 /// Of all ranks. The knobs must satisfy the constraints.
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
                                const MemoryOptions& options = {});
+/// `compiled`: of the same spec, but for the number of steps.
+MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                               const ReceivedRows& rows, const MemoryOptions& options = {});
 
 }  // namespace moetune::tuner

@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "engine/plan/compile.h"
 #include "tests/spec/spec_samples.h"
 #include "tuner/cost_model.h"
 
@@ -52,7 +53,7 @@ ReceivedRows profile_of(const spec::TrialSpec& spec, double share, int64_t num_s
 }
 
 int64_t received(const spec::TrialSpec& spec, int rank, const ReceivedRows& rows) {
-  return BusiestBindings(spec, rank, rows).at(0, 0).num_received;
+  return BusiestBindings(spec, plan::compile(spec, rank), rows).at(0, 0).num_received;
 }
 
 BOOST_AUTO_TEST_SUITE(busiest_rows)
@@ -80,7 +81,7 @@ BOOST_AUTO_TEST_CASE(chunks_share_the_rows) {
   spec.knobs.ep_chunks_forward = 2;
   spec.knobs.ep_chunks_backward = 4;
   const ReceivedRows rows = profile_of(spec, 0.625);
-  const BusiestBindings bindings(spec, 1, rows);
+  const BusiestBindings bindings(spec, plan::compile(spec, 1), rows);
   const plan::Route& route = bindings.at(0, 0);
   for (const auto* direction : {&route.forward, &route.backward}) {
     int64_t sum = 0;

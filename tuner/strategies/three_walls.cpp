@@ -22,6 +22,7 @@ std::optional<TrialRequest> ThreeWalls::ask() {
   decisions_.clear();
   num_calibrations_ = 0;
   rows_ = {};
+  last_compiled_.reset();
   reference_loss_.clear();
   is_too_large_for_one_ = false;
   baseline_.reset();
@@ -130,7 +131,7 @@ void ThreeWalls::refuse(TrialRequest request, Action action, const std::string& 
 }
 
 bool ThreeWalls::is_illegal(const spec::Knobs& knobs, Phase phase, const std::string& title) {
-  const std::vector<spec::Violation> violations = space_.check(knobs);
+  const std::vector<spec::Violation>& violations = point_of(knobs).violations;
   if (violations.empty()) return false;
   refuse(request_for(knobs, phase, title), Action::invalid,
          fmt::format("{}: {}", violations.front().rule, violations.front().message),
@@ -151,11 +152,31 @@ TrialRequest ThreeWalls::request_for(const spec::Knobs& knobs, Phase phase, std:
   request.spec = sweep_.base;
   request.spec.knobs = knobs;
   request.spec.reference_loss = reference_loss_;
-  request.hash = spec::spec_hash(request.spec);
+  const Point& point = point_of(knobs);
+  request.hash = point.hash;
   request.phase = phase;
   request.title = std::move(title);
-  if (space_.check(knobs).empty()) predict(request);
+  if (point.violations.empty()) predict(request);
   return request;
+}
+
+const ThreeWalls::Point& ThreeWalls::point_of(const spec::Knobs& knobs) {
+  const auto [place, is_new] = points_.try_emplace(knobs_key(knobs));
+  if (is_new) {
+    // The losses to reproduce are no part of what a trial is.
+    spec::TrialSpec spec = sweep_.base;
+    spec.knobs = knobs;
+    place->second = {spec::spec_hash(spec), space_.check(knobs)};
+  }
+  return place->second;
+}
+
+const CompiledStep& ThreeWalls::compiled(const spec::TrialSpec& spec) {
+  if (!last_compiled_ || !(last_compiled_knobs_ == spec.knobs)) {
+    last_compiled_.emplace(spec, rows_);
+    last_compiled_knobs_ = spec.knobs;
+  }
+  return *last_compiled_;
 }
 
 void ThreeWalls::predict(TrialRequest& request) {
@@ -167,18 +188,25 @@ const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t 
   auto found = predictions_.find(key);
   if (found == predictions_.end()) {
     Prediction prediction;
-    const MemoryEstimate memory = estimate_memory(request.spec, rows_);
-    prediction.peak_bytes = memory.peak_bytes;
-    prediction.memory_grade = memory.grade;
-    for (const RankMemory& rank : memory.ranks) {
-      Prediction::Rank out;
-      out.peak_bytes = rank.peak_bytes;
-      for (size_t group = 0; group < rank.group_bytes.size(); ++group) {
-        out.group_bytes[name_of(static_cast<MemoryGroup>(group))] = rank.group_bytes[group];
+    // What was measured meanwhile says nothing new of memory.
+    const auto earlier = predictions_.lower_bound({request.hash, 0});
+    if (earlier != predictions_.end() && earlier->first.first == request.hash) {
+      prediction = earlier->second;
+    } else {
+      const MemoryEstimate memory = estimate_memory(request.spec, compiled(request.spec), rows_);
+      prediction.peak_bytes = memory.peak_bytes;
+      prediction.memory_grade = memory.grade;
+      for (const RankMemory& rank : memory.ranks) {
+        Prediction::Rank out;
+        out.peak_bytes = rank.peak_bytes;
+        for (size_t group = 0; group < rank.group_bytes.size(); ++group) {
+          out.group_bytes[name_of(static_cast<MemoryGroup>(group))] = rank.group_bytes[group];
+        }
+        prediction.ranks.push_back(std::move(out));
       }
-      prediction.ranks.push_back(std::move(out));
     }
-    const CostEstimate step = cost_models_[num_calibrations].estimate(request.spec, rows_);
+    const CostEstimate step =
+        cost_models_[num_calibrations].estimate(request.spec, compiled(request.spec));
     prediction.step_ns = step.step_ns;
     prediction.step_parts_ns = step.parts_ns;
     prediction.time_grade = step.grade;
@@ -187,10 +215,10 @@ const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t 
   return found->second;
 }
 
-int64_t ThreeWalls::predicted_step_ns(const spec::Knobs& knobs) const {
+int64_t ThreeWalls::predicted_step_ns(const spec::Knobs& knobs) {
   spec::TrialSpec spec = sweep_.base;
   spec.knobs = knobs;
-  return cost_models_[num_calibrations_].estimate(spec, rows_).step_ns;
+  return cost_models_[num_calibrations_].estimate(spec, compiled(spec)).step_ns;
 }
 
 // A configuration fits when its short trial fits and, as far as the routing of the reference run
@@ -202,7 +230,9 @@ bool ThreeWalls::fits(const TrialRequest& request) {
   if (static_cast<double>(request.prediction.peak_bytes) > limit) return false;
   auto found = long_run_peaks_.find(request.hash);
   if (found == long_run_peaks_.end()) {
-    const int64_t peak = estimate_memory(validation_spec(request.spec.knobs), rows_).peak_bytes;
+    const int64_t peak =
+        estimate_memory(validation_spec(request.spec.knobs), compiled(request.spec), rows_)
+            .peak_bytes;
     found = long_run_peaks_.emplace(request.hash, peak).first;
   }
   return static_cast<double>(found->second) <= limit;

@@ -90,7 +90,7 @@ class ThreeWalls final : public Strategy {
   /// to gain enough and fits.
   TrialRequest with_best_schedule(TrialRequest request);
   /// By the cost model as it is.
-  [[nodiscard]] int64_t predicted_step_ns(const spec::Knobs& knobs) const;
+  int64_t predicted_step_ns(const spec::Knobs& knobs);
   /// The best few of the ranked layouts, each with its own key.
   void measure_layouts(std::vector<TrialRequest> ranked, std::vector<Contender>& contenders);
   /// One pass over the playbook for the incumbent; true when a change was kept.
@@ -144,6 +144,17 @@ class ThreeWalls final : public Strategy {
   bool is_illegal(const spec::Knobs& knobs, Phase phase, const std::string& title);
   /// The axis of recompute settings, cheapest first.
   [[nodiscard]] std::vector<std::string> recompute_ladder() const;
+  /// What the knobs of a point alone decide.
+  struct Point {
+    std::string hash;
+    std::vector<spec::Violation> violations;
+  };
+  const Point& point_of(const spec::Knobs& knobs);
+  [[nodiscard]] bool is_legal(const spec::Knobs& knobs) {
+    return point_of(knobs).violations.empty();
+  }
+  /// Of a spec with the knobs of this one. Several predictions of a point follow each other.
+  const CompiledStep& compiled(const spec::TrialSpec& spec);
   void predict(TrialRequest& request);
   /// By the cost model of so many outcomes.
   const Prediction& prediction_of(const TrialRequest& request, size_t num_calibrations);
@@ -158,6 +169,9 @@ class ThreeWalls final : public Strategy {
   std::map<std::pair<std::string, int64_t>, TrialOutcome> outcomes_;  ///< by hash and attempt
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
+  std::map<std::string, Point> points_;        ///< by knobs_key
+  std::optional<CompiledStep> last_compiled_;  ///< with these knobs:
+  spec::Knobs last_compiled_knobs_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
   Contests contests_;  ///< its runs are those of the current run of the program
   size_t num_taken_ = 0;

@@ -115,6 +115,7 @@ bool ThreeWalls::measure_reference() {
   if (profile.is_object() && profile.contains("num_steps")) {
     rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
                          sweep_.base.training.global_batch_size);
+    last_compiled_.reset();
   }
   const spec::TrainingSpec& training = sweep_.base.training;
   Decision& frozen = decide(
@@ -195,7 +196,7 @@ bool ThreeWalls::fit() {
   spec::Knobs start = sweep_.base.knobs;
   if (space_.is_tunable("use_distributed_optimizer")) {
     const spec::Knobs sharded = space_.with(start, "use_distributed_optimizer", "true");
-    if (space_.check(sharded).empty()) start = sharded;
+    if (is_legal(sharded)) start = sharded;
   }
   std::vector<spec::Knobs> steps = space_.product(
       start, layout_knobs({"micro_batch_size", "exp_avg_sq_dtype", "exp_avg_dtype"}));
@@ -215,7 +216,7 @@ bool ThreeWalls::fit() {
         spec::Knobs knobs = step;
         knobs.recompute = rung;
         if (baseline_ && knobs == baseline_->request.spec.knobs) continue;
-        if (!space_.check(knobs).empty()) continue;
+        if (!is_legal(knobs)) continue;
         TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));
         if (!fits(request)) {
           refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);

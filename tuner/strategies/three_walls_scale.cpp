@@ -81,7 +81,7 @@ std::optional<TrialRequest> ThreeWalls::cheapest_fitting(const spec::Knobs& layo
   std::optional<TrialRequest> smallest;
   for (const std::string& rung : recompute_ladder()) {
     const spec::Knobs knobs = space_.with(layout, "recompute", rung);
-    if (!space_.check(knobs).empty()) continue;
+    if (!is_legal(knobs)) continue;
     TrialRequest request = request_for(knobs, Phase::scale, "scale: " + describe(knobs));
     if (fits(request)) return request;
     if (!smallest || request.prediction.peak_bytes < smallest->prediction.peak_bytes) {
@@ -103,7 +103,7 @@ TrialRequest ThreeWalls::with_best_schedule(TrialRequest request) {
     for (const std::string_view name : names) {
       for (const std::string& value : space_.values(name)) {
         const spec::Knobs knobs = space_.with(request.spec.knobs, name, value);
-        if (knobs == request.spec.knobs || !space_.check(knobs).empty()) continue;
+        if (knobs == request.spec.knobs || !is_legal(knobs)) continue;
         // A gain that would not count is not worth leaving what the sweep starts from.
         const auto limit = static_cast<double>(request.prediction.step_ns);
         if (static_cast<double>(predicted_step_ns(knobs)) * (1 + sweep_.min_gain_ratio) > limit) {

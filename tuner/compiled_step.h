@@ -1,0 +1,29 @@
+// The programs that predictions of a trial are made from: compiled once, read by the memory model
+// and the cost model, and played again each time the prices of its operations are known better.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/player.h"
+#include "engine/plan/program.h"
+#include "engine/spec/trial_spec.h"
+#include "tuner/busiest_rows.h"
+
+namespace moetune::tuner {
+
+/// One rank of each pipeline stage, the first, with as many rows as the busiest one receives.
+class CompiledStep {
+ public:
+  /// The spec must satisfy its constraints. Rows are balanced without a profile.
+  explicit CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows = {});
+
+  [[nodiscard]] const std::vector<plan::StepProgram>& stages() const { return stages_; }
+  /// To be played; they refer to this object.
+  [[nodiscard]] std::vector<plan::PlayedRank> ranks() const;
+
+ private:
+  std::vector<plan::StepProgram> stages_;
+  std::vector<BusiestBindings> bindings_;
+};
+
+}  // namespace moetune::tuner

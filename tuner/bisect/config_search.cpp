@@ -288,8 +288,7 @@ std::optional<int> ConfigHunt::direction_of(const Stage& before, const ChangeSet
   LevelSides sides = sides_of(index, before.likely, min_effect());
   if (!options_.is_deterministic) {
     // Were effects to add up, the rest would be off by what the culprit leaves unexplained.
-    const LevelDifference unexplained =
-        difference_of(levels_.values(index_of(found)), levels_.values(index_of(before.top)));
+    const LevelDifference unexplained = difference_of(index_of(found), index_of(before.top));
     const double p = unexplained.above + unexplained.below;
     const double odds = std::clamp(p / std::max(1e-9, 1 - p), kLeastRestOdds, kMostRestOdds);
     sides.above *= odds;
@@ -511,10 +510,8 @@ ConfigCulprit ConfigHunt::describe(const Stage& stage, const ChangeSet& found) {
   }
   culprit.is_improvement = stage.sign < 0;
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  const std::vector<double>& good = levels_.values(kGood);
-  const std::vector<double>& applied = levels_.values(index_of(found));
-  const LevelDifference difference = difference_of(good, applied);
-  culprit.before = sign * profiler::median(good);
+  const LevelDifference difference = difference_of(kGood, index_of(found));
+  culprit.before = sign * profiler::median(levels_.values(kGood));
   culprit.after = culprit.before + sign * difference.mean;
   static_cast<Effect&>(culprit) = effect_of(difference, sign, scale());
   return culprit;
@@ -524,28 +521,23 @@ void ConfigHunt::describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bo
   culprit.has_rest = true;
   culprit.is_good_restored = is_restored;
   if (rest == none_) return;
-  const std::vector<double>& good = levels_.values(kGood);
-  const std::vector<double>& left = levels_.values(index_of(rest));
-  culprit.rest =
-      effect_of(difference_of(good, left), options_.is_higher_better ? -1.0 : 1.0, scale());
+  culprit.rest = effect_of(difference_of(kGood, index_of(rest)),
+                           options_.is_higher_better ? -1.0 : 1.0, scale());
 }
 
 void ConfigHunt::describe_effect() {
-  const std::vector<double>& good = levels_.values(kGood);
-  const std::vector<double>& bad = levels_.values(kBad);
-  const double unit = scale();
-  const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  ends_ = options_.is_deterministic
-              ? exact_difference(good.front(), bad.front())
-              : remembered_ends_.of(good, bad, min_effect(), options_.confidence,
-                                    drift_.weight_of_reading());
-  static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
+  ends_ = difference_of(kGood, kBad);
+  static_cast<EndsEffect&>(result_) =
+      ends_effect_of(ends_, options_.is_higher_better ? -1.0 : 1.0, scale(),
+                     levels_.num_runs(kGood), levels_.num_runs(kBad));
 }
 
-LevelDifference ConfigHunt::difference_of(const std::vector<double>& a,
-                                          const std::vector<double>& b) const {
-  if (options_.is_deterministic) return exact_difference(a.front(), b.front());
-  return level_difference(a, b, min_effect(), options_.confidence, drift_.weight_of_reading());
+LevelDifference ConfigHunt::difference_of(size_t a, size_t b) {
+  const std::vector<double>& of_a = levels_.values(a);
+  const std::vector<double>& of_b = levels_.values(b);
+  if (options_.is_deterministic) return exact_difference(of_a.front(), of_b.front());
+  return differences_[{a, b}].of(of_a, of_b, min_effect(), options_.confidence,
+                                 drift_.weight_of_reading());
 }
 
 void ConfigHunt::finish_alike() {

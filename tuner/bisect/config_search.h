@@ -129,8 +129,8 @@ class ConfigHunt {
   void update_drift();
   /// The good end and the bad one differ only by when they were run.
   [[nodiscard]] bool seems_changed() const;
-  [[nodiscard]] LevelDifference difference_of(const std::vector<double>& a,
-                                              const std::vector<double>& b) const;
+  /// Of two sets' levels, by index.
+  LevelDifference difference_of(size_t a, size_t b);
   void finish(HuntVerdict verdict, std::string reason);
   void finish_alike();
 
@@ -154,7 +154,7 @@ class ConfigHunt {
   DriftWatch drift_;
   SubsetLevels levels_;   ///< from readings freed of the machine's drift
   LevelDifference ends_;  ///< of their levels
-  RememberedDifference remembered_ends_;
+  std::map<std::pair<size_t, size_t>, RememberedDifference> differences_;
   std::vector<bool> is_broken_;  ///< by index
   size_t last_reference_ = 0;
   bool is_searching_ = false;

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -17,63 +19,61 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kTransferPrefix = "blocking_transfer_ns.";
+/// A part as it is stacked: of the step's vocabulary, or what that leaves over.
+struct Part {
+  size_t turn = 0;  ///< place in the stack, from below; those of one turn by their names
+  std::string name;
+  std::string_view color;  ///< empty: one of the colours that groups take in turns
+  int hatch = 0;
+
+  auto operator<=>(const Part&) const = default;
+};
 
 struct Trial {
   int64_t id = 0;
   int64_t ordinal = 0;
   std::string wall;
   std::map<std::string, double> metrics;
-  std::vector<std::pair<std::string, double>> parts;  ///< ns, in the order they are stacked
+  std::map<Part, double> parts;  ///< ns
 };
-
-// Not every group is a communicator: the dispatcher's own kernels and copies block too.
-std::string transfer_name(const std::string& group) {
-  if (group == "dispatcher") {
-    return "dispatch packing";
-  }
-  return group == "memcpy" ? "copies" : "transfer " + group;
-}
 
 double take(const std::map<std::string, double>& metrics, const std::string& name) {
   const auto found = metrics.find(name);
   return found == metrics.end() ? 0.0 : found->second;
 }
 
-// Splits the step once: recomputation is a part of computing, the bubble is a part of waiting,
-// groups are parts of transfer.
-void add_parts(Trial& trial) {
-  const auto& metrics = trial.metrics;
-  const double step = take(metrics, "traced_step_ns");
-  double booked = 0;
-  const auto add = [&](const std::string& name, double ns) {
-    const double value = std::max(0.0, ns);
-    trial.parts.emplace_back(name, value);
-    booked += value;
-  };
-  const double recompute = take(metrics, "recompute_busy_ns");
-  add("compute", take(metrics, "compute_busy_ns") - recompute);
-  add("recompute", recompute);
-  add("launch-starved", take(metrics, "launch_starved_ns"));
-  double transfer = take(metrics, "blocking_transfer_ns");
-  for (const auto& [name, ns] : metrics) {
-    if (name.starts_with(kTransferPrefix)) {
-      add(transfer_name(name.substr(kTransferPrefix.size())), ns);
-      transfer -= ns;
+// What is moved is shown by group; what no group has of it, as its own part.
+void add_by_group(const base::StepPartRow& row, double whole, Trial& trial) {
+  const size_t turn = 2 * static_cast<size_t>(row.id);
+  const std::string prefix = fmt::format("{}.", row.metric);
+  for (const auto& [name, ns] : trial.metrics) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view group = std::string_view(name).substr(prefix.size());
+    const base::GroupRow* own = base::find_group(group);
+    const bool has_color = own != nullptr && own->color[0] != '\0';
+    const std::string label = base::label_of({&row, group});
+    trial.parts[has_color ? Part{turn + 1, label, own->color, own->hatch}
+                          : Part{turn, label, row.color, row.hatch}] = std::max(0.0, ns);
+    whole -= ns;
+  }
+  trial.parts[{turn + 1, fmt::format("other {}s", row.label), "red", 6}] = std::max(0.0, whole);
+}
+
+// Splits the step by the table of its parts.
+void split_step(Trial& trial) {
+  for (const base::StepPartRow& row : base::step_parts()) {
+    const double ns = take(trial.metrics, row.metric) - take(trial.metrics, row.without);
+    if (row.id == base::StepPart::transfer) {
+      add_by_group(row, ns, trial);
+    } else {
+      trial.parts[{2 * static_cast<size_t>(row.id), row.label, row.color, row.hatch}] =
+          std::max(0.0, ns);
     }
   }
-  const bool has_split =
-      metrics.contains("blocking_transfer_ns") || metrics.contains("blocking_wait_ns");
-  if (has_split) {
-    add("other transfers", transfer);
-    const double bubble = take(metrics, "pipeline_bubble_ns");
-    add("late participant", take(metrics, "blocking_wait_ns") - bubble);
-    add("pipeline bubble", bubble);
-  } else {
-    add("blocking", take(metrics, "blocking_ns"));
-  }
-  add("dependency-stalled", take(metrics, "dependency_stalled_ns"));
-  add("unexplained", step - booked);
+  double booked = 0;
+  for (const auto& [part, ns] : trial.parts) booked += ns;
+  trial.parts[{2 * base::step_parts().size(), "unexplained", "line", 6}] =
+      std::max(0.0, take(trial.metrics, "traced_step_ns") - booked);
 }
 
 std::vector<Trial> collect(const Rows& rows) {
@@ -91,47 +91,34 @@ std::vector<Trial> collect(const Rows& rows) {
   }
   std::erase_if(trials, [](const Trial& t) { return take(t.metrics, "traced_step_ns") <= 0; });
   for (Trial& trial : trials) {
-    add_parts(trial);
+    split_step(trial);
   }
   return trials;
 }
 
-double part_of(const Trial& trial, const std::string& name) {
-  const auto found = std::ranges::find(trial.parts, name, &std::pair<std::string, double>::first);
+// The parts of which any trial has at least a ten-thousandth of its step, in the order they are
+// stacked.
+std::vector<Part> shown_parts(const std::vector<Trial>& trials) {
+  std::set<Part> shown;
+  for (const Trial& trial : trials) {
+    for (const auto& [part, ns] : trial.parts) {
+      if (ns > take(trial.metrics, "traced_step_ns") * 1e-4) shown.insert(part);
+    }
+  }
+  return {shown.begin(), shown.end()};
+}
+
+double ns_of(const Trial& trial, const Part& part) {
+  const auto found = trial.parts.find(part);
   return found == trial.parts.end() ? 0.0 : found->second;
 }
 
-// Names of the parts of which any trial has at least a ten-thousandth of its step, in the order
-// they are stacked.
-std::vector<std::string> part_names(const std::vector<Trial>& trials) {
-  std::vector<std::string> transfers;
-  for (const Trial& trial : trials) {
-    for (const auto& [name, ns] : trial.parts) {
-      if (name.starts_with("transfer ") && std::ranges::find(transfers, name) == transfers.end()) {
-        transfers.push_back(name);
-      }
-    }
-  }
-  std::ranges::sort(transfers);
-  std::vector<std::string> names = {"compute", "recompute", "launch-starved"};
-  names.insert(names.end(), transfers.begin(), transfers.end());
-  names.insert(names.end(),
-               {"dispatch packing", "copies", "other transfers", "blocking", "late participant",
-                "pipeline bubble", "dependency-stalled", "unexplained"});
-  std::erase_if(names, [&](const std::string& name) {
-    return std::ranges::none_of(trials, [&](const Trial& trial) {
-      return part_of(trial, name) > take(trial.metrics, "traced_step_ns") * 1e-4;
-    });
-  });
-  return names;
-}
-
-std::string table_of(const std::vector<Trial>& trials, const std::vector<std::string>& names) {
+std::string table_of(const std::vector<Trial>& trials, const std::vector<Part>& parts) {
   std::string html =
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>trial</th><th>wall</th>"
       "<th class=\"num\">step</th>";
-  for (const std::string& name : names) {
-    html += fmt::format("<th class=\"num\">{}</th>", escape(name));
+  for (const Part& part : parts) {
+    html += fmt::format("<th class=\"num\">{}</th>", escape(part.name));
   }
   html += "</tr></thead><tbody>\n";
   for (const Trial& trial : trials) {
@@ -139,8 +126,8 @@ std::string table_of(const std::vector<Trial>& trials, const std::vector<std::st
     html +=
         fmt::format("<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td>",
                     trial_link(trial.ordinal), wall_badge(trial.wall), ns_text(std::llround(step)));
-    for (const std::string& name : names) {
-      const double percent = 100 * part_of(trial, name) / step;
+    for (const Part& part : parts) {
+      const double percent = 100 * ns_of(trial, part) / step;
       html += percent < 0.05 ? "<td class=\"num\">–</td>"
                              : fmt::format("<td class=\"num\">{:.1f} %</td>", percent);
     }
@@ -161,13 +148,15 @@ std::string render_budget(const SectionInput& input) {
   if (trials.empty()) {
     return "<p>No trial has a traced step.</p>\n" + notice;
   }
-  const std::vector<std::string> names = part_names(trials);
-  json data = {{"parts", names}, {"trials", json::array()}};
+  const std::vector<Part> shown = shown_parts(trials);
+  json data = {{"parts", json::array()}, {"styles", json::array()}, {"trials", json::array()}};
+  for (const Part& part : shown) {
+    data["parts"].push_back(part.name);
+    data["styles"].push_back({part.color, part.hatch});
+  }
   for (const Trial& trial : trials) {
     json parts = json::array();
-    for (const std::string& name : names) {
-      parts.push_back(std::llround(part_of(trial, name)));
-    }
+    for (const Part& part : shown) parts.push_back(std::llround(ns_of(trial, part)));
     data["trials"].push_back({{"n", trial.ordinal},
                               {"wall", trial.wall},
                               {"step", std::llround(take(trial.metrics, "traced_step_ns"))},
@@ -182,7 +171,7 @@ std::string render_budget(const SectionInput& input) {
              "<button type=\"button\" data-budget=\"time\" aria-pressed=\"true\">Time</button>"
              "<button type=\"button\" data-budget=\"share\" "
              "aria-pressed=\"false\">Share</button></div>",
-             table_of(trials, names)) +
+             table_of(trials, shown)) +
          json_element("data-budget", data);
 }
 

@@ -2,16 +2,18 @@
 #include "sweeps/analyse.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
 #include "kernels/base/error.h"
+#include "kernels/base/step_parts.h"
+#include "profiler/analysis/budget_terms.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/stats.h"
+#include "profiler/analysis/wall.h"
 #include "profiler/store/metrics.h"
 #include "tuner/played_steps.h"
 
@@ -49,50 +51,6 @@ class Metrics {
  private:
   std::vector<MetricRow>& rows_;
 };
-
-bool is_network(const std::string& group) {
-  return group != profiler::kDispatcherGroup && group != profiler::kMemcpyGroup;
-}
-
-struct BudgetTerm {
-  const char* name;
-  int64_t (*value)(const StepBudget&);
-};
-
-constexpr auto kBudgetTerms = std::to_array<BudgetTerm>({
-    {"traced_step_ns", [](const StepBudget& b) { return b.step_ns; }},
-    {"device_busy_ns", [](const StepBudget& b) { return b.device_busy_ns; }},
-    {"device_idle_ns", [](const StepBudget& b) { return b.device_idle_ns; }},
-    {"compute_busy_ns", [](const StepBudget& b) { return b.compute_busy_ns; }},
-    {"compute_absent_ns", [](const StepBudget& b) { return b.compute_absent_ns; }},
-    {"occupied_not_computing_ns", [](const StepBudget& b) { return b.occupied_not_computing_ns; }},
-    {"launch_starved_ns", [](const StepBudget& b) { return b.launch_starved_ns; }},
-    {"blocking_ns", [](const StepBudget& b) { return b.blocking_ns(); }},
-    {"blocking_transfer_ns", [](const StepBudget& b) { return b.blocking_transfer_ns; }},
-    {"blocking_wait_ns", [](const StepBudget& b) { return b.blocking_wait_ns; }},
-    {"pipeline_bubble_ns", [](const StepBudget& b) { return b.pipeline_bubble_ns; }},
-    {"dependency_stalled_ns", [](const StepBudget& b) { return b.dependency_stalled_ns; }},
-    {"residual_ns", [](const StepBudget& b) { return b.residual_ns; }},
-    {"recompute_busy_ns", [](const StepBudget& b) { return b.recompute_busy_ns; }},
-    {"recompute_blocking_ns", [](const StepBudget& b) { return b.recompute_blocking_ns; }},
-    {"host_sync_ns", [](const StepBudget& b) { return b.host_sync_ns; }},
-    {"host_sync_in_idle_ns", [](const StepBudget& b) { return b.host_sync_in_idle_ns; }},
-    {"num_gaps", [](const StepBudget& b) { return b.num_gaps; }},
-    {"num_unresolved_gaps", [](const StepBudget& b) { return b.num_unresolved_gaps; }},
-    {"num_launches", [](const StepBudget& b) { return b.num_launches; }},
-    {"flops", [](const StepBudget& b) { return b.flops; }},
-    {"comm_volume_ns", [](const StepBudget& b) { return b.communication.volume_ns; }},
-    {"comm_busy_ns", [](const StepBudget& b) { return b.communication.busy_ns; }},
-    {"comm_exposed_ns", [](const StepBudget& b) { return b.communication.exposed_ns; }},
-    {"comm_bytes",
-     [](const StepBudget& b) {
-       // What a dispatcher kernel or a copy moves stays on the device: it is not sent.
-       int64_t bytes = 0;
-       for (const GroupBudget& group : b.groups) bytes += is_network(group.group) ? group.bytes : 0;
-       return bytes;
-     }},
-    {"comm_count", [](const StepBudget& b) { return b.communication.count; }},
-});
 
 double ratio_of(double part, double whole) { return whole == 0 ? 0.0 : part / whole; }
 
@@ -239,13 +197,13 @@ void add_speed(const spec::TrialSpec& spec, const store::ShardContents& shard,
 
 void add_budgets(const std::vector<StepBudget>& budgets, Metrics& metrics) {
   const auto num_ranks = static_cast<double>(budgets.size());
-  for (const BudgetTerm& term : kBudgetTerms) {
+  for (const profiler::BudgetTerm& term : profiler::budget_terms()) {
     double sum = 0;
     for (const StepBudget& budget : budgets) {
-      metrics.add(budget.rank, term.name, term.value(budget));
+      metrics.add(budget.rank, std::string(term.name), term.value(budget));
       sum += static_cast<double>(term.value(budget));
     }
-    metrics.add(kWholeRun, term.name, sum / num_ranks);
+    metrics.add(kWholeRun, std::string(term.name), sum / num_ranks);
   }
   double executed_flops = 0;
   for (const StepBudget& budget : budgets) {
@@ -256,7 +214,7 @@ void add_budgets(const std::vector<StepBudget>& budgets, Metrics& metrics) {
         metrics.add_group(budget.rank, name, group.group, static_cast<double>(value));
       };
       add("comm_count", group.count);
-      if (is_network(group.group)) add("comm_bytes", group.bytes);
+      if (profiler::is_network(group.group)) add("comm_bytes", group.bytes);
       add("comm_volume_ns", group.volume_ns);
       add("comm_busy_ns", group.busy_ns);
       add("comm_exposed_ns", group.exposed_ns);
@@ -275,7 +233,7 @@ void add_overlaps(const std::vector<profiler::GroupOverlap>& overlaps, int64_t n
       metrics.add_group(kWholeRun, name, overlap.group,
                         ratio_of(static_cast<double>(value), static_cast<double>(num_ranks)));
     };
-    if (is_network(overlap.group)) add_mean("comm_bytes", overlap.bytes);
+    if (profiler::is_network(overlap.group)) add_mean("comm_bytes", overlap.bytes);
     add_mean("comm_volume_ns", overlap.volume_ns);
     add_mean("comm_exposed_ns", overlap.exposed_ns);
     add_mean("blocking_transfer_ns", overlap.blocking_transfer_ns);
@@ -294,12 +252,10 @@ void add_wall(const profiler::WallEvidence& verdict, Metrics& metrics) {
   for (const profiler::WallBound& bound : verdict.bounds) {
     double ratio = bound.mean_ratio;
     // Computing is nothing that could be recovered: its number is its share of the step.
-    if (bound.wall == profiler::Wall::compute) {
-      for (const profiler::StepShare& share : verdict.shares) {
-        if (share.name == "compute") ratio = share.ratio;
-      }
+    if (bound.wall == base::Wall::compute) {
+      ratio = verdict.compute_ratio();
     }
-    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", profiler::name_of(bound.wall)), ratio);
+    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", base::name_of(bound.wall)), ratio);
   }
   const profiler::WallBound& binding = verdict.bounds[static_cast<size_t>(verdict.wall)];
   metrics.add(kWholeRun, "dominant_ratio", verdict.dominant_ratio);
@@ -313,34 +269,8 @@ void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
   }
 }
 
-}  // namespace
-
-std::vector<profiler::StepShare> step_parts(const std::vector<StepBudget>& budgets) {
-  std::map<std::string, int64_t> ns;
-  int64_t steps_ns = 0;
-  for (const StepBudget& budget : budgets) {
-    steps_ns += budget.step_ns;
-    ns["compute"] += budget.compute_busy_ns - budget.recompute_busy_ns;
-    ns["recompute"] += budget.recompute_busy_ns;
-    ns["launch_starved"] += budget.launch_starved_ns;
-    ns["bubble"] += budget.pipeline_bubble_ns;
-    ns["dependency_stalled"] += budget.dependency_stalled_ns + budget.residual_ns;
-    for (const GroupBudget& group : budget.groups) {
-      const int64_t blocking_ns =
-          group.is_pipeline ? group.blocking_transfer_ns : group.blocking_ns();
-      if (blocking_ns != 0) ns["blocking_" + group.group] += blocking_ns;
-    }
-  }
-  std::vector<profiler::StepShare> parts;
-  for (const auto& [name, sum_ns] : ns) {
-    parts.push_back({name, sum_ns / static_cast<int64_t>(budgets.size()),
-                     ratio_of(static_cast<double>(sum_ns), static_cast<double>(steps_ns))});
-  }
-  return parts;
-}
-
-json wall_json(const profiler::WallEvidence& verdict,
-               const std::vector<profiler::StepShare>& parts) {
+/// The verdict with its evidence, bounds and the shares of the step.
+json wall_json(const profiler::WallEvidence& verdict) {
   json evidence = json::array();
   for (const profiler::Evidence& fact : verdict.evidence) {
     evidence.push_back(
@@ -348,14 +278,14 @@ json wall_json(const profiler::WallEvidence& verdict,
   }
   json bounds = json::object();
   for (const profiler::WallBound& bound : verdict.bounds) {
-    bounds[profiler::name_of(bound.wall)] = {{"mean_ns", bound.mean_ns},
-                                             {"mean_ratio", bound.mean_ratio},
-                                             {"slowest_ratio", bound.slowest_ratio},
-                                             {"gain_ceiling_ratio", bound.gain_ceiling_ratio}};
+    bounds[base::name_of(bound.wall)] = {{"mean_ns", bound.mean_ns},
+                                         {"mean_ratio", bound.mean_ratio},
+                                         {"slowest_ratio", bound.slowest_ratio},
+                                         {"gain_ceiling_ratio", bound.gain_ceiling_ratio}};
   }
   json shares = json::object();
-  for (const profiler::StepShare& part : parts) shares[part.name] = part.ratio;
-  return {{"wall", profiler::name_of(verdict.wall)},
+  for (const profiler::StepShare& share : verdict.shares) shares[share.name] = share.ratio;
+  return {{"wall", base::name_of(verdict.wall)},
           {"dominant_group", verdict.dominant_group},
           {"dominant_ratio", verdict.dominant_ratio},
           {"summary", verdict.summary},
@@ -364,6 +294,8 @@ json wall_json(const profiler::WallEvidence& verdict,
           {"bounds", bounds},
           {"shares", shares}};
 }
+
+}  // namespace
 
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result) {
@@ -396,12 +328,10 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   if (budgets.empty() && !is_oom) return;
   const profiler::WallEvidence verdict =
       profiler::classify_wall(budgets, memory_facts(shard, is_oom, result.reason));
-  result.wall = profiler::name_of(verdict.wall);
+  result.wall = base::name_of(verdict.wall);
   if (!budgets.empty()) add_wall(verdict, metrics);
-  const auto parts = budgets.empty() ? std::vector<profiler::StepShare>{} : step_parts(budgets);
   result.texts.push_back(
-      {kWallEvidenceText,
-       wall_json(verdict, parts).dump(-1, ' ', false, json::error_handler_t::replace)});
+      {kWallEvidenceText, wall_json(verdict).dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
 }  // namespace moetune::sweeps

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "engine/plan/player.h"
+#include "kernels/base/step_parts.h"
 #include "tuner/search_space.h"
 
 namespace moetune::tuner {
@@ -13,33 +16,40 @@ namespace {
 
 using plan::Stream;
 
-/// Nanoseconds by part of the step: "compute", "recompute", "launch" and those of plan::part_of.
-using Parts = std::map<std::string, int64_t>;
+using base::StepPart;
+/// A part of the step and the group that it is divided by; the names are those of the trace.
+using PartKey = std::pair<StepPart, std::string_view>;
+using Parts = std::map<PartKey, int64_t>;
+
+/// What waiting for the record is booked to.
+PartKey part_of(const profiler::TraceRecord& record) {
+  if (record.group.empty()) return {StepPart::stalled, {}};
+  if (record.group == plan::name_of(plan::Group::pp)) return {StepPart::pipeline_bubble, {}};
+  return {StepPart::transfer, record.group};
+}
 
 /// Where the time of a played rank's compute stream went; adds up to the step.
 Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardware,
                bool is_pipeline) {
+  constexpr PartKey kLaunch = {StepPart::launch_starved, {}};
   Parts parts;
   std::map<int64_t, const profiler::TraceRecord*> by_id;
   for (const profiler::TraceRecord& record : trace.records) by_id[record.id] = &record;
-  const auto stream_part = [&](int64_t id) {
+  const auto part_of_id = [&](int64_t id) -> PartKey {
     const auto found = by_id.find(id);
-    const int32_t stream = found == by_id.end() ? 0 : found->second->stream;
-    return plan::part_of(static_cast<Stream>(stream));
+    return found == by_id.end() ? PartKey{StepPart::stalled, {}} : part_of(*found->second);
   };
   int64_t end_ns = trace.start_ns;
   // While the host stands in a synchronisation nothing can be launched.
   int64_t blocked_until_ns = 0;
-  const char* const other = plan::part_of(Stream::compute);
-  const char* const bubble = plan::part_of(Stream::pipeline_recv);
-  const char* blocked_by = other;
+  PartKey blocked_by = {StepPart::stalled, {}};
   int64_t met_ns = 0;
   for (const profiler::TraceRecord& record : trace.records) {
     if (record.kind == profiler::RecordKind::host_sync) {
       const int64_t released = record.end_ns - hardware.sync_ns;
       if (released <= record.start_ns) continue;
       blocked_until_ns = released;
-      blocked_by = stream_part(record.producer_id);
+      blocked_by = part_of_id(record.producer_id);
       continue;
     }
     if (record.group == plan::name_of(plan::Group::world)) {
@@ -53,26 +63,30 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
       const auto producer = by_id.find(record.producer_id);
       const bool has_waited =
           producer != by_id.end() && producer->second->end_ns >= record.launch_end_ns;
-      parts[has_waited ? stream_part(record.producer_id) : "launch"] +=
+      parts[has_waited ? part_of(*producer->second) : kLaunch] +=
           record.start_ns - end_ns - blocked;
     }
-    parts[record.is_recompute ? "recompute" : "compute"] += record.end_ns - record.start_ns;
+    parts[{record.is_recompute ? StepPart::recompute : StepPart::compute, {}}] +=
+        record.end_ns - record.start_ns;
     end_ns = record.end_ns;
   }
   // What the compute stream does not account for: waiting for other stages, then the data stream's
   // tail, then the host that reads the losses.
   int64_t data_end_ns = end_ns;
+  PartKey data = {StepPart::stalled, {}};
   for (const profiler::TraceRecord& record : trace.records) {
     if (record.stream == static_cast<int32_t>(Stream::data) &&
-        record.kind == profiler::RecordKind::collective && record.transfer_ns > 0) {
-      data_end_ns = std::max(data_end_ns, record.end_ns);
+        record.kind == profiler::RecordKind::collective && record.transfer_ns > 0 &&
+        record.end_ns > data_end_ns) {
+      data_end_ns = record.end_ns;
+      data = part_of(record);
     }
   }
   const int64_t rest = data_end_ns - end_ns;
   const int64_t waited = std::min(met_ns, rest);
-  parts[is_pipeline ? bubble : other] += waited;
-  parts[plan::part_of(Stream::data)] += rest - waited;
-  parts["launch"] += trace.end_ns - data_end_ns;
+  parts[{is_pipeline ? StepPart::pipeline_bubble : StepPart::stalled, {}}] += waited;
+  parts[data] += rest - waited;
+  parts[kLaunch] += trace.end_ns - data_end_ns;
   return parts;
 }
 
@@ -121,9 +135,9 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
   for (const auto& [part, ns] : sums) {
     const int64_t mean = ns / layout.pp;
     rest -= mean;
-    if (mean > 0) estimate.parts_ns[part] = mean;
+    if (mean > 0) estimate.parts_ns[base::name_of(part.first, part.second)] = mean;
   }
-  estimate.parts_ns["compute"] += rest;  // rounding
+  estimate.parts_ns[base::name_of(StepPart::compute)] += rest;  // rounding
   return estimate;
 }
 
@@ -167,7 +181,7 @@ CostEstimate CostModel::estimate(const spec::TrialSpec& spec, const CompiledStep
   };
   int64_t rest = estimate.step_ns = scaled(estimate.step_ns);
   for (auto& [name, ns] : estimate.parts_ns) rest -= ns = scaled(ns);
-  estimate.parts_ns["compute"] += rest;
+  estimate.parts_ns[base::name_of(base::StepPart::compute)] += rest;
   estimate.grade = Grade::calibrated;
   return estimate;
 }

@@ -18,8 +18,7 @@ namespace moetune::tuner {
 struct CostEstimate {
   int64_t step_ns = 0;
   Grade grade = Grade::analytic;
-  /// "compute", "recompute", "launch" and the parts of plan::part_of: mean over stages, adds up to
-  /// step_ns.
+  /// By base::name_of(StepPart): mean over stages, adds up to step_ns.
   std::map<std::string, int64_t> parts_ns;
 };
 

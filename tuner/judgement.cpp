@@ -4,36 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "kernels/base/units.h"
 #include "tuner/search_space.h"
 
 namespace moetune::tuner {
-namespace {
-
-std::string share_text(const std::string& name) {
-  static const std::map<std::string, std::string> kTexts = {
-      {"recompute", "recomputation"},
-      {"launch_starved", "waiting for the host's launches"},
-      {"bubble", "pipeline bubble"},
-      {"pipeline_bubble", "pipeline bubble"},
-      {"transfer", "blocking data movement"},
-      {"jitter", "waiting for late ranks"},
-      {"blocking_step_end", "waiting for the slowest rank at the end"},
-      {"dependency_stalled", "unexplained waiting"}};
-  if (const auto known = kTexts.find(name); known != kTexts.end()) return known->second;
-  constexpr std::string_view kBlocking = "blocking_";
-  if (name.starts_with(kBlocking)) {
-    return fmt::format("blocking {} communication", name.substr(kBlocking.size()));
-  }
-  return name;
-}
-
-}  // namespace
-
 std::string describe_change(double gain_ratio, std::string_view link) {
   std::string text =
       gain_ratio >= 0
@@ -66,7 +44,8 @@ std::string describe_shares(const TrialOutcome& outcome) {
   std::string text;
   for (const auto& [name, ratio] : shares) {
     if (ratio < 0.01) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", share_text(name),
+    const auto part = base::part_from_name(name);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", part ? base::text_of(*part) : name,
                         base::format_ratio(ratio));
   }
   return text;

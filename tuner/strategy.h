@@ -34,7 +34,7 @@ struct Prediction {
     std::map<std::string, int64_t> group_bytes;
   };
   std::vector<Rank> ranks;
-  /// Named parts of the predicted step ("compute", "launch", "ep", "dp", "pp_bubble", ...), ns.
+  /// Parts of the predicted step, ns, by the names of base::StepPart.
   std::map<std::string, int64_t> step_parts_ns;
 };
 
@@ -85,9 +85,8 @@ struct TrialOutcome {
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
-  std::map<std::string, double>
-      shares;  ///< parts of the traced step, adding up to 1: compute, recompute,
-               ///< launch_starved, blocking_<group>, bubble, dependency_stalled, ...
+  /// Parts of the traced step by the names of base::StepPart, adding up to 1.
+  std::map<std::string, double> shares;
   std::vector<double> losses;   ///< per step, warm-up included
   std::string routing_profile;  ///< JSON, of the reference run only
   /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns)

@@ -6,28 +6,10 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr std::array<const char*, kNumWalls> kNames = {"communication", "host", "memory",
-                                                       "compute"};
 /// Below this share a wall does not bind by itself.
 constexpr double kThresholdRatio = 0.10;
 
-Wall wall_of_share(std::string_view name) {
-  if (name == "recompute") return Wall::memory;
-  if (name == "launch_starved") return Wall::host;
-  if (name == "compute" || name == "dependency_stalled") return Wall::compute;
-  return Wall::communication;  // blocking_<group>, transfer, jitter, bubble
-}
-
 }  // namespace
-
-const char* name_of(Wall wall) { return kNames[static_cast<size_t>(wall)]; }
-
-std::optional<Wall> wall_from_name(std::string_view name) {
-  for (size_t i = 0; i < kNumWalls; ++i) {
-    if (name == kNames[i]) return static_cast<Wall>(i);
-  }
-  return std::nullopt;
-}
 
 double WallReading::ceiling(Wall wall) const {
   const double left = 1.0 - std::clamp(share(wall), 0.0, 0.99);
@@ -46,10 +28,9 @@ std::vector<Wall> WallReading::order() const {
 WallReading read_walls(const TrialOutcome& outcome) {
   WallReading reading;
   for (const auto& [name, ratio] : outcome.shares) {
-    const Wall wall = wall_of_share(name);
-    if (wall != Wall::compute) {
-      reading.recoverable[static_cast<size_t>(wall)] += std::clamp(ratio, 0.0, 1.0);
-    }
+    const auto part = base::part_from_name(name);
+    if (!part || part->row->wall == Wall::compute) continue;
+    reading.recoverable[static_cast<size_t>(part->row->wall)] += std::clamp(ratio, 0.0, 1.0);
   }
   double largest = kThresholdRatio;
   for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
@@ -58,7 +39,7 @@ WallReading read_walls(const TrialOutcome& outcome) {
     largest = reading.share(wall);
     reading.binding = wall;
   }
-  if (const auto wall = wall_from_name(outcome.wall)) reading.binding = *wall;
+  if (const auto wall = base::wall_from_name(outcome.wall)) reading.binding = *wall;
   reading.dominant_group = outcome.dominant_group;
   return reading;
 }
@@ -69,16 +50,8 @@ double group_share(const TrialOutcome& outcome, std::string_view group) {
     const auto found = outcome.shares.find(name);
     if (found != outcome.shares.end()) share += found->second;
   };
-  add("blocking_" + std::string(group));
-  if (group == "pp") {
-    add("bubble");
-    add("pipeline_bubble");
-  }
-  // A trial that says only which group dominates: all blocking counts as its.
-  if (share == 0 && group == outcome.dominant_group) {
-    add("transfer");
-    add("jitter");
-  }
+  add(base::name_of(base::StepPart::transfer, group));
+  if (group == "pp") add(base::name_of(base::StepPart::pipeline_bubble));
   return share;
 }
 

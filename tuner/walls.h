@@ -3,26 +3,22 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
 
-/// In the order ties are decided: communication before host before memory; compute is what remains.
-enum class Wall : uint8_t { communication, host, memory, compute };
-constexpr size_t kNumWalls = 4;
-const char* name_of(Wall wall);
-std::optional<Wall> wall_from_name(std::string_view name);
+using base::kNumWalls;
+using base::Wall;
 
 struct WallReading {
   Wall binding = Wall::compute;
-  /// Share of the step that would vanish with the wall, 0..1: recomputation; blocking transfers,
-  /// waits and bubble; launch gaps. Compute has none: what remains is work.
+  /// Share of the step that would vanish with the wall, 0..1: the parts that base::step_parts books
+  /// to it. Compute has none: what remains is work.
   std::array<double, kNumWalls> recoverable{};
   std::string dominant_group;
 

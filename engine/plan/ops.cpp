@@ -125,12 +125,6 @@ const char* name_of(Stream stream) {
   return kNames[static_cast<size_t>(stream)];
 }
 
-const char* part_of(Stream stream) {
-  static constexpr std::array<const char*, static_cast<size_t>(Stream::count)> kParts = {
-      "other", "ep", "cp", "dp", "pp_bubble", "pp_bubble", "tp", "other"};
-  return kParts[static_cast<size_t>(stream)];
-}
-
 const char* op_label(Op op, Pass pass) {
   return labels()[static_cast<size_t>(op)][static_cast<size_t>(pass)].c_str();
 }

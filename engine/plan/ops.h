@@ -113,9 +113,6 @@ enum class Stream : uint8_t {
   count
 };
 const char* name_of(Stream stream);
-/// Where a step goes while the compute stream waits for this one: "ep", "pp_bubble"; "other" for
-/// the streams that compute.
-const char* part_of(Stream stream);
 
 struct OpRow {
   Op id;

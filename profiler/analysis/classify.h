@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
@@ -19,10 +20,9 @@ enum class OpClass : uint8_t {
 };
 const char* name_of(OpClass op_class);
 
-/// Groups that no communicator has, but that time can be waited for in.
-constexpr const char* kDispatcherGroup = "dispatcher";
-constexpr const char* kMemcpyGroup = "memcpy";
-constexpr const char* kStepEndGroup = "step_end";  ///< this rank is done, the slowest is not
+using base::kDispatcherGroup;
+using base::kMemcpyGroup;
+using base::kStepEndGroup;
 
 /// What the caller knows about names.
 struct ClassificationRules {

@@ -7,12 +7,17 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/analysis/budget_terms.h"
 #include "profiler/analysis/wall_text.h"
 
 namespace moetune::profiler {
 namespace {
 
+using base::StepPart;
+
 constexpr const char* kBubbleGroup = "pp";
+/// In the order in which ties are decided.
+constexpr std::array kRecoverable = {Wall::communication, Wall::host, Wall::memory};
 
 double ratio_of(int64_t part_ns, int64_t whole_ns) {
   return whole_ns == 0 ? 0.0 : static_cast<double>(part_ns) / static_cast<double>(whole_ns);
@@ -22,20 +27,20 @@ int64_t mean_of(int64_t sum_ns, size_t count) {
   return std::llround(static_cast<double>(sum_ns) / static_cast<double>(count));
 }
 
-/// Disjoint parts of the step; the residual is 0 but counted, so that the parts always make the
-/// whole.
+int64_t part_ns(const StepBudget& budget, const base::StepPartRow& row) {
+  int64_t ns = budget_term(budget, row.metric);
+  if (row.without[0] != '\0') ns -= budget_term(budget, row.without);
+  // It is 0, but counted, so that the parts always make the whole.
+  return row.id == StepPart::stalled ? ns + budget.residual_ns : ns;
+}
+
 int64_t recoverable_ns(const StepBudget& budget, Wall wall) {
-  switch (wall) {
-    case Wall::memory:
-      return budget.recompute_busy_ns;
-    case Wall::communication:
-      return budget.blocking_ns();
-    case Wall::host:
-      return budget.launch_starved_ns;
-    case Wall::compute:
-      break;
+  if (wall == Wall::compute) return 0;
+  int64_t ns = 0;
+  for (const base::StepPartRow& row : base::step_parts()) {
+    if (row.wall == wall) ns += part_ns(budget, row);
   }
-  return 0;
+  return ns;
 }
 
 const StepBudget& slowest_of(const std::vector<StepBudget>& budgets) {
@@ -45,23 +50,30 @@ const StepBudget& slowest_of(const std::vector<StepBudget>& budgets) {
       [&](const StepBudget& a, const StepBudget& b) { return working_ns(a) < working_ns(b); });
 }
 
-std::vector<StepShare> step_shares(const std::vector<StepBudget>& budgets) {
-  const std::vector<std::pair<const char*, int64_t (*)(const StepBudget&)>> parts = {
-      {"compute", [](const StepBudget& b) { return b.compute_busy_ns - b.recompute_busy_ns; }},
-      {"recompute", [](const StepBudget& b) { return b.recompute_busy_ns; }},
-      {"launch_starved", [](const StepBudget& b) { return b.launch_starved_ns; }},
-      {"transfer", [](const StepBudget& b) { return b.blocking_transfer_ns; }},
-      {"jitter", [](const StepBudget& b) { return b.blocking_wait_ns - b.pipeline_bubble_ns; }},
-      {"pipeline_bubble", [](const StepBudget& b) { return b.pipeline_bubble_ns; }},
-      {"dependency_stalled",
-       [](const StepBudget& b) { return b.dependency_stalled_ns + b.residual_ns; }},
-  };
+/// Waiting in a pipeline's groups is the bubble's.
+int64_t late_ns(const GroupBudget& group) { return group.is_pipeline ? 0 : group.blocking_wait_ns; }
+
+std::vector<StepShare> shares_of(const std::vector<StepBudget>& budgets) {
+  std::vector<std::pair<std::string, int64_t>> sums;
+  std::map<std::string, int64_t> blocking;
   int64_t steps_ns = 0;
-  for (const StepBudget& budget : budgets) steps_ns += budget.step_ns;
+  for (const base::StepPartRow& row : base::step_parts()) {
+    if (!row.is_by_group) sums.emplace_back(base::name_of(row.id), 0);
+  }
+  for (const StepBudget& budget : budgets) {
+    steps_ns += budget.step_ns;
+    size_t next = 0;
+    for (const base::StepPartRow& row : base::step_parts()) {
+      if (!row.is_by_group) sums[next++].second += part_ns(budget, row);
+    }
+    for (const GroupBudget& group : budget.groups) {
+      const int64_t ns = group.blocking_transfer_ns + late_ns(group);
+      if (ns != 0) blocking[base::name_of(StepPart::transfer, group.group)] += ns;
+    }
+  }
+  sums.insert(sums.end(), blocking.begin(), blocking.end());
   std::vector<StepShare> shares;
-  for (const auto& [name, part] : parts) {
-    int64_t sum_ns = 0;
-    for (const StepBudget& budget : budgets) sum_ns += part(budget);
+  for (const auto& [name, sum_ns] : sums) {
     shares.push_back({name, mean_of(sum_ns, budgets.size()), ratio_of(sum_ns, steps_ns)});
   }
   return shares;
@@ -129,7 +141,7 @@ Wall decide(const WallEvidence& verdict, const MemoryFacts& memory, const WallOp
   if (memory.is_oom) return Wall::memory;
   Wall decided = Wall::compute;
   double largest = 0;
-  for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
+  for (const Wall wall : kRecoverable) {
     const double ratio = verdict.bounds[static_cast<size_t>(wall)].mean_ratio;
     if (ratio >= options.threshold_ratio && ratio > largest) {
       decided = wall;
@@ -154,7 +166,7 @@ void add_memory_evidence(const MemoryFacts& memory, WallEvidence& verdict) {
 
 void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGroup& dominant,
                        WallEvidence& verdict) {
-  for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
+  for (const Wall wall : kRecoverable) {
     const WallBound& bound = verdict.bounds[static_cast<size_t>(wall)];
     verdict.evidence.push_back({fmt::format("recoverable_{}_ratio", name_of(wall)),
                                 bound.mean_ratio, "ratio",
@@ -192,35 +204,11 @@ void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGro
 
 }  // namespace
 
-const char* name_of(Wall wall) {
-  switch (wall) {
-    case Wall::memory:
-      return "memory";
-    case Wall::communication:
-      return "communication";
-    case Wall::host:
-      return "host";
-    case Wall::compute:
-      return "compute";
-  }
-  return "?";
-}
-
-Wall wall_from_name(const std::string& name) {
-  for (const Wall wall : {Wall::memory, Wall::communication, Wall::host, Wall::compute}) {
-    if (name == name_of(wall)) return wall;
-  }
-  throw base::UsageError(
-      fmt::format("'{}' is not a wall; it should be memory, communication, host or compute", name));
-}
-
 WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryFacts& memory,
                            const WallOptions& options) {
   MOETUNE_CHECK(memory.is_oom || !budgets.empty(), "a trial without a traced step has no wall");
   WallEvidence verdict;
-  for (const Wall wall : {Wall::memory, Wall::communication, Wall::host, Wall::compute}) {
-    verdict.bounds[static_cast<size_t>(wall)].wall = wall;
-  }
+  for (size_t i = 0; i < verdict.bounds.size(); ++i) verdict.bounds[i].wall = static_cast<Wall>(i);
   DominantGroup dominant;
   if (!budgets.empty()) {
     const StepBudget& slowest = slowest_of(budgets);
@@ -230,7 +218,7 @@ WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryF
     verdict.slowest_rank = slowest.rank;
     verdict.step_ns = mean_of(steps_ns, budgets.size());
     for (WallBound& bound : verdict.bounds) bound = bound_of(bound.wall, budgets, slowest);
-    verdict.shares = step_shares(budgets);
+    verdict.shares = shares_of(budgets);
     dominant = dominant_group(budgets);
     verdict.dominant_group = dominant.group;
     verdict.dominant_ratio = ratio_of(dominant.transfer_ns + dominant.wait_ns, verdict.step_ns);

@@ -7,15 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "profiler/analysis/budget.h"
 
 namespace moetune::profiler {
 
-enum class Wall : uint8_t { memory, communication, host, compute };
-constexpr int kNumWalls = 4;
-const char* name_of(Wall wall);
-/// Reads what name_of wrote; throws base::UsageError for another text.
-Wall wall_from_name(const std::string& name);
+using base::kNumWalls;
+using base::Wall;
 
 /// What the ledgers of all ranks say; bytes of the fullest rank.
 struct MemoryFacts {
@@ -51,8 +49,7 @@ struct WallBound {
 
 /// A part of the step, mean over ranks.
 struct StepShare {
-  std::string name;  ///< compute, recompute, launch_starved, transfer, jitter, pipeline_bubble,
-                     ///< dependency_stalled
+  std::string name;  ///< as base::name_of(StepPart) says; what blocks, by group
   int64_t ns = 0;
   double ratio = 0;
 };
@@ -66,20 +63,23 @@ struct WallEvidence {
   std::string summary;         ///< one sentence
   std::vector<Evidence> evidence;
   std::array<WallBound, kNumWalls> bounds;  ///< indexed by Wall
-  std::vector<StepShare> shares;            ///< ratios sum to 1; empty when no step ran
+  /// Compute first, ratios sum to 1; empty when no step ran.
+  std::vector<StepShare> shares;
   int32_t slowest_rank =
       -1;  ///< most of the step neither waiting for a participant nor in a bubble
   int64_t num_ranks = 0;
   int64_t step_ns = 0;  ///< mean over ranks of the traced step
+
+  /// Share of the step that computes what is needed; 0 when no step ran.
+  [[nodiscard]] double compute_ratio() const { return shares.empty() ? 0.0 : shares.front().ratio; }
 };
 
 /// Rules, in this order:
 ///  1. out of memory: memory.
-///  2. recoverable time per rank, each a disjoint part of the step: memory = recomputation (compute
-///  that exists only
-///     because memory is short), communication = blocking transfer + jitter + pipeline bubble, host
-///     = launch_starved. The bubble has its own share, and its dominant_group is "pp": its remedies
-///     are not those of the network.
+///  2. recoverable time per rank: the parts of the step that base::step_parts books to the wall.
+///  Memory: recomputation, which exists only
+///     because memory is short. The bubble has its own share, and its dominant_group is "pp": its
+///     remedies are not those of the network.
 ///  3. when no mean share reaches options.threshold_ratio: compute. Otherwise the largest; when
 ///  equal, communication
 ///     before host before memory.

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <cctype>
 
+#include "kernels/base/step_parts.h"
 #include "kernels/base/units.h"
 
 namespace moetune::profiler {
@@ -29,14 +30,14 @@ std::string communication_subject(const DominantGroup& dominant) {
   if (dominant.is_bubble && dominant.wait_ns > dominant.transfer_ns) {
     return "Pipeline bubbles, in which a stage waits for another one, take";
   }
-  const std::string adjective = adjective_of_group(dominant.group);
-  if (dominant.group == kStepEndGroup) return "Waiting for the slowest rank to end the step takes";
-  if (dominant.group == kMemcpyGroup) {
-    return fmt::format("Waiting for copies between memories{} takes", mostly(dominant));
+  const base::GroupRow* row = base::find_group(dominant.group);
+  if (row != nullptr && row->text[0] != '\0') {
+    std::string text = row->text;
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return fmt::format("{}{} takes", text, mostly(dominant));
   }
-  if (dominant.group == kDispatcherGroup) {
-    return fmt::format("Packing and routing by the token dispatcher{} takes", mostly(dominant));
-  }
+  const std::string adjective =
+      row == nullptr ? fmt::format("'{}'", dominant.group) : std::string(row->adjective);
   if (dominant.wait_ns > dominant.transfer_ns) {
     return fmt::format("Waiting for late ranks in {} communication{} takes", adjective,
                        mostly(dominant));
@@ -56,26 +57,6 @@ std::string out_of_memory(const MemoryFacts& memory) {
 }
 
 }  // namespace
-
-std::string adjective_of_group(const std::string& group) {
-  static constexpr std::array<std::pair<const char*, const char*>, 12> kAdjectives = {{
-      {"tp", "tensor-parallel"},
-      {"cp", "context-parallel"},
-      {"tp_cp", "tensor- and context-parallel"},
-      {"stage", "stage-wide"},
-      {"ep", "expert-parallel"},
-      {"etp", "expert-tensor-parallel"},
-      {"dp", "data-parallel"},
-      {"dp_cp", "data-parallel"},
-      {"edp", "expert-data-parallel"},
-      {"pp", "pipeline-parallel"},
-      {"embedding", "shared-embedding"},
-      {"world", "world-wide"},
-  }};
-  const auto known = std::find_if(kAdjectives.begin(), kAdjectives.end(),
-                                  [&](const auto& entry) { return group == entry.first; });
-  return known == kAdjectives.end() ? fmt::format("'{}'", group) : std::string(known->second);
-}
 
 std::string wall_summary(const WallEvidence& verdict, const DominantGroup& dominant,
                          const MemoryFacts& memory, const WallOptions& options) {
@@ -106,7 +87,7 @@ std::string wall_summary(const WallEvidence& verdict, const DominantGroup& domin
   const auto largest = std::max_element(
       verdict.bounds.begin(), verdict.bounds.end(),
       [](const WallBound& a, const WallBound& b) { return a.mean_ratio < b.mean_ratio; });
-  const double compute_ratio = verdict.shares.empty() ? 0.0 : verdict.shares.front().ratio;
+  const double compute_ratio = verdict.compute_ratio();
   if (largest->mean_ns == 0) {
     return fmt::format("Compute kernels run for {} of the step {}; nothing else costs time.",
                        format_ratio(compute_ratio), where);
@@ -119,7 +100,7 @@ std::string wall_summary(const WallEvidence& verdict, const DominantGroup& domin
 
 std::string bound_text(const WallBound& bound, int64_t num_ranks, int32_t slowest_rank) {
   static constexpr std::array<const char*, kNumWalls> kSubjects = {
-      "Recomputation", "Blocking communication and pipeline bubbles", "Compute not yet launched",
+      "Blocking communication and pipeline bubbles", "Compute not yet launched", "Recomputation",
       "Recoverable compute"};
   const std::string slowest =
       num_ranks == 1

@@ -7,9 +7,6 @@
 
 namespace moetune::profiler {
 
-/// "expert-parallel", "pipeline-parallel", ...: what people call a communication group.
-std::string adjective_of_group(const std::string& group);
-
 /// What is said about the group that blocks longest.
 struct DominantGroup {
   std::string group;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernels/base/error.h"
+#include "kernels/base/step_parts.h"
 
 namespace moetune::store {
 namespace {
@@ -116,12 +117,6 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"critical_stalled_ns", "ns", none, "unexplained time on the critical path"},
 });
 
-constexpr auto kGroups = std::to_array<std::string_view>(
-    {"tp", "cp", "tp_cp", "stage", "ep", "etp", "dp", "edp", "pp", "dp_cp", "dpcp", "embedding",
-     "world",
-     // Time is lost in these too, though no communicator has them (profiler/analysis/classify.h).
-     "dispatcher", "memcpy", "step_end"});
-
 }  // namespace
 
 std::span<const MetricInfo> metric_table() { return kMetrics; }
@@ -129,9 +124,7 @@ std::span<const MetricInfo> metric_table() { return kMetrics; }
 const MetricInfo& metric_info(std::string_view name) {
   std::string_view base_name = name;
   if (const size_t dot = name.find('.'); dot != std::string_view::npos) {
-    if (std::ranges::find(kGroups, name.substr(dot + 1)) != kGroups.end()) {
-      base_name = name.substr(0, dot);
-    }
+    if (base::find_group(name.substr(dot + 1)) != nullptr) base_name = name.substr(0, dot);
   }
   const auto* found = std::ranges::find(kMetrics, base_name, &MetricInfo::name);
   if (found == kMetrics.end()) {

@@ -4,8 +4,6 @@ SELECT m.trial_id, t.ordinal, t.wall, m.name,
 FROM metric m
 JOIN trial t ON t.id = m.trial_id
 WHERE t.sweep_id = :sweep_id
-  AND (m.name IN ('traced_step_ns', 'compute_busy_ns', 'recompute_busy_ns', 'launch_starved_ns', 'blocking_ns',
-                  'blocking_transfer_ns', 'blocking_wait_ns', 'pipeline_bubble_ns', 'dependency_stalled_ns')
-       OR m.name GLOB 'blocking_transfer_ns.*')
+  AND (m.name GLOB '*_ns' OR m.name GLOB 'blocking_transfer_ns.*')
 GROUP BY m.trial_id, t.ordinal, t.wall, m.name
 ORDER BY t.ordinal, m.name;

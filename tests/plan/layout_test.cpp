@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "kernels/base/step_parts.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
@@ -95,6 +96,16 @@ using Ranks = std::vector<int>;
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(layout)
+
+BOOST_AUTO_TEST_CASE(every_group_is_called_something) {
+  for (const Group group : kGroups) {
+    const base::GroupRow* row = base::find_group(name_of(group));
+    BOOST_TEST_CONTEXT(name_of(group)) {
+      BOOST_REQUIRE(row != nullptr);
+      BOOST_TEST(std::string(row->adjective) != "");
+    }
+  }
+}
 
 BOOST_AUTO_TEST_CASE(every_rank_is_in_exactly_one_group_of_each_kind) {
   for (const Layout& l : layouts()) {

@@ -213,7 +213,7 @@ class ShardMaker {
     add("recompute_busy_ns", recompute);
     add("launch_starved_ns", starved);
     add("blocking_transfer_ns.ep", ep);
-    add("blocking_transfer_ns.dp", dp);
+    add("blocking_transfer_ns.dp_cp", dp);
     add("blocking_transfer_ns.pp", pp);
     add("blocking_transfer_ns", ep + dp + pp + other);
     add("blocking_wait_ns", wait + bubble);

@@ -144,7 +144,13 @@ BOOST_AUTO_TEST_CASE(budget_parts_add_up_to_the_step) {
     // Parts below a ten-thousandth in every trial are left out.
     BOOST_TEST(std::abs(sum - trial["step"].get<int64_t>()) <= trial["step"].get<int64_t>() / 1000);
   }
-  BOOST_TEST(data["parts"].dump().find("unexplained") == std::string::npos);
+  BOOST_TEST(data["parts"] ==
+             json::parse(R"(["compute", "recompute", "launch-starved", "transfer dp_cp",
+                             "transfer ep", "transfer pp", "other transfers", "late participant",
+                             "pipeline bubble", "dependency-stalled"])"));
+  BOOST_REQUIRE(data["styles"].size() == data["parts"].size());
+  BOOST_TEST(data["styles"][0] == json::parse(R"(["green", 0])"));
+  BOOST_TEST(data["styles"][3] == json::parse(R"(["", 0])"));
 }
 
 BOOST_AUTO_TEST_CASE(memory_stands_beside_its_prediction) {

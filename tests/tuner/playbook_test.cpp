@@ -298,13 +298,6 @@ BOOST_DATA_TEST_CASE(the_group_that_blocks_longest_comes_first,
       expected.rows);
 }
 
-BOOST_AUTO_TEST_CASE(a_dominant_group_without_shares_of_its_own_takes_all_transfers) {
-  TrialOutcome outcome = blocked_by({{"transfer", 0.3}, {"compute", 0.7}});
-  outcome.dominant_group = "ep";
-  check_same(rows(sweep(kGroupSpace), all_groups(), Wall::communication, outcome),
-             {"chunk_dispatch_forward"});
-}
-
 BOOST_AUTO_TEST_CASE(chunks_need_expert_parallelism_and_grow_step_by_step) {
   const spec::SweepSpec file =
       sweep({{"ep_chunks_forward", {"4", "1", "2"}}, {"ep_chunks_backward", {"2", "1", "4"}}});

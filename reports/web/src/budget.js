@@ -3,10 +3,6 @@ import {axis, colors, common, draw, hatch} from './charts.js';
 import {choice, readData, tip} from './dom.js';
 import {axisNs, ns, percent} from './format.js';
 
-const fixed = (c) => ({
-  compute: [c.green, 0], recompute: [c.sky, 1], 'launch-starved': [c.pink, 2], 'late participant': [c.yellow, 3],
-  'pipeline bubble': [c.black, 4], blocking: [c.orange, 0], 'dependency-stalled': [c.blue, 5], 'dispatch packing': [c.blue, 4], copies: [c.blue, 2], 'other transfers': [c.red, 6], unexplained: [c.line, 6],
-});
 // Transfers share one colour and differ in hatch.
 const transferHatches = [0, 1, 3, 4, 5, 2, 6];
 
@@ -29,10 +25,10 @@ function legendHeight(names) {
 }
 
 function option(data, c) {
-  const styles = fixed(c);
   let transfers = 0;
   const series = data.parts.map((part, index) => {
-    const [color, pattern] = styles[part] ?? [transfers % 2 ? c.red : c.orange, transferHatches[transfers++ % transferHatches.length]];
+    const [name, hatching] = data.styles[index];
+    const [color, pattern] = name ? [c[name], hatching] : [transfers % 2 ? c.red : c.orange, transferHatches[transfers++ % transferHatches.length]];
     return {
       type: 'bar', name: part, stack: 'step', barMaxWidth: 20, emphasis: {disabled: true},
       itemStyle: {color, borderColor: c.page, borderWidth: 0.6, decal: hatch(pattern)},

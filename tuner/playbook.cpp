@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <utility>
+
+#include "engine/plan/layout.h"
 
 namespace moetune::tuner {
 namespace {
@@ -97,10 +100,48 @@ Values inside_node(S s, const char* knob) {
   return values;
 }
 
+constexpr const char* kStages = "pipeline_model_parallel_layout";
+
+/// Layers of each stage with the layers laid out so.
+std::vector<int64_t> stage_sizes(S s, const std::string& layout) {
+  spec::Knobs knobs = s.knobs;
+  spec::set_knob(knobs, *spec::find_knob(kStages), layout);
+  std::vector<int64_t> sizes;
+  for (const plan::StageLayers& stage : plan::split_layers(s.space.sweep().base.model, knobs)) {
+    sizes.push_back(stage.count);
+  }
+  return sizes;
+}
+
+/// Layouts of as many stages as now, those that move the fewest layers first.
+Values other_stages(S s) {
+  const std::vector<int64_t> now = stage_sizes(s, s.knobs.pipeline_model_parallel_layout);
+  std::vector<std::pair<int64_t, std::string>> by_distance;
+  for (const std::string& v : s.space.values(kStages)) {
+    const std::vector<int64_t> sizes = stage_sizes(s, v);
+    if (v == s.knobs.pipeline_model_parallel_layout || sizes.size() != now.size()) continue;
+    int64_t distance = 0;
+    for (size_t i = 0; i < now.size(); ++i) distance += std::abs(sizes[i] - now[i]);
+    by_distance.emplace_back(distance, v);
+  }
+  std::ranges::stable_sort(by_distance, {}, &std::pair<int64_t, std::string>::first);
+  Values values;
+  for (auto& [distance, v] : by_distance) values.push_back(std::move(v));
+  return values;
+}
+
 bool always(S) { return true; }
 bool has_ep(S s) { return s.knobs.expert_model_parallel_size > 1; }
 Values bf16_only(S) { return {"bf16"}; }
 bool has_pp(S s) { return s.knobs.pipeline_model_parallel_size > 1; }
+/// The counts of the first and the last stage and a layout that spells out all exclude each other.
+bool has_no_counts(S s) {
+  return has_pp(s) && s.knobs.decoder_first_pipeline_num_layers == 0 &&
+         s.knobs.decoder_last_pipeline_num_layers == 0;
+}
+bool has_counted_stages(S s) {
+  return has_pp(s) && s.knobs.pipeline_model_parallel_layout == "none";
+}
 bool has_cp(S s) { return s.knobs.context_parallel_size > 1; }
 bool has_tp(S s) { return s.knobs.tensor_model_parallel_size > 1; }
 bool has_etp(S s) { return s.knobs.expert_tensor_parallel_size > 1; }
@@ -162,11 +203,13 @@ const std::array kPlaybook = {
               [](S s) { return below(s, "micro_batch_size"); },
               "More micro-batches make the pipeline's bubble a smaller part."},
     RemedyRow{"larger_first_stage", Wall::communication, "decoder_first_pipeline_num_layers", "pp",
-              has_pp, [](S s) { return above(s, "decoder_first_pipeline_num_layers"); },
+              has_counted_stages, [](S s) { return above(s, "decoder_first_pipeline_num_layers"); },
               "Stages that take equally long leave no stage waiting."},
     RemedyRow{"other_last_stage", Wall::communication, "decoder_last_pipeline_num_layers", "pp",
-              has_pp, [](S s) { return others(s, "decoder_last_pipeline_num_layers"); },
+              has_counted_stages, [](S s) { return others(s, "decoder_last_pipeline_num_layers"); },
               "The last stage also has the head: fewer layers make it equal."},
+    RemedyRow{"other_stages", Wall::communication, kStages, "pp", has_no_counts, other_stages,
+              "Layers moved to another stage let the slowest one catch up."},
     RemedyRow{"more_virtual_stages", Wall::communication, kVpp, "pp", has_pp,
               [](S s) { return above(s, kVpp); },
               "Stages taken in turns shrink the pipeline's bubble, and send more messages."},

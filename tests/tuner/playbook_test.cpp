@@ -336,6 +336,34 @@ BOOST_AUTO_TEST_CASE(the_last_stage_may_shrink_or_grow) {
               "decoder_last_pipeline_num_layers=3"});
 }
 
+BOOST_AUTO_TEST_CASE(layers_move_between_stages_fewest_first) {
+  spec::SweepSpec file =
+      sweep({{"pipeline_model_parallel_layout",
+              {"Etttttt|ttL", "Ettttt|tttL", "none", "Et|tt|tt|tttL", "Ettt|tttttL"}},
+             {"decoder_last_pipeline_num_layers", {"0", "3"}}});
+  file.base.model.num_layers = 8;
+  Knobs knobs = file.base.knobs;
+  const TrialOutcome bubble = blocked_by({{"bubble", 0.2}});
+  check_same(changes(file, knobs, Wall::communication, bubble), {});  // no stages
+  knobs.data_parallel_size = 4;
+  knobs.pipeline_model_parallel_size = 2;
+  // From 4 and 4. Four stages are virtual ones: more than a layer would move.
+  const std::string knob = "pipeline_model_parallel_layout=";
+  check_same(changes(file, knobs, Wall::communication, bubble),
+             {"decoder_last_pipeline_num_layers=3", knob + "Ettttt|tttL", knob + "Ettt|tttttL",
+              knob + "Etttttt|ttL"});
+  // A layout excludes the counts of the first and the last stage.
+  knobs.pipeline_model_parallel_layout = "Etttttt|ttL";
+  check_same(changes(file, knobs, Wall::communication, bubble),
+             {knob + "Ettttt|tttL", knob + "none", knob + "Ettt|tttttL"});
+  knobs.pipeline_model_parallel_layout = "none";
+  knobs.decoder_last_pipeline_num_layers = 3;
+  check_same(changes(file, knobs, Wall::communication, bubble),
+             {"decoder_last_pipeline_num_layers=0"});
+  // A pipeline that nobody waits for is left alone.
+  check_same(changes(file, knobs, Wall::communication, blocked_by({{"compute", 1.0}})), {});
+}
+
 BOOST_AUTO_TEST_CASE(changes_that_completing_takes_back_are_none) {
   // One replica: there is nothing to overlap, with or without expert parallelism.
   const spec::SweepSpec file = sweep({{"overlap_grad_reduce", {"false", "true"}}});

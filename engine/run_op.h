@@ -98,7 +98,7 @@ struct RankContext {
 
 inline profiler::OpTag tag_of(const RankContext& rank, Op op, Pass pass, const plan::OpCost& cost) {
   return {
-      plan::op_label(op, pass), rank.place.layer, rank.place.micro_batch, cost.flops, cost.bytes, 0,
+      plan::op_label(op, pass), rank.place.layer, rank.place.micro_batch, cost.flops, cost.bytes,
       pass == Pass::recompute};
 }
 

@@ -24,7 +24,6 @@ void MemoryLedger::allocate(const char* name, MemoryGroup group, int64_t bytes) 
   const auto index = static_cast<size_t>(group);
   in_use_bytes_ += booked;
   in_use_by_group_[index] += booked;
-  group_peaks_[index] = std::max(group_peaks_[index], in_use_by_group_[index]);
   ++num_allocations_;
   if (in_use_bytes_ > peak_bytes_) {
     peak_bytes_ = in_use_bytes_;

@@ -43,8 +43,6 @@ class MemoryLedger {
   [[nodiscard]] int64_t capacity_bytes() const { return capacity_bytes_; }
   /// In use per group at the moment of the peak; sums to peak_bytes().
   [[nodiscard]] const GroupBytes& peak_by_group() const { return peak_by_group_; }
-  /// Highest value each group reached, at whatever moment.
-  [[nodiscard]] const GroupBytes& group_peaks() const { return group_peaks_; }
   /// The allocation that set the peak.
   [[nodiscard]] const std::string& peak_allocation() const { return peak_allocation_; }
   [[nodiscard]] int64_t num_allocations() const { return num_allocations_; }
@@ -57,7 +55,6 @@ class MemoryLedger {
   int64_t num_allocations_ = 0;
   GroupBytes in_use_by_group_{};
   GroupBytes peak_by_group_{};
-  GroupBytes group_peaks_{};
   std::string peak_allocation_;
 };
 

@@ -41,7 +41,6 @@ struct OpTag {
   int32_t micro_batch = -1;
   int64_t flops = 0;
   int64_t bytes = 0;
-  int64_t modelled_ns = 0;  ///< duration in virtual_modelled time
   bool is_recompute = false;
 };
 

@@ -2,7 +2,6 @@
 #include "tuner/memory_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/plan/attention_workspace.h"
 
@@ -80,13 +79,12 @@ RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& pro
   return with_workspaces(memory, spec, program.rank);
 }
 
-MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
-                               const MemoryOptions& options) {
-  return estimate_memory(spec, CompiledStep(spec), rows, options);
+MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows) {
+  return estimate_memory(spec, CompiledStep(spec), rows);
 }
 
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                               const ReceivedRows& rows, const MemoryOptions& options) {
+                               const ReceivedRows& rows) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const int plane = layout.stage_size();
   MemoryEstimate estimate;
@@ -94,14 +92,11 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
   estimate.ranks.reserve(static_cast<size_t>(layout.world_size()));
   const plan::LayerDims dims =
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
-  const double ratio = dims.ep > 1 ? options.imbalance_ratio : 1.0;
-  const auto assumed =
-      static_cast<int64_t>(std::ceil(static_cast<double>(dims.received_rows) * ratio));
   const int64_t num_steps =
       std::clamp<int64_t>(spec::total_steps(spec), 1, std::max<int64_t>(1, rows.num_steps()));
   for (int stage = 0; stage < layout.pp; ++stage) {
     const MemoryScan scan(compiled.stages()[static_cast<size_t>(stage)]);
-    const RankMemory balanced = scan.run([&](int64_t, int64_t) { return assumed; });
+    const RankMemory balanced = scan.run([&](int64_t, int64_t) { return dims.received_rows; });
     for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
       RankMemory highest = balanced;
       if (rows.has_profile() && dims.ep > 1) {
@@ -117,10 +112,8 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
       estimate.ranks.push_back(with_workspaces(highest, spec, rank));
     }
   }
-  for (size_t rank = 0; rank < estimate.ranks.size(); ++rank) {
-    if (estimate.ranks[rank].peak_bytes <= estimate.peak_bytes) continue;
-    estimate.peak_bytes = estimate.ranks[rank].peak_bytes;
-    estimate.peak_rank = static_cast<int>(rank);
+  for (const RankMemory& rank : estimate.ranks) {
+    estimate.peak_bytes = std::max(estimate.peak_bytes, rank.peak_bytes);
   }
   return estimate;
 }

@@ -24,15 +24,9 @@ struct RankMemory {
 };
 
 struct MemoryEstimate {
-  int64_t peak_bytes = 0;  ///< highest rank
-  int peak_rank = 0;
+  int64_t peak_bytes = 0;         ///< highest rank
   Grade grade = Grade::analytic;  ///< calibrated when a routing profile was used
   std::vector<RankMemory> ranks;
-};
-
-struct MemoryOptions {
-  /// Without a routing profile: received rows over the balanced share.
-  double imbalance_ratio = 1.0;
 };
 
 /// The allocations of one program, ready to be added up many times with different rows.
@@ -67,10 +61,9 @@ RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& pro
                        const plan::Bindings& bindings);
 
 /// Of all ranks. The knobs must satisfy the constraints.
-MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows,
-                               const MemoryOptions& options = {});
+MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows);
 /// `compiled`: of the same spec, but for the number of steps.
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                               const ReceivedRows& rows, const MemoryOptions& options = {});
+                               const ReceivedRows& rows);
 
 }  // namespace moetune::tuner

@@ -120,7 +120,6 @@ class Player {
             c.current().micro_batch,
             cost.flops,
             cost.bytes,
-            0,
             instr.pass == Pass::recompute};
   }
 

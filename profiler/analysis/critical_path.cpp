@@ -27,9 +27,7 @@ class PathWalker {
     emit(index_.window().start_ns, kNoPosition, "host", PathClass::host);
     std::reverse(path_.segments.begin(), path_.segments.end());
     for (const PathSegment& segment : path_.segments) {
-      const int64_t ns = segment.end_ns - segment.start_ns;
-      path_.ns_by_name[segment.name] += ns;
-      path_.ns_by_class[segment.path_class] += ns;
+      path_.ns_by_class[segment.path_class] += segment.end_ns - segment.start_ns;
     }
     return std::move(path_);
   }

@@ -21,7 +21,6 @@ enum class PathClass : uint8_t {
   host,     ///< launching, or returning from a synchronisation
   stalled,  ///< no predecessor explains it
 };
-constexpr int kNumPathClasses = 7;
 const char* name_of(PathClass path_class);
 
 /// One link of the chain.
@@ -37,7 +36,6 @@ struct PathSegment {
 struct CriticalPath {
   std::vector<PathSegment>
       segments;  ///< ascending, touching, from the start to the end of the step
-  std::map<std::string, int64_t> ns_by_name;
   std::map<PathClass, int64_t> ns_by_class;  ///< sums to the step
 };
 

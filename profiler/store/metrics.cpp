@@ -38,7 +38,6 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"wall_traced_step_ns", "ns", lower, "the same, of a traced step"},
     {"tracing_wall_overhead_ratio", "ratio", lower, "real time: traced over untraced, minus one"},
     {"wall_total_ns", "ns", lower, "real time of the whole trial on this machine"},
-    {"startup_ns", "ns", lower, "real time until the first step"},
     {"process_rss_bytes", "bytes", lower, "largest resident memory of the trial's process"},
     // Training.
     {"loss_first", "nats", none, "loss of the first step"},
@@ -47,7 +46,6 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"z_loss_final", "nats", none, "router z loss of the last step"},
     {"grad_norm_final", "none", none, "gradient norm of the last step before clipping"},
     {"loss_difference_max", "nats", lower, "largest distance from the reference loss"},
-    {"router_imbalance_ratio", "ratio", lower, "busiest expert's tokens over the mean"},
     // Memory.
     {"peak_bytes", "bytes", lower, "largest memory in use"},
     {"capacity_bytes", "bytes", none, "memory a rank may use"},

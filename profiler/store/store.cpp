@@ -146,13 +146,6 @@ void Store::set_landmarks(int64_t sweep_id, const Landmarks& landmarks) {
   MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
 }
 
-void Store::set_contract(int64_t sweep_id, const std::string& contract_json) {
-  Statement(*database_, "UPDATE sweep SET contract_json = ? WHERE id = ?")
-      .bind_all(contract_json, sweep_id)
-      .run();
-  MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
-}
-
 void Store::add_decision(const DecisionRow& decision) {
   Statement statement(
       *database_,

@@ -300,7 +300,6 @@ class Store {
   OpenedSweep create_or_resume_sweep(const SweepRow& sweep);
   /// Sets status (done, failed, interrupted) and end time.
   void finish_sweep(int64_t sweep_id, const std::string& status);
-  void set_contract(int64_t sweep_id, const std::string& contract_json);
   /// The sweep runs in this environment from now on (host, cpu, compiler, versions, ...); returns
   /// its id. One that is as the latest is that; earlier ones stay.
   int64_t set_environment(int64_t sweep_id, const std::vector<NamedText>& values);

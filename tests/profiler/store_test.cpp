@@ -25,7 +25,7 @@ SweepRow sample_sweep(const std::string& hash = "cfg") {
   sweep.name = "quickstart";
   sweep.config_hash = hash;
   sweep.config_json = R"({"a": 1})";
-  sweep.contract_json = "{}";
+  sweep.contract_json = R"({"tokens": 1})";
   sweep.model_name = "tiny";
   sweep.model_json = R"({"layers": 4})";
   sweep.hardware_name = "emulated";
@@ -460,7 +460,6 @@ BOOST_AUTO_TEST_CASE(sweeps_resume_by_their_configuration) {
   {
     Store store = Store::open(folder.file("runs.db"));
     id = store.create_or_resume_sweep(sample_sweep()).id;
-    store.set_contract(id, R"({"tokens": 1})");
     store.set_environment(id, {{"host", "a"}, {"cpu", "b"}});
     store.set_environment(id, {{"host", "c"}});
     store.finish_sweep(id, "interrupted");
@@ -478,7 +477,7 @@ BOOST_AUTO_TEST_CASE(sweeps_resume_by_their_configuration) {
   BOOST_TEST_REQUIRE(sweeps.size() == 2U);
   BOOST_TEST(sweeps[0].status == "running");
   BOOST_TEST(sweeps[0].ended_at == "");
-  BOOST_TEST(sweeps[0].contract_json == R"({"tokens": 1})");
+  BOOST_TEST(sweeps[0].contract_json == sample_sweep().contract_json);
   BOOST_TEST(sweeps[0].model_json == R"({"layers": 4})");
   BOOST_TEST(sweeps[1].hardware_name == "emulated");
   BOOST_TEST(sweeps[1].tool_commit == "abc");

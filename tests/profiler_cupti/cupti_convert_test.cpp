@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_SUITE(cupti_convert)
 BOOST_AUTO_TEST_CASE(kernel_gets_its_op_and_its_launch) {
   CannedStep step;
   DeviceOp op;
-  op.tag = {"core_attn.backward", 5, 2, 1000, 64, 0, true};
+  op.tag = {"core_attn.backward", 5, 2, 1000, 64, true};
   op.stream = 1;
   const OpId id = step.op(op);
   step.buffer.call(10, 1100, 1110, id);
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(runtime_and_driver_records_of_one_launch_are_one_launch) {
 BOOST_AUTO_TEST_CASE(several_kernels_of_an_op_share_its_name_and_book_its_work_once) {
   CannedStep step;
   DeviceOp op;
-  op.tag = {"permute.forward", 0, 0, 500, 80, 0, false};
+  op.tag = {"permute.forward", 0, 0, 500, 80, false};
   const OpId id = step.op(op);
   step.buffer.call(10, 1010, 1011, id);
   step.buffer.kernel(10, 7, 1100, 1120, "_Z5countPi");

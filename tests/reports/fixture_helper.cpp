@@ -509,15 +509,15 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
       options.hostile + "moetune sweep sweeps/configs/quickstart.json --db out/quickstart.db";
   sweep.tool_version = "0.1.0";
   sweep.tool_commit = "0000000";
+  sweep.contract_json = json{{"model", "tiny-moe"},
+                             {"data_digest", options.hostile + "9f86d081884c7d65"},
+                             {"global_batch_size", 16},
+                             {"seq_length", 256},
+                             {"dtype", options.communicator.empty() ? "f32" : "bf16"},
+                             {"seed", 1},
+                             {"timing", "median of 4 untraced steps after 1 warm-up step"}}
+                            .dump();
   const int64_t id = store.create_or_resume_sweep(sweep).id;
-  store.set_contract(id, json{{"model", "tiny-moe"},
-                              {"data_digest", options.hostile + "9f86d081884c7d65"},
-                              {"global_batch_size", 16},
-                              {"seq_length", 256},
-                              {"dtype", options.communicator.empty() ? "f32" : "bf16"},
-                              {"seed", 1},
-                              {"timing", "median of 4 untraced steps after 1 warm-up step"}}
-                             .dump());
   store.set_environment(id, {{"host", options.hostile + "example"},
                              {"cpu", "Example CPU, 2 cores"},
                              {"os", "Debian GNU/Linux 12"},

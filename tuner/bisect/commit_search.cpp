@@ -86,14 +86,6 @@ bool CommitHunt::can_measure(int position) const {
   return !is_broken_[static_cast<size_t>(position)];
 }
 
-std::vector<double> CommitHunt::corrected() const {
-  std::vector<double> values;
-  for (size_t i = 0; i < readings_.size(); ++i) {
-    values.push_back(options_.is_higher_better ? -freed(i) : freed(i));
-  }
-  return values;
-}
-
 std::vector<CommitReadings> CommitHunt::by_commit() const {
   std::vector<CommitReadings> commits(is_built_.size());
   for (size_t i = 0; i < readings_.size(); ++i) {

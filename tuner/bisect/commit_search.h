@@ -115,8 +115,6 @@ class CommitHunt {
   }
   /// A guess, from what a run has to tell; 0 when it is over.
   [[nodiscard]] int expected_runs_left() const;
-  /// Readings freed of the machine's drift where that was noticed, in order of time.
-  [[nodiscard]] std::vector<double> corrected() const;
   /// Ends it before it is over: what was verified by then is kept, the verdict is `unresolved`.
   void stop(const std::string& reason);
 

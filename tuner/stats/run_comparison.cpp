@@ -63,13 +63,6 @@ size_t RunLog::num_runs(int configuration) const {
   }));
 }
 
-std::optional<size_t> RunLog::last_run(int configuration) const {
-  for (size_t i = runs_.size(); i-- > 0;) {
-    if (runs_[i].configuration == configuration) return i;
-  }
-  return std::nullopt;
-}
-
 // Runs at the same time, as where no clock was recorded, are told apart by their order.
 std::vector<double> RunLog::freed() const {
   std::vector<TimedReading> readings;

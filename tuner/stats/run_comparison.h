@@ -55,8 +55,6 @@ class RunLog {
   void clear() { runs_.clear(); }
   [[nodiscard]] size_t num_runs() const { return runs_.size(); }
   [[nodiscard]] size_t num_runs(int configuration) const;
-  /// The place of the last run of a configuration, from 0; none without one.
-  [[nodiscard]] std::optional<size_t> last_run(int configuration) const;
 
   /// By all runs of both, with the noise between runs that all repeated configurations show, and
   /// not less than within them. Where runs turn out to depend on when they were made (DriftWatch),

@@ -24,8 +24,4 @@ std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batch
   return steps;
 }
 
-int64_t max_in_flight(int pp, int stage, int64_t num_micro_batches) {
-  return std::min<int64_t>(pp - stage, num_micro_batches);
-}
-
 }  // namespace moetune::plan

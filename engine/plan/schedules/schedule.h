@@ -28,7 +28,4 @@ std::vector<ScheduleStep> interleaved(int pp, int vpp, int stage, int64_t num_mi
 /// warm-up a faster sender waits. Peers read in the order of sending, in both schedules.
 inline constexpr int kMessageSlots = 2;
 
-/// Most micro-batches whose saved activations live at the same time.
-int64_t max_in_flight(int pp, int stage, int64_t num_micro_batches);
-
 }  // namespace moetune::plan

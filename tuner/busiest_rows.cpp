@@ -32,8 +32,8 @@ BusiestBindings::BusiestBindings(const spec::TrialSpec& trial, const plan::StepP
   };
   for (const plan::Item& item : program.items) {
     const plan::LayerDims& dims = program.segments[static_cast<size_t>(item.segment)]->dims;
-    // Not what updates a layer's parameters.
-    if (!dims.is_moe || item.micro_batch < 0) continue;
+    // Neither embedding nor head, nor what updates a layer's parameters.
+    if (!dims.is_moe || item.layer < 0 || item.micro_batch < 0) continue;
     const auto [route, is_new] = routes_.try_emplace({item.layer, item.micro_batch});
     if (!is_new) continue;
     int64_t sum = 0;

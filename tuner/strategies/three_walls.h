@@ -89,6 +89,7 @@ class ThreeWalls final : public Strategy {
   /// With other values of the knobs that are neither layout nor memory, as long as one is predicted
   /// to gain enough and fits.
   TrialRequest with_best_schedule(TrialRequest request);
+  spec::Knobs best_schedule(const TrialRequest& request);
   /// By the cost model as it is.
   int64_t predicted_step_ns(const spec::Knobs& knobs);
   /// The best few of the ranked layouts, each with its own key.
@@ -169,7 +170,9 @@ class ThreeWalls final : public Strategy {
   std::map<std::pair<std::string, int64_t>, TrialOutcome> outcomes_;  ///< by hash and attempt
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
-  std::map<std::string, Point> points_;        ///< by knobs_key
+  std::map<std::string, Point> points_;  ///< by knobs_key
+  /// What suits a layout, by the hash it has without and the calibration.
+  std::map<std::pair<std::string, size_t>, spec::Knobs> best_schedules_;
   std::optional<CompiledStep> last_compiled_;  ///< with these knobs:
   spec::Knobs last_compiled_knobs_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial

@@ -95,30 +95,35 @@ std::optional<TrialRequest> ThreeWalls::cheapest_fitting(const spec::Knobs& layo
 }
 
 TrialRequest ThreeWalls::with_best_schedule(TrialRequest request) {
-  const spec::Knobs from = request.spec.knobs;
-  const std::vector<std::string_view> names = space_.schedule_knobs();
-  bool has_changed = true;
-  while (has_changed) {
+  const auto [place, is_new] =
+      best_schedules_.try_emplace({request.hash, num_calibrations_}, request.spec.knobs);
+  if (is_new) place->second = best_schedule(request);
+  const spec::Knobs& knobs = place->second;
+  if (knobs == request.spec.knobs) return request;
+  const std::string changes = schedule_text(knobs, request.spec.knobs, space_.schedule_knobs());
+  return request_for(knobs, Phase::scale, fmt::format("scale: {}{}", describe(knobs), changes));
+}
+
+spec::Knobs ThreeWalls::best_schedule(const TrialRequest& request) {
+  spec::Knobs best = request.spec.knobs;
+  auto best_ns = static_cast<double>(request.prediction.step_ns);
+  for (bool has_changed = true; has_changed;) {
     has_changed = false;
-    for (const std::string_view name : names) {
+    for (const std::string_view name : space_.schedule_knobs()) {
       for (const std::string& value : space_.values(name)) {
-        const spec::Knobs knobs = space_.with(request.spec.knobs, name, value);
-        if (knobs == request.spec.knobs || !is_legal(knobs)) continue;
+        const spec::Knobs knobs = space_.with(best, name, value);
+        if (knobs == best || !is_legal(knobs)) continue;
         // A gain that would not count is not worth leaving what the sweep starts from.
-        const auto limit = static_cast<double>(request.prediction.step_ns);
-        if (static_cast<double>(predicted_step_ns(knobs)) * (1 + sweep_.min_gain_ratio) > limit) {
-          continue;
-        }
-        TrialRequest better = request_for(
-            knobs, Phase::scale,
-            fmt::format("scale: {}{}", describe(knobs), schedule_text(knobs, from, names)));
-        if (!fits(better)) continue;
-        request = std::move(better);
+        const auto ns = static_cast<double>(predicted_step_ns(knobs));
+        if (ns * (1 + sweep_.min_gain_ratio) > best_ns) continue;
+        if (!fits(request_for(knobs, Phase::scale, {}))) continue;
+        best = knobs;
+        best_ns = ns;
         has_changed = true;
       }
     }
   }
-  return request;
+  return best;
 }
 
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,

@@ -48,7 +48,7 @@ expect_violation(profiler/analysis/wall.cpp "${TOP}#  include  \"profiler/store/
 expect_violation(engine/plan/layout.cpp "${TOP}#include \"engine/trainer.h\"\n" "must not include \"engine/trainer.h\"")
 expect_violation(tuner/space.cpp "${TOP}#include \"walls.h\"\n" "\"walls.h\" is not a path from the project root")
 expect_violation(profiler/store/store.cpp "${TOP}#include <sqlite3.h>\n" "must not include <sqlite3.h>")
-expect_violation(engine/comm/local.cpp "${TOP}#include <mpi.h>\n" "must not include <mpi.h>")
+expect_violation(engine/comm/local.cpp "${TOP}#include <nccl.h>\n" "must not include <nccl.h>")
 expect_violation(kernels/gemm.cpp "${TOP}#include <cuda_runtime.h>\n" "must not include <cuda_runtime.h>")
 expect_violation(kernels/json.cpp "${TOP}#include <nlohmann/json.hpp>\n" "must not include <nlohmann/json.hpp>")
 expect_violation(kernels/pick.cpp "${TOP}#ifdef HAVE_CUDA\n#endif\n" "has an #if")

@@ -3,7 +3,6 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
-#include "engine/comm/mpi_comm.h"
 #include "engine/run_trial.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
@@ -16,8 +15,6 @@ namespace {
 BOOST_AUTO_TEST_SUITE(backends)
 
 BOOST_AUTO_TEST_CASE(stubs_hand_out_nothing) {
-  BOOST_TEST(!has_mpi());
-  BOOST_TEST((make_mpi_communicator(plan::Group::world, {}, 0) == nullptr));
   BOOST_TEST((profiler::make_cupti_recorder(0) != nullptr) == profiler::has_cupti());
 }
 

@@ -11,11 +11,6 @@
 
 namespace moetune::engine {
 
-profiler::TraceLevel trace_level(const std::string& name) {
-  if (name == "none") return profiler::TraceLevel::none;
-  return name == "all" ? profiler::TraceLevel::all : profiler::TraceLevel::ops;
-}
-
 DeviceTracing::DeviceTracing(const spec::TrialSpec& trial, const std::vector<int>& ranks) {
   // Counters end after the recorder, which is therefore made after them.
   if (trial.counts_hardware) {
@@ -23,10 +18,9 @@ DeviceTracing::DeviceTracing(const spec::TrialSpec& trial, const std::vector<int
     counter_options.device = local_device(trial);
     counters_ = profiler::make_device_counters(counter_options);
   }
-  const profiler::TraceLevel level = trace_level(trial.trace);
   profiler::DeviceRecorderOptions options;
-  options.detail = level == profiler::TraceLevel::all ? profiler::DeviceDetail::all
-                                                      : profiler::DeviceDetail::launches;
+  options.detail = trial.trace == profiler::TraceLevel::all ? profiler::DeviceDetail::all
+                                                            : profiler::DeviceDetail::launches;
   counts_overhead_ = options.detail == profiler::DeviceDetail::all;
   options.ranks = {ranks.begin(), ranks.end()};
   recorder_ = profiler::make_cupti_recorder(options);

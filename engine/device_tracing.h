@@ -14,9 +14,6 @@
 
 namespace moetune::engine {
 
-/// Of a trial's option `trace`.
-profiler::TraceLevel trace_level(const std::string& name);
-
 /// The traces of a device: one recorder for all ranks of the process, started and read by the first
 /// of them.
 class DeviceTracing {

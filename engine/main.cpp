@@ -1,6 +1,7 @@
 // moetune-rank: one trial in one process. The parent reads the exit code, the last line of stderr
 // and the shard file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -78,27 +79,40 @@ int run_verify(const po::variables_map& options) {
 
 // "fake:64", "threads" or "nccl" into the spec, and which rank a fake world runs.
 void apply_world(const po::variables_map& options, spec::TrialSpec& trial) {
-  const auto refuse = [](const std::string& found) {
-    throw base::UsageError(fmt::format(
-        "--world '{}': it would be right: threads, nccl, or fake:N with the layout's N", found));
+  const auto& communicators = spec::NameTable<spec::CommunicatorKind>::kRows;
+  const auto is_alone = [](const spec::CommunicatorRow& row) {
+    return row.ranks == spec::RanksAre::alone;
+  };
+  const auto refuse = [&](const std::string& found) {
+    std::vector<std::string> forms;
+    for (const spec::CommunicatorRow& row : communicators) {
+      forms.push_back(fmt::format("{}{}", row.name, is_alone(row) ? ":N with the layout's N" : ""));
+    }
+    forms.back() = "or " + forms.back();
+    throw base::UsageError(
+        fmt::format("--world '{}': it would be right: {}", found, fmt::join(forms, ", ")));
   };
   if (options.contains("world")) {
     const std::string text = options["world"].as<std::string>();
     const std::string kind = text.substr(0, text.find(':'));
-    if (kind != "threads" && kind != "nccl" && kind != "fake") refuse(text);
-    if ((kind == "fake") != (text.size() > kind.size())) refuse(text);
-    trial.communicator = kind;
+    const auto found = spec::find_by_name<spec::CommunicatorKind>(kind);
+    if (!found) refuse(text);
+    const spec::CommunicatorRow& row = spec::row_of(*found);
+    if (is_alone(row) != (text.size() > kind.size())) refuse(text);
+    trial.communicator = row.value;
     const int size = plan::layout_of(trial.knobs).world_size();
-    if (kind == "fake" && text != fmt::format("fake:{}", size)) {
+    if (is_alone(row) && text != fmt::format("{}:{}", row.name, size)) {
       throw base::UsageError(
           fmt::format("--world '{}', but the spec's layout has {} ranks", text, size));
     }
-    if (kind == "nccl" && trial.backend != "cuda") {
-      throw base::UsageError("--world nccl needs the spec's backend to be cuda");
+    if (row.needs_device && !spec::is_on_device(trial)) {
+      throw base::UsageError(
+          fmt::format("--world {} needs the spec's backend to be cuda", row.name));
     }
   }
   if (!options.contains("rank")) return;
-  if (trial.communicator != "fake") throw base::UsageError("--rank is for --world fake:N");
+  if (spec::ranks_of(trial) != spec::RanksAre::alone)
+    throw base::UsageError("--rank is for --world fake:N");
   trial.fake_rank = options["rank"].as<int64_t>();
 }
 

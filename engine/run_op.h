@@ -64,15 +64,9 @@ struct RankContext {
         backend(backend_in),
         memory(backend_in, rank_in, trial_in.hardware.memory_bytes),
         graphs(backend_in),
-        timeline(clock_mode(trial_in.clock), rank_in, static_cast<int>(Stream::count),
+        timeline(trial_in.clock, rank_in, static_cast<int>(Stream::count),
                  {trial_in.hardware.launch_ns, trial_in.hardware.graph_launch_ns,
                   trial_in.hardware.sync_ns}) {}
-
-  static profiler::ClockMode clock_mode(const std::string& name) {
-    if (name == "wall") return profiler::ClockMode::wall;
-    return name == "virtual_modelled" ? profiler::ClockMode::virtual_modelled
-                                      : profiler::ClockMode::virtual_measured;
-  }
 
   /// Whom to tell which op is launched: of the steps that are traced, and whenever a graph is
   /// captured, whose replays will be traced later.

@@ -39,21 +39,23 @@ void ask_stop(int /*signal*/) { g_is_stop_asked = 1; }
 // Breaks the trial on purpose where the spec asks for it, so that the tuner's handling can be
 // tested.
 void inject_fault(const spec::InjectedFault& fault, int64_t step, int rank) {
-  if (fault.kind.empty() || fault.step != step || fault.rank != rank) return;
-  if (fault.kind == "crash") {
+  using spec::FaultKind;
+  if (fault.kind == FaultKind::none || fault.step != step || fault.rank != rank) return;
+  if (fault.kind == FaultKind::crash) {
     std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make an exit of it
     std::raise(SIGSEGV);
   }
-  if (fault.kind == "kill") std::raise(SIGKILL);
-  if (fault.kind == "error") throw base::Error("injected error");
-  while (fault.kind == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (fault.kind == FaultKind::kill) std::raise(SIGKILL);
+  if (fault.kind == FaultKind::error) throw base::Error("injected error");
+  while (fault.kind == FaultKind::hang) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
 /// A gradient that is no number, on one rank, from the fault's step on.
 void inject_gradient(const spec::TrialSpec& trial, int64_t step, int rank, const Parameters& params,
                      kernels::Backend& backend) {
   const spec::InjectedFault& fault = trial.fault;
-  if (fault.kind != "nan_gradient" || fault.rank != rank || step < fault.step) return;
+  if (fault.kind != spec::FaultKind::nan_gradient || fault.rank != rank || step < fault.step)
+    return;
   const kernels::Tensor& gradient = params.buckets().front().grad;
   // All bits set are a NaN in every type.
   const std::vector<uint8_t> bits(static_cast<size_t>(base::size_of(gradient.dtype)), 0xFF);
@@ -91,7 +93,7 @@ StepResult run_step(Training& training, RankTrainer& trainer, World& world, int 
     training.recorder.add_work(training.work->end(rank, step));
     return result;
   }
-  if (training.trial.backend != "cuda") {
+  if (!spec::is_on_device(training.trial)) {
     StepResult result = timed_step(level);
     if (is_traced) training.recorder.add_trace(rank, trainer.take_trace());
     return result;
@@ -130,10 +132,10 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
       break;
     }
     inject_fault(trial.fault, step, rank);
-    const auto level = step >= first_traced ? trace_level(trial.trace) : profiler::TraceLevel::none;
+    const auto level = step >= first_traced ? trial.trace : profiler::TraceLevel::none;
     int64_t own_wall_ns = 0;
     StepResult result = run_step(training, trainer, world, rank, step, level, own_wall_ns);
-    const bool is_nan_asked = trial.fault.kind == "nan" && trial.fault.step == step;
+    const bool is_nan_asked = trial.fault.kind == spec::FaultKind::nan && trial.fault.step == step;
     if (is_nan_asked) result.loss = std::nan("");
     const int64_t wall_step_ns = world.join_max(own_wall_ns);
     if (training.is_first(rank)) {
@@ -155,32 +157,26 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   }
   const std::scoped_lock lock(training.recorder.mutex());
   if (training.is_first(rank) && num_skipped > 0) training.recorder.add_skipped(num_skipped);
-  if (training.is_first(rank) && trial.backend == "cuda") {
+  if (training.is_first(rank) && spec::is_on_device(trial)) {
     training.recorder.add_text("device_kernels", trainer.backend().kernels_note());
   }
   training.recorder.add_memory(rank, trainer.ledger());
   training.recorder.add_device_memory(rank, account, trainer.ledger().peak_bytes(),
                                       trainer.held_bytes());
-  if (trial.backend == "cuda") {
+  if (spec::is_on_device(trial)) {
     training.recorder.add_workspaces(rank, trainer.workspace_bytes());
     training.recorder.add_graphs(rank, trainer.graphs());
   }
 }
 
 void check_can_run(const spec::TrialSpec& trial) {
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(trial));
   if (!violations.empty()) {
     throw base::UsageError(
         fmt::format("{}: {}", violations.front().rule, violations.front().message));
   }
   const std::string missing = missing_in_build(trial);
   if (!missing.empty()) throw base::UsageError(missing);
-  if (trial.communicator == "nccl" && spec::num_virtual_stages(trial.knobs) > 1) {
-    throw base::UsageError(
-        "virtual stages need messages with tags, which communicator 'nccl' does not have yet; it "
-        "would be right: virtual_pipeline_model_parallel_size 1");
-  }
   if (trial.model.vocab_size < 256) {
     throw base::UsageError(
         fmt::format("vocab_size {} is too small for text read as bytes; it must be at least 256",
@@ -213,7 +209,7 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   const std::vector<int> ranks = local_ranks(trial);
   std::filesystem::create_directories(out_dir);
   TrialRecorder recorder(trial, out_dir, ranks);
-  const bool is_one_of_several = trial.communicator == "nccl";
+  const bool is_one_of_several = spec::ranks_of(trial) == spec::RanksAre::processes;
   if (is_one_of_several) recorder.add_text("clock_id", clock_id());
   RoutingRecorder routing(trial);
   TrainerHooks hooks;
@@ -225,7 +221,7 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
     inject_gradient(trial, step, rank, params, backend);
   };
   Training training{trial, tokens, ranks, recorder, nullptr, std::move(work), nullptr};
-  if (trial.backend == "cuda") {
+  if (spec::is_on_device(trial)) {
     training.watchdog =
         std::make_unique<Watchdog>(options.step_limit, [&](const std::string& what) {
           const std::string message = hung_text(what, options.step_limit);
@@ -234,7 +230,7 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
           }
           leave_hung(message);
         });
-    if (trial.trace != "none" && trial.num_traced_steps > 0) {
+    if (trial.trace != spec::TraceLevel::none && trial.num_traced_steps > 0) {
       training.tracing = std::make_unique<DeviceTracing>(trial, ranks);
     }
   }
@@ -265,7 +261,8 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
 
 spec::ExitCode run_trial(const spec::TrialSpec& trial, const std::string& out_dir,
                          const RunOptions& options) {
-  if (trial.communicator != "nccl") return run_process(trial, out_dir, options);
+  if (spec::ranks_of(trial) != spec::RanksAre::processes)
+    return run_process(trial, out_dir, options);
   const int rank = local_ranks(trial).front();
   try {
     const spec::ExitCode code = run_process(trial, out_dir, options);

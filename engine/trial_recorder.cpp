@@ -27,7 +27,7 @@ double median(std::vector<int64_t> values) {
 TrialRecorder::TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir,
                              const std::vector<int>& ranks)
     : trial_(trial),
-      is_leader_(trial.communicator != "nccl" || ranks.front() == 0),
+      is_leader_(spec::ranks_of(trial) != spec::RanksAre::processes || ranks.front() == 0),
       shard_(fmt::format("{}/shard-{}.db", out_dir, is_leader_ ? 0 : ranks.front())),
       progress_path_(out_dir + "/progress") {
   for (const int rank : ranks) traces_[rank];
@@ -128,7 +128,7 @@ std::string TrialRecorder::summary() const {
     line +=
         fmt::format("; tracing {:+.1f} % of {}", 100.0 * (median(traced) / untraced_ns - 1), clock);
   };
-  const bool is_virtual = trial_.clock != "wall";
+  const bool is_virtual = trial_.clock != spec::ClockMode::wall;
   add_overhead(is_virtual ? "virtual time" : "the step", traced_step_ns_, step_ns);
   if (is_virtual) add_overhead("real time", traced_wall_ns_, median(wall_ns_));
   return line;
@@ -147,7 +147,7 @@ void TrialRecorder::add_traces() {
   const size_t chosen = order[(order.size() - 1) / 2];
   // A build without CUPTI has no traces of a device.
   std::erase_if(traces_, [&](const auto& of_rank) { return of_rank.second.size() <= chosen; });
-  if (trial_.backend == "cuda") {
+  if (spec::is_on_device(trial_)) {
     std::vector<profiler::StepTrace*> ranks;
     for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
     profiler::resolve_transfers(ranks, plan::group_instances(plan::layout_of(trial_.knobs)));

@@ -51,8 +51,8 @@ spec::TrialSpec make_spec(const ReferenceRun& run, const spec::Knobs& knobs) {
   trial.knobs = knobs;
   trial.hardware = plain_hardware(knobs);
   trial.training = run.training;
-  trial.clock = "virtual_modelled";
-  trial.trace = "none";
+  trial.clock = spec::ClockMode::virtual_modelled;
+  trial.trace = spec::TraceLevel::none;
   trial.num_warmup_steps = 0;
   trial.num_steps = run.num_steps();
   trial.num_traced_steps = 0;
@@ -63,8 +63,7 @@ spec::TrialSpec make_spec(const ReferenceRun& run, const spec::Knobs& knobs) {
 /// Breaches of other rules than those named.
 void refuse_impossible(const spec::TrialSpec& trial, const std::string& folder,
                        std::initializer_list<std::string_view> but) {
-  for (const spec::Violation& violation :
-       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs)) {
+  for (const spec::Violation& violation : spec::check_constraints(spec::parts_of(trial))) {
     if (std::find(but.begin(), but.end(), violation.rule) != but.end()) continue;
     throw UsageError(fmt::format("{}: this layout is impossible: {} ({})", folder,
                                  violation.message, violation.rule));

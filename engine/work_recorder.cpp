@@ -6,8 +6,8 @@
 namespace moetune::engine {
 
 bool WorkRecorder::is_for(const spec::TrialSpec& trial) {
-  return trial.clock == "virtual_measured" && trial.communicator != "fake" &&
-         trial.communicator != "nccl";
+  return trial.clock == spec::ClockMode::virtual_measured &&
+         spec::ranks_of(trial) == spec::RanksAre::threads;
 }
 
 WorkRecorder::WorkRecorder(const std::vector<int>& ranks) {

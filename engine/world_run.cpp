@@ -9,9 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/comm/fake_world.h"
-#include "engine/comm/process_world.h"
-#include "engine/comm/thread_world.h"
+#include "engine/comm/communicators.h"
+#include "engine/comm/launch_env.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -24,7 +23,12 @@ int num_usable_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-bool is_on_device(const spec::TrialSpec& trial) { return trial.backend == "cuda"; }
+using spec::is_on_device;
+using spec::RanksAre;
+
+std::unique_ptr<World> make_world(const WorldRequest& request) {
+  return maker_of(request.trial.communicator).make(request);
+}
 
 std::unique_ptr<kernels::Backend> make_backend(const spec::TrialSpec& trial, int device) {
   return is_on_device(trial) ? kernels::make_cuda_backend(device) : kernels::make_cpu_backend();
@@ -37,20 +41,20 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
   std::vector<std::unique_ptr<kernels::Backend>> backends(num_ranks);
   // Threads that only launch do not disturb each other's measurement.
   const int num_slots = is_on_device(trial) ? layout.world_size() : num_usable_cores();
-  ThreadWorld world(trial.hardware, layout, RankContext::clock_mode(trial.clock), num_slots);
+  const std::unique_ptr<World> world = make_world({trial, 0, num_slots, nullptr, nullptr});
   // Trainers end when all threads have: what one has allocated, others may still be reading.
   std::vector<std::unique_ptr<RankTrainer>> trainers(num_ranks);
   std::mutex mutex;
   std::exception_ptr cause;
   const auto run = [&](int rank) {
-    world.slots().acquire();
+    world->begin_computing();
     try {
       std::unique_ptr<kernels::Backend>& backend = backends[static_cast<size_t>(rank)];
       // Virtual ranks share the first device.
       backend = make_backend(trial, 0);
       std::unique_ptr<RankTrainer>& trainer = trainers[static_cast<size_t>(rank)];
-      trainer = std::make_unique<RankTrainer>(trial, rank, world, *backend, hooks);
-      body(*trainer, world, rank);
+      trainer = std::make_unique<RankTrainer>(trial, rank, *world, *backend, hooks);
+      body(*trainer, *world, rank);
     } catch (const base::PeerFailed&) {
       // Another rank has the cause.
     } catch (...) {
@@ -58,9 +62,9 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
         const std::scoped_lock lock(mutex);
         if (!cause) cause = std::current_exception();
       }
-      world.abort();
+      world->abort("another rank failed");
     }
-    world.slots().release();
+    world->end_computing();
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < layout.world_size(); ++rank) threads.emplace_back(run, rank);
@@ -71,9 +75,9 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
 void run_fake(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body) {
   const auto rank = static_cast<int>(trial.fake_rank);
   const std::unique_ptr<kernels::Backend> backend = make_backend(trial, 0);
-  FakeWorld world(trial, rank);
-  RankTrainer trainer(trial, rank, world, *backend, hooks);
-  body(trainer, world, rank);
+  const std::unique_ptr<World> world = make_world({trial, rank, 1, nullptr, backend.get()});
+  RankTrainer trainer(trial, rank, *world, *backend, hooks);
+  body(trainer, *world, rank);
 }
 
 void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
@@ -88,15 +92,15 @@ void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
 
 std::vector<int> local_ranks(const spec::TrialSpec& trial) {
   const plan::Layout layout = plan::layout_of(trial.knobs);
-  if (trial.communicator == "fake") return {static_cast<int>(trial.fake_rank)};
-  if (trial.communicator == "nccl") return {read_launch_env(process_env).rank};
+  if (spec::ranks_of(trial) == RanksAre::alone) return {static_cast<int>(trial.fake_rank)};
+  if (spec::ranks_of(trial) == RanksAre::processes) return {read_launch_env(process_env).rank};
   std::vector<int> all(static_cast<size_t>(layout.world_size()));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   return all;
 }
 
 int local_device(const spec::TrialSpec& trial) {
-  if (trial.communicator != "nccl") return 0;
+  if (spec::ranks_of(trial) != RanksAre::processes) return 0;
   const LaunchEnv launch = read_launch_env(process_env);
   std::string why_none;
   const auto num_devices = static_cast<int>(kernels::cuda_devices(why_none).size());
@@ -107,16 +111,17 @@ std::string missing_in_build(const spec::TrialSpec& trial) {
   const std::string missing = MOETUNE_MISSING_CUDA_PARTS;
   const std::string why =
       missing.empty() ? "it is a sanitizer build" : "not found when it was built: " + missing;
-  if (trial.backend == "cuda" && !kernels::has_cuda()) {
+  if (is_on_device(trial) && !kernels::has_cuda()) {
     return fmt::format(
         "backend 'cuda' cannot run in this build, which has no CUDA ({}); it would be right: cpu",
         why);
   }
-  if (trial.communicator == "nccl" && !has_nccl()) {
+  const CommunicatorMaker& maker = maker_of(trial.communicator);
+  if (!maker.is_in_build()) {
     return fmt::format(
-        "communicator 'nccl' cannot run in this build, which has no NCCL ({}); it would be right: "
+        "communicator '{}' cannot run in this build, which has no {} ({}); it would be right: "
         "threads",
-        why);
+        spec::name_of(trial.communicator), maker.library, why);
   }
   return {};
 }
@@ -124,11 +129,11 @@ std::string missing_in_build(const spec::TrialSpec& trial) {
 void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
                       int device, Rendezvous& rendezvous) {
   std::unique_ptr<kernels::Backend> backend;
-  std::unique_ptr<ProcessWorld> world;
+  std::unique_ptr<World> world;
   std::unique_ptr<RankTrainer> trainer;
   try {
     backend = make_backend(trial, device);
-    world = std::make_unique<ProcessWorld>(plan::layout_of(trial.knobs), rendezvous, *backend);
+    world = make_world({trial, rendezvous.rank(), 1, &rendezvous, backend.get()});
     trainer = std::make_unique<RankTrainer>(trial, rendezvous.rank(), *world, *backend, hooks);
     body(*trainer, *world, rendezvous.rank());
   } catch (const std::exception& error) {
@@ -145,9 +150,14 @@ void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, c
 
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
                const std::string& meeting_place) {
-  if (trial.communicator == "fake") return run_fake(trial, hooks, body);
-  if (trial.communicator == "nccl") return run_process(trial, hooks, body, meeting_place);
-  run_threads(trial, hooks, body);
+  switch (spec::ranks_of(trial)) {
+    case RanksAre::threads:
+      return run_threads(trial, hooks, body);
+    case RanksAre::processes:
+      return run_process(trial, hooks, body, meeting_place);
+    case RanksAre::alone:
+      return run_fake(trial, hooks, body);
+  }
 }
 
 }  // namespace moetune::engine

@@ -8,17 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/modes.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
 
-enum class ClockMode : uint8_t {
-  wall,              ///< real time; streams run one after another
-  virtual_measured,  ///< an op lasts as long as its thread's CPU time
-  virtual_modelled,  ///< an op lasts as long as the cost model says: exactly repeatable
-};
-
-enum class TraceLevel : uint8_t { none, ops, all };
+using base::ClockMode;
+using base::TraceLevel;
 
 /// What it costs the host to use the device; nanoseconds.
 struct HostCosts {

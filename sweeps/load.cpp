@@ -111,8 +111,7 @@ std::string violation_text(const std::string& path, const spec::Violation& viola
 }
 
 void check_can_run(const spec::TrialSpec& trial, const std::string& path) {
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(trial));
   if (!violations.empty()) throw base::UsageError(violation_text(path, violations.front()));
 }
 

@@ -269,7 +269,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   make_empty_folder(options.folder);
   TrialRun run(options.folder);
   TrialFolder folder{options.folder};
-  if (spec.communicator == "nccl") {
+  if (spec::ranks_of(spec) == spec::RanksAre::processes) {
     // Of a trial whose moetune was killed, ranks on other hosts may still write: not in here.
     folder.path += fmt::format("/{}-{}", getpid(),
                                std::chrono::steady_clock::now().time_since_epoch().count());
@@ -281,8 +281,9 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
              spec::to_json(launched).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   const TrialCommands commands =
       trial_commands(spec, options.rank_program, options.launcher, folder, options.step_limit);
-  const int num_processes =
-      spec.communicator == "nccl" ? plan::layout_of(spec.knobs).world_size() : 1;
+  const int num_processes = spec::ranks_of(spec) == spec::RanksAre::processes
+                                ? plan::layout_of(spec.knobs).world_size()
+                                : 1;
   const auto begin = std::chrono::steady_clock::now();
   const Running running = start(runner, commands, folder, num_processes);
   if (commands.is_launcher) {
@@ -301,7 +302,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
     aftermath.who = fmt::format(" (rank {})", running.group->cause());
   }
   const bool has_shard = has_any_shard(folder, num_processes);
-  if (spec.communicator == "nccl") {
+  if (spec::ranks_of(spec) == spec::RanksAre::processes) {
     const std::vector<LastWord> words = read_last_words(folder, num_processes);
     check_environment(commands, has_shard, words, aftermath);
     hear_ranks(words, num_processes, commands.is_launcher, aftermath);

@@ -19,7 +19,7 @@ void add(RankMemory& memory, MemoryGroup group, int64_t bytes) {
 /// the last, so that the moment of the peak stays the same: the libraries' workspaces, and
 /// attention's. In f32 plain kernels do attention, which need none.
 RankMemory with_workspaces(RankMemory memory, const spec::TrialSpec& spec, int rank) {
-  if (spec.backend != "cuda") return memory;
+  if (!spec::is_on_device(spec)) return memory;
   const plan::LayerDims dims =
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0, rank);
   add(memory, MemoryGroup::workspace, spec.hardware.workspace_bytes);

@@ -62,8 +62,8 @@ spec::Knobs SearchSpace::with(spec::Knobs knobs, std::string_view knob,
 }
 
 std::vector<spec::Violation> SearchSpace::check(const spec::Knobs& knobs) const {
-  return spec::check_constraints(sweep_.base.model, sweep_.base.hardware, sweep_.base.training,
-                                 knobs);
+  return spec::check_constraints({sweep_.base.model, sweep_.base.hardware, sweep_.base.training,
+                                  knobs, sweep_.base.communicator});
 }
 
 std::vector<spec::Knobs> SearchSpace::product(const spec::Knobs& base,

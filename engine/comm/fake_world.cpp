@@ -181,7 +181,7 @@ class FakeCommunicator final : public Communicator {
     CommTiming timing;
     timing.sequence = num_calls_++;
     timing.sent_bytes = sent_bytes;
-    if (trial_.clock == "wall") {
+    if (trial_.clock == spec::ClockMode::wall) {
       timing.end_ns = profiler::wall_ns();
     } else {
       timing.transfer_ns = transfer();

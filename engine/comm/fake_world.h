@@ -33,6 +33,7 @@ class FakeWorld final : public World {
   void join_local() override {}
   void check() override {}
   [[nodiscard]] int64_t message_bytes() override { return message_bytes_; }
+  void abort(const std::string& /*reason*/) noexcept override {}
 
   static constexpr int64_t kMostSummedBytes = int64_t{64} << 10;
 

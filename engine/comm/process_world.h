@@ -27,8 +27,8 @@ class ProcessWorld final : public World {
   void check() override { nccl_->check(); }
   [[nodiscard]] int64_t message_bytes() override { return message_bytes_; }
 
-  /// This rank cannot go on: the others are told, and what runs on the device ends.
-  void abort(const std::string& reason) noexcept;
+  /// What runs on the device ends, too.
+  void abort(const std::string& reason) noexcept override;
 
  private:
   Rendezvous& rendezvous_;

@@ -506,7 +506,7 @@ int64_t ThreadWorld::join_max(int64_t value) {
   return largest;
 }
 
-void ThreadWorld::abort() {
+void ThreadWorld::abort(const std::string& /*reason*/) noexcept {
   std::vector<std::shared_ptr<ThreadGroup>> groups;
   {
     const std::scoped_lock lock(mutex_);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -47,9 +48,9 @@ class ThreadWorld final : public World {
   void join_local() override { static_cast<void>(join_max(0)); }
   void check() override {}
   [[nodiscard]] int64_t message_bytes() override { return 0; }  // they lie in the ranks' slots
-
-  /// A rank has failed: everybody who waits, or will wait, throws base::PeerFailed.
-  void abort();
+  void begin_computing() override { slots_.acquire(); }
+  void end_computing() override { slots_.release(); }
+  void abort(const std::string& reason) noexcept override;
 
   [[nodiscard]] ComputeSlots& slots() { return slots_; }
   [[nodiscard]] const spec::HardwareSpec& hardware() const { return hardware_; }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/comm/communicator.h"
 #include "engine/plan/layout.h"
@@ -34,6 +35,15 @@ class World {
 
   /// Device memory that messages lie in on their way, beside the ranks' allocations.
   [[nodiscard]] virtual int64_t message_bytes() = 0;
+
+  /// Around what a rank of this process computes: where they are many, the first waits for its
+  /// turn.
+  virtual void begin_computing() {}
+  virtual void end_computing() {}
+
+  /// A rank of this process cannot go on: the others, who wait or will wait for it, throw
+  /// base::PeerFailed.
+  virtual void abort(const std::string& reason) noexcept = 0;
 };
 
 }  // namespace moetune::engine

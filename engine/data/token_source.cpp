@@ -43,7 +43,7 @@ StepTokens step_tokens(const TokenSource& source, const spec::TrialSpec& trial, 
       plan::local_positions(layout, rank, trial.training.seq_length);
   // In a fake world nobody has the other shards of the vocabulary: a target there would have no
   // probability at all. So all tokens are moved into this rank's shard.
-  const bool has_one_shard = trial.communicator == "fake" && layout.tp > 1;
+  const bool has_one_shard = spec::ranks_of(trial) == spec::RanksAre::alone && layout.tp > 1;
   const auto shard = static_cast<int32_t>(trial.model.vocab_size / layout.tp);
   const auto known = [&](int32_t token) {
     return has_one_shard ? layout.tp_rank(rank) * shard + token % shard : token;

@@ -35,7 +35,7 @@ struct NamedKey {
 
 /// Threads of this machine for one of the ranks that share it.
 int num_threads_for(const RankContext& rank) {
-  const bool shares = rank.trial.communicator == "threads";
+  const bool shares = spec::ranks_of(rank.trial) == spec::RanksAre::threads;
   const int num_ranks = shares ? rank.layout.world_size() : 1;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks);
 }

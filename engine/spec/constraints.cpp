@@ -15,8 +15,8 @@ using std::string;
 
 constexpr const char* kTp = "tensor_model_parallel_size";
 
-string sizes(const ModelSpec& model, const HardwareSpec& hardware, const TrainingSpec& training,
-             const Knobs& knobs) {
+string sizes(const TrialParts& trial) {
+  const Knobs& knobs = trial.knobs;
   constexpr int64_t kMaxSize = int64_t{1} << 28;
   // Small enough for products of a few.
   constexpr int64_t kMaxKnob = int64_t{1} << 20;
@@ -29,11 +29,11 @@ string sizes(const ModelSpec& model, const HardwareSpec& hardware, const Trainin
     }
   }
   const std::pair<const char*, int64_t> others[] = {
-      {"global_batch_size", training.global_batch_size},
-      {"seq_length", training.seq_length},
-      {"num_nodes", hardware.num_nodes},
-      {"devices_per_node", hardware.devices_per_node},
-      {"num_hidden_layers", model.num_layers}};
+      {"global_batch_size", trial.training.global_batch_size},
+      {"seq_length", trial.training.seq_length},
+      {"num_nodes", trial.hardware.num_nodes},
+      {"devices_per_node", trial.hardware.devices_per_node},
+      {"num_hidden_layers", trial.model.num_layers}};
   for (const auto& [name, value] : others) {
     if (value < 1 || value > kMaxSize) {
       return fmt::format("{} is {}, expected 1 to {}", name, value, kMaxSize);
@@ -42,9 +42,9 @@ string sizes(const ModelSpec& model, const HardwareSpec& hardware, const Trainin
   return {};
 }
 
-string world_size(const ModelSpec&, const HardwareSpec& hardware, const TrainingSpec&,
-                  const Knobs& k) {
-  const int64_t devices = hardware.num_devices();
+string world_size(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  const int64_t devices = trial.hardware.num_devices();
   const int64_t model_ranks =
       k.tensor_model_parallel_size * k.context_parallel_size * k.pipeline_model_parallel_size;
   if (devices % model_ranks == 0 && devices / model_ranks == k.data_parallel_size) return {};
@@ -56,8 +56,8 @@ string world_size(const ModelSpec&, const HardwareSpec& hardware, const Training
       "data_parallel_size {} x tensor_model_parallel_size {} x context_parallel_size {} x "
       "pipeline_model_parallel_size {} does not make the {} devices of {} nodes x {}; {}",
       k.data_parallel_size, k.tensor_model_parallel_size, k.context_parallel_size,
-      k.pipeline_model_parallel_size, devices, hardware.num_nodes, hardware.devices_per_node,
-      advice);
+      k.pipeline_model_parallel_size, devices, trial.hardware.num_nodes,
+      trial.hardware.devices_per_node, advice);
 }
 
 /// "tensor_model_parallel_size 3 does not divide the 4 heads of the model; use a divisor of 4",
@@ -68,19 +68,21 @@ string undivided(const char* knob, int64_t size, int64_t count, const char* of_w
                      size, count, of_what, count);
 }
 
-string tp_divides_heads(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                        const Knobs& k) {
+string tp_divides_heads(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t tp = k.tensor_model_parallel_size;
-  const string heads = undivided(kTp, tp, model.num_heads, "attention heads");
-  return heads.empty() ? undivided(kTp, tp, model.num_kv_heads, "key-value groups") : heads;
+  const string heads = undivided(kTp, tp, trial.model.num_heads, "attention heads");
+  return heads.empty() ? undivided(kTp, tp, trial.model.num_kv_heads, "key-value groups") : heads;
 }
 
-string tp_divides_widths(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                         const Knobs& k) {
+string tp_divides_widths(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const std::pair<int64_t, const char*> widths[] = {
-      {model.num_moe_layers() < model.num_layers ? model.ffn_size : 0, "columns of the MLP"},
-      {model.num_moe_layers() > 0 ? model.shared_ffn_size : 0, "columns of the shared expert"},
-      {model.vocab_size, "entries of the vocabulary"}};
+      {trial.model.num_moe_layers() < trial.model.num_layers ? trial.model.ffn_size : 0,
+       "columns of the MLP"},
+      {trial.model.num_moe_layers() > 0 ? trial.model.shared_ffn_size : 0,
+       "columns of the shared expert"},
+      {trial.model.vocab_size, "entries of the vocabulary"}};
   for (const auto& [width, of_what] : widths) {
     const string wrong = undivided(kTp, k.tensor_model_parallel_size, width, of_what);
     if (!wrong.empty()) return wrong;
@@ -88,11 +90,11 @@ string tp_divides_widths(const ModelSpec& model, const HardwareSpec&, const Trai
   return {};
 }
 
-string tp_divides_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
-                         const Knobs& k) {
+string tp_divides_tokens(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t tp = k.tensor_model_parallel_size;
   const int64_t sequences = k.micro_batch_size;
-  const int64_t local = training.seq_length / k.context_parallel_size;
+  const int64_t local = trial.training.seq_length / k.context_parallel_size;
   const bool holds_whole = sequences % tp == 0;
   const bool holds_parts = tp % sequences == 0 && local % (tp / sequences) == 0;
   if (tp == 1 || holds_whole || holds_parts) return {};
@@ -103,11 +105,11 @@ string tp_divides_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSp
       tp, sequences, local);
 }
 
-string etp_divides_width(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                         const Knobs& k) {
-  if (model.num_moe_layers() == 0) return {};
-  return undivided("expert_tensor_parallel_size", k.expert_tensor_parallel_size, model.moe_ffn_size,
-                   "columns of an expert");
+string etp_divides_width(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (trial.model.num_moe_layers() == 0) return {};
+  return undivided("expert_tensor_parallel_size", k.expert_tensor_parallel_size,
+                   trial.model.moe_ffn_size, "columns of an expert");
 }
 
 /// Whether experts are spread over ranks, whole or in parts.
@@ -115,8 +117,8 @@ bool has_expert_parallelism(const Knobs& k) {
   return k.expert_model_parallel_size > 1 || k.expert_tensor_parallel_size > 1;
 }
 
-string ep_divides_plane(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                        const Knobs& k) {
+string ep_divides_plane(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t plane =
       k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
   const int64_t etp = k.expert_tensor_parallel_size;
@@ -129,35 +131,35 @@ string ep_divides_plane(const ModelSpec&, const HardwareSpec&, const TrainingSpe
       k.tensor_model_parallel_size, k.data_parallel_size, k.context_parallel_size, plane, plane);
 }
 
-string ep_divides_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                          const Knobs& k) {
-  if (model.num_experts % k.expert_model_parallel_size == 0) return {};
+string ep_divides_experts(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (trial.model.num_experts % k.expert_model_parallel_size == 0) return {};
   return fmt::format(
       "expert_model_parallel_size {} does not divide the {} experts of the model; use a divisor of "
       "{}",
-      k.expert_model_parallel_size, model.num_experts, model.num_experts);
+      k.expert_model_parallel_size, trial.model.num_experts, trial.model.num_experts);
 }
 
-string ep_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                        const Knobs& k) {
-  if (!has_expert_parallelism(k) || model.num_moe_layers() > 0) return {};
+string ep_needs_experts(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (!has_expert_parallelism(k) || trial.model.num_moe_layers() > 0) return {};
   return fmt::format(
       "expert_model_parallel_size is {} and expert_tensor_parallel_size {}, but the model has no "
       "experts; use 1 for both",
       k.expert_model_parallel_size, k.expert_tensor_parallel_size);
 }
 
-string pp_within_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                        const Knobs& k) {
+string pp_within_layers(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (k.pipeline_model_parallel_layout != "none") return {};
-  if (k.pipeline_model_parallel_size <= model.num_layers) return {};
+  if (k.pipeline_model_parallel_size <= trial.model.num_layers) return {};
   return fmt::format(
       "pipeline_model_parallel_size {} is more than the {} layers of the model; use at most {}",
-      k.pipeline_model_parallel_size, model.num_layers, model.num_layers);
+      k.pipeline_model_parallel_size, trial.model.num_layers, trial.model.num_layers);
 }
 
-string stage_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                    const Knobs& k) {
+string stage_layers(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t pp = k.pipeline_model_parallel_size;
   const int64_t first = k.decoder_first_pipeline_num_layers;
   const int64_t last = k.decoder_last_pipeline_num_layers;
@@ -169,27 +171,28 @@ string stage_layers(const ModelSpec& model, const HardwareSpec&, const TrainingS
   }
   if (k.pipeline_model_parallel_layout != "none") return {};
   const int64_t num_free = pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0);
-  const int64_t rest = model.num_layers - first - last;
+  const int64_t rest = trial.model.num_layers - first - last;
   if (num_free == 0 && rest != 0) {
     return fmt::format("{} must add up to the {} layers of the model with {} stages", found,
-                       model.num_layers, pp);
+                       trial.model.num_layers, pp);
   }
   if (rest < num_free) {
     return fmt::format("{} leave {} of {} layers for {} other stages; each stage needs at least 1",
-                       found, rest, model.num_layers, num_free);
+                       found, rest, trial.model.num_layers, num_free);
   }
   return {};
 }
 
-string vpp_needs_pp(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+string vpp_needs_pp(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (num_virtual_stages(k) == 1 || k.pipeline_model_parallel_size > 1) return {};
   return fmt::format(
       "{} virtual stages need pipeline_model_parallel_size above 1, found 1; use 1 virtual stage",
       num_virtual_stages(k));
 }
 
-string vpp_divides_layers(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                          const Knobs& k) {
+string vpp_divides_layers(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t vpp = k.virtual_pipeline_model_parallel_size;
   if (vpp == 1 || k.pipeline_model_parallel_layout != "none") return {};
   const int64_t first = k.decoder_first_pipeline_num_layers;
@@ -202,19 +205,19 @@ string vpp_divides_layers(const ModelSpec& model, const HardwareSpec&, const Tra
   }
   const int64_t pp = k.pipeline_model_parallel_size;
   const int64_t num_free = vpp * (pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
-  if (model.num_layers - first - last >= num_free) return {};
+  if (trial.model.num_layers - first - last >= num_free) return {};
   return fmt::format(
       "virtual_pipeline_model_parallel_size {} x pipeline_model_parallel_size {} makes more stages "
       "than the model's {} layers fill; each stage needs at least 1",
-      vpp, pp, model.num_layers);
+      vpp, pp, trial.model.num_layers);
 }
 
-string vpp_divides_micro_batches(const ModelSpec&, const HardwareSpec&,
-                                 const TrainingSpec& training, const Knobs& k) {
+string vpp_divides_micro_batches(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t pp = k.pipeline_model_parallel_size;
   const int64_t per_pass = k.micro_batch_size * k.data_parallel_size;
-  if (num_virtual_stages(k) == 1 || training.global_batch_size % per_pass != 0) return {};
-  const int64_t num_micro_batches = training.global_batch_size / per_pass;
+  if (num_virtual_stages(k) == 1 || trial.training.global_batch_size % per_pass != 0) return {};
+  const int64_t num_micro_batches = trial.training.global_batch_size / per_pass;
   if (num_micro_batches % pp == 0) return {};
   return fmt::format(
       "the {} micro-batches of a step are not a multiple of pipeline_model_parallel_size {}, as "
@@ -222,7 +225,18 @@ string vpp_divides_micro_batches(const ModelSpec&, const HardwareSpec&,
       num_micro_batches, pp);
 }
 
-string layout_text(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+string vpp_within_communicator(const TrialParts& trial) {
+  const CommunicatorRow& row = row_of(trial.communicator);
+  const int64_t most = row.max_virtual_stages;
+  if (most == 0 || num_virtual_stages(trial.knobs) <= most) return {};
+  return fmt::format(
+      "virtual stages need {}, which communicator '{}' does not have yet; it would be right: "
+      "virtual_pipeline_model_parallel_size {}",
+      row.virtual_stages_need, row.name, most);
+}
+
+string layout_text(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   try {
     pipeline_layout_stages(k);
   } catch (const base::UsageError& error) {
@@ -231,8 +245,8 @@ string layout_text(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, c
   return {};
 }
 
-string layout_stages(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                     const Knobs& k) {
+string layout_stages(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (k.pipeline_model_parallel_layout == "none") return {};
   const std::vector<string> stages = pipeline_layout_stages(k);
   const auto num_stages = static_cast<int64_t>(stages.size());
@@ -264,9 +278,9 @@ string layout_stages(const ModelSpec& model, const HardwareSpec&, const Training
   if (letters('m') > 0) {
     return wrong("has multi-token prediction (m), which the engine does not run; leave out m");
   }
-  if (letters('t') != model.num_layers) {
+  if (letters('t') != trial.model.num_layers) {
     return wrong(
-        fmt::format("has {} layers (t), the model has {}", letters('t'), model.num_layers));
+        fmt::format("has {} layers (t), the model has {}", letters('t'), trial.model.num_layers));
   }
   if (letters('E') != 1 || stages.front().substr(0, 1) != "E") {
     return wrong("has to begin with its one embedding (E)");
@@ -277,30 +291,29 @@ string layout_stages(const ModelSpec& model, const HardwareSpec&, const Training
   return {};
 }
 
-string cp_divides_sequence(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
-                           const Knobs& k) {
+string cp_divides_sequence(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t cp = k.context_parallel_size;
-  if (cp == 1 || training.seq_length % (2 * cp) == 0) return {};
+  if (cp == 1 || trial.training.seq_length % (2 * cp) == 0) return {};
   return fmt::format(
       "context_parallel_size {} needs a seq_length that is a multiple of 2 x {} = {}, found {}", cp,
-      cp, 2 * cp, training.seq_length);
+      cp, 2 * cp, trial.training.seq_length);
 }
 
-string seq_within_positions(const ModelSpec& model, const HardwareSpec&,
-                            const TrainingSpec& training, const Knobs&) {
-  if (training.seq_length <= model.max_position_embeddings) return {};
+string seq_within_positions(const TrialParts& trial) {
+  if (trial.training.seq_length <= trial.model.max_position_embeddings) return {};
   return fmt::format("seq_length {} is more than the model's max_position_embeddings {}",
-                     training.seq_length, model.max_position_embeddings);
+                     trial.training.seq_length, trial.model.max_position_embeddings);
 }
 
-string micro_batch_divides_global(const ModelSpec&, const HardwareSpec&,
-                                  const TrainingSpec& training, const Knobs& k) {
+string micro_batch_divides_global(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t per_pass = k.micro_batch_size * k.data_parallel_size;
-  if (training.global_batch_size % per_pass == 0) return {};
+  if (trial.training.global_batch_size % per_pass == 0) return {};
   return fmt::format(
       "global_batch_size {} is not a multiple of micro_batch_size x data_parallel_size ({} x {} = "
       "{})",
-      training.global_batch_size, k.micro_batch_size, k.data_parallel_size, per_pass);
+      trial.training.global_batch_size, k.micro_batch_size, k.data_parallel_size, per_pass);
 }
 
 /// The message of the parser when the text of a set-valued knob is not one that it would have
@@ -318,19 +331,19 @@ string known_set(const Knobs& knobs, const char* name) {
                      get_knob(parsed, row));
 }
 
-string cp_comm_known_type(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                          const Knobs& k) {
+string cp_comm_known_type(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   return known_set(k, "cp_comm_type");
 }
 
-string recompute_known_modules(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                               const Knobs& k) {
+string recompute_known_modules(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   return known_set(k, "recompute");
 }
 
-string recompute_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                               const Knobs& k) {
-  if (model.num_moe_layers() > 0) return {};
+string recompute_needs_experts(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (trial.model.num_moe_layers() > 0) return {};
   if (!recomputes(k, RecomputeModule::moe_act) && !recomputes(k, RecomputeModule::experts)) {
     return {};
   }
@@ -339,21 +352,21 @@ string recompute_needs_experts(const ModelSpec& model, const HardwareSpec&, cons
       k.recompute);
 }
 
-string graph_known_modules(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                           const Knobs& k) {
+string graph_known_modules(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   return known_set(k, "cuda_graph_modules");
 }
 
-string graph_preprocess_needs_router(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                                     const Knobs& k) {
+string graph_preprocess_needs_router(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (!has_graph(k, GraphScope::moe_preprocess) || has_graph(k, GraphScope::moe_router)) return {};
   return fmt::format("cuda_graph_modules is '{}': moe_preprocess needs moe_router as well",
                      k.cuda_graph_modules);
 }
 
-string graph_needs_experts(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                           const Knobs& k) {
-  if (model.num_moe_layers() > 0) return {};
+string graph_needs_experts(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (trial.model.num_moe_layers() > 0) return {};
   if (!has_graph(k, GraphScope::moe_router) && !has_graph(k, GraphScope::moe_preprocess)) return {};
   return fmt::format(
       "cuda_graph_modules is '{}', but the model has no experts; leave out moe_router and "
@@ -361,8 +374,8 @@ string graph_needs_experts(const ModelSpec& model, const HardwareSpec&, const Tr
       k.cuda_graph_modules);
 }
 
-string graph_without_full_recompute(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                                    const Knobs& k) {
+string graph_without_full_recompute(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (k.cuda_graph_modules == "none" || !is_full_recompute(k)) return {};
   if (has_graph(k, GraphScope::full_iteration)) return {};
   return fmt::format(
@@ -371,8 +384,8 @@ string graph_without_full_recompute(const ModelSpec&, const HardwareSpec&, const
       k.cuda_graph_modules);
 }
 
-string graph_full_iteration_alone(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                                  const Knobs& k) {
+string graph_full_iteration_alone(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (!has_graph(k, GraphScope::full_iteration)) return {};
   if (k.cuda_graph_modules == "full_iteration") return {};
   return fmt::format(
@@ -380,9 +393,9 @@ string graph_full_iteration_alone(const ModelSpec&, const HardwareSpec&, const T
       k.cuda_graph_modules);
 }
 
-string graph_static_shapes(const ModelSpec& model, const HardwareSpec&, const TrainingSpec&,
-                           const Knobs& k) {
-  if (!has_graph(k, GraphScope::full_iteration) || model.num_moe_layers() == 0) return {};
+string graph_static_shapes(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  if (!has_graph(k, GraphScope::full_iteration) || trial.model.num_moe_layers() == 0) return {};
   if (!has_expert_parallelism(k)) return {};
   return fmt::format(
       "cuda_graph_modules 'full_iteration' needs shapes that never change, but with "
@@ -392,8 +405,8 @@ string graph_static_shapes(const ModelSpec& model, const HardwareSpec&, const Tr
       k.expert_model_parallel_size, k.expert_tensor_parallel_size);
 }
 
-string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                         const Knobs& k) {
+string ep_chunks_need_ep(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (has_expert_parallelism(k)) return {};
   if (k.ep_chunks_forward == 1 && k.ep_chunks_backward == 1) return {};
   return fmt::format(
@@ -402,9 +415,9 @@ string ep_chunks_need_ep(const ModelSpec&, const HardwareSpec&, const TrainingSp
       k.ep_chunks_forward, k.ep_chunks_backward);
 }
 
-string ep_chunks_within_tokens(const ModelSpec&, const HardwareSpec&, const TrainingSpec& training,
-                               const Knobs& k) {
-  const int64_t tokens = k.micro_batch_size * training.seq_length /
+string ep_chunks_within_tokens(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
+  const int64_t tokens = k.micro_batch_size * trial.training.seq_length /
                          (k.context_parallel_size * k.tensor_model_parallel_size);
   if (std::max(k.ep_chunks_forward, k.ep_chunks_backward) <= tokens) return {};
   return fmt::format(
@@ -413,8 +426,8 @@ string ep_chunks_within_tokens(const ModelSpec&, const HardwareSpec&, const Trai
       k.ep_chunks_forward, k.ep_chunks_backward, tokens);
 }
 
-string overlap_needs_replicas(const ModelSpec&, const HardwareSpec&, const TrainingSpec&,
-                              const Knobs& k) {
+string overlap_needs_replicas(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   const int64_t plane =
       k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
   if (!k.overlap_grad_reduce || plane > 1) return {};
@@ -422,7 +435,8 @@ string overlap_needs_replicas(const ModelSpec&, const HardwareSpec&, const Train
          "context_parallel_size is 1: there is nothing to reduce; use false";
 }
 
-string linear_ce_tile(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs& k) {
+string linear_ce_tile(const TrialParts& trial) {
+  const Knobs& k = trial.knobs;
   if (k.linear_ce_chunk_tokens > 0 && k.linear_ce_chunk_tokens % kLossTile == 0) return {};
   return fmt::format("linear_ce_chunk_tokens is {}, expected a multiple of {}",
                      k.linear_ce_chunk_tokens, kLossTile);
@@ -460,6 +474,8 @@ const std::vector<ConstraintRow>& constraint_table() {
       {"vpp_divides_layers", "Every virtual stage has at least one layer.", vpp_divides_layers},
       {"vpp_divides_micro_batches", "Virtual stages take turns in rounds of pp micro-batches.",
        vpp_divides_micro_batches},
+      {"vpp_within_communicator", "The ranks can be told apart the messages of virtual stages.",
+       vpp_within_communicator},
       {"cp_divides_sequence", "A sequence is cut into two equal chunks per context rank.",
        cp_divides_sequence},
       {"seq_within_positions", "The sequence is no longer than the model's positions.",
@@ -494,11 +510,10 @@ const std::vector<ConstraintRow>& constraint_table() {
   return rows;
 }
 
-std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
-                                         const TrainingSpec& training, const Knobs& knobs) {
+std::vector<Violation> check_constraints(const TrialParts& trial) {
   std::vector<Violation> violations;
   for (const ConstraintRow& row : constraint_table()) {
-    string message = row.check(model, hardware, training, knobs);
+    string message = row.check(trial);
     if (message.empty()) continue;
     violations.push_back({row.name, std::move(message)});
     // Every other rule divides by these sizes, and counts these stages.

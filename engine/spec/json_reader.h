@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/spec/names.h"
+
 namespace moetune::spec {
 
 /// Hugging Face configs write null for "not set"; our own formats do not, there null is a wrong
@@ -37,6 +39,13 @@ class JsonReader {
   std::string text(std::string_view key);
   std::string choice(std::string_view key, std::span<const std::string_view> allowed);
   std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed);
+  /// The value of which the key has the name; a message lists those of `allowed`.
+  template <HasNames E>
+  E choice(std::string_view key, const std::vector<E>& allowed) {
+    std::vector<std::string_view> names;
+    for (const E value : allowed) names.push_back(name_of(value));
+    return *find_by_name<E>(choice(key, std::span<const std::string_view>(names)));
+  }
   JsonReader object(std::string_view key);
   const nlohmann::json& array(std::string_view key);
   std::vector<int64_t> integers(std::string_view key, int64_t min, int64_t max);
@@ -50,6 +59,11 @@ class JsonReader {
   double number_or(std::string_view key, double otherwise, double min, double max);
   bool boolean_or(std::string_view key, bool otherwise);
   std::string text_or(std::string_view key, std::string otherwise);
+  template <HasNames E>
+  E choice_or(std::string_view key, E otherwise, const std::vector<E>& allowed) {
+    ignore(key);
+    return has(key) ? choice(key, allowed) : otherwise;
+  }
 
   /// Marks a key as known without reading it.
   void ignore(std::string_view key);

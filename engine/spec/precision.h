@@ -31,11 +31,11 @@ struct Precision {
 };
 
 /// `dtype` is f32, f64 or bf16.
-inline Precision precision_of(const std::string& dtype, const Knobs& knobs) {
+inline Precision precision_of(base::DType dtype, const Knobs& knobs) {
   using base::DType;
   Precision precision;
-  if (dtype == "f64") precision.element = precision.stat = DType::f64;
-  if (dtype == "bf16") precision.element = DType::bf16;
+  if (dtype == DType::f64) precision.element = precision.stat = DType::f64;
+  if (dtype == DType::bf16) precision.element = DType::bf16;
   const auto moment = [&](const std::string& text) {
     return text == "bf16" ? DType::bf16 : precision.stat;
   };

@@ -112,7 +112,8 @@ void check_measurement(const JsonReader& reader, const SweepSpec& sweep) {
     reader.fail("num_steps", fmt::format("at least {}: fewer have no 95 % interval", kFewestSteps));
   }
   if (sweep.strategy != "three_walls") return;
-  if (sweep.base.trace == "none") reader.fail("trace", "ops or all: the wall is read from a trace");
+  if (sweep.base.trace == TraceLevel::none)
+    reader.fail("trace", "ops or all: the wall is read from a trace");
   if (sweep.base.num_traced_steps < 1) {
     reader.fail("num_traced_steps", "at least 1: the wall is read from a trace");
   }

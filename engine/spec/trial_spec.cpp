@@ -61,11 +61,33 @@ json training_json(const TrainingSpec& t) {
 
 InjectedFault fault_from(JsonReader reader) {
   InjectedFault fault;
-  fault.kind = reader.choice("kind", {"", "crash", "kill", "hang", "nan", "nan_gradient", "error"});
+  fault.kind = reader.choice("kind", all_values<FaultKind>());
   fault.step = reader.integer_or("step", 0, 0, kMaxSteps);
   fault.rank = reader.integer_or("rank", 0, 0, int64_t{1} << 26);
   reader.refuse_unknown_keys();
   return fault;
+}
+
+/// What computes, in which numbers and time, and how the ranks meet: the backend says what the
+/// others may be.
+void read_modes(JsonReader& reader, TrialSpec& spec) {
+  spec.backend = reader.choice_or("backend", spec.backend, all_values<BackendKind>());
+  const bool has_device = is_on_device(spec);
+  std::vector<DType> dtypes = {DType::f32, DType::f64};
+  std::vector<ClockMode> clocks = all_values<ClockMode>();
+  if (has_device) {
+    // A device keeps its own time, and computes in double precision too slowly to be of use.
+    dtypes = {DType::bf16, DType::f32};
+    clocks = {ClockMode::wall};
+    spec.clock = ClockMode::wall;
+  }
+  spec.dtype = reader.choice_or("dtype", spec.dtype, dtypes);
+  spec.clock = reader.choice_or("clock", spec.clock, clocks);
+  std::vector<CommunicatorKind> communicators = all_values<CommunicatorKind>();
+  if (!has_device) {
+    std::erase_if(communicators, [](CommunicatorKind kind) { return row_of(kind).needs_device; });
+  }
+  spec.communicator = reader.choice_or("communicator", spec.communicator, communicators);
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): no cryptographic strength needed, the same on every machine.
@@ -88,12 +110,12 @@ json to_json(const TrialSpec& spec) {
       {"training", training_json(spec.training)},
       {"data_path", spec.data_path},
       {"data_digest", spec.data_digest},
-      {"dtype", spec.dtype},
-      {"clock", spec.clock},
-      {"backend", spec.backend},
-      {"communicator", spec.communicator},
+      {"dtype", name_of(spec.dtype)},
+      {"clock", name_of(spec.clock)},
+      {"backend", name_of(spec.backend)},
+      {"communicator", name_of(spec.communicator)},
       {"fake_rank", spec.fake_rank},
-      {"trace", spec.trace},
+      {"trace", name_of(spec.trace)},
       {"counts_hardware", spec.counts_hardware},
       {"num_warmup_steps", spec.num_warmup_steps},
       {"num_steps", spec.num_steps},
@@ -101,7 +123,8 @@ json to_json(const TrialSpec& spec) {
       {"records_routing", spec.records_routing},
       {"reference_loss", spec.reference_loss},
       {"reference_tolerance", spec.reference_tolerance},
-      {"fault", {{"kind", spec.fault.kind}, {"step", spec.fault.step}, {"rank", spec.fault.rank}}}};
+      {"fault",
+       {{"kind", name_of(spec.fault.kind)}, {"step", spec.fault.step}, {"rank", spec.fault.rank}}}};
 }
 
 TrialSpec trial_spec_from_json(const json& document, const std::string& source) {
@@ -115,33 +138,16 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   if (reader.has("training")) spec.training = training_from(reader.object("training"));
   spec.data_path = reader.text_or("data_path", spec.data_path);
   spec.data_digest = reader.text_or("data_digest", spec.data_digest);
-  const auto choice_or = [&](const char* key, std::string& value,
-                             std::initializer_list<std::string_view> allowed) {
-    reader.ignore(key);
-    if (reader.has(key)) value = reader.choice(key, allowed);
-  };
-  choice_or("backend", spec.backend, {"cpu", "cuda"});
-  const bool is_cuda = spec.backend == "cuda";
-  if (is_cuda) {
-    // A device keeps its own time, and computes in double precision too slowly to be of use.
-    spec.clock = "wall";
-    choice_or("dtype", spec.dtype, {"bf16", "f32"});
-    choice_or("clock", spec.clock, {"wall"});
-    choice_or("communicator", spec.communicator, {"threads", "nccl", "fake"});
-  } else {
-    choice_or("dtype", spec.dtype, {"f32", "f64"});
-    choice_or("clock", spec.clock, {"wall", "virtual_measured", "virtual_modelled"});
-    choice_or("communicator", spec.communicator, {"threads", "fake"});
-  }
+  read_modes(reader, spec);
   const bool has_narrow_moments =
       spec.knobs.exp_avg_dtype != "fp32" || spec.knobs.exp_avg_sq_dtype != "fp32";
-  if (spec.dtype == "f64" && has_narrow_moments) {
+  if (spec.dtype == DType::f64 && has_narrow_moments) {
     reader.fail("dtype", "f32 beside an exp_avg_dtype or exp_avg_sq_dtype of bf16");
   }
   spec.fake_rank = reader.integer_or("fake_rank", 0, 0, int64_t{1} << 26);
-  choice_or("trace", spec.trace, {"none", "ops", "all"});
+  spec.trace = reader.choice_or("trace", spec.trace, all_values<TraceLevel>());
   spec.counts_hardware = reader.boolean_or("counts_hardware", spec.counts_hardware);
-  if (spec.counts_hardware && !is_cuda) {
+  if (spec.counts_hardware && !is_on_device(spec)) {
     reader.fail("counts_hardware", "false: only a GPU has such counters (backend cuda)");
   }
   spec.num_warmup_steps =
@@ -156,7 +162,7 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   if (reader.has("reference_loss")) {
     spec.reference_loss = reader.numbers("reference_loss", -1e9, 1e9);
   }
-  if (spec.dtype == "bf16") spec.reference_tolerance = kReferenceToleranceBf16;
+  if (spec.dtype == DType::bf16) spec.reference_tolerance = kReferenceToleranceBf16;
   spec.reference_tolerance =
       reader.number_or("reference_tolerance", spec.reference_tolerance, 0, kMaxCoefficient);
   if (reader.has("fault")) spec.fault = fault_from(reader.object("fault"));
@@ -181,9 +187,9 @@ std::string spec_hash(const TrialSpec& spec) {
     document.erase(key);
   }
   // Ranks as threads are what every trial had before there were others.
-  if (spec.communicator == "threads") document.erase("communicator");
+  if (spec.communicator == CommunicatorKind::threads) document.erase("communicator");
   if (!spec.counts_hardware) document.erase("counts_hardware");
-  if (spec.communicator != "fake") document.erase("fake_rank");
+  if (ranks_of(spec) != RanksAre::alone) document.erase("fake_rank");
   // Objects keep their keys sorted, so the dump is canonical.
   return fmt::format("{:016x}",
                      fnv1a_64(document.dump(-1, ' ', false, json::error_handler_t::replace)));

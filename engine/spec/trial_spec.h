@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/communicators.h"
 #include "engine/spec/hardware_spec.h"
 #include "engine/spec/knobs.h"
 #include "engine/spec/model_spec.h"
+#include "engine/spec/modes.h"
 
 namespace moetune::spec {
 
@@ -37,9 +39,9 @@ inline double tokens_per_step(const TrainingSpec& training) {
   return static_cast<double>(training.global_batch_size) * static_cast<double>(training.seq_length);
 }
 
-/// A fault to inject, so that what happens to a failing trial can be tested end to end.
+/// A fault to inject.
 struct InjectedFault {
-  std::string kind;  ///< empty, crash (SIGSEGV), kill (SIGKILL), hang, nan, nan_gradient, error
+  FaultKind kind = FaultKind::none;
   int64_t step = 0;
   int64_t rank = 0;
 };
@@ -53,16 +55,14 @@ struct TrialSpec {
   HardwareSpec hardware;
   Knobs knobs;
   TrainingSpec training;
-  std::string data_path;      ///< a file or folder, read as bytes
-  std::string data_digest;    ///< of the bytes; part of the identity instead of the path
-  std::string dtype = "f32";  ///< f32; f64 on the cpu, bf16 on cuda
-  std::string clock = "virtual_measured";  ///< wall, virtual_measured, virtual_modelled
-  std::string backend = "cpu";             ///< cpu; cuda, always in wall time
-  /// threads: all ranks in one process; nccl: one rank per process and GPU; fake: one rank of the
-  /// layout alone, whose communication moves nothing.
-  std::string communicator = "threads";
-  int64_t fake_rank = 0;      ///< which rank is run in a fake world
-  std::string trace = "ops";  ///< none, ops, all
+  std::string data_path;     ///< a file or folder, read as bytes
+  std::string data_digest;   ///< of the bytes; part of the identity instead of the path
+  DType dtype = DType::f32;  ///< f32; f64 on the cpu, bf16 on cuda
+  ClockMode clock = ClockMode::virtual_measured;
+  BackendKind backend = BackendKind::cpu;  ///< on a device always in wall time
+  CommunicatorKind communicator = CommunicatorKind::threads;
+  int64_t fake_rank = 0;  ///< which rank is run in a fake world
+  TraceLevel trace = TraceLevel::ops;
   /// Hardware counters over the traced steps, which makes their times unfit for comparison.
   bool counts_hardware = false;
   int64_t num_warmup_steps = 1;  ///< not timed
@@ -74,6 +74,11 @@ struct TrialSpec {
   double reference_tolerance = kReferenceTolerance;  ///< see reference_tolerance_at
   InjectedFault fault;
 };
+
+/// A device keeps its own time and has memory that the host cannot read.
+inline bool is_on_device(const TrialSpec& s) { return s.backend == BackendKind::cuda; }
+/// Where the trial's ranks are.
+inline RanksAre ranks_of(const TrialSpec& s) { return row_of(s.communicator).ranks; }
 
 /// Total steps a trial runs.
 inline int64_t total_steps(const TrialSpec& s) {
@@ -100,18 +105,29 @@ struct Violation {
   std::string message;  ///< knob, value found, what would be right
 };
 
+/// What constraints judge: the parts of a trial that decide whether it can run. A view.
+struct TrialParts {
+  const ModelSpec& model;
+  const HardwareSpec& hardware;
+  const TrainingSpec& training;
+  const Knobs& knobs;
+  CommunicatorKind communicator;
+};
+inline TrialParts parts_of(const TrialSpec& s) {
+  return {s.model, s.hardware, s.training, s.knobs, s.communicator};
+}
+
 /// One row of the constraint table.
 struct ConstraintRow {
   const char* name;
   const char* help;
   /// Empty when satisfied, else the message.
-  std::string (*check)(const ModelSpec&, const HardwareSpec&, const TrainingSpec&, const Knobs&);
+  std::string (*check)(const TrialParts&);
 };
 const std::vector<ConstraintRow>& constraint_table();
 
 /// All broken rules, in table order; empty when the trial can run. When one of the first
 /// two, `sizes` and `layout_text`, is broken, those behind it are not checked: they rely on it.
-std::vector<Violation> check_constraints(const ModelSpec& model, const HardwareSpec& hardware,
-                                         const TrainingSpec& training, const Knobs& knobs);
+std::vector<Violation> check_constraints(const TrialParts& trial);
 
 }  // namespace moetune::spec

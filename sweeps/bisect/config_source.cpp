@@ -115,8 +115,7 @@ spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<Conf
 
 CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& options) {
   CommitRun run;
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(trial));
   if (!violations.empty()) {
     run.status = RunStatus::build_failed;
     run.message = fmt::format("{}: {}", violations.front().rule, violations.front().message);

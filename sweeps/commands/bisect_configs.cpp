@@ -89,7 +89,8 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   const TextSnapshot snapshot(database, good.text);
   setup.runner.rank_program = find_rank_program();
   setup.runner.folder = running_folder(database);
-  setup.runner.launcher = options.launcher(good.spec.communicator == "nccl" ? good.spec : bad.spec);
+  setup.runner.launcher = options.launcher(
+      spec::ranks_of(good.spec) == spec::RanksAre::processes ? good.spec : bad.spec);
   setup.runner.text_path = snapshot.path();
   setup.key_parts = fmt::format("{}; {}", version_line(), machine_identity());
   const InterruptGuard guard;

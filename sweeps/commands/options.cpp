@@ -61,10 +61,10 @@ void CommandOptions::add_launch() {
 std::string CommandOptions::launcher(const spec::TrialSpec& trial) const {
   check_has_launcher(trial, has("launch") ? text("launch") : "");
   if (!has("launch")) return "";
-  if (trial.communicator != "nccl") {
+  if (spec::ranks_of(trial) != spec::RanksAre::processes) {
     throw UsageError(fmt::format(
         "--launch is for trials of several processes (communicator nccl); with {} there is one",
-        trial.communicator));
+        spec::name_of(trial.communicator)));
   }
   check_launcher(text("launch"));
   return text("launch");

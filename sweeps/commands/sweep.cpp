@@ -153,8 +153,8 @@ int run_sweep_command(const std::vector<std::string>& words) {
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
   options.apply_set(sweep.base.knobs);
-  const std::vector<spec::Violation> violations = spec::check_constraints(
-      sweep.base.model, sweep.base.hardware, sweep.base.training, sweep.base.knobs);
+  const std::vector<spec::Violation> violations =
+      spec::check_constraints(spec::parts_of(sweep.base));
   if (!violations.empty()) {
     throw base::UsageError(violation_text(file, violations.front()));
   }

@@ -55,8 +55,7 @@ tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title, const s
   request.hash = spec::spec_hash(spec);
   request.phase = tuner::Phase::profile;
   request.title = std::move(title);
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(spec.model, spec.hardware, spec.training, spec.knobs);
+  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(spec));
   if (!violations.empty()) {
     request.action = tuner::Action::invalid;
     problem = violation_text(file, violations.front());

@@ -132,7 +132,7 @@ void check_launcher(const std::string& launcher) {
 
 void check_has_launcher(const spec::TrialSpec& trial, const std::string& launcher) {
   const int64_t num_ranks = plan::layout_of(trial.knobs).world_size();
-  if (trial.communicator != "nccl" || !launcher.empty() ||
+  if (spec::ranks_of(trial) != spec::RanksAre::processes || !launcher.empty() ||
       num_ranks <= trial.hardware.devices_per_node) {
     return;
   }
@@ -149,7 +149,7 @@ TrialCommands trial_commands(const spec::TrialSpec& trial, const std::string& ra
   // Whoever started the ranks ends them first, where it can.
   constexpr std::chrono::seconds kLonger{10};
   Command rank_command = local_command(rank_program, folder);
-  if (trial.communicator != "nccl") return {{rank_command}, false, ""};
+  if (spec::ranks_of(trial) != spec::RanksAre::processes) return {{rank_command}, false, ""};
   check_has_launcher(trial, launcher);
   const auto limit = std::chrono::duration_cast<std::chrono::seconds>(step_limit) + kLonger;
   for (const std::string& word : {std::string("--step-timeout"), std::to_string(limit.count())}) {

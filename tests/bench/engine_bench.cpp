@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   trial.model = spec::model_from_json(nlohmann::json::parse(std::ifstream(model_path)), model_path);
   trial.hardware.name = "this machine";
   trial.hardware.devices_per_node = 1;
-  trial.clock = "wall";
+  trial.clock = spec::ClockMode::wall;
   trial.training.global_batch_size = 16;
   trial.training.seq_length = 128;
   trial.knobs.micro_batch_size = 4;

@@ -18,9 +18,9 @@ using testing::TrainingRun;
 
 constexpr int64_t kSteps = 3;
 
-spec::TrialSpec on_device(spec::TrialSpec trial, const char* dtype = "f32") {
-  trial.backend = "cuda";
-  trial.clock = "wall";
+spec::TrialSpec on_device(spec::TrialSpec trial, spec::DType dtype = spec::DType::f32) {
+  trial.backend = spec::BackendKind::cuda;
+  trial.clock = spec::ClockMode::wall;
   trial.dtype = dtype;
   return trial;
 }
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(mixed_precision_stays_near) {
   for (const char* layout : {"{}", kLayouts[1], kLayouts[5], kLayouts[12]}) {
     BOOST_TEST_CONTEXT(layout) {
       const TrainingRun run =
-          train(on_device(tiny_trial(tiny_model(), knobs_of(layout)), "bf16"), kSteps);
+          train(on_device(tiny_trial(tiny_model(), knobs_of(layout)), spec::DType::bf16), kSteps);
       testing::check_mixed_precision(run, expected);
     }
   }
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(one_rank_of_a_fake_world) {
                                   "pipeline_model_parallel_size": 2})";
   for (const int rank : {0, 7}) {
     spec::TrialSpec trial = tiny_trial(tiny_model(), knobs_of(kLayout));
-    trial.communicator = "fake";
+    trial.communicator = spec::CommunicatorKind::fake;
     trial.fake_rank = rank;
     const TrainingRun expected = train(trial, kSteps);
     const TrainingRun run = train(on_device(trial), kSteps);

@@ -23,8 +23,8 @@ struct AdversarialSchedule {
 
 spec::TrialSpec on_device(const spec::ModelSpec& model, const std::string& knobs) {
   spec::TrialSpec trial = tiny_trial(model, knobs_of(knobs));
-  trial.backend = "cuda";
-  trial.clock = "wall";
+  trial.backend = spec::BackendKind::cuda;
+  trial.clock = spec::ClockMode::wall;
   return trial;
 }
 

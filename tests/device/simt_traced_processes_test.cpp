@@ -27,13 +27,13 @@ constexpr const char* kLayout = R"({"data_parallel_size": 2, "expert_model_paral
 struct Processes {
   tests::TempFolder folder;
 
-  static spec::TrialSpec trial(const std::string& communicator) {
+  static spec::TrialSpec trial(spec::CommunicatorKind communicator) {
     spec::ModelSpec model = engine::testing::tiny_model();
     model.vocab_size = 256;
     spec::TrialSpec made = engine::testing::tiny_trial(model, knobs_of(kLayout));
-    made.backend = "cuda";
-    made.clock = "wall";
-    made.dtype = "bf16";
+    made.backend = spec::BackendKind::cuda;
+    made.clock = spec::ClockMode::wall;
+    made.dtype = spec::DType::bf16;
     made.communicator = communicator;
     made.hardware.num_nodes = 1;
     made.hardware.devices_per_node = 4;
@@ -84,10 +84,10 @@ struct Processes {
 BOOST_FIXTURE_TEST_SUITE(traced_processes, Processes)
 
 BOOST_AUTO_TEST_CASE(processes_train_and_are_traced_like_threads) {
-  const Stored threads = run("simt_traced_rank", trial("threads"));
+  const Stored threads = run("simt_traced_rank", trial(spec::CommunicatorKind::threads));
   BOOST_TEST_INFO(text_of("err"));
   BOOST_TEST_REQUIRE(threads.trial.status == "ok");
-  const Stored processes = run("simt_nccl_rank", trial("nccl"));
+  const Stored processes = run("simt_nccl_rank", trial(spec::CommunicatorKind::nccl));
   BOOST_TEST_INFO(text_of("err"));
   BOOST_TEST_INFO(processes.trial.reason);
   BOOST_TEST_REQUIRE(processes.trial.status == "ok");
@@ -141,14 +141,14 @@ BOOST_AUTO_TEST_CASE(processes_train_and_are_traced_like_threads) {
 
 BOOST_AUTO_TEST_CASE(a_process_that_fails_ends_all_and_says_why) {
   struct Case {
-    const char* fault;
+    spec::FaultKind fault;
     const char* status;
     const char* reason;
   };
-  for (const Case& c : {Case{"error", "failed", "injected error (rank 2)"},
-                        Case{"kill", "crashed", "killed by signal 9"}}) {
-    BOOST_TEST_CONTEXT(c.fault) {
-      spec::TrialSpec failing = trial("nccl");
+  for (const Case& c : {Case{spec::FaultKind::error, "failed", "injected error (rank 2)"},
+                        Case{spec::FaultKind::kill, "crashed", "killed by signal 9"}}) {
+    BOOST_TEST_CONTEXT(spec::name_of(c.fault)) {
+      spec::TrialSpec failing = trial(spec::CommunicatorKind::nccl);
       failing.fault = {c.fault, 3, 2};
       const Stored stored = run("simt_nccl_rank", failing);
       BOOST_TEST(stored.trial.status == c.status);
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(a_process_that_fails_ends_all_and_says_why) {
 }
 
 BOOST_AUTO_TEST_CASE(out_of_memory_on_a_process_is_out_of_memory) {
-  spec::TrialSpec small = trial("nccl");
+  spec::TrialSpec small = trial(spec::CommunicatorKind::nccl);
   small.hardware.memory_bytes = 200'000;
   const Stored stored = run("simt_nccl_rank", small);
   BOOST_TEST(stored.trial.status == "oom");
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(out_of_memory_on_a_process_is_out_of_memory) {
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_starts_the_processes_of_its_trials) {
-  const spec::TrialSpec base = trial("nccl");
+  const spec::TrialSpec base = trial(spec::CommunicatorKind::nccl);
   json sweep = {{"name", "processes"},
                 {"num_warmup_steps", 2},
                 {"num_steps", 6},

@@ -87,8 +87,8 @@ struct TracedFixture {
     spec::ModelSpec model = testing::mixed_model();
     model.vocab_size = 256;
     spec::TrialSpec made = testing::tiny_trial(model, knobs_of(knobs));
-    made.backend = "cuda";
-    made.clock = "wall";
+    made.backend = spec::BackendKind::cuda;
+    made.clock = spec::ClockMode::wall;
     made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
     made.num_warmup_steps = 3;
     made.num_steps = 2;
@@ -196,8 +196,8 @@ BOOST_FIXTURE_TEST_SUITE(traced_trials, TracedFixture)
 BOOST_AUTO_TEST_CASE(each_piece_of_work_has_the_label_of_its_op) {
   const spec::TrialSpec spec = trial(knobs_with(kMixedLayout, "none"));
   spec::TrialSpec on_cpu = spec;
-  on_cpu.backend = "cpu";
-  on_cpu.clock = "virtual_modelled";
+  on_cpu.backend = spec::BackendKind::cpu;
+  on_cpu.clock = spec::ClockMode::virtual_modelled;
   const OpWork expected = ops_of(run(on_cpu));
   for (const bool is_deferred : {false, true}) {
     BOOST_TEST_CONTEXT((is_deferred ? "adversarial" : "in order")) {
@@ -363,7 +363,7 @@ BOOST_AUTO_TEST_CASE(slow_messages_are_communication) {
   simt_cupti::set_behaviour(behaviour);
   simt::set_schedule(simt::adversarial(3));
   spec::TrialSpec spec = trial(R"({"expert_model_parallel_size": 2, "data_parallel_size": 2})");
-  spec.communicator = "fake";
+  spec.communicator = spec::CommunicatorKind::fake;
   spec.fake_rank = 1;
   BOOST_TEST(wall_of(spec, run(spec)) == "communication");
 }

@@ -34,9 +34,9 @@ struct DeviceFixture {
     spec::ModelSpec model = testing::tiny_model();
     model.vocab_size = 256;
     spec::TrialSpec made = testing::tiny_trial(model, knobs_of(knobs));
-    made.backend = "cuda";
-    made.clock = "wall";
-    made.dtype = "bf16";
+    made.backend = spec::BackendKind::cuda;
+    made.clock = spec::ClockMode::wall;
+    made.dtype = spec::DType::bf16;
     made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
     made.num_warmup_steps = 3;
     made.num_steps = 2;
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(other_failures_keep_their_codes) {
 BOOST_AUTO_TEST_CASE(one_rank_of_a_fake_world_is_a_trial) {
   spec::TrialSpec spec = trial(R"({"data_parallel_size": 8, "expert_model_parallel_size": 4})");
   spec.training.global_batch_size = 8;
-  spec.communicator = "fake";
+  spec.communicator = spec::CommunicatorKind::fake;
   spec.fake_rank = 5;
   spec.reference_loss = {100, 100};  // not compared: the numbers of the others are made up
   const auto [code, message] = run(spec);

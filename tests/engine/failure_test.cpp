@@ -23,7 +23,7 @@ BOOST_AUTO_TEST_CASE(late_member_does_not_meet_one_that_left) {
   const auto late = world.communicator(plan::Group::world, 1, *backend);
   bool has_early_failed = false;
   std::thread thread([&] {
-    world.slots().acquire();
+    world.begin_computing();
     const int value = 1;
     std::array<int, 2> all{};
     try {
@@ -31,12 +31,12 @@ BOOST_AUTO_TEST_CASE(late_member_does_not_meet_one_that_left) {
     } catch (const base::PeerFailed&) {
       has_early_failed = true;
     }
-    world.slots().release();
+    world.end_computing();
   });
-  world.abort();
+  world.abort("on purpose");
   thread.join();
   BOOST_TEST(has_early_failed);
-  world.slots().acquire();
+  world.begin_computing();
   const int value = 2;
   std::array<int, 2> all{};
   BOOST_CHECK_THROW(late->all_gather(&value, all.data(), sizeof(int), 0), base::PeerFailed);

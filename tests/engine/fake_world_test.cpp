@@ -15,7 +15,7 @@ using testing::train;
 using testing::TrainingRun;
 
 spec::TrialSpec fake(spec::TrialSpec trial, int rank) {
-  trial.communicator = "fake";
+  trial.communicator = spec::CommunicatorKind::fake;
   trial.fake_rank = rank;
   return trial;
 }
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(work_and_memory_are_those_of_the_rank_among_its_peers) {
 BOOST_AUTO_TEST_CASE(a_ring_is_as_fast_as_with_its_peers) {
   spec::TrialSpec trial =
       tiny_trial(tiny_model(), knobs_of(R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})"));
-  trial.clock = "virtual_modelled";
+  trial.clock = spec::ClockMode::virtual_modelled;
   const auto transfers = [](const profiler::StepTrace& trace) {
     std::vector<int64_t> ns;
     for (const profiler::TraceRecord& record : trace.records) {

@@ -81,7 +81,7 @@ double relative_error(double numeric, double analytic) {
 void check_model(const spec::ModelSpec& model, const std::string& knobs) {
   spec::TrialSpec trial =
       testing::tiny_trial(model, spec::knobs_from_json(nlohmann::json::parse(knobs), "test"));
-  trial.dtype = "f64";
+  trial.dtype = spec::DType::f64;
   GradientMap gradients;
   run_with(trial, {}, 0, &gradients);
   for (const auto& [name, gradient] : gradients) {

@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(workspaces_of_kernels_count_on_a_real_device) {
   const int64_t without = tuner::estimate_memory(trial, {}).peak_bytes;
   trial.hardware.workspace_bytes = 1024;
   BOOST_TEST(tuner::estimate_memory(trial, {}).peak_bytes == without);
-  trial.backend = "cuda";
+  trial.backend = spec::BackendKind::cuda;
   BOOST_TEST(tuner::estimate_memory(trial, {}).peak_bytes == without + 1024);
 }
 

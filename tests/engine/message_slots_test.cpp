@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_failing_sender_takes_its_messages_along) {
     char byte = 1;
     comm->send(1, 0, &byte, 1, {slots.data(), 2}, int64_t{0});
   }
-  world.abort();
+  world.abort("on purpose");
   char byte = 0;
   BOOST_CHECK_THROW(receiver->recv(0, 0, &byte, 1, int64_t{0}), base::PeerFailed);
 }

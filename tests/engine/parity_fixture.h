@@ -18,8 +18,7 @@ inline spec::Knobs knobs_of(const std::string& json) {
 }
 
 inline void check_constraints_hold(const spec::TrialSpec& trial) {
-  for (const spec::Violation& violation :
-       spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs)) {
+  for (const spec::Violation& violation : spec::check_constraints(spec::parts_of(trial))) {
     BOOST_FAIL(violation.rule << ": " << violation.message);
   }
 }

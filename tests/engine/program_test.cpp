@@ -58,12 +58,12 @@ BOOST_AUTO_TEST_CASE(trace_follows_the_program) {
 
 // With the durations that the engine has recorded, and the rows that the router has sent.
 BOOST_AUTO_TEST_CASE(played_programs_have_the_times_of_the_engine) {
-  for (const char* clock : {"virtual_modelled", "virtual_measured"}) {
+  for (const auto clock : {spec::ClockMode::virtual_modelled, spec::ClockMode::virtual_measured}) {
     for (const spec::ModelSpec& model : {testing::tiny_model(), testing::mixed_model()}) {
       for (const std::string& layout : layouts()) {
         spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(layout));
         trial.clock = clock;
-        BOOST_TEST_CONTEXT(clock << " " << layout) { testing::check_played(trial); }
+        BOOST_TEST_CONTEXT(spec::name_of(clock) << " " << layout) { testing::check_played(trial); }
       }
     }
   }

@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(every_change_is_seen) {
   struct Row {
     spec::ModelSpec model;
     const char* layout;
-    const char* dtype;
+    spec::DType dtype;
     int64_t global_batch_size;
     int rank;
   };
@@ -124,24 +124,24 @@ BOOST_AUTO_TEST_CASE(every_change_is_seen) {
       {testing::tiny_model(),
        R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "ep_chunks_forward": 2,
            "ep_chunks_backward": 3, "recompute": "norm,moe_act,experts"})",
-       "bf16", 4, 1},
+       spec::DType::bf16, 4, 1},
       {testing::mixed_model(),
        R"({"context_parallel_size": 2, "pipeline_model_parallel_size": 2,
            "recompute": "core_attn", "linear_ce_chunk_tokens": 5})",
-       "f32", 2, 3},
+       spec::DType::f32, 2, 3},
       {tied,
        R"({"data_parallel_size": 2, "pipeline_model_parallel_size": 2, "recompute": "full",
            "expert_model_parallel_size": 2, "use_distributed_optimizer": false,
            "overlap_grad_reduce": true})",
-       "f32", 4, 0},
+       spec::DType::f32, 4, 0},
       {testing::mixed_model(),
        R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "micro_batch_size": 2,
            "expert_model_parallel_size": 2})",
-       "f32", 4, 1},
+       spec::DType::f32, 4, 1},
       {testing::tiny_model(),
        R"({"context_parallel_size": 2, "cp_comm_type": "p2p", "expert_tensor_parallel_size": 2,
            "recompute": "core_attn"})",
-       "bf16", 2, 1},
+       spec::DType::bf16, 2, 1},
   };
   for (const Row& row : kRows) {
     spec::TrialSpec trial = testing::tiny_trial(row.model, testing::knobs_of(row.layout));

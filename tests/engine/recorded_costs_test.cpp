@@ -78,7 +78,8 @@ BOOST_AUTO_TEST_CASE(costs_are_those_of_the_arguments) {
     for (const PricedOp& op : on_tape.priced_ops()) {
       const std::string why = prices.check(op);
       if (why.empty()) continue;
-      wrong.try_emplace(Prices::label_of(op), fmt::format("{} {}: {}", trial.dtype, op.where, why));
+      wrong.try_emplace(Prices::label_of(op),
+                        fmt::format("{} {}: {}", spec::name_of(trial.dtype), op.where, why));
     }
   });
   for (const auto& [op, pass] : kKnownWrongCosts) {

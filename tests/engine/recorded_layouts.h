@@ -41,7 +41,7 @@ inline std::vector<spec::ModelSpec> recorded_models() {
 }
 
 inline spec::TrialSpec recorded_trial(const spec::ModelSpec& model, const std::string& layout,
-                                      const char* dtype = "f32") {
+                                      spec::DType dtype = spec::DType::f32) {
   spec::TrialSpec trial = tiny_trial(model, knobs_of(layout));
   trial.dtype = dtype;
   return trial;
@@ -52,10 +52,12 @@ template <typename Body>
 void for_recorded_ranks(Body&& body) {
   for (const spec::ModelSpec& model : recorded_models()) {
     for (const std::string& layout : recorded_layouts()) {
-      for (const char* dtype : {"f32", "bf16"}) {
+      for (const spec::DType dtype : {spec::DType::f32, spec::DType::bf16}) {
         const spec::TrialSpec trial = recorded_trial(model, layout, dtype);
         for (int rank = 0; rank < plan::layout_of(trial.knobs).world_size(); ++rank) {
-          BOOST_TEST_CONTEXT(layout << " " << dtype << " rank " << rank) { body(trial, rank); }
+          BOOST_TEST_CONTEXT(layout << " " << spec::name_of(dtype) << " rank " << rank) {
+            body(trial, rank);
+          }
         }
       }
     }

@@ -40,7 +40,7 @@ inline spec::TrialSpec tiny_trial(const spec::ModelSpec& model, const spec::Knob
   spec::TrialSpec t;
   t.model = model;
   t.knobs = knobs;
-  t.clock = "virtual_modelled";
+  t.clock = spec::ClockMode::virtual_modelled;
   t.hardware.name = "test";
   t.hardware.num_nodes = 1;
   t.hardware.devices_per_node = plan::layout_of(knobs).world_size();

@@ -66,12 +66,12 @@ std::vector<Outcome> run_meeting(int size, Meeting meeting,
   return outcomes;
 }
 
-spec::TrialSpec over_nccl(const char* layout, const char* dtype = "f32",
+spec::TrialSpec over_nccl(const char* layout, spec::DType dtype = spec::DType::f32,
                           const spec::ModelSpec& model = tiny_model()) {
   spec::TrialSpec trial = tiny_trial(model, knobs_of(layout));
-  trial.backend = "cuda";
-  trial.clock = "wall";
-  trial.communicator = "nccl";
+  trial.backend = spec::BackendKind::cuda;
+  trial.clock = spec::ClockMode::wall;
+  trial.communicator = spec::CommunicatorKind::nccl;
   trial.dtype = dtype;
   testing::check_constraints_hold(trial);
   return trial;
@@ -158,10 +158,10 @@ BOOST_AUTO_TEST_CASE(tied_embeddings_dense_layers_and_shared_experts) {
   model.ties_embeddings = true;
   const TrainingRun expected = testing::train(tiny_trial(model), kSteps);
   for (const char* layout : {kEverything, kLayouts[8]}) {
-    const TrainingRun run = train(over_nccl(layout, "f32", model));
+    const TrainingRun run = train(over_nccl(layout, spec::DType::f32, model));
     BOOST_TEST_CONTEXT(layout) {
       check_close(run, expected, 1e-4);
-      check_identical(train(over_nccl(layout, "f32", model), simt::adversarial(7)), run);
+      check_identical(train(over_nccl(layout, spec::DType::f32, model), simt::adversarial(7)), run);
     }
   }
 }
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(mixed_precision_stays_near) {
   const TrainingRun expected = testing::train(tiny_trial(tiny_model()), kSteps);
   for (const char* layout : {kEverything, kLayouts[1]}) {
     BOOST_TEST_CONTEXT(layout) {
-      const TrainingRun run = train(over_nccl(layout, "bf16"), simt::adversarial(3));
+      const TrainingRun run = train(over_nccl(layout, spec::DType::bf16), simt::adversarial(3));
       testing::check_mixed_precision(run, expected);
     }
   }

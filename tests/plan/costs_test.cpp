@@ -8,7 +8,7 @@
 namespace moetune::plan {
 namespace {
 
-spec::TrialSpec trial(const char* dtype) {
+spec::TrialSpec trial(spec::DType dtype) {
   spec::TrialSpec made = spec::samples::trial();
   made.knobs = {};
   made.knobs.data_parallel_size = 2;
@@ -33,8 +33,8 @@ Instr find(const spec::TrialSpec& spec, Op op, Pass pass) {
 BOOST_AUTO_TEST_SUITE(costs)
 
 BOOST_AUTO_TEST_CASE(each_operand_counts_in_its_own_type) {
-  const spec::TrialSpec f32 = trial("f32");
-  const spec::TrialSpec bf16 = trial("bf16");
+  const spec::TrialSpec f32 = trial(spec::DType::f32);
+  const spec::TrialSpec bf16 = trial(spec::DType::bf16);
   // T 64, h 32, q + 2 kv 64: x, w, y.
   constexpr int64_t kQkv = 64 * 32 + 64 * 32 + 64 * 64;
   BOOST_TEST(find(f32, Op::qkv_proj, Pass::forward).cost.bytes == 4 * kQkv);
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(each_operand_counts_in_its_own_type) {
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_experts_cost_as_many_as_arrive) {
-  const Instr fc1 = find(trial("f32"), Op::expert_fc1, Pass::forward);
+  const Instr fc1 = find(trial(spec::DType::f32), Op::expert_fc1, Pass::forward);
   BOOST_TEST(fc1.is_routed);
   // 4 local experts, f 16: their weights are read whatever arrives.
   BOOST_TEST(fc1.cost.flops == 0);
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   dims.cp = 2;
   BOOST_TEST(visible_pairs(dims) == 21);
 
-  spec::TrialSpec windowed = trial("f32");
+  spec::TrialSpec windowed = trial(spec::DType::f32);
   const Instr whole = find(windowed, Op::core_attn, Pass::forward);
   windowed.model.attention_window.assign(windowed.model.attention_window.size(), 8);
   const Instr few = find(windowed, Op::core_attn, Pass::forward);

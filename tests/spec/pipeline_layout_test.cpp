@@ -21,8 +21,7 @@ std::string broken_rule(const std::string& layout, int64_t pp, int64_t vpp = 1, 
   trial.knobs.pipeline_model_parallel_layout = layout;
   trial.hardware.num_nodes = 1;
   trial.hardware.devices_per_node = pp;
-  const auto violations =
-      check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const auto violations = check_constraints(parts_of(trial));
   return violations.empty() ? "" : violations.front().rule;
 }
 
@@ -83,8 +82,7 @@ BOOST_AUTO_TEST_CASE(impossible_virtual_stages_break_named_rules) {
   trial.hardware.num_nodes = 1;
   trial.hardware.devices_per_node = 2;
   trial.training.global_batch_size = 7;
-  const auto violations =
-      check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const auto violations = check_constraints(parts_of(trial));
   BOOST_TEST_REQUIRE(violations.size() == 1U);
   BOOST_TEST(violations.front().rule == "vpp_divides_micro_batches");
 }

@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_judged_is_refused) {
   json other = document();
   other["strategy"] = "grid";
   other["trace"] = "none";
-  BOOST_TEST(read(other).base.trace == "none");  // only the workflow reads walls
+  BOOST_TEST((read(other).base.trace == TraceLevel::none));  // only the workflow reads walls
 }
 
 BOOST_AUTO_TEST_CASE(a_space_too_large_to_enumerate_is_refused) {
@@ -140,9 +140,9 @@ BOOST_AUTO_TEST_CASE(every_key_reaches_its_member) {
   BOOST_TEST(sweep.validate_steps == 11);
   BOOST_TEST(sweep.validate_max_loss == 1.5);
   BOOST_TEST(sweep.memory_margin_ratio == 0.125);
-  BOOST_TEST(sweep.base.clock == "virtual_modelled");
-  BOOST_TEST(sweep.base.dtype == "f64");
-  BOOST_TEST(sweep.base.trace == "all");
+  BOOST_TEST((sweep.base.clock == ClockMode::virtual_modelled));
+  BOOST_TEST((sweep.base.dtype == DType::f64));
+  BOOST_TEST((sweep.base.trace == TraceLevel::all));
   BOOST_TEST(sweep.base.num_warmup_steps == 2);
   BOOST_TEST(sweep.base.num_steps == 6);
   BOOST_TEST(sweep.base.num_traced_steps == 3);
@@ -260,9 +260,7 @@ BOOST_AUTO_TEST_CASE(the_committed_quickstart_can_run) {
   BOOST_TEST(sweep.name == "quickstart");
   BOOST_TEST(std::filesystem::exists(sweep.base.data_path));
   BOOST_TEST(sweep.base.hardware.num_devices() == 8);
-  BOOST_TEST(check_constraints(sweep.base.model, sweep.base.hardware, sweep.base.training,
-                               sweep.base.knobs)
-                 .empty());
+  BOOST_TEST(check_constraints(parts_of(sweep.base)).empty());
   BOOST_TEST(sweep.space.size() >= 5U);
   for (const auto& [name, values] : sweep.space) {
     // The baseline is a point of the space.

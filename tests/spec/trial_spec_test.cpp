@@ -70,20 +70,20 @@ BOOST_AUTO_TEST_CASE(round_trip_keeps_every_field) {
   spec.training.decays_all = true;
   spec.training.aux_loss_coeff = 1e-3;
   spec.training.z_loss_coeff = 1e-4;
-  spec.dtype = "f64";
-  spec.clock = "wall";
-  spec.trace = "all";
+  spec.dtype = DType::f64;
+  spec.clock = ClockMode::wall;
+  spec.trace = TraceLevel::all;
   spec.num_traced_steps = 0;
   spec.records_routing = true;
   spec.reference_loss = {5.5, 5.25};
-  spec.fault = {"hang", 2, 3};
+  spec.fault = {FaultKind::hang, 2, 3};
   const std::string text = to_json(spec).dump();
   const TrialSpec copy = trial_spec_from_json(parse_json(text, "t"), "t");
   BOOST_TEST(to_json(copy).dump() == text);
   BOOST_TEST(copy.training.seed == ~uint64_t{0});
   BOOST_TEST(copy.training.lr == 0.1 + 0.2);
   BOOST_TEST((copy.knobs == spec.knobs));
-  BOOST_TEST(copy.fault.kind == "hang");
+  BOOST_TEST((copy.fault.kind == FaultKind::hang));
   BOOST_TEST(copy.reference_loss.size() == 2u);
   BOOST_TEST(spec_hash(copy) == spec_hash(spec));
 }
@@ -126,8 +126,8 @@ BOOST_AUTO_TEST_CASE(every_backend_can_be_asked_for) {
   document["backend"] = "cuda";
   document.erase("clock");
   const TrialSpec spec = trial_spec_from_json(document, "t");
-  BOOST_TEST(spec.backend == "cuda");
-  BOOST_TEST(spec.clock == "wall");
+  BOOST_TEST((spec.backend == BackendKind::cuda));
+  BOOST_TEST((spec.clock == ClockMode::wall));
 }
 
 BOOST_AUTO_TEST_CASE(narrow_moments_stand_beside_f32) {
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(the_rank_of_a_fake_world_is_part_of_the_identity) {
   const std::string threads = spec_hash(spec);
   spec.fake_rank = 3;
   BOOST_TEST(spec_hash(spec) == threads);
-  spec.communicator = "fake";
+  spec.communicator = CommunicatorKind::fake;
   const std::string fake = spec_hash(spec);
   BOOST_TEST(fake != threads);
   spec.fake_rank = 4;

@@ -178,6 +178,13 @@ BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
   check_refused({"trial", spec, "--launch", "srun"}, 2, {"--launch", "nccl", "threads"});
   write_spec(over_nccl);
   check_refused({"trial", spec, "--launch", "srun -n {rank}"}, 2, {"--launch", "{ranks}"});
+  {
+    // Virtual stages need what NCCL has not got: nothing is launched to find out.
+    const tests::ScopedEnvironment launches("FAKE_RANK_LOG", folder.file("none"));
+    check_refused({"trial", spec, "--set", "virtual_pipeline_model_parallel_size=2"}, 2,
+                  {"vpp_within_communicator", "'nccl'"});
+    BOOST_TEST(!std::filesystem::exists(folder.file("none")));
+  }
   check_refused({"bisect", "--repo", ".", "--launch", "srun"}, 2, {"--launch", "--run"});
   const Answer trial = run({"trial", spec, "--db", db, "--format", "json"});
   BOOST_TEST_INFO(trial.err);

@@ -164,19 +164,19 @@ void add_memory(store::ShardWriter& shard, const spec::TrialSpec& trial, int64_t
 }
 
 void act_on_fault(const spec::InjectedFault& fault, store::ShardWriter& shard, int64_t step) {
-  if (fault.kind.empty() || fault.step != step) return;
+  if (fault.kind == spec::FaultKind::none || fault.step != step) return;
   if (place.is_one_of_several()) {
     if (fault.rank != place.rank) return;
-    if (fault.kind != "hang") std::ofstream(obituary(place.rank)) << "x";
+    if (fault.kind != spec::FaultKind::hang) std::ofstream(obituary(place.rank)) << "x";
   }
-  if (fault.kind == "crash") {
+  if (fault.kind == spec::FaultKind::crash) {
     std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make an exit of it
     raise(SIGSEGV);
   }
-  if (fault.kind == "kill") raise(SIGKILL);
-  if (fault.kind == "error") leave(ExitCode::failed, "a planned error");
-  while (fault.kind == "hang") rest(1000);
-  if (fault.kind == "nan") {
+  if (fault.kind == spec::FaultKind::kill) raise(SIGKILL);
+  if (fault.kind == spec::FaultKind::error) leave(ExitCode::failed, "a planned error");
+  while (fault.kind == spec::FaultKind::hang) rest(1000);
+  if (fault.kind == spec::FaultKind::nan) {
     store::ShardStep broken;
     broken.step = step;
     broken.loss = std::nan("");
@@ -192,8 +192,7 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
   if (place.is_one_of_several()) {
     shard.add_text("clock_id", place.rank % 2 == 0 ? "this" : "another");
   }
-  const auto violations =
-      spec::check_constraints(trial.model, trial.hardware, trial.training, trial.knobs);
+  const auto violations = spec::check_constraints(spec::parts_of(trial));
   if (!violations.empty()) leave(ExitCode::usage, violations.front().message);
   const int64_t peak = trial.knobs.micro_batch_size * 300'000;
   if (trial.hardware.memory_bytes > 0 && peak > trial.hardware.memory_bytes) {
@@ -272,7 +271,7 @@ int main(int argc, char** argv) {
       std::ofstream(std::string(argv[4]) + "/shard-0.db") << "this is no database";
       return 0;
     }
-    if (trial.communicator == "nccl") {
+    if (trial.communicator == spec::CommunicatorKind::nccl) {
       const bool is_slurm = !environment("SLURM_PROCID").empty();
       place = {argv[4], std::stoi(environment(is_slurm ? "SLURM_PROCID" : "RANK")),
                plan::layout_of(trial.knobs).world_size()};

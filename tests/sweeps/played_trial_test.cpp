@@ -33,7 +33,7 @@ spec::TrialSpec trial_of(const char* knobs, const std::string& text_path) {
   spec::TrialSpec trial = tests::small_trial();
   trial.knobs = spec::knobs_from_json(nlohmann::json::parse(knobs), "test");
   trial.model.vocab_size = 256;
-  trial.clock = "virtual_measured";
+  trial.clock = spec::ClockMode::virtual_measured;
   trial.data_path = text_path;
   trial.data_digest.clear();
   trial.reference_loss.clear();

@@ -28,9 +28,9 @@ using tests::TempFolder;
 
 spec::TrialSpec trial_of_processes() {
   spec::TrialSpec trial = tests::small_trial();
-  trial.backend = "cuda";
-  trial.clock = "wall";
-  trial.communicator = "nccl";
+  trial.backend = spec::BackendKind::cuda;
+  trial.clock = spec::ClockMode::wall;
+  trial.communicator = spec::CommunicatorKind::nccl;
   trial.hardware.num_nodes = 1;
   trial.hardware.devices_per_node = 8;
   return trial;
@@ -220,7 +220,7 @@ struct Trials {
 
   TrialRun run(const spec::TrialSpec& trial) { return run_trial(runner, trial, options); }
 
-  static spec::TrialSpec with_fault(const char* kind, int rank, int64_t step = 1) {
+  static spec::TrialSpec with_fault(spec::FaultKind kind, int rank, int64_t step = 1) {
     spec::TrialSpec trial = trial_of_processes();
     trial.fault = {kind, step, rank};
     return trial;
@@ -281,21 +281,23 @@ BOOST_AUTO_TEST_CASE(one_result_from_all_ranks) {
 
 BOOST_AUTO_TEST_CASE(the_rank_that_began_it_gives_status_and_reason) {
   struct Case {
-    const char* fault;
+    spec::FaultKind fault;
     const char* status;
     const char* reason;
     const char* launched_reason;
   };
   for (const Case& c :
-       {Case{"error", "failed", "a planned error (rank 3)", "a planned error (rank 3)"},
-        Case{"nan", "wrong", "loss is NaN in step 1 (rank 3)", "loss is NaN in step 1 (rank 3)"},
-        Case{"kill", "crashed",
+       {Case{spec::FaultKind::error, "failed", "a planned error (rank 3)",
+             "a planned error (rank 3)"},
+        Case{spec::FaultKind::nan, "wrong", "loss is NaN in step 1 (rank 3)",
+             "loss is NaN in step 1 (rank 3)"},
+        Case{spec::FaultKind::kill, "crashed",
              "killed by signal 9 (Killed), likely the kernel's out-of-memory killer",
              "rank 3 has ended without a word"}}) {
     for (const bool is_launched : {false, true}) {
       options.launcher.clear();
       if (is_launched) launch_like_srun();
-      BOOST_TEST_CONTEXT(c.fault << " " << options.launcher) {
+      BOOST_TEST_CONTEXT(c.status << " " << options.launcher) {
         const TrialRun ended = run(with_fault(c.fault, 3));
         BOOST_TEST(ended.result.status == c.status);
         BOOST_TEST_INFO(ended.result.reason);
@@ -314,7 +316,7 @@ BOOST_AUTO_TEST_CASE(waiting_for_a_rank_that_has_failed_is_not_hanging) {
   options.grace = milliseconds(100);
   for (const bool is_launched : {false, true}) {
     if (is_launched) launch_like_srun();
-    const TrialRun ended = run(with_fault("error", 3));
+    const TrialRun ended = run(with_fault(spec::FaultKind::error, 3));
     BOOST_TEST(ended.result.status == "failed");
     BOOST_TEST(ended.result.reason == "a planned error (rank 3)");
   }
@@ -334,7 +336,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_hangs_hangs_the_trial_and_none_is_left) {
   options.step_limit = milliseconds(3000);
   options.grace = milliseconds(100);
   const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
-  const TrialRun ended = run(with_fault("hang", 0));
+  const TrialRun ended = run(with_fault(spec::FaultKind::hang, 0));
   BOOST_TEST(ended.result.status == "hung");
   const std::vector<tests::Launch> launches = tests::launches_in(folder.file("launches"));
   BOOST_TEST(launches.size() == static_cast<size_t>(num_ranks()));

@@ -152,7 +152,8 @@ void check_printed(const json& printed, const spec::TrialSpec& trial, int rank,
     BOOST_TEST_REQUIRE(found[i] == expected[i]);
   }
   BOOST_TEST(printed.at("peak_bytes") == tuner::rank_memory(trial, program, bindings).peak_bytes);
-  if (trial.backend == "cpu") BOOST_TEST(printed.at("peak_bytes") == peak_of(found));
+  if (trial.backend == spec::BackendKind::cpu)
+    BOOST_TEST(printed.at("peak_bytes") == peak_of(found));
 }
 
 using Knobs = std::vector<std::string>;

@@ -26,7 +26,7 @@ using tests::ScriptedStrategy;
 using tests::small_trial;
 using tuner::TrialRequest;
 
-TrialSpec with_fault(const std::string& kind) {
+TrialSpec with_fault(spec::FaultKind kind) {
   TrialSpec spec = small_trial();
   spec.fault.kind = kind;
   spec.fault.step = 2;
@@ -94,18 +94,19 @@ struct Fixture {
 };
 
 struct EndCase {
-  const char* fault;
+  spec::FaultKind fault;
   const char* status;
   const char* reason;
 };
-std::ostream& operator<<(std::ostream& out, const EndCase& c) { return out << c.fault; }
+std::ostream& operator<<(std::ostream& out, const EndCase& c) { return out << c.status; }
 const std::vector<EndCase> kEnds = {
-    {"", "ok", ""},
-    {"crash", "crashed", "killed by signal 11"},
-    {"kill", "crashed", "killed by signal 9 (Killed), likely the kernel's out-of-memory killer"},
-    {"hang", "hung", "no new step within 1.00 s, after step 2 of 5"},
-    {"nan", "wrong", "loss is NaN in step 2"},
-    {"error", "failed", "a planned error"},
+    {spec::FaultKind::none, "ok", ""},
+    {spec::FaultKind::crash, "crashed", "killed by signal 11"},
+    {spec::FaultKind::kill, "crashed",
+     "killed by signal 9 (Killed), likely the kernel's out-of-memory killer"},
+    {spec::FaultKind::hang, "hung", "no new step within 1.00 s, after step 2 of 5"},
+    {spec::FaultKind::nan, "wrong", "loss is NaN in step 2"},
+    {spec::FaultKind::error, "failed", "a planned error"},
 };
 
 }  // namespace
@@ -267,9 +268,9 @@ BOOST_AUTO_TEST_CASE(another_host_commit_or_binary_means_a_new_measurement) {
   // One that cannot be run anywhere is no other.
   options.environment = kHere;
   options.environment[2].value = "b2";
-  ScriptedStrategy failing({request_of(with_fault("error"), "error")});
+  ScriptedStrategy failing({request_of(with_fault(spec::FaultKind::error), "error")});
   run(failing);
-  ScriptedStrategy still(std::vector{request_of(with_fault("error"), "error")});
+  ScriptedStrategy still(std::vector{request_of(with_fault(spec::FaultKind::error), "error")});
   BOOST_TEST(run(still).num_run == 0);
   BOOST_TEST((still.told.at(0).status == spec::TrialStatus::failed));
   BOOST_TEST(still.told.at(0).reason == "a planned error");
@@ -422,7 +423,7 @@ BOOST_AUTO_TEST_CASE(the_sweep_says_which_trials_matter) {
   BOOST_TEST(sweep->baseline_trial.value() == 2);
   BOOST_TEST(!sweep->first_fit_trial.has_value());  // this strategy names none
   // One that failed is no winner.
-  ScriptedStrategy failing({request_of(with_fault("error"), "error")});
+  ScriptedStrategy failing({request_of(with_fault(spec::FaultKind::error), "error")});
   run(failing);
   BOOST_TEST(!store::Store::open_read_only(db).read_sweep(1)->winner_trial.has_value());
 }

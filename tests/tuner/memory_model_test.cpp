@@ -11,8 +11,11 @@
 namespace moetune::tuner {
 namespace {
 
+using spec::BackendKind;
+using spec::DType;
+
 /// Two context-parallel and two data-parallel ranks on each of two stages; heads of 8.
-spec::TrialSpec trial(const char* backend, const char* dtype) {
+spec::TrialSpec trial(BackendKind backend, DType dtype) {
   spec::TrialSpec made = spec::samples::trial();
   made.backend = backend;
   made.dtype = dtype;
@@ -47,17 +50,20 @@ BOOST_AUTO_TEST_CASE(attention_of_bf16_has_a_workspace_on_a_real_device) {
   constexpr int64_t kMiddle = 512 + (4 * 32 * 8 * 4 + 4 * 32 * 4 + 4 * 48 * 8 * 4 + 256);
   const std::vector<int64_t> expected = {kOuter, kMiddle, kOuter, kMiddle,
                                          kOuter, kMiddle, kOuter, kMiddle};
-  BOOST_TEST(difference(trial("cuda", "bf16"), trial("cpu", "bf16")) == expected,
+  BOOST_TEST(difference(trial(BackendKind::cuda, DType::bf16),
+                        trial(BackendKind::cpu, DType::bf16)) == expected,
              boost::test_tools::per_element());
-  BOOST_TEST(difference(trial("cuda", "f32"), trial("cpu", "f32")) == std::vector<int64_t>(8, 0),
+  BOOST_TEST(difference(trial(BackendKind::cuda, DType::f32),
+                        trial(BackendKind::cpu, DType::f32)) == std::vector<int64_t>(8, 0),
              boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(it_comes_beside_what_the_hardware_file_says) {
-  spec::TrialSpec more = trial("cuda", "bf16");
+  spec::TrialSpec more = trial(BackendKind::cuda, DType::bf16);
   more.hardware.workspace_bytes = 4096;
-  BOOST_TEST(difference(more, trial("cuda", "bf16")) == std::vector<int64_t>(8, 4096),
-             boost::test_tools::per_element());
+  BOOST_TEST(
+      difference(more, trial(BackendKind::cuda, DType::bf16)) == std::vector<int64_t>(8, 4096),
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_16k_sequence_needs_half_a_gigabyte) {
@@ -67,7 +73,7 @@ BOOST_AUTO_TEST_CASE(a_16k_sequence_needs_half_a_gigabyte) {
       spec::sweep_from_json(spec::parse_json(spec::samples::read_file(path), path), path, folder)
           .base;
   spec::TrialSpec emulated = real;
-  emulated.backend = "cpu";
+  emulated.backend = spec::BackendKind::cpu;
   const std::vector<int64_t> bytes = difference(real, emulated);
   BOOST_TEST_REQUIRE(bytes.size() == 1U);
   BOOST_TEST(bytes.front() - real.hardware.workspace_bytes == 541'065'472);

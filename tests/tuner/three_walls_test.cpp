@@ -493,9 +493,9 @@ BOOST_AUTO_TEST_CASE(where_nothing_fits_memory_is_the_last_word) {
 // Real devices: there is no run on one without a limit.
 BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits_first) {
   spec::SweepSpec sweep = narrow_sweep();
-  sweep.base.backend = "cuda";
-  sweep.base.clock = "wall";
-  sweep.base.communicator = "nccl";
+  sweep.base.backend = spec::BackendKind::cuda;
+  sweep.base.clock = spec::ClockMode::wall;
+  sweep.base.communicator = spec::CommunicatorKind::nccl;
   const auto world = [](const TrialRequest& request) {
     if (!request.is_reference) return run_in_fake_world(request);
     TrialOutcome outcome;

@@ -15,7 +15,7 @@ ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep)
     : sweep_(sweep),
       space_(sweep_),
       cost_models_(1),
-      contests_(sweep_.min_gain_ratio, sweep_.base.clock == "virtual_modelled") {}
+      contests_(sweep_.min_gain_ratio, sweep_.base.clock == spec::ClockMode::virtual_modelled) {}
 
 std::optional<TrialRequest> ThreeWalls::ask() {
   pending_.reset();

@@ -81,7 +81,8 @@ std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpo
 
 void ThreeWalls::look_at_incumbent_again() {
   const std::string& hash = incumbent_->request.hash;
-  if (sweep_.base.clock == "virtual_modelled" || contests_.num_runs(hash) == 0) return;
+  if (sweep_.base.clock == spec::ClockMode::virtual_modelled || contests_.num_runs(hash) == 0)
+    return;
   if (contests_.num_runs(hash) < 2 || contests_.num_runs_since(hash) >= kMostRunsSinceIncumbent) {
     repeat(*incumbent_, Purpose::again);
   }

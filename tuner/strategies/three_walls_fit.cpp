@@ -32,7 +32,7 @@ int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
 // where the router sends each token.
 bool ThreeWalls::contract() {
   phase_ = Phase::contract;
-  if (sweep_.base.communicator == "fake") {
+  if (spec::ranks_of(sweep_.base) == spec::RanksAre::alone) {
     decide(Phase::contract, "note",
            fmt::format(
                "One rank of each layout runs alone (rank {}); its communication moves nothing and "
@@ -75,14 +75,14 @@ bool ThreeWalls::measure_reference() {
   // As long as the longest trial: routing drifts while the router learns, and with it the memory
   // the experts need. But one device takes as many times longer as there are real ones.
   s.num_steps = spec::total_steps(sweep_.base) - 1;
-  if (s.communicator != "nccl") {
+  if (spec::ranks_of(s) != spec::RanksAre::processes) {
     s.num_steps = std::max(s.num_steps, spec::total_steps(validation_spec(sweep_.base.knobs)) - 1);
   }
   s.num_traced_steps = 1;
   s.records_routing = sweep_.base.model.num_experts > 0;
   reference.phase = Phase::contract;
   // Only an emulated device can be ideal.
-  const bool is_ideal = sweep_.base.backend == "cpu";
+  const bool is_ideal = !spec::is_on_device(sweep_.base);
   // It changes no bit, and a real device has an end.
   if (!is_ideal) s.knobs.recompute = "full";
   reference.title = is_ideal ? "reference: one ideal device, no memory limit, no launch costs"
@@ -127,7 +127,7 @@ bool ThreeWalls::measure_reference() {
           "one-device reference, within {} over the first steps: all candidates are "
           "training-equivalent.",
           base::format_count(static_cast<double>(sweep_.base.model.num_parameters())),
-          training.global_batch_size, training.seq_length, sweep_.base.dtype,
+          training.global_batch_size, training.seq_length, spec::name_of(sweep_.base.dtype),
           sweep_.base.reference_tolerance));
   frozen.trial_hash = trial.request.hash;
   frozen.evidence["reference_loss"] = reference_loss_;

@@ -20,6 +20,7 @@ class RecordingWorld final : public engine::World {
   void join_local() override {}
   void check() override {}
   [[nodiscard]] int64_t message_bytes() override { return 0; }
+  void abort(const std::string& /*reason*/) noexcept override {}
 
  private:
   plan::Layout layout_;

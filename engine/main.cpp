@@ -48,12 +48,11 @@ spec::Knobs parse_layout(const std::string& text) {
   for (const spec::LayoutSize& size : spec::layout_sizes()) {
     knobs.*size.member = reader.integer_or(size.name, 1, 1, kMaxSize);
   }
-  const std::string cp_comm_type = reader.text_or("cp_comm_type", knobs.cp_comm_type);
-  try {
-    spec::set_knob(knobs, *spec::find_knob("cp_comm_type"), cp_comm_type);
-  } catch (const base::UsageError&) {
-    reader.fail("cp_comm_type", "all_gather or p2p");
-  }
+  const std::string cp_comm_type =
+      reader.text_or("cp_comm_type", std::string(spec::name_of(knobs.cp_comm_type)));
+  const auto known = spec::find_by_name<spec::CpCommType>(cp_comm_type);
+  if (!known) reader.fail("cp_comm_type", "all_gather or p2p");
+  knobs.cp_comm_type = *known;
   reader.refuse_unknown_keys();
   return knobs;
 }

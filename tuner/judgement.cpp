@@ -53,7 +53,7 @@ std::string describe_shares(const TrialOutcome& outcome) {
 
 std::string describe(const spec::Knobs& knobs) {
   return fmt::format("{}, micro-batch {}, recompute {}", layout_text(knobs), knobs.micro_batch_size,
-                     knobs.recompute);
+                     knobs.recompute.text());
 }
 
 }  // namespace moetune::tuner

@@ -13,6 +13,8 @@
 namespace moetune::tuner {
 namespace {
 
+using spec::GraphScope;
+
 using S = const Situation&;
 using Values = std::vector<std::string>;
 
@@ -62,17 +64,15 @@ Values others(S s, const char* knob) {
 Values less_recompute(S s) {
   Values values;
   for (const std::string& v : s.space.values("recompute")) {
-    if (recompute_weight(v) < recompute_weight(s.knobs.recompute)) values.push_back(v);
+    const int weight = recompute_weight(spec::RecomputeSet(v));
+    if (weight < recompute_weight(s.knobs.recompute)) values.push_back(v);
   }
-  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) {
-    return recompute_weight(a) < recompute_weight(b);
-  });
-  return values;
+  return by_recompute_weight(std::move(values));
 }
 
-size_t num_items(const std::string& set) {
-  if (set == "full_iteration") return 4;  // wider than all parts together
-  return set == "none" ? 0 : static_cast<size_t>(std::count(set.begin(), set.end(), ',')) + 1;
+int num_items(const spec::GraphSet& set) {
+  // Wider than all parts together.
+  return set.has(GraphScope::full_iteration) ? set.size() + 3 : set.size();
 }
 
 /// Wider sets of captured modules than now, narrowest first. Of equally many, those without
@@ -80,10 +80,11 @@ size_t num_items(const std::string& set) {
 Values wider_graphs(S s) {
   Values values;
   for (const std::string& v : s.space.values("cuda_graph_modules")) {
-    if (num_items(v) > num_items(s.knobs.cuda_graph_modules)) values.push_back(v);
+    if (num_items(spec::GraphSet(v)) > num_items(s.knobs.cuda_graph_modules)) values.push_back(v);
   }
-  const auto width = [](const std::string& set) {
-    return std::pair(num_items(set), set.find("attn") != std::string::npos);
+  const auto width = [](const std::string& value) {
+    const spec::GraphSet set(value);
+    return std::pair(num_items(set), set.has(GraphScope::attn));
   };
   std::stable_sort(values.begin(), values.end(),
                    [&](const auto& a, const auto& b) { return width(a) < width(b); });
@@ -148,11 +149,11 @@ bool has_etp(S s) { return s.knobs.expert_tensor_parallel_size > 1; }
 bool tp_spans_nodes(S s) {
   return s.knobs.tensor_model_parallel_size > s.space.sweep().base.hardware.devices_per_node;
 }
-bool has_recompute(S s) { return s.knobs.recompute != "none"; }
+bool has_recompute(S s) { return !s.knobs.recompute.empty(); }
 bool ep_spans_nodes(S s) {
   return s.knobs.expert_model_parallel_size > s.space.sweep().base.hardware.devices_per_node;
 }
-bool has_graphs_possible(S s) { return s.knobs.recompute != "full"; }
+bool has_graphs_possible(S s) { return !spec::is_full_recompute(s.knobs); }
 
 constexpr const char* kEp = "expert_model_parallel_size";
 constexpr const char* kPp = "pipeline_model_parallel_size";

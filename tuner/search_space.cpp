@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -143,20 +144,24 @@ bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b) {
   return layout_text(a) == layout_text(b);
 }
 
-int recompute_weight(std::string_view recompute) {
-  if (recompute == "full") return 1000;
-  int weight = 0;
-  while (!recompute.empty()) {
-    const size_t end = std::min(recompute.find(','), recompute.size());
-    const std::string_view item = recompute.substr(0, end);
-    // By what is computed again: an RMS norm, an activation, attention, the experts' first GEMM.
-    if (item == "norm") weight += 1;
-    if (item == "moe_act") weight += 2;
-    if (item == "core_attn") weight += 4;
-    if (item == "experts") weight += 8;
-    recompute.remove_prefix(std::min(end + 1, recompute.size()));
-  }
-  return weight;
+int recompute_weight(const spec::RecomputeSet& recompute) {
+  using spec::RecomputeModule;
+  // By what is computed again: an RMS norm, an activation, attention, the experts' first GEMM, all.
+  constexpr std::pair<RecomputeModule, int> kWeights[] = {{RecomputeModule::norm, 1},
+                                                          {RecomputeModule::moe_act, 2},
+                                                          {RecomputeModule::core_attn, 4},
+                                                          {RecomputeModule::experts, 8},
+                                                          {RecomputeModule::full, 1000}};
+  int sum = 0;
+  for (const auto& [module, weight] : kWeights) sum += recompute.has(module) ? weight : 0;
+  return sum;
+}
+
+std::vector<std::string> by_recompute_weight(std::vector<std::string> values) {
+  std::ranges::stable_sort(values, {}, [](const std::string& value) {
+    return recompute_weight(spec::RecomputeSet(value));
+  });
+  return values;
 }
 
 }  // namespace moetune::tuner

@@ -55,6 +55,8 @@ std::string layout_text(const spec::Knobs& knobs);
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b);
 /// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums,
 /// full last.
-int recompute_weight(std::string_view recompute);
+int recompute_weight(const spec::RecomputeSet& recompute);
+/// The values of an axis of recompute settings, cheapest first.
+std::vector<std::string> by_recompute_weight(std::vector<std::string> values);
 
 }  // namespace moetune::tuner

@@ -316,31 +316,6 @@ string micro_batch_divides_global(const TrialParts& trial) {
       trial.training.global_batch_size, k.micro_batch_size, k.data_parallel_size, per_pass);
 }
 
-/// The message of the parser when the text of a set-valued knob is not one that it would have
-/// produced.
-string known_set(const Knobs& knobs, const char* name) {
-  const KnobRow& row = *find_knob(name);
-  Knobs parsed = knobs;
-  try {
-    set_knob(parsed, row, get_knob(knobs, row));
-  } catch (const base::UsageError& error) {
-    return error.what();
-  }
-  if (parsed == knobs) return {};
-  return fmt::format("{} is '{}', expected the table's order: '{}'", name, get_knob(knobs, row),
-                     get_knob(parsed, row));
-}
-
-string cp_comm_known_type(const TrialParts& trial) {
-  const Knobs& k = trial.knobs;
-  return known_set(k, "cp_comm_type");
-}
-
-string recompute_known_modules(const TrialParts& trial) {
-  const Knobs& k = trial.knobs;
-  return known_set(k, "recompute");
-}
-
 string recompute_needs_experts(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
   if (trial.model.num_moe_layers() > 0) return {};
@@ -349,19 +324,14 @@ string recompute_needs_experts(const TrialParts& trial) {
   }
   return fmt::format(
       "recompute is '{}', but the model has no experts; leave out moe_act and experts",
-      k.recompute);
-}
-
-string graph_known_modules(const TrialParts& trial) {
-  const Knobs& k = trial.knobs;
-  return known_set(k, "cuda_graph_modules");
+      k.recompute.text());
 }
 
 string graph_preprocess_needs_router(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
   if (!has_graph(k, GraphScope::moe_preprocess) || has_graph(k, GraphScope::moe_router)) return {};
   return fmt::format("cuda_graph_modules is '{}': moe_preprocess needs moe_router as well",
-                     k.cuda_graph_modules);
+                     k.cuda_graph_modules.text());
 }
 
 string graph_needs_experts(const TrialParts& trial) {
@@ -371,26 +341,26 @@ string graph_needs_experts(const TrialParts& trial) {
   return fmt::format(
       "cuda_graph_modules is '{}', but the model has no experts; leave out moe_router and "
       "moe_preprocess",
-      k.cuda_graph_modules);
+      k.cuda_graph_modules.text());
 }
 
 string graph_without_full_recompute(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
-  if (k.cuda_graph_modules == "none" || !is_full_recompute(k)) return {};
+  if (k.cuda_graph_modules.empty() || !is_full_recompute(k)) return {};
   if (has_graph(k, GraphScope::full_iteration)) return {};
   return fmt::format(
       "cuda_graph_modules '{}' cannot be combined with recompute 'full'; use a set of modules or "
       "no graphs",
-      k.cuda_graph_modules);
+      k.cuda_graph_modules.text());
 }
 
 string graph_full_iteration_alone(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
   if (!has_graph(k, GraphScope::full_iteration)) return {};
-  if (k.cuda_graph_modules == "full_iteration") return {};
+  if (k.cuda_graph_modules.size() == 1) return {};
   return fmt::format(
       "cuda_graph_modules is '{}': full_iteration captures everything and stands alone",
-      k.cuda_graph_modules);
+      k.cuda_graph_modules.text());
 }
 
 string graph_static_shapes(const TrialParts& trial) {
@@ -482,13 +452,8 @@ const std::vector<ConstraintRow>& constraint_table() {
        seq_within_positions},
       {"micro_batch_divides_global", "Every replica runs a whole number of micro-batches per step.",
        micro_batch_divides_global},
-      {"cp_comm_known_type", "Keys and values are gathered or passed around a ring.",
-       cp_comm_known_type},
-      {"recompute_known_modules", "Only modules that exist can be recomputed.",
-       recompute_known_modules},
       {"recompute_needs_experts", "MoE modules are recomputed only where there are experts.",
        recompute_needs_experts},
-      {"graph_known_modules", "Only scopes that exist can be captured.", graph_known_modules},
       {"graph_preprocess_needs_router", "moe_preprocess is captured together with moe_router.",
        graph_preprocess_needs_router},
       {"graph_needs_experts", "MoE scopes are captured only where there are experts.",

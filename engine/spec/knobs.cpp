@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,98 +23,93 @@ namespace {
 /// Largest value of an integer knob; keeps products of a few knobs within 64 bits.
 constexpr int64_t kMaxValue = int64_t{1} << 20;
 
-constexpr std::string_view kRecomputeItems = "norm,core_attn,moe_act,experts";
-constexpr std::string_view kGraphItems = "attn,moe_router,moe_preprocess,full_iteration";
-
 constexpr std::array kKnobs = {
     KnobRow{
         "tensor_model_parallel_size", "parallelism", "ranks",
-        ">= 1; divides heads, key-value groups, widths and vocabulary", "",
+        ">= 1; divides heads, key-value groups, widths and vocabulary",
         "--tensor-model-parallel-size",
         "Ranks that share every matrix of attention and dense layers. Between the matrices each "
         "holds a share of the tokens (--sequence-parallel is on wherever this is above 1).",
         1, &Knobs::tensor_model_parallel_size},
     KnobRow{
-        "data_parallel_size", "parallelism", "ranks", ">= 1", "",
-        "none (derived from the world size)",
+        "data_parallel_size", "parallelism", "ranks", ">= 1", "none (derived from the world size)",
         "Replicas that each take a share of the global batch. Megatron derives it: world size / "
         "(tensor x context x pipeline).",
         1, &Knobs::data_parallel_size},
     KnobRow{"context_parallel_size", "parallelism", "ranks", ">= 1; 2 x it divides the sequence",
-            "", "--context-parallel-size",
+            "--context-parallel-size",
             "Ranks that share each sequence: two zig-zag chunks per rank.", 1,
             &Knobs::context_parallel_size},
-    KnobRow{"cp_comm_type", "communication", "", "all_gather | p2p", "", "--cp-comm-type",
+    KnobRow{"cp_comm_type", "communication", "", "all_gather | p2p", "--cp-comm-type",
             "How context-parallel ranks see each other's keys and values: gathered before "
             "attention, or passed around a ring block by block while attention runs on the block "
             "that is there. (Megatron spells the first one allgather.)",
             0, &Knobs::cp_comm_type},
     KnobRow{"expert_model_parallel_size", "parallelism", "ranks",
-            ">= 1; divides the experts and tensor x context x data", "",
-            "--expert-model-parallel-size",
+            ">= 1; divides the experts and tensor x context x data", "--expert-model-parallel-size",
             "Ranks that the experts of a layer are spread over, folded over the tensor x context x "
             "data plane of a pipeline stage.",
             1, &Knobs::expert_model_parallel_size},
     KnobRow{
         "expert_tensor_parallel_size", "parallelism", "ranks",
-        ">= 1; divides the experts' width; x expert_model_parallel_size divides the plane", "",
+        ">= 1; divides the experts' width; x expert_model_parallel_size divides the plane",
         "--expert-tensor-parallel-size",
         "Ranks that share the matrices of each expert, independent of the tensor parallelism of "
         "attention.",
         1, &Knobs::expert_tensor_parallel_size},
-    KnobRow{"pipeline_model_parallel_size", "parallelism", "ranks", ">= 1; at most the layers", "",
+    KnobRow{"pipeline_model_parallel_size", "parallelism", "ranks", ">= 1; at most the layers",
             "--pipeline-model-parallel-size", "Pipeline stages, scheduled 1F1B.", 1,
             &Knobs::pipeline_model_parallel_size},
     KnobRow{"decoder_first_pipeline_num_layers", "parallelism", "layers",
-            ">= 0; 0 is an even split", "", "--decoder-first-pipeline-num-layers",
+            ">= 0; 0 is an even split", "--decoder-first-pipeline-num-layers",
             "Layers of the first stage, which also holds the embedding.", 0,
             &Knobs::decoder_first_pipeline_num_layers},
     KnobRow{"decoder_last_pipeline_num_layers", "parallelism", "layers", ">= 0; 0 is an even split",
-            "", "--decoder-last-pipeline-num-layers",
+            "--decoder-last-pipeline-num-layers",
             "Layers of the last stage, which also holds the head and the loss.", 0,
             &Knobs::decoder_last_pipeline_num_layers},
     KnobRow{
         "virtual_pipeline_model_parallel_size", "parallelism", "stages",
-        ">= 1; above 1 needs pipeline parallelism", "", "--num-virtual-stages-per-pipeline-rank",
+        ">= 1; above 1 needs pipeline parallelism", "--num-virtual-stages-per-pipeline-rank",
         "Stages that each pipeline rank holds, in turns with the other ranks: the bubble shrinks "
         "as they grow in number, and more messages are sent.",
         1, &Knobs::virtual_pipeline_model_parallel_size},
     KnobRow{"pipeline_model_parallel_layout", "parallelism", "",
-            "none | stages such as Et*3|(tt|)*2tL", "", "--pipeline-model-parallel-layout",
+            "none | stages such as Et*3|(tt|)*2tL", "--pipeline-model-parallel-layout",
             "Which layers each stage holds, spelled out: E embedding, t layer, L loss, stages "
             "between bars, x*n for n times; virtual stages in the order of the model.",
             0, &Knobs::pipeline_model_parallel_layout},
     KnobRow{"micro_batch_size", "batch", "sequences", ">= 1; divides the global batch per replica",
-            "", "--micro-batch-size", "Sequences that go through the model at once.", 1,
+            "--micro-batch-size", "Sequences that go through the model at once.", 1,
             &Knobs::micro_batch_size},
     KnobRow{
         "recompute", "memory", "", "none | full | set of norm, core_attn, moe_act, experts",
-        kRecomputeItems, "--recompute-granularity, --recompute-modules",
+        "--recompute-granularity, --recompute-modules",
         "What is computed again in the backward pass instead of being kept. full: each layer from "
         "its input; a set: only these modules (Megatron's names: norm is layernorm, experts is "
         "moe).",
         0, &Knobs::recompute},
     KnobRow{
         "ep_chunks_forward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
-        "", "--overlap-moe-expert-parallel-comm",
+        "--overlap-moe-expert-parallel-comm",
         "Pieces that the tokens of an MoE layer are cut into, so that dispatch and combine of one "
         "overlap the experts of another. No Megatron flag does exactly this; the nearest one "
         "overlaps whole micro-batches.",
         1, &Knobs::ep_chunks_forward},
     KnobRow{
         "ep_chunks_backward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
-        "", "--overlap-moe-expert-parallel-comm",
+        "--overlap-moe-expert-parallel-comm",
         "The same for the backward pass, chosen apart because its ratio of computing to sending "
         "differs. No Megatron flag does exactly this.",
         1, &Knobs::ep_chunks_backward},
-    KnobRow{"linear_ce_chunk_tokens", "memory", "tokens", "multiples of 64", "",
+    KnobRow{"linear_ce_chunk_tokens", "memory", "tokens", "multiples of 64",
             "--cross-entropy-loss-fusion",
             "Tokens whose logits exist at the same time: head and loss run in pieces and the full "
             "logits are never stored. The Megatron flag is the nearest one: it fuses the loss but "
             "keeps the logits.",
             1, &Knobs::linear_ce_chunk_tokens},
     KnobRow{"cuda_graph_modules", "host", "",
-            "none | full_iteration | set of attn, moe_router, moe_preprocess", kGraphItems,
+            "none | full_iteration | set of attn, moe_router, moe_preprocess",
             "--cuda-graph-modules",
             "Parts of a layer whose kernel launches are replaced by one graph replay, or all "
             "forward and "
@@ -121,20 +117,20 @@ constexpr std::array kKnobs = {
             "or in "
             "place of both --cuda-graph-impl full_iteration.",
             0, &Knobs::cuda_graph_modules},
-    KnobRow{"use_distributed_optimizer", "memory", "", "true | false", "",
+    KnobRow{"use_distributed_optimizer", "memory", "", "true | false",
             "--use-distributed-optimizer",
             "Shards optimizer state and master weights over the replicas (ZeRO-1).", 0,
             &Knobs::use_distributed_optimizer},
     KnobRow{
-        "overlap_grad_reduce", "communication", "", "true | false", "", "--overlap-grad-reduce",
+        "overlap_grad_reduce", "communication", "", "true | false", "--overlap-grad-reduce",
         "Reduces gradients while the backward pass is still running; needs more than one replica "
         "or context rank.",
         0, &Knobs::overlap_grad_reduce},
-    KnobRow{"exp_avg_dtype", "memory", "", "fp32 | bf16", "", "--exp-avg-dtype",
+    KnobRow{"exp_avg_dtype", "memory", "", "fp32 | bf16", "--exp-avg-dtype",
             "What AdamW's mean of the gradients is kept in; bf16 is rounded stochastically, so "
             "that it is right in the mean. Megatron also needs --use-precision-aware-optimizer.",
             0, &Knobs::exp_avg_dtype},
-    KnobRow{"exp_avg_sq_dtype", "memory", "", "fp32 | bf16", "", "--exp-avg-sq-dtype",
+    KnobRow{"exp_avg_sq_dtype", "memory", "", "fp32 | bf16", "--exp-avg-sq-dtype",
             "The same for the mean of their squares, which changes by less than a last place of "
             "bf16 in a step: rounded to nearest it would stand still.",
             0, &Knobs::exp_avg_sq_dtype},
@@ -158,37 +154,6 @@ consteval size_t arity() {
 static_assert(arity<Knobs>() == kKnobs.size(),
               "every member of Knobs has exactly one row in kKnobs, and every row one member");
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-bool contains(std::string_view list, std::string_view item) {
-  for (const std::string_view part : split(list, ',')) {
-    if (part == item) return true;
-  }
-  return false;
-}
-
-/// The words of a set-valued row that stand alone: the alternatives in `values` before "set of".
-bool is_single_word(const KnobRow& row, std::string_view text) {
-  for (const std::string_view part : split(row.values, '|')) {
-    if (trimmed(part) == text) return true;
-  }
-  return false;
-}
-
 std::string shown(std::string_view text) {
   constexpr size_t kMaxShown = 60;
   return text.size() <= kMaxShown ? std::string(text)
@@ -208,32 +173,41 @@ int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text
   return value;
 }
 
-std::string canonical_set(const KnobRow& row, std::string_view text) {
-  if (is_single_word(row, text)) return std::string(text);
-  if (row.name == "pipeline_model_parallel_layout") {
-    pipeline_stages_of(text);
-    return std::string(text);
+template <class T>
+constexpr bool kIsSet = false;
+template <class E>
+constexpr bool kIsSet<NamedSet<E>> = true;
+
+/// The text of a member that is no number.
+template <class T>
+std::string text_of(const T& value) {
+  if constexpr (kIsSet<T>) {
+    return value.text();
+  } else if constexpr (HasNames<T>) {
+    return std::string(name_of(value));
+  } else {
+    return fmt::format("{}", value);
   }
-  if (row.set_items.empty()) refuse(row, text);
-  const std::vector<std::string_view> items = split(row.set_items, ',');
-  std::vector<bool> is_chosen(items.size(), false);
-  for (const std::string_view part : split(text, ',')) {
-    const std::string_view name = trimmed(part);
-    bool is_known = false;
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (items[i] != name) continue;
-      is_chosen[i] = true;
-      is_known = true;
+}
+
+/// Sets a member that is no number; false when the text is none of its values. Throws
+/// base::UsageError for a layout that is none.
+template <class T>
+bool set_by_text(T& member, std::string_view text) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (text != "none") pipeline_stages_of(text);
+    member = text;
+    return true;
+  } else {
+    std::optional<T> value;
+    if constexpr (kIsSet<T>) {
+      value = T::parse(text);
+    } else {
+      value = find_by_name<T>(text);
     }
-    if (!is_known) refuse(row, text);
+    if (value) member = *value;
+    return value.has_value();
   }
-  std::string result;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (!is_chosen[i]) continue;
-    if (!result.empty()) result += ',';
-    result += items[i];
-  }
-  return result;
 }
 
 void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
@@ -246,13 +220,13 @@ void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
           knobs.*member = reader.boolean(row.name);
         } else {
           const std::string text = reader.text(row.name);
+          bool is_known = false;
           try {
-            knobs.*member = canonical_set(row, text);
+            is_known = set_by_text(knobs.*member, text);
           } catch (const UsageError& error) {
-            if (row.name == "pipeline_model_parallel_layout")
-              throw UsageError(reader.source() + ": " + error.what());
-            reader.fail(row.name, std::string(row.values));
+            throw UsageError(reader.source() + ": " + error.what());
           }
+          if (!is_known) reader.fail(row.name, std::string(row.values));
         }
       },
       row.member);
@@ -282,7 +256,7 @@ std::span<const LayoutSize> layout_sizes() {
 }
 
 std::string get_knob(const Knobs& knobs, const KnobRow& row) {
-  return std::visit([&](auto member) { return fmt::format("{}", knobs.*member); }, row.member);
+  return std::visit([&](auto member) { return text_of(knobs.*member); }, row.member);
 }
 
 void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text) {
@@ -298,7 +272,7 @@ void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text) {
           if (text != "true" && text != "false") refuse(row, text);
           knobs.*member = text == "true";
         } else {
-          knobs.*member = canonical_set(row, text);
+          if (!set_by_text(knobs.*member, text)) refuse(row, text);
         }
       },
       row.member);
@@ -307,7 +281,17 @@ void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text) {
 json to_json(const Knobs& knobs) {
   json document = json::object();
   for (const KnobRow& row : kKnobs) {
-    std::visit([&](auto member) { document[std::string(row.name)] = knobs.*member; }, row.member);
+    std::visit(
+        [&](auto member) {
+          using Member = std::remove_reference_t<decltype(knobs.*member)>;
+          json& value = document[std::string(row.name)];
+          if constexpr (std::is_arithmetic_v<std::remove_cv_t<Member>>) {
+            value = knobs.*member;
+          } else {
+            value = text_of(knobs.*member);
+          }
+        },
+        row.member);
   }
   return document;
 }
@@ -329,22 +313,15 @@ Knobs knobs_from_json(const json& document, const std::string& source) {
   return knobs;
 }
 
-bool recomputes(const Knobs& knobs, RecomputeModule module) {
-  const auto index = static_cast<size_t>(module);
-  return contains(knobs.recompute, split(kRecomputeItems, ',')[index]);
-}
+bool recomputes(const Knobs& knobs, RecomputeModule module) { return knobs.recompute.has(module); }
 
-bool is_full_recompute(const Knobs& knobs) { return knobs.recompute == "full"; }
+bool is_full_recompute(const Knobs& knobs) { return recomputes(knobs, RecomputeModule::full); }
 
 bool is_ring_attention(const Knobs& knobs) {
-  return knobs.context_parallel_size > 1 && knobs.cp_comm_type == "p2p";
+  return knobs.context_parallel_size > 1 && knobs.cp_comm_type == CpCommType::p2p;
 }
 
-bool has_graph(const Knobs& knobs, GraphScope scope) {
-  if (scope == GraphScope::none) return false;
-  const auto index = static_cast<size_t>(scope) - 1;
-  return contains(knobs.cuda_graph_modules, split(kGraphItems, ',')[index]);
-}
+bool has_graph(const Knobs& knobs, GraphScope scope) { return knobs.cuda_graph_modules.has(scope); }
 
 std::vector<std::string> pipeline_layout_stages(const Knobs& knobs) {
   if (knobs.pipeline_model_parallel_layout == "none") return {};
@@ -358,8 +335,7 @@ int64_t num_virtual_stages(const Knobs& knobs) {
 }
 
 std::string name_of(GraphScope scope) {
-  if (scope == GraphScope::none) return "none";
-  return std::string(split(kGraphItems, ',')[static_cast<size_t>(scope) - 1]);
+  return scope == GraphScope::none ? "none" : std::string(name_of<GraphScope>(scope));
 }
 
 std::string knobs_markdown() {

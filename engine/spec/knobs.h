@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "engine/spec/knob_values.h"
+
 namespace moetune::spec {
 
 /// On the CPU head and loss run on tiles of this many tokens, whatever linear_ce_chunk_tokens is,
@@ -22,7 +24,7 @@ struct Knobs {
   int64_t tensor_model_parallel_size = 1;
   int64_t data_parallel_size = 1;
   int64_t context_parallel_size = 1;
-  std::string cp_comm_type = "all_gather";  ///< or "p2p": keys and values travel around a ring
+  CpCommType cp_comm_type = CpCommType::all_gather;
   int64_t expert_model_parallel_size = 1;
   int64_t expert_tensor_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
@@ -31,28 +33,30 @@ struct Knobs {
   int64_t virtual_pipeline_model_parallel_size = 1;
   std::string pipeline_model_parallel_layout = "none";  ///< or stages such as "Et|tt|ttL"
   int64_t micro_batch_size = 1;
-  std::string recompute = "none";  ///< none, full, or a set such as "norm,moe_act"
+  RecomputeSet recompute;
   int64_t ep_chunks_forward = 1;
   int64_t ep_chunks_backward = 1;
   int64_t linear_ce_chunk_tokens = 256;
-  std::string cuda_graph_modules = "none";  ///< none, or a set such as "attn,moe_router"
+  GraphSet cuda_graph_modules;
   bool use_distributed_optimizer = true;
   bool overlap_grad_reduce = false;
-  std::string exp_avg_dtype = "fp32";     ///< of AdamW's first moment: fp32 or bf16
-  std::string exp_avg_sq_dtype = "fp32";  ///< of its second
+  MomentType exp_avg_dtype = MomentType::fp32;     ///< of AdamW's first moment
+  MomentType exp_avg_sq_dtype = MomentType::fp32;  ///< of its second
 
   bool operator==(const Knobs&) const = default;
 };
 
-using KnobMember = std::variant<int64_t Knobs::*, bool Knobs::*, std::string Knobs::*>;
+/// The one text is the pipeline's layout.
+using KnobMember =
+    std::variant<int64_t Knobs::*, bool Knobs::*, std::string Knobs::*, CpCommType Knobs::*,
+                 MomentType Knobs::*, RecomputeSet Knobs::*, GraphSet Knobs::*>;
 
 /// One row of the table.
 struct KnobRow {
-  std::string_view name;       ///< JSON key and CLI flag (underscores become dashes)
-  std::string_view group;      ///< parallelism, batch, memory, communication, host
-  std::string_view unit;       ///< ranks, layers, sequences, chunks, tokens, or empty
-  std::string_view values;     ///< what is allowed, for people: ">= 1", "none | full | set of ..."
-  std::string_view set_items;  ///< comma list of the items of a set-valued knob, else empty
+  std::string_view name;    ///< JSON key and CLI flag (underscores become dashes)
+  std::string_view group;   ///< parallelism, batch, memory, communication, host
+  std::string_view unit;    ///< ranks, layers, sequences, chunks, tokens, or empty
+  std::string_view values;  ///< what is allowed, for people: ">= 1", "none | full | set of ..."
   std::string_view megatron_flag;  ///< exact spelling, or the nearest one with a note in help
   std::string_view help;
   int64_t min_value;  ///< integers: smallest legal value
@@ -83,9 +87,6 @@ nlohmann::json to_json(const Knobs& knobs);
 Knobs knobs_from_json(const nlohmann::json& json, const std::string& source);
 /// Sets the keys present, leaves the rest.
 void update_knobs(Knobs& knobs, const nlohmann::json& json, const std::string& source);
-
-enum class RecomputeModule : uint8_t { norm, core_attn, moe_act, experts };
-enum class GraphScope : uint8_t { none, attn, moe_router, moe_preprocess, full_iteration };
 
 bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole

@@ -1,8 +1,6 @@
 // Which element type each class of device memory has, from a trial's dtype and knobs.
 #pragma once
 
-#include <string>
-
 #include "engine/spec/knobs.h"
 #include "kernels/base/dtype.h"
 
@@ -36,8 +34,8 @@ inline Precision precision_of(base::DType dtype, const Knobs& knobs) {
   Precision precision;
   if (dtype == DType::f64) precision.element = precision.stat = DType::f64;
   if (dtype == DType::bf16) precision.element = DType::bf16;
-  const auto moment = [&](const std::string& text) {
-    return text == "bf16" ? DType::bf16 : precision.stat;
+  const auto moment = [&](MomentType type) {
+    return type == MomentType::bf16 ? DType::bf16 : precision.stat;
   };
   precision.m = moment(knobs.exp_avg_dtype);
   precision.v = moment(knobs.exp_avg_sq_dtype);

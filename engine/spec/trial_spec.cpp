@@ -139,8 +139,8 @@ TrialSpec trial_spec_from_json(const json& document, const std::string& source) 
   spec.data_path = reader.text_or("data_path", spec.data_path);
   spec.data_digest = reader.text_or("data_digest", spec.data_digest);
   read_modes(reader, spec);
-  const bool has_narrow_moments =
-      spec.knobs.exp_avg_dtype != "fp32" || spec.knobs.exp_avg_sq_dtype != "fp32";
+  const bool has_narrow_moments = spec.knobs.exp_avg_dtype != MomentType::fp32 ||
+                                  spec.knobs.exp_avg_sq_dtype != MomentType::fp32;
   if (spec.dtype == DType::f64 && has_narrow_moments) {
     reader.fail("dtype", "f32 beside an exp_avg_dtype or exp_avg_sq_dtype of bf16");
   }

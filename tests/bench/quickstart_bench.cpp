@@ -113,10 +113,7 @@ class Table {
   }
 
   static std::vector<std::string> ladder(const tuner::SearchSpace& space) {
-    std::vector<std::string> values = space.values("recompute");
-    std::ranges::stable_sort(
-        values, {}, [](const std::string& value) { return tuner::recompute_weight(value); });
-    return values;
+    return tuner::by_recompute_weight(space.values("recompute"));
   }
 
   [[nodiscard]] bool fits(const Knobs& knobs) const {

@@ -30,7 +30,7 @@ inline spec::RoutingProfile record_profile(spec::TrialSpec trial) {
 inline spec::RoutingProfile record_profile(const spec::ModelSpec& model,
                                            const char* recompute = "none") {
   spec::TrialSpec trial = tiny_trial(model);
-  trial.knobs.recompute = recompute;
+  trial.knobs.recompute = spec::RecomputeSet(recompute);
   return record_profile(trial);
 }
 

@@ -55,10 +55,10 @@ spec::Knobs knobs_of(const plan::Layout& layout) {
 void all_experts_chunked(spec::Knobs& knobs) {
   knobs.ep_chunks_forward = 3;
   knobs.ep_chunks_backward = 2;
-  knobs.recompute = "norm,core_attn,moe_act,experts";
+  knobs.recompute = spec::RecomputeSet("norm,core_attn,moe_act,experts");
 }
 
-void ring(spec::Knobs& knobs) { knobs.cp_comm_type = "p2p"; }
+void ring(spec::Knobs& knobs) { knobs.cp_comm_type = spec::CpCommType::p2p; }
 
 // 3 layers of qwen3_moe over 2 stages are an uneven split.
 const Case kCases[] = {
@@ -68,7 +68,7 @@ const Case kCases[] = {
     {"llama", {.tp = 2}},
     {"llama", {.tp = 2, .cp = 2, .pp = 2}},
     {"llama", {.tp = 2}, [](spec::Knobs& k) { k.micro_batch_size = 2; }},
-    {"llama", {.tp = 2, .pp = 2}, [](spec::Knobs& k) { k.recompute = "full"; }},
+    {"llama", {.tp = 2, .pp = 2}, [](spec::Knobs& k) { k.recompute = spec::RecomputeSet("full"); }},
     {"llama", {.cp = 2}, ring},
     {"llama", {.tp = 2, .cp = 3, .pp = 2}, ring},
     {"mixtral", {.tp = 2}},
@@ -87,7 +87,7 @@ const Case kCases[] = {
     {"llama_biased", {.cp = 1, .dp = 2, .pp = 2, .ep = 1}},
     {"llama_biased",
      {.cp = 2, .dp = 1, .pp = 3, .ep = 1},
-     [](spec::Knobs& k) { k.recompute = "full"; }},
+     [](spec::Knobs& k) { k.recompute = spec::RecomputeSet("full"); }},
     {"mixtral", {.cp = 1, .dp = 1, .pp = 1, .ep = 1}},
     {"mixtral", {.cp = 2, .dp = 1, .pp = 1, .ep = 2}},
     {"mixtral", {.cp = 1, .dp = 2, .pp = 1, .ep = 2}},

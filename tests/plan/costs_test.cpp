@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(each_operand_counts_in_its_own_type) {
   BOOST_TEST(adamw.cost.bytes == numel * (3 * 4 + 4 * 4 + 2));
   BOOST_TEST(find(f32, Op::adamw, Pass::update).cost.bytes == numel * (3 * 4 + 4 * 4 + 4));
   spec::TrialSpec narrow = bf16;
-  narrow.knobs.exp_avg_sq_dtype = "bf16";
+  narrow.knobs.exp_avg_sq_dtype = spec::MomentType::bf16;
   BOOST_TEST(find(narrow, Op::adamw, Pass::update).cost.bytes ==
              numel * (3 * 4 + 2 * 4 + 2 * 2 + 2));
 }

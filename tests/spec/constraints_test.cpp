@@ -85,8 +85,6 @@ const Case kCases[] = {
        s.knobs.data_parallel_size = 6;
        s.training.global_batch_size = 12;
      }},
-    {"cp_comm_known_type", "'cp_comm_type' is 'a2a'",
-     [](TrialSpec& s) { s.knobs.cp_comm_type = "a2a"; }},
     {"layout_text", "'z' at 2 is no letter",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Etz|tL"; }},
     {"layout_stages", "has 3 layers (t), the model has 4",
@@ -140,35 +138,29 @@ const Case kCases[] = {
      [](TrialSpec& s) { s.training.seq_length = 512; }},
     {"micro_batch_divides_global", "global_batch_size 8 is not a multiple",
      [](TrialSpec& s) { s.knobs.micro_batch_size = 3; }},
-    {"recompute_known_modules", "'recompute' is 'mlp'",
-     [](TrialSpec& s) { s.knobs.recompute = "mlp"; }},
-    {"recompute_known_modules", "recompute is 'moe_act,norm'",
-     [](TrialSpec& s) { s.knobs.recompute = "moe_act,norm"; }},
     {"recompute_needs_experts", "recompute is 'norm,moe_act'",
      [](TrialSpec& s) {
        make_dense(s);
-       s.knobs.recompute = "norm,moe_act";
+       s.knobs.recompute = RecomputeSet("norm,moe_act");
      }},
-    {"graph_known_modules", "'cuda_graph_modules' is 'mlp'",
-     [](TrialSpec& s) { s.knobs.cuda_graph_modules = "mlp"; }},
     {"graph_preprocess_needs_router", "moe_preprocess needs moe_router",
-     [](TrialSpec& s) { s.knobs.cuda_graph_modules = "attn,moe_preprocess"; }},
+     [](TrialSpec& s) { s.knobs.cuda_graph_modules = GraphSet("attn,moe_preprocess"); }},
     {"graph_needs_experts", "leave out moe_router",
      [](TrialSpec& s) {
        make_dense(s);
-       s.knobs.cuda_graph_modules = "attn,moe_router";
+       s.knobs.cuda_graph_modules = GraphSet("attn,moe_router");
      }},
     {"graph_full_iteration_alone", "stands alone",
      [](TrialSpec& s) {
        s.knobs.expert_model_parallel_size = 1;
-       s.knobs.cuda_graph_modules = "attn,full_iteration";
+       s.knobs.cuda_graph_modules = GraphSet("attn,full_iteration");
      }},
     {"graph_static_shapes", "use 1 for both or parts of a layer",
-     [](TrialSpec& s) { s.knobs.cuda_graph_modules = "full_iteration"; }},
+     [](TrialSpec& s) { s.knobs.cuda_graph_modules = GraphSet("full_iteration"); }},
     {"graph_without_full_recompute", "cuda_graph_modules 'attn' cannot be combined",
      [](TrialSpec& s) {
-       s.knobs.cuda_graph_modules = "attn";
-       s.knobs.recompute = "full";
+       s.knobs.cuda_graph_modules = GraphSet("attn");
+       s.knobs.recompute = RecomputeSet("full");
      }},
     {"ep_chunks_need_ep", "ep_chunks_backward 2 need expert_model_parallel_size above 1",
      [](TrialSpec& s) {
@@ -222,7 +214,7 @@ BOOST_AUTO_TEST_CASE(several_broken_rules_come_in_table_order) {
   TrialSpec spec = samples::trial();
   spec.knobs.linear_ce_chunk_tokens = 1;
   spec.knobs.data_parallel_size = 1;
-  spec.knobs.cuda_graph_modules = "moe_preprocess";
+  spec.knobs.cuda_graph_modules = GraphSet("moe_preprocess");
   std::vector<std::string> rules;
   for (const Violation& violation : check(spec)) rules.push_back(violation.rule);
   const std::vector<std::string> expected = {"world_size", "ep_divides_plane",

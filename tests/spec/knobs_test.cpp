@@ -1,6 +1,7 @@
 // The knob table: rows, text and JSON both ways, messages, and the committed page.
 #include "engine/spec/knobs.h"
 
+#include <bit>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <set>
@@ -68,20 +69,49 @@ BOOST_AUTO_TEST_CASE(text_round_trip) {
 }
 
 BOOST_AUTO_TEST_CASE(sets_come_into_table_order_without_duplicates) {
-  BOOST_TEST(set("recompute", "experts, norm,moe_act,norm").recompute == "norm,moe_act,experts");
-  BOOST_TEST(set("recompute", "full").recompute == "full");
-  BOOST_TEST(set("cuda_graph_modules", "moe_preprocess,attn").cuda_graph_modules ==
+  BOOST_TEST(set("recompute", "experts, norm,moe_act,norm").recompute.text() ==
+             "norm,moe_act,experts");
+  BOOST_TEST(set("recompute", "full").recompute.text() == "full");
+  BOOST_TEST(set("cuda_graph_modules", "moe_preprocess,attn").cuda_graph_modules.text() ==
              "attn,moe_preprocess");
-  BOOST_TEST(set("cuda_graph_modules", "none").cuda_graph_modules == "none");
-  for (const char* text : {"", "full,norm", "none,norm", "norm,", "mlp", "Norm", "norm;moe_act"}) {
+  BOOST_TEST(set("cuda_graph_modules", "none").cuda_graph_modules.text() == "none");
+  for (const char* text : {"", "full,norm", "none,norm", "norm,", "mlp", "Norm", "norm;moe_act",
+                           "set of norm, core_attn, moe_act, experts"}) {
     BOOST_TEST(contains(set_error("recompute", text),
                         "expected none | full | set of norm, core_attn, moe_act, experts"));
   }
   BOOST_TEST(contains(set_error("cuda_graph_modules", "full"), "'full'"));
-  BOOST_TEST(set("exp_avg_dtype", "bf16").exp_avg_dtype == "bf16");
+  BOOST_TEST((set("exp_avg_dtype", "bf16").exp_avg_dtype == MomentType::bf16));
   for (const char* text : {"", "fp16", "bf16,fp32"}) {
     BOOST_TEST(contains(set_error("exp_avg_sq_dtype", text), "expected fp32 | bf16"));
   }
+}
+
+// Every value of a set knob by its text, and that the table's words are those that parse.
+BOOST_AUTO_TEST_CASE(all_sets_go_through_their_text) {
+  const auto check = []<class E>(const NamedSet<E>&, const KnobRow& row) {
+    const std::vector<E> members = all_values<E>();
+    for (uint32_t bits = 0; bits < uint32_t{1} << members.size(); ++bits) {
+      NamedSet<E> made;
+      for (size_t i = 0; i < members.size(); ++i) {
+        if ((bits >> i & 1U) != 0) made.add(members[i]);
+      }
+      BOOST_TEST(made.size() == std::popcount(bits));
+      BOOST_TEST(made.empty() == (bits == 0));
+      const std::optional<NamedSet<E>> parsed = NamedSet<E>::parse(made.text());
+      // Only what stands alone is refused, and only beside others.
+      const bool is_mixed =
+          made.size() > 1 && NameTable<E>::kRows.back().stands_alone && made.has(members.back());
+      BOOST_TEST(parsed.has_value() == !is_mixed, made.text());
+      if (parsed) BOOST_TEST((*parsed == made), made.text());
+    }
+    for (const auto& member : NameTable<E>::kRows) {
+      BOOST_TEST(contains(std::string(row.values), std::string(member.name)));
+    }
+  };
+  check(Knobs{}.recompute, *find_knob("recompute"));
+  check(Knobs{}.cuda_graph_modules, *find_knob("cuda_graph_modules"));
+  BOOST_TEST(contains(usage_error([] { static_cast<void>(RecomputeSet("mlp")); }), "'mlp'"));
 }
 
 BOOST_AUTO_TEST_CASE(bad_text_names_knob_and_value) {
@@ -106,6 +136,7 @@ BOOST_AUTO_TEST_CASE(bad_json_names_source_key_and_value) {
       {{{"overlap_grad_reduce", 1}}, "expected true or false"},
       {{{"recompute", "mlp"}}, "key 'recompute' is \"mlp\", expected none | full"},
       {{{"recompute", {"norm"}}}, "key 'recompute' is an array"},
+      {{{"cp_comm_type", "a2a"}}, "key 'cp_comm_type' is \"a2a\", expected all_gather | p2p"},
       {{{"micro_batchsize", 2}}, "did you mean 'micro_batch_size'?"},
   };
   for (const auto& [document, expected] : rows) {
@@ -123,7 +154,7 @@ BOOST_AUTO_TEST_CASE(update_leaves_other_knobs_alone) {
   Knobs knobs = set("ep_chunks_forward", "3");
   update_knobs(knobs, {{"recompute", "norm"}}, "k");
   BOOST_TEST(knobs.ep_chunks_forward == 3);
-  BOOST_TEST(knobs.recompute == "norm");
+  BOOST_TEST(knobs.recompute.text() == "norm");
 }
 
 BOOST_AUTO_TEST_CASE(questions_about_sets) {

@@ -79,7 +79,8 @@ inline std::string other_value(const Knobs& knobs, const KnobRow& row) {
   if (row.name == "pipeline_model_parallel_layout") return "Et|tL";
   if (row.name == "cp_comm_type") return "p2p";
   if (row.name.ends_with("_dtype")) return "bf16";
-  if (!row.set_items.empty()) return std::string(row.set_items);
+  if (row.name == "recompute") return "norm,core_attn,moe_act,experts";
+  if (row.name == "cuda_graph_modules") return "attn,moe_router,moe_preprocess";
   const std::string now = get_knob(knobs, row);
   return now == "true" ? "false" : now == "false" ? "true" : "64";
 }

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(a_slow_host_is_what_the_step_waits_for) {
   int64_t last = slow.step_ns;
   for (const char* modules : {"moe_router", "moe_router,moe_preprocess",
                               "attn,moe_router,moe_preprocess", "full_iteration"}) {
-    spec.knobs.cuda_graph_modules = modules;
+    spec.knobs.cuda_graph_modules = spec::GraphSet(modules);
     const int64_t step_ns = replay(spec).step_ns;
     BOOST_TEST_CONTEXT(modules) { BOOST_TEST(step_ns < last); }
     last = step_ns;

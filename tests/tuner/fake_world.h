@@ -73,7 +73,7 @@ inline int64_t step_of(const spec::Knobs& k) {
   ns *= at({{1, 1.0}, {2, 0.92}, {4, 0.95}}, k.ep_chunks_forward);
   ns *= at({{1, 1.0}, {2, 0.96}, {4, 0.91}}, k.ep_chunks_backward);
   ns *= 1.0 + 0.02 * std::min(recompute_weight(k.recompute), 15);
-  ns *= k.cuda_graph_modules == "none" ? 1.0 : 0.94;
+  ns *= k.cuda_graph_modules.empty() ? 1.0 : 0.94;
   ns *= k.overlap_grad_reduce ? 0.95 : 1.0;
   return static_cast<int64_t>(ns);
 }
@@ -106,7 +106,7 @@ inline TrialOutcome run_in_fake_world(const TrialRequest& request) {
   if (spec.knobs.expert_model_parallel_size > 1) outcome.shares["blocking_ep"] = 0.2;
   if (spec.knobs.pipeline_model_parallel_size > 1) outcome.shares["bubble"] = 0.1;
   if (spec.knobs.context_parallel_size > 1) outcome.shares["blocking_cp"] = 0.05;
-  if (spec.knobs.recompute != "none") outcome.shares["recompute"] = 0.05;
+  if (!spec.knobs.recompute.empty()) outcome.shares["recompute"] = 0.05;
   double rest = 1;
   for (const auto& [name, share] : outcome.shares) rest -= share;
   outcome.shares["compute"] = rest;

@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_its_layout_micro_batch_and_recompute) {
   knobs.pipeline_model_parallel_size = 2;
   knobs.expert_model_parallel_size = 4;
   knobs.micro_batch_size = 2;
-  knobs.recompute = "norm";
+  knobs.recompute = spec::RecomputeSet("norm");
   BOOST_TEST(describe(knobs) == "dp 4, cp 1, ep 4, pp 2, micro-batch 2, recompute norm");
 }
 

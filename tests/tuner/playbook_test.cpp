@@ -63,8 +63,8 @@ std::vector<Knobs> situations() {
   folded.ep_chunks_forward = 2;
   folded.ep_chunks_backward = 4;
   folded.micro_batch_size = 2;
-  folded.recompute = "norm,moe_act";
-  folded.cuda_graph_modules = "moe_router";
+  folded.recompute = spec::RecomputeSet("norm,moe_act");
+  folded.cuda_graph_modules = spec::GraphSet("moe_router");
   folded.overlap_grad_reduce = true;
   made.push_back(folded);
   Knobs staged = space.with(folded, "pipeline_model_parallel_size", "2");
@@ -72,7 +72,7 @@ std::vector<Knobs> situations() {
   staged.use_distributed_optimizer = false;
   made.push_back(staged);
   Knobs across = space.with(file.base.knobs, "expert_model_parallel_size", "8");
-  across.recompute = "full";
+  across.recompute = spec::RecomputeSet("full");
   made.push_back(across);
   made.push_back(space.with(staged, "context_parallel_size", "2"));
   made.push_back(space.with(staged, "context_parallel_size", "4"));  // one replica per stage
@@ -208,12 +208,12 @@ BOOST_AUTO_TEST_CASE(speed_gives_recompute_up_cheapest_setting_first) {
   const spec::SweepSpec file = sweep({{"recompute", kWideSpace.at("recompute")}});
   Knobs knobs = file.base.knobs;
   for (const Wall wall : {Wall::memory, Wall::compute}) {
-    knobs.recompute = "none";
+    knobs.recompute = spec::RecomputeSet("none");
     check_same(changes(file, knobs, wall), {});
-    knobs.recompute = "core_attn";
+    knobs.recompute = spec::RecomputeSet("core_attn");
     check_same(changes(file, knobs, wall),
                {"recompute=none", "recompute=norm", "recompute=norm,moe_act"});
-    knobs.recompute = "full";
+    knobs.recompute = spec::RecomputeSet("full");
     check_same(changes(file, knobs, wall),
                {"recompute=none", "recompute=norm", "recompute=norm,moe_act", "recompute=core_attn",
                 "recompute=experts"});
@@ -225,9 +225,9 @@ BOOST_AUTO_TEST_CASE(narrower_moments_make_room_the_second_one_first) {
       sweep({{"exp_avg_dtype", {"fp32", "bf16"}}, {"exp_avg_sq_dtype", {"fp32", "bf16"}}});
   Knobs knobs = file.base.knobs;
   check_same(changes(file, knobs, Wall::memory), {});
-  knobs.recompute = "norm";
+  knobs.recompute = spec::RecomputeSet("norm");
   check_same(changes(file, knobs, Wall::memory), {"exp_avg_sq_dtype=bf16", "exp_avg_dtype=bf16"});
-  knobs.exp_avg_sq_dtype = "bf16";
+  knobs.exp_avg_sq_dtype = spec::MomentType::bf16;
   check_same(changes(file, knobs, Wall::memory), {"exp_avg_dtype=bf16"});
 }
 
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(smaller_micro_batches_make_room_only_while_something_is_rec
   Knobs knobs = file.base.knobs;
   knobs.micro_batch_size = 4;
   check_same(changes(file, knobs, Wall::memory), {});
-  knobs.recompute = "norm";
+  knobs.recompute = spec::RecomputeSet("norm");
   check_same(changes(file, knobs, Wall::memory), {"micro_batch_size=2", "micro_batch_size=1"});
 }
 
@@ -394,10 +394,10 @@ BOOST_AUTO_TEST_CASE(graphs_grow_from_the_narrowest) {
   check_same(changes(file, knobs, Wall::host),
              {"cuda_graph_modules=moe_router", "cuda_graph_modules=moe_router,moe_preprocess",
               "cuda_graph_modules=attn,moe_router,moe_preprocess"});
-  knobs.cuda_graph_modules = "moe_router,moe_preprocess";
+  knobs.cuda_graph_modules = spec::GraphSet("moe_router,moe_preprocess");
   check_same(changes(file, knobs, Wall::host),
              {"cuda_graph_modules=attn,moe_router,moe_preprocess"});
-  knobs.recompute = "full";  // partial graphs refuse it
+  knobs.recompute = spec::RecomputeSet("full");  // partial graphs refuse it
   check_same(changes(file, knobs, Wall::host), {});
 }
 

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_SUITE(search_space)
 
 BOOST_AUTO_TEST_CASE(values_keep_file_order_and_fall_back_to_the_baseline) {
   spec::SweepSpec file = sweep({{"micro_batch_size", {"4", "1", "2"}}, {"recompute", {"full"}}});
-  file.base.knobs.cuda_graph_modules = "attn";
+  file.base.knobs.cuda_graph_modules = spec::GraphSet("attn");
   const SearchSpace space(file);
   BOOST_TEST(space.values("micro_batch_size") == (std::vector<std::string>{"4", "1", "2"}),
              boost::test_tools::per_element());
@@ -144,14 +144,14 @@ BOOST_AUTO_TEST_CASE(product_combines_the_named_axes_only) {
                                       {"recompute", {"none", "full"}}});
   const SearchSpace space(file);
   Knobs from = file.base.knobs;
-  from.recompute = "norm";
+  from.recompute = spec::RecomputeSet("norm");
   const std::vector<Knobs> points =
       space.product(from, {"pipeline_model_parallel_size", "expert_model_parallel_size",
                            "micro_batch_size", "context_parallel_size"});
   BOOST_TEST_REQUIRE(points.size() == 12U);
   BOOST_TEST(num_different(points) == 12U);
   for (const Knobs& point : points) {
-    BOOST_TEST(point.recompute == "norm");
+    BOOST_TEST(point.recompute.text() == "norm");
     BOOST_TEST(point.context_parallel_size == 1);
     BOOST_TEST(point.data_parallel_size * point.pipeline_model_parallel_size == 8);
     // An expert group of eight does not fit into a stage of four.
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(texts_and_keys_tell_knobs_apart) {
   BOOST_TEST(layout_text(layout) == "dp 1, cp 1, ep 1, pp 2");
   BOOST_TEST(!is_same_layout(layout, knobs));
   layout = knobs;
-  layout.recompute = "full";
+  layout.recompute = spec::RecomputeSet("full");
   BOOST_TEST(is_same_layout(layout, knobs));
 }
 
@@ -202,10 +202,11 @@ BOOST_AUTO_TEST_CASE(recompute_is_ordered_from_cheap_to_dear) {
       "none",      "norm",    "moe_act",      "norm,moe_act",
       "core_attn", "experts", "norm,experts", "norm,core_attn,moe_act,experts",
       "full"};
-  BOOST_TEST(recompute_weight("none") == 0);
+  BOOST_TEST(recompute_weight({}) == 0);
   for (size_t i = 1; i < kLadder.size(); ++i) {
     BOOST_TEST_CONTEXT(kLadder[i]) {
-      BOOST_TEST(recompute_weight(kLadder[i - 1]) < recompute_weight(kLadder[i]));
+      BOOST_TEST(recompute_weight(spec::RecomputeSet(kLadder[i - 1])) <
+                 recompute_weight(spec::RecomputeSet(kLadder[i])));
     }
   }
 }

@@ -140,11 +140,7 @@ bool ThreeWalls::is_illegal(const spec::Knobs& knobs, Phase phase, const std::st
 }
 
 std::vector<std::string> ThreeWalls::recompute_ladder() const {
-  std::vector<std::string> ladder = space_.values("recompute");
-  std::stable_sort(ladder.begin(), ladder.end(), [](const auto& a, const auto& b) {
-    return recompute_weight(a) < recompute_weight(b);
-  });
-  return ladder;
+  return by_recompute_weight(space_.values("recompute"));
 }
 
 TrialRequest ThreeWalls::request_for(const spec::Knobs& knobs, Phase phase, std::string title) {

@@ -84,7 +84,7 @@ bool ThreeWalls::measure_reference() {
   // Only an emulated device can be ideal.
   const bool is_ideal = !spec::is_on_device(sweep_.base);
   // It changes no bit, and a real device has an end.
-  if (!is_ideal) s.knobs.recompute = "full";
+  if (!is_ideal) s.knobs.recompute = {spec::RecomputeModule::full};
   reference.title = is_ideal ? "reference: one ideal device, no memory limit, no launch costs"
                              : "reference: one rank with the whole device";
   reference.is_reference = true;
@@ -214,7 +214,7 @@ bool ThreeWalls::fit() {
       for (const std::string& rung : ladder) {
         if ((rung == "full") != is_full_turn) continue;
         spec::Knobs knobs = step;
-        knobs.recompute = rung;
+        knobs.recompute = spec::RecomputeSet(rung);
         if (baseline_ && knobs == baseline_->request.spec.knobs) continue;
         if (!is_legal(knobs)) continue;
         TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));

@@ -21,6 +21,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/plan/ops.h"
@@ -69,7 +70,7 @@ Gemms gemms_of(const Described& m) {
                   ns(rows, m.expert_width, m.hidden, m.grouped_flops_per_s));
 }
 
-/// What operations of one label did, all ranks together.
+/// What operations of one label did in one trial, all ranks together.
 struct Sum {
   double count = 0;
   double flops = 0;
@@ -77,16 +78,18 @@ struct Sum {
   double ns = 0;
 };
 
+using Sums = std::map<std::pair<std::string, int64_t>, Sum>;  ///< by label and trial
+
 /// Of one kind of kernels, by what bounds it: FLOPs or bytes a nanosecond. Half-way, as a ratio,
 /// between the slowest and the fastest that are worth a look.
 struct Rates {
-  explicit Rates(const std::map<std::string, Sum>& sums) {
+  explicit Rates(const Sums& sums) {
     double all_ns = 0;
-    for (const auto& [label, sum] : sums) all_ns += sum.ns;
+    for (const auto& [key, sum] : sums) all_ns += sum.ns;
     std::map<Work, Sum> totals;
     std::map<Work, std::vector<double>> large;
-    for (const auto& [label, sum] : sums) {
-      const Work work = plan::find_op_label(label)->work;
+    for (const auto& [key, sum] : sums) {
+      const Work work = plan::find_op_label(key.first)->work;
       Sum& total = totals[work];
       total.flops += sum.flops;
       total.bytes += sum.bytes;
@@ -111,7 +114,7 @@ struct Rates {
   std::map<Work, double> per_ns;
 };
 
-std::map<std::string, Sum> run_model(const spec::TrialSpec& trial, const std::string& folder) {
+void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t index, Sums& sums) {
   const std::string file = folder + "/trial.json";
   const std::string db = folder + "/hardware.db";
   std::filesystem::remove(db);
@@ -122,7 +125,6 @@ std::map<std::string, Sum> run_model(const spec::TrialSpec& trial, const std::st
     fmt::print(stderr, "the trial has failed; see {}.out\n", db);
     std::exit(1);
   }
-  std::map<std::string, Sum> sums;
   for (const store::OpRow& op : store::Store::open_read_only(db).read_ops(1)) {
     const plan::OpRow* row = plan::find_op_label(op.name);
     if (row == nullptr || op.flops + op.bytes == 0 || op.duration_ns == 0) continue;
@@ -131,20 +133,16 @@ std::map<std::string, Sum> run_model(const spec::TrialSpec& trial, const std::st
         row->kind == plan::OpKind::host) {
       continue;
     }
-    Sum& sum = sums[op.name];
+    Sum& sum = sums[{op.name, index}];
     sum.count += static_cast<double>(op.count);
     sum.flops += static_cast<double>(op.flops);
     sum.bytes += static_cast<double>(op.bytes);
     sum.ns += static_cast<double>(op.duration_ns);
   }
-  return sums;
 }
 
 /// Two digits: more are not the same in the next run.
-double rounded(double value) {
-  const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
-  return std::round(value / unit) * unit;
-}
+double rounded(double value) { return std::stod(fmt::format("{:.1e}", value)); }
 int64_t rounded_ns(double value) { return std::llround(rounded(value)); }
 
 int run(const std::string& root, const std::string& sweep, const std::string& folder) {
@@ -152,13 +150,22 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
   const spec::HardwareSpec real = spec::hardware_from_json(
       nlohmann::json::parse(sweeps::read_spec_file(root + "/sweeps/hardware/h100-8x8.json")),
       "h100-8x8.json");
-  // Every kind of operation runs, and nothing has to fit.
-  trial.knobs.expert_model_parallel_size = 4;
+  // Nothing has to fit. Between them the two trials run every kind of operation, and with experts
+  // and optimizer once whole and once in shards.
   trial.hardware.memory_bytes = 0;
-  const std::map<std::string, Sum> sums = run_model(trial, folder);
+  Sums sums;
+  for (const bool is_sharded : {false, true}) {
+    trial.knobs.expert_model_parallel_size = is_sharded ? trial.hardware.devices_per_node : 1;
+    trial.knobs.use_distributed_optimizer = is_sharded;
+    run_model(trial, folder, is_sharded, sums);
+  }
   const Rates rates(sums);
 
-  const auto mean_ns = [&](const char* label) { return sums.at(label).ns / sums.at(label).count; };
+  const auto mean_ns = [&](const char* label) {
+    const Sum& whole = sums.at({label, 0});
+    const Sum& sharded = sums.at({label, 1});
+    return (whole.ns + sharded.ns) / (whole.count + sharded.count);
+  };
   const Gemms here = gemms_of(mean_ns("qkv_proj.forward"), mean_ns("o_proj.forward"),
                               mean_ns("expert_fc1.forward"), mean_ns("expert_fc2.forward"));
   const Described described;

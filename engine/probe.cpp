@@ -1,22 +1,28 @@
 // See probe.h.
 #include "engine/probe.h"
 
-#include <algorithm>
 #include <cstddef>
 
+#include "kernels/cpu/row_gemm.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {
 namespace {
 
-constexpr size_t kSize = 64;          ///< of a matrix, rows and columns
-constexpr int kNumProducts = 2;       // about a tenth of a millisecond
-constexpr size_t kSwept = 64 * 1024;  // 256 KiB
+// About a tenth of a millisecond: two products of an expert's size, then 256 KiB.
+constexpr int64_t kRows = 64;
+constexpr int64_t kInner = 128;
+constexpr int64_t kCols = 256;
+constexpr int64_t kNumProducts = 2;
+constexpr size_t kSwept = 64 * 1024;
 
 }  // namespace
 
 Probe::Probe()
-    : a_(kSize * kSize, 0.5F), b_(kSize * kSize, 0.25F), c_(kSize * kSize), swept_(kSwept, 1.0F) {}
+    : a_(kRows * kInner, 0.5F),
+      b_(kNumProducts * kInner * kCols, 0.25F),
+      c_(kRows * kCols),
+      swept_(kSwept, 1.0F) {}
 
 int64_t Probe::run() {
   work();
@@ -26,14 +32,10 @@ int64_t Probe::run() {
 }
 
 void Probe::work() {
-  std::ranges::fill(c_, 0.0F);
-  for (int product = 0; product < kNumProducts; ++product) {
-    for (size_t i = 0; i < kSize; ++i) {
-      for (size_t k = 0; k < kSize; ++k) {
-        const float factor = a_[i * kSize + k];
-        for (size_t j = 0; j < kSize; ++j) c_[i * kSize + j] += factor * b_[k * kSize + j];
-      }
-    }
+  for (int64_t product = 0; product < kNumProducts; ++product) {
+    kernels::cpu::row_gemm<float>(kRows, kCols, kInner, {a_.data(), kInner, 1, nullptr},
+                                  b_.data() + product * kInner * kCols, kCols, false, false,
+                                  c_.data(), kCols, nullptr);
     a_[0] = 0.5F + 1e-6F * c_[0];
   }
   for (float& value : swept_) value = 0.5F * value + 0.5F;

@@ -11,8 +11,9 @@ namespace moetune::engine {
 class Probe {
  public:
   Probe();
-  /// Products of small matrices, as operations are mostly made of, then a pass over more memory
-  /// than the first caches hold. Returns the thread's CPU time. What came before has filled the
+  /// Products by the kernel that the experts' use, then a pass over more memory than the first
+  /// caches hold: what another load slows down more or less than those, as a plain loop, does not
+  /// tell how much slower a step is. Returns the thread's CPU time. What came before has filled the
   /// caches with its own: the same work goes ahead untimed.
   int64_t run();
   /// Depends on all that was computed, so that nothing of it can be left out.

@@ -105,6 +105,45 @@ plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& co
       options);
 }
 
+using OpTimes = std::map<std::string, TrialOutcome::OpTime>;
+
+/// Measured times as they would be without collectives beside the operations, which hold some of
+/// the multiprocessors: what is played adds that again.
+OpTimes without_contention(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                           OpTimes op_times) {
+  if (spec.hardware.comm_sm_ratio <= 0) return op_times;
+  struct Sum {
+    double alone = 0;
+    double slowed = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const plan::PlayedRank& rank : compiled.ranks()) {
+    for (const plan::Item& item : rank.program->items) {
+      const plan::Segment& segment = *rank.program->segments[static_cast<size_t>(item.segment)];
+      for (size_t i = 0; i < segment.code.size(); ++i) {
+        const plan::Instr& instr = segment.code[i];
+        if (instr.verb != plan::Verb::op) continue;
+        // Routed operations count by a row: all of a label have alike numbers of them.
+        const plan::OpCost& cost = instr.is_routed ? instr.cost_per_row : instr.cost;
+        const int64_t alone = 1 + plan::roofline_ns(spec.hardware, instr.op, cost);
+        Sum& sum = sums[plan::op_label(instr.op, instr.pass)];
+        sum.alone += static_cast<double>(alone);
+        sum.slowed += static_cast<double>(plan::slowed_ns(
+                          spec.hardware, 1000 * alone,
+                          plan::sharing_of(*rank.program, item, i).num_collectives)) /
+                      1000;
+      }
+    }
+  }
+  for (auto& [label, time] : op_times) {
+    const auto sum = sums.find(label);
+    if (sum == sums.end()) continue;
+    time.duration_ns = std::llround(static_cast<double>(time.duration_ns) * sum->second.alone /
+                                    sum->second.slowed);
+  }
+  return op_times;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -144,8 +183,9 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
 void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
                     const ReceivedRows& rows) {
   if (outcome.status != spec::TrialStatus::ok || outcome.step_ns <= 0) return;
-  calibration_.add(spec.hardware, outcome.op_times);
-  trials_.push_back({spec, std::make_shared<const CompiledStep>(spec, rows), outcome.step_ns, 1});
+  const auto compiled = std::make_shared<const CompiledStep>(spec, rows);
+  calibration_.add(spec.hardware, without_contention(spec, *compiled, outcome.op_times));
+  trials_.push_back({spec, compiled, outcome.step_ns, 1});
   std::vector<double> ratios;
   for (Trial& trial : trials_) {
     const int64_t replayed =

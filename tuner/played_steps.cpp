@@ -113,7 +113,7 @@ class Programs {
         for (size_t i = 0; i < segment.code.size(); ++i) {
           const Instr& instr = segment.code[i];
           if (!has_duration(instr)) continue;
-          const OpClass op = class_of(instr);
+          const OpClass op = class_of(instr, plan::sharing_of(program, at, i).num_collectives);
           const size_t index = known.try_emplace(op, classes_.size()).first->second;
           if (index == classes_.size()) classes_.push_back(op);
           launches.push_back(
@@ -130,11 +130,12 @@ class Programs {
   [[nodiscard]] size_t num_classes() const { return classes_.size(); }
 
  private:
-  static OpClass class_of(const Instr& instr) {
+  /// Beside collectives an operation has fewer multiprocessors.
+  static OpClass class_of(const Instr& instr, int num_collectives) {
     return {plan::op_label(instr.op, instr.pass),
-            fmt::format("{} FLOPs, {} bytes; {} and {} a row{}", instr.cost.flops, instr.cost.bytes,
-                        instr.cost_per_row.flops, instr.cost_per_row.bytes,
-                        instr.accumulate ? "; adds" : "")};
+            fmt::format("{} FLOPs, {} bytes; {} and {} a row{}; beside {}", instr.cost.flops,
+                        instr.cost.bytes, instr.cost_per_row.flops, instr.cost_per_row.bytes,
+                        instr.accumulate ? "; adds" : "", num_collectives)};
   }
 
   std::vector<plan::StepProgram> programs_;

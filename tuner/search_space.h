@@ -37,7 +37,8 @@ class SearchSpace {
   /// duplicates that completing makes are left out. Illegal points are included.
   [[nodiscard]] std::vector<spec::Knobs> product(const spec::Knobs& base,
                                                  const std::vector<std::string_view>& knobs) const;
-  /// Axes that are neither layout nor micro-batch nor memory: when things run, and how.
+  /// Axes other than layout, micro-batch, recomputation and the moments' types: when things run,
+  /// and how.
   [[nodiscard]] std::vector<std::string_view> schedule_knobs() const;
   /// Every combination of all axes.
   [[nodiscard]] std::vector<spec::Knobs> all() const;

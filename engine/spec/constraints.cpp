@@ -231,8 +231,11 @@ string vpp_within_communicator(const TrialParts& trial) {
   if (most == 0 || num_virtual_stages(trial.knobs) <= most) return {};
   return fmt::format(
       "virtual stages need {}, which communicator '{}' does not have yet; it would be right: "
-      "virtual_pipeline_model_parallel_size {}",
-      row.virtual_stages_need, row.name, most);
+      "virtual_pipeline_model_parallel_size {}{}",
+      row.virtual_stages_need, row.name, most,
+      trial.knobs.pipeline_model_parallel_layout == "none"
+          ? ""
+          : " and a pipeline_model_parallel_layout of as many stages as pipeline ranks");
 }
 
 string layout_text(const TrialParts& trial) {
@@ -444,7 +447,8 @@ const std::vector<ConstraintRow>& constraint_table() {
       {"vpp_divides_layers", "Every virtual stage has at least one layer.", vpp_divides_layers},
       {"vpp_divides_micro_batches", "Virtual stages take turns in rounds of pp micro-batches.",
        vpp_divides_micro_batches},
-      {"vpp_within_communicator", "The ranks can be told apart the messages of virtual stages.",
+      {"vpp_within_communicator",
+       "The communicator tells the messages of several virtual stages apart.",
        vpp_within_communicator},
       {"cp_divides_sequence", "A sequence is cut into two equal chunks per context rank.",
        cp_divides_sequence},

@@ -24,8 +24,9 @@ constexpr double kMinEfficiency = 1e-6;
 
 Efficiency efficiency_from(JsonReader reader) {
   Efficiency efficiency{};
-  for (size_t i = 0; i < efficiency.size(); ++i) {
-    efficiency[i] = reader.number_or(name_of(static_cast<Work>(i)), 1, kMinEfficiency, 1);
+  for (const Work work : all_values<Work>()) {
+    efficiency[static_cast<size_t>(work)] =
+        reader.number_or(std::string(name_of(work)), 1, kMinEfficiency, 1);
   }
   reader.refuse_unknown_keys();
   return efficiency;
@@ -34,8 +35,9 @@ Efficiency efficiency_from(JsonReader reader) {
 /// Of kernels that reach less than the peak.
 json efficiency_json(const Efficiency& efficiency) {
   json document = json::object();
-  for (size_t i = 0; i < efficiency.size(); ++i) {
-    if (efficiency[i] != 1) document[name_of(static_cast<Work>(i))] = efficiency[i];
+  for (const Work work : all_values<Work>()) {
+    const double ratio = efficiency[static_cast<size_t>(work)];
+    if (ratio != 1) document[std::string(name_of(work))] = ratio;
   }
   return document;
 }
@@ -135,12 +137,6 @@ json to_json(const HardwareSpec& hardware) {
   if (hardware.intra_node.bytes_per_s > 0) document["intra_node"] = link_json(hardware.intra_node);
   if (hardware.inter_node.bytes_per_s > 0) document["inter_node"] = link_json(hardware.inter_node);
   return document;
-}
-
-const char* name_of(Work work) {
-  static constexpr std::array<const char*, static_cast<size_t>(Work::count)> kNames = {
-      "none", "product", "grouped", "attention", "light", "heavy"};
-  return kNames[static_cast<size_t>(work)];
 }
 
 const char* name_of(CollectiveKind kind) {

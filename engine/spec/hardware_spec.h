@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/names.h"
+
 namespace moetune::spec {
 
 /// One kind of link. A transfer costs latency_ns + bytes / bytes_per_s.
@@ -28,7 +30,12 @@ enum class Work : uint8_t {
   heavy,  ///< norms, activations, softmax: some eight
   count
 };
-const char* name_of(Work work);
+template <>
+struct NameTable<Work> {
+  static constexpr Named<Work> kRows[] = {
+      {Work::none, "none"},           {Work::product, "product"}, {Work::grouped, "grouped"},
+      {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"}};
+};
 
 /// By Work.
 using Efficiency = std::array<double, static_cast<size_t>(Work::count)>;

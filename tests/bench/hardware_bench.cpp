@@ -153,6 +153,7 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
   // Nothing has to fit. Between them the two trials run every kind of operation, and with experts
   // and optimizer once whole and once in shards.
   trial.hardware.memory_bytes = 0;
+  trial.hardware.comm_sm_ratio = 0;
   Sums sums;
   for (const bool is_sharded : {false, true}) {
     trial.knobs.expert_model_parallel_size = is_sharded ? trial.hardware.devices_per_node : 1;
@@ -199,12 +200,11 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
              state_bytes / (1 << 20));
   spec::HardwareSpec made = trial.hardware;
   made.memory_bytes = std::llround(memory_mib) << 20;
-  made.peak_flops_per_s = rounded(rates.per_ns.at(Work::product) * 1e9);
-  double fastest = 0;
+  made.peak_flops_per_s = made.memory_bytes_per_s = 0;
   for (const auto& [work, per_ns] : rates.per_ns) {
-    if (!Rates::is_bound_by_flops(work)) fastest = std::max(fastest, per_ns);
+    double& peak = Rates::is_bound_by_flops(work) ? made.peak_flops_per_s : made.memory_bytes_per_s;
+    peak = std::max(peak, rounded(per_ns * 1e9));
   }
-  made.memory_bytes_per_s = rounded(fastest * 1e9);
   for (const auto& [work, per_ns] : rates.per_ns) {
     const double peak =
         Rates::is_bound_by_flops(work) ? made.peak_flops_per_s : made.memory_bytes_per_s;

@@ -53,16 +53,18 @@ spec::TrialSpec trial_of(const spec::SweepSpec& sweep, const Knobs& knobs) {
 /// memory. Rows go where the router of a reference run has sent them.
 class Table {
  public:
-  /// From a file, or played with the routing that `database` holds and stored there.
+  /// From a file, or, where it is of another sweep, played with the routing that `database` holds
+  /// and stored there. The table of another version of the cost model is to be deleted by hand.
   Table(const spec::SweepSpec& sweep, const std::string& path, const std::string& database)
       : sweep_(sweep) {
-    const bool is_stored = std::filesystem::exists(path);
+    const std::string identity = spec::spec_hash(sweep.base) + nlohmann::json(sweep.space).dump();
     nlohmann::json stored;
-    if (is_stored) {
-      std::ifstream file(path);
-      stored = nlohmann::json::parse(file);
-    } else {
-      stored["routing"] = spec::to_json(sweeps::read_stored_routing(database, sweep.base).profile);
+    if (std::ifstream file(path); file) stored = nlohmann::json::parse(file);
+    const bool is_stored = stored.value("sweep", "") == identity;
+    if (!is_stored) {
+      stored = {
+          {"sweep", identity},
+          {"routing", spec::to_json(sweeps::read_stored_routing(database, sweep.base).profile)}};
     }
     rows_ = tuner::ReceivedRows(spec::routing_profile_from_json(stored["routing"]),
                                 sweep.base.model, sweep.base.training.global_batch_size);
@@ -87,12 +89,12 @@ class Table {
  private:
   void play_all() {
     const tuner::SearchSpace space(sweep_);
-    const std::vector<Knobs> points = space.product(
-        sweep_.base.knobs,
-        {"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
-         "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "micro_batch_size",
-         "ep_chunks_forward", "ep_chunks_backward", "cuda_graph_modules",
-         "use_distributed_optimizer", "overlap_grad_reduce"});
+    // All axes but recomputation and the chunks of the loss, which play_variants goes through.
+    std::vector<std::string_view> axes;
+    for (const auto& [knob, values] : sweep_.space) {
+      if (knob != "recompute" && knob != "linear_ce_chunk_tokens") axes.push_back(knob);
+    }
+    const std::vector<Knobs> points = space.product(sweep_.base.knobs, axes);
     for (const Knobs& point : points) {
       // The least recomputation that fits is the fastest: it only adds work.
       for (const std::string& recompute : ladder(space)) {

@@ -1,7 +1,9 @@
 // What uneven routing makes of a rank's rows and of the step.
 #include "tuner/busiest_rows.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <utility>
 
 #include "engine/plan/compile.h"
 #include "tests/spec/spec_samples.h"
@@ -87,6 +89,28 @@ BOOST_AUTO_TEST_CASE(chunks_share_the_rows) {
     int64_t sum = 0;
     for (const plan::ChunkRoute& chunk : *direction) sum += chunk.num_received;
     BOOST_TEST(sum == route.num_received);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(uneven_counts_lose_no_row) {
+  for (const auto& [ep, etp] : {std::pair(4, 1), std::pair(2, 2), std::pair(1, 4)}) {
+    spec::TrialSpec spec = trial();
+    spec.knobs.expert_model_parallel_size = ep;
+    spec.knobs.expert_tensor_parallel_size = etp;
+    spec.knobs.ep_chunks_backward = 3;
+    const plan::LayerDims dims = plan::layer_dims(spec.model, spec.knobs, kTokens, 0);
+    const int64_t all = dims.ep * dims.tokens * dims.topk;
+    for (const int64_t rows : {int64_t{0}, int64_t{7}, all / 3, all, all + 5}) {
+      for (int64_t own = 0; own < dims.ep; ++own) {
+        const std::vector<int32_t> counts = plan::uneven_counts(dims, own, rows);
+        // Each row once for every slice of its expert, forward and backward.
+        int64_t sum = 0;
+        for (const int32_t count : counts) sum += count;
+        BOOST_TEST(sum == 2 * etp * all);
+        const int64_t expected = ep == 1 ? all : std::min(rows, all);
+        BOOST_TEST(plan::make_route(dims, own, counts).num_received == expected);
+      }
+    }
   }
 }
 

@@ -301,6 +301,43 @@ BOOST_AUTO_TEST_CASE(measured_op_times_replace_the_roofline) {
   BOOST_TEST((estimate.grade == Grade::calibrated));
 }
 
+/// The step and its operations as they are by the roofline, slowed down beside collectives.
+TrialOutcome outcome_by_roofline(const spec::TrialSpec& spec) {
+  TrialOutcome outcome = measured(replay(spec).step_ns);
+  const plan::BalancedBindings bindings(spec, 0);
+  const plan::StepProgram program = plan::compile(spec, 0);
+  for (const plan::Item& item : program.items) {
+    const plan::Segment& segment = *program.segments[static_cast<size_t>(item.segment)];
+    for (size_t i = 0; i < segment.code.size(); ++i) {
+      const plan::Instr& instr = segment.code[i];
+      if (instr.verb != plan::Verb::op) continue;
+      const plan::OpCost cost =
+          instr.is_routed ? plan::cost_at(instr, bindings.at(item.layer, item.micro_batch)
+                                                     .received(segment.is_backward, instr.chunk))
+                          : instr.cost;
+      TrialOutcome::OpTime& time = outcome.op_times[plan::op_label(instr.op, instr.pass)];
+      time.count += 1;
+      time.flops += cost.flops;
+      time.bytes += cost.bytes;
+      time.duration_ns +=
+          plan::slowed_ns(spec.hardware, plan::roofline_ns(spec.hardware, instr.op, cost),
+                          plan::sharing_of(program, item, i).num_collectives);
+    }
+  }
+  return outcome;
+}
+
+BOOST_AUTO_TEST_CASE(what_collectives_took_is_not_taken_twice) {
+  spec::TrialSpec plain = trial(R"({"data_parallel_size": 8})");
+  plain.hardware.comm_sm_ratio = 0.4;
+  spec::TrialSpec overlapped = plain;
+  overlapped.knobs.overlap_grad_reduce = true;
+  CostModel model;
+  for (const spec::TrialSpec& spec : {plain, overlapped})
+    model.add(spec, outcome_by_roofline(spec));
+  BOOST_TEST(model.error_ratio() < 0.005);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

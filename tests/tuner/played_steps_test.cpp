@@ -34,6 +34,8 @@ const char* const kLayouts[] = {
     R"({"pipeline_model_parallel_size": 2, "data_parallel_size": 2, "recompute": "full",
         "expert_model_parallel_size": 2, "ep_chunks_backward": 3})",
     R"({"data_parallel_size": 2})",
+    // Of four micro-batches the last one's backward runs beside the reductions.
+    R"({"data_parallel_size": 2, "overlap_grad_reduce": true})",
 };
 
 spec::TrialSpec trial_of(const char* knobs) {
@@ -41,6 +43,7 @@ spec::TrialSpec trial_of(const char* knobs) {
   trial.knobs = spec::knobs_from_json(nlohmann::json::parse(knobs), "test");
   trial.training.global_batch_size = 8;
   trial.training.seq_length = 32;
+  trial.hardware.comm_sm_ratio = 0.3;
   return trial;
 }
 
@@ -108,7 +111,11 @@ std::vector<MeasuredStep> run_on_device(const spec::TrialSpec& trial, const Dist
           if (segment.dims.ep == 1) routes[place] = plan::local_route(segment.dims);
           cost = plan::cost_at(instr, routes.at(place).received(segment.is_backward, instr.chunk));
         }
-        own.durations_ns.push_back(std::llround(quiet_ns(cost) * factor(own, instr)));
+        const auto index = static_cast<size_t>(&instr - segment.code.data());
+        const int num_collectives =
+            instr.verb == Verb::op ? plan::sharing_of(program, item, index).num_collectives : 0;
+        own.durations_ns.push_back(plan::slowed_ns(
+            trial.hardware, std::llround(quiet_ns(cost) * factor(own, instr)), num_collectives));
       });
     }
   }

@@ -300,6 +300,16 @@ BOOST_AUTO_TEST_CASE(a_layout_is_measured_with_the_schedule_that_suits_it) {
   BOOST_TEST(story.request_of(story.best_hash).spec.knobs.overlap_grad_reduce);
 }
 
+// The two values make the same program.
+BOOST_AUTO_TEST_CASE(without_a_least_gain_a_schedule_is_found, *boost::unit_test::timeout(60)) {
+  spec::SweepSpec sweep = testing::small_sweep(
+      {{"pipeline_model_parallel_size", {"1", "2"}}, {"linear_ce_chunk_tokens", {"128", "256"}}});
+  sweep.base.knobs.linear_ce_chunk_tokens = 128;
+  sweep.base.hardware.memory_bytes = 0;
+  sweep.min_gain_ratio = 0;
+  BOOST_TEST(drive(sweep, run_in_fake_world).has_ended);
+}
+
 BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {
   const Story& story = wide_story();
   int num_looked_at = 0;

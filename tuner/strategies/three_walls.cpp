@@ -168,9 +168,10 @@ const ThreeWalls::Point& ThreeWalls::point_of(const spec::Knobs& knobs) {
 }
 
 const CompiledStep& ThreeWalls::compiled(const spec::TrialSpec& spec) {
-  if (!last_compiled_ || !(last_compiled_knobs_ == spec.knobs)) {
+  const auto key = std::pair(spec.knobs, spec::total_steps(spec));
+  if (!last_compiled_ || last_compiled_key_ != key) {
     last_compiled_.emplace(spec, rows_);
-    last_compiled_knobs_ = spec.knobs;
+    last_compiled_key_ = key;
   }
   return *last_compiled_;
 }

@@ -86,8 +86,7 @@ class ThreeWalls final : public Strategy {
 
   /// A layout with the cheapest recompute that fits; none, and told, when none does.
   std::optional<TrialRequest> cheapest_fitting(const spec::Knobs& layout);
-  /// With other values of the knobs that are neither layout nor memory, as long as one is predicted
-  /// to gain enough and fits.
+  /// With other values of the schedule knobs, as long as one is predicted to gain enough and fits.
   TrialRequest with_best_schedule(TrialRequest request);
   spec::Knobs best_schedule(const TrialRequest& request);
   /// By the cost model as it is.
@@ -154,7 +153,8 @@ class ThreeWalls final : public Strategy {
   [[nodiscard]] bool is_legal(const spec::Knobs& knobs) {
     return point_of(knobs).violations.empty();
   }
-  /// Of a spec with the knobs of this one. Several predictions of a point follow each other.
+  /// Of a spec with the knobs and steps of this one. Several predictions of a point follow each
+  /// other.
   const CompiledStep& compiled(const spec::TrialSpec& spec);
   void predict(TrialRequest& request);
   /// By the cost model of so many outcomes.
@@ -173,8 +173,8 @@ class ThreeWalls final : public Strategy {
   std::map<std::string, Point> points_;  ///< by knobs_key
   /// What suits a layout, by the hash it has without and the calibration.
   std::map<std::pair<std::string, size_t>, spec::Knobs> best_schedules_;
-  std::optional<CompiledStep> last_compiled_;  ///< with these knobs:
-  spec::Knobs last_compiled_knobs_;
+  std::optional<CompiledStep> last_compiled_;  ///< with these knobs, for so many steps:
+  std::pair<spec::Knobs, int64_t> last_compiled_key_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
   Contests contests_;  ///< its runs are those of the current run of the program
   size_t num_taken_ = 0;

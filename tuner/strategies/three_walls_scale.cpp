@@ -49,8 +49,7 @@ void ThreeWalls::scale() {
   };
   sort();
   const auto num_refined =
-      std::min(ranked.size(),
-               kRefinedShare * static_cast<size_t>(std::max<int64_t>(1, sweep_.scale_trials)));
+      std::min(ranked.size(), kRefinedShare * static_cast<size_t>(sweep_.scale_trials));
   for (size_t i = 0; i < num_refined; ++i) ranked[i] = with_best_schedule(std::move(ranked[i]));
   sort();
   Decision& ranking = decide(
@@ -115,7 +114,7 @@ spec::Knobs ThreeWalls::best_schedule(const TrialRequest& request) {
         if (knobs == best || !is_legal(knobs)) continue;
         // A gain that would not count is not worth leaving what the sweep starts from.
         const auto ns = static_cast<double>(predicted_step_ns(knobs));
-        if (ns * (1 + sweep_.min_gain_ratio) > best_ns) continue;
+        if (ns >= best_ns || ns * (1 + sweep_.min_gain_ratio) > best_ns) continue;
         if (!fits(request_for(knobs, Phase::scale, {}))) continue;
         best = knobs;
         best_ns = ns;

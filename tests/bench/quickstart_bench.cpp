@@ -58,7 +58,7 @@ class Table {
   Table(const spec::SweepSpec& sweep, const std::string& path, const std::string& database)
       : sweep_(sweep) {
     const std::string identity = spec::spec_hash(sweep.base) + nlohmann::json(sweep.space).dump();
-    nlohmann::json stored;
+    nlohmann::json stored = nlohmann::json::object();
     if (std::ifstream file(path); file) stored = nlohmann::json::parse(file);
     const bool is_stored = stored.value("sweep", "") == identity;
     if (!is_stored) {

@@ -690,6 +690,28 @@ BOOST_AUTO_TEST_CASE(a_noisy_machine_seldom_makes_a_worse_one_win) {
   BOOST_TEST(num_good >= kSearches - 1);
 }
 
+BOOST_AUTO_TEST_CASE(of_layouts_that_the_noise_hides_the_likelier_one_is_kept) {
+  const spec::SweepSpec sweep = narrow_sweep();
+  int num_kept = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const Story story = drive(sweep, noisy_world(0.06, seed));
+    check_manners(sweep, story);
+    for (const Decision& decision : story.decisions) {
+      // A layout whose interval holds less than what counts: kept only where a layout is chosen.
+      if (decision.kind != "kept" || !decision.gain_low_ratio) continue;
+      if (*decision.gain_low_ratio > sweep.min_gain_ratio) continue;
+      ++num_kept;
+      BOOST_TEST_CONTEXT(decision.text) {
+        BOOST_TEST((decision.phase == Phase::scale));
+        BOOST_TEST(decision.gain_ratio.value() > sweep.min_gain_ratio);
+        BOOST_TEST(decision.evidence.at("judgement").at("num_runs_after").get<int>() >= 2);
+        BOOST_TEST(decision.text.find("the likelier one is kept") != std::string::npos);
+      }
+    }
+  }
+  BOOST_TEST(num_kept > 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
   for (const bool is_next_slower : {false, true}) {
     int num_validations = 0;

@@ -163,14 +163,15 @@ bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first)
       const Judgement judgement = judge(contenders[i]);
       if (judgement.verdict == Verdict::no_gain) continue;
       // Runs that others needed may have made it clear meanwhile.
-      if (contenders[i].is_settled && judgement.verdict != Verdict::gain) continue;
+      if (contenders[i].is_settled && !is_taken(judgement)) continue;
       if (best && judgement.gain_ratio <= best_ratio) continue;
       best = i;
       best_ratio = judgement.gain_ratio;
     }
     if (!best) return has_changed;
     const Judgement judgement = settle(contenders[*best]);
-    if (judgement.verdict != Verdict::gain || contenders[*best].failure) continue;
+    if (contenders[*best].failure) continue;
+    if (!is_taken(judgement)) continue;
     Contender better = std::move(contenders[*best]);
     contenders.erase(contenders.begin() + static_cast<std::ptrdiff_t>(*best));
     if (only_first) conclude(contenders);
@@ -180,15 +181,26 @@ bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first)
   }
 }
 
+// No layout has a claim of its own: which one was measured first is chance. Of two that the noise
+// does not let tell apart, the likelier one is taken, but not by a single run.
+bool ThreeWalls::is_taken(const Judgement& judgement) const {
+  const bool is_likelier =
+      judgement.num_runs_after >= 2 && judgement.gain_ratio > sweep_.min_gain_ratio;
+  return judgement.verdict == Verdict::gain || (phase_ == Phase::scale && is_likelier);
+}
+
 void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgement) {
-  decide_on(
-      contender, judgement, "kept",
-      fmt::format("{}: {} per step, {} the best so far {}, more than the {} it had to "
-                  "exceed{}. {}",
-                  contender.name, base::format_ns(contender.trial.outcome.step_ns),
-                  describe_change(judgement.gain_ratio, "than"),
-                  interval_text(judgement.low_ratio, judgement.high_ratio),
-                  base::format_ratio(judgement.needed_ratio), runs_text(judgement), contender.why));
+  const std::string reason =
+      judgement.verdict == Verdict::gain
+          ? fmt::format("more than the {} it had to exceed",
+                        base::format_ratio(judgement.needed_ratio))
+          : "which the noise may have made, but of two layouts the likelier one is kept";
+  decide_on(contender, judgement, "kept",
+            fmt::format("{}: {} per step, {} the best so far {}, {}{}. {}", contender.name,
+                        base::format_ns(contender.trial.outcome.step_ns),
+                        describe_change(judgement.gain_ratio, "than"),
+                        interval_text(judgement.low_ratio, judgement.high_ratio), reason,
+                        runs_text(judgement), contender.why));
   runner_up_ = incumbent_;
   incumbent_ = std::move(contender.trial);
   best_hash_ = incumbent_->request.hash;

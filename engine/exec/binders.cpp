@@ -116,8 +116,8 @@ void act(const Launch& l) {
   }
 }
 
-// {probs (logits before), lse, indices, weights, counts, probability sums, token counts or none} or
-// {probs, lse, indices, weights, dweights, dlogits, aux scale or none}.
+// {probs (logits before), lse, indices, weights, counts, probability sums, token counts or none,
+// counts or none} or {probs, lse, indices, weights, dweights, dlogits, aux scale or none}.
 void router(const Launch& l) {
   const auto& trial = l.exec.rank().trial;
   if (l.is_backward()) {
@@ -144,19 +144,18 @@ void router(const Launch& l) {
   args.prob_sums = l.t[5];
   args.normalize = trial.model.normalizes_topk;
   l.backend().router(args);
-  if (!l.t[6].is_null()) l.backend().copy({l.t[4], l.t[6], false});
+  if (!l.t[6].is_null()) l.backend().copy({l.t[7], l.t[6], false});
 }
 
 // Sequence-level load-balancing loss: mean over sequences of E / (K S) * sum_e counts_e * mean
 // prob_e (the sequence-wise form of Fedus et al. 2021, eq. 4), and z loss: mean over tokens of the
 // squared log-sum-exp (Zoph et al. 2022, eq. 5). Both are means over the global batch, so no layout
-// changes them. {sums or none, lse or none, load balance, z loss}.
+// changes them. {sums or none, lse or none, load balance or none, z loss or none}.
 void aux_loss(const Launch& l) {
   const plan::LayerDims& d = l.dims();
   const auto& training = l.exec.rank().trial.training;
   kernels::AuxLossArgs args;
-  // Recomputation needs the gradient again, but the losses were counted in the forward pass.
-  if (l.instr.is_counted && !l.t[1].is_null()) {
+  if (!l.t[1].is_null()) {
     args.lse = l.t[1];
     args.z_scale = training.z_loss_coeff / spec::tokens_per_step(training);
     args.z_loss = static_cast<double*>(l.t[3].data);
@@ -168,7 +167,7 @@ void aux_loss(const Launch& l) {
                  static_cast<double>(d.experts) / (static_cast<double>(d.topk) * seq * seq);
     // Every rank that shares the sequences' tokens has the whole sum.
     args.loss_share = 1.0 / static_cast<double>(d.sequence_ranks());
-    if (l.instr.is_counted) args.load_balance = static_cast<double*>(l.t[2].data);
+    args.load_balance = static_cast<double*>(l.t[2].data);
   }
   l.backend().aux_loss(args);
 }

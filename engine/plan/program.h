@@ -125,7 +125,6 @@ struct Instr {
   spec::GraphScope scope = spec::GraphScope::none;               ///< graph_open, graph_close
   uint8_t what = 0;          ///< Mark, Fetch, Upload; alloc, free: MemoryGroup
   bool accumulate = false;   ///< adds to its output
-  bool is_counted = true;    ///< its losses count, observers see it: not when it is recomputed
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
   bool is_routed = false;    ///< its size follows the rows of `chunk`
   int32_t chunk = -1;        ///< of expert-parallel rows; -1: all of them

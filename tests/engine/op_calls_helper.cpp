@@ -138,7 +138,7 @@ std::vector<Entry> expert_act(const Site& site) {
 }
 
 /// {logits that become probabilities, lse, indices, weights, counts, sums of probabilities, tokens
-/// of each expert or none}: the counts are copied as numbers beside the sums.
+/// of each expert or none, counts or none}: the counts are copied as numbers beside the sums.
 std::vector<Entry> route(const Site& site) {
   Entry entry = site.call("router");
   add(entry, "logits", site.refs[0]);
@@ -147,20 +147,17 @@ std::vector<Entry> route(const Site& site) {
   for (size_t i = 0; i < std::size(kRoles); ++i) add(entry, kRoles[i], site.refs[i]);
   if (site.refs[6].data == nullptr) return {entry};
   Entry copy = site.call("copy");
-  add(copy, "x", site.refs[4]);
+  add(copy, "x", site.refs[7]);
   add(copy, "y", site.refs[6]);
   copy.numbers = {{"accumulate", 0}};
   return {entry, copy};
 }
 
-/// {sums or none, lse or none, loss, z loss}: what is recomputed counts in no loss.
+/// {sums or none, lse or none, loss or none, z loss or none}.
 std::vector<Entry> aux_loss(const Site& site) {
-  const bool is_counted = site.instr.is_counted;
+  constexpr std::string_view kRoles[] = {"sums", "lse", "load_balance", "z_loss"};
   Entry entry = site.call("aux_loss");
-  add(entry, "sums", site.refs[0]);
-  if (is_counted) add(entry, "lse", site.refs[1]);
-  if (is_counted && site.refs[0].data != nullptr) add(entry, "load_balance", site.refs[2]);
-  if (is_counted && site.refs[1].data != nullptr) add(entry, "z_loss", site.refs[3]);
+  for (size_t i = 0; i < std::size(kRoles); ++i) add(entry, kRoles[i], site.refs[i]);
   return {entry};
 }
 

@@ -182,13 +182,6 @@ bool other_accumulation(Segment& segment, size_t at) {
   return true;
 }
 
-bool uncounted(Segment& segment, size_t at) {
-  Instr& instr = segment.code[at];
-  if (instr.op != Op::aux_loss) return false;
-  instr.is_counted = !instr.is_counted;
-  return true;
-}
-
 /// body(reference) where the reference stands for something.
 template <typename Body>
 bool change_ref(Segment& segment, size_t at, size_t index, Body&& body) {
@@ -196,8 +189,6 @@ bool change_ref(Segment& segment, size_t at, size_t index, Body&& body) {
   if (!is_seen(instr) || index >= instr.refs.size()) return false;
   Ref& ref = instr.refs[index];
   if (ref.space == Space::none || ref.is_chunk_list) return false;
-  // Where the losses were counted before, the call gets only what the gradient needs.
-  if (!instr.is_counted && instr.op == Op::aux_loss && index > 0) return false;
   return body(ref);
 }
 
@@ -277,7 +268,6 @@ constexpr InstrChange kInstrChanges[] = {
     {"another op", &other_op},
     {"another chunk", &other_chunk},
     {"adds or does not", &other_accumulation},
-    {"counts or does not", &uncounted},
     {"another buffer", nullptr, &other_buffer},
     {"another size", nullptr, &other_size},
     {"another place", nullptr, &other_place},

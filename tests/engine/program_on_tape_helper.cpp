@@ -22,6 +22,8 @@ using recording::Played;
 std::string text_of_refs(const Instr& instr) {
   std::string text;
   for (const plan::Ref& ref : instr.refs) {
+    // Which losses it counts: none when it runs again for its gradient.
+    if (instr.op == plan::Op::aux_loss && &ref != &instr.refs.front()) break;
     // Which rows a chunk has is not what is computed.
     if (ref.space == plan::Space::none || ref.is_chunk_list) continue;
     const plan::Space space = ref.space == plan::Space::scratch ? plan::Space::next : ref.space;
@@ -233,12 +235,13 @@ void ProgramOnTape::check_accesses(const Instr& instr,
   for (const plan::Ref& ref : instr.refs) {
     const Operand operand = places_.find(ref, instr);
     if (operand.data == nullptr || operand.numel() == 0) continue;
-    told[operand.data].add(ref.access != plan::Access::write, ref.access != plan::Access::read);
+    // Here as there: what an op reads of its own is nothing that it was given.
+    const bool is_own = told[operand.data].is_written;
+    told[operand.data].add(ref.access != plan::Access::write && !is_own,
+                           ref.access != plan::Access::read);
   }
   for (const auto& [data, touch] : told) {
     const auto found = touched.find(data);
-    // A loss that was counted before: of its operands the gradient's are left.
-    if (found == touched.end() && !instr.is_counted) continue;
     if (found != touched.end() && found->second == touch) continue;
     differ(fmt::format("what is at {} is {} and not {} as the program says", data,
                        found != touched.end() ? found->second.text() : "not touched",

@@ -2,7 +2,6 @@
 // every operand in its own type, FLOPs of products and of attention.
 #include <fmt/format.h>
 
-#include <array>
 #include <boost/test/unit_test.hpp>
 #include <map>
 #include <optional>
@@ -19,14 +18,6 @@ namespace {
 using plan::Op;
 using plan::Pass;
 using testing::PricedOp;
-
-/// What is known to be priced wrongly; recomputation is as forward. Whoever mends one takes it out.
-constexpr std::array kKnownWrongCosts = {
-    // The counts are read once more where they are copied beside the sums of probabilities.
-    std::pair{Op::router, Pass::forward},
-    // Recomputed it leaves the z loss out, which has been counted.
-    std::pair{Op::aux_loss, Pass::forward},
-};
 
 /// A handful of FLOPs an element is all that rows, norms and activations do.
 constexpr int64_t kMostFlopsPerElement = 16;
@@ -82,10 +73,6 @@ BOOST_AUTO_TEST_CASE(costs_are_those_of_the_arguments) {
                         fmt::format("{} {}: {}", spec::name_of(trial.dtype), op.where, why));
     }
   });
-  for (const auto& [op, pass] : kKnownWrongCosts) {
-    BOOST_TEST(wrong.erase({op, pass}) == 1U,
-               plan::op_label(op, pass) << " is priced rightly: take it out of kKnownWrongCosts");
-  }
   for (const auto& [label, why] : wrong) BOOST_ERROR(why);
 }
 

@@ -65,7 +65,8 @@ void route(SegmentWriter& w, const BlockContext& context) {
   }
   w.op(Op::router, {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
                     out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
-                    has_balance ? out(own_aux_sums(d, d.sequences)) : nothing()});
+                    has_balance ? out(own_aux_sums(d, d.sequences)) : nothing(),
+                    has_balance ? in(Buf::expert_counts) : nothing()});
   // Losses are means over the global batch: a sequence's sums are those of all its ranks.
   if (has_balance && d.sequence_ranks() > 1) {
     w.join(Stream::context, Stream::compute);
@@ -79,7 +80,8 @@ void route(SegmentWriter& w, const BlockContext& context) {
   if (has_balance || has_z) {
     w.op(Op::aux_loss,
          {has_balance ? inout(Buf::aux_sums) : nothing(), has_z ? in(Buf::router_lse) : nothing(),
-          scalar(Scalar::load_balance_loss), scalar(Scalar::z_loss)});
+          has_balance ? scalar(Scalar::load_balance_loss) : nothing(),
+          has_z ? scalar(Scalar::z_loss) : nothing()});
   }
   w.close(GraphScope::moe_router);
 }

@@ -60,10 +60,12 @@ Segment recomputed(const Segment& forward, bool ends_layer) {
   made.code.clear();
   for (Instr instr : forward.code) {
     if (is_mark(instr, Mark::observe_route)) continue;
-    // Recomputation needs the gradients of losses again; a loss without one is counted only.
-    if (instr.op == Op::aux_loss && instr.refs.front().space == Space::none) continue;
+    // The losses were counted in the forward pass; what is needed again are their gradients.
+    if (instr.op == Op::aux_loss) {
+      if (instr.refs.front().space == Space::none) continue;
+      std::fill(instr.refs.begin() + 1, instr.refs.end(), Ref{});
+    }
     instr.pass = Pass::recompute;
-    instr.is_counted = false;
     for (Ref& ref : instr.refs) {
       if (ref.space == Space::next) ref.space = Space::scratch;
     }

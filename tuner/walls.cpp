@@ -2,12 +2,16 @@
 #include "tuner/walls.h"
 
 #include <algorithm>
+#include <array>
 
 namespace moetune::tuner {
 namespace {
 
 /// Below this share a wall does not bind by itself.
 constexpr double kThresholdRatio = 0.10;
+
+/// All but compute, which is what remains, in the order in which ties are decided.
+constexpr std::array kRecoverable = {Wall::communication, Wall::host, Wall::memory};
 
 }  // namespace
 
@@ -17,7 +21,7 @@ double WallReading::ceiling(Wall wall) const {
 }
 
 std::vector<Wall> WallReading::order() const {
-  std::vector<Wall> walls = {Wall::communication, Wall::host, Wall::memory};
+  std::vector<Wall> walls(kRecoverable.begin(), kRecoverable.end());
   std::stable_sort(walls.begin(), walls.end(), [&](Wall a, Wall b) { return share(a) > share(b); });
   walls.push_back(Wall::compute);
   const auto found = std::find(walls.begin(), walls.end(), binding);
@@ -33,7 +37,7 @@ WallReading read_walls(const TrialOutcome& outcome) {
     reading.recoverable[static_cast<size_t>(part->row->wall)] += std::clamp(ratio, 0.0, 1.0);
   }
   double largest = kThresholdRatio;
-  for (const Wall wall : {Wall::communication, Wall::host, Wall::memory}) {
+  for (const Wall wall : kRecoverable) {
     if (reading.share(wall) < largest || reading.share(wall) == 0) continue;
     if (reading.binding != Wall::compute && reading.share(wall) == largest) continue;
     largest = reading.share(wall);

@@ -507,14 +507,17 @@ int64_t ThreadWorld::join_max(int64_t value) {
 }
 
 void ThreadWorld::abort(const std::string& /*reason*/) noexcept {
-  std::vector<std::shared_ptr<ThreadGroup>> groups;
-  {
-    const std::scoped_lock lock(mutex_);
-    is_aborted_ = true;
-    for (const auto& [key, group] : groups_) groups.push_back(group);
-  }
+  std::unique_lock lock(mutex_);
+  is_aborted_ = true;
   changed_.notify_all();
-  for (const auto& group : groups) group->abort();
+  // One after the other, not all copied first: memory may be what has run out. No group is taken
+  // out, so the place in the map stays.
+  for (auto at = groups_.begin(); at != groups_.end(); ++at) {
+    const std::shared_ptr<ThreadGroup> group = at->second;
+    lock.unlock();
+    group->abort();
+    lock.lock();
+  }
 }
 
 }  // namespace moetune::engine

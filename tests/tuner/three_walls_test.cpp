@@ -298,6 +298,12 @@ BOOST_AUTO_TEST_CASE(a_layout_is_measured_with_the_schedule_that_suits_it) {
     BOOST_TEST(request.title.find("overlap_grad_reduce true") != std::string::npos, request.title);
   }
   BOOST_TEST(story.request_of(story.best_hash).spec.knobs.overlap_grad_reduce);
+  const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::scale && decision.kind == "kept";
+  });
+  BOOST_REQUIRE((kept != story.decisions.end()));
+  const nlohmann::json changed = {{"overlap_grad_reduce", {{"before", false}, {"after", true}}}};
+  BOOST_TEST(kept->evidence.at("knobs") == changed);
 }
 
 // The two values make the same program.

@@ -50,6 +50,17 @@ std::string runs_text(const Judgement& judgement) {
                      judgement.has_turns ? ", the last of them in turns" : "");
 }
 
+/// A layout comes with the schedule that suits it, so more may differ than what it is named by.
+nlohmann::json changed_knobs(const spec::Knobs& before, const spec::Knobs& after) {
+  const nlohmann::json from = to_json(before);
+  const nlohmann::json to = to_json(after);
+  nlohmann::json changed = nlohmann::json::object();
+  for (const auto& [knob, value] : to.items()) {
+    if (from.at(knob) != value) changed[knob] = {{"before", from.at(knob)}, {"after", value}};
+  }
+  return changed;
+}
+
 }  // namespace
 
 std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpose,
@@ -129,9 +140,6 @@ bool ThreeWalls::reject_failed(const Contender& contender) {
       fmt::format("{}: ended as {} ({}).", contender.name,
                   spec::name_of(contender.trial.outcome.status), contender.trial.outcome.reason));
   describe_change_in(contender, decision);
-  decision.evidence = {{"before", evidence_of(incumbent_->outcome)},
-                       {"after", evidence_of(contender.trial.outcome)},
-                       {"predicted_step_ns", contender.trial.request.prediction.step_ns}};
   return true;
 }
 
@@ -245,6 +253,11 @@ void ThreeWalls::describe_change_in(const Contender& contender, Decision& decisi
   decision.value_before =
       known.knob == "layout" ? describe(incumbent_->request.spec.knobs) : known.value_before;
   decision.value_after = known.value_after;
+  decision.evidence = {
+      {"before", evidence_of(incumbent_->outcome)},
+      {"after", evidence_of(contender.trial.outcome)},
+      {"predicted_step_ns", contender.trial.request.prediction.step_ns},
+      {"knobs", changed_knobs(incumbent_->request.spec.knobs, contender.trial.request.spec.knobs)}};
 }
 
 Decision& ThreeWalls::decide_on(const Contender& contender, const Judgement& judgement,
@@ -256,10 +269,7 @@ Decision& ThreeWalls::decide_on(const Contender& contender, const Judgement& jud
   decision.gain_low_ratio = judgement.low_ratio;
   decision.gain_high_ratio = judgement.high_ratio;
   decision.noise_ratio = judgement.noise_ratio;
-  decision.evidence = {{"before", evidence_of(incumbent_->outcome)},
-                       {"after", evidence_of(contender.trial.outcome)},
-                       {"predicted_step_ns", contender.trial.request.prediction.step_ns},
-                       {"judgement", json_of(judgement)}};
+  decision.evidence["judgement"] = json_of(judgement);
   return decision;
 }
 

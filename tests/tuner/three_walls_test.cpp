@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(without_a_least_gain_a_schedule_is_found, *boost::unit_test
   BOOST_TEST(drive(sweep, run_in_fake_world).has_ended);
 }
 
-BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {
+BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_and_what_it_frees_of_recomputation) {
   const Story& story = wide_story();
   int num_looked_at = 0;
   int num_kept = 0;
@@ -328,9 +328,13 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_of_the_best_so_far) {
     const Knobs after = story.request_of(decision.trial_hash).spec.knobs;
     BOOST_TEST_CONTEXT(decision.text) {
       BOOST_TEST(decision.value_before != decision.value_after);
-      // The same point by that one change alone.
+      // The same point by that one change and, where it freed memory, less recomputation.
       Knobs changed = before;
       spec::set_knob(changed, *spec::find_knob(decision.knob), decision.value_after);
+      if (after.recompute != changed.recompute) {
+        BOOST_TEST(recompute_weight(after.recompute) < recompute_weight(changed.recompute));
+        changed.recompute = after.recompute;
+      }
       const spec::SweepSpec sweep = wide_sweep();
       BOOST_TEST((SearchSpace(sweep).completed(changed) == after));
       BOOST_REQUIRE(decision.gain_low_ratio.has_value());
@@ -363,6 +367,40 @@ BOOST_AUTO_TEST_CASE(small_gains_are_not_kept_and_noisy_ones_are_undecided) {
   check_manners(sweep, noisy);
   BOOST_TEST(noisy.has_decision(Phase::retune, "undecided"));
   BOOST_TEST(drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, "kept"));
+}
+
+// The larger micro-batch was chosen for its few launches, and fits only by recomputation.
+BOOST_AUTO_TEST_CASE(a_smaller_micro_batch_is_judged_without_the_recomputation_of_the_larger) {
+  spec::SweepSpec sweep = testing::small_sweep(
+      {{"micro_batch_size", {"1", "2"}}, {"recompute", {"none", "norm,core_attn,moe_act"}}});
+  sweep.base.knobs.data_parallel_size = 4;
+  sweep.base.knobs.pipeline_model_parallel_size = 2;
+  const auto peak = [&](int64_t micro_batch, const char* recompute) {
+    spec::TrialSpec spec = sweep.base;
+    spec.knobs.micro_batch_size = micro_batch;
+    spec.knobs.recompute = spec::RecomputeSet(recompute);
+    spec.num_steps = std::max(spec.num_steps, sweep.validate_steps);
+    return testing::peak_of(spec);
+  };
+  sweep.base.hardware.memory_bytes = std::max(peak(1, "none"), peak(2, "norm,core_attn,moe_act"));
+  BOOST_TEST_REQUIRE(peak(2, "none") > sweep.base.hardware.memory_bytes);
+  sweep.base.hardware.peak_flops_per_s = 3e9;
+  sweep.base.hardware.launch_ns = 20'000;
+  const Story story = drive(sweep, [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (outcome.step_ns > 0) {
+      outcome.step_ns = request.spec.knobs.recompute.empty() ? 10'000'000 : 12'000'000;
+    }
+    return outcome;
+  });
+  check_manners(sweep, story);
+  const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::retune && decision.kind == "kept";
+  });
+  BOOST_REQUIRE((kept != story.decisions.end()));
+  BOOST_TEST(kept->knob == "micro_batch_size");
+  BOOST_TEST(kept->text.find("recompute") != std::string::npos, kept->text);
+  BOOST_TEST(story.request_of(story.best_hash).spec.knobs.recompute.empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_search_goes_the_same_way) {

@@ -97,6 +97,7 @@ class ThreeWalls final : public Strategy {
   bool retune_once();
   /// Its remedies, until one is clearly better; true then.
   bool try_remedies(std::vector<Contender>& contenders);
+  [[nodiscard]] spec::Knobs with_less_recompute(const spec::Knobs& knobs);
   void note_wall();
 
   /// Rows of points that never run: enough to show the frontier, not so many that they drown the

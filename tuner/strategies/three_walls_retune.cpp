@@ -16,6 +16,10 @@ namespace {
 // A change that the calibrated cost model expects to slow the step down by so much is not measured.
 constexpr double kHopelessSlowdown = 1.25;
 
+std::string recompute_text(const spec::Knobs& knobs) {
+  return spec::get_knob(knobs, *spec::find_knob("recompute"));
+}
+
 }  // namespace
 
 // Where does the incumbent's time go, what does the playbook name for that, does it gain more than
@@ -93,10 +97,16 @@ bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
     }
     for (const Remedy& remedy : remedies_for(wall, situation)) {
       const std::string before = spec::get_knob(now_knobs, *spec::find_knob(remedy.row->knob));
-      const std::string title = fmt::format("{} {} -> {}", remedy.row->knob, before, remedy.value);
-      TrialRequest request = request_for(remedy.knobs, Phase::retune, title);
+      std::string title = fmt::format("{} {} -> {}", remedy.row->knob, before, remedy.value);
+      const bool names_recompute = remedy.row->knob == std::string_view("recompute");
+      const spec::Knobs knobs = names_recompute ? remedy.knobs : with_less_recompute(remedy.knobs);
+      if (knobs != remedy.knobs) {
+        title += fmt::format(", recompute {} -> {}", recompute_text(remedy.knobs),
+                             recompute_text(knobs));
+      }
+      TrialRequest request = request_for(knobs, Phase::retune, title);
       if (!looked_at.insert(request.hash).second) continue;
-      if (is_illegal(remedy.knobs, Phase::retune, title)) continue;
+      if (is_illegal(knobs, Phase::retune, title)) continue;
       if (!fits(request)) {
         refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
         continue;
@@ -126,6 +136,17 @@ bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
     }
   }
   return false;
+}
+
+// A change that frees memory is worth what the memory is worth: a smaller micro-batch that still
+// recomputes for the larger one is not judged as what it is.
+spec::Knobs ThreeWalls::with_less_recompute(const spec::Knobs& knobs) {
+  for (const std::string& rung : recompute_ladder()) {
+    const spec::Knobs lighter = space_.with(knobs, "recompute", rung);
+    if (recompute_weight(lighter.recompute) >= recompute_weight(knobs.recompute)) break;
+    if (is_legal(lighter) && fits(request_for(lighter, Phase::retune, {}))) return lighter;
+  }
+  return knobs;
 }
 
 }  // namespace moetune::tuner

@@ -117,7 +117,6 @@ Judgement Contests::judge(const std::string& incumbent, const std::string& candi
     const double gain = std::log(level_of(incumbent).ns) - std::log(level_of(candidate).ns);
     judgement.gain_ratio = judgement.measured_ratio = ratio_of(gain);
     judgement.low_ratio = judgement.high_ratio = judgement.gain_ratio;
-    judgement.needed_ratio = min_gain_ratio_;
     judgement.verdict = gain > least ? Verdict::gain : Verdict::no_gain;
     return judgement;
   }
@@ -129,7 +128,6 @@ Judgement Contests::judge(const std::string& incumbent, const std::string& candi
   judgement.high_ratio = ratio_of(gain.high);
   judgement.measured_ratio = ratio_of(shrunk(gains, 0.0, kNoPrediction).mean);
   judgement.noise_ratio = (judgement.high_ratio - judgement.low_ratio) / 2;
-  judgement.needed_ratio = std::max(min_gain_ratio_, judgement.noise_ratio);
   judgement.run_noise_ratio = gain.noise;
   judgement.has_turns = num_in_turns(candidate, incumbent) > 0;
   if (gain.low > least) {

@@ -33,7 +33,6 @@ struct Judgement {
   double low_ratio = 0;   ///< its interval of 95 %
   double high_ratio = 0;
   double measured_ratio = 0;   ///< by the measurements alone
-  double needed_ratio = 0;     ///< what it has to exceed: the least gain, or the noise
   double noise_ratio = 0;      ///< half the interval
   double run_noise_ratio = 0;  ///< standard deviation of one run
   int64_t num_runs_before = 0;

@@ -115,7 +115,7 @@ struct Decision {
   std::optional<double> gain_ratio;      ///< time_before / time_after - 1; none: nothing to compare
   std::optional<double> gain_low_ratio;  ///< its interval of 95 %
   std::optional<double> gain_high_ratio;
-  std::optional<double> noise_ratio;  ///< what the gain has to exceed
+  std::optional<double> noise_ratio;  ///< half of the gain's interval
   std::string text;                   ///< a sentence for people
   nlohmann::json evidence;            ///< object
 };

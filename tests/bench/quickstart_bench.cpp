@@ -5,7 +5,8 @@
 // Arguments: how many quick starts beside 0, 1 and 2 busy processes (6 7 7), then a folder for
 // databases and the table (a new one in the temporary folder; a table that lies there is used),
 // then another sweep than the quick start.
-// Ends with 1 when a winner is more than 5 % off the best or a quick start takes longer than 180 s.
+// Ends with 1 when a winner is more than 5 % off the best, a quick start takes longer than 180 s or
+// fewer than 20 of its trials end well.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ namespace {
 
 constexpr double kMostOff = 1.05;
 constexpr double kMostSeconds = 180;
+constexpr int64_t kFewestTrials = 20;  // that end well
 constexpr double kClocksOff = 1.3;
 constexpr double kSmallestShare = 0.01;
 
@@ -89,33 +91,25 @@ class Table {
  private:
   void play_all() {
     const tuner::SearchSpace space(sweep_);
-    // All axes but recomputation and the chunks of the loss, which play_variants goes through.
+    // All axes but recomputation and the chunks of the loss, which are gone through below.
     std::vector<std::string_view> axes;
     for (const auto& [knob, values] : sweep_.space) {
       if (knob != "recompute" && knob != "linear_ce_chunk_tokens") axes.push_back(knob);
     }
     const std::vector<Knobs> points = space.product(sweep_.base.knobs, axes);
+    const std::vector<std::string> ladder = tuner::by_recompute_weight(space.values("recompute"));
     for (const Knobs& point : points) {
-      // The least recomputation that fits is the fastest: it only adds work.
-      for (const std::string& recompute : ladder(space)) {
-        if (play_variants(space, space.with(point, "recompute", recompute))) break;
+      for (const std::string& chunk : space.values("linear_ce_chunk_tokens")) {
+        // The least recomputation that fits is the fastest: it only adds work.
+        for (const std::string& recompute : ladder) {
+          const Knobs knobs = space.with(space.with(point, "linear_ce_chunk_tokens", chunk),
+                                         "recompute", recompute);
+          if (!space.check(knobs).empty() || !fits(knobs)) continue;
+          steps_[tuner::knobs_key(knobs)] = step_ns(knobs);
+          break;
+        }
       }
     }
-  }
-
-  bool play_variants(const tuner::SearchSpace& space, const Knobs& point) {
-    bool has_fitted = false;
-    for (const std::string& chunk : space.values("linear_ce_chunk_tokens")) {
-      const Knobs knobs = space.with(point, "linear_ce_chunk_tokens", chunk);
-      if (!space.check(knobs).empty() || !fits(knobs)) continue;
-      has_fitted = true;
-      steps_[tuner::knobs_key(knobs)] = step_ns(knobs);
-    }
-    return has_fitted;
-  }
-
-  static std::vector<std::string> ladder(const tuner::SearchSpace& space) {
-    return tuner::by_recompute_weight(space.values("recompute"));
   }
 
   [[nodiscard]] bool fits(const Knobs& knobs) const {
@@ -160,8 +154,17 @@ class BusyProcesses {
   std::vector<pid_t> children_;
 };
 
-/// Measured over modelled time of each operation, of those that are worth a look.
-void print_clocks(const store::Store& store, int64_t trial_id, const spec::HardwareSpec& hardware) {
+/// Measured over modelled time of one operation in one winner after the other.
+struct ClockRatios {
+  std::vector<double> ratios;
+  double largest_share = 0;  ///< of the operations of a winner
+};
+using Clocks = std::map<std::string, ClockRatios>;
+
+/// Adds a winner's operations, of those that are worth a look. Durations are freed of what the
+/// probe tells of the machine, as the trial's step is.
+void add_clocks(const store::Store& store, int64_t trial_id, const spec::HardwareSpec& hardware,
+                Clocks& clocks) {
   struct Sum {
     double measured_ns = 0;
     double modelled_ns = 0;
@@ -180,12 +183,27 @@ void print_clocks(const store::Store& store, int64_t trial_id, const spec::Hardw
         plan::roofline_ns(hardware, row->id, {op.flops / op.count, op.bytes / op.count}));
     all_ns += static_cast<double>(op.duration_ns);
   }
+  double slowness = 1;
+  for (const store::MetricRow& metric : store.read_metrics(trial_id)) {
+    if (metric.name == "machine_slowness_ratio") slowness = metric.value;
+  }
   for (const auto& [name, sum] : sums) {
     if (sum.measured_ns < kSmallestShare * all_ns || sum.modelled_ns <= 0) continue;
-    const double ratio = sum.measured_ns / sum.modelled_ns;
-    const bool is_off = ratio > kClocksOff || ratio < 1 / kClocksOff;
-    fmt::print("    {:28} {:5.1f} % of the operations, measured over modelled {:5.2f}{}\n", name,
-               100 * sum.measured_ns / all_ns, ratio, is_off ? "  OFF" : "");
+    ClockRatios& op = clocks[name];
+    op.ratios.push_back(sum.measured_ns / sum.modelled_ns / slowness);
+    op.largest_share = std::max(op.largest_share, sum.measured_ns / all_ns);
+  }
+}
+
+void print_clocks(Clocks clocks) {
+  fmt::print("the two clocks by operation: largest share, measured over modelled time\n");
+  for (auto& [name, op] : clocks) {
+    std::ranges::sort(op.ratios);
+    const double median = op.ratios[op.ratios.size() / 2];
+    const bool is_off = median > kClocksOff || median < 1 / kClocksOff;
+    fmt::print("    {:28} {:5.1f} %  median {:4.2f}, {:4.2f} to {:4.2f} in {} winners{}\n", name,
+               100 * op.largest_share, median, op.ratios.front(), op.ratios.back(),
+               op.ratios.size(), is_off ? "  OFF" : "");
   }
 }
 
@@ -210,9 +228,9 @@ std::optional<double> run_sweep(const Options& options, const std::string& db, i
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// True when it is as good and as fast as is asked for.
-bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& db,
-           double seconds) {
+/// True when it is as good and as fast as is asked for, by as many trials.
+bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& db, double seconds,
+           Clocks& clocks) {
   const store::Store store = store::Store::open_read_only(db);
   const store::SweepRow row = store.read_sweep(1).value();
   if (!row.winner_trial) {
@@ -228,14 +246,14 @@ bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& 
   for (const store::TrialRow& trial : trials) {
     num_runs += static_cast<int64_t>(store.read_measurements(trial.id).size());
   }
-  const bool is_good = off <= kMostOff && seconds <= kMostSeconds;
+  const auto num_ok = std::ranges::count(trials, "ok", &store::TrialRow::status);
+  const bool is_good = off <= kMostOff && seconds <= kMostSeconds && num_ok >= kFewestTrials;
   fmt::print(
       "{}: {:5.1f} s, {} trials, {} measurements; winner {} on the modelled clock, {:.3f} of the "
       "best{}\n    {}\n",
-      std::filesystem::path(db).stem().string(), seconds,
-      std::ranges::count(trials, "ok", &store::TrialRow::status), num_runs, base::format_ns(ns),
+      std::filesystem::path(db).stem().string(), seconds, num_ok, num_runs, base::format_ns(ns),
       off, is_good ? "" : "  MISSED", tuner::knobs_key(spec.knobs));
-  print_clocks(store, winner.id, sweep.base.hardware);
+  add_clocks(store, winner.id, sweep.base.hardware, clocks);
   std::fflush(stdout);
   return is_good;
 }
@@ -243,6 +261,7 @@ bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& 
 int run(const Options& options) {
   const spec::SweepSpec sweep = sweeps::load_sweep(options.sweep_file).spec;
   std::optional<Table> table;
+  Clocks clocks;
   int num_missed = 0;
   for (size_t busy = 0; busy < options.counts.size(); ++busy) {
     for (int i = 0; i < options.counts[busy]; ++i) {
@@ -255,9 +274,10 @@ int run(const Options& options) {
         fmt::print("{} configurations in {}, the best {}:\n    {}\n", table->size(), path,
                    base::format_ns(table->best_ns()), table->best_knobs());
       }
-      num_missed += !seconds || !judge(*table, sweep, db, *seconds);
+      num_missed += !seconds || !judge(*table, sweep, db, *seconds, clocks);
     }
   }
+  print_clocks(clocks);
   fmt::print("{} missed\n", num_missed);
   return num_missed > 0;
 }

@@ -627,6 +627,42 @@ BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_cheapest_change_that_fits_comes_first) {
+  const std::pair<const char*, const char*> order[] = {
+      {"expert_model_parallel_size", "2"},
+      {"pipeline_model_parallel_size", "2"},
+      {"context_parallel_size", "2"},
+      {"micro_batch_size", "1"},
+  };
+  // Without those before it each is the first.
+  for (size_t first = 0; first < std::size(order); ++first) {
+    spec::SweepSpec sweep = testing::small_sweep({});
+    const auto peak = [&](const spec::Knobs& knobs) {
+      spec::TrialSpec spec = sweep.base;
+      spec.knobs = knobs;
+      spec.num_steps = std::max(spec.num_steps, sweep.validate_steps);
+      return testing::peak_of(spec);
+    };
+    int64_t largest = 0;
+    for (size_t i = first; i < std::size(order); ++i) {
+      const auto& [knob, value] = order[i];
+      const std::string start = spec::get_knob(sweep.base.knobs, *spec::find_knob(knob));
+      sweep.space[knob] = {start, value};
+      largest = std::max(largest, peak(SearchSpace(sweep).with(sweep.base.knobs, knob, value)));
+    }
+    BOOST_TEST_REQUIRE(largest < peak(sweep.base.knobs));
+    sweep.base.hardware.memory_bytes = largest;
+    const Story story = drive(sweep, run_in_fake_world);
+    const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+      return decision.phase == Phase::fit && decision.kind == "kept";
+    });
+    BOOST_REQUIRE((kept != story.decisions.end()));
+    const auto& [knob, value] = order[first];
+    const spec::Knobs knobs = story.request_of(kept->trial_hash).spec.knobs;
+    BOOST_TEST(spec::get_knob(knobs, *spec::find_knob(knob)) == value, kept->text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replaced) {
   spec::SweepSpec roomy = narrow_sweep();
   roomy.base.hardware.memory_bytes *= 10;

@@ -1,6 +1,6 @@
 // What the phases of the workflow stand on: running the program against the outcomes known, asking
 // for trials, refusing points, predictions. See three_walls.h; the phases are in
-// three_walls_fit.cpp and three_walls_retune.cpp.
+// three_walls_{fit,scale,retune,validate}.cpp.
 #include "tuner/strategies/three_walls.h"
 
 #include <fmt/format.h>

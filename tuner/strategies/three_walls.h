@@ -1,4 +1,5 @@
 // The Three Walls workflow as a search strategy: contract, fit, scale, profile, retune, validate.
+// The walls are memory, communication and the host; compute is what remains.
 #pragma once
 
 #include <map>

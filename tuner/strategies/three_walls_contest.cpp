@@ -200,8 +200,8 @@ bool ThreeWalls::is_taken(const Judgement& judgement) const {
 void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgement) {
   const std::string reason =
       judgement.verdict == Verdict::gain
-          ? fmt::format("more than the {} it had to exceed",
-                        base::format_ratio(judgement.needed_ratio))
+          ? fmt::format("all of it above the {} that count",
+                        base::format_ratio(sweep_.min_gain_ratio))
           : "which the noise may have made, but of two layouts the likelier one is kept";
   decide_on(contender, judgement, "kept",
             fmt::format("{}: {} per step, {} the best so far {}, {}{}. {}", contender.name,

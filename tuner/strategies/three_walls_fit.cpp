@@ -25,6 +25,19 @@ int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
   return changes;
 }
 
+// The last axis changes first in a product, so what costs least comes last.
+std::vector<std::string_view> fit_axes() {
+  const std::vector<std::string_view> cheap = {
+      "context_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size"};
+  std::vector<std::string_view> axes = layout_knobs({});
+  std::erase_if(
+      axes, [&](std::string_view axis) { return std::ranges::find(cheap, axis) != cheap.end(); });
+  axes.insert(axes.begin(), "micro_batch_size");
+  axes.insert(axes.end(), cheap.begin(), cheap.end());
+  axes.insert(axes.end(), {"exp_avg_sq_dtype", "exp_avg_dtype"});
+  return axes;
+}
+
 }  // namespace
 
 // What is compared is frozen first: model, data, recipe, precision, steps. A run on one ideal
@@ -192,14 +205,13 @@ bool ThreeWalls::fit() {
   }
   // From little to much, each with every rung of the recompute ladder but full, and all of them
   // once more with full recompute at the very end: one change of the layout before two, expert
-  // parallelism before pipeline stages before context parallelism.
+  // parallelism before pipeline stages before context parallelism before any other.
   spec::Knobs start = sweep_.base.knobs;
   if (space_.is_tunable("use_distributed_optimizer")) {
     const spec::Knobs sharded = space_.with(start, "use_distributed_optimizer", "true");
     if (is_legal(sharded)) start = sharded;
   }
-  std::vector<spec::Knobs> steps = space_.product(
-      start, layout_knobs({"micro_batch_size", "exp_avg_sq_dtype", "exp_avg_dtype"}));
+  std::vector<spec::Knobs> steps = space_.product(start, fit_axes());
   std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
   });

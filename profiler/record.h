@@ -35,7 +35,7 @@ struct TraceRecord {
   int64_t launch_end_ns = 0;    ///< host: when it returned; the device cannot start earlier
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  std::string group;  ///< communication: tp, cp, ep, dp, edp, pp, world; else empty
+  std::string group;  ///< communication: of base::group_rows; else empty
   int64_t bytes = 0;  ///< communication: bytes this rank sent; else bytes read and written
   int64_t flops = 0;
   int64_t transfer_ns = 0;          ///< communication: the part after all participants had arrived

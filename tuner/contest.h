@@ -74,7 +74,8 @@ class Contests {
   [[nodiscard]] int64_t num_runs_since(const std::string& hash) const;
   /// Runs of a trial, whatever for.
   [[nodiscard]] int64_t num_runs(const std::string& hash) const;
-  /// A trial's step time by all its runs of usual length; it needs one.
+  /// A trial's step time by all its runs of usual length, else of three times as many steps, else
+  /// in turns; it needs one.
   [[nodiscard]] StepLevel level_of(const std::string& hash) const;
   /// Standard deviation of one run, a share; none before anything was run twice.
   [[nodiscard]] std::optional<double> run_noise() const { return log_.noise(); }

@@ -274,12 +274,11 @@ std::vector<ProbeSample> probes_of(const std::vector<WorldStep>& worlds) {
 /// usually is. As a normal prior of the logarithm, around none, with this deviation.
 MachineSpeed believed(const MachineSpeed& speed) {
   constexpr double kUsualDeviation = 0.1;
-  constexpr double kNormal95 = 1.96;
-  const double error = std::log(speed.high / speed.low) / (2 * kNormal95);
+  const double error = std::log(speed.high / speed.low) / (2 * profiler::kNormal95);
   const double weight =
       kUsualDeviation * kUsualDeviation / (kUsualDeviation * kUsualDeviation + error * error);
   const double log_slowness = weight * std::log(speed.slowness);
-  const double reach = kNormal95 * error * std::sqrt(weight);
+  const double reach = profiler::kNormal95 * error * std::sqrt(weight);
   return {std::exp(log_slowness), std::exp(log_slowness - reach), std::exp(log_slowness + reach)};
 }
 

@@ -22,7 +22,7 @@ class SearchSpace {
   /// Values of the axis in the file's order; without an axis the baseline's value alone.
   [[nodiscard]] std::vector<std::string> values(std::string_view knob) const;
 
-  /// Sets what follows from the rest: data_parallel_size takes the devices that context and
+  /// Sets what follows from the rest: data_parallel_size takes the devices that tensor, context and
   /// pipeline parallelism leave (unless it has an axis of its own), and choices that mean nothing
   /// elsewhere (chunks without expert parallelism, overlap without replicas, stage sizes without
   /// stages) go back to their neutral value.

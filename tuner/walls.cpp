@@ -2,26 +2,15 @@
 #include "tuner/walls.h"
 
 #include <algorithm>
-#include <array>
 
 namespace moetune::tuner {
-namespace {
-
-/// Below this share a wall does not bind by itself.
-constexpr double kThresholdRatio = 0.10;
-
-/// All but compute, which is what remains, in the order in which ties are decided.
-constexpr std::array kRecoverable = {Wall::communication, Wall::host, Wall::memory};
-
-}  // namespace
-
 double WallReading::ceiling(Wall wall) const {
   const double left = 1.0 - std::clamp(share(wall), 0.0, 0.99);
   return 1.0 / left - 1.0;
 }
 
 std::vector<Wall> WallReading::order() const {
-  std::vector<Wall> walls(kRecoverable.begin(), kRecoverable.end());
+  std::vector<Wall> walls(base::kRecoverableWalls.begin(), base::kRecoverableWalls.end());
   std::stable_sort(walls.begin(), walls.end(), [&](Wall a, Wall b) { return share(a) > share(b); });
   walls.push_back(Wall::compute);
   const auto found = std::find(walls.begin(), walls.end(), binding);
@@ -36,15 +25,8 @@ WallReading read_walls(const TrialOutcome& outcome) {
     if (!part || part->row->wall == Wall::compute) continue;
     reading.recoverable[static_cast<size_t>(part->row->wall)] += std::clamp(ratio, 0.0, 1.0);
   }
-  double largest = kThresholdRatio;
-  for (const Wall wall : kRecoverable) {
-    if (reading.share(wall) < largest || reading.share(wall) == 0) continue;
-    if (reading.binding != Wall::compute && reading.share(wall) == largest) continue;
-    largest = reading.share(wall);
-    reading.binding = wall;
-  }
-  if (const auto wall = base::wall_from_name(outcome.wall)) reading.binding = *wall;
-  reading.dominant_group = outcome.dominant_group;
+  reading.binding =
+      base::wall_from_name(outcome.wall).value_or(base::binding_wall(reading.recoverable));
   return reading;
 }
 

@@ -1,5 +1,6 @@
-// The Three Walls as the tuner reads them from a measured trial: which wall binds, how much of the
-// step stands behind each, and which communication group is behind the communication wall.
+// The Three Walls (communication, host, memory; compute is what remains) as the tuner reads them
+// from a measured trial: which one binds, how much of the step stands behind each, and how much of
+// it a communication group blocks.
 #pragma once
 
 #include <array>
@@ -20,7 +21,6 @@ struct WallReading {
   /// Share of the step that would vanish with the wall, 0..1: the parts that base::step_parts books
   /// to it. Compute has none: what remains is work.
   std::array<double, kNumWalls> recoverable{};
-  std::string dominant_group;
 
   [[nodiscard]] double share(Wall wall) const { return recoverable[static_cast<size_t>(wall)]; }
   /// Most that removing the wall can gain: 1 / (1 - share) - 1. A ceiling, no forecast.

@@ -58,7 +58,8 @@ constexpr std::array kKnobs = {
         "attention.",
         1, &Knobs::expert_tensor_parallel_size},
     KnobRow{"pipeline_model_parallel_size", "parallelism", "ranks", ">= 1; at most the layers",
-            "--pipeline-model-parallel-size", "Pipeline stages, scheduled 1F1B.", 1,
+            "--pipeline-model-parallel-size",
+            "Pipeline stages, scheduled 1F1B, interleaved where there are virtual stages.", 1,
             &Knobs::pipeline_model_parallel_size},
     KnobRow{"decoder_first_pipeline_num_layers", "parallelism", "layers",
             ">= 0; 0 is an even split", "--decoder-first-pipeline-num-layers",
@@ -121,11 +122,10 @@ constexpr std::array kKnobs = {
             "--use-distributed-optimizer",
             "Shards optimizer state and master weights over the replicas (ZeRO-1).", 0,
             &Knobs::use_distributed_optimizer},
-    KnobRow{
-        "overlap_grad_reduce", "communication", "", "true | false", "--overlap-grad-reduce",
-        "Reduces gradients while the backward pass is still running; needs more than one replica "
-        "or context rank.",
-        0, &Knobs::overlap_grad_reduce},
+    KnobRow{"overlap_grad_reduce", "communication", "", "true | false", "--overlap-grad-reduce",
+            "Reduces gradients while the backward pass is still running; needs ranks that share a "
+            "parameter.",
+            0, &Knobs::overlap_grad_reduce},
     KnobRow{"exp_avg_dtype", "memory", "", "fp32 | bf16", "--exp-avg-dtype",
             "What AdamW's mean of the gradients is kept in; bf16 is rounded stochastically, so "
             "that it is right in the mean. Megatron also needs --use-precision-aware-optimizer.",

@@ -8,7 +8,7 @@ namespace moetune::base {
 enum class ClockMode : uint8_t {
   wall,              ///< real time; streams run one after another
   virtual_measured,  ///< an op lasts as long as its thread's CPU time
-  virtual_modelled,  ///< an op lasts as long as the cost model says: exactly repeatable
+  virtual_modelled,  ///< an op lasts as long as plan::roofline_ns says: exactly repeatable
 };
 
 enum class TraceLevel : uint8_t { none, ops, all };

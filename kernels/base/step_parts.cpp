@@ -69,6 +69,18 @@ const GroupRow* own_words(std::string_view group) {
 
 const char* name_of(Wall wall) { return kWalls[static_cast<size_t>(wall)]; }
 
+Wall binding_wall(const std::array<double, kNumWalls>& shares, double least_ratio) {
+  Wall binding = Wall::compute;
+  double largest = 0;
+  for (const Wall wall : kRecoverableWalls) {
+    const double share = shares[static_cast<size_t>(wall)];
+    if (share < least_ratio || share <= largest) continue;
+    binding = wall;
+    largest = share;
+  }
+  return binding;
+}
+
 std::optional<Wall> wall_from_name(std::string_view name) {
   const auto found = std::ranges::find(kWalls, name);
   if (found == kWalls.end()) return std::nullopt;

@@ -4,6 +4,7 @@
 // folder and none of them another's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,6 +17,13 @@ namespace moetune::base {
 /// remains.
 enum class Wall : uint8_t { communication, host, memory, compute };
 constexpr size_t kNumWalls = 4;
+/// Those whose time would vanish with them: all but compute.
+inline constexpr std::array kRecoverableWalls = {Wall::communication, Wall::host, Wall::memory};
+/// Of the step. A wall with less behind it does not bind.
+inline constexpr double kLeastBindingRatio = 0.10;
+/// The recoverable wall with the largest share, compute where none binds. Shares by Wall, 0 to 1.
+Wall binding_wall(const std::array<double, kNumWalls>& shares,
+                  double least_ratio = kLeastBindingRatio);
 const char* name_of(Wall wall);
 /// Reads what name_of wrote; nothing for another text.
 std::optional<Wall> wall_from_name(std::string_view name);

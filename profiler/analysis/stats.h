@@ -14,6 +14,10 @@ double median(std::vector<double> values);
 double quantile(std::vector<double> values, double q);
 /// Of a normal distribution: its standard deviation over its median absolute deviation.
 inline constexpr double kMadToDeviation = 1.4826;
+/// Standard errors on each side of an interval of 95 %, in a normal distribution.
+inline constexpr double kNormal95 = 1.96;
+/// Standard error of a median over that of a mean, in a normal distribution: sqrt(pi / 2).
+inline constexpr double kMedianError = 1.2533;
 /// Median absolute deviation from the median, unscaled.
 double median_absolute_deviation(const std::vector<double>& values);
 

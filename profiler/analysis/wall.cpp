@@ -16,8 +16,6 @@ namespace {
 using base::StepPart;
 
 constexpr const char* kBubbleGroup = "pp";
-/// In the order in which ties are decided.
-constexpr std::array kRecoverable = {Wall::communication, Wall::host, Wall::memory};
 
 double ratio_of(int64_t part_ns, int64_t whole_ns) {
   return whole_ns == 0 ? 0.0 : static_cast<double>(part_ns) / static_cast<double>(whole_ns);
@@ -139,16 +137,11 @@ DominantGroup dominant_group(const std::vector<StepBudget>& budgets) {
 
 Wall decide(const WallEvidence& verdict, const MemoryFacts& memory, const WallOptions& options) {
   if (memory.is_oom) return Wall::memory;
-  Wall decided = Wall::compute;
-  double largest = 0;
-  for (const Wall wall : kRecoverable) {
-    const double ratio = verdict.bounds[static_cast<size_t>(wall)].mean_ratio;
-    if (ratio >= options.threshold_ratio && ratio > largest) {
-      decided = wall;
-      largest = ratio;
-    }
+  std::array<double, kNumWalls> shares{};
+  for (const Wall wall : base::kRecoverableWalls) {
+    shares[static_cast<size_t>(wall)] = verdict.bounds[static_cast<size_t>(wall)].mean_ratio;
   }
-  return decided;
+  return base::binding_wall(shares, options.threshold_ratio);
 }
 
 void add_memory_evidence(const MemoryFacts& memory, WallEvidence& verdict) {
@@ -166,7 +159,7 @@ void add_memory_evidence(const MemoryFacts& memory, WallEvidence& verdict) {
 
 void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGroup& dominant,
                        WallEvidence& verdict) {
-  for (const Wall wall : kRecoverable) {
+  for (const Wall wall : base::kRecoverableWalls) {
     const WallBound& bound = verdict.bounds[static_cast<size_t>(wall)];
     verdict.evidence.push_back({fmt::format("recoverable_{}_ratio", name_of(wall)),
                                 bound.mean_ratio, "ratio",

@@ -25,7 +25,7 @@ struct MemoryFacts {
 
 struct WallOptions {
   /// A recoverable share below this does not make a wall.
-  double threshold_ratio = 0.10;
+  double threshold_ratio = base::kLeastBindingRatio;
 };
 
 /// One fact: a number for machines, a sentence for people.

@@ -11,9 +11,6 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr double kNormal95 = 1.96;  ///< standard errors on each side of an interval of 95 %
-/// Standard error of a median over that of a mean, in a normal distribution: sqrt(pi / 2).
-constexpr double kMedianError = 1.2533;
 /// Fewer medians say nothing of how far they lie apart.
 constexpr size_t kFewestGroups = 3;
 
@@ -26,7 +23,8 @@ double error_between(const std::map<StepOfRank, std::vector<double>>& groups) {
   std::vector<double> medians;
   medians.reserve(groups.size());
   for (const auto& [step_of_rank, values] : groups) medians.push_back(profiler::median(values));
-  return kMedianError * profiler::kMadToDeviation * profiler::median_absolute_deviation(medians) /
+  return profiler::kMedianError * profiler::kMadToDeviation *
+         profiler::median_absolute_deviation(medians) /
          std::sqrt(static_cast<double>(medians.size()));
 }
 
@@ -44,7 +42,7 @@ MachineSpeed machine_speed(const std::vector<ProbeSample>& probes, double usual_
     groups[{probe.step, probe.rank}].push_back(ratios.back());
   }
   const profiler::MedianInterval middle = profiler::median_interval(std::move(ratios));
-  const double reach = kNormal95 * error_between(groups);
+  const double reach = profiler::kNormal95 * error_between(groups);
   return {middle.median,
           // A machine that takes no time at all is none.
           std::max(std::min(middle.low, middle.median - reach), 0.01 * middle.median),
@@ -90,7 +88,7 @@ RobustOps::Centre RobustOps::ratio_of(const Samples& samples, const Line& line) 
   }
   if (ratios.empty()) return {1, 1, 1};
   const profiler::MedianInterval middle = profiler::median_interval(std::move(ratios));
-  const double reach = kNormal95 * error_between(groups);
+  const double reach = profiler::kNormal95 * error_between(groups);
   return {1, std::min(middle.low, 1 - reach), std::max(middle.high, 1 + reach)};
 }
 

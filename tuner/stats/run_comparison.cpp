@@ -13,9 +13,6 @@ namespace moetune::tuner {
 namespace {
 
 constexpr double kConfidence = 0.95;
-constexpr double kNormal95 = 1.96;
-/// Of a median over that of a mean, in a normal distribution: sqrt(pi / 2).
-constexpr double kMedianError = 1.2533;
 constexpr size_t kFewestSamples = 3;
 /// No two runs are the same to more digits, whatever their steps say.
 constexpr double kLeastNoise = 1e-3;
@@ -29,11 +26,11 @@ RunReading reading_of(double step_ns, double low_ns, double high_ns,
   MOETUNE_CHECK(std::isfinite(step_ns) && step_ns > 0, "a step of {} ns", step_ns);
   RunReading reading{std::log(step_ns), 0.0, time};
   if (samples_ns.size() >= kFewestSamples) {
-    reading.error = kMedianError * profiler::kMadToDeviation *
+    reading.error = profiler::kMedianError * profiler::kMadToDeviation *
                     profiler::median_absolute_deviation(samples_ns) /
                     std::sqrt(static_cast<double>(samples_ns.size())) / step_ns;
   } else {
-    reading.error = std::max(0.0, high_ns - low_ns) / 2 / kNormal95 / step_ns;
+    reading.error = std::max(0.0, high_ns - low_ns) / 2 / profiler::kNormal95 / step_ns;
   }
   return reading;
 }
@@ -46,12 +43,12 @@ StepLevel level_of_runs(const std::vector<RunReading>& runs) {
     errors.push_back(run.error);
   }
   const double noise = std::max(pooled_noise({{0, values}}), profiler::median(std::move(errors)));
-  const double reach = kNormal95 * noise / std::sqrt(static_cast<double>(runs.size()));
+  const double reach = profiler::kNormal95 * noise / std::sqrt(static_cast<double>(runs.size()));
   const double middle = profiler::median(std::move(values));
   return {std::exp(middle), std::exp(middle - reach), std::exp(middle + reach)};
 }
 
-double LogGain::error() const { return (high - low) / 2 / kNormal95; }
+double LogGain::error() const { return (high - low) / 2 / profiler::kNormal95; }
 
 void RunLog::add(int configuration, const RunReading& reading) {
   runs_.push_back({configuration, reading});

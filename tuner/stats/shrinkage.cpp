@@ -11,7 +11,6 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr double kNormal95 = 1.96;
 /// Both could hardly be true beyond: of 16,000 that agree, one is so far off.
 constexpr double kMostDeviations = 4;
 constexpr size_t kFewestPredictions = 4;
@@ -51,7 +50,7 @@ LogGain shrunk(const std::vector<LogGain>& measured, double predicted_log_gain, 
   precision += 1 / variance;
   sum += predicted_log_gain / variance;
   result.mean = sum / precision;
-  const double reach = kNormal95 / std::sqrt(precision);
+  const double reach = profiler::kNormal95 / std::sqrt(precision);
   result.low = result.mean - reach;
   result.high = result.mean + reach;
   return result;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string_view>
 
 #include "kernels/base/error.h"
 #include "tuner/strategies/three_walls.h"
@@ -11,16 +12,19 @@
 namespace moetune::tuner {
 namespace {
 
+struct StrategyRow {
+  std::string_view name;
+  std::unique_ptr<Strategy> (*make)(const spec::SweepSpec& sweep);
+};
+
 constexpr std::array<StrategyRow, 1> kStrategies = {{
-    {"three_walls", "contract, fit, scale, profile, retune, validate",
+    {"three_walls",
      [](const spec::SweepSpec& sweep) -> std::unique_ptr<Strategy> {
        return std::make_unique<ThreeWalls>(sweep);
      }},
 }};
 
 }  // namespace
-
-std::span<const StrategyRow> strategy_table() { return kStrategies; }
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const spec::SweepSpec& sweep) {
   std::string known;

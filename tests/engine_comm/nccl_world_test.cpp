@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_SUITE(nccl_world)
 
 BOOST_AUTO_TEST_CASE(layouts_train_like_one_rank_on_the_cpu) {
   const TrainingRun expected = testing::train(tiny_trial(tiny_model()), kSteps);
-  for (const size_t layout : {0, 1, 5, 6, 8, 9, 10, 12, 13}) {
+  for (const size_t layout : {0, 1, 5, 6, 8, 9, 10, 12, 13, 16, 19, 20, 22}) {
     BOOST_TEST_CONTEXT(kLayouts[layout]) {
       const Meeting meeting = layout % 2 == 0 ? Meeting::file : Meeting::tcp;
       check_close(train(over_nccl(kLayouts[layout]), simt::in_order(), meeting), expected, 1e-4);

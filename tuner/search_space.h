@@ -47,11 +47,14 @@ class SearchSpace {
   const spec::SweepSpec& sweep_;
 };
 
-/// The knobs of the table's group "parallelism", and more.
+/// What fit and scale search: the knobs of the table's group "parallelism", and more.
 std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more);
 /// Values of all knobs as one text: a key for maps.
 std::string knobs_key(const spec::Knobs& knobs);
-/// The sizes of the grid by spec::layout_sizes: "tp 2, dp 4, ...".
+/// What names a layout: the sizes of the grid by spec::layout_sizes, hand-written stages and the
+/// kind of attention over context ranks: "tp 2, dp 4, ...". Of points that differ in anything else
+/// (micro-batch, sizes of the first and last stage) only the one predicted to be fastest is
+/// measured.
 std::string layout_text(const spec::Knobs& knobs);
 bool is_same_layout(const spec::Knobs& a, const spec::Knobs& b);
 /// How dear a recompute choice is: none 0, norm < moe_act < core_attn < experts and their sums,

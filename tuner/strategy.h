@@ -117,7 +117,7 @@ struct Decision {
   std::optional<double> gain_high_ratio;
   std::optional<double> noise_ratio;  ///< half of the gain's interval
   std::string text;                   ///< a sentence for people
-  nlohmann::json evidence;            ///< object
+  nlohmann::json evidence;            ///< object: the numbers behind the text, for SQL
 };
 
 /// How far a search has come, for the progress line.

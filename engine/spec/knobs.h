@@ -53,8 +53,9 @@ using KnobMember =
 
 /// One row of the table.
 struct KnobRow {
-  std::string_view name;    ///< JSON key and CLI flag (underscores become dashes)
-  std::string_view group;   ///< parallelism, batch, memory, communication, host
+  std::string_view name;  ///< JSON key and CLI flag (underscores become dashes)
+  /// parallelism (what a search calls the layout), batch, memory, communication, host
+  std::string_view group;
   std::string_view unit;    ///< ranks, layers, sequences, chunks, tokens, or empty
   std::string_view values;  ///< what is allowed, for people: ">= 1", "none | full | set of ..."
   std::string_view megatron_flag;  ///< exact spelling, or the nearest one with a note in help

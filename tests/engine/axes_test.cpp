@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(virtual_stages) {
   }
 }
 
-// 15 tokens have no halves, two sequences of them do.
+// 15 tokens have no halves, sequences of them do.
 BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_take_whole_sequences) {
   const auto of_odd_sequences = [](const char* knobs) {
     spec::TrialSpec trial = testing::tiny_trial(testing::mixed_model(), testing::knobs_of(knobs));
@@ -73,9 +73,15 @@ BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_take_whole_sequences) {
     testing::check_constraints_hold(trial);
     return trial;
   };
-  const spec::TrialSpec trial = of_odd_sequences(
-      R"({"tensor_model_parallel_size": 2, "micro_batch_size": 2, "expert_model_parallel_size": 2})");
-  testing::check_close(testing::train(trial, 3), testing::train(of_odd_sequences("{}"), 3), 1e-5);
+  const testing::TrainingRun expected = testing::train(of_odd_sequences("{}"), 3);
+  for (const char* knobs :
+       {R"({"tensor_model_parallel_size": 2, "micro_batch_size": 2, "recompute": "full"})",
+        R"({"tensor_model_parallel_size": 2, "micro_batch_size": 4,
+            "expert_model_parallel_size": 2})"}) {
+    BOOST_TEST_CONTEXT(knobs) {
+      testing::check_close(testing::train(of_odd_sequences(knobs), 3), expected, 1e-5);
+    }
+  }
 }
 
 /// FLOPs of an operation in a step, all passes together.

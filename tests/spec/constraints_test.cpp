@@ -34,6 +34,7 @@ void with_odd_sequences(TrialSpec& spec, int64_t micro_batch_size) {
   spec.knobs.data_parallel_size = 4;
   spec.training.seq_length = 127;
   spec.knobs.micro_batch_size = micro_batch_size;
+  spec.training.global_batch_size = 16;
 }
 
 struct Case {
@@ -201,11 +202,13 @@ BOOST_AUTO_TEST_CASE(the_sample_is_legal) {
   for (const Violation& violation : check(samples::trial())) BOOST_ERROR(violation.message);
 }
 
-// Of a micro-batch with as many sequences as ranks, each rank has whole ones.
+// Of a micro-batch with as many sequences as ranks, or a multiple, each rank has whole ones.
 BOOST_AUTO_TEST_CASE(whole_sequences_need_not_be_cut) {
-  TrialSpec spec = samples::trial();
-  with_odd_sequences(spec, 2);
-  for (const Violation& violation : check(spec)) BOOST_ERROR(violation.message);
+  for (const int64_t num_sequences : {2, 4}) {
+    TrialSpec spec = samples::trial();
+    with_odd_sequences(spec, num_sequences);
+    for (const Violation& violation : check(spec)) BOOST_ERROR(violation.message);
+  }
 }
 
 BOOST_DATA_TEST_CASE(each_rule_broken_alone, data::make(kCases)) {

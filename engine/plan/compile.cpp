@@ -188,7 +188,6 @@ class Compiler {
     const auto run = [&](int32_t segment, int32_t layer, bool is_in_layer = true) {
       Item made = item(segment, is_in_layer ? stage.layers.first + layer : -1);
       made.micro_batch = static_cast<int32_t>(step.micro_batch);
-      made.virtual_stage = static_cast<int16_t>(step.virtual_stage);
       made.frame = frame(layer);
       made.next = frame(layer + 1);
       made.edge = edge;

@@ -159,7 +159,6 @@ struct Item {
   int32_t segment = 0;
   int32_t layer = -1;        ///< global index, -1: outside of layers
   int32_t micro_batch = -1;  ///< -1: outside of micro-batches
-  int16_t virtual_stage = 0;
   /// Frames of the rank: its layers in order, then the ends of its virtual stages.
   int32_t frame = -1;
   int32_t next = -1;

@@ -428,7 +428,9 @@ const std::vector<ConstraintRow>& constraint_table() {
        tp_divides_heads},
       {"tp_divides_widths",
        "Every tensor-parallel rank has as many columns and vocabulary entries.", tp_divides_widths},
-      {"tp_divides_tokens", "Every tensor-parallel rank has as many tokens between the matrices.",
+      {"tp_divides_tokens",
+       "Every tensor-parallel rank has as many tokens between the matrices: whole sequences of a "
+       "micro-batch or equal parts of one.",
        tp_divides_tokens},
       {"etp_divides_width", "Every expert-tensor-parallel rank has as many columns of an expert.",
        etp_divides_width},

@@ -38,6 +38,16 @@ const char* const kVirtualStages[] = {
     R"({"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "Et|ttt|t|tL"})",
     R"({"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "E|(tt|)*2ttL"})",
     R"({"pipeline_model_parallel_size": 3, "pipeline_model_parallel_layout": "Et|tttt|tL"})",
+    R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 3,
+        "tensor_model_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2,
+        "decoder_last_pipeline_num_layers": 2, "data_parallel_size": 2,
+        "expert_tensor_parallel_size": 2, "ep_chunks_forward": 2})",
+    R"({"pipeline_model_parallel_size": 3, "pipeline_model_parallel_layout": "Et|t|t|t|t|tL",
+        "context_parallel_size": 2, "cp_comm_type": "p2p", "recompute": "core_attn"})",
+    R"({"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "E|tt|ttt|tL",
+        "tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
+        "expert_tensor_parallel_size": 2, "expert_model_parallel_size": 2})",
 };
 
 BOOST_AUTO_TEST_SUITE(axes)
@@ -51,6 +61,25 @@ BOOST_AUTO_TEST_CASE(virtual_stages) {
       testing::check_close(testing::train(trial, 3), expected, 1e-5);
       testing::check_memory(trial, profile);
       testing::check_played(trial);
+    }
+  }
+}
+
+// 15 tokens have no halves, sequences of them do.
+BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_take_whole_sequences) {
+  const auto of_odd_sequences = [](const char* knobs) {
+    spec::TrialSpec trial = testing::tiny_trial(testing::mixed_model(), testing::knobs_of(knobs));
+    trial.training.seq_length = 15;
+    testing::check_constraints_hold(trial);
+    return trial;
+  };
+  const testing::TrainingRun expected = testing::train(of_odd_sequences("{}"), 3);
+  for (const char* knobs :
+       {R"({"tensor_model_parallel_size": 2, "micro_batch_size": 2, "recompute": "full"})",
+        R"({"tensor_model_parallel_size": 2, "micro_batch_size": 4,
+            "expert_model_parallel_size": 2})"}) {
+    BOOST_TEST_CONTEXT(knobs) {
+      testing::check_close(testing::train(of_odd_sequences(knobs), 3), expected, 1e-5);
     }
   }
 }

@@ -108,6 +108,13 @@ bool other_peer(Segment& segment, size_t at) {
   return true;
 }
 
+bool other_tag(Segment& segment, size_t at) {
+  Instr& instr = segment.code[at];
+  if (instr.verb != Verb::send && instr.verb != Verb::recv) return false;
+  ++instr.tag;
+  return true;
+}
+
 bool other_event(Segment& segment, size_t at) {
   Instr& instr = segment.code[at];
   if (instr.verb != Verb::wait) return false;
@@ -263,6 +270,7 @@ constexpr InstrChange kInstrChanges[] = {
     {"another memory group", &other_memory_group},
     {"not routed", &other_sizing},
     {"another peer", &other_peer},
+    {"another tag", &other_tag},
     {"another event", &other_event},
     {"another pass", &other_pass},
     {"another op", &other_op},

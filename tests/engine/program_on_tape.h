@@ -118,11 +118,11 @@ class ProgramOnTape {
   bool is_in_scope_ = false;  ///< of a graph
   bool is_in_part_ = false;   ///< of a scope: between two cuts
   int64_t part_launch_ = -1;
-  // What has run in this step, by op, layer and micro-batch: its references with their chunks, and
-  // whether forward.
+  // What has run in this step, by op, virtual stage (its end), layer and micro-batch: its
+  // references with their chunks, and whether forward.
   /// By chunk: in which item it ran first.
-  std::map<std::tuple<int, int32_t, int32_t, std::string>, std::map<int, size_t>> seen_;
-  std::set<std::tuple<int, int32_t, int32_t>> seen_forward_;
+  std::map<std::tuple<int, int32_t, int32_t, int32_t, std::string>, std::map<int, size_t>> seen_;
+  std::set<std::tuple<int, int32_t, int32_t, int32_t>> seen_forward_;
 };
 
 }  // namespace moetune::engine::testing

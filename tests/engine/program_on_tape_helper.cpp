@@ -184,7 +184,7 @@ void ProgramOnTape::check_label(const Instr& instr) {
   }
   if (instr.pass == Pass::update) return;
   const auto op = static_cast<int>(instr.op);
-  const std::tuple place(op, item.layer, item.micro_batch);
+  const std::tuple place(op, item.edge, item.layer, item.micro_batch);
   // What is recomputed in one piece may have run in chunks.
   std::map<int, size_t>& chunks = seen_[std::tuple_cat(place, std::tuple(text_of_refs(instr)))];
   const bool is_new = instr.chunk < 0 ? chunks.empty() : !chunks.contains(instr.chunk);

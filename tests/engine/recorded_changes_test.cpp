@@ -9,6 +9,7 @@
 #include "tests/engine/parity_fixture.h"
 #include "tests/engine/program_changes.h"
 #include "tests/engine/program_on_tape.h"
+#include "tests/engine/recorded_layouts.h"
 #include "tests/engine/recorded_run.h"
 #include "tests/fakes/recording/ordering.h"
 
@@ -142,6 +143,9 @@ BOOST_AUTO_TEST_CASE(every_change_is_seen) {
        R"({"context_parallel_size": 2, "cp_comm_type": "p2p", "expert_tensor_parallel_size": 2,
            "recompute": "core_attn"})",
        spec::DType::bf16, 2, 1},
+      {testing::with_layers(testing::mixed_model(), 4),
+       R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})",
+       spec::DType::f32, 4, 1},
   };
   for (const Row& row : kRows) {
     spec::TrialSpec trial = testing::tiny_trial(row.model, testing::knobs_of(row.layout));

@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(programs_are_what_was_asked_for) {
 BOOST_AUTO_TEST_CASE(graphs_hold_what_the_program_says) {
   for (const spec::ModelSpec& model : testing::recorded_models()) {
     for (const char* layout : kGraphLayouts) {
-      const spec::TrialSpec trial = testing::recorded_trial(model, layout);
+      const spec::TrialSpec trial = testing::recorded_trial(model, {layout});
       for (int rank = 0; rank < plan::layout_of(trial.knobs).world_size(); ++rank) {
         BOOST_TEST_CONTEXT(layout << " rank " << rank) {
           const RecordedRun run = testing::record_rank(trial, rank, testing::kStepsUntilReplayed);

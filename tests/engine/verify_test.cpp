@@ -76,6 +76,15 @@ const Case kCases[] = {
     {"mixtral", {.tp = 2, .cp = 2, .etp = 2, .ep = 2}, all_experts_chunked},
     {"qwen3_moe", {.tp = 2, .cp = 2, .pp = 3, .etp = 4}, ring},
     {"qwen3_moe_mixed", {.cp = 2, .dp = 2, .etp = 2, .ep = 2}, ring},
+    {"qwen3_moe_mixed", {.tp = 2, .cp = 2, .pp = 2, .etp = 1, .ep = 2, .vpp = 2}, ring},
+    {"qwen3_moe_mixed", {.tp = 2, .pp = 2, .etp = 2, .vpp = 2}},
+    {"qwen3_moe_mixed", {.cp = 3, .pp = 2, .ep = 3, .vpp = 2}, ring},
+    {"qwen3_moe_mixed",
+     {.tp = 2, .cp = 2, .pp = 2, .etp = 2, .ep = 2},
+     [](spec::Knobs& k) {
+       ring(k);
+       k.pipeline_model_parallel_layout = "E|t|ttt|L";
+     }},
     {"mixtral", {.tp = 2, .cp = 2, .ep = 4}, all_experts_chunked},
     {"qwen3_moe", {.tp = 2, .dp = 2, .pp = 2, .ep = 2}},
     {"qwen3_moe", {.tp = 2, .cp = 2, .pp = 3, .ep = 2}},

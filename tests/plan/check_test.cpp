@@ -36,6 +36,21 @@ const char* const kLayouts[] = {
         "pipeline_model_parallel_size": 2, "overlap_grad_reduce": true, "ep_chunks_forward": 2,
         "linear_ce_chunk_tokens": 64})",
     R"({"data_parallel_size": 2, "cuda_graph_modules": "full_iteration"})",
+    R"({"tensor_model_parallel_size": 2, "recompute": "full"})",
+    R"({"tensor_model_parallel_size": 2, "micro_batch_size": 2, "data_parallel_size": 2,
+        "expert_model_parallel_size": 4, "ep_chunks_forward": 2, "overlap_grad_reduce": true})",
+    R"({"data_parallel_size": 2, "expert_tensor_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "expert_tensor_parallel_size": 2,
+        "expert_model_parallel_size": 2, "ep_chunks_backward": 2, "recompute": "norm,experts"})",
+    R"({"context_parallel_size": 4, "cp_comm_type": "p2p", "recompute": "core_attn"})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
+        "expert_tensor_parallel_size": 4, "micro_batch_size": 2})",
+    R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})",
+    R"({"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "E|tt||ttL",
+        "data_parallel_size": 2, "expert_model_parallel_size": 2, "overlap_grad_reduce": true})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
+        "pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2,
+        "expert_model_parallel_size": 2, "expert_tensor_parallel_size": 2, "recompute": "norm"})",
 };
 
 /// Dense layers between MoE layers, a shared expert, biases, a head that is the embedding.
@@ -111,6 +126,16 @@ StepProgram recomputing_program() {
       "recompute": "full"})"),
                  0);
 }
+/// Matrices, experts and sequences split over ranks, stages in turns: on a rank with MoE layers (2)
+/// or with dense ones (5).
+StepProgram split_program(int rank = 2) {
+  return compile(trial_of(R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2,
+      "cp_comm_type": "p2p", "pipeline_model_parallel_size": 2,
+      "virtual_pipeline_model_parallel_size": 2, "expert_model_parallel_size": 2,
+      "expert_tensor_parallel_size": 2, "recompute": "norm"})",
+                          true),
+                 rank);
+}
 
 /// The program with the first instruction for which `is_it` holds changed.
 StepProgram changed_at(const StepProgram& program, const std::function<bool(const Instr&)>& is_it,
@@ -150,7 +175,8 @@ BOOST_DATA_TEST_CASE(compiled_programs_hold_it, data::make(kLayouts), knobs) {
 // Each of them alone, everywhere.
 BOOST_AUTO_TEST_CASE(nothing_that_makes_or_ends_can_be_left_out) {
   std::map<Verb, int> num_dropped;
-  for (const StepProgram& program : {rich_program(), rich_program(7), recomputing_program()}) {
+  for (const StepProgram& program : {rich_program(), rich_program(7), recomputing_program(),
+                                     split_program(), split_program(5)}) {
     for_each_of_step(program, [&](size_t s, const Code& code, size_t at) {
       const Instr& instr = code[at];
       const Verb verb = instr.verb;
@@ -169,7 +195,8 @@ BOOST_AUTO_TEST_CASE(nothing_that_makes_or_ends_can_be_left_out) {
 }
 
 BOOST_AUTO_TEST_CASE(a_wait_before_its_record_is_found) {
-  for (const StepProgram& program : {rich_program(), rich_program(7)}) {
+  for (const StepProgram& program :
+       {rich_program(), rich_program(7), split_program(), split_program(5)}) {
     int num_swapped = 0;
     for_each_of_step(program, [&](size_t s, const Code& code, size_t at) {
       if (code[at].verb != Verb::wait) return;
@@ -187,7 +214,8 @@ BOOST_AUTO_TEST_CASE(a_wait_before_its_record_is_found) {
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_is_made_after_its_first_use_is_found) {
-  for (const StepProgram& program : {rich_program(), rich_program(7), recomputing_program()}) {
+  for (const StepProgram& program : {rich_program(), rich_program(7), recomputing_program(),
+                                     split_program(), split_program(5)}) {
     int num_moved = 0;
     for_each_of_step(program, [&](size_t s, const Code& code, size_t at) {
       if (code[at].verb != Verb::alloc) return;
@@ -273,7 +301,7 @@ BOOST_AUTO_TEST_CASE(items_in_another_order_are_found) {
 }
 
 BOOST_AUTO_TEST_CASE(rows_are_not_used_before_they_are_known) {
-  for (const StepProgram& program : {rich_program(), recomputing_program()}) {
+  for (const StepProgram& program : {rich_program(), recomputing_program(), split_program()}) {
     int num_found = 0;
     for_each_of_step(program, [&](size_t s, const Code& code, size_t at) {
       if (!is_work(code[at], Op::finish_route)) return;

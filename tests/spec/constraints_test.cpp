@@ -27,6 +27,16 @@ void with_tp(TrialSpec& spec, int64_t tp) {
   spec.knobs.tensor_model_parallel_size = tp;
 }
 
+/// Micro-batches of sequences that no two ranks can share, for two ranks.
+void with_odd_sequences(TrialSpec& spec, int64_t micro_batch_size) {
+  with_tp(spec, 2);
+  spec.knobs.context_parallel_size = 1;
+  spec.knobs.data_parallel_size = 4;
+  spec.training.seq_length = 127;
+  spec.knobs.micro_batch_size = micro_batch_size;
+  spec.training.global_batch_size = 16;
+}
+
 struct Case {
   const char* rule;
   const char* part;  ///< of the message
@@ -77,6 +87,9 @@ const Case kCases[] = {
        s.knobs.micro_batch_size = 3;
        s.training.global_batch_size = 12;
      }},
+    // Two ranks a sequence would have 63 and 64 of its tokens.
+    {"tp_divides_tokens", "does not split 1 sequences of 127 tokens",
+     [](TrialSpec& s) { with_odd_sequences(s, 1); }},
     {"etp_divides_width", "expert_tensor_parallel_size 3 does not divide the",
      [](TrialSpec& s) {
        s.knobs.expert_tensor_parallel_size = 3;
@@ -187,6 +200,15 @@ BOOST_AUTO_TEST_SUITE(constraints)
 
 BOOST_AUTO_TEST_CASE(the_sample_is_legal) {
   for (const Violation& violation : check(samples::trial())) BOOST_ERROR(violation.message);
+}
+
+// Of a micro-batch with as many sequences as ranks, or a multiple, each rank has whole ones.
+BOOST_AUTO_TEST_CASE(whole_sequences_need_not_be_cut) {
+  for (const int64_t num_sequences : {2, 4}) {
+    TrialSpec spec = samples::trial();
+    with_odd_sequences(spec, num_sequences);
+    for (const Violation& violation : check(spec)) BOOST_ERROR(violation.message);
+  }
 }
 
 BOOST_DATA_TEST_CASE(each_rule_broken_alone, data::make(kCases)) {

@@ -288,7 +288,6 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   BOOST_TEST(code_with("error") == 12);
   BOOST_TEST(code_with("crash") == 12);
   BOOST_TEST(code_with("nan") == 11);
-  BOOST_TEST(code_with("nan_gradient") == 0);  // the first step went well, the others are skipped
   BOOST_TEST(code_with("hang") == 13);
   write_spec([](json& document) { document["fault"]["kind"] = ""; });
   BOOST_TEST(run({"trial", spec, "--set", "micro-batch-size=4"}).code == 10);
@@ -360,6 +359,28 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
   refused(R"({"fsdp": 2})", "--layout: unknown key 'fsdp'");
   refused("[2]", "--layout: found an array");
   refused("{\"dp\"", "--layout: ");
+}
+
+BOOST_AUTO_TEST_CASE(the_rank_program_takes_every_axis_of_a_layout) {
+  const auto verdict = [&](const std::string& layout) {
+    std::filesystem::remove(folder.file("out"));
+    SystemProcessRunner runner;
+    const Command command{{tests::bin("moetune-rank"), "--verify",
+                           std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/qwen3_moe_mixed",
+                           "--format", "json", "--layout", layout},
+                          {},
+                          folder.file("out"),
+                          folder.file("err")};
+    const auto end = runner.start(command)->wait(seconds(60));
+    BOOST_REQUIRE(end.has_value());
+    BOOST_REQUIRE_MESSAGE(end->code == 0, tests::read_text(folder.file("err")));
+    return json::parse(tests::read_text(folder.file("out")));
+  };
+  const json spread = verdict(
+      R"({"tp": 2, "etp": 1, "cp": 2, "cp_comm_type": "p2p", "ep": 2, "pp": 2, "vpp": 2, "dp": 1})");
+  BOOST_TEST(spread.at("ok") == true);
+  // Sums in another order: the layout was not that of one rank.
+  BOOST_TEST(spread != verdict("{}"));
 }
 
 BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {

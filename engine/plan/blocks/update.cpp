@@ -74,7 +74,8 @@ Segment begin_step(const UpdateContext& c) {
   w.set_pass(Pass::update);
   w.upload(Upload::step,
            {out(table(Table::tokens)), out(table(Table::targets)), out(scalar(Scalar::loss))});
-  w.join_for_reuse(Stream::compute, Stream::copy);
+  // All that comes later on the compute stream can read the tokens.
+  w.join(Stream::compute, Stream::copy);
   Instr& zero = w.priced(Op::zero_grads, {}, {});
   for (size_t i = 0; i < c.params.buckets.size(); ++i) {
     zero.cost.bytes += c.params.buckets[i].numel * base::size_of(c.block.precision.stat);

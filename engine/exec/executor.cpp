@@ -130,9 +130,10 @@ Tensor Executor::base_of(const Ref& ref) {
 
 Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   Tensor tensor = base_of(ref);
-  const bool is_whole =
-      ref.space == Space::none || ref.space == Space::bucket || ref.space == Space::slots;
-  if (is_whole) return tensor;
+  if (ref.space == Space::none || ref.space == Space::slots) return tensor;
+  if (ref.space == Space::bucket) {  // its row says which bucket
+    return ref.num_cols > 0 ? tensor.columns(ref.col, ref.num_cols) : tensor;
+  }
   const bool is_of_chunk = instr.chunk >= 0;
   if (ref.is_index_row) {
     // Row 0 is what holds for all chunks together.

@@ -84,10 +84,10 @@ struct Ref {
   bool is_index_row = false;   ///< row `row` of an index buffer, seen as a column
   bool is_per_chunk = false;   ///< row `row` + the chunk's number
   bool is_chunk_list = false;  ///< needed only where there are several chunks
-  int64_t row = 0;
+  int64_t row = 0;             ///< of a bucket its number, of slots the peer's index
   int64_t num_rows = 0;
-  int64_t col = 0;
-  int64_t num_cols = 0;  ///< 0: all columns
+  int64_t col = 0;       ///< of a bucket the first element
+  int64_t num_cols = 0;  ///< 0: all columns, or elements
 
   bool operator==(const Ref&) const = default;
 };

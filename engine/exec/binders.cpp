@@ -38,7 +38,7 @@ void linear(const Launch& l) { l.backend().gemm(product(l)); }
 void head_linear(const Launch& l) {
   const kernels::GemmArgs whole = product(l);
   const int64_t count = l.t[0].rows;
-  const int64_t tile = l.backend().name() == "cpu" ? spec::kLossTile : count;
+  const int64_t tile = l.backend().prefers_small_products() ? spec::kLossTile : count;
   for (int64_t at = 0; at < count; at += tile) {
     const int64_t n = std::min(tile, count - at);
     kernels::GemmArgs part = whole;

@@ -229,9 +229,9 @@ void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
           lanes.push_back({t[i].data, t[i + 1].data, t[i].cols * base::size_of(t[i].dtype)});
         }
         const plan::ChunkRoute& chunk = own_->route.chunk(segment_->is_backward, instr.chunk);
-        const bool is_to_experts = instr.refs.front().rows == RowsOf::sent;
-        return comm.all_to_all(lanes, is_to_experts ? chunk.send_rows : chunk.recv_rows,
-                               is_to_experts ? chunk.recv_rows : chunk.send_rows, start);
+        const bool is_there = plan::is_to_experts(instr);
+        return comm.all_to_all(lanes, is_there ? chunk.send_rows : chunk.recv_rows,
+                               is_there ? chunk.recv_rows : chunk.send_rows, start);
       }
       default:
         throw base::Error("a program holds a collective that nobody runs");

@@ -199,6 +199,13 @@ inline int64_t message_tag(const Instr& instr, const Item& item) {
   return (int64_t{instr.tag} << 32) + item.micro_batch;
 }
 
+/// Of a routed exchange: whether rows go to the ranks that have their experts, and not back to
+/// those that have their tokens. Its first operand says so, which is what leaves: rows in order of
+/// sending go to the experts, rows in order of arrival back from them. The counts of a route are
+/// those of the way to the experts (ChunkRoute); on the way back who sends and who receives change
+/// places.
+inline bool is_to_experts(const Instr& instr) { return instr.refs.front().rows == RowsOf::sent; }
+
 /// body(item, segment, instruction) for all of a step, in order.
 template <typename Body>
 void for_each(const StepProgram& program, Body&& body) {

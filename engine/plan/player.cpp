@@ -103,7 +103,6 @@ class Player {
     for (const Cursor& cursor : cursors_) {
       if (!cursor.is_done()) throw base::Error(deadlock_text());
       result.step_ns = std::max(result.step_ns, cursor.timeline->latest_ns());
-      result.num_launches.push_back(cursor.timeline->num_launches());
     }
     for (Cursor& cursor : cursors_) {
       result.traces.push_back(cursor.timeline->end_step(result.step_ns));

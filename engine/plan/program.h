@@ -35,7 +35,8 @@ enum class Verb : uint8_t {
   fetch,    ///< device to host: the host waits for the stream; binds what was fetched
   host,     ///< work of the host
   acquire,  ///< from here on the segment uses these parameters
-  release,  ///< it no longer does
+  release,  ///< it no longer does. For parameters that are gathered; today all are there
+            ///< all the time, and only plan::check follows both
   mark,     ///< no work: where a graph begins or ends, where an observer looks
 };
 const char* name_of(Verb verb);

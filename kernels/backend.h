@@ -53,6 +53,9 @@ class Backend {
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Whether a large product is best given a few rows at a time, so that what it reads and writes
+  /// stays in a cache. One that has to fill many processors wants all rows at once.
+  [[nodiscard]] virtual bool prefers_small_products() const = 0;
 
   /// Raw device memory, 256-byte aligned, contents undefined. Accounting is the ledger's job
   /// (profiler/memory_ledger.h), which every engine allocation passes first.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "engine/optim/adamw.h"
 
@@ -37,7 +38,7 @@ void linear(const Launch& l) { l.backend().gemm(product(l)); }
 void head_linear(const Launch& l) {
   const kernels::GemmArgs whole = product(l);
   const int64_t count = l.t[0].rows;
-  const int64_t tile = l.backend().name() == "cpu" ? spec::kLossTile : count;
+  const int64_t tile = l.backend().prefers_small_products() ? spec::kLossTile : count;
   for (int64_t at = 0; at < count; at += tile) {
     const int64_t n = std::min(tile, count - at);
     kernels::GemmArgs part = whole;
@@ -285,25 +286,28 @@ void zero(const Launch& l) {
   for (const Tensor& tensor : l.t) l.backend().fill_zero(tensor.data, tensor.bytes());
 }
 
-// {squared norm}: every rank adds up its own share of each bucket, also where all hold the whole.
+// {squared norm, gradients...}.
 void grad_norm(const Launch& l) {
   kernels::SquaredNormArgs args;
   args.dtype = l.exec.rank().precision.stat;
   args.result = static_cast<double*>(l.t[0].data);
-  for (const Bucket& bucket : l.exec.params().buckets()) {
-    if (bucket.desc.is_tied_copy) continue;
-    const int64_t share = bucket.desc.numel / bucket.group->size();
-    args.slices.push_back({element(bucket.grad, share * bucket.group->rank()), share});
-  }
+  for (const Tensor& grad : l.t.subspan(1)) args.slices.push_back({grad.data, grad.numel()});
   l.backend().squared_norm(args);
 }
 
-// The norm is that of all ranks, so all of them skip the same steps.
+// {weights, gradients, master weights, m, v} of one bucket after the other. The norm is that of all
+// ranks, so all of them skip the same steps.
 void adamw(const Launch& l) {
   const StepValues& values = l.exec.values();
   if (values.is_skipped()) return;
-  l.backend().adamw(
-      adamw_args(l.exec.rank(), l.exec.params(), values.num_updates, values.lr, values.grad_norm));
+  std::vector<BucketSlice> slices;
+  for (size_t i = 0; i < l.t.size(); i += 5) {
+    const plan::Ref& weight = l.instr.refs[i];
+    slices.push_back({static_cast<int>(weight.row), weight.col, l.t[i], l.t[i + 1], l.t[i + 2],
+                      l.t[i + 3], l.t[i + 4]});
+  }
+  l.backend().adamw(adamw_args(l.exec.rank(), l.exec.params().plan(), slices, values.num_updates,
+                               values.lr, values.grad_norm));
 }
 
 constexpr std::array kBinders = {

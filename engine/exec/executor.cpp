@@ -130,9 +130,10 @@ Tensor Executor::base_of(const Ref& ref) {
 
 Tensor Executor::resolve(const Ref& ref, const Instr& instr) {
   Tensor tensor = base_of(ref);
-  const bool is_whole =
-      ref.space == Space::none || ref.space == Space::bucket || ref.space == Space::slots;
-  if (is_whole) return tensor;
+  if (ref.space == Space::none || ref.space == Space::slots) return tensor;
+  if (ref.space == Space::bucket) {  // its row says which bucket
+    return ref.num_cols > 0 ? tensor.columns(ref.col, ref.num_cols) : tensor;
+  }
   const bool is_of_chunk = instr.chunk >= 0;
   if (ref.is_index_row) {
     // Row 0 is what holds for all chunks together.
@@ -228,9 +229,9 @@ void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
           lanes.push_back({t[i].data, t[i + 1].data, t[i].cols * base::size_of(t[i].dtype)});
         }
         const plan::ChunkRoute& chunk = own_->route.chunk(segment_->is_backward, instr.chunk);
-        const bool is_to_experts = instr.refs.front().rows == RowsOf::sent;
-        return comm.all_to_all(lanes, is_to_experts ? chunk.send_rows : chunk.recv_rows,
-                               is_to_experts ? chunk.recv_rows : chunk.send_rows, start);
+        const bool is_there = plan::is_to_experts(instr);
+        return comm.all_to_all(lanes, is_there ? chunk.send_rows : chunk.recv_rows,
+                               is_there ? chunk.recv_rows : chunk.send_rows, start);
       }
       default:
         throw base::Error("a program holds a collective that nobody runs");

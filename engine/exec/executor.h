@@ -1,5 +1,6 @@
 // Runs a rank's program: every instruction of every item in order, operations through the binder of
-// their op. What it does not find in the program it does not do; it reads no knob.
+// their op. What it does not find in the program it does not do. Of the trial it reads what no
+// instruction holds: numbers of the model and of the recipe, and how tokens lie in the tables.
 #pragma once
 
 #include <array>

@@ -120,7 +120,7 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
 }
 
 Parameters::Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded)
-    : rank_(rank), plan_(plan), is_sharded_(is_sharded) {
+    : rank_(rank), plan_(plan) {
   for (const plan::BucketDesc& desc : plan_.buckets) {
     Bucket bucket;
     bucket.desc = desc;

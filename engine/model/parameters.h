@@ -45,7 +45,7 @@ inline char* element(const Tensor& tensor, int64_t index) {
 
 class Parameters {
  public:
-  /// Without memory yet.
+  /// Without memory yet. `is_sharded`: each rank updates a shard of each bucket.
   Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded);
 
   /// Gives a part of a bucket its memory, zeroed.
@@ -64,8 +64,6 @@ class Parameters {
 
   [[nodiscard]] const Tensor& bucket_part(size_t bucket, plan::BucketPart part) const;
 
-  /// Whether each rank updates a shard of each bucket.
-  [[nodiscard]] bool is_sharded() const { return is_sharded_; }
   [[nodiscard]] const plan::ParamPlan& plan() const { return plan_; }
   [[nodiscard]] std::vector<Bucket>& buckets() { return buckets_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -76,7 +74,6 @@ class Parameters {
 
   RankContext& rank_;
   plan::ParamPlan plan_;
-  bool is_sharded_;
   std::vector<Bucket> buckets_;
 };
 

@@ -36,27 +36,30 @@ int64_t first_element(const plan::ParamDesc& param) {
 
 }  // namespace
 
-kernels::AdamWArgs adamw_args(const RankContext& rank, const Parameters& params,
-                              int64_t num_updates, double lr, double grad_norm) {
+kernels::AdamWArgs adamw_args(const RankContext& rank, const plan::ParamPlan& plan,
+                              std::span<const BucketSlice> slices, int64_t num_updates, double lr,
+                              double grad_norm) {
   const auto& training = rank.trial.training;
   kernels::AdamWArgs args;
   const bool has_rounding =
       rank.precision.m == base::DType::bf16 || rank.precision.v == base::DType::bf16;
-  for (const plan::ShardPiece& piece :
-       plan::shard_pieces(params.plan(), rank.layout, rank.rank, params.is_sharded())) {
-    const plan::ParamDesc& param = params.plan().params[piece.param];
-    const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
+  std::vector<const BucketSlice*> by_bucket(plan.buckets.size(), nullptr);
+  for (const BucketSlice& slice : slices) by_bucket[static_cast<size_t>(slice.bucket)] = &slice;
+  for (const plan::ParamDesc& param : plan.params) {
+    const BucketSlice* bucket = by_bucket[static_cast<size_t>(param.bucket)];
+    if (bucket == nullptr) continue;
     const bool use_decay = training.decays_all || !(param.is_norm || param.is_bias);
     const auto add = [&](int64_t local, int64_t global, int64_t count) {
-      const int64_t at = param.offset + local;
-      const int64_t in_shard = at - bucket.shard_begin;
-      args.slices.push_back({element(bucket.weight, at), element(bucket.master, in_shard),
-                             element(bucket.m, in_shard), element(bucket.v, in_shard),
-                             element(bucket.grad, at), count, use_decay,
+      const int64_t at = param.offset + local - bucket->begin;
+      args.slices.push_back({element(bucket->weight, at), element(bucket->master, at),
+                             element(bucket->m, at), element(bucket->v, at),
+                             element(bucket->grad, at), count, use_decay,
                              first_element(param) + global});
     };
-    const int64_t begin = piece.begin - param.offset;
-    const int64_t end = piece.end - param.offset;
+    const int64_t begin = std::max<int64_t>(bucket->begin - param.offset, 0);
+    const int64_t end =
+        std::min(bucket->begin + bucket->weight.numel() - param.offset, param.numel());
+    if (begin >= end) continue;
     // Numbers matter to rounding only; without it a piece need not be cut where they jump.
     if (has_rounding) {
       param.for_stretches(begin, end, add);

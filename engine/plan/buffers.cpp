@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 
 namespace moetune::plan {
 namespace {
@@ -42,7 +41,7 @@ int64_t own_sequences_if_moe(D d) { return d.is_moe ? d.own_sequences : 0; }
 int64_t ce_stats_if_tp(D d) { return d.tp > 1 ? d.ce_chunk : 0; }
 constexpr int64_t kCeStats = 3;  // kernels::CrossEntropyStatsArgs
 
-// One row of a table that is indexed by Buf; the order is checked at start-up by buffer_row.
+// One row of a table that is indexed by Buf; is_indexed_by_id below checks the order.
 constexpr std::array<BufferRow, static_cast<size_t>(Buf::count)> kBuffers = {{
     {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, tokens, hidden},
     {Buf::embed_partial, "embed_partial", Part::embed, Keep::wire, kKept, kElement, block_if_tp,

@@ -50,12 +50,8 @@ class Compiler {
     const BlockContext stage = context(0);
     const int64_t num_micro_batches =
         plan::num_micro_batches(program_.layout, knobs_, trial_.training.global_batch_size);
-    const UpdateContext update{stage,
-                               program_.params,
-                               program_.layout,
-                               static_cast<int>(num_micro_batches),
-                               knobs_.use_distributed_optimizer,
-                               sends()};
+    const UpdateContext update{stage, program_.params, program_.layout,
+                               static_cast<int>(num_micro_batches), sends()};
     program_.setup.push_back(item(add(setup(update), PassKind::forward)));
     append(begin_step(update));
     const bool is_captured = spec::has_graph(knobs_, spec::GraphScope::full_iteration);
@@ -63,6 +59,7 @@ class Compiler {
     add_micro_batches(stage, num_micro_batches);
     if (is_captured) append(iteration_graph(stage, false));
     add_update(update);
+    if (knobs_.use_distributed_optimizer) distributed_optimizer(program_, stage);
     if (knobs_.overlap_grad_reduce) grad_overlap(program_.items, program_.segments);
     contention(program_, trial_.hardware);
     return std::move(program_);
@@ -233,10 +230,6 @@ class Compiler {
     });
     append(clip_gradients(update));
     append(update_weights(update));
-    for_buckets([&](int i, const BucketDesc& bucket) {
-      if (!update.is_sharded || program_.layout.group_size(bucket.group) == 1) return;
-      append(gather_bucket(update, i), bucket.layer);
-    });
     append(end_step(update));
   }
 

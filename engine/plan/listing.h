@@ -39,7 +39,8 @@ std::string subject_of(const StepProgram& program, const Item& item, const Instr
 /// An operand by its name.
 std::string name_of(const StepProgram& program, const Item& item, const Ref& ref);
 
-/// Whether two segments hold the same instructions, but for the bucket that they touch.
+/// Whether two segments hold the same instructions, but for the bucket that they touch and
+/// the tag of messages.
 bool are_alike(const Segment& a, const Segment& b);
 
 }  // namespace moetune::plan

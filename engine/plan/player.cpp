@@ -24,8 +24,7 @@ using profiler::Timeline;
 const std::vector<int64_t>& send_rows(const Segment& segment, const Instr& instr,
                                       const Route& route) {
   const ChunkRoute& chunk = route.chunk(segment.is_backward, std::max<int64_t>(instr.chunk, 0));
-  const bool is_to_experts = instr.refs.front().rows == RowsOf::sent;
-  return is_to_experts ? chunk.send_rows : chunk.recv_rows;
+  return is_to_experts(instr) ? chunk.send_rows : chunk.recv_rows;
 }
 
 /// One played rank: its clocks and where it stands.
@@ -104,7 +103,6 @@ class Player {
     for (const Cursor& cursor : cursors_) {
       if (!cursor.is_done()) throw base::Error(deadlock_text());
       result.step_ns = std::max(result.step_ns, cursor.timeline->latest_ns());
-      result.num_launches.push_back(cursor.timeline->num_launches());
     }
     for (Cursor& cursor : cursors_) {
       result.traces.push_back(cursor.timeline->end_step(result.step_ns));

@@ -34,13 +34,11 @@ struct PlayedRank {
 struct PlayOptions {
   profiler::TraceLevel level = profiler::TraceLevel::none;
   int step = 0;
-  int64_t start_ns = 0;
 };
 
 struct PlayResult {
   int64_t step_ns = 0;
   std::vector<profiler::StepTrace> traces;  ///< by played rank; empty records without a level
-  std::vector<int64_t> num_launches;
 };
 
 /// Plays one step of `ranks`, which all belong to one trial. Of the ranks that are left out each is

@@ -35,7 +35,8 @@ enum class Verb : uint8_t {
   fetch,    ///< device to host: the host waits for the stream; binds what was fetched
   host,     ///< work of the host
   acquire,  ///< from here on the segment uses these parameters
-  release,  ///< it no longer does
+  release,  ///< it no longer does. For parameters that are gathered; today all are there
+            ///< all the time, and only plan::check follows both
   mark,     ///< no work: where a graph begins or ends, where an observer looks
 };
 const char* name_of(Verb verb);
@@ -84,10 +85,10 @@ struct Ref {
   bool is_index_row = false;   ///< row `row` of an index buffer, seen as a column
   bool is_per_chunk = false;   ///< row `row` + the chunk's number
   bool is_chunk_list = false;  ///< needed only where there are several chunks
-  int64_t row = 0;
+  int64_t row = 0;             ///< of a bucket its number, of slots the peer's index
   int64_t num_rows = 0;
-  int64_t col = 0;
-  int64_t num_cols = 0;  ///< 0: all columns
+  int64_t col = 0;       ///< of a bucket the first element
+  int64_t num_cols = 0;  ///< 0: all columns, or elements
 
   bool operator==(const Ref&) const = default;
 };
@@ -197,6 +198,13 @@ inline Sharing sharing_of(const StepProgram& program, const Item& item, size_t i
 inline int64_t message_tag(const Instr& instr, const Item& item) {
   return (int64_t{instr.tag} << 32) + item.micro_batch;
 }
+
+/// Of a routed exchange: whether rows go to the ranks that have their experts, and not back to
+/// those that have their tokens. Its first operand says so, which is what leaves: rows in order of
+/// sending go to the experts, rows in order of arrival back from them. The counts of a route are
+/// those of the way to the experts (ChunkRoute); on the way back who sends and who receives change
+/// places.
+inline bool is_to_experts(const Instr& instr) { return instr.refs.front().rows == RowsOf::sent; }
 
 /// body(item, segment, instruction) for all of a step, in order.
 template <typename Body>

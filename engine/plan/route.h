@@ -52,7 +52,7 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
 /// Without expert parallelism all rows stay, and their number is known: T * K.
 Route local_route(const LayerDims& dims);
 
-/// Counts as make_route takes them for `imbalance` 1 spread as evenly as whole rows allow.
+/// Counts as make_route takes them, spread as evenly as whole rows allow.
 std::vector<int32_t> balanced_counts(const LayerDims& dims);
 /// The same where member `own` receives so many rows and the others the rest, both evenly.
 std::vector<int32_t> uneven_counts(const LayerDims& dims, int64_t own, int64_t num_received);

@@ -34,6 +34,13 @@ inline Ref scalar(Scalar which) {
   return {Space::scalar, static_cast<uint8_t>(which), Access::update};
 }
 
+/// A part of a bucket, read.
+inline Ref bucket_part(size_t bucket, BucketPart part) {
+  Ref ref{Space::bucket, static_cast<uint8_t>(part)};
+  ref.row = static_cast<int64_t>(bucket);
+  return ref;
+}
+
 // Parts of operands.
 inline Ref cols(Ref ref, int64_t first, int64_t count) {
   ref.col = first;

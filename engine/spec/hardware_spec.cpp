@@ -151,10 +151,6 @@ const char* name_of(CollectiveKind kind) {
       return "all_to_all";
     case CollectiveKind::ring_shift:
       return "ring_shift";
-    case CollectiveKind::broadcast:
-      return "broadcast";
-    case CollectiveKind::barrier:
-      return "barrier";
   }
   return "?";
 }
@@ -165,7 +161,7 @@ LinkShare wider(const LinkShare& a, const LinkShare& b) {
 
 LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
                      const std::vector<int>& ranks, int64_t bytes) {
-  if (ranks.size() < 2 || kind == CollectiveKind::barrier) return {};
+  if (ranks.size() < 2) return {};
   const auto n = static_cast<double>(ranks.size());
   const Placement placement = placement_of(hardware, ranks);
   const auto whole = static_cast<double>(bytes);
@@ -176,7 +172,7 @@ LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
   if (kind == CollectiveKind::ring_shift) {
     return {placement.most_in_a_node > 1 ? whole : 0, placement.num_nodes > 1 ? whole : 0};
   }
-  const double moved = kind == CollectiveKind::broadcast ? whole : whole * (n - 1) / n;
+  const double moved = whole * (n - 1) / n;
   const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
   const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
   return {placement.most_in_a_node > 1 ? times * moved : 0,
@@ -203,9 +199,7 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
   const double latency =
       num_rounds(placement.most_in_a_node) * static_cast<double>(hardware.intra_node.latency_ns) +
       num_rounds(placement.num_nodes) * static_cast<double>(hardware.inter_node.latency_ns);
-  const double moved = kind == CollectiveKind::broadcast ? static_cast<double>(bytes)
-                       : kind == CollectiveKind::barrier ? 0
-                                                         : static_cast<double>(bytes) * (n - 1) / n;
+  const double moved = static_cast<double>(bytes) * (n - 1) / n;
   double transfer = 0;
   if (placement.most_in_a_node > 1) {
     transfer = transfer_ns(hardware.intra_node, moved) * share.intra;

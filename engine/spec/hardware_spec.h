@@ -77,9 +77,7 @@ enum class CollectiveKind : uint8_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
-  ring_shift,  ///< each member's bytes to the next one
-  broadcast,
-  barrier
+  ring_shift  ///< each member's bytes to the next one
 };
 const char* name_of(CollectiveKind kind);
 
@@ -104,9 +102,9 @@ LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
                      const std::vector<int>& ranks, int64_t bytes);
 
 /// Time of a collective after all have arrived. `bytes` is the full payload S: the gathered result
-/// (all_gather), the input of each rank (reduce_scatter, all_reduce, broadcast).
+/// (all_gather), the input of each rank (reduce_scatter, all_reduce).
 ///   all-gather, reduce-scatter: A + max(S (n-1)/n / B_intra, S (n-1)/n / (k B_inter)),
-///   all-reduce: both one after the other; broadcast: S in place of S (n-1)/n; barrier: A alone,
+///   all-reduce: both one after the other,
 /// with n members, at least k of them in each of m nodes and at most l. Bandwidth is that of rings
 /// (Patarasuk & Yuan 2009): over several nodes NCCL builds one for each device of a node, each of
 /// which crosses on its own rail with 1/k of the data. Latency A = log2(l) a_intra + log2(m)

@@ -11,6 +11,7 @@ namespace moetune::kernels {
 class CpuBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] bool prefers_small_products() const override { return true; }
 
   void* allocate(int64_t bytes) override;
   void free(void* pointer) noexcept override;

@@ -33,6 +33,7 @@ class CudaBackend final : public Backend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
+  [[nodiscard]] bool prefers_small_products() const override { return false; }
 
   void* allocate(int64_t bytes) override;
   void free(void* pointer) noexcept override;

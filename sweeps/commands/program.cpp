@@ -90,6 +90,7 @@ int run_program_command(const std::vector<std::string>& words) {
   const int rank = checked_rank(options, plan::layout_of(trial.knobs));
   const Routing routing = routing_of(options, trial, rank);
   const plan::StepProgram program = plan::compile(trial, rank);
+  plan::check(program);
   const PrintedProgram printed{program, *routing.bindings,
                                tuner::rank_memory(trial, program, *routing.bindings), routing.text};
   if (options.wants_json()) {

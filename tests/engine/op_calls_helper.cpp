@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "tests/engine/call_site.h"
 #include "tests/engine/op_calls.h"
@@ -195,25 +197,38 @@ std::vector<Entry> zero(const Site& site) {
   return entries;
 }
 
-/// {the sum}: of this rank's share of each bucket.
+/// The operand of that number is the expected one.
+void require_same(const std::vector<Operand>& refs, size_t index, const Operand& expected) {
+  require(index < refs.size(), "an operand is missing");
+  require(refs[index].data == expected.data && refs[index].numel() == expected.numel() &&
+              refs[index].dtype == expected.dtype,
+          "an operand is not where the buckets say");
+}
+
+/// {the sum, gradients}: of this rank's share of each bucket.
 std::vector<Entry> grad_norm(const Site& site) {
   const plan::StepProgram& program = site.places.program();
   Entry entry = site.call("squared_norm");
   add(entry, "result", site.refs[0]);
+  size_t next = 1;
   for (size_t i = 0; i < program.params.buckets.size(); ++i) {
     const plan::BucketDesc& bucket = program.params.buckets[i];
     if (bucket.is_tied_copy) continue;
     const int64_t share = bucket.numel / program.layout.group_size(bucket.group);
     const int64_t first = share * program.layout.rank_in(bucket.group, program.rank);
     add(entry, "data", piece_of(site.places.bucket(i, BucketPart::grad), first, share));
+    require_same(site.refs, next++, entry.operands.back());
   }
+  require(next == site.refs.size(), "more operands than gradients");
   return {entry};
 }
 
-/// Each parameter's part of the shard that this rank updates.
+/// Each parameter's part of the shard that this rank updates; the operands are weights, gradients,
+/// master weights, m and v of each bucket where that is not empty.
 std::vector<Entry> adamw(const Site& site) {
   const plan::StepProgram& program = site.places.program();
   Entry entry = site.call("adamw");
+  std::map<size_t, std::pair<int64_t, int64_t>> updated;  // by bucket: from where to where
   for (const plan::ParamDesc& param : program.params.params) {
     const auto index = static_cast<size_t>(param.bucket);
     const plan::BucketDesc& bucket = program.params.buckets[index];
@@ -223,6 +238,8 @@ std::vector<Entry> adamw(const Site& site) {
     const int64_t begin = std::max(param.offset, first);
     const int64_t end = std::min(param.offset + param.numel(), first + shard);
     if (begin >= end) continue;
+    const auto [place, is_new] = updated.try_emplace(index, begin, end);
+    place->second.second = std::max(place->second.second, end);
     const auto slice = [&](std::string_view role, BucketPart part, int64_t from) {
       add(entry, role, piece_of(site.places.bucket(index, part), from, end - begin));
     };
@@ -232,6 +249,24 @@ std::vector<Entry> adamw(const Site& site) {
     slice("v", BucketPart::v, begin - first);
     slice("grad", BucketPart::grad, begin);
   }
+  size_t next = 0;
+  for (const auto& [index, range] : updated) {
+    for (const BucketPart part :
+         {BucketPart::weight, BucketPart::grad, BucketPart::master, BucketPart::m, BucketPart::v}) {
+      // All of a bucket where no rank has a shard of it, and of the state no more than the shard.
+      const plan::BucketDesc& bucket = program.params.buckets[index];
+      const Operand whole = site.places.bucket(index, part);
+      const int64_t shard = site.places.bucket(index, BucketPart::master).numel();
+      const bool is_shard = whole.numel() < bucket.numel;
+      const int64_t first =
+          is_shard ? shard * program.layout.rank_in(bucket.group, program.rank) : 0;
+      require_same(site.refs, next++,
+                   shard == bucket.numel
+                       ? whole
+                       : piece_of(whole, range.first - first, range.second - range.first));
+    }
+  }
+  require(next == site.refs.size(), "more operands than are updated");
   return {entry};
 }
 

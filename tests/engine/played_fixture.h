@@ -41,6 +41,7 @@ inline void check_played(const spec::TrialSpec& trial) {
   std::vector<plan::StepProgram> programs;
   for (size_t rank = 0; rank < run.traces.size(); ++rank) {
     programs.push_back(plan::compile(trial, static_cast<int>(rank)));
+    plan::check(programs.back());
   }
   std::vector<plan::PlayedRank> ranks;
   std::vector<Launches> recorded;

@@ -236,7 +236,10 @@ Operand Places::find(const plan::Ref& ref, const plan::Instr& instr) const {
   const bool is_of_chunk = instr.chunk >= 0;
   if (ref.is_chunk_list && (!is_of_chunk || segment_->num_chunks == 1)) return {};
   Operand operand = whole(ref);
-  if (ref.space == Space::bucket || ref.space == Space::slots) return operand;
+  if (ref.space == Space::slots) return operand;
+  if (ref.space == Space::bucket) {
+    return ref.num_cols > 0 ? columns_of(operand, ref.col, ref.num_cols) : operand;
+  }
   if (ref.is_index_row) {
     const int64_t row = ref.is_per_chunk ? (is_of_chunk ? ref.row + instr.chunk : 0) : ref.row;
     operand = as_column(rows_of(operand, row, 1));

@@ -70,6 +70,7 @@ struct RecordedRun {
 inline RecordedRun record_rank(const spec::TrialSpec& trial, int rank, int64_t num_steps = 1) {
   RecordedRun run;
   run.program = plan::compile(trial, rank);
+  plan::check(run.program);
   // The answer to each copy to the host of a step; none: zeros.
   std::vector<size_t> indices;
   plan::for_each(run.program, [&](const plan::Item& item, const plan::Segment& segment,

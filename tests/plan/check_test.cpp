@@ -194,6 +194,24 @@ BOOST_AUTO_TEST_CASE(nothing_that_makes_or_ends_can_be_left_out) {
   }
 }
 
+// On the first rank no shard is but what fills a bucket up.
+BOOST_AUTO_TEST_CASE(the_update_uses_every_part_of_every_bucket) {
+  const auto plain = R"({"data_parallel_size": 2, "use_distributed_optimizer": false})";
+  for (const StepProgram& program : {rich_program(), compile(trial_of(plain), 0)}) {
+    const auto setup = static_cast<size_t>(program.setup.front().segment);
+    const Code& code = program.segments[setup]->code;
+    size_t num_parts = 0;
+    for (size_t at = 0; at < code.size(); ++at) {
+      const Ref& made = code[at].refs.front();
+      if (made.space != Space::bucket) continue;
+      ++num_parts;
+      BOOST_TEST(error_of(changed(program, setup, [&](Code& c) { drop(c, at); })) != "",
+                 "part " << int{made.id} << " of bucket " << made.row);
+    }
+    BOOST_TEST(num_parts == program.params.buckets.size() * static_cast<size_t>(BucketPart::count));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_wait_before_its_record_is_found) {
   for (const StepProgram& program :
        {rich_program(), rich_program(7), split_program(), split_program(5)}) {

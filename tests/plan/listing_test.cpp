@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "engine/plan/compile.h"
 #include "engine/plan/player.h"
@@ -102,6 +104,42 @@ BOOST_AUTO_TEST_CASE(what_memory_needs_again_on_devices_only_is_not_listed) {
   const auto list = list_instructions(program, BalancedBindings(trial(), 0));
   BOOST_TEST(num_hidden > 20U);
   BOOST_TEST(list.size() == num_instrs - num_hidden);
+}
+
+// Index lists and tokens come from the host on a stream of their own: the one that reads them first
+// waits for it, and the list shows that.
+BOOST_AUTO_TEST_CASE(what_is_uploaded_is_waited_for_before_it_is_read) {
+  const StepProgram program = compile(trial(), 0);
+  const auto list = list_instructions(program, BalancedBindings(trial(), 0));
+  using Place = std::tuple<Space, uint8_t, int32_t, int32_t>;
+  const auto place_of = [](const ListedInstr& listed, const Ref& ref) {
+    const bool is_of_step = ref.space == Space::table;
+    return Place(ref.space, ref.id, is_of_step ? -1 : listed.item->layer,
+                 is_of_step ? -1 : listed.item->micro_batch);
+  };
+  std::map<Place, int64_t> uploads;             // the number of the last one
+  std::map<Stream, std::set<int64_t>> waited;   // what each stream has waited for
+  std::map<std::pair<Op, Pass>, int> num_read;  // of operations that read what is uploaded
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Instr& instr = *list[i].instr;
+    if (instr.verb == Verb::wait) {
+      waited[instr.stream].insert(list[i].waits_for.begin(), list[i].waits_for.end());
+    }
+    for (const Ref& ref : instr.refs) {
+      const Place place = place_of(list[i], ref);
+      if (instr.verb == Verb::upload) uploads[place] = static_cast<int64_t>(i);
+      if (instr.verb != Verb::op || !uploads.contains(place)) continue;
+      if (ref.access != Access::read) continue;
+      ++num_read[{instr.op, instr.pass}];
+      BOOST_TEST(waited[instr.stream].contains(uploads.at(place)), op_label(instr.op, instr.pass)
+                                                                       << ", instruction " << i);
+    }
+  }
+  for (const auto& [op, pass] :
+       {std::pair(Op::embed, Pass::forward), std::pair(Op::sort_rows, Pass::forward),
+        std::pair(Op::sort_rows, Pass::backward)}) {
+    BOOST_TEST((num_read[{op, pass}] > 0), op_label(op, pass));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(segments_that_read_alike_are_told_from_others) {

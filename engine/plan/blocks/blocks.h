@@ -53,13 +53,13 @@ Segment send_backward(const BlockContext& context, const Border& border);
 /// tokens.
 Segment head_forward(const BlockContext& context);
 
-/// Parts of the update, outside of micro-batches.
+/// Parts of the update, outside of micro-batches, as where every rank updates all that it holds;
+/// passes/distributed_optimizer.cpp shares that out.
 struct UpdateContext {
   const BlockContext& block;
   const ParamPlan& params;
   const Layout& layout;
   int num_micro_batches = 1;
-  bool is_sharded = true;  ///< the distributed optimizer
   /// The ends of borders that the rank sends over: peer and whether backward.
   std::set<std::pair<int, bool>> sends = {};
 };
@@ -73,8 +73,7 @@ Segment reduce_bucket(const UpdateContext& context, int bucket);
 Segment reduce_tied_embedding(const UpdateContext& context, int bucket);
 Segment clip_gradients(const UpdateContext& context);
 Segment update_weights(const UpdateContext& context);
-Segment gather_bucket(const UpdateContext& context, int bucket);
-/// The compute stream waits for the gathered weights; the losses are summed up and read.
+/// The losses are summed up and read.
 Segment end_step(const UpdateContext& context);
 /// A captured graph of the whole iteration begins, or ends.
 Segment iteration_graph(const BlockContext& context, bool is_open);

@@ -158,8 +158,8 @@ Segment moe_forward(const BlockContext& context) {
   } else {
     w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
   }
-  // The first to read what write_route has sent.
-  if (is_parallel) w.join_for_reuse(Stream::compute, Stream::copy);
+  // What comes next is the first to read what write_route has sent.
+  if (is_parallel) w.join(Stream::compute, Stream::copy);
   w.mark(Mark::chunk_body);
   if (is_parallel) {
     w.wait(Stream::compute, arrived);

@@ -7,12 +7,6 @@ namespace {
 
 using spec::CollectiveKind;
 
-Ref bucket_part(int64_t bucket, BucketPart part) {
-  Ref ref{Space::bucket, static_cast<uint8_t>(part)};
-  ref.row = bucket;
-  return ref;
-}
-
 MemoryGroup group_of(BucketPart part) {
   if (part == BucketPart::weight) return MemoryGroup::weights;
   return part == BucketPart::grad ? MemoryGroup::gradients : MemoryGroup::optimizer;
@@ -26,13 +20,13 @@ void allocate(SegmentWriter& w, const Ref& ref, MemoryGroup group, int64_t bytes
   instr.refs = {out(ref)};
 }
 
-/// Buckets lie in memory as they are: a layer's number is the item's.
-Instr& bucket_comm(SegmentWriter& w, Op op, CollectiveKind kind, const BucketDesc& bucket,
-                   int64_t bytes, const Ref& ref) {
+/// The gradients of a bucket are added up over the ranks of the op's group.
+Instr& add_up(SegmentWriter& w, Op op, const UpdateContext& c, int index) {
+  const auto bucket = static_cast<size_t>(index);
   w.join(Stream::data, Stream::compute);
-  Instr& instr = w.comm(op, kind, bytes, {inout(ref)});
-  if (op != Op::embedding_grad_reduce) instr.group = bucket.group;
-  return instr;
+  return w.comm(op, CollectiveKind::all_reduce,
+                c.params.buckets[bucket].numel * base::size_of(c.block.precision.stat),
+                {inout(bucket_part(bucket, BucketPart::grad))});
 }
 
 }  // namespace
@@ -47,11 +41,8 @@ Segment setup(const UpdateContext& c) {
     for (size_t i = 0; i < c.params.buckets.size(); ++i) {
       const BucketDesc& bucket = c.params.buckets[i];
       for (const BucketPart part : parts) {
-        const bool is_optimizer = group_of(part) == MemoryGroup::optimizer;
-        const int64_t numel =
-            is_optimizer ? shard_of(bucket, c.layout, c.is_sharded) : bucket.numel;
-        allocate(w, bucket_part(static_cast<int64_t>(i), part), group_of(part),
-                 numel * base::size_of(type_of(part, precision)));
+        allocate(w, bucket_part(i, part), group_of(part),
+                 bucket.numel * base::size_of(type_of(part, precision)));
       }
     }
   };
@@ -74,11 +65,12 @@ Segment begin_step(const UpdateContext& c) {
   w.set_pass(Pass::update);
   w.upload(Upload::step,
            {out(table(Table::tokens)), out(table(Table::targets)), out(scalar(Scalar::loss))});
-  w.join_for_reuse(Stream::compute, Stream::copy);
+  // All that comes later on the compute stream can read the tokens.
+  w.join(Stream::compute, Stream::copy);
   Instr& zero = w.priced(Op::zero_grads, {}, {});
   for (size_t i = 0; i < c.params.buckets.size(); ++i) {
     zero.cost.bytes += c.params.buckets[i].numel * base::size_of(c.block.precision.stat);
-    zero.refs.push_back(out(bucket_part(static_cast<int64_t>(i), BucketPart::grad)));
+    zero.refs.push_back(out(bucket_part(i, BucketPart::grad)));
   }
   return w.finish();
 }
@@ -86,38 +78,33 @@ Segment begin_step(const UpdateContext& c) {
 Segment reduce_bucket(const UpdateContext& c, int index) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
-  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
-  bucket_comm(w, Op::grad_reduce,
-              c.is_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, bucket,
-              bucket.numel * base::size_of(c.block.precision.stat),
-              bucket_part(index, BucketPart::grad));
+  add_up(w, Op::grad_reduce, c, index).group = c.params.buckets[static_cast<size_t>(index)].group;
   return w.finish();
 }
 
 Segment reduce_tied_embedding(const UpdateContext& c, int index) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
-  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
-  bucket_comm(w, Op::embedding_grad_reduce, CollectiveKind::all_reduce, bucket,
-              bucket.numel * base::size_of(c.block.precision.stat),
-              bucket_part(index, BucketPart::grad));
+  add_up(w, Op::embedding_grad_reduce, c, index);
   return w.finish();
 }
 
 Segment clip_gradients(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
-  // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
-  int64_t share = 0;
-  for (const BucketDesc& bucket : c.params.buckets) {
-    share += bucket.is_tied_copy ? 0 : shard_of(bucket, c.layout, true);
-  }
   const Ref norm = scalar(Scalar::squared_norm);
   w.join(Stream::compute, Stream::data);
-  w.priced(
-      Op::grad_norm,
-      {2 * share, share * base::size_of(c.block.precision.stat) + base::size_of(base::DType::f64)},
-      {out(norm)});
+  Instr& sum = w.priced(Op::grad_norm, {0, base::size_of(base::DType::f64)}, {out(norm)});
+  // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
+  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
+    const BucketDesc& bucket = c.params.buckets[i];
+    if (bucket.is_tied_copy) continue;
+    const int64_t share = shard_of(bucket, c.layout, true);
+    sum.cost.flops += 2 * share;
+    sum.cost.bytes += share * base::size_of(c.block.precision.stat);
+    sum.refs.push_back(cols(bucket_part(i, BucketPart::grad),
+                            share * c.layout.rank_in(bucket.group, c.block.rank), share));
+  }
   w.join(Stream::data, Stream::compute);
   w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
   // The host reads the norm to decide on clipping and to notice numbers that are none.
@@ -129,24 +116,20 @@ Segment update_weights(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
   int64_t numel = 0;
-  for (const ShardPiece& piece : shard_pieces(c.params, c.layout, c.block.rank, c.is_sharded)) {
-    numel += piece.end - piece.begin;
-  }
+  for (const ParamDesc& param : c.params.params) numel += param.numel();
   // Master weights and both moments are read and written, gradients read, weights written.
   const Precision& precision = c.block.precision;
   const int64_t element_bytes = 3 * base::size_of(precision.stat) + 2 * base::size_of(precision.m) +
                                 2 * base::size_of(precision.v) + base::size_of(precision.element);
-  w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
-  return w.finish();
-}
-
-Segment gather_bucket(const UpdateContext& c, int index) {
-  SegmentWriter w(c.block, BlockKind::update, false);
-  w.set_pass(Pass::update);
-  const BucketDesc& bucket = c.params.buckets[static_cast<size_t>(index)];
-  bucket_comm(w, Op::param_gather, CollectiveKind::all_gather, bucket,
-              bucket.numel * base::size_of(c.block.precision.element),
-              bucket_part(index, BucketPart::weight));
+  Instr& update = w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
+  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
+    const auto part = [&](BucketPart which) { return bucket_part(i, which); };
+    for (const Ref& ref :
+         {out(part(BucketPart::weight)), part(BucketPart::grad), inout(part(BucketPart::master)),
+          inout(part(BucketPart::m)), inout(part(BucketPart::v))}) {
+      update.refs.push_back(ref);
+    }
+  }
   return w.finish();
 }
 
@@ -154,7 +137,6 @@ Segment end_step(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
   constexpr int64_t kNumLosses = 3;
-  if (c.is_sharded) w.join(Stream::compute, Stream::data);
   w.join(Stream::data, Stream::compute);
   const Ref losses = scalar(Scalar::loss);
   w.comm(Op::loss_reduce, CollectiveKind::all_reduce, kNumLosses * base::size_of(base::DType::f64),

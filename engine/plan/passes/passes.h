@@ -1,11 +1,12 @@
 // Rewrites of what the blocks and the schedule have written, one file each. The order in which
 // compile.cpp runs them: recompute, ep_chunks, prices, graph_scopes, lifetimes on segments; then
-// grad_overlap on items, contention on the program.
+// distributed_optimizer on the program, grad_overlap on items, contention on the program.
 #pragma once
 
 #include <vector>
 
 #include "engine/plan/program.h"
+#include "engine/plan/segment_writer.h"
 
 namespace moetune::plan {
 
@@ -33,6 +34,10 @@ void graph_scopes(Segment& segment, const spec::Knobs& knobs);
 /// of the buffer table, in its order.
 void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
                const Precision& precision);
+
+/// Each rank updates a shard of every bucket instead of all of it. `context` is one outside of
+/// layers.
+void distributed_optimizer(StepProgram& program, const BlockContext& context);
 
 /// Moves the reduction of a layer's gradients behind the layer's last backward segment.
 void grad_overlap(std::vector<Item>& items,

@@ -19,6 +19,7 @@ class RecordingBackend final : public kernels::Backend {
   RecordingBackend(Tape& tape, Answer answer) : tape_(tape), answer_(std::move(answer)) {}
 
   [[nodiscard]] std::string_view name() const override { return "recording"; }
+  [[nodiscard]] bool prefers_small_products() const override { return false; }
   [[nodiscard]] int stream() const { return stream_; }
   [[nodiscard]] Tape& tape() const { return tape_; }
 

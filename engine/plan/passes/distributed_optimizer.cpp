@@ -1,0 +1,138 @@
+// The distributed optimizer; see passes.h. ZeRO stage 1 (Rajbhandari et al. 2020): ranks that hold
+// the same parameters keep the optimizer's state of a shard each. Gradients are added up only where
+// their shard is, AdamW works on the shard, and the weights are gathered again at the end of the
+// step. The norm is shared out like that in any case: its sum is over all ranks.
+#include <algorithm>
+#include <utility>
+
+#include "engine/plan/passes/passes.h"
+
+namespace moetune::plan {
+namespace {
+
+/// Elements [begin, end) of a bucket, of which so many are parameters' and not what lies between.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t num_updated = 0;
+};
+
+/// Of each bucket those that the rank updates: none where its shard is what fills the bucket up.
+std::vector<Range> own_ranges(const StepProgram& program) {
+  std::vector<Range> ranges(program.params.buckets.size());
+  for (const ShardPiece& piece : shard_pieces(program.params, program.layout, program.rank, true)) {
+    Range& range = ranges[static_cast<size_t>(program.params.params[piece.param].bucket)];
+    const bool is_first = range.begin == range.end;
+    range.begin = is_first ? piece.begin : std::min(range.begin, piece.begin);
+    range.end = std::max(range.end, piece.end);
+    range.num_updated += piece.end - piece.begin;
+  }
+  return ranges;
+}
+
+/// Whether only the shard of it is kept: master weights and moments.
+bool is_state(const Ref& ref) {
+  const auto part = static_cast<BucketPart>(ref.id);
+  return part != BucketPart::weight && part != BucketPart::grad;
+}
+
+void shrink_allocation(const StepProgram& program, Instr& instr) {
+  const Ref& ref = instr.refs.front();
+  if (ref.space != Space::bucket || !is_state(ref)) return;
+  const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
+  instr.cost.bytes /= program.layout.group_size(bucket.group);
+}
+
+/// Both its operands and its cost, which is so much for each element.
+void narrow_update(const StepProgram& program, Instr& instr) {
+  const std::vector<Range> ranges = own_ranges(program);
+  const auto range_of = [&](const Ref& ref) { return ranges[static_cast<size_t>(ref.row)]; };
+  std::erase_if(instr.refs,
+                [&](const Ref& ref) { return range_of(ref).begin == range_of(ref).end; });
+  for (Ref& ref : instr.refs) {
+    const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
+    const int64_t num_ranks = program.layout.group_size(bucket.group);
+    if (num_ranks == 1) continue;
+    const int64_t shard_begin =
+        bucket.numel / num_ranks * program.layout.rank_in(bucket.group, program.rank);
+    const Range range = range_of(ref);
+    ref = cols(ref, range.begin - (is_state(ref) ? shard_begin : 0), range.end - range.begin);
+  }
+  int64_t num_all = 0;
+  for (const ParamDesc& param : program.params.params) num_all += param.numel();
+  int64_t num_own = 0;
+  for (const Range& range : ranges) num_own += range.num_updated;
+  if (num_all == 0) return;
+  instr.cost = {instr.cost.flops / num_all * num_own, instr.cost.bytes / num_all * num_own};
+}
+
+void shard(const StepProgram& program, Instr& instr) {
+  if (instr.verb == Verb::alloc) shrink_allocation(program, instr);
+  if (instr.op == Op::grad_reduce) instr.kind = spec::CollectiveKind::reduce_scatter;
+  if (instr.op == Op::adamw) narrow_update(program, instr);
+}
+
+SegmentWriter writer(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::update, false);
+  w.set_pass(Pass::update);
+  return w;
+}
+
+Segment gather(const StepProgram& program, const BlockContext& context, size_t index) {
+  SegmentWriter w = writer(context);
+  const BucketDesc& bucket = program.params.buckets[index];
+  w.join(Stream::data, Stream::compute);
+  w.comm(Op::param_gather, spec::CollectiveKind::all_gather,
+         bucket.numel * base::size_of(program.precision.element),
+         {inout(bucket_part(index, BucketPart::weight))})
+      .group = bucket.group;
+  return w.finish();
+}
+
+/// The segment behind a wait of the compute stream for what is gathered.
+Segment behind_gathers(const Segment& segment, const BlockContext& context) {
+  SegmentWriter w = writer(context);
+  w.join(Stream::compute, Stream::data);
+  Segment made = w.finish();
+  for (Instr instr : segment.code) {
+    if (instr.event >= 0) instr.event += made.num_events;
+    made.code.push_back(std::move(instr));
+  }
+  made.num_events += segment.num_events;
+  return made;
+}
+
+}  // namespace
+
+void distributed_optimizer(StepProgram& program, const BlockContext& context) {
+  // Nobody shares the segments of the update, so that each can be changed where it is.
+  const auto replace = [&](const Item& item, auto&& changed) {
+    std::shared_ptr<const Segment>& place = program.segments[static_cast<size_t>(item.segment)];
+    if (place->block == BlockKind::update) {
+      place = std::make_shared<const Segment>(changed(*place));
+    }
+  };
+  for (const auto* items : {&program.setup, &program.items}) {
+    for (const Item& item : *items) {
+      replace(item, [&](Segment segment) {
+        for (Instr& instr : segment.code) shard(program, instr);
+        return segment;
+      });
+    }
+  }
+  const Item end = program.items.back();
+  program.items.pop_back();
+  for (size_t i = 0; i < program.params.buckets.size(); ++i) {
+    const BucketDesc& bucket = program.params.buckets[i];
+    if (program.layout.group_size(bucket.group) == 1) continue;
+    Item item;
+    item.segment = static_cast<int32_t>(program.segments.size());
+    item.layer = static_cast<int32_t>(bucket.layer);
+    program.segments.push_back(std::make_shared<const Segment>(gather(program, context, i)));
+    program.items.push_back(item);
+  }
+  program.items.push_back(end);
+  replace(end, [&](const Segment& segment) { return behind_gathers(segment, context); });
+}
+
+}  // namespace moetune::plan

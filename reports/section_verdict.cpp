@@ -35,12 +35,12 @@ int64_t capacity_of(const TrialRow& trial) {
   return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-// time before / time after, when both are known.
-std::optional<double> speed_up(const TrialRow* before, const TrialRow& after) {
-  if (before == nullptr || !before->step_ns || !after.step_ns || *after.step_ns <= 0) {
-    return std::nullopt;
-  }
-  return static_cast<double>(*before->step_ns) / static_cast<double>(*after.step_ns);
+// Time of the first configuration that fitted over the winner's, when both are known.
+std::optional<double> speed_up(const Context& context, const TrialRow& winner) {
+  const TrialRow* first = context.at(context.first_fit);
+  if (first == nullptr) return std::nullopt;
+  const auto gain = store::gain_over_first_fit(context.decisions, winner, *first);
+  return gain ? std::optional(*gain + 1) : std::nullopt;
 }
 
 std::string memory_card(const TrialRow& winner) {
@@ -60,7 +60,7 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
   const Context& context = input.context;
   const TrialRow* first = context.at(context.first_fit);
   std::string html = "<dl class=\"cards\">\n";
-  const std::optional<double> gain = speed_up(first, winner);
+  const std::optional<double> gain = speed_up(context, winner);
   html += card("Gain over the first fit", gain ? number_text(gain, 2) + "×" : "–",
                first == nullptr ? "nothing fitted before"
                                 : fmt::format("{} took {} a step", trial_link(first->ordinal),
@@ -87,7 +87,7 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
 
 std::string headline(const Context& context, const TrialRow& winner) {
   const TrialRow* first = context.at(context.first_fit);
-  const std::optional<double> gain = speed_up(first, winner);
+  const std::optional<double> gain = speed_up(context, winner);
   std::string text = fmt::format("<p class=\"headline\">Trial {} ", trial_link(winner.ordinal));
   if (gain && first != &winner) {
     text += fmt::format("trains <strong>{} as fast</strong> as the first configuration that fitted",

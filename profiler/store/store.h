@@ -184,10 +184,17 @@ struct DecisionRow {
   std::optional<double> gain_ratio;      ///< step time saved over the baseline's
   std::optional<double> gain_low_ratio;  ///< its interval
   std::optional<double> gain_high_ratio;
-  std::optional<double> noise_ratio;  ///< what the gain had to beat
+  std::optional<double> noise_ratio;  ///< half of that interval
   std::string text;                   ///< one sentence for people
   std::string evidence_json = "{}";
 };
+
+/// Step time of the first configuration that fitted over the winner's, less 1: as the search has
+/// said it, by runs of one length, where it came to a verdict; else by the rows. A long run's steps
+/// are longer than a short one's, as routing drifts while the router learns, so that the winner's
+/// row after its validation is not to be compared with the other.
+std::optional<double> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
+                                          const TrialRow& winner, const TrialRow& first_fit);
 
 using StepRow = ShardStep;
 using OpRow = ShardOp;

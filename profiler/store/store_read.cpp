@@ -365,4 +365,16 @@ std::vector<NamedText> Store::read_texts(int64_t trial_id) const {
                      trial_id);
 }
 
+std::optional<double> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
+                                          const TrialRow& winner, const TrialRow& first_fit) {
+  for (const DecisionRow& decision : decisions) {
+    if (decision.trial_id == winner.id && decision.baseline_trial_id == first_fit.id &&
+        decision.phase == "validate" && decision.gain_ratio) {
+      return decision.gain_ratio;
+    }
+  }
+  if (winner.step_ns.value_or(0) <= 0 || !first_fit.step_ns) return std::nullopt;
+  return static_cast<double>(*first_fit.step_ns) / static_cast<double>(*winner.step_ns) - 1;
+}
+
 }  // namespace moetune::store

@@ -34,16 +34,11 @@ struct Result {
   std::optional<store::TrialRow> first_fit;
   std::vector<store::DecisionRow> undecided;  ///< what the noise did not let the sweep see
 
-  [[nodiscard]] std::optional<double> gain_ratio() const {
-    if (!best || !first_fit || best->step_ns.value_or(0) <= 0 || !first_fit->step_ns) {
-      return std::nullopt;
-    }
-    return static_cast<double>(*first_fit->step_ns) / static_cast<double>(*best->step_ns) - 1;
-  }
+  std::optional<double> gain_ratio;
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}};
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, {}};
   const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
@@ -53,14 +48,17 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
         trial_json(view, *result.best,
                    title_of(store, *result.best, baseline_of(store.list_trials(sweep_id))));
   }
-  for (const store::DecisionRow& decision : store.read_decisions(sweep_id)) {
+  const std::vector<store::DecisionRow> decisions = store.read_decisions(sweep_id);
+  if (result.best && result.first_fit) {
+    result.gain_ratio = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
+  }
+  for (const store::DecisionRow& decision : decisions) {
     if (decision.kind == "undecided") result.undecided.push_back(decision);
   }
   return result;
 }
 
 nlohmann::json to_json(const Result& result) {
-  const auto gain = result.gain_ratio();
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::json(*value) : nlohmann::json();
   };
@@ -83,7 +81,7 @@ nlohmann::json to_json(const Result& result) {
           {"num_by_status", result.summary.num_by_status},
           {"best", result.best_json},
           {"first_fit_id", result.first_fit ? nlohmann::json(result.first_fit->id) : nullptr},
-          {"gain_ratio", or_null(gain)},
+          {"gain_ratio", or_null(result.gain_ratio)},
           {"undecided", undecided}};
 }
 
@@ -104,9 +102,9 @@ std::string to_text(const Result& result) {
                       base::format_count(best.tokens_per_s.value_or(0)),
                       base::format_bytes(best.peak_bytes.value_or(0)),
                       best.wall.empty() ? "" : ", wall " + best.wall);
-  if (const auto gain = result.gain_ratio()) {
+  if (result.gain_ratio) {
     text += fmt::format("gain: {:.2f}x over trial {}, the first configuration that fitted\n",
-                        *gain + 1, result.first_fit->id);
+                        *result.gain_ratio + 1, result.first_fit->id);
   }
   if (!result.undecided.empty()) {
     text += fmt::format(

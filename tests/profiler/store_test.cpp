@@ -906,6 +906,27 @@ BOOST_AUTO_TEST_CASE(statements_for_the_report) {
   BOOST_CHECK_THROW(Statement(store.database(), "  "), base::Error);
 }
 
+BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
+  TrialRow first;
+  first.id = 1;
+  first.step_ns = 300;
+  TrialRow winner;
+  winner.id = 2;
+  winner.step_ns = 200;
+  DecisionRow other;  // of another trial
+  other.phase = "validate";
+  other.trial_id = 3;
+  other.baseline_trial_id = first.id;
+  other.gain_ratio = 7.0;
+  BOOST_TEST(gain_over_first_fit({other}, winner, first).value() == 0.5);
+  DecisionRow verdict = other;
+  verdict.trial_id = winner.id;
+  verdict.gain_ratio = 0.7;
+  BOOST_TEST(gain_over_first_fit({other, verdict}, winner, first).value() == 0.7);
+  winner.step_ns = 0;
+  BOOST_TEST(!gain_over_first_fit({}, winner, first).has_value());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

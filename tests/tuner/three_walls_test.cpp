@@ -817,6 +817,22 @@ BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_gain_is_that_of_runs_of_one_length) {
+  const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.is_final) outcome.step_ns = outcome.step_ns * 12 / 10;
+    return outcome;
+  });
+  const Decision& verdict = story.decisions.back();
+  BOOST_TEST_REQUIRE((verdict.phase == Phase::validate));
+  const auto step_of = [&](const std::string& hash) {
+    return static_cast<double>(testing::step_of(story.request_of(hash).spec.knobs));
+  };
+  const double gain = step_of(verdict.baseline_hash) / step_of(verdict.trial_hash) - 1;
+  BOOST_TEST(verdict.gain_ratio.value() == gain, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(gain > 0.1);
+}
+
 BOOST_AUTO_TEST_CASE(strategies_are_known_by_name) {
   const spec::SweepSpec sweep = narrow_sweep();
   BOOST_TEST((make_strategy("three_walls", sweep) != nullptr));

@@ -141,24 +141,26 @@ void ThreeWalls::validate() {
 
 void ThreeWalls::tell_verdict(const Trial& trial) {
   best_hash_ = trial.request.hash;
+  // By runs of one length: routing drifts while a router learns, and makes long runs slower.
+  const bool is_runner_up =
+      runner_up_ && trial.request.spec.knobs == runner_up_->request.spec.knobs;
+  const Trial& screened = is_runner_up ? *runner_up_ : *incumbent_;
   const StepLevel first = contests_.level_of(first_fitting_->request.hash);
-  const auto ns = static_cast<double>(trial.outcome.step_ns);
+  const StepLevel after = contests_.level_of(screened.request.hash);
   Decision& verdict =
       decide(Phase::validate, "note",
              fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration "
                          "that fitted.",
-                         describe(trial.request.spec.knobs), ns > 0 ? first.ns / ns : 1.0));
+                         describe(trial.request.spec.knobs), first.ns / after.ns));
   verdict.trial_hash = trial.request.hash;
   verdict.baseline_hash = first_fitting_->request.hash;
-  if (ns > 0) {
-    verdict.gain_ratio = first.ns / ns - 1.0;
-    verdict.gain_low_ratio = first.low_ns / static_cast<double>(trial.outcome.step_high_ns) - 1.0;
-    verdict.gain_high_ratio =
-        first.high_ns / std::max(1.0, static_cast<double>(trial.outcome.step_low_ns)) - 1.0;
-  }
+  verdict.gain_ratio = first.ns / after.ns - 1.0;
+  verdict.gain_low_ratio = first.low_ns / after.high_ns - 1.0;
+  verdict.gain_high_ratio = first.high_ns / after.low_ns - 1.0;
   verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
                       {"after", evidence_of(trial.outcome)},
-                      {"first_fit", json_of(first)}};
+                      {"first_fit", json_of(first)},
+                      {"screened", json_of(after)}};
 }
 
 }  // namespace moetune::tuner

@@ -37,7 +37,7 @@ struct Processes {
     made.communicator = communicator;
     made.hardware.num_nodes = 1;
     made.hardware.devices_per_node = 4;
-    made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
+    made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt";
     made.num_warmup_steps = 2;
     made.num_steps = 3;
     made.num_traced_steps = 1;

@@ -41,7 +41,7 @@ json sweep_file() {
             {"graph_launch_ns", 5000},
             {"sync_ns", 5000},
             {"kernel_floor_ns", 1000}}},
-          {"data_path", std::string(MOETUNE_SOURCE_DIR) + "/README.md"},
+          {"data_path", std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt"},
           {"backend", "cuda"},
           {"dtype", "bf16"},
           {"num_warmup_steps", 3},

@@ -37,7 +37,7 @@ struct DeviceFixture {
     made.backend = spec::BackendKind::cuda;
     made.clock = spec::ClockMode::wall;
     made.dtype = spec::DType::bf16;
-    made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
+    made.data_path = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt";
     made.num_warmup_steps = 3;
     made.num_steps = 2;
     made.num_traced_steps = 1;

@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(a_backend_that_cannot_train_is_refused) {
   spec::ModelSpec model = testing::tiny_model();
   model.vocab_size = 256;
   spec::TrialSpec trial = testing::tiny_trial(model);
-  trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
+  trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt";
   trial.backend = spec::BackendKind::cuda;
   trial.clock = spec::ClockMode::wall;
   const auto folder = std::filesystem::temp_directory_path() / "moetune_backends_test";

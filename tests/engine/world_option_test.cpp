@@ -39,7 +39,7 @@ spec::TrialSpec trial_of_64() {
   spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(R"({"data_parallel_size": 16,
           "pipeline_model_parallel_size": 4, "expert_model_parallel_size": 4})"));
   trial.training.global_batch_size = 32;
-  trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/README.md";
+  trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt";
   trial.num_steps = 2;
   return trial;
 }

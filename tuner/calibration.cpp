@@ -14,9 +14,10 @@ bool is_fitted(OpKind kind) {
 }
 
 /// Roofline without the floor; a machine without peaks is measured in FLOPs and bytes themselves.
-double work_of(const spec::HardwareSpec& hardware, plan::Work work, double flops, double bytes) {
+double work_of(const spec::HardwareSpec& hardware, plan::Work work, double flops, double bytes,
+               double row_flops) {
   if (hardware.peak_flops_per_s <= 0 && hardware.memory_bytes_per_s <= 0) return flops + bytes;
-  return plan::work_ns(hardware, work, flops, bytes);
+  return plan::work_ns(hardware, work, flops, bytes, row_flops);
 }
 
 }  // namespace
@@ -71,7 +72,8 @@ void Calibration::add(const spec::HardwareSpec& hardware,
       const Sample sample{
           count,
           work_of(hardware, row.work, static_cast<double>(found->second.flops) / count,
-                  static_cast<double>(found->second.bytes) / count),
+                  static_cast<double>(found->second.bytes) / count,
+                  static_cast<double>(found->second.row_flops) / count),
           static_cast<double>(found->second.duration_ns) / count};
       if (!std::isfinite(sample.duration_ns) || sample.duration_ns < 0) continue;
       has_any = true;
@@ -92,7 +94,7 @@ int64_t Calibration::duration_ns(const spec::HardwareSpec& hardware, plan::Op op
   if (!fit->is_set) fit = &kinds_[static_cast<size_t>(plan::op_row(op).kind)];
   if (!fit->is_set) return plan::roofline_ns(hardware, op, cost);
   const double work = work_of(hardware, plan::op_row(op).work, static_cast<double>(cost.flops),
-                              static_cast<double>(cost.bytes));
+                              static_cast<double>(cost.bytes), static_cast<double>(cost.row_flops));
   return static_cast<int64_t>(fit->fixed_ns + fit->slope * work);
 }
 

@@ -1,6 +1,8 @@
 // See compiled_step.h.
 #include "tuner/compiled_step.h"
 
+#include <utility>
+
 #include "engine/plan/compile.h"
 
 namespace moetune::tuner {
@@ -18,6 +20,21 @@ std::vector<plan::PlayedRank> CompiledStep::ranks() const {
   std::vector<plan::PlayedRank> ranks;
   for (size_t i = 0; i < stages_.size(); ++i) ranks.push_back({&stages_[i], &bindings_[i]});
   return ranks;
+}
+
+std::map<std::string, double> CompiledStep::row_flops() const {
+  std::map<std::string, std::pair<double, double>> sums;  // and how many
+  for (const plan::StepProgram& stage : stages_) {
+    plan::for_each(stage, [&](const plan::Item&, const plan::Segment&, const plan::Instr& instr) {
+      if (instr.verb != plan::Verb::op) return;
+      auto& [sum, count] = sums[plan::op_label(instr.op, instr.pass)];
+      sum += static_cast<double>(instr.cost.row_flops);
+      ++count;
+    });
+  }
+  std::map<std::string, double> means;
+  for (const auto& [label, sum] : sums) means[label] = sum.first / sum.second;
+  return means;
 }
 
 }  // namespace moetune::tuner

@@ -2,6 +2,8 @@
 // and the cost model, and played again each time the prices of its operations are known better.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "engine/plan/player.h"
@@ -20,6 +22,8 @@ class CompiledStep {
   [[nodiscard]] const std::vector<plan::StepProgram>& stages() const { return stages_; }
   /// To be played; they refer to this object.
   [[nodiscard]] std::vector<plan::PlayedRank> ranks() const;
+  /// By label of an op, mean over its launches: plan::OpCost::row_flops, which no trial measures.
+  [[nodiscard]] std::map<std::string, double> row_flops() const;
 
  private:
   std::vector<plan::StepProgram> stages_;

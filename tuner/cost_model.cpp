@@ -107,11 +107,10 @@ plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& co
 
 using OpTimes = std::map<std::string, TrialOutcome::OpTime>;
 
-/// Measured times as they would be without collectives beside the operations, which hold some of
-/// the multiprocessors: what is played adds that again.
-OpTimes without_contention(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                           OpTimes op_times) {
-  if (spec.hardware.comm_sm_ratio <= 0) return op_times;
+/// Measured times as a calibration reads them. They are what they would be without collectives
+/// beside the operations, which hold some of the multiprocessors: what is played adds that again.
+/// What only the program knows of the operations is added.
+OpTimes calibrating(const spec::TrialSpec& spec, const CompiledStep& compiled, OpTimes op_times) {
   struct Sum {
     double alone = 0;
     double slowed = 0;
@@ -135,11 +134,13 @@ OpTimes without_contention(const spec::TrialSpec& spec, const CompiledStep& comp
       }
     }
   }
+  const std::map<std::string, double> row_flops = compiled.row_flops();
   for (auto& [label, time] : op_times) {
     const auto sum = sums.find(label);
     if (sum == sums.end()) continue;
     time.duration_ns = std::llround(static_cast<double>(time.duration_ns) * sum->second.alone /
                                     sum->second.slowed);
+    time.row_flops = std::llround(static_cast<double>(time.count) * row_flops.at(label));
   }
   return op_times;
 }
@@ -184,7 +185,7 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
                     const ReceivedRows& rows) {
   if (outcome.status != spec::TrialStatus::ok || outcome.step_ns <= 0) return;
   const auto compiled = std::make_shared<const CompiledStep>(spec, rows);
-  calibration_.add(spec.hardware, without_contention(spec, *compiled, outcome.op_times));
+  calibration_.add(spec.hardware, calibrating(spec, *compiled, outcome.op_times));
   trials_.push_back({spec, compiled, outcome.step_ns, 1});
   std::vector<double> ratios;
   for (Trial& trial : trials_) {

@@ -96,6 +96,7 @@ struct TrialOutcome {
     int64_t flops = 0;
     int64_t bytes = 0;
     int64_t duration_ns = 0;
+    int64_t row_flops = 0;  ///< of plan::OpCost; not measured, but known from the program
   };
   std::map<std::string, OpTime> op_times;
 };

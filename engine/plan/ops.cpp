@@ -167,6 +167,7 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       const OperandShape& matrix = operands[pass == Pass::wgrad ? 2 : 1];
       const int64_t num_matrices = op_row(op).work == Work::grouped ? dims.local_experts : 1;
       cost.flops = 2 * operands[0].rows * matrix.numel() / num_matrices;
+      cost.row_flops = 2 * matrix.numel();
       break;
     }
     case Work::attention:
@@ -191,9 +192,13 @@ int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_col
   return left < 1 ? static_cast<int64_t>(static_cast<double>(duration_ns) / left) : duration_ns;
 }
 
-double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes) {
+double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes,
+               double row_flops) {
   double seconds = 0;
-  if (hardware.peak_flops_per_s > 0) seconds = flops / hardware.peak_flops_per_s;
+  if (hardware.peak_flops_per_s > 0) {
+    seconds = (flops + hardware.half_rows[static_cast<size_t>(work)] * row_flops) /
+              hardware.peak_flops_per_s;
+  }
   if (hardware.memory_bytes_per_s > 0) {
     seconds = std::max(seconds, bytes / hardware.memory_bytes_per_s);
   }
@@ -202,7 +207,7 @@ double work_ns(const HardwareSpec& hardware, Work work, double flops, double byt
 
 int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost) {
   const double ns = work_ns(hardware, op_row(op).work, static_cast<double>(cost.flops),
-                            static_cast<double>(cost.bytes));
+                            static_cast<double>(cost.bytes), static_cast<double>(cost.row_flops));
   return std::max(static_cast<int64_t>(ns), hardware.kernel_floor_ns);
 }
 

@@ -135,6 +135,9 @@ const OpRow* find_op_label(std::string_view label);
 struct OpCost {
   int64_t flops = 0;
   int64_t bytes = 0;
+  /// Of products: the FLOPs of one row for each matrix, which half of the rate is told by
+  /// (HardwareSpec::half_rows).
+  int64_t row_flops = 0;
 };
 
 /// An operand as the cost sees it.
@@ -169,9 +172,10 @@ int64_t host_work_ns(const OpCost& cost);
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
 
 /// Work of one launch as the time that a device takes for it by the roofline (Williams, Waterman &
-/// Patterson 2009): max(flops / peak, bytes / bandwidth), both times the efficiency of such
-/// kernels. Nanoseconds; 0 on a machine without peaks.
-double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes);
+/// Patterson 2009): max((flops + h row_flops) / peak, bytes / bandwidth), both times the efficiency
+/// of such kernels, with h their half_rows. Nanoseconds; 0 on a machine without peaks.
+double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes,
+               double row_flops);
 /// Time of one launch of an op: the same, and no less than the floor.
 int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <span>
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
@@ -21,23 +23,39 @@ constexpr int64_t kMaxBytes = int64_t{1} << 60;
 constexpr double kMaxRate = 1e21;
 constexpr double kMaxSmRatio = 0.5;
 constexpr double kMinEfficiency = 1e-6;
+constexpr double kMaxHalfRows = 1e6;
 
-Efficiency efficiency_from(JsonReader reader) {
-  Efficiency efficiency{};
-  for (const Work work : all_values<Work>()) {
-    efficiency[static_cast<size_t>(work)] =
-        reader.number_or(std::string(name_of(work)), 1, kMinEfficiency, 1);
+/// A figure by kind of kernel: its key, and what it is where nothing is said.
+struct ByWorkKey {
+  const char* key;
+  ByWork HardwareSpec::*field;
+  std::span<const Work> kinds;
+  double absent;
+  double min;
+  double max;
+};
+constexpr Work kAllKinds[] = {Work::none,      Work::product, Work::grouped,
+                              Work::attention, Work::light,   Work::heavy};
+static_assert(std::size(kAllKinds) == static_cast<size_t>(Work::count));
+constexpr Work kProducts[] = {Work::product, Work::grouped};
+constexpr ByWorkKey kByWork[] = {
+    {"efficiency", &HardwareSpec::efficiency, kAllKinds, 1, kMinEfficiency, 1},
+    {"half_rows", &HardwareSpec::half_rows, kProducts, 0, 0, kMaxHalfRows}};
+
+void read_by_work(const ByWorkKey& row, JsonReader reader, HardwareSpec& hardware) {
+  for (const Work work : row.kinds) {
+    (hardware.*row.field)[static_cast<size_t>(work)] =
+        reader.number_or(std::string(name_of(work)), row.absent, row.min, row.max);
   }
   reader.refuse_unknown_keys();
-  return efficiency;
 }
 
-/// Of kernels that reach less than the peak.
-json efficiency_json(const Efficiency& efficiency) {
+/// Of the kinds for which something is said.
+json by_work_json(const ByWorkKey& row, const HardwareSpec& hardware) {
   json document = json::object();
-  for (const Work work : all_values<Work>()) {
-    const double ratio = efficiency[static_cast<size_t>(work)];
-    if (ratio != 1) document[std::string(name_of(work))] = ratio;
+  for (const Work work : row.kinds) {
+    const double value = (hardware.*row.field)[static_cast<size_t>(work)];
+    if (value != row.absent) document[std::string(name_of(work))] = value;
   }
   return document;
 }
@@ -96,7 +114,9 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.memory_bytes = reader.integer_or("memory_bytes", 0, 0, kMaxBytes);
   hardware.peak_flops_per_s = reader.number_or("peak_flops_per_s", 0, 0, kMaxRate);
   hardware.memory_bytes_per_s = reader.number_or("memory_bytes_per_s", 0, 0, kMaxRate);
-  if (reader.has("efficiency")) hardware.efficiency = efficiency_from(reader.object("efficiency"));
+  for (const ByWorkKey& row : kByWork) {
+    if (reader.has(row.key)) read_by_work(row, reader.object(row.key), hardware);
+  }
   // A link that the machine has no use for may be left out.
   if (reader.has("intra_node") || hardware.devices_per_node > 1) {
     hardware.intra_node = link_from(reader.object("intra_node"));
@@ -110,7 +130,7 @@ HardwareSpec hardware_from_json(const json& document, const std::string& source)
   hardware.kernel_floor_ns = reader.integer_or("kernel_floor_ns", 0, 0, kMaxNs);
   hardware.comm_sm_ratio = reader.number_or("comm_sm_ratio", 0, 0, kMaxSmRatio);
   hardware.workspace_bytes = reader.integer_or("workspace_bytes", 0, 0, kMaxBytes);
-  reader.ignore("efficiency");
+  for (const ByWorkKey& row : kByWork) reader.ignore(row.key);
   reader.ignore("intra_node");
   reader.ignore("inter_node");
   reader.refuse_unknown_keys();
@@ -128,8 +148,10 @@ json to_json(const HardwareSpec& hardware) {
                    {"graph_launch_ns", hardware.graph_launch_ns},
                    {"sync_ns", hardware.sync_ns},
                    {"kernel_floor_ns", hardware.kernel_floor_ns}};
-  if (json efficiency = efficiency_json(hardware.efficiency); !efficiency.empty()) {
-    document["efficiency"] = std::move(efficiency);
+  for (const ByWorkKey& row : kByWork) {
+    if (json figures = by_work_json(row, hardware); !figures.empty()) {
+      document[row.key] = std::move(figures);
+    }
   }
   if (hardware.comm_sm_ratio > 0) document["comm_sm_ratio"] = hardware.comm_sm_ratio;
   if (hardware.workspace_bytes > 0) document["workspace_bytes"] = hardware.workspace_bytes;

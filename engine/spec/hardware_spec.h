@@ -37,8 +37,7 @@ struct NameTable<Work> {
       {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"}};
 };
 
-/// By Work.
-using Efficiency = std::array<double, static_cast<size_t>(Work::count)>;
+using ByWork = std::array<double, static_cast<size_t>(Work::count)>;
 
 struct HardwareSpec {
   std::string name;
@@ -48,11 +47,14 @@ struct HardwareSpec {
   double peak_flops_per_s = 0;    ///< of one device, for the cost model and modelled time
   double memory_bytes_per_s = 0;  ///< of one device's memory
   /// Share of both peaks that kernels of a kind reach.
-  Efficiency efficiency = [] {
-    Efficiency all{};
+  ByWork efficiency = [] {
+    ByWork all{};
     all.fill(1);
     return all;
   }();
+  /// Rows for each matrix at which products and grouped products reach half of that share: n1/2 of
+  /// Hockney & Jesshope 1981. 0: a row costs the same in every product.
+  ByWork half_rows{};
   LinkSpec intra_node;          ///< per device and direction
   LinkSpec inter_node;          ///< per device and direction
   int64_t launch_ns = 0;        ///< host time per kernel launch

@@ -18,6 +18,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,13 +30,15 @@
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
 #include "sweeps/load.h"
+#include "tuner/compiled_step.h"
 
 namespace moetune {
 namespace {
 
 using spec::Work;
 
-constexpr double kWorthALook = 0.01;  ///< of the time of all operations
+constexpr int kRounds = 3;
+constexpr double kWorthALook = 0.01;  ///< of the time of all operations of a trial
 
 struct Described {
   double num_parameters = 6.92e9;
@@ -75,6 +79,7 @@ struct Sum {
   double count = 0;
   double flops = 0;
   double bytes = 0;
+  double row_flops = 0;
   double ns = 0;
 };
 
@@ -82,24 +87,29 @@ using Sums = std::map<std::pair<std::string, int64_t>, Sum>;  ///< by label and 
 
 /// Of one kind of kernels, by what bounds it: FLOPs or bytes a nanosecond. Half-way, as a ratio,
 /// between the slowest and the fastest that are worth a look.
-struct Rates {
+class Rates {
+ public:
   explicit Rates(const Sums& sums) {
-    double all_ns = 0;
-    for (const auto& [key, sum] : sums) all_ns += sum.ns;
-    std::map<Work, Sum> totals;
-    std::map<Work, std::vector<double>> large;
+    std::map<int64_t, double> all_ns;  // of a trial
+    for (const auto& [key, sum] : sums) all_ns[key.second] += sum.ns;
     for (const auto& [key, sum] : sums) {
       const Work work = plan::find_op_label(key.first)->work;
-      Sum& total = totals[work];
+      Sum& total = totals_[work];
       total.flops += sum.flops;
       total.bytes += sum.bytes;
+      total.row_flops += sum.row_flops;
       total.ns += sum.ns;
-      if (sum.ns > kWorthALook * all_ns) large[work].push_back(rate(work, sum));
+      if (sum.ns > kWorthALook * all_ns[key.second]) large_[work][key.first].push_back(sum);
     }
-    for (const auto& [work, total] : totals) {
+    for (const Work work : {Work::product, Work::grouped}) find_half_rows(work);
+    for (const auto& [work, total] : totals_) {
       per_ns[work] = rate(work, total);
-      if (large[work].empty()) continue;
-      const auto [low, high] = std::ranges::minmax(large[work]);
+      std::vector<double> rates;
+      for (const auto& [label, trials] : large_[work]) {
+        for (const Sum& sum : trials) rates.push_back(rate(work, sum));
+      }
+      if (rates.empty()) continue;
+      const auto [low, high] = std::ranges::minmax(rates);
       per_ns[work] = std::sqrt(low * high);
     }
   }
@@ -107,13 +117,44 @@ struct Rates {
   static bool is_bound_by_flops(Work work) {
     return work == Work::product || work == Work::grouped || work == Work::attention;
   }
-  static double rate(Work work, const Sum& sum) {
-    return (is_bound_by_flops(work) ? sum.flops : sum.bytes) / sum.ns;
-  }
 
   std::map<Work, double> per_ns;
+  std::map<Work, double> half_rows;
+
+ private:
+  [[nodiscard]] double rate(Work work, const Sum& sum) const {
+    const auto half = half_rows.find(work);
+    const double added = half == half_rows.end() ? 0 : half->second * sum.row_flops;
+    return (is_bound_by_flops(work) ? sum.flops + added : sum.bytes) / sum.ns;
+  }
+
+  /// The length with which each label's rate is most alike in all trials, which differ in rows.
+  void find_half_rows(Work work) {
+    constexpr int kLongest = 512;
+    double best = 0;
+    double least = std::numeric_limits<double>::max();
+    for (int rows = 0; rows <= kLongest; ++rows) {
+      half_rows[work] = rows;
+      double spread = 0;
+      for (const auto& [label, trials] : large_[work]) {
+        double mean = 0;
+        for (const Sum& sum : trials) mean += std::log(rate(work, sum));
+        mean /= static_cast<double>(trials.size());
+        for (const Sum& sum : trials) spread += std::pow(std::log(rate(work, sum)) - mean, 2);
+      }
+      if (spread < least) {
+        least = spread;
+        best = rows;
+      }
+    }
+    half_rows[work] = best;
+  }
+
+  std::map<Work, Sum> totals_;
+  std::map<Work, std::map<std::string, std::vector<Sum>>> large_;
 };
 
+/// Adds what the trial's operations did.
 void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t index, Sums& sums) {
   const std::string file = folder + "/trial.json";
   const std::string db = folder + "/hardware.db";
@@ -125,6 +166,7 @@ void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t 
     fmt::print(stderr, "the trial has failed; see {}.out\n", db);
     std::exit(1);
   }
+  const std::map<std::string, double> row_flops = tuner::CompiledStep(trial).row_flops();
   for (const store::OpRow& op : store::Store::open_read_only(db).read_ops(1)) {
     const plan::OpRow* row = plan::find_op_label(op.name);
     if (row == nullptr || op.flops + op.bytes == 0 || op.duration_ns == 0) continue;
@@ -137,6 +179,7 @@ void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t 
     sum.count += static_cast<double>(op.count);
     sum.flops += static_cast<double>(op.flops);
     sum.bytes += static_cast<double>(op.bytes);
+    sum.row_flops += static_cast<double>(op.count) * row_flops.at(op.name);
     sum.ns += static_cast<double>(op.duration_ns);
   }
 }
@@ -150,20 +193,26 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
   const spec::HardwareSpec real = spec::hardware_from_json(
       nlohmann::json::parse(sweeps::read_spec_file(root + "/sweeps/hardware/h100-8x8.json")),
       "h100-8x8.json");
-  // Nothing has to fit. Between them the two trials run every kind of operation, and with experts
-  // and optimizer once whole and once in shards. Most layouts of a search cut a micro-batch or have
-  // the smallest: its products have fewer rows and are slower.
-  trial.knobs.micro_batch_size = 1;
+  // Nothing has to fit. Between them the trials run every kind of operation, the optimizer whole
+  // and in shards, products with few rows for each matrix and with many.
   trial.hardware.memory_bytes = 0;
   trial.hardware.comm_sm_ratio = 0;
   Sums sums;
-  for (const bool is_sharded : {false, true}) {
-    trial.knobs.expert_model_parallel_size = is_sharded ? 2 : 1;
-    trial.knobs.use_distributed_optimizer = is_sharded;
-    run_model(trial, folder, is_sharded, sums);
+  constexpr std::pair<int64_t, int64_t> kTrials[] = {{1, 1}, {1, 2}, {2, 1}, {2, 4}};
+  // In turns: the machine's speed changes within seconds.
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < std::size(kTrials); ++i) {
+      const auto [micro_batch, ep] = kTrials[i];
+      trial.knobs.micro_batch_size = micro_batch;
+      trial.knobs.expert_model_parallel_size = ep;
+      trial.knobs.use_distributed_optimizer = ep > 1;
+      run_model(trial, folder, static_cast<int64_t>(i), sums);
+    }
   }
   const Rates rates(sums);
 
+  // Ratios are those of the smallest micro-batch, which most layouts of a search have.
+  trial.knobs.micro_batch_size = 1;
   const auto mean_ns = [&](const char* label) {
     const Sum& whole = sums.at({label, 0});
     const Sum& sharded = sums.at({label, 1});
@@ -211,6 +260,9 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
     const double peak =
         Rates::is_bound_by_flops(work) ? made.peak_flops_per_s : made.memory_bytes_per_s;
     made.efficiency[static_cast<size_t>(work)] = std::min(1.0, rounded(per_ns * 1e9 / peak));
+  }
+  for (const auto& [work, rows] : rates.half_rows) {
+    made.half_rows[static_cast<size_t>(work)] = rounded(rows);
   }
   made.intra_node = {rounded_ns(static_cast<double>(real.intra_node.latency_ns) * time_ratio),
                      rounded(intra_bytes_per_s)};

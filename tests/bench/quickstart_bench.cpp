@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -29,6 +30,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/load.h"
 #include "sweeps/stored_routing.h"
+#include "tuner/compiled_step.h"
 #include "tuner/cost_model.h"
 #include "tuner/memory_model.h"
 #include "tuner/search_space.h"
@@ -163,7 +165,7 @@ using Clocks = std::map<std::string, ClockRatios>;
 
 /// Adds a winner's operations, of those that are worth a look. Durations are freed of what the
 /// probe tells of the machine, as the trial's step is.
-void add_clocks(const store::Store& store, int64_t trial_id, const spec::HardwareSpec& hardware,
+void add_clocks(const store::Store& store, int64_t trial_id, const spec::TrialSpec& spec,
                 Clocks& clocks) {
   struct Sum {
     double measured_ns = 0;
@@ -171,6 +173,7 @@ void add_clocks(const store::Store& store, int64_t trial_id, const spec::Hardwar
   };
   std::map<std::string, Sum> sums;
   double all_ns = 0;
+  const std::map<std::string, double> row_flops = tuner::CompiledStep(spec).row_flops();
   for (const store::OpRow& op : store.read_ops(trial_id)) {
     // Communication takes what the links do, on both clocks.
     const plan::OpRow* row = plan::find_op_label(op.name);
@@ -178,9 +181,10 @@ void add_clocks(const store::Store& store, int64_t trial_id, const spec::Hardwar
     if (row->kind == plan::OpKind::collective || row->kind == plan::OpKind::p2p) continue;
     Sum& sum = sums[op.name];
     sum.measured_ns += static_cast<double>(op.duration_ns);
-    sum.modelled_ns += static_cast<double>(
-        op.count *
-        plan::roofline_ns(hardware, row->id, {op.flops / op.count, op.bytes / op.count}));
+    sum.modelled_ns +=
+        static_cast<double>(op.count * plan::roofline_ns(spec.hardware, row->id,
+                                                         {op.flops / op.count, op.bytes / op.count,
+                                                          std::llround(row_flops.at(op.name))}));
     all_ns += static_cast<double>(op.duration_ns);
   }
   double slowness = 1;
@@ -229,8 +233,7 @@ std::optional<double> run_sweep(const Options& options, const std::string& db, i
 }
 
 /// True when it is as good and as fast as is asked for, by as many trials.
-bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& db, double seconds,
-           Clocks& clocks) {
+bool judge(const Table& table, const std::string& db, double seconds, Clocks& clocks) {
   const store::Store store = store::Store::open_read_only(db);
   const store::SweepRow row = store.read_sweep(1).value();
   if (!row.winner_trial) {
@@ -253,7 +256,7 @@ bool judge(const Table& table, const spec::SweepSpec& sweep, const std::string& 
       "best{}\n    {}\n",
       std::filesystem::path(db).stem().string(), seconds, num_ok, num_runs, base::format_ns(ns),
       off, is_good ? "" : "  MISSED", tuner::knobs_key(spec.knobs));
-  add_clocks(store, winner.id, sweep.base.hardware, clocks);
+  add_clocks(store, winner.id, spec, clocks);
   std::fflush(stdout);
   return is_good;
 }
@@ -274,7 +277,7 @@ int run(const Options& options) {
         fmt::print("{} configurations in {}, the best {}:\n    {}\n", table->size(), path,
                    base::format_ns(table->best_ns()), table->best_knobs());
       }
-      num_missed += !seconds || !judge(*table, sweep, db, *seconds, clocks);
+      num_missed += !seconds || !judge(*table, db, *seconds, clocks);
     }
   }
   print_clocks(clocks);

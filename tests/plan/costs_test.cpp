@@ -67,6 +67,27 @@ BOOST_AUTO_TEST_CASE(rows_of_experts_cost_as_many_as_arrive) {
   BOOST_TEST(cost_at(fc1, 10).flops == 10 * fc1.cost_per_row.flops);
 }
 
+BOOST_AUTO_TEST_CASE(few_rows_for_each_matrix_are_slower_by_the_row) {
+  spec::TrialSpec spec = trial(spec::DType::f32);
+  const Instr qkv = find(spec, Op::qkv_proj, Pass::forward);
+  const Instr fc1 = find(spec, Op::expert_fc1, Pass::forward);
+  const Instr wgrad = find(spec, Op::expert_fc1, Pass::wgrad);
+  BOOST_TEST(qkv.cost.row_flops == 2 * 32 * 64);
+  BOOST_TEST(fc1.cost.row_flops == 4 * fc1.cost_per_row.flops);  // a row for each local expert
+  BOOST_TEST(cost_at(wgrad, 10).row_flops == fc1.cost.row_flops);
+  spec.hardware.peak_flops_per_s = 1e9;
+  spec.hardware.memory_bytes_per_s = 0;
+  spec.hardware.kernel_floor_ns = 0;
+  spec.hardware.half_rows[static_cast<size_t>(spec::Work::grouped)] = 16;
+  // 16 rows for each of 4 experts: half of the rate; three times as many: three quarters.
+  const OpCost few = cost_at(fc1, 4 * 16);
+  BOOST_TEST(roofline_ns(spec.hardware, Op::expert_fc1, few) == 2 * few.flops);
+  const OpCost many = cost_at(fc1, 4 * 48);
+  BOOST_TEST(roofline_ns(spec.hardware, Op::expert_fc1, many) == many.flops * 4 / 3);
+  // Other kinds have lengths of their own.
+  BOOST_TEST(roofline_ns(spec.hardware, Op::qkv_proj, qkv.cost) == qkv.cost.flops);
+}
+
 BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   LayerDims dims;
   dims.sequences = 2;

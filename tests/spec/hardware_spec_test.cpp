@@ -61,6 +61,19 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_kind_may_reach_a_share_of_the_peaks) {
   BOOST_TEST(contains(error_with("/efficiency/atention", 0.5), "did you mean 'attention'"));
 }
 
+BOOST_AUTO_TEST_CASE(products_may_reach_half_of_their_rate_at_some_rows) {
+  BOOST_TEST(!to_json(hardware()).contains("half_rows"));
+  json document = cluster();
+  document["half_rows"] = {{"grouped", 30}};
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  BOOST_TEST(h.half_rows[static_cast<size_t>(Work::grouped)] == 30);
+  BOOST_TEST(h.half_rows[static_cast<size_t>(Work::product)] == 0);
+  BOOST_TEST(to_json(h)["half_rows"] == json({{"grouped", 30}}));
+  BOOST_TEST(to_json(hardware_from_json(to_json(h), "x")) == to_json(h));
+  BOOST_TEST(contains(error_with("/half_rows/grouped", -1), "'half_rows.grouped' is -1"));
+  BOOST_TEST(contains(error_with("/half_rows/attention", 5), "attention"));
+}
+
 BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   BOOST_TEST(contains(error_with("/num_nodes", 0), "h.json: key 'num_nodes' is 0, expected"));
   BOOST_TEST(contains(error_with("/num_nodes", 1e15), "'num_nodes'"));

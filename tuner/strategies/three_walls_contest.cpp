@@ -16,8 +16,9 @@ namespace {
 constexpr int64_t kMostRunsSinceIncumbent = 10;
 /// A longer measurement has so many times the usual steps.
 constexpr int64_t kLongerSteps = 3;
-/// Of the budget of trials, the share that may go to repeats: the rest is for what is new.
-constexpr int64_t kRepeatShare = 2;  ///< one over
+/// One over it: the share of the budget of trials that may go to repeats. The rest is for what is
+/// new.
+constexpr int64_t kRepeatShare = 3;
 
 const char* text_of(Purpose purpose) {
   switch (purpose) {

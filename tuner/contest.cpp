@@ -113,6 +113,7 @@ Judgement Contests::judge(const std::string& incumbent, const std::string& candi
   Judgement judgement;
   judgement.num_runs_before = num_runs(incumbent);
   judgement.num_runs_after = num_runs(candidate);
+  judgement.predicted_ratio = predicted_ratio.value_or(0.0);
   if (is_exact_) {
     const double gain = std::log(level_of(incumbent).ns) - std::log(level_of(candidate).ns);
     judgement.gain_ratio = judgement.measured_ratio = ratio_of(gain);
@@ -122,7 +123,7 @@ Judgement Contests::judge(const std::string& incumbent, const std::string& candi
   }
   const std::vector<LogGain> gains = measured(incumbent, candidate);
   const double spread = predicted_ratio ? prediction_errors_.spread() : PredictionErrors().spread();
-  const LogGain gain = shrunk(gains, std::log1p(predicted_ratio.value_or(0.0)), spread);
+  const LogGain gain = shrunk(gains, std::log1p(judgement.predicted_ratio), spread);
   judgement.gain_ratio = ratio_of(gain.mean);
   judgement.low_ratio = ratio_of(gain.low);
   judgement.high_ratio = ratio_of(gain.high);
@@ -168,6 +169,11 @@ std::optional<NextRun> Contests::next_run(const std::string& incumbent,
       return next_in_turns(incumbent, candidate);
   }
   return std::nullopt;
+}
+
+bool Contests::is_surprising(const std::string& candidate, const Judgement& judgement) const {
+  return !is_exact_ && judgement.verdict == Verdict::no_gain &&
+         judgement.predicted_ratio > min_gain_ratio_ && num_runs(candidate) < 2;
 }
 
 void Contests::learn(const std::string& incumbent, const std::string& candidate,

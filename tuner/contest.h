@@ -8,7 +8,8 @@
 // turns (incumbent, candidate, incumbent), so that a machine that changes makes no difference; what
 // is left in between then is undecided, which is not the same as no gain. Nothing wins by one lucky
 // run: a candidate that looks better is measured again before it counts, and so is an incumbent
-// that was run once. That many candidates are tried is accounted for in stats/shrinkage.h.
+// that was run once. Nor does anything lose by an unlucky one that its prediction contradicts. That
+// many candidates are tried is accounted for in stats/shrinkage.h.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@ struct Judgement {
   double measured_ratio = 0;   ///< by the measurements alone
   double noise_ratio = 0;      ///< half the interval
   double run_noise_ratio = 0;  ///< standard deviation of one run
+  double predicted_ratio = 0;  ///< of the cost model, 0 where it has nothing to say
   int64_t num_runs_before = 0;
   int64_t num_runs_after = 0;
   bool has_turns = false;  ///< they were run in turns
@@ -67,6 +69,9 @@ class Contests {
   [[nodiscard]] std::optional<NextRun> next_run(const std::string& incumbent,
                                                 const std::string& candidate,
                                                 const Judgement& judgement) const;
+  /// One run says that there is no gain where the cost model has expected one: something else may
+  /// have kept the machine busy meanwhile.
+  [[nodiscard]] bool is_surprising(const std::string& candidate, const Judgement& judgement) const;
   /// A candidate has been measured for the first time: what its prediction is worth is learnt.
   void learn(const std::string& incumbent, const std::string& candidate, double predicted_ratio);
 

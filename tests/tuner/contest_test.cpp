@@ -114,6 +114,25 @@ BOOST_AUTO_TEST_CASE(nothing_wins_by_one_lucky_run) {
   BOOST_TEST((other.judge().verdict != Verdict::gain));
 }
 
+BOOST_AUTO_TEST_CASE(one_run_against_what_was_expected_is_surprising) {
+  Bench bench(0.002);
+  bench.set("a", 1e7);
+  bench.set("b", 9e6);
+  bench.run("a");
+  bench.run("b", Purpose::first, {}, 0.3);
+  BOOST_TEST(bench.contests.is_surprising("b", bench.judge(0.1)));
+  BOOST_TEST(!bench.contests.is_surprising("b", bench.judge(kMinGain / 2)));
+  BOOST_TEST(!bench.contests.is_surprising("b", bench.judge()));
+  bench.run("b", Purpose::again);
+  BOOST_TEST(!bench.contests.is_surprising("b", bench.judge(0.1)));
+  Bench exact(0, 1, true);
+  exact.set("a", 9e6);
+  exact.set("b", 1e7);
+  exact.run("a");
+  exact.run("b");
+  BOOST_TEST(!exact.contests.is_surprising("b", exact.judge(0.1)));
+}
+
 // What crosses the threshold: more steps of both, then in turns, the incumbent first and last; and
 // no more than helps.
 BOOST_AUTO_TEST_CASE(what_crosses_the_threshold_gets_more_steps_then_turns) {

@@ -770,6 +770,29 @@ BOOST_AUTO_TEST_CASE(a_noisy_machine_seldom_makes_a_worse_one_win) {
   BOOST_TEST(num_good >= kSearches - 1);
 }
 
+// Something else kept the machine busy during the first run of the best layout.
+BOOST_AUTO_TEST_CASE(the_best_does_not_lose_by_one_unlucky_run) {
+  const spec::SweepSpec sweep = narrow_sweep();
+  int num_unlucky = 0;
+  const Story story = drive(sweep, [&, world = noisy_world(0.001, 1)](const TrialRequest& request) {
+    TrialOutcome outcome = world(request);
+    if (request.spec.knobs.expert_model_parallel_size != 4 || num_unlucky > 0) return outcome;
+    ++num_unlucky;
+    for (int64_t* ns : {&outcome.step_ns, &outcome.step_low_ns, &outcome.step_high_ns}) {
+      *ns = *ns * 13 / 10;
+    }
+    return outcome;
+  });
+  check_manners(sweep, story);
+  BOOST_TEST(num_unlucky == 1);
+  const auto again = std::ranges::find_if(story.requests, [](const TrialRequest& request) {
+    return request.phase == Phase::scale && request.purpose == Purpose::again &&
+           request.spec.knobs.expert_model_parallel_size == 4;
+  });
+  BOOST_TEST((again != story.requests.end()));
+  BOOST_TEST(story.request_of(story.best_hash).spec.knobs.expert_model_parallel_size == 4);
+}
+
 BOOST_AUTO_TEST_CASE(of_layouts_that_the_noise_hides_the_likelier_one_is_kept) {
   const spec::SweepSpec sweep = narrow_sweep();
   int num_kept = 0;

@@ -39,6 +39,7 @@ nlohmann::json json_of(const Judgement& judgement) {
           {"low_ratio", judgement.low_ratio},
           {"high_ratio", judgement.high_ratio},
           {"measured_ratio", judgement.measured_ratio},
+          {"predicted_ratio", judgement.predicted_ratio},
           {"run_noise_ratio", judgement.run_noise_ratio},
           {"num_runs_before", judgement.num_runs_before},
           {"num_runs_after", judgement.num_runs_after},
@@ -77,9 +78,9 @@ std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpo
   request.title = fmt::format("{}, {}", trial.request.title, text_of(purpose));
   const auto known = outcomes_.find({request.hash, request.attempt});
   if (known == outcomes_.end()) {
-    // One trial is kept back for the validation, and of the repeats half for the retuning.
-    const int64_t share = phase_ == Phase::scale ? 2 * kRepeatShare : kRepeatShare;
-    const bool has_room = num_repeats_ < sweep_.budget.max_trials / share &&
+    // One trial is kept back for the validation, and of the repeats a third for the retuning.
+    const int64_t most = sweep_.budget.max_trials / kRepeatShare;
+    const bool has_room = num_repeats_ < (phase_ == Phase::scale ? 2 * most / 3 : most) &&
                           num_started() + 1 < sweep_.budget.max_trials;
     if (is_finishing_ || !has_room) return std::nullopt;
     pending_ = std::move(request);
@@ -163,6 +164,11 @@ bool ThreeWalls::take_if_better(std::vector<Contender>& contenders) {
 }
 
 bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first) {
+  for (Contender& contender : contenders) {
+    if (!contests_.is_surprising(contender.trial.request.hash, judge(contender))) continue;
+    const std::optional<TrialOutcome> outcome = repeat(contender.trial, Purpose::again);
+    if (outcome && outcome->status != spec::TrialStatus::ok) contender.failure = outcome;
+  }
   bool has_changed = false;
   while (true) {
     std::optional<size_t> best;

@@ -133,7 +133,7 @@ class Collector final : public RoutingObserver, public LogitsObserver {
       const int64_t begin = std::max(param.offset, bucket.shard_begin);
       const int64_t end =
           std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
-      if (begin >= end) continue;
+      if (begin >= end || !bucket.desc.has_gradient) continue;
       const std::vector<double> values =
           values_of(backend, bucket.grad.columns(begin, end - begin));
       gradients_.add(param, begin - param.offset, values);

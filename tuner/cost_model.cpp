@@ -43,7 +43,7 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
   // While the host stands in a synchronisation nothing can be launched.
   int64_t blocked_until_ns = 0;
   PartKey blocked_by = {StepPart::stalled, {}};
-  int64_t met_ns = 0;
+  int64_t world_wait_ns = 0;
   for (const profiler::TraceRecord& record : trace.records) {
     if (record.kind == profiler::RecordKind::host_sync) {
       const int64_t released = record.end_ns - hardware.sync_ns;
@@ -53,7 +53,7 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
       continue;
     }
     if (record.group == plan::name_of(plan::Group::world)) {
-      met_ns += record.end_ns - record.transfer_ns - record.start_ns;
+      world_wait_ns += record.end_ns - record.transfer_ns - record.start_ns;
     }
     if (record.stream != static_cast<int32_t>(Stream::compute)) continue;
     if (record.start_ns > end_ns) {
@@ -83,7 +83,7 @@ Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardw
     }
   }
   const int64_t rest = data_end_ns - end_ns;
-  const int64_t waited = std::min(met_ns, rest);
+  const int64_t waited = std::min(world_wait_ns, rest);
   parts[{is_pipeline ? StepPart::pipeline_bubble : StepPart::stalled, {}}] += waited;
   parts[data] += rest - waited;
   parts[kLaunch] += trace.end_ns - data_end_ns;

@@ -99,7 +99,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
     const RankMemory balanced = scan.run([&](int64_t, int64_t) { return dims.received_rows; });
     for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
       RankMemory highest = balanced;
-      if (rows.has_profile() && dims.ep > 1) {
+      if (rows.has_profile() && dims.expert_ranks > 1) {
         // The highest of the steps that the trial runs.
         highest = {};
         for (int64_t step = 0; step < num_steps; ++step) {

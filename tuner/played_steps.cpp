@@ -30,20 +30,20 @@ class RecordedBindings final : public plan::Bindings {
  public:
   RecordedBindings(const plan::StepProgram& program, const MeasuredStep& step) {
     auto rows = step.routed_rows.begin();
-    plan::for_each(
-        program, [&](const plan::Item& item, const plan::Segment& segment, const Instr& instr) {
-          const auto place = std::pair(int64_t{item.layer}, int64_t{item.micro_batch});
-          if (segment.dims.is_moe && segment.dims.ep == 1 && !routes_.contains(place)) {
-            routes_[place] = plan::local_route(segment.dims);
-          }
-          if (instr.verb != Verb::host || instr.op != plan::Op::finish_route) return;
-          const plan::LayerDims& dims = segment.dims;
-          const int64_t num_rows = 2 * dims.ep * (dims.chunks_forward + dims.chunks_backward);
-          MOETUNE_CHECK(step.routed_rows.end() - rows >= num_rows,
-                        "rank {}, step {}: {} routed rows are too few for its program", step.rank,
-                        step.step, step.routed_rows.size());
-          routes_[place] = route_of(dims, rows);
-        });
+    plan::for_each(program, [&](const plan::Item& item, const plan::Segment& segment,
+                                const Instr& instr) {
+      const auto place = std::pair(int64_t{item.layer}, int64_t{item.micro_batch});
+      if (segment.dims.is_moe && segment.dims.expert_ranks == 1 && !routes_.contains(place)) {
+        routes_[place] = plan::local_route(segment.dims);
+      }
+      if (instr.verb != Verb::host || instr.op != plan::Op::finish_route) return;
+      const plan::LayerDims& dims = segment.dims;
+      const int64_t num_rows = 2 * dims.expert_ranks * (dims.chunks_forward + dims.chunks_backward);
+      MOETUNE_CHECK(step.routed_rows.end() - rows >= num_rows,
+                    "rank {}, step {}: {} routed rows are too few for its program", step.rank,
+                    step.step, step.routed_rows.size());
+      routes_[place] = route_of(dims, rows);
+    });
     MOETUNE_CHECK(rows == step.routed_rows.end(),
                   "rank {}, step {}: {} routed rows are too many for its program", step.rank,
                   step.step, step.routed_rows.size());
@@ -62,8 +62,8 @@ class RecordedBindings final : public plan::Bindings {
   static plan::Route route_of(const plan::LayerDims& dims, Rows& rows) {
     plan::Route route;
     const auto take = [&](std::vector<int64_t>& peers, int64_t& sum) {
-      peers.assign(rows, rows + dims.ep);
-      rows += dims.ep;
+      peers.assign(rows, rows + dims.expert_ranks);
+      rows += dims.expert_ranks;
       for (const int64_t count : peers) sum += count;
     };
     route.forward.resize(static_cast<size_t>(dims.chunks_forward));

@@ -107,9 +107,10 @@ const plan::Route& ProfileBindings::at(int64_t layer, int64_t micro_batch) const
   const auto [place, is_new] = routes_.try_emplace({layer, micro_batch});
   if (is_new) {
     const plan::LayerDims& dims = dims_[static_cast<size_t>(layer)];
-    place->second = dims.ep == 1 ? plan::local_route(dims)
-                                 : plan::make_route(dims, layout_.rank_in(plan::Group::ep, rank_),
-                                                    counts_of(layer, micro_batch));
+    place->second = dims.expert_ranks == 1
+                        ? plan::local_route(dims)
+                        : plan::make_route(dims, layout_.rank_in(plan::Group::ep, rank_),
+                                           counts_of(layer, micro_batch));
   }
   return place->second;
 }
@@ -117,7 +118,8 @@ const plan::Route& ProfileBindings::at(int64_t layer, int64_t micro_batch) const
 std::vector<int32_t> ProfileBindings::counts_of(int64_t layer, int64_t micro_batch) const {
   const plan::LayerDims& dims = dims_[static_cast<size_t>(layer)];
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.expert_slices()));
+  std::vector<int32_t> counts(
+      static_cast<size_t>(dims.expert_ranks * num_chunks * dims.expert_slices()));
   const auto num_slices = static_cast<size_t>(dims.expert_slices());
   std::span<int32_t> chunk_counts = counts;
   for (const int source : layout_.group_ranks(plan::Group::ep, rank_)) {

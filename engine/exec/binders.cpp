@@ -182,8 +182,8 @@ void expand_experts(const Launch& l) {
 // forward and for the backward chunks, each from the indices.
 void route_plan(const Launch& l) {
   const plan::LayerDims& d = l.dims();
-  const int64_t num_forward = d.ep > 1 ? d.chunks_forward : 1;
-  const int64_t num_backward = d.ep > 1 ? d.chunks_backward : 1;
+  const int64_t num_forward = d.expert_ranks > 1 ? d.chunks_forward : 1;
+  const int64_t num_backward = d.expert_ranks > 1 ? d.chunks_backward : 1;
   const auto map = [&](int64_t row) { return as_column(l.t[1].row_range(row, 1)); };
   kernels::RoutePlanArgs args;
   args.indices = l.t[0];

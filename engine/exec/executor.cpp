@@ -241,7 +241,7 @@ void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
 
 plan::LayerDims Executor::bound_dims() {
   plan::LayerDims dims = segment_->dims;
-  if (dims.ep > 1 && own_ != nullptr) dims.received_rows = own_->route.num_received;
+  if (dims.expert_ranks > 1 && own_ != nullptr) dims.received_rows = own_->route.num_received;
   return dims;
 }
 
@@ -264,11 +264,13 @@ void Executor::allocate(const Instr& instr) {
                     get(params_.buckets()[index].desc.name.c_str()), bytes);
       return;
     }
-    case Space::slots:
+    case Space::slots: {
+      const int num_slots = plan::message_slots(rank_.layout.pp, rank_.layout.vpp);
       slots_[{ref.row, ref.id}] =
-          Tensor::matrix(get("message_slots"), rank_.precision.element, plan::kMessageSlots,
-                         bytes / plan::kMessageSlots / base::size_of(rank_.precision.element));
+          Tensor::matrix(get("message_slots"), rank_.precision.element, num_slots,
+                         bytes / num_slots / base::size_of(rank_.precision.element));
       return;
+    }
     case Space::table: {
       const plan::TableRow row = rank_tables(rank_)[ref.id];
       tables_[ref.id] =

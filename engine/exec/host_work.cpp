@@ -103,12 +103,12 @@ void write_route(const plan::LayerDims& dims, const plan::Route& route,
     const auto n = static_cast<int64_t>(direction->size());
     // Canonical segment of (expert, source, chunk): chunks are ascending token ranges, so any
     // number of them gives the same order of tokens.
-    std::vector<int32_t> segment(static_cast<size_t>(dims.local_experts * dims.ep * n));
+    std::vector<int32_t> segment(static_cast<size_t>(dims.local_experts * dims.expert_ranks * n));
     int32_t next = 0;
     for (int64_t expert = 0; expert < dims.local_experts; ++expert) {
-      for (int64_t source = 0; source < dims.ep; ++source) {
+      for (int64_t source = 0; source < dims.expert_ranks; ++source) {
         for (int64_t c = 0; c < n; ++c) {
-          segment[static_cast<size_t>((expert * dims.ep + source) * n + c)] = next;
+          segment[static_cast<size_t>((expert * dims.expert_ranks + source) * n + c)] = next;
           next += count(source, first_chunk + c, expert);
         }
       }
@@ -116,16 +116,17 @@ void write_route(const plan::LayerDims& dims, const plan::Route& route,
     int32_t* listed = arrival + route.num_received;
     for (int64_t c = 0; c < n; ++c) {
       const auto fill = [&](int64_t source, int64_t expert, int32_t*& at) {
-        const int32_t first = segment[static_cast<size_t>((expert * dims.ep + source) * n + c)];
+        const int32_t first =
+            segment[static_cast<size_t>((expert * dims.expert_ranks + source) * n + c)];
         for (int32_t i = 0; i < count(source, first_chunk + c, expert); ++i) *at++ = first + i;
       };
-      for (int64_t source = 0; source < dims.ep; ++source) {
+      for (int64_t source = 0; source < dims.expert_ranks; ++source) {
         for (int64_t expert = 0; expert < dims.local_experts; ++expert) {
           fill(source, expert, arrival);
         }
       }
       for (int64_t expert = 0; expert < dims.local_experts; ++expert) {
-        for (int64_t source = 0; source < dims.ep; ++source) fill(source, expert, listed);
+        for (int64_t source = 0; source < dims.expert_ranks; ++source) fill(source, expert, listed);
       }
       const auto& of_chunk = (*direction)[static_cast<size_t>(c)].expert_offsets;
       offsets.insert(offsets.end(), of_chunk.begin(), of_chunk.end());

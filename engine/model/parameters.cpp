@@ -125,7 +125,7 @@ Parameters::Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_s
     Bucket bucket;
     bucket.desc = desc;
     bucket.group = &rank.comms.of(desc.group);
-    bucket.shard_numel = plan::shard_of(desc, rank.layout, is_sharded);
+    bucket.shard_numel = is_sharded ? plan::shard_of(desc, rank.layout) : desc.numel;
     bucket.shard_begin = is_sharded ? bucket.shard_numel * bucket.group->rank() : 0;
     buckets_.push_back(bucket);
   }
@@ -170,7 +170,7 @@ void Parameters::initialize(const InitialValue& initial_value) {
       upload(rank_.backend, values, bucket.weight, begin, num_threads);
       const int64_t first = std::max(begin, bucket.shard_begin);
       const int64_t last = std::min(end, bucket.shard_begin + bucket.shard_numel);
-      if (first >= last) continue;
+      if (first >= last || !bucket.desc.has_gradient) continue;
       upload(rank_.backend,
              std::span(values).subspan(static_cast<size_t>(first - begin),
                                        static_cast<size_t>(last - first)),

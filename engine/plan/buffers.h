@@ -1,5 +1,6 @@
 // The buffer table: every device buffer a layer needs besides its parameters, one row each: how
-// large it is, how long it lives, which recompute module drops it. The engine allocates by these
+// large it is, how long it lives, which recompute module drops it. Blocks declare their rows
+// (blocks/blocks.h). The engine allocates by these
 // rows and the memory model adds the same rows up, so a prediction differs from the ledger only by
 // what nobody can know beforehand (how many rows an expert receives).
 #pragma once
@@ -48,8 +49,8 @@ struct LayerDims {
   int64_t tp_rank = 0;
   int64_t cp_rank = 0;
   int64_t cp = 1;
-  int64_t ep = 1;   ///< ranks that exchange rows of experts: ep x etp
-  int64_t etp = 1;  ///< slices that each expert is cut into
+  int64_t expert_ranks = 1;  ///< who exchange rows of experts: ep x etp
+  int64_t etp = 1;           ///< slices that each expert is cut into
   int64_t chunks_forward = 1;
   int64_t chunks_backward = 1;
   int64_t window = 0;  ///< how many keys a query sees, 0: all before it
@@ -176,16 +177,17 @@ enum class Keep : uint8_t {
 };
 
 struct BufferRow {
-  Buf id;
-  const char* name;
-  Part part;
-  Keep keep;
+  Buf id = Buf::count;
+  const char* name = nullptr;
+  Part part = Part::input;
+  Keep keep = Keep::saved;
   std::optional<RecomputeModule> dropped_by;  ///< saved buffers only
-  Content content;
-  int64_t (*rows)(const LayerDims&);
-  int64_t (*cols)(const LayerDims&);
+  Content content = Content::element;
+  int64_t (*rows)(const LayerDims&) = nullptr;
+  int64_t (*cols)(const LayerDims&) = nullptr;
 };
 
+/// In the order of Buf, in which the buffers of a part are allocated.
 std::span<const BufferRow> buffer_table();
 const BufferRow& buffer_row(Buf id);
 

@@ -163,7 +163,7 @@ class Checker {
   void check_routed(const Instr& instr) const {
     bool is_routed = instr.is_routed;
     for (const Ref& ref : instr.refs) is_routed |= has_routed_rows(ref);
-    if (is_routed && segment_->dims.ep > 1 && !routed_.contains(place())) {
+    if (is_routed && segment_->dims.expert_ranks > 1 && !routed_.contains(place())) {
       fail("the rows of this layer and micro-batch are not known before");
     }
   }

@@ -38,7 +38,10 @@ class Compiler {
     program_.params = make_param_plan(trial.model, trial.knobs, rank);
     const std::vector<StageLayers> all = split_layers(trial.model, trial.knobs);
     for (size_t k = 0; k < all.size(); ++k) {
-      if (static_cast<int>(k) % program_.layout.pp != program_.layout.pp_rank(rank)) continue;
+      if (holder_of(static_cast<int>(k)) != program_.layout.pp_rank(rank)) continue;
+      MOETUNE_CHECK(program_.layout.place_of_stage(Axis::vpp, static_cast<int>(k)) ==
+                        static_cast<int>(stages_.size()),
+                    "stage {} is not the next one of its rank", k);
       stages_.push_back({static_cast<int>(k), all[k], static_cast<int32_t>(num_layers_)});
       num_layers_ += all[k].count;
     }
@@ -100,12 +103,8 @@ class Compiler {
     Half& made = place->second;
     if (!is_new) return made;
     const bool ends_layer = kind != BlockKind::gqa;
-    Segment forward = kind == BlockKind::gqa   ? gqa_forward(c)
-                      : kind == BlockKind::moe ? moe_forward(c)
-                                               : dense_mlp_forward(c);
-    Segment backward = kind == BlockKind::gqa   ? gqa_backward(c)
-                       : kind == BlockKind::moe ? moe_backward(c)
-                                                : dense_mlp_backward(c);
+    Segment forward = block_of(kind).forward(c);
+    Segment backward = block_of(kind).backward(c);
     recompute(backward, forward, knobs_);
     if (is_full_) made.recomputed = add(recomputed(forward, ends_layer), PassKind::forward);
     made.forward =
@@ -114,13 +113,17 @@ class Compiler {
     return made;
   }
 
+  /// The pipeline rank of a virtual stage.
+  [[nodiscard]] int holder_of(int stage) const {
+    return program_.layout.place_of_stage(Axis::pp, stage);
+  }
+
   /// Where the rank's virtual stages send to.
   [[nodiscard]] std::set<std::pair<int, bool>> sends() const {
-    const int pp = program_.layout.pp;
     std::set<std::pair<int, bool>> found;
     for (const VirtualStage& at : stages_) {
-      if (at.number > 0) found.emplace((at.number - 1) % pp, true);
-      if (at.number < num_stages_ - 1) found.emplace((at.number + 1) % pp, false);
+      if (at.number > 0) found.emplace(holder_of(at.number - 1), true);
+      if (at.number < num_stages_ - 1) found.emplace(holder_of(at.number + 1), false);
     }
     return found;
   }
@@ -135,29 +138,29 @@ class Compiler {
   };
 
   StageSegments segments_of(const VirtualStage& at, const BlockContext& outside) {
-    const int pp = program_.layout.pp;
     const PassKind first_pass = is_full_ ? PassKind::forward_dropped : PassKind::forward;
     StageSegments made;
     if (at.number == 0) {
-      made.enter = add(embedding_forward(outside), first_pass);
-      made.leave_backward = add(embedding_backward(outside), PassKind::backward);
+      made.enter = add(block_of(BlockKind::embedding).forward(outside), first_pass);
+      made.leave_backward =
+          add(block_of(BlockKind::embedding).backward(outside), PassKind::backward);
     } else {
-      const Border before{at.number - 1, (at.number - 1) % pp};
+      const Border before{at.number - 1, holder_of(at.number - 1)};
       made.enter = add(receive_forward(outside, before), first_pass);
       made.leave_backward = add(send_backward(outside, before), PassKind::backward);
     }
     if (at.number == num_stages_ - 1) {
-      made.leave = add(head_forward(outside), PassKind::forward);
+      made.leave = add(block_of(BlockKind::head).forward(outside), PassKind::forward);
     } else {
-      const Border behind{at.number, (at.number + 1) % pp};
+      const Border behind{at.number, holder_of(at.number + 1)};
       made.leave = add(send_forward(outside, behind), PassKind::forward);
       made.enter_backward = add(receive_backward(outside, behind), PassKind::forward);
     }
     for (int64_t layer = at.layers.first; layer < at.layers.first + at.layers.count; ++layer) {
-      const bool is_moe = trial_.model.is_moe_layer[static_cast<size_t>(layer)];
-      const Half attention = half(BlockKind::gqa, layer);
-      made.layers.emplace_back(attention,
-                               half(is_moe ? BlockKind::moe : BlockKind::dense_mlp, layer));
+      const auto [attention, feed_forward] = halves_of(context(layer).dims);
+      // One after the other: segments are numbered as they are made.
+      const Half first = half(attention, layer);
+      made.layers.emplace_back(first, half(feed_forward, layer));
     }
     return made;
   }
@@ -225,7 +228,7 @@ class Compiler {
       append(reduce_tied_embedding(update, i));
     });
     for_buckets([&](int i, const BucketDesc& bucket) {
-      if (program_.layout.group_size(bucket.group) == 1) return;
+      if (!bucket.has_gradient || program_.layout.group_size(bucket.group) == 1) return;
       append(reduce_bucket(update, i), bucket.layer);
     });
     append(clip_gradients(update));

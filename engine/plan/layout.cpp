@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "kernels/base/error.h"
 
@@ -15,10 +16,20 @@ using Axes = std::vector<Axis>;
 // Fastest first.
 constexpr std::array kDense = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
 constexpr std::array kExpert = {Axis::etp, Axis::ep, Axis::edp, Axis::pp};
+constexpr std::array kStages = {Axis::pp, Axis::vpp};
 using Grid = std::array<Axis, 4>;
 
 const Grid& grid_of(Axis axis) {
   return std::find(kDense.begin(), kDense.end(), axis) != kDense.end() ? kDense : kExpert;
+}
+
+/// Where number `at` of a grid stands on one of its axes.
+int place_in(std::span<const Axis> grid, const Layout& layout, Axis axis, int at) {
+  for (const Axis other : grid) {
+    if (other == axis) break;
+    at /= layout.size(other);
+  }
+  return at % layout.size(axis);
 }
 
 /// One row a group: its name in traces and the axes along which its members differ.
@@ -63,16 +74,20 @@ int Layout::size(Axis axis) const {
       return ep;
     case Axis::edp:
       return edp();
+    case Axis::vpp:
+      return vpp;
   }
   return 1;
 }
 
 int Layout::place(Axis axis, int rank) const {
-  for (const Axis other : grid_of(axis)) {
-    if (other == axis) break;
-    rank /= size(other);
-  }
-  return rank % size(axis);
+  MOETUNE_CHECK(axis != Axis::vpp, "rank {} has all of its virtual stages", rank);
+  return place_in(grid_of(axis), *this, axis, rank);
+}
+
+int Layout::place_of_stage(Axis axis, int stage) const {
+  MOETUNE_CHECK(axis == Axis::pp || axis == Axis::vpp, "stage {} is asked for another axis", stage);
+  return place_in(kStages, *this, axis, stage);
 }
 
 std::vector<int> Layout::group_ranks(Group group, int rank) const {
@@ -134,28 +149,28 @@ std::vector<StageLayers> stages_with(const std::vector<int64_t>& counts) {
 }  // namespace
 
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs) {
-  const int64_t pp = knobs.pipeline_model_parallel_size;
-  MOETUNE_CHECK(pp >= 1, "pipeline_model_parallel_size is {}", pp);
+  const Layout layout = layout_of(knobs);
+  MOETUNE_CHECK(layout.pp >= 1, "pipeline_model_parallel_size is {}", layout.pp);
   std::vector<int64_t> counts;
   for (const std::string& stage : spec::pipeline_layout_stages(knobs)) {
     counts.push_back(std::count(stage.begin(), stage.end(), 't'));
   }
   if (!counts.empty()) return stages_with(counts);
-  const int64_t vpp = spec::num_virtual_stages(knobs);
-  const int64_t first = pp > 1 ? knobs.decoder_first_pipeline_num_layers : 0;
-  const int64_t last = pp > 1 ? knobs.decoder_last_pipeline_num_layers : 0;
+  const int64_t first = layout.pp > 1 ? knobs.decoder_first_pipeline_num_layers : 0;
+  const int64_t last = layout.pp > 1 ? knobs.decoder_last_pipeline_num_layers : 0;
   // Pipeline ranks without a count of their own share what is left.
-  const int64_t num_free = vpp * (pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
+  const int64_t num_free = layout.vpp * (layout.pp - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
   const int64_t rest = model.num_layers - first - last;
   MOETUNE_CHECK(rest >= 0 && (num_free > 0 || rest == 0),
                 "{} layers do not split into {} stages with {} in the first and {} in the last",
-                model.num_layers, pp * vpp, first, last);
+                model.num_layers, layout.num_stages(), first, last);
   int64_t next_free = 0;
-  for (int64_t stage = 0; stage < pp * vpp; ++stage) {
-    if (stage % pp == 0 && first > 0) {
-      counts.push_back(first / vpp);
-    } else if (stage % pp == pp - 1 && last > 0) {
-      counts.push_back(last / vpp);
+  for (int stage = 0; stage < layout.num_stages(); ++stage) {
+    const int pp_rank = layout.place_of_stage(Axis::pp, stage);
+    if (pp_rank == 0 && first > 0) {
+      counts.push_back(first / layout.vpp);
+    } else if (pp_rank == layout.pp - 1 && last > 0) {
+      counts.push_back(last / layout.vpp);
     } else {
       counts.push_back(rest / num_free + (next_free < rest % num_free ? 1 : 0));
       ++next_free;

@@ -1,6 +1,7 @@
 // Process grid arithmetic: which rank does what. A rank is a point of two grids of axes over the
 // same ranks, numbered fastest first: tp, cp, dp, pp for attention and everything dense, etp, ep,
-// edp, pp for experts. Every group is a set of axes along which its members differ.
+// edp, pp for experts. Every group is a set of axes along which its members differ. A virtual stage
+// of the model is a point of a third one: pp, vpp.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace moetune::plan {
 using spec::Knobs;
 using spec::ModelSpec;
 
-enum class Axis : uint8_t { tp, cp, dp, pp, etp, ep, edp };
+enum class Axis : uint8_t { tp, cp, dp, pp, etp, ep, edp, vpp };
 
 enum class Group : uint8_t {
   world,
@@ -42,9 +43,13 @@ struct Layout {
   int vpp = 1;  ///< virtual stages of each pipeline rank
 
   [[nodiscard]] int size(Axis axis) const;
-  /// Where `rank` stands on the axis.
+  /// Where `rank` stands on the axis, which is not vpp: a rank has all of its virtual stages.
   [[nodiscard]] int place(Axis axis, int rank) const;
+  /// Which pipeline rank (pp) has virtual stage `stage` of the model, and which of its own (vpp)
+  /// that is.
+  [[nodiscard]] int place_of_stage(Axis axis, int stage) const;
 
+  [[nodiscard]] int num_stages() const { return size(Axis::pp) * size(Axis::vpp); }
   [[nodiscard]] int stage_size() const { return tp * cp * dp; }
   [[nodiscard]] int world_size() const { return stage_size() * pp; }
   [[nodiscard]] int edp() const { return stage_size() / (etp * ep); }
@@ -68,10 +73,10 @@ struct StageLayers {
   int64_t first = 0;
   int64_t count = 0;
 };
-/// The virtual stages in the order of the model: number k is virtual stage k / pp of pipeline rank
-/// k % pp. By pipeline_model_parallel_layout; else by the counts of the first and the last pipeline
-/// rank, each spread over its virtual stages; otherwise the remainder goes to the earlier stages.
-/// Call only with constraints satisfied.
+/// The virtual stages in the order of the model (Layout::place_of_stage). By
+/// pipeline_model_parallel_layout; else by the counts of the first and the last pipeline rank, each
+/// spread over its virtual stages; otherwise the remainder goes to the earlier stages. Call only
+/// with constraints satisfied.
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs);
 
 /// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot

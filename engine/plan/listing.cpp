@@ -101,7 +101,7 @@ class Lister {
         const auto size = table_bytes_.find(ref.id);
         bytes += size == table_bytes_.end() ? 0 : size->second;
       } else if (ref.space == Space::frame) {
-        if (dims.ep > 1) {
+        if (dims.expert_ranks > 1) {
           dims.received_rows = bindings_.at(item.layer, item.micro_batch).num_received;
         }
         bytes += buffer_bytes(buffer_row(static_cast<Buf>(ref.id)), dims, program_.precision);

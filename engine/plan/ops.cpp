@@ -74,7 +74,8 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::grad_reduce, "grad_reduce", K::collective, S::data, G::dp_cp, W::none},
     {Op::grad_norm, "grad_norm", K::memory, S::compute, G::world, W::none},
     {Op::norm_reduce, "norm_reduce", K::collective, S::data, G::world, W::none},
-    {Op::adamw, "adamw", K::memory, S::compute, G::world, W::none},
+    // A dozen FLOPs an element, behind seven streams of memory.
+    {Op::adamw, "adamw", K::memory, S::compute, G::world, W::light},
     {Op::param_gather, "param_gather", K::collective, S::data, G::dp_cp, W::none},
     {Op::loss_reduce, "loss_reduce", K::collective, S::data, G::world, W::none},
     {Op::zero_grads, "zero_grads", K::memory, S::compute, G::world, W::none},

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <span>
 #include <string_view>
+
+#include "engine/plan/blocks/blocks.h"
+#include "kernels/base/error.h"
 
 namespace moetune::plan {
 namespace {
@@ -14,48 +17,6 @@ namespace {
 constexpr int64_t kShardAlignment = 64;
 
 int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
-using D = const LayerDims&;
-int64_t one(D) { return 1; }
-int64_t hidden(D d) { return d.hidden; }
-int64_t vocab(D d) { return d.vocab; }
-int64_t head_dim(D d) { return d.head_dim; }
-int64_t qkv(D d) { return d.q + 2 * d.kv; }
-int64_t ffn2(D d) { return 2 * d.ffn; }
-
-constexpr std::array<ParamRow, static_cast<size_t>(ParamKind::count)> kParams = {{
-    {ParamKind::embedding, "embedding", vocab, hidden, Split::rows},
-    {ParamKind::attn_norm, "attn_norm", one, hidden, Split::whole},
-    {ParamKind::qkv, "qkv", qkv, hidden, Split::projections},
-    {ParamKind::qkv_bias, "qkv_bias", qkv, one, Split::projections},
-    {ParamKind::q_norm, "q_norm", one, head_dim, Split::whole},
-    {ParamKind::k_norm, "k_norm", one, head_dim, Split::whole},
-    {ParamKind::o_proj, "o_proj", hidden, [](D d) { return d.q; }, Split::cols},
-    {ParamKind::o_bias, "o_bias", one, hidden, Split::whole},
-    {ParamKind::mlp_norm, "mlp_norm", one, hidden, Split::whole},
-    {ParamKind::router, "router", [](D d) { return d.experts; }, hidden, Split::whole},
-    {ParamKind::mlp_fc1, "mlp_fc1", ffn2, hidden, Split::halves},
-    {ParamKind::mlp_fc1_bias, "mlp_fc1_bias", ffn2, one, Split::halves},
-    {ParamKind::mlp_fc2, "mlp_fc2", hidden, [](D d) { return d.ffn; }, Split::cols},
-    {ParamKind::mlp_fc2_bias, "mlp_fc2_bias", one, hidden, Split::whole},
-    {ParamKind::shared_fc1, "shared_fc1", [](D d) { return 2 * d.shared_ffn; }, hidden,
-     Split::halves},
-    {ParamKind::shared_fc2, "shared_fc2", hidden, [](D d) { return d.shared_ffn; }, Split::cols},
-    {ParamKind::expert_fc1, "expert_fc1", [](D d) { return d.local_experts * 2 * d.moe_ffn; },
-     hidden, Split::expert_rows},
-    {ParamKind::expert_fc2, "expert_fc2", [](D d) { return d.local_experts * d.hidden; },
-     [](D d) { return d.moe_ffn; }, Split::expert_cols},
-    {ParamKind::final_norm, "final_norm", one, hidden, Split::whole},
-    {ParamKind::head, "head", vocab, hidden, Split::rows},
-}};
-
-constexpr bool is_indexed_by_kind() {
-  for (size_t i = 0; i < kParams.size(); ++i) {
-    if (kParams[i].id != static_cast<ParamKind>(i)) return false;
-  }
-  return true;
-}
-static_assert(is_indexed_by_kind(), "kParams must be in the order of ParamKind");
 
 void add_run(ParamDesc& param, int64_t global, int64_t count) {
   const int64_t local = param.runs.empty() ? 0 : param.runs.back().local + param.runs.back().count;
@@ -129,12 +90,11 @@ class PlanBuilder {
     plan_.buckets.push_back({std::move(name), group, layer, 0, is_tied_copy});
   }
 
-  void add(ParamKind kind, const LayerDims& dims) {
+  void add(const ParamRow& row, const LayerDims& dims) {
     BucketDesc& bucket = plan_.buckets.back();
-    const ParamRow& row = param_row(kind);
     const std::string_view name = row.name;
     ParamDesc param;
-    param.kind = kind;
+    param.kind = row.id;
     param.name =
         bucket.layer >= 0 ? fmt::format("layers.{}.{}", bucket.layer, name) : std::string(name);
     param.layer = bucket.layer;
@@ -144,6 +104,7 @@ class PlanBuilder {
     param.is_bias = name.ends_with("bias");
     map_shard(param, row.split, dims, layout_, rank_);
     param.bucket = static_cast<int>(plan_.buckets.size()) - 1;
+    bucket.has_gradient = row.sync != Sync::no_gradient;
     param.offset = bucket.numel;
     param.is_tied_copy = bucket.is_tied_copy;
     bucket.numel += align(param.numel(), kShardAlignment);
@@ -167,96 +128,115 @@ class PlanBuilder {
   ParamPlan plan_;
 };
 
-/// The parameters of a layer but for its experts, in the order in which they lie.
-std::vector<ParamKind> dense_params(const ModelSpec& model, const LayerDims& dims) {
-  using P = ParamKind;
-  std::vector<ParamKind> kinds;
-  const auto add = [&](std::initializer_list<ParamKind> more, bool is_there = true) {
-    if (is_there) kinds.insert(kinds.end(), more);
-  };
-  add({P::attn_norm, P::qkv});
-  add({P::qkv_bias}, model.has_attention_bias);
-  add({P::q_norm, P::k_norm}, model.has_qk_norm);
-  add({P::o_proj});
-  add({P::o_bias}, model.has_attention_output_bias);
-  add({P::mlp_norm});
-  add({P::router}, dims.is_moe);
-  add({P::shared_fc1, P::shared_fc2}, dims.is_moe && dims.shared_ffn > 0);
-  add({P::mlp_fc1}, !dims.is_moe);
-  add({P::mlp_fc1_bias}, !dims.is_moe && model.has_mlp_bias);
-  add({P::mlp_fc2}, !dims.is_moe);
-  add({P::mlp_fc2_bias}, !dims.is_moe && model.has_mlp_bias);
-  return kinds;
+bool is_of_experts(const ParamRow& row) {
+  return row.split == Split::expert_rows || row.split == Split::expert_cols;
 }
 
-/// What tensor parallelism does not split has a bucket of its own where there is any: its gradients
-/// are added up over more ranks.
-void add_dense_layer(PlanBuilder& builder, const ModelSpec& model, const LayerDims& dims,
-                     int64_t layer) {
-  const std::vector<ParamKind> kinds = dense_params(model, dims);
-  const auto is_split = [&](ParamKind kind) {
-    return dims.tp == 1 || param_row(kind).split != Split::whole;
-  };
-  builder.begin_bucket(fmt::format("layers.{}.dense", layer), Group::dp_cp, layer);
-  for (const ParamKind kind : kinds) {
-    if (is_split(kind)) builder.add(kind, dims);
+/// Those of a block that the model has.
+void append_rows(BlockKind kind, const ModelSpec& model, const LayerDims& dims,
+                 std::vector<const ParamRow*>& rows) {
+  for (const std::span<const ParamRow> declared : block_of(kind).params) {
+    for (const ParamRow& row : declared) {
+      if (is_there(row, model, dims)) rows.push_back(&row);
+    }
   }
-  if (dims.tp == 1) return;
-  builder.begin_bucket(fmt::format("layers.{}.replicated", layer), Group::stage, layer);
-  for (const ParamKind kind : kinds) {
-    if (!is_split(kind)) builder.add(kind, dims);
+}
+
+std::vector<const ParamRow*> declared_rows(const ModelSpec& model, const LayerDims& dims) {
+  std::vector<const ParamRow*> rows;
+  const auto [attention, feed_forward] = halves_of(dims);
+  append_rows(attention, model, dims, rows);
+  append_rows(feed_forward, model, dims, rows);
+  return rows;
+}
+
+/// Which parameters lie together: those whose gradients the same ranks sum up.
+struct BucketKind {
+  const char* name;
+  bool is_of_experts;
+  Sync sync;
+  Group group;
+};
+constexpr BucketKind kBucketKinds[] = {
+    {"dense", false, Sync::sharded, Group::dp_cp},
+    {"replicated", false, Sync::replicated, Group::stage},
+    {"state", false, Sync::no_gradient, Group::stage},
+    {"experts", true, Sync::sharded, Group::edp},
+    {"expert_state", true, Sync::no_gradient, Group::edp},
+};
+
+/// Without tensor parallelism nothing is split, and nobody else sees other tokens.
+bool belongs(const ParamRow& row, const BucketKind& kind, const LayerDims& dims) {
+  MOETUNE_CHECK(row.sync == Sync::no_gradient ||
+                    (row.sync == Sync::replicated) == (row.split == Split::whole),
+                "{} is split and not synchronized alike", row.name);
+  const bool is_alone = row.sync == Sync::replicated && dims.tp == 1;
+  return is_of_experts(row) == kind.is_of_experts &&
+         (is_alone ? Sync::sharded : row.sync) == kind.sync;
+}
+
+void add_layer(PlanBuilder& builder, const std::vector<const ParamRow*>& rows,
+               const LayerDims& dims, int64_t layer) {
+  for (const BucketKind& kind : kBucketKinds) {
+    const auto is_in = [&](const ParamRow* row) { return belongs(*row, kind, dims); };
+    if (std::ranges::none_of(rows, is_in)) continue;
+    builder.begin_bucket(fmt::format("layers.{}.{}", layer, kind.name), kind.group, layer);
+    for (const ParamRow* row : rows) {
+      if (is_in(row)) builder.add(*row, dims);
+    }
+  }
+}
+
+/// Outside of layers each parameter has a bucket of its own.
+void add_ends(PlanBuilder& builder, BlockKind block, const ModelSpec& model,
+              const LayerDims& dims) {
+  std::vector<const ParamRow*> rows;
+  append_rows(block, model, dims, rows);
+  for (const ParamRow* row : rows) {
+    const auto* kind = std::ranges::find_if(
+        kBucketKinds, [&](const BucketKind& other) { return belongs(*row, other, dims); });
+    const bool is_tied_copy = row->id == ParamKind::head && model.ties_embeddings;
+    builder.begin_bucket(row->name, kind->group, -1, is_tied_copy);
+    builder.add(*row, dims);
   }
 }
 
 }  // namespace
 
-const ParamRow& param_row(ParamKind kind) { return kParams[static_cast<size_t>(kind)]; }
-
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) {
+  return make_param_plan(model, knobs, rank, declared_rows);
+}
+
+ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
+                          LayerRows rows_of_layer) {
   const Layout layout = layout_of(knobs);
   const std::vector<StageLayers> stages = split_layers(model, knobs);
   PlanBuilder builder(layout, rank);
   // Sizes of parameters follow neither from the sequence nor from the batch.
   const auto dims_of = [&](int64_t layer) { return layer_dims(model, knobs, 1, layer); };
-  const LayerDims outside = dims_of(0);
   for (size_t k = 0; k < stages.size(); ++k) {
-    if (static_cast<int>(k) % layout.pp != layout.pp_rank(rank)) continue;
-    if (k == 0) {
-      builder.begin_bucket("embedding", Group::dp_cp, -1);
-      builder.add(ParamKind::embedding, outside);
-    }
+    if (layout.place_of_stage(Axis::pp, static_cast<int>(k)) != layout.pp_rank(rank)) continue;
+    if (k == 0) add_ends(builder, BlockKind::embedding, model, dims_of(0));
     for (int64_t i = 0; i < stages[k].count; ++i) {
-      const int64_t layer = stages[k].first + i;
-      const LayerDims dims = dims_of(layer);
-      add_dense_layer(builder, model, dims, layer);
-      if (!dims.is_moe) continue;
-      builder.begin_bucket(fmt::format("layers.{}.experts", layer), Group::edp, layer);
-      builder.add(ParamKind::expert_fc1, dims);
-      builder.add(ParamKind::expert_fc2, dims);
+      const LayerDims dims = dims_of(stages[k].first + i);
+      add_layer(builder, rows_of_layer(model, dims), dims, stages[k].first + i);
     }
-    if (k + 1 < stages.size()) continue;
-    builder.begin_bucket("final_norm", layout.tp > 1 ? Group::stage : Group::dp_cp, -1);
-    builder.add(ParamKind::final_norm, outside);
-    if (outside.has_own_head) {
-      builder.begin_bucket("head", Group::dp_cp, -1, model.ties_embeddings);
-      builder.add(ParamKind::head, outside);
-    }
+    if (k + 1 == stages.size()) add_ends(builder, BlockKind::head, model, dims_of(0));
   }
   return builder.finish();
 }
 
-int64_t shard_of(const BucketDesc& bucket, const Layout& layout, bool is_sharded) {
-  return is_sharded ? bucket.numel / layout.group_size(bucket.group) : bucket.numel;
+int64_t shard_of(const BucketDesc& bucket, const Layout& layout) {
+  return bucket.numel / layout.group_size(bucket.group);
 }
 
-std::vector<ShardPiece> shard_pieces(const ParamPlan& plan, const Layout& layout, int rank,
-                                     bool is_sharded) {
+std::vector<ShardPiece> shard_pieces(const ParamPlan& plan, const Layout& layout, int rank) {
   std::vector<ShardPiece> pieces;
   for (size_t i = 0; i < plan.params.size(); ++i) {
     const ParamDesc& param = plan.params[i];
     const BucketDesc& bucket = plan.buckets[static_cast<size_t>(param.bucket)];
-    const int64_t shard = shard_of(bucket, layout, is_sharded);
-    const int64_t first = is_sharded ? shard * layout.rank_in(bucket.group, rank) : 0;
+    const int64_t shard = shard_of(bucket, layout);
+    const int64_t first = shard * layout.rank_in(bucket.group, rank);
     const int64_t begin = std::max(param.offset, first);
     const int64_t end = std::min(param.offset + param.numel(), first + shard);
     if (begin < end) pieces.push_back({i, begin, end});

@@ -41,7 +41,7 @@ enum class ParamKind : uint8_t {
 
 /// Which part of a parameter a rank holds.
 enum class Split : uint8_t {
-  whole,        ///< all of it on every tensor-parallel rank, whose gradients are added up
+  whole,        ///< all of it on every tensor-parallel rank
   rows,         ///< as many rows on every tensor-parallel rank
   projections,  ///< as many of the q rows, of the k rows and of the v rows
   halves,       ///< as many gate rows and as many up rows
@@ -50,15 +50,29 @@ enum class Split : uint8_t {
   expert_cols,  ///< the rank's experts; of each as many columns by expert-tensor rank
 };
 
-/// One row of the parameter table: name, size on one rank, and what is elsewhere.
+/// How the copies of a parameter on different ranks stay the same.
+enum class Sync : uint8_t {
+  sharded,      ///< the gradient is summed over the ranks that hold the same part: dp_cp, or edp
+  replicated,   ///< over the tensor-parallel ranks, too, which see different tokens: stage
+  no_gradient,  ///< state: no gradient is taken, nothing is summed, the optimizer leaves it alone
+};
+
+/// One row of the parameter table: name, size on one rank, and what is elsewhere. Blocks declare
+/// their rows (blocks/blocks.h).
 struct ParamRow {
-  ParamKind id;
-  const char* name;  ///< without the layer
-  int64_t (*rows)(const LayerDims&);
-  int64_t (*cols)(const LayerDims&);
-  Split split;
+  ParamKind id = ParamKind::count;
+  const char* name = nullptr;  ///< without the layer
+  int64_t (*rows)(const LayerDims&) = nullptr;
+  int64_t (*cols)(const LayerDims&) = nullptr;
+  Split split = Split::whole;
+  Sync sync = Sync::replicated;  ///< of what is whole; of what is split: sharded; or no_gradient
+  /// Whether models have it; null: all with this block.
+  bool (*is_there)(const ModelSpec&, const LayerDims&) = nullptr;
 };
 const ParamRow& param_row(ParamKind kind);
+inline bool is_there(const ParamRow& row, const ModelSpec& model, const LayerDims& dims) {
+  return row.is_there == nullptr || row.is_there(model, dims);
+}
 
 /// Rows that lie together here and in the whole parameter.
 struct RowRun {
@@ -115,26 +129,40 @@ struct BucketDesc {
   int64_t layer = -1;
   int64_t numel = 0;  ///< padded to a multiple of group size * 64
   bool is_tied_copy = false;
+  bool has_gradient = true;  ///< else it has weights only
 };
 
 struct ParamPlan {
   std::vector<ParamDesc> params;
   std::vector<BucketDesc> buckets;
+
+  [[nodiscard]] bool has_gradient(const ParamDesc& param) const {
+    return buckets[static_cast<size_t>(param.bucket)].has_gradient;
+  }
+  /// Elements of parameters with a gradient.
+  [[nodiscard]] int64_t num_trained() const {
+    int64_t sum = 0;
+    for (const ParamDesc& param : params) sum += has_gradient(param) ? param.numel() : 0;
+    return sum;
+  }
 };
 
+/// Of what the blocks declare. The other one is for rows of one's own in each layer.
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank);
+using LayerRows = std::vector<const ParamRow*> (*)(const ModelSpec&, const LayerDims&);
+ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
+                          LayerRows rows_of_layer);
 
-/// Elements of the bucket that this rank updates: a shard of it with the distributed optimizer
-/// (ZeRO-1, Rajbhandari et al. 2020), else all.
-int64_t shard_of(const BucketDesc& bucket, const Layout& layout, bool is_sharded);
+/// Elements of each rank's shard of the bucket, with the distributed optimizer (ZeRO-1, Rajbhandari
+/// et al. 2020).
+int64_t shard_of(const BucketDesc& bucket, const Layout& layout);
 
-/// A piece of a parameter within the shard of its bucket that `rank` updates.
+/// A piece of a parameter within the shard of its bucket that `rank` has.
 struct ShardPiece {
   size_t param = 0;   ///< of the plan
   int64_t begin = 0;  ///< elements from the bucket's start
   int64_t end = 0;
 };
-std::vector<ShardPiece> shard_pieces(const ParamPlan& plan, const Layout& layout, int rank,
-                                     bool is_sharded);
+std::vector<ShardPiece> shard_pieces(const ParamPlan& plan, const Layout& layout, int rank);
 
 }  // namespace moetune::plan

@@ -70,7 +70,7 @@ struct Message {
 struct Channel {
   int64_t num_sent = 0;
   int64_t num_read = 0;
-  std::array<int64_t, kMessageSlots> read_ns{};  ///< when each slot was read last
+  std::vector<int64_t> read_ns;  ///< when each slot was read last
 };
 
 class Player {
@@ -286,9 +286,11 @@ class Player {
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
     const std::tuple place(key.first, key.second, message_tag(instr, c.current()));
     Channel& channel = channels_[{key.first, key.second, instr.pass == Pass::backward}];
+    const int num_slots = message_slots(layout_.pp, layout_.vpp);
+    channel.read_ns.resize(static_cast<size_t>(num_slots));
     if (is_send) {
-      if (channel.num_sent - channel.num_read >= kMessageSlots) return;
-      const auto slot = static_cast<size_t>(channel.num_sent++ % kMessageSlots);
+      if (channel.num_sent - channel.num_read >= num_slots) return;
+      const auto slot = static_cast<size_t>(channel.num_sent++ % num_slots);
       const int64_t start = std::max(c.ready_ns, channel.read_ns[slot]);
       const int64_t transfer =
           spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes, sharing_of(c).links);
@@ -306,7 +308,7 @@ class Player {
     c.sequence = message.sequence;
     c.end_ns = std::max(c.ready_ns, message.start_ns + message.transfer_ns);
     c.transfer_ns = std::min(message.transfer_ns, c.end_ns - c.ready_ns);
-    channel.read_ns[static_cast<size_t>(channel.num_read++ % kMessageSlots)] = c.end_ns;
+    channel.read_ns[static_cast<size_t>(channel.num_read++ % num_slots)] = c.end_ns;
     c.is_released = true;
   }
 
@@ -370,8 +372,9 @@ BalancedBindings::BalancedBindings(const spec::TrialSpec& trial, int rank) {
     const LayerDims dims = layer_dims(trial.model, trial.knobs, trial.training.seq_length,
                                       static_cast<int64_t>(layer));
     const Layout layout = layout_of(trial.knobs);
-    route_ = dims.ep > 1 ? make_route(dims, layout.rank_in(Group::ep, rank), balanced_counts(dims))
-                         : local_route(dims);
+    route_ = dims.expert_ranks > 1
+                 ? make_route(dims, layout.rank_in(Group::ep, rank), balanced_counts(dims))
+                 : local_route(dims);
     return;
   }
 }

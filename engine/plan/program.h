@@ -160,7 +160,12 @@ struct Item {
   int32_t segment = 0;
   int32_t layer = -1;        ///< global index, -1: outside of layers
   int32_t micro_batch = -1;  ///< -1: outside of micro-batches
-  /// Frames of the rank: its layers in order, then the ends of its virtual stages.
+  /// Frames of the rank hold the buffers of one micro-batch: its layers in order, then the ends of
+  /// its virtual stages. Of two virtual stages with two layers each, by item:
+  ///   layer          0  1  end    2  3  end
+  ///   frame          0  1   4     2  3   5
+  ///   next           1  4   -     3  5   -    where the layer's output goes
+  ///   edge           4  4   4     5  5   5    the stage's output and gradient
   int32_t frame = -1;
   int32_t next = -1;
   int32_t edge = -1;

@@ -30,9 +30,9 @@ template <typename Rows>
 std::vector<int32_t> cut_counts(const LayerDims& dims, Rows&& rows) {
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
   const auto num_slices = static_cast<size_t>(dims.expert_slices());
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks) * num_slices);
+  std::vector<int32_t> counts(static_cast<size_t>(dims.expert_ranks * num_chunks) * num_slices);
   std::span<int32_t> left = counts;
-  for (int64_t source = 0; source < dims.ep; ++source) {
+  for (int64_t source = 0; source < dims.expert_ranks; ++source) {
     for (const int64_t chunks : {dims.chunks_forward, dims.chunks_backward}) {
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         for (int64_t expert = 0; expert < dims.experts; ++expert) {
@@ -53,13 +53,14 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
   route.backward.resize(static_cast<size_t>(dims.chunks_backward));
   const int64_t num_forward = dims.chunks_forward;
   const int64_t num_chunks = num_forward + dims.chunks_backward;
-  MOETUNE_CHECK(static_cast<int64_t>(counts.size()) == dims.ep * num_chunks * dims.expert_slices(),
-                "{} counts of {} ranks, {} chunks and {} experts", counts.size(), dims.ep,
-                num_chunks, dims.expert_slices());
+  MOETUNE_CHECK(
+      static_cast<int64_t>(counts.size()) == dims.expert_ranks * num_chunks * dims.expert_slices(),
+      "{} counts of {} ranks, {} chunks and {} experts", counts.size(), dims.expert_ranks,
+      num_chunks, dims.expert_slices());
   const CountsView all{counts, num_chunks, dims.expert_slices()};
   const int64_t first_expert = own * dims.local_experts;
   const auto num_local = static_cast<size_t>(dims.local_experts);
-  route.counts.resize(static_cast<size_t>(dims.ep * num_chunks) * num_local);
+  route.counts.resize(static_cast<size_t>(dims.expert_ranks * num_chunks) * num_local);
   route.expert_offsets.assign(num_local + 1, 0);
   int64_t send_begin = 0;
   int64_t recv_begin = 0;
@@ -68,13 +69,13 @@ Route make_route(const LayerDims& dims, int64_t own, std::span<const int32_t> co
     if (chunk == num_forward) send_begin = recv_begin = 0;
     ChunkRoute& c = is_forward ? route.forward[static_cast<size_t>(chunk)]
                                : route.backward[static_cast<size_t>(chunk - num_forward)];
-    c.send_rows.assign(static_cast<size_t>(dims.ep), 0);
-    c.recv_rows.assign(static_cast<size_t>(dims.ep), 0);
+    c.send_rows.assign(static_cast<size_t>(dims.expert_ranks), 0);
+    c.recv_rows.assign(static_cast<size_t>(dims.expert_ranks), 0);
     c.expert_offsets.assign(num_local + 1, 0);
     for (int64_t expert = 0; expert < dims.expert_slices(); ++expert) {
       c.send_rows[static_cast<size_t>(expert / dims.local_experts)] += all.at(own, chunk, expert);
     }
-    for (int64_t source = 0; source < dims.ep; ++source) {
+    for (int64_t source = 0; source < dims.expert_ranks; ++source) {
       for (size_t expert = 0; expert < num_local; ++expert) {
         const int32_t rows = all.at(source, chunk, first_expert + static_cast<int64_t>(expert));
         route.counts[static_cast<size_t>(source * num_chunks + chunk) * num_local + expert] = rows;
@@ -132,16 +133,16 @@ std::vector<int32_t> balanced_counts(const LayerDims& dims) {
 std::vector<int32_t> uneven_counts(const LayerDims& dims, int64_t own, int64_t num_received) {
   const int64_t num_others = dims.experts - dims.local_experts;
   if (num_others == 0) return balanced_counts(dims);
-  const int64_t all = dims.ep * dims.tokens * dims.topk;
+  const int64_t all = dims.expert_ranks * dims.tokens * dims.topk;
   const int64_t first = own / dims.etp * dims.local_experts;
   return cut_counts(dims, [&](int64_t source, int64_t expert) {
     const int64_t local = expert - first;
     if (local >= 0 && local < dims.local_experts) {
-      return part(std::min(num_received, all), dims.ep * dims.local_experts,
+      return part(std::min(num_received, all), dims.expert_ranks * dims.local_experts,
                   source * dims.local_experts + local);
     }
     const int64_t other = expert < first ? expert : expert - dims.local_experts;
-    return part(std::max<int64_t>(0, all - num_received), dims.ep * num_others,
+    return part(std::max<int64_t>(0, all - num_received), dims.expert_ranks * num_others,
                 source * num_others + other);
   });
 }

@@ -1,6 +1,8 @@
 // See segment_writer.h.
 #include "engine/plan/segment_writer.h"
 
+#include "engine/plan/blocks/blocks.h"
+
 namespace moetune::plan {
 
 Instr& SegmentWriter::add(Verb verb, Stream stream) {
@@ -21,7 +23,7 @@ Instr& SegmentWriter::op(Op op_id, Pass pass, std::initializer_list<Ref> refs) {
 
 Instr& SegmentWriter::expert_op(Op op_id, Pass pass, std::initializer_list<Ref> refs) {
   Instr& instr = op(op_id, pass, refs);
-  instr.is_routed = dims().ep > 1;
+  instr.is_routed = dims().expert_ranks > 1;
   return instr;
 }
 
@@ -58,7 +60,7 @@ Instr& SegmentWriter::message(Verb verb, Op op, int peer, const Ref& ref) {
   instr.peer = to16(peer);
   instr.cost.bytes = message_bytes();
   instr.refs = {ref};
-  if (verb == Verb::send) instr.refs.push_back(message_slots(peer, segment_.is_backward));
+  if (verb == Verb::send) instr.refs.push_back(slots_to(peer, segment_.is_backward));
   return instr;
 }
 
@@ -118,16 +120,15 @@ void SegmentWriter::upload(Upload what, std::initializer_list<Ref> refs) {
   instr.refs = refs;
 }
 
-void SegmentWriter::params(Verb verb, std::initializer_list<ParamKind> kinds) {
+void SegmentWriter::params(Verb verb, std::span<const ParamRow> also) {
   Instr& instr = add(verb, Stream::compute);
-  for (const ParamKind kind : kinds) instr.refs.push_back(weight(kind));
-}
-
-void SegmentWriter::acquire(std::initializer_list<ParamKind> kinds) {
-  params(Verb::acquire, kinds);
-}
-void SegmentWriter::release(std::initializer_list<ParamKind> kinds) {
-  params(Verb::release, kinds);
+  const auto append = [&](std::span<const ParamRow> rows) {
+    for (const ParamRow& row : rows) {
+      if (is_there(row, model(), dims())) instr.refs.push_back(weight(row.id));
+    }
+  };
+  for (const std::span<const ParamRow> rows : block_of(segment_.block).params) append(rows);
+  append(also);
 }
 
 Instr& SegmentWriter::linear(Op op_id, const Ref& x, ParamKind w, const Ref& y, const Ref& bias) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,7 @@ inline Ref index_row(Ref ref, int64_t row) {
   return ref;
 }
 /// The slots of messages to the peer at that index of the pipeline group.
-inline Ref message_slots(int peer, bool is_backward) {
+inline Ref slots_to(int peer, bool is_backward) {
   Ref ref{Space::slots, static_cast<uint8_t>(is_backward ? 1 : 0), Access::write};
   ref.row = peer;
   return ref;
@@ -157,8 +158,9 @@ class SegmentWriter {
   Instr& host(Op op, const OpCost& cost, const OpCost& cost_per_row = {});
   Instr& fetch(Fetch what, Stream stream, const Ref& ref);
   void upload(Upload what, std::initializer_list<Ref> refs);
-  void acquire(std::initializer_list<ParamKind> kinds);
-  void release(std::initializer_list<ParamKind> kinds);
+  /// The block's parameters, and those of another one that it uses.
+  void acquire(std::span<const ParamRow> also = {}) { params(Verb::acquire, also); }
+  void release(std::span<const ParamRow> also = {}) { params(Verb::release, also); }
 
   /// y (+)= x W^T (+ bias).
   Instr& linear(Op op, const Ref& x, ParamKind w, const Ref& y, const Ref& bias = nothing());
@@ -205,7 +207,7 @@ class SegmentWriter {
   void part_mark(Mark what, Part part, Space space);
   /// Of the rows of all tensor-parallel ranks.
   [[nodiscard]] int64_t block_bytes() const;
-  void params(Verb verb, std::initializer_list<ParamKind> kinds);
+  void params(Verb verb, std::span<const ParamRow> also);
 
   const BlockContext& context_;
   Segment segment_;

@@ -100,6 +100,18 @@ Placement placement_of(const HardwareSpec& hardware, const std::vector<int>& ran
   return placement;
 }
 
+/// What rings move over each kind of link: reducing and gathering one after the other twice as
+/// much.
+LinkBytes ring_bytes(const Placement& placement, CollectiveKind kind, size_t num_ranks,
+                     int64_t bytes) {
+  const auto n = static_cast<double>(num_ranks);
+  const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
+  const double moved = times * static_cast<double>(bytes) * (n - 1) / n;
+  const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
+  return {placement.most_in_a_node > 1 ? moved : 0,
+          placement.num_nodes > 1 ? moved / num_rails : 0};
+}
+
 /// ceil(log2(n)).
 double num_rounds(size_t n) { return static_cast<double>(std::bit_width(n - 1)); }
 
@@ -194,11 +206,7 @@ LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
   if (kind == CollectiveKind::ring_shift) {
     return {placement.most_in_a_node > 1 ? whole : 0, placement.num_nodes > 1 ? whole : 0};
   }
-  const double moved = whole * (n - 1) / n;
-  const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
-  const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
-  return {placement.most_in_a_node > 1 ? times * moved : 0,
-          placement.num_nodes > 1 ? times * moved / num_rails : 0};
+  return ring_bytes(placement, kind, ranks.size(), bytes);
 }
 
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
@@ -216,23 +224,14 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
     for (size_t i = 0; i < num_ranks; ++i) to_next[i * num_ranks + (i + 1) % num_ranks] = bytes;
     return all_to_all_ns(hardware, ranks, to_next, share);
   }
-  const auto n = static_cast<double>(ranks.size());
   const Placement placement = placement_of(hardware, ranks);
   const double latency =
       num_rounds(placement.most_in_a_node) * static_cast<double>(hardware.intra_node.latency_ns) +
       num_rounds(placement.num_nodes) * static_cast<double>(hardware.inter_node.latency_ns);
-  const double moved = static_cast<double>(bytes) * (n - 1) / n;
-  double transfer = 0;
-  if (placement.most_in_a_node > 1) {
-    transfer = transfer_ns(hardware.intra_node, moved) * share.intra;
-  }
-  if (placement.num_nodes > 1) {
-    const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
-    transfer =
-        std::max(transfer, transfer_ns(hardware.inter_node, moved / num_rails) * share.inter);
-  }
-  const double once = latency + transfer;
-  return rounded_ns(kind == CollectiveKind::all_reduce ? 2 * once : once);
+  const LinkBytes moved = ring_bytes(placement, kind, ranks.size(), bytes);
+  const double transfer = std::max(transfer_ns(hardware.intra_node, moved.intra) * share.intra,
+                                   transfer_ns(hardware.inter_node, moved.inter) * share.inter);
+  return rounded_ns((kind == CollectiveKind::all_reduce ? 2 * latency : latency) + transfer);
 }
 
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,

@@ -35,7 +35,7 @@ enum class StepPart : uint8_t {
   transfer,         ///< nothing computes because its data moves
   late,             ///< nothing computes because a participant of the group came late
   pipeline_bubble,  ///< the same, where that is another stage
-  stalled,
+  stalled,          ///< nothing computes, and no record says why
   count
 };
 

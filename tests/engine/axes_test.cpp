@@ -2,6 +2,7 @@
 // that the model predicts, and plays to the nanosecond.
 #include <boost/test/unit_test.hpp>
 
+#include "engine/plan/schedules/schedule.h"
 #include "tests/engine/memory_fixture.h"
 #include "tests/engine/played_fixture.h"
 
@@ -60,9 +61,35 @@ BOOST_AUTO_TEST_CASE(virtual_stages) {
       const spec::TrialSpec trial = trial_of(layout);
       testing::check_close(testing::train(trial, 3), expected, 1e-5);
       testing::check_memory(trial, profile);
-      testing::check_played(trial);
+      for (const spec::ClockMode clock :
+           {spec::ClockMode::virtual_modelled, spec::ClockMode::virtual_measured}) {
+        spec::TrialSpec timed = trial;
+        timed.clock = clock;
+        testing::check_played(timed);
+      }
     }
   }
+}
+
+// Five pipeline ranks with two virtual stages each: a channel has more than the two slots that are
+// enough for all other layouts here.
+BOOST_AUTO_TEST_CASE(a_long_interleaved_pipeline_has_more_slots) {
+  const auto of_ten_layers = [](const char* knobs) {
+    spec::ModelSpec model = testing::tiny_model();
+    model.num_layers = 10;
+    model.is_moe_layer.assign(10, true);
+    model.attention_window.assign(10, 0);
+    spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(knobs));
+    trial.training.global_batch_size = 10;
+    testing::check_constraints_hold(trial);
+    return trial;
+  };
+  const spec::TrialSpec trial = of_ten_layers(
+      R"({"pipeline_model_parallel_size": 5, "virtual_pipeline_model_parallel_size": 2})");
+  BOOST_TEST(plan::message_slots(5, 2) == 3);
+  testing::check_close(testing::train(trial, 2), testing::train(of_ten_layers("{}"), 2), 1e-5);
+  testing::check_memory(trial, testing::record_profile(of_ten_layers("{}")));
+  testing::check_played(trial);
 }
 
 // 15 tokens have no halves, sequences of them do.
@@ -135,6 +162,38 @@ BOOST_AUTO_TEST_CASE(a_rank_shrinks_by_tensor_parallelism) {
              at(before, MemoryGroup::activations) * 55);
 }
 
+// What the experts are is cut by etp: a rank's weights and what its rows become. Each slice has as
+// many rows as the whole expert had, so ranks that hold all slices of fewer experts hold the same.
+BOOST_AUTO_TEST_CASE(experts_shrink_by_expert_tensor_parallelism) {
+  const auto trial_with = [](const char* knobs) {
+    return testing::tiny_trial(testing::tiny_model(), testing::knobs_of(knobs));
+  };
+  const spec::TrialSpec whole = trial_with(R"({"data_parallel_size": 2})");
+  const spec::TrialSpec half =
+      trial_with(R"({"data_parallel_size": 2, "expert_tensor_parallel_size": 2})");
+  const auto weights_of = [](const spec::TrialSpec& trial) {
+    return testing::train(trial, 1).ledgers.front().peak_by_group()[static_cast<size_t>(
+        profiler::MemoryGroup::weights)];
+  };
+  int64_t expert_numel = 0;
+  for (const plan::BucketDesc& bucket : plan::compile(whole, 0).params.buckets) {
+    if (bucket.group == plan::Group::edp) expert_numel += bucket.numel;
+  }
+  BOOST_TEST(expert_numel > 0);
+  BOOST_TEST(weights_of(half) ==
+             weights_of(whole) - expert_numel / 2 * base::size_of(base::DType::f32));
+  const auto cols_of = [](const spec::TrialSpec& trial, plan::Buf buf) {
+    const plan::LayerDims dims =
+        plan::layer_dims(trial.model, trial.knobs, trial.training.seq_length, 0);
+    return plan::buffer_row(buf).cols(dims);
+  };
+  for (const plan::Buf buf : {plan::Buf::fc1_out, plan::Buf::act_out}) {
+    BOOST_TEST(cols_of(half, buf) * 2 == cols_of(whole, buf));
+  }
+}
+
+// Of the keys and values that travel: those at hand and those on their way. A rank's own stay saved
+// in its projections for the backward pass, as without a ring.
 BOOST_AUTO_TEST_CASE(a_ring_holds_two_blocks_of_keys) {
   const spec::TrialSpec trial = testing::tiny_trial(
       testing::tiny_model(),

@@ -1,5 +1,5 @@
-// Messages between pipeline stages: two to a peer and direction have memory, a third waits until
-// one has been read.
+// Messages between pipeline stages: as many as the schedule can use have memory, two to a peer and
+// direction here; a third waits until one has been read.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>

@@ -167,15 +167,16 @@ std::vector<Entry> aux_loss(const Site& site) {
 /// direction.
 std::vector<Entry> route_plan(const Site& site) {
   const plan::LayerDims& dims = site.dims();
-  const int64_t num_counts = dims.ep == 1 ? 2 : dims.chunks_forward + dims.chunks_backward;
+  const int64_t num_counts =
+      dims.expert_ranks == 1 ? 2 : dims.chunks_forward + dims.chunks_backward;
   require(site.refs[1].rows == 4 && site.refs[2].rows == num_counts,
           "the maps and counts are not those of all chunks");
   std::vector<Entry> entries;
   int64_t first_count = 0;
   for (const bool is_forward : {true, false}) {
-    const int64_t chunks = dims.ep == 1 ? 1
-                           : is_forward ? dims.chunks_forward
-                                        : dims.chunks_backward;
+    const int64_t chunks = dims.expert_ranks == 1 ? 1
+                           : is_forward           ? dims.chunks_forward
+                                                  : dims.chunks_backward;
     Entry entry = site.call("route_plan");
     add(entry, "indices", site.refs[is_forward ? 0 : 4]);
     add(entry, "order", as_column(rows_of(site.refs[1], is_forward ? 0 : 2, 1)));

@@ -35,11 +35,11 @@ RoutedRows routed_rows(const plan::LayerDims& dims, int64_t own, std::span<const
       chunk.first_sent = chunks.back().first_sent + chunks.back().num_sent;
       chunk.first_received = chunks.back().first_received + chunks.back().num_received;
     }
-    chunk.sent_to.assign(static_cast<size_t>(dims.ep), 0);
-    chunk.received_from.assign(static_cast<size_t>(dims.ep), 0);
-    for (int64_t source = 0; source < dims.ep; ++source) {
+    chunk.sent_to.assign(static_cast<size_t>(dims.expert_ranks), 0);
+    chunk.received_from.assign(static_cast<size_t>(dims.expert_ranks), 0);
+    for (int64_t source = 0; source < dims.expert_ranks; ++source) {
       // Each slice of an expert is one to the ranks that exchange rows.
-      const int64_t num_slices = dims.local_experts * dims.ep;
+      const int64_t num_slices = dims.local_experts * dims.expert_ranks;
       for (int64_t slice = 0; slice < num_slices; ++slice) {
         const int64_t count =
             counts[static_cast<size_t>((source * num_chunks + number) * num_slices + slice)];
@@ -116,7 +116,12 @@ Operand Places::shape_of(const plan::Ref& ref) const {
     }
     case Space::slots: {
       const int64_t message = segment_->dims.tokens * segment_->dims.hidden;
-      return {"", nullptr, precision.element, plan::kMessageSlots, message, message};
+      return {"",
+              nullptr,
+              precision.element,
+              plan::message_slots(program_.layout.pp, program_.layout.vpp),
+              message,
+              message};
     }
     case Space::bucket: {
       const plan::BucketDesc& bucket = program_.params.buckets[static_cast<size_t>(ref.row)];
@@ -131,7 +136,7 @@ Operand Places::shape_of(const plan::Ref& ref) const {
       const plan::BufferRow& row = plan::buffer_row(static_cast<plan::Buf>(ref.id));
       plan::LayerDims dims = segment_->dims;
       // Rows that are routed have no number before the counts are there.
-      if (dims.ep > 1 && row.part == plan::Part::experts) {
+      if (dims.expert_ranks > 1 && row.part == plan::Part::experts) {
         if (rows() == nullptr) throw Unplaced{"a size follows rows that nobody has fetched"};
         dims.received_rows = rows()->num_received;
       }

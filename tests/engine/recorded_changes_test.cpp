@@ -96,9 +96,9 @@ class Judged {
   [[nodiscard]] bool is_of_padding(const plan::Instr& instr) const {
     const bool is_alloc = instr.verb == plan::Verb::alloc;
     if (!is_alloc || instr.refs.front().space != plan::Space::bucket) return false;
+    if (!trial_.knobs.use_distributed_optimizer) return false;
     const std::vector<plan::ShardPiece> pieces =
-        plan::shard_pieces(run_.program.params, run_.program.layout, run_.program.rank,
-                           trial_.knobs.use_distributed_optimizer);
+        plan::shard_pieces(run_.program.params, run_.program.layout, run_.program.rank);
     return std::none_of(pieces.begin(), pieces.end(), [&](const plan::ShardPiece& piece) {
       return run_.program.params.params[piece.param].bucket == instr.refs.front().row;
     });

@@ -30,8 +30,8 @@ inline std::vector<int32_t> made_up_counts(const plan::LayerDims& dims, int64_t 
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
   const int64_t num_slices = dims.experts * dims.etp;
   const bool is_lopsided = (layer + micro_batch) % 3 == 2;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * num_slices));
-  for (int64_t source = 0; source < dims.ep; ++source) {
+  std::vector<int32_t> counts(static_cast<size_t>(dims.expert_ranks * num_chunks * num_slices));
+  for (int64_t source = 0; source < dims.expert_ranks; ++source) {
     int64_t left = dims.tokens * dims.topk;
     const int64_t num_chosen = is_lopsided ? dims.topk : dims.experts;
     for (int64_t expert = 0; expert < num_chosen; ++expert) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "kernels/base/error.h"
 #include "kernels/base/step_parts.h"
 #include "tests/spec/spec_samples.h"
 
@@ -228,6 +229,19 @@ BOOST_AUTO_TEST_CASE(knobs_become_a_layout) {
   const Layout l = layout_of(spec::samples::trial().knobs);
   BOOST_TEST(l.world_size() == 8);
   BOOST_TEST(l.edp() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(virtual_stages_are_a_grid_of_their_own) {
+  Layout l;
+  l.pp = 2;
+  l.vpp = 3;
+  BOOST_TEST(l.num_stages() == 6);
+  for (int stage = 0; stage < 6; ++stage) {
+    BOOST_TEST(l.place_of_stage(Axis::pp, stage) == stage % 2);
+    BOOST_TEST(l.place_of_stage(Axis::vpp, stage) == stage / 2);
+  }
+  BOOST_CHECK_THROW((void)l.place(Axis::vpp, 0), base::Error);
+  BOOST_CHECK_THROW((void)l.place_of_stage(Axis::tp, 0), base::Error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "kernels/base/error.h"
 
@@ -120,6 +122,77 @@ BOOST_AUTO_TEST_CASE(impossible_stages_are_refused) {
   BOOST_CHECK_THROW(one_f_one_b(2, 2, 4), base::Error);
   BOOST_CHECK_THROW(one_f_one_b(0, 0, 4), base::Error);
   BOOST_CHECK_THROW(one_f_one_b(2, 0, -1), base::Error);
+}
+
+/// How many messages to one peer in one direction lie unread at most, where a forward takes 1, a
+/// backward `backward` and a message nothing, and no sender waits.
+int most_unread(int pp, int vpp, int64_t num_micro_batches, int backward) {
+  using Message = std::tuple<bool, int64_t, int>;  // forward, micro-batch, virtual stage
+  std::vector<std::vector<ScheduleStep>> plans;
+  for (int rank = 0; rank < pp; ++rank) {
+    plans.push_back(vpp == 1 ? one_f_one_b(pp, rank, num_micro_batches)
+                             : interleaved(pp, vpp, rank, num_micro_batches));
+  }
+  std::map<Message, int64_t> sent;
+  std::map<std::tuple<int, int, bool>, std::vector<std::pair<int64_t, int>>> events;
+  std::vector<size_t> next(plans.size(), 0);
+  std::vector<int64_t> clock(plans.size(), 0);
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (int rank = 0; rank < pp; ++rank) {
+      const auto r = static_cast<size_t>(rank);
+      while (next[r] < plans[r].size()) {
+        const ScheduleStep step = plans[r][next[r]];
+        const int stage = step.virtual_stage * pp + rank;
+        const int direction = step.is_forward ? 1 : -1;
+        const int before = stage - direction;
+        const int behind = stage + direction;
+        const auto is_stage = [&](int number) { return number >= 0 && number < pp * vpp; };
+        if (is_stage(before)) {
+          const auto message = sent.find({step.is_forward, step.micro_batch, before});
+          if (message == sent.end()) break;
+          clock[r] = std::max(clock[r], message->second);
+          events[{before % pp, rank, step.is_forward}].emplace_back(clock[r], -1);
+        }
+        clock[r] += step.is_forward ? 1 : backward;
+        if (is_stage(behind)) {
+          sent[{step.is_forward, step.micro_batch, stage}] = clock[r];
+          events[{rank, behind % pp, step.is_forward}].emplace_back(clock[r], 1);
+        }
+        ++next[r];
+        has_moved = true;
+      }
+    }
+  }
+  int most = 0;
+  for (auto& [channel, list] : events) {
+    // What comes and is read at once has been there.
+    std::ranges::sort(list, [](const auto& a, const auto& b) {
+      return std::pair(a.first, -a.second) < std::pair(b.first, -b.second);
+    });
+    int unread = 0;
+    for (const auto& [time, change] : list) most = std::max(most, unread += change);
+  }
+  return most;
+}
+
+BOOST_AUTO_TEST_CASE(a_schedule_has_the_slots_that_it_can_use) {
+  for (int pp = 2; pp <= 12; ++pp) {
+    for (int vpp = 1; vpp <= 3; ++vpp) {
+      int most = 0;
+      for (const int backward : {1, 2, 3}) {
+        for (const int rounds : {1, 2, 5}) {
+          most = std::max(most, most_unread(pp, vpp, rounds * pp, backward));
+        }
+      }
+      BOOST_TEST_CONTEXT("pp " << pp << " vpp " << vpp) {
+        BOOST_TEST(most > 0);
+        BOOST_TEST(message_slots(pp, vpp) >= most);
+        // No more than that, but for the one that is being read.
+        BOOST_TEST(message_slots(pp, vpp) <= most + 1);
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

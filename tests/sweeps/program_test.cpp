@@ -92,7 +92,7 @@ json expected_instructions(const plan::StepProgram& program, const plan::Binding
         const int64_t num_offsets =
             (1 + d.chunks_forward + d.chunks_backward) * (d.local_experts + 1);
         bytes = is_upload_of_route ? 4 * (4 * route->num_received + num_offsets)
-                                   : 4 * 2 * d.tokens * num_micro_batches;
+                                   : 4 * 2 * d.block_tokens * num_micro_batches;
       }
       // What a stream waits for comes before whatever is recorded on it next.
       std::vector<int64_t>& stream = last[static_cast<size_t>(instr.stream)];
@@ -165,6 +165,12 @@ const std::vector<Knobs> kLayouts = {
      "recompute=norm,experts", "overlap_grad_reduce=true"},
     {"data_parallel_size=8", "context_parallel_size=1", "pipeline_model_parallel_size=1",
      "expert_model_parallel_size=1", "use_distributed_optimizer=false"},
+    {"tensor_model_parallel_size=2", "data_parallel_size=2", "context_parallel_size=1",
+     "pipeline_model_parallel_size=2", "expert_model_parallel_size=2"},
+    {"expert_tensor_parallel_size=2", "data_parallel_size=4", "context_parallel_size=2",
+     "pipeline_model_parallel_size=1", "expert_model_parallel_size=2", "cp_comm_type=p2p"},
+    {"pipeline_model_parallel_size=2", "virtual_pipeline_model_parallel_size=2",
+     "data_parallel_size=4", "context_parallel_size=1", "expert_model_parallel_size=2"},
 };
 
 }  // namespace

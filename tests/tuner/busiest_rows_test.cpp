@@ -99,9 +99,9 @@ BOOST_AUTO_TEST_CASE(uneven_counts_lose_no_row) {
     spec.knobs.expert_tensor_parallel_size = etp;
     spec.knobs.ep_chunks_backward = 3;
     const plan::LayerDims dims = plan::layer_dims(spec.model, spec.knobs, kTokens, 0);
-    const int64_t all = dims.ep * dims.tokens * dims.topk;
+    const int64_t all = dims.expert_ranks * dims.tokens * dims.topk;
     for (const int64_t rows : {int64_t{0}, int64_t{7}, all / 3, all, all + 5}) {
-      for (int64_t own = 0; own < dims.ep; ++own) {
+      for (int64_t own = 0; own < dims.expert_ranks; ++own) {
         const std::vector<int32_t> counts = plan::uneven_counts(dims, own, rows);
         // Each row once for every slice of its expert, forward and backward.
         int64_t sum = 0;

@@ -56,11 +56,11 @@ double quiet_ns(const plan::OpCost& cost) {
 plan::Route route_of(const plan::StepProgram& program, const plan::LayerDims& dims, int64_t layer,
                      int64_t micro_batch, int step) {
   const int64_t num_chunks = dims.chunks_forward + dims.chunks_backward;
-  std::vector<int32_t> counts(static_cast<size_t>(dims.ep * num_chunks * dims.experts));
+  std::vector<int32_t> counts(static_cast<size_t>(dims.expert_ranks * num_chunks * dims.experts));
   const int group = program.layout.group_ranks(plan::Group::ep, program.rank).front();
   std::mt19937_64 random(
       static_cast<uint64_t>(((layer * 97 + micro_batch) * 89 + step) * 83 + group));
-  for (int64_t source = 0; source < dims.ep; ++source) {
+  for (int64_t source = 0; source < dims.expert_ranks; ++source) {
     // Spread by chance, and the same rows cut into the chunks of each direction.
     std::vector<int32_t> rows(static_cast<size_t>(dims.experts));
     for (int64_t row = 0; row < dims.tokens * dims.topk; ++row) ++rows[random() % rows.size()];
@@ -108,7 +108,7 @@ std::vector<MeasuredStep> run_on_device(const spec::TrialSpec& trial, const Dist
         if (instr.verb != Verb::op && instr.verb != Verb::host) return;
         plan::OpCost cost = instr.cost;
         if (instr.is_routed) {
-          if (segment.dims.ep == 1) routes[place] = plan::local_route(segment.dims);
+          if (segment.dims.expert_ranks == 1) routes[place] = plan::local_route(segment.dims);
           cost = plan::cost_at(instr, routes.at(place).received(segment.is_backward, instr.chunk));
         }
         const auto index = static_cast<size_t>(&instr - segment.code.data());

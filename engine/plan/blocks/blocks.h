@@ -3,17 +3,45 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/plan/segment_writer.h"
 
 namespace moetune::plan {
 
+/// What a block declares: how its two halves run, its parameters and buffers. Rows stand in the
+/// block's file; those of all blocks are the tables that param_row and buffer_row look into. Parts
+/// that two blocks have are declared by both.
+struct Block {
+  BlockKind kind;
+  Segment (*forward)(const BlockContext&);
+  Segment (*backward)(const BlockContext&);  ///< null: with forward
+  std::vector<std::span<const ParamRow>> params;
+  std::vector<std::span<const BufferRow>> buffers;
+};
+const Block& block_of(BlockKind kind);
+/// Parts of a layer that the block's buffers belong to, in the order in which they begin.
+std::vector<Part> parts_of(const Block& block);
+/// The two halves of a layer.
+std::pair<BlockKind, BlockKind> halves_of(const LayerDims& dims);
+
+/// What goes into the model: rows of the embedding's table.
+Block embedding();
+/// The residual stream at the borders of layers and virtual stages. What crosses them is below.
+Block residual();
 /// Attention with grouped queries: norm, projections, QK-norm, RoPE, core attention, output
 /// projection onto the residual `mid`. Forward begins the layer (its output's buffer among others),
 /// backward ends it.
-Segment gqa_forward(const BlockContext& context);
-Segment gqa_backward(const BlockContext& context);
+Block gqa();
+/// The dense feed-forward half of a layer, from `mid` to the next layer's input.
+Block dense_mlp();
+/// The Mixture-of-Experts half: router, dispatch, experts, combine; shared experts beside them.
+Block moe();
+/// Final norm, head and loss, whose gradients are taken at once: linear cross-entropy in chunks of
+/// tokens.
+Block head();
 
 /// What lies between the projections: from rotated queries and keys to `attn_out`; `attn_out` made
 /// again where recomputation has dropped it, and whatever the gradients need of other ranks; from
@@ -21,37 +49,29 @@ Segment gqa_backward(const BlockContext& context);
 void core_attention_forward(SegmentWriter& w, const BlockContext& context);
 void core_attention_remake(SegmentWriter& w, const BlockContext& context);
 void core_attention_backward(SegmentWriter& w, const BlockContext& context);
+std::span<const BufferRow> core_attention_buffers();
 
-/// The dense feed-forward half of a layer, from `mid` to the next layer's input.
-Segment dense_mlp_forward(const BlockContext& context);
-Segment dense_mlp_backward(const BlockContext& context);
-
-/// The Mixture-of-Experts half: router, dispatch, experts, combine; shared experts beside them.
-Segment moe_forward(const BlockContext& context);
-Segment moe_backward(const BlockContext& context);
+/// The norm of every feed-forward half.
+std::span<const ParamRow> feed_forward_params();
+std::span<const BufferRow> feed_forward_buffers();
 
 /// Shared experts, written into the MoE block where they hide its first transfer; forward with the
 /// layer's residual.
 void shared_experts_forward(SegmentWriter& w);
 void shared_experts_backward(SegmentWriter& w);
+std::span<const ParamRow> shared_experts_params();
+std::span<const BufferRow> shared_experts_buffers();
 
 /// The border between virtual stage `number` and the next one, as seen from one of them.
 struct Border {
   int number = 0;
   int peer = 0;  ///< the other's index in the pipeline group
 };
-/// What goes into a virtual stage and out of it: the embedding, or messages to the stages beside
-/// it.
-Segment embedding_forward(const BlockContext& context);
-Segment embedding_backward(const BlockContext& context);
+/// Messages between virtual stages.
 Segment receive_forward(const BlockContext& context, const Border& border);
 Segment send_forward(const BlockContext& context, const Border& border);
 Segment receive_backward(const BlockContext& context, const Border& border);
 Segment send_backward(const BlockContext& context, const Border& border);
-
-/// Final norm, head and loss, whose gradients are taken at once: linear cross-entropy in chunks of
-/// tokens.
-Segment head_forward(const BlockContext& context);
 
 /// Parts of the update, outside of micro-batches, as where every rank updates all that it holds;
 /// passes/distributed_optimizer.cpp shares that out.

@@ -1,10 +1,35 @@
 // Softmax attention of the rank's queries, whoever has the keys: the rank itself, or the ranks of
 // its context-parallel group, gathered or passed around a ring; see blocks.h.
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 #include "engine/plan/blocks/qkv_parts.h"
 
 namespace moetune::plan {
 namespace {
+
+int64_t kv2(D d) { return 2 * d.kv; }
+int64_t context_if_gathered(D d) { return d.is_gathered() ? d.context_tokens : 0; }
+int64_t block_if_ring(D d) { return d.is_ring ? d.block_tokens : 0; }
+int64_t block_if_cp(D d) { return d.cp > 1 ? d.block_tokens : 0; }
+
+constexpr BufferRow kBuffers[] = {
+    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp, kv2},
+    {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_gathered,
+     kv2},
+    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_gathered, kv2},
+    {Buf::kv_ring, "kv_ring", Part::attn, Keep::wire, kKept, kElement, block_if_ring, kv2},
+    {Buf::d_kv_local, "d_kv_local", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
+     kv2},
+    {Buf::d_kv_ring, "d_kv_ring", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
+     kv2},
+    {Buf::part_out, "part_out", Part::attn, Keep::both, kKept, kElement, block_if_ring,
+     [](D d) { return d.q; }},
+    {Buf::part_lse, "part_lse", Part::attn, Keep::both, kKept, kStat, block_if_ring,
+     [](D d) { return d.heads; }},
+    {Buf::attn_out, "attn_out", Part::attn, Keep::saved, RecomputeModule::core_attn, kElement,
+     dim::block, [](D d) { return d.q; }},
+    {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, RecomputeModule::core_attn, kStat,
+     dim::block, [](D d) { return d.heads; }}};
 
 using spec::CollectiveKind;
 
@@ -105,6 +130,8 @@ void ring_backward(SegmentWriter& w, const BlockContext& context) {
 }
 
 }  // namespace
+
+std::span<const BufferRow> core_attention_buffers() { return kBuffers; }
 
 void core_attention_forward(SegmentWriter& w, const BlockContext& context) {
   const LayerDims& d = w.dims();

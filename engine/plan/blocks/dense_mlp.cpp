@@ -1,22 +1,38 @@
 // The dense feed-forward half of a layer; see blocks.h.
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 
 namespace moetune::plan {
 namespace {
 
-const std::initializer_list<ParamKind> kParams = {ParamKind::mlp_norm, ParamKind::mlp_fc1,
-                                                  ParamKind::mlp_fc1_bias, ParamKind::mlp_fc2,
-                                                  ParamKind::mlp_fc2_bias};
+int64_t ffn2(D d) { return 2 * d.ffn; }
+bool has_mlp_bias(const ModelSpec& model, D) { return model.has_mlp_bias; }
 
-}  // namespace
+constexpr ParamRow kParams[] = {
+    {ParamKind::mlp_fc1, "mlp_fc1", ffn2, dim::hidden, Split::halves, Sync::sharded},
+    {ParamKind::mlp_fc1_bias, "mlp_fc1_bias", ffn2, dim::one, Split::halves, Sync::sharded,
+     has_mlp_bias},
+    {ParamKind::mlp_fc2, "mlp_fc2", dim::hidden, [](D d) { return d.ffn; }, Split::cols,
+     Sync::sharded},
+    {ParamKind::mlp_fc2_bias, "mlp_fc2_bias", dim::one, dim::hidden, Split::whole, Sync::replicated,
+     has_mlp_bias}};
 
-Segment dense_mlp_forward(const BlockContext& context) {
+constexpr BufferRow kBuffers[] = {{Buf::mlp_fc1, "mlp_fc1", Part::mlp, Keep::saved, kKept, kElement,
+                                   dim::block, [](D d) { return 2 * d.ffn; }},
+                                  {Buf::mlp_act, "mlp_act", Part::mlp, Keep::saved, kKept, kElement,
+                                   dim::block, [](D d) { return d.ffn; }},
+                                  {Buf::d_mlp_act, "d_mlp_act", Part::mlp, Keep::backward, kKept,
+                                   kElement, dim::block, [](D d) { return d.ffn; }},
+                                  {Buf::d_mlp_fc1, "d_mlp_fc1", Part::mlp, Keep::backward, kKept,
+                                   kElement, dim::block, [](D d) { return 2 * d.ffn; }}};
+
+Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::dense_mlp, false);
   const bool has_bias = w.model().has_mlp_bias;
   const Ref output = in(Space::next, Buf::input);
   w.begin(Part::route);
   w.begin(Part::mlp);
-  w.acquire(kParams);
+  w.acquire();
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
                       out(Buf::mlp_norm_rstd)});
   SegmentWriter::Gathered x = w.gather(in(Buf::mlp_norm_out), in(Buf::mlp_gathered));
@@ -26,20 +42,20 @@ Segment dense_mlp_forward(const BlockContext& context) {
   w.row_parallel(Op::mlp_fc2, in(Buf::mlp_act), ParamKind::mlp_fc2, in(Buf::mlp_partial), output,
                  {Op::ffn_residual, in(Buf::mid)},
                  has_bias ? weight(ParamKind::mlp_fc2_bias) : nothing());
-  w.release(kParams);
+  w.release();
   w.end(Part::mlp);
   w.end(Part::route);
   w.end(Part::block);
   return w.finish();
 }
 
-Segment dense_mlp_backward(const BlockContext& context) {
+Segment backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::dense_mlp, true);
   const bool has_bias = w.model().has_mlp_bias;
   const Ref d_hidden = in(Space::edge, Buf::d_hidden);
   w.begin(Part::route);
   w.begin(Part::mlp);
-  w.acquire(kParams);
+  w.acquire();
   w.remake({Buf::mlp_norm_out});
   SegmentWriter::Gathered dy = w.gather(d_hidden, in(Buf::mlp_partial));
   SegmentWriter::Gathered x = w.gather(in(Buf::mlp_norm_out), in(Buf::mlp_gathered));
@@ -53,10 +69,20 @@ Segment dense_mlp_backward(const BlockContext& context) {
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
                       in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
       .accumulate = true;
-  w.release(kParams);
+  w.release();
   w.end(Part::mlp);
   w.end(Part::route);
   return w.finish();
+}
+
+}  // namespace
+
+Block dense_mlp() {
+  return {BlockKind::dense_mlp,
+          forward,
+          backward,
+          {feed_forward_params(), kParams},
+          {feed_forward_buffers(), kBuffers}};
 }
 
 }  // namespace moetune::plan

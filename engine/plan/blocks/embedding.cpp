@@ -1,8 +1,22 @@
 // What goes into a virtual stage and what leaves it; see blocks.h.
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 
 namespace moetune::plan {
 namespace {
+
+constexpr ParamRow kParams[] = {
+    {ParamKind::embedding, "embedding", dim::vocab, dim::hidden, Split::rows, Sync::sharded}};
+
+constexpr BufferRow kBuffers[] = {{Buf::embed_partial, "embed_partial", Part::embed, Keep::wire,
+                                   kKept, kElement, dim::block_if_tp, dim::hidden}};
+
+// The residual stream at the borders of layers and stages.
+constexpr BufferRow kBorderBuffers[] = {
+    {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, dim::tokens, dim::hidden},
+    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, dim::tokens, dim::hidden},
+    {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, kElement, dim::tokens,
+     dim::hidden}};
 
 Ref d_hidden() { return in(Space::edge, Buf::d_hidden); }
 Ref output() { return in(Space::edge, Buf::input); }
@@ -11,13 +25,11 @@ int16_t tag_of(const Border& border, bool is_backward) {
 }
 Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.block_tokens); }
 
-}  // namespace
-
-Segment embedding_forward(const BlockContext& context) {
+Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, false);
   w.begin(Part::input);
   w.begin(Part::embed);
-  w.acquire({ParamKind::embedding});
+  w.acquire();
   const bool is_split = w.is_tensor_parallel();
   w.op(Op::embed, {by_token(weight(ParamKind::embedding)), tokens(w.dims()),
                    out(is_split ? in(Buf::embed_partial) : in(Buf::input))});
@@ -25,22 +37,28 @@ Segment embedding_forward(const BlockContext& context) {
     w.scatter(in(Buf::embed_partial), in(Buf::input));
     w.join(Stream::compute, Stream::tensor);
   }
-  w.release({ParamKind::embedding});
+  w.release();
   w.end(Part::embed);
   return w.finish();
 }
 
-Segment embedding_backward(const BlockContext& context) {
+Segment backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, true);
   w.begin(Part::embed, Space::edge);
-  w.acquire({ParamKind::embedding});
+  w.acquire();
   SegmentWriter::Gathered dy = w.gather(d_hidden(), in(Space::edge, Buf::embed_partial));
   w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), w.arrived(dy)});
-  w.release({ParamKind::embedding});
+  w.release();
   w.end(Part::embed, Space::edge);
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }
+
+}  // namespace
+
+Block embedding() { return {BlockKind::embedding, forward, backward, {kParams}, {kBuffers}}; }
+
+Block residual() { return {BlockKind::stage, nullptr, nullptr, {}, {kBorderBuffers}}; }
 
 Segment receive_forward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, false);

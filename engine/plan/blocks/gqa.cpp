@@ -1,9 +1,52 @@
 // The attention half of a layer; see blocks.h.
+#include <algorithm>
+
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 #include "engine/plan/blocks/qkv_parts.h"
 
 namespace moetune::plan {
 namespace {
+
+int64_t qkv(D d) { return d.q + 2 * d.kv; }
+int64_t head_dim(D d) { return d.head_dim; }
+int64_t block_if_qk_norm(D d) { return d.has_qk_norm ? d.block_tokens : 0; }
+bool has_qk_norm(const ModelSpec& model, D) { return model.has_qk_norm; }
+
+constexpr ParamRow kParams[] = {
+    {ParamKind::attn_norm, "attn_norm", dim::one, dim::hidden, Split::whole, Sync::replicated},
+    {ParamKind::qkv, "qkv", qkv, dim::hidden, Split::projections, Sync::sharded},
+    {ParamKind::qkv_bias, "qkv_bias", qkv, dim::one, Split::projections, Sync::sharded,
+     [](const ModelSpec& m, D) { return m.has_attention_bias; }},
+    {ParamKind::q_norm, "q_norm", dim::one, head_dim, Split::whole, Sync::replicated, has_qk_norm},
+    {ParamKind::k_norm, "k_norm", dim::one, head_dim, Split::whole, Sync::replicated, has_qk_norm},
+    {ParamKind::o_proj, "o_proj", dim::hidden, [](D d) { return d.q; }, Split::cols, Sync::sharded},
+    {ParamKind::o_bias, "o_bias", dim::one, dim::hidden, Split::whole, Sync::replicated,
+     [](const ModelSpec& m, D) { return m.has_attention_output_bias; }}};
+
+constexpr BufferRow kBuffers[] = {
+    {Buf::attn_gathered, "attn_gathered", Part::attn, Keep::wire, kKept, kElement, dim::block_if_tp,
+     dim::hidden},
+    {Buf::attn_partial, "attn_partial", Part::attn, Keep::wire, kKept, kElement, dim::block_if_tp,
+     dim::hidden},
+    {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved, RecomputeModule::norm, kElement,
+     dim::tokens, dim::hidden},
+    {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved, kKept, kStat, dim::tokens,
+     dim::one},
+    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, dim::block, qkv},
+    {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
+     [](D d) { return d.heads; }},
+    {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
+     [](D d) { return d.kv_heads; }},
+    {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
+     [](D d) { return d.q; }},
+    {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
+     [](D d) { return d.kv; }},
+    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, dim::block,
+     [](D d) { return d.q; }},
+    {Buf::d_qkv, "d_qkv", Part::attn, Keep::backward, kKept, kElement, dim::block, qkv},
+    {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward, kKept, kElement, dim::tokens,
+     dim::hidden}};
 
 using spec::GraphScope;
 
@@ -12,20 +55,14 @@ void rope(SegmentWriter& w, const Ref& x) {
                   table(Table::positions)});
 }
 
-const std::initializer_list<ParamKind> kParams = {
-    ParamKind::attn_norm, ParamKind::qkv,    ParamKind::qkv_bias, ParamKind::q_norm,
-    ParamKind::k_norm,    ParamKind::o_proj, ParamKind::o_bias};
-
-}  // namespace
-
-Segment gqa_forward(const BlockContext& context) {
+Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::gqa, false);
   const LayerDims& d = w.dims();
   const spec::ModelSpec& model = w.model();
   w.begin(Part::input, Space::next);
   w.begin(Part::block);
   w.begin(Part::attn);
-  w.acquire(kParams);
+  w.acquire();
   w.open(GraphScope::attn);
   w.op(Op::attn_norm, {in(Buf::input), weight(ParamKind::attn_norm), out(Buf::attn_norm_out),
                        out(Buf::attn_norm_rstd)});
@@ -45,18 +82,18 @@ Segment gqa_forward(const BlockContext& context) {
                  in(Buf::mid), {Op::attn_residual, in(Buf::input)},
                  model.has_attention_output_bias ? weight(ParamKind::o_bias) : nothing());
   w.close(GraphScope::attn);
-  w.release(kParams);
+  w.release();
   w.end(Part::attn);
   return w.finish();
 }
 
-Segment gqa_backward(const BlockContext& context) {
+Segment backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::gqa, true);
   const LayerDims& d = w.dims();
   const spec::ModelSpec& model = w.model();
   const Ref d_hidden = in(Space::edge, Buf::d_hidden);
   w.begin(Part::attn);
-  w.acquire(kParams);
+  w.acquire();
   w.open(GraphScope::attn);
   w.remake({Buf::attn_norm_out});
   SegmentWriter::Gathered dy = w.gather(d_hidden, in(Buf::attn_partial));
@@ -83,13 +120,19 @@ Segment gqa_backward(const BlockContext& context) {
                        in(Buf::d_attn_norm), inout(d_hidden), grad(ParamKind::attn_norm)})
       .accumulate = true;
   w.close(GraphScope::attn);
-  w.release(kParams);
+  w.release();
   w.end(Part::attn);
-  for (const Part part :
-       {d.is_moe ? Part::experts : Part::mlp, Part::route, Part::attn, Part::block, Part::input}) {
-    w.end_saved(part);
-  }
+  std::vector<Part> behind = parts_of(block_of(halves_of(d).second));
+  std::ranges::reverse(behind);
+  for (const Part part : behind) w.end_saved(part);
+  for (const Part part : {Part::attn, Part::block, Part::input}) w.end_saved(part);
   return w.finish();
+}
+
+}  // namespace
+
+Block gqa() {
+  return {BlockKind::gqa, forward, backward, {kParams}, {kBuffers, core_attention_buffers()}};
 }
 
 }  // namespace moetune::plan

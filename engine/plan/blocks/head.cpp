@@ -2,10 +2,35 @@
 #include <algorithm>
 
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 
 namespace moetune::plan {
 
 namespace {
+
+constexpr int64_t kCeStats = 3;  // kernels::CrossEntropyStatsArgs
+int64_t ce_stats_if_tp(D d) { return d.tp > 1 ? d.ce_chunk : 0; }
+
+constexpr ParamRow kParams[] = {
+    {ParamKind::final_norm, "final_norm", dim::one, dim::hidden, Split::whole, Sync::replicated},
+    {ParamKind::head, "head", dim::vocab, dim::hidden, Split::rows, Sync::sharded,
+     [](const ModelSpec&, D d) { return d.has_own_head; }}};
+
+constexpr BufferRow kBuffers[] = {
+    {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, kElement, dim::tokens,
+     dim::hidden},
+    {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, kStat, dim::tokens,
+     dim::one},
+    {Buf::head_gathered, "head_gathered", Part::head, Keep::wire, kKept, kElement, dim::block_if_tp,
+     dim::hidden},
+    {Buf::head_partial, "head_partial", Part::head, Keep::wire, kKept, kElement, dim::block_if_tp,
+     dim::hidden},
+    {Buf::ce_stats, "ce_stats", Part::head, Keep::wire, kKept, kStat, ce_stats_if_tp,
+     [](D) { return kCeStats; }},
+    {Buf::ce_all_stats, "ce_all_stats", Part::head, Keep::wire, kKept, kStat,
+     [](D d) { return d.tp * ce_stats_if_tp(d); }, [](D) { return kCeStats; }},
+    {Buf::logits, "logits", Part::head, Keep::forward, kKept, kElement,
+     [](D d) { return d.ce_chunk; }, [](D d) { return d.vocab; }}};
 
 /// What the softmax over the whole vocabulary needs to know of the shards of other ranks (Shoeybi
 /// et al. 2019, section 3): a few numbers a row instead of the logits.
@@ -24,20 +49,20 @@ Ref stats_of_all(SegmentWriter& w, const BlockContext& context, const Ref& logit
   return all;
 }
 
-}  // namespace
-
 // Linear cross-entropy: logits exist for one chunk of tokens at a time, and the gradients with
 // respect to the hidden states and the head are taken from them at once, so that nothing of size
 // tokens x vocabulary is ever kept.
-Segment head_forward(const BlockContext& context) {
+Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::head, false);
   const LayerDims& d = w.dims();
   const auto edge = [](Buf buf) { return in(Space::edge, buf); };
   // A tied head on the stage that has the embedding is the embedding.
   const ParamKind head = d.has_own_head ? ParamKind::head : ParamKind::embedding;
+  const std::span<const ParamRow> tied =
+      d.has_own_head ? std::span<const ParamRow>{} : block_of(BlockKind::embedding).params.front();
   w.begin(Part::head, Space::edge);
   w.begin(Part::grad, Space::edge);
-  w.acquire({ParamKind::final_norm, head});
+  w.acquire(tied);
   w.op(Op::final_norm, {edge(Buf::input), weight(ParamKind::final_norm),
                         out(edge(Buf::final_norm_out)), out(edge(Buf::final_norm_rstd))});
   SegmentWriter::Gathered hidden = w.gather(edge(Buf::final_norm_out), edge(Buf::head_gathered));
@@ -63,10 +88,14 @@ Segment head_forward(const BlockContext& context) {
   w.op(Op::final_norm, Pass::backward,
        {edge(Buf::input), weight(ParamKind::final_norm), edge(Buf::final_norm_rstd),
         edge(Buf::d_hidden), inout(edge(Buf::d_hidden)), grad(ParamKind::final_norm)});
-  w.release({ParamKind::final_norm, head});
+  w.release(tied);
   w.end(Part::head, Space::edge);
   w.end_saved(Part::input, Space::edge);
   return w.finish();
 }
+
+}  // namespace
+
+Block head() { return {BlockKind::head, forward, nullptr, {kParams}, {kBuffers}}; }
 
 }  // namespace moetune::plan

@@ -2,9 +2,95 @@
 // source rank, token), which no chunk count changes: that is what makes chunking bit-identical.
 // What is written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
 #include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
 
 namespace moetune::plan {
 namespace {
+
+int64_t tokens_if_moe(D d) { return d.is_moe ? d.tokens : 0; }
+int64_t slots_out(D d) { return d.tokens * d.slots_per_token(); }
+int64_t slots_if_ep(D d) { return d.is_moe && d.expert_ranks > 1 ? slots_out(d) : 0; }
+int64_t rows_in(D d) { return d.received_rows; }
+int64_t received_if_ep(D d) { return d.expert_ranks > 1 ? d.received_rows : 0; }
+int64_t route_chunks(D d) {
+  if (!d.is_moe) return 0;
+  return d.expert_ranks > 1 ? d.chunks_forward + d.chunks_backward : 2;
+}
+int64_t sequences_if_moe(D d) { return d.is_moe ? d.sequences : 0; }
+int64_t own_sequences_if_moe(D d) { return d.is_moe ? d.own_sequences : 0; }
+
+constexpr ParamRow kParams[] = {
+    {ParamKind::router, "router", [](D d) { return d.experts; }, dim::hidden, Split::whole,
+     Sync::replicated},
+    {ParamKind::expert_fc1, "expert_fc1", [](D d) { return d.local_experts * 2 * d.moe_ffn; },
+     dim::hidden, Split::expert_rows, Sync::sharded},
+    {ParamKind::expert_fc2, "expert_fc2", [](D d) { return d.local_experts * d.hidden; },
+     [](D d) { return d.moe_ffn; }, Split::expert_cols, Sync::sharded}};
+
+constexpr BufferRow kBuffers[] = {
+    {Buf::router_probs, "router_probs", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
+     [](D d) { return d.experts; }},
+    {Buf::router_lse, "router_lse", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
+     dim::one},
+    {Buf::topk_indices, "topk_indices", Part::route, Keep::saved, kKept, kIndex, tokens_if_moe,
+     [](D d) { return d.topk; }},
+    {Buf::slice_indices, "slice_indices", Part::route, Keep::forward, kKept, kIndex,
+     [](D d) { return d.is_moe && d.etp > 1 ? d.tokens : 0; },
+     [](D d) { return d.slots_per_token(); }},
+    {Buf::topk_weights, "topk_weights", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
+     [](D d) { return d.topk; }},
+    {Buf::expert_counts, "expert_counts", Part::route, Keep::saved, kKept, kIndex,
+     own_sequences_if_moe, [](D d) { return d.experts; }},
+    // Probability sums per sequence, then tokens per expert; the latter become the aux loss's
+    // gradient.
+    {Buf::aux_sums, "aux_sums", Part::route, Keep::saved, kKept, kStat,
+     [](D d) { return 2 * sequences_if_moe(d); }, [](D d) { return d.experts; }},
+    // Send order of the (token, slot) pairs and its inverse, for forward and backward chunks.
+    {Buf::slot_maps, "slot_maps", Part::route, Keep::saved, kKept, kIndex,
+     [](D d) { return d.is_moe ? int64_t{4} : int64_t{0}; }, slots_out},
+    // Rows by chunk of both directions and expert: this rank's, and those of the whole group.
+    {Buf::chunk_counts, "chunk_counts", Part::route, Keep::forward, kKept, kIndex, route_chunks,
+     [](D d) { return d.expert_slices(); }},
+    {Buf::gathered_counts, "gathered_counts", Part::route, Keep::wire, kKept, kIndex,
+     [](D d) { return d.expert_ranks > 1 ? d.expert_ranks * route_chunks(d) : 0; },
+     [](D d) { return d.expert_slices(); }},
+    {Buf::d_router, "d_router", Part::route, Keep::backward, kKept, kElement, tokens_if_moe,
+     [](D d) { return d.experts; }},
+    {Buf::d_topk_weights, "d_topk_weights", Part::route, Keep::backward, kKept, kStat,
+     tokens_if_moe, [](D d) { return d.topk; }},
+    // Arrival order to canonical place and the chunks' row lists, for forward and backward chunks.
+    {Buf::row_maps, "row_maps", Part::experts, Keep::saved, kKept, kIndex,
+     [](D) { return int64_t{4}; }, rows_in},
+    // Where each expert's rows begin: canonical, then per forward chunk, then per backward chunk.
+    {Buf::offsets, "offsets", Part::experts, Keep::saved, kKept, kIndex,
+     [](D d) { return 1 + d.chunks_forward + d.chunks_backward; },
+     [](D d) { return d.local_experts + 1; }},
+    {Buf::send_rows, "send_rows", Part::route, Keep::wire, kKept, kElement, slots_if_ep,
+     dim::hidden},
+    {Buf::recv_rows, "recv_rows", Part::experts, Keep::wire, kKept, kElement, received_if_ep,
+     dim::hidden},
+    {Buf::send_probs, "send_probs", Part::route, Keep::wire, kKept, kStat, slots_if_ep, dim::one},
+    {Buf::recv_probs, "recv_probs", Part::experts, Keep::wire, kKept, kStat, received_if_ep,
+     dim::one},
+    {Buf::expert_input, "expert_input", Part::experts, Keep::saved, kKept, kElement, rows_in,
+     dim::hidden},
+    {Buf::expert_probs, "expert_probs", Part::experts, Keep::saved, kKept, kStat, rows_in,
+     dim::one},
+    {Buf::fc1_out, "fc1_out", Part::experts, Keep::saved, RecomputeModule::experts, kElement,
+     rows_in, [](D d) { return 2 * d.moe_ffn; }},
+    {Buf::act_out, "act_out", Part::experts, Keep::saved, RecomputeModule::moe_act, kElement,
+     rows_in, [](D d) { return d.moe_ffn; }},
+    {Buf::fc2_out, "fc2_out", Part::experts, Keep::forward, kKept, kElement, rows_in, dim::hidden},
+    {Buf::d_fc2_out, "d_fc2_out", Part::experts, Keep::backward, kKept, kElement, rows_in,
+     dim::hidden},
+    {Buf::d_act, "d_act", Part::experts, Keep::backward, kKept, kElement, rows_in,
+     [](D d) { return d.moe_ffn; }},
+    {Buf::d_fc1, "d_fc1", Part::experts, Keep::backward, kKept, kElement, rows_in,
+     [](D d) { return 2 * d.moe_ffn; }},
+    {Buf::d_expert_probs, "d_expert_probs", Part::experts, Keep::backward, kKept, kStat, rows_in,
+     dim::one},
+    {Buf::d_expert_input, "d_expert_input", Part::experts, Keep::backward, kKept, kElement, rows_in,
+     dim::hidden}};
 
 using spec::CollectiveKind;
 using spec::GraphScope;
@@ -14,10 +100,6 @@ constexpr int64_t kForwardOrder = 0;     // send order -> slot; arrival order ->
 constexpr int64_t kForwardPosition = 1;  // slot -> place in send order; chunk row list
 constexpr int64_t kBackwardOrder = 2;
 constexpr int64_t kBackwardPosition = 3;
-
-const std::initializer_list<ParamKind> kParams = {ParamKind::mlp_norm,   ParamKind::router,
-                                                  ParamKind::shared_fc1, ParamKind::shared_fc2,
-                                                  ParamKind::expert_fc1, ParamKind::expert_fc2};
 
 /// Where a direction's index lists lie, and from which row of `offsets` on its chunks'.
 struct Lists {
@@ -90,7 +172,7 @@ void route(SegmentWriter& w, const BlockContext& context) {
 // other ranks, so the packing is launched before the host stops to read them.
 void preprocess(SegmentWriter& w) {
   const LayerDims& d = w.dims();
-  const bool is_parallel = d.ep > 1;
+  const bool is_parallel = d.expert_ranks > 1;
   // All rows stay here: the sizes are known and the host has nothing to wait for.
   if (!is_parallel) w.begin(Part::experts);
   w.open(GraphScope::moe_preprocess);
@@ -103,7 +185,7 @@ void preprocess(SegmentWriter& w) {
     const int64_t counts = (d.chunks_forward + d.chunks_backward) * d.expert_slices();
     w.join(Stream::expert, Stream::compute);
     w.comm(Op::count_exchange, CollectiveKind::all_gather,
-           d.ep * counts * base::size_of(base::DType::i32),
+           d.expert_ranks * counts * base::size_of(base::DType::i32),
            {in(Buf::chunk_counts), out(Buf::gathered_counts)});
   }
   w.op(Op::permute, {in(Buf::mlp_norm_out), out(is_parallel ? Buf::send_rows : Buf::expert_input),
@@ -120,16 +202,14 @@ int64_t row_bytes(const BlockContext& context, bool has_probs) {
          (has_probs ? base::size_of(context.precision.stat) : 0);
 }
 
-}  // namespace
-
-Segment moe_forward(const BlockContext& context) {
+Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::moe, false);
   const LayerDims& d = w.dims();
   const Lists lists = lists_of(d, false);
-  const bool is_parallel = d.ep > 1;
+  const bool is_parallel = d.expert_ranks > 1;
   const Ref output = in(Space::next, Buf::input);
   w.begin(Part::route);
-  w.acquire(kParams);
+  w.acquire();
   route(w, context);
   preprocess(w);
   const int arrived = w.new_event();
@@ -139,7 +219,7 @@ Segment moe_forward(const BlockContext& context) {
     constexpr int64_t kNumberBytes = base::size_of(base::DType::i32);
     const int64_t num_chunks = d.chunks_forward + d.chunks_backward;
     w.fetch(Fetch::counts, Stream::expert, in(Buf::gathered_counts));
-    w.host(Op::finish_route, {0, d.ep * num_chunks * d.expert_slices() * kNumberBytes});
+    w.host(Op::finish_route, {0, d.expert_ranks * num_chunks * d.expert_slices() * kNumberBytes});
     w.begin(Part::experts);
     w.join(Stream::expert, Stream::compute);
     w.mark(Mark::chunk_send);
@@ -185,22 +265,22 @@ Segment moe_forward(const BlockContext& context) {
   if (is_parallel) w.join(Stream::compute, Stream::expert);
   w.op(Op::unpermute,
        {in(is_parallel ? Buf::send_rows : Buf::fc2_out), inout(output), slots(kForwardPosition)});
-  w.release(kParams);
+  w.release();
   w.end(Part::experts);
   w.end(Part::route);
   w.end(Part::block);
   return w.finish();
 }
 
-Segment moe_backward(const BlockContext& context) {
+Segment backward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::moe, true);
   const LayerDims& d = w.dims();
   const Lists lists = lists_of(d, true);
-  const bool is_parallel = d.ep > 1;
+  const bool is_parallel = d.expert_ranks > 1;
   const Ref d_hidden = in(Space::edge, Buf::d_hidden);
   w.begin(Part::route);
   w.begin(Part::experts);
-  w.acquire(kParams);
+  w.acquire();
   w.remake({Buf::mlp_norm_out});
   w.op(Op::unpermute, {d_hidden, out(is_parallel ? Buf::send_rows : Buf::d_fc2_out),
                        slots(kBackwardOrder), slots(kBackwardPosition)});
@@ -267,10 +347,20 @@ Segment moe_backward(const BlockContext& context) {
   w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
                       in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
       .accumulate = true;
-  w.release(kParams);
+  w.release();
   w.end(Part::experts);
   w.end(Part::route);
   return w.finish();
+}
+
+}  // namespace
+
+Block moe() {
+  return {BlockKind::moe,
+          forward,
+          backward,
+          {feed_forward_params(), kParams, shared_experts_params()},
+          {feed_forward_buffers(), kBuffers, shared_experts_buffers()}};
 }
 
 }  // namespace moetune::plan

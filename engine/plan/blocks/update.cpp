@@ -20,6 +20,14 @@ void allocate(SegmentWriter& w, const Ref& ref, MemoryGroup group, int64_t bytes
   instr.refs = {out(ref)};
 }
 
+/// Those with a gradient.
+template <typename Body>
+void for_trained(const ParamPlan& params, Body&& body) {
+  for (size_t i = 0; i < params.buckets.size(); ++i) {
+    if (params.buckets[i].has_gradient) body(i, params.buckets[i]);
+  }
+}
+
 /// The gradients of a bucket are added up over the ranks of the op's group.
 Instr& add_up(SegmentWriter& w, Op op, const UpdateContext& c, int index) {
   const auto bucket = static_cast<size_t>(index);
@@ -41,6 +49,7 @@ Segment setup(const UpdateContext& c) {
     for (size_t i = 0; i < c.params.buckets.size(); ++i) {
       const BucketDesc& bucket = c.params.buckets[i];
       for (const BucketPart part : parts) {
+        if (!bucket.has_gradient && part != BucketPart::weight) continue;
         allocate(w, bucket_part(i, part), group_of(part),
                  bucket.numel * base::size_of(type_of(part, precision)));
       }
@@ -54,8 +63,8 @@ Segment setup(const UpdateContext& c) {
              row.rows * row.cols * base::size_of(precision.of(row.content)));
   }
   for (const auto& [peer, is_backward] : c.sends) {
-    allocate(w, message_slots(peer, is_backward), MemoryGroup::communication,
-             kMessageSlots * w.message_bytes());
+    allocate(w, slots_to(peer, is_backward), MemoryGroup::communication,
+             message_slots(c.layout.pp, c.layout.vpp) * w.message_bytes());
   }
   return w.finish();
 }
@@ -68,10 +77,10 @@ Segment begin_step(const UpdateContext& c) {
   // All that comes later on the compute stream can read the tokens.
   w.join(Stream::compute, Stream::copy);
   Instr& zero = w.priced(Op::zero_grads, {}, {});
-  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
-    zero.cost.bytes += c.params.buckets[i].numel * base::size_of(c.block.precision.stat);
+  for_trained(c.params, [&](size_t i, const BucketDesc& bucket) {
+    zero.cost.bytes += bucket.numel * base::size_of(c.block.precision.stat);
     zero.refs.push_back(out(bucket_part(i, BucketPart::grad)));
-  }
+  });
   return w.finish();
 }
 
@@ -96,15 +105,14 @@ Segment clip_gradients(const UpdateContext& c) {
   w.join(Stream::compute, Stream::data);
   Instr& sum = w.priced(Op::grad_norm, {0, base::size_of(base::DType::f64)}, {out(norm)});
   // Every rank adds up its own share of each bucket, also where all ranks hold the whole.
-  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
-    const BucketDesc& bucket = c.params.buckets[i];
-    if (bucket.is_tied_copy) continue;
-    const int64_t share = shard_of(bucket, c.layout, true);
+  for_trained(c.params, [&](size_t i, const BucketDesc& bucket) {
+    if (bucket.is_tied_copy) return;
+    const int64_t share = shard_of(bucket, c.layout);
     sum.cost.flops += 2 * share;
     sum.cost.bytes += share * base::size_of(c.block.precision.stat);
     sum.refs.push_back(cols(bucket_part(i, BucketPart::grad),
                             share * c.layout.rank_in(bucket.group, c.block.rank), share));
-  }
+  });
   w.join(Stream::data, Stream::compute);
   w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
   // The host reads the norm to decide on clipping and to notice numbers that are none.
@@ -115,21 +123,20 @@ Segment clip_gradients(const UpdateContext& c) {
 Segment update_weights(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
-  int64_t numel = 0;
-  for (const ParamDesc& param : c.params.params) numel += param.numel();
+  const int64_t numel = c.params.num_trained();
   // Master weights and both moments are read and written, gradients read, weights written.
   const Precision& precision = c.block.precision;
   const int64_t element_bytes = 3 * base::size_of(precision.stat) + 2 * base::size_of(precision.m) +
                                 2 * base::size_of(precision.v) + base::size_of(precision.element);
   Instr& update = w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
-  for (size_t i = 0; i < c.params.buckets.size(); ++i) {
+  for_trained(c.params, [&](size_t i, const BucketDesc&) {
     const auto part = [&](BucketPart which) { return bucket_part(i, which); };
     for (const Ref& ref :
          {out(part(BucketPart::weight)), part(BucketPart::grad), inout(part(BucketPart::master)),
           inout(part(BucketPart::m)), inout(part(BucketPart::v))}) {
       update.refs.push_back(ref);
     }
-  }
+  });
   return w.finish();
 }
 

@@ -20,8 +20,10 @@ struct Range {
 /// Of each bucket those that the rank updates: none where its shard is what fills the bucket up.
 std::vector<Range> own_ranges(const StepProgram& program) {
   std::vector<Range> ranges(program.params.buckets.size());
-  for (const ShardPiece& piece : shard_pieces(program.params, program.layout, program.rank, true)) {
-    Range& range = ranges[static_cast<size_t>(program.params.params[piece.param].bucket)];
+  for (const ShardPiece& piece : shard_pieces(program.params, program.layout, program.rank)) {
+    const ParamDesc& param = program.params.params[piece.param];
+    if (!program.params.has_gradient(param)) continue;
+    Range& range = ranges[static_cast<size_t>(param.bucket)];
     const bool is_first = range.begin == range.end;
     range.begin = is_first ? piece.begin : std::min(range.begin, piece.begin);
     range.end = std::max(range.end, piece.end);
@@ -58,8 +60,7 @@ void narrow_update(const StepProgram& program, Instr& instr) {
     const Range range = range_of(ref);
     ref = cols(ref, range.begin - (is_state(ref) ? shard_begin : 0), range.end - range.begin);
   }
-  int64_t num_all = 0;
-  for (const ParamDesc& param : program.params.params) num_all += param.numel();
+  const int64_t num_all = program.params.num_trained();
   int64_t num_own = 0;
   for (const Range& range : ranges) num_own += range.num_updated;
   if (num_all == 0) return;
@@ -124,7 +125,7 @@ void distributed_optimizer(StepProgram& program, const BlockContext& context) {
   program.items.pop_back();
   for (size_t i = 0; i < program.params.buckets.size(); ++i) {
     const BucketDesc& bucket = program.params.buckets[i];
-    if (program.layout.group_size(bucket.group) == 1) continue;
+    if (!bucket.has_gradient || program.layout.group_size(bucket.group) == 1) continue;
     Item item;
     item.segment = static_cast<int32_t>(program.segments.size());
     item.layer = static_cast<int32_t>(bucket.layer);

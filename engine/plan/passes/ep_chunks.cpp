@@ -53,7 +53,7 @@ void drop_chunk_lists(Instr& instr) {
 void ep_chunks(Segment& segment) {
   const Parts parts = split(segment.code);
   if (parts.body.empty()) return;
-  const bool is_parallel = segment.dims.ep > 1;
+  const bool is_parallel = segment.dims.expert_ranks > 1;
   const int64_t asked =
       segment.is_backward ? segment.dims.chunks_backward : segment.dims.chunks_forward;
   segment.num_chunks = is_parallel ? static_cast<int>(asked) : 1;

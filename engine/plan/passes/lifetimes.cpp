@@ -16,7 +16,7 @@ Instr memory_instr(Verb verb, const BufferRow& row, Space space, Place place, co
   instr.verb = verb;
   instr.what = static_cast<uint8_t>(group_of(place));
   instr.refs = {{space, static_cast<uint8_t>(row.id), Access::write}};
-  if (row.part != Part::experts || dims.ep == 1) {
+  if (row.part != Part::experts || dims.expert_ranks == 1) {
     instr.cost.bytes = buffer_bytes(row, dims, precision);
     return instr;
   }

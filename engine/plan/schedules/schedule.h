@@ -1,6 +1,7 @@
 // The pipeline schedule as data: what a stage does in which order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,9 +24,15 @@ std::vector<ScheduleStep> one_f_one_b(int pp, int stage, int64_t num_micro_batch
 std::vector<ScheduleStep> interleaved(int pp, int vpp, int stage, int64_t num_micro_batches);
 
 /// Messages to one peer in one direction that have memory of their own, from when they are sent
-/// until they are read. In the steady part of 1F1B a stage sends a message when the one before the
-/// last has been read, because its own last message came after that: two are all it can use. In the
-/// warm-up a faster sender waits. Peers read in the order of sending, in both schedules.
-inline constexpr int kMessageSlots = 2;
+/// until they are read: as many as the schedule can use, so that only a sender that runs ahead of
+/// it waits. 1F1B, two: a stage's own last message came after the one before that, so that one is
+/// read while the next is on its way. Interleaved, half of the pipeline: between the last rank and
+/// the first, messages are sent one after the other while the reader is still busy with the
+/// virtual stage before; most of all where backward takes no longer than forward. Peers read in the
+/// order of sending, in both schedules.
+constexpr int message_slots(int pp, int vpp) {
+  constexpr int kFewest = 2;
+  return vpp == 1 ? kFewest : std::max(kFewest, (pp + 1) / 2);
+}
 
 }  // namespace moetune::plan

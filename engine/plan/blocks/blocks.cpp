@@ -1,0 +1,78 @@
+// All blocks, and the tables of parameters and buffers that they declare; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/base/error.h"
+
+namespace moetune::plan {
+namespace {
+
+const std::array<Block, 6>& blocks() {
+  static const std::array<Block, 6> kBlocks = {embedding(), residual(), gqa(),
+                                               dense_mlp(), moe(),      head()};
+  return kBlocks;
+}
+
+/// Rows by their ids, each of which stands in one place.
+template <typename Row, size_t kCount>
+std::array<Row, kCount> table_of(std::vector<std::span<const Row>> Block::*declared) {
+  std::array<const Row*, kCount> places{};
+  for (const Block& block : blocks()) {
+    for (const std::span<const Row> rows : block.*declared) {
+      for (const Row& row : rows) {
+        const Row*& place = places[static_cast<size_t>(row.id)];
+        MOETUNE_CHECK(place == nullptr || place == &row, "{} and {} are declared as one", row.name,
+                      place->name);
+        place = &row;
+      }
+    }
+  }
+  std::array<Row, kCount> table{};
+  for (size_t i = 0; i < kCount; ++i) {
+    MOETUNE_CHECK(places[i] != nullptr, "no block declares number {}", i);
+    table[i] = *places[i];
+  }
+  return table;
+}
+
+}  // namespace
+
+const Block& block_of(BlockKind kind) {
+  for (const Block& block : blocks()) {
+    if (block.kind == kind) return block;
+  }
+  MOETUNE_CHECK(false, "{} declares nothing", name_of(kind));
+  return blocks().front();
+}
+
+std::vector<Part> parts_of(const Block& block) {
+  std::vector<Part> parts;
+  for (const std::span<const BufferRow> rows : block.buffers) {
+    for (const BufferRow& row : rows) {
+      if (std::ranges::find(parts, row.part) == parts.end()) parts.push_back(row.part);
+    }
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+std::pair<BlockKind, BlockKind> halves_of(const LayerDims& dims) {
+  return {BlockKind::gqa, dims.is_moe ? BlockKind::moe : BlockKind::dense_mlp};
+}
+
+const ParamRow& param_row(ParamKind kind) {
+  static const auto kTable =
+      table_of<ParamRow, static_cast<size_t>(ParamKind::count)>(&Block::params);
+  return kTable[static_cast<size_t>(kind)];
+}
+
+std::span<const BufferRow> buffer_table() {
+  static const auto kTable = table_of<BufferRow, static_cast<size_t>(Buf::count)>(&Block::buffers);
+  return kTable;
+}
+
+const BufferRow& buffer_row(Buf id) { return buffer_table()[static_cast<size_t>(id)]; }
+
+}  // namespace moetune::plan

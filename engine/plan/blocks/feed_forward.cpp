@@ -1,0 +1,29 @@
+// What the feed-forward half of a layer has whatever it is made of: its norm; see blocks.h.
+#include "engine/plan/blocks/blocks.h"
+#include "engine/plan/blocks/declare.h"
+
+namespace moetune::plan {
+namespace {
+
+int64_t block_if_mlp_tp(D d) { return !d.is_moe || d.shared_ffn > 0 ? dim::block_if_tp(d) : 0; }
+
+constexpr ParamRow kParams[] = {
+    {ParamKind::mlp_norm, "mlp_norm", dim::one, dim::hidden, Split::whole, Sync::replicated}};
+
+constexpr BufferRow kBuffers[] = {{Buf::mlp_gathered, "mlp_gathered", Part::route, Keep::wire,
+                                   kKept, kElement, block_if_mlp_tp, dim::hidden},
+                                  {Buf::mlp_partial, "mlp_partial", Part::route, Keep::wire, kKept,
+                                   kElement, block_if_mlp_tp, dim::hidden},
+                                  {Buf::mlp_norm_out, "mlp_norm_out", Part::route, Keep::saved,
+                                   RecomputeModule::norm, kElement, dim::tokens, dim::hidden},
+                                  {Buf::mlp_norm_rstd, "mlp_norm_rstd", Part::route, Keep::saved,
+                                   kKept, kStat, dim::tokens, dim::one},
+                                  {Buf::d_mlp_norm, "d_mlp_norm", Part::route, Keep::backward,
+                                   kKept, kElement, dim::tokens, dim::hidden}};
+
+}  // namespace
+
+std::span<const ParamRow> feed_forward_params() { return kParams; }
+std::span<const BufferRow> feed_forward_buffers() { return kBuffers; }
+
+}  // namespace moetune::plan

@@ -1,0 +1,141 @@
+// What blocks declare: all that their instructions name, and nothing twice. And parameters without
+// a gradient, which no block has yet.
+#include "engine/plan/blocks/blocks.h"
+
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "engine/plan/compile.h"
+#include "tests/spec/spec_samples.h"
+
+namespace moetune::plan {
+namespace {
+
+constexpr BlockKind kBlocks[] = {BlockKind::embedding, BlockKind::gqa,  BlockKind::dense_mlp,
+                                 BlockKind::moe,       BlockKind::head, BlockKind::stage};
+
+/// All axes, layers of both kinds, everything that a model may have.
+spec::TrialSpec trial() {
+  spec::TrialSpec made = spec::samples::trial();
+  made.model.shared_ffn_size = 16;
+  made.model.is_moe_layer.front() = false;
+  made.knobs = {};
+  made.knobs.tensor_model_parallel_size = 2;
+  made.knobs.data_parallel_size = 4;
+  made.knobs.context_parallel_size = 2;
+  made.knobs.expert_model_parallel_size = 2;
+  made.knobs.expert_tensor_parallel_size = 2;
+  made.knobs.pipeline_model_parallel_size = 2;
+  made.hardware.num_nodes = 4;
+  made.hardware.devices_per_node = 8;
+  made.training.seq_length = 64;
+  return made;
+}
+
+BOOST_AUTO_TEST_SUITE(blocks)
+
+BOOST_AUTO_TEST_CASE(the_tables_hold_each_row_at_its_id) {
+  for (int i = 0; i < static_cast<int>(ParamKind::count); ++i) {
+    const auto kind = static_cast<ParamKind>(i);
+    BOOST_TEST((param_row(kind).id == kind));
+  }
+  BOOST_TEST(buffer_table().size() == static_cast<size_t>(Buf::count));
+  for (size_t i = 0; i < buffer_table().size(); ++i) {
+    BOOST_TEST((buffer_table()[i].id == static_cast<Buf>(i)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
+  std::map<BlockKind, std::set<ParamKind>> params;
+  std::map<BlockKind, std::set<Buf>> buffers;
+  for (const BlockKind kind : kBlocks) {
+    for (const auto rows : block_of(kind).params) {
+      for (const ParamRow& row : rows) BOOST_TEST(params[kind].insert(row.id).second);
+    }
+    for (const auto rows : block_of(kind).buffers) {
+      for (const BufferRow& row : rows) BOOST_TEST(buffers[kind].insert(row.id).second);
+    }
+  }
+  const std::set<Buf>& residual = buffers[BlockKind::stage];
+  int num_seen = 0;
+  for (const int rank : {0, 16}) {
+    for_each(compile(trial(), rank), [&](const Item&, const Segment& segment, const Instr& instr) {
+      if (segment.block == BlockKind::update || instr.verb == Verb::mark) return;
+      for (const Ref& ref : instr.refs) {
+        BOOST_TEST_CONTEXT(name_of(segment.block) << " " << op_label(instr.op, instr.pass)) {
+          if (ref.space == Space::weight || ref.space == Space::grad) {
+            BOOST_TEST(params[segment.block].contains(static_cast<ParamKind>(ref.id)));
+            ++num_seen;
+          }
+          const bool is_buffer =
+              ref.space == Space::frame || ref.space == Space::next || ref.space == Space::edge;
+          const bool is_work = instr.verb == Verb::op || instr.verb == Verb::comm;
+          if (is_buffer && is_work && !residual.contains(static_cast<Buf>(ref.id))) {
+            BOOST_TEST(buffers[segment.block].contains(static_cast<Buf>(ref.id)));
+            ++num_seen;
+          }
+        }
+      }
+    });
+  }
+  BOOST_TEST(num_seen > 200);
+}
+
+/// What layers have, and a number for each expert that no gradient changes.
+std::vector<const ParamRow*> rows_with_state(const ModelSpec&, const LayerDims& dims) {
+  static const ParamRow kState = {ParamKind::router,
+                                  "expert_bias",
+                                  [](const LayerDims& d) { return d.experts; },
+                                  [](const LayerDims&) { return int64_t{1}; },
+                                  Split::whole,
+                                  Sync::no_gradient,
+                                  nullptr};
+  std::vector<const ParamRow*> rows = {&param_row(ParamKind::attn_norm)};
+  if (dims.is_moe) rows.push_back(&kState);
+  rows.push_back(&param_row(ParamKind::qkv));
+  return rows;
+}
+
+BOOST_AUTO_TEST_CASE(state_without_a_gradient_is_only_kept) {
+  const spec::TrialSpec spec = trial();
+  const Layout layout = layout_of(spec.knobs);
+  const BlockContext context{spec.model, spec.training, spec::precision_of(spec.dtype, spec.knobs),
+                             layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0), 16};
+  const ParamPlan params = make_param_plan(spec.model, spec.knobs, 16, rows_with_state);
+  const auto num_named = [&](const Segment& segment, size_t bucket) {
+    int count = 0;
+    for (const Instr& instr : segment.code) {
+      for (const Ref& ref : instr.refs) {
+        count += ref.space == Space::bucket && ref.row == static_cast<int64_t>(bucket);
+      }
+    }
+    return count;
+  };
+  const UpdateContext update{context, params, layout, 1};
+  int num_states = 0;
+  int64_t num_trained = 0;
+  for (size_t i = 0; i < params.buckets.size(); ++i) {
+    const bool is_state = params.buckets[i].name.ends_with(".state");
+    BOOST_TEST_CONTEXT(params.buckets[i].name) {
+      BOOST_TEST(params.buckets[i].has_gradient == !is_state);
+      // Weight; and gradient, master, two moments.
+      BOOST_TEST(num_named(setup(update), i) == (is_state ? 1 : 5));
+      BOOST_TEST((num_named(begin_step(update), i) == 0) == is_state);
+      BOOST_TEST((num_named(update_weights(update), i) == 0) == is_state);
+      if (is_state) BOOST_TEST(num_named(clip_gradients(update), i) == 0);
+    }
+    num_states += is_state;
+  }
+  for (const ParamDesc& param : params.params) {
+    if (param.name.ends_with("expert_bias")) continue;
+    num_trained += param.numel();
+  }
+  BOOST_TEST(num_states > 0);
+  BOOST_TEST(params.num_trained() == num_trained);
+  BOOST_TEST(update_weights(update).code.front().cost.flops == 12 * num_trained);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::plan

@@ -35,12 +35,11 @@ int64_t capacity_of(const TrialRow& trial) {
   return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-// Time of the first configuration that fitted over the winner's, when both are known.
-std::optional<double> speed_up(const Context& context, const TrialRow& winner) {
+// Over the first configuration that fitted, when both are known.
+std::optional<store::Gain> gain_of(const Context& context, const TrialRow& winner) {
   const TrialRow* first = context.at(context.first_fit);
   if (first == nullptr) return std::nullopt;
-  const auto gain = store::gain_over_first_fit(context.decisions, winner, *first);
-  return gain ? std::optional(*gain + 1) : std::nullopt;
+  return store::gain_over_first_fit(context.decisions, winner, *first);
 }
 
 std::string memory_card(const TrialRow& winner) {
@@ -60,11 +59,16 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
   const Context& context = input.context;
   const TrialRow* first = context.at(context.first_fit);
   std::string html = "<dl class=\"cards\">\n";
-  const std::optional<double> gain = speed_up(context, winner);
-  html += card("Gain over the first fit", gain ? number_text(gain, 2) + "×" : "–",
+  const std::optional<store::Gain> gain = gain_of(context, winner);
+  const bool has_gain_interval = gain && gain->low_ratio && gain->high_ratio;
+  const std::string interval =
+      has_gain_interval ? fmt::format("{} to {}×; ", number_text(*gain->low_ratio + 1, 2),
+                                      number_text(*gain->high_ratio + 1, 2))
+                        : "";
+  html += card("Gain over the first fit", gain ? number_text(gain->ratio + 1, 2) + "×" : "–",
                first == nullptr ? "nothing fitted before"
-                                : fmt::format("{} took {} a step", trial_link(first->ordinal),
-                                              ns_text(first->step_ns)));
+                                : fmt::format("{}{} took {} a step", interval,
+                                              trial_link(first->ordinal), ns_text(first->step_ns)));
   // Where operations are measured on this machine, the emulated device's peak says nothing about
   // them.
   const bool has_mfu = spec_text(winner, "clock") != "virtual_measured";
@@ -87,11 +91,11 @@ std::string cards(const SectionInput& input, const TrialRow& winner) {
 
 std::string headline(const Context& context, const TrialRow& winner) {
   const TrialRow* first = context.at(context.first_fit);
-  const std::optional<double> gain = speed_up(context, winner);
+  const std::optional<store::Gain> gain = gain_of(context, winner);
   std::string text = fmt::format("<p class=\"headline\">Trial {} ", trial_link(winner.ordinal));
   if (gain && first != &winner) {
     text += fmt::format("trains <strong>{} as fast</strong> as the first configuration that fitted",
-                        number_text(gain, 2) + "×");
+                        number_text(gain->ratio + 1, 2) + "×");
   } else {
     text += "is the configuration to use";
   }

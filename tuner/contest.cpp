@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
 
@@ -28,6 +29,18 @@ RunReading reading_of(const TrialOutcome& outcome) {
 }
 
 }  // namespace
+
+nlohmann::json to_json(const Judgement& judgement) {
+  return {{"gain_ratio", judgement.gain_ratio},
+          {"low_ratio", judgement.low_ratio},
+          {"high_ratio", judgement.high_ratio},
+          {"measured_ratio", judgement.measured_ratio},
+          {"predicted_ratio", judgement.predicted_ratio},
+          {"run_noise_ratio", judgement.run_noise_ratio},
+          {"num_runs_before", judgement.num_runs_before},
+          {"num_runs_after", judgement.num_runs_after},
+          {"has_turns", judgement.has_turns}};
+}
 
 Contests::Kind Contests::kind_of(Purpose purpose) {
   switch (purpose) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,6 +42,9 @@ struct Judgement {
   int64_t num_runs_after = 0;
   bool has_turns = false;  ///< they were run in turns
 };
+
+/// For the evidence of a decision.
+nlohmann::json to_json(const Judgement& judgement);
 
 /// A measurement that would help.
 struct NextRun {

@@ -189,12 +189,18 @@ struct DecisionRow {
   std::string evidence_json = "{}";
 };
 
-/// Step time of the first configuration that fitted over the winner's, less 1: as the search has
-/// said it, by runs of one length, where it came to a verdict; else by the rows. A long run's steps
-/// are longer than a short one's, as routing drifts while the router learns, so that the winner's
-/// row after its validation is not to be compared with the other.
-std::optional<double> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
-                                          const TrialRow& winner, const TrialRow& first_fit);
+/// Time before over time after, less 1, and its interval where one is known.
+struct Gain {
+  double ratio = 0;
+  std::optional<double> low_ratio;
+  std::optional<double> high_ratio;
+};
+/// Step time of the first configuration that fitted over the winner's: as the search has said it,
+/// by runs of one length, where it came to a verdict; else by the rows. A long run's steps are
+/// longer than a short one's, as routing drifts while the router learns, so that the winner's row
+/// after its validation is not to be compared with the other.
+std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
+                                        const TrialRow& winner, const TrialRow& first_fit);
 
 using StepRow = ShardStep;
 using OpRow = ShardOp;

@@ -34,7 +34,7 @@ struct Result {
   std::optional<store::TrialRow> first_fit;
   std::vector<store::DecisionRow> undecided;  ///< what the noise did not let the sweep see
 
-  std::optional<double> gain_ratio;
+  std::optional<store::Gain> gain;
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
@@ -50,7 +50,7 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   }
   const std::vector<store::DecisionRow> decisions = store.read_decisions(sweep_id);
   if (result.best && result.first_fit) {
-    result.gain_ratio = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
+    result.gain = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
   }
   for (const store::DecisionRow& decision : decisions) {
     if (decision.kind == "undecided") result.undecided.push_back(decision);
@@ -81,7 +81,9 @@ nlohmann::json to_json(const Result& result) {
           {"num_by_status", result.summary.num_by_status},
           {"best", result.best_json},
           {"first_fit_id", result.first_fit ? nlohmann::json(result.first_fit->id) : nullptr},
-          {"gain_ratio", or_null(result.gain_ratio)},
+          {"gain_ratio", result.gain ? nlohmann::json(result.gain->ratio) : nullptr},
+          {"gain_low_ratio", result.gain ? or_null(result.gain->low_ratio) : nullptr},
+          {"gain_high_ratio", result.gain ? or_null(result.gain->high_ratio) : nullptr},
           {"undecided", undecided}};
 }
 
@@ -102,15 +104,20 @@ std::string to_text(const Result& result) {
                       base::format_count(best.tokens_per_s.value_or(0)),
                       base::format_bytes(best.peak_bytes.value_or(0)),
                       best.wall.empty() ? "" : ", wall " + best.wall);
-  if (result.gain_ratio) {
-    text += fmt::format("gain: {:.2f}x over trial {}, the first configuration that fitted\n",
-                        *result.gain_ratio + 1, result.first_fit->id);
+  if (result.gain) {
+    const store::Gain& gain = *result.gain;
+    const std::string interval =
+        gain.low_ratio && gain.high_ratio
+            ? fmt::format(" ({:.2f} to {:.2f})", *gain.low_ratio + 1, *gain.high_ratio + 1)
+            : "";
+    text += fmt::format("gain: {:.2f}x{} over trial {}, the first configuration that fitted\n",
+                        gain.ratio + 1, interval, result.first_fit->id);
   }
   if (!result.undecided.empty()) {
-    text += fmt::format(
-        "undecided: {} remedies may gain, but the noise hides it; moetune show tells "
-        "each\n",
-        result.undecided.size());
+    text += fmt::format("undecided: {} may gain, but the noise hides it; moetune show tells each\n",
+                        result.undecided.size() == 1
+                            ? "1 change"
+                            : fmt::format("{} changes", result.undecided.size()));
   }
   std::vector<std::string> knobs;
   for (const store::NamedText& knob : best.knobs) {

@@ -915,14 +915,25 @@ BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
   winner.step_ns = 200;
   DecisionRow other;  // of another trial
   other.phase = "validate";
+  other.kind = "note";
   other.trial_id = 3;
   other.baseline_trial_id = first.id;
   other.gain_ratio = 7.0;
-  BOOST_TEST(gain_over_first_fit({other}, winner, first).value() == 0.5);
+  BOOST_TEST(gain_over_first_fit({other}, winner, first).value().ratio == 0.5);
   DecisionRow verdict = other;
   verdict.trial_id = winner.id;
   verdict.gain_ratio = 0.7;
-  BOOST_TEST(gain_over_first_fit({other, verdict}, winner, first).value() == 0.7);
+  verdict.gain_low_ratio = 0.25;
+  verdict.gain_high_ratio = 1.0;
+  const Gain said = gain_over_first_fit({other, verdict}, winner, first).value();
+  BOOST_TEST(said.ratio == 0.7);
+  BOOST_TEST(said.low_ratio.value() == 0.25);
+  BOOST_TEST(said.high_ratio.value() == 1.0);
+  // The long run of a winner that is the first fit is beside its own short ones.
+  DecisionRow long_run = verdict;
+  long_run.kind = "kept";
+  long_run.gain_ratio = -0.1;
+  BOOST_TEST(gain_over_first_fit({long_run, verdict}, winner, first).value().ratio == 0.7);
   winner.step_ns = 0;
   BOOST_TEST(!gain_over_first_fit({}, winner, first).has_value());
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kFewestRuns = 20;
 constexpr double kSmallestGain = 1.05;
 constexpr double kHighestLoss = 2.5;
+constexpr size_t kJudgedSteps = 10;
 
 BOOST_AUTO_TEST_SUITE(quickstart)
 
@@ -55,15 +56,21 @@ BOOST_AUTO_TEST_CASE(the_sweep_walks_the_whole_workflow) {
     BOOST_TEST(walls.contains(wall), wall);
   }
 
-  const auto first_fit = std::ranges::find_if(trials, [](const store::TrialRow& trial) {
-    return trial.status == "ok" && trial.phase == "fit";
-  });
-  const auto final_run = std::ranges::find(trials, "validate", &store::TrialRow::phase);
-  BOOST_REQUIRE((first_fit != trials.end() && final_run != trials.end()));
-  const double gain = static_cast<double>(first_fit->step_ns.value_or(0)) /
-                      static_cast<double>(final_run->step_ns.value_or(1));
-  BOOST_TEST(gain >= kSmallestGain);
-  BOOST_TEST(store.read_steps(final_run->id).back().loss < kHighestLoss);
+  const store::SweepRow sweep = store.read_sweep(trials.front().sweep_id).value();
+  BOOST_REQUIRE((sweep.winner_trial && sweep.first_fit_trial));
+  const store::TrialRow winner = store.get_trial(*sweep.winner_trial).value();
+  BOOST_TEST(winner.phase == "validate");
+  const auto gain =
+      store::gain_over_first_fit(store.read_decisions(trials.front().sweep_id), winner,
+                                 store.get_trial(*sweep.first_fit_trial).value());
+  BOOST_REQUIRE(gain.has_value());
+  BOOST_TEST(gain->ratio + 1 >= kSmallestGain);
+  // One batch's loss says little.
+  const std::vector<store::StepRow> steps = store.read_steps(winner.id);
+  BOOST_REQUIRE(steps.size() >= kJudgedSteps);
+  double loss = 0;
+  for (size_t i = steps.size() - kJudgedSteps; i < steps.size(); ++i) loss += steps[i].loss;
+  BOOST_TEST(loss / kJudgedSteps < kHighestLoss);
   for (const store::TrialRow& trial : trials) {
     if (trial.status != "ok" || !trial.predicted_peak_bytes) continue;
     BOOST_TEST(static_cast<double>(*trial.predicted_peak_bytes) ==

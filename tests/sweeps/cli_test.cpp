@@ -356,6 +356,9 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
   };
   refused(R"({"dp": 1, "dp": 2})", "--layout: key 'dp' is there twice");
   refused(R"({"dp": 0})", "--layout: key 'dp' is 0, expected an integer from 1 to 1024");
+  refused(R"({"tp": -2})", "--layout: key 'tp' is -2, expected an integer from 1 to 1024");
+  refused(R"({"ep": 1.5})", "--layout: key 'ep' is 1.5, expected an integer from 1 to 1024");
+  refused(R"({"cp": 2, "cp_comm_type": "a2a"})", "'cp_comm_type' is \"a2a\"");
   refused(R"({"fsdp": 2})", "--layout: unknown key 'fsdp'");
   refused("[2]", "--layout: found an array");
   refused("{\"dp\"", "--layout: ");

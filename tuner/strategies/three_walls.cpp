@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/units.h"
+#include "tuner/prediction.h"
 
 namespace moetune::tuner {
 ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep)
@@ -190,23 +191,10 @@ const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t 
     if (earlier != predictions_.end() && earlier->first.first == request.hash) {
       prediction = earlier->second;
     } else {
-      const MemoryEstimate memory = estimate_memory(request.spec, compiled(request.spec), rows_);
-      prediction.peak_bytes = memory.peak_bytes;
-      prediction.memory_grade = memory.grade;
-      for (const RankMemory& rank : memory.ranks) {
-        Prediction::Rank out;
-        out.peak_bytes = rank.peak_bytes;
-        for (size_t group = 0; group < rank.group_bytes.size(); ++group) {
-          out.group_bytes[name_of(static_cast<MemoryGroup>(group))] = rank.group_bytes[group];
-        }
-        prediction.ranks.push_back(std::move(out));
-      }
+      put_memory(estimate_memory(request.spec, compiled(request.spec), rows_), prediction);
     }
-    const CostEstimate step =
-        cost_models_[num_calibrations].estimate(request.spec, compiled(request.spec));
-    prediction.step_ns = step.step_ns;
-    prediction.step_parts_ns = step.parts_ns;
-    prediction.time_grade = step.grade;
+    put_time(cost_models_[num_calibrations].estimate(request.spec, compiled(request.spec)),
+             prediction);
     found = predictions_.emplace(key, std::move(prediction)).first;
   }
   return found->second;

@@ -34,18 +34,6 @@ const char* text_of(Purpose purpose) {
   return "?";
 }
 
-nlohmann::json json_of(const Judgement& judgement) {
-  return {{"gain_ratio", judgement.gain_ratio},
-          {"low_ratio", judgement.low_ratio},
-          {"high_ratio", judgement.high_ratio},
-          {"measured_ratio", judgement.measured_ratio},
-          {"predicted_ratio", judgement.predicted_ratio},
-          {"run_noise_ratio", judgement.run_noise_ratio},
-          {"num_runs_before", judgement.num_runs_before},
-          {"num_runs_after", judgement.num_runs_after},
-          {"has_turns", judgement.has_turns}};
-}
-
 std::string runs_text(const Judgement& judgement) {
   if (judgement.num_runs_before + judgement.num_runs_after <= 2) return {};
   return fmt::format(", by {} and {} runs{}", judgement.num_runs_before, judgement.num_runs_after,
@@ -276,7 +264,7 @@ Decision& ThreeWalls::decide_on(const Contender& contender, const Judgement& jud
   decision.gain_low_ratio = judgement.low_ratio;
   decision.gain_high_ratio = judgement.high_ratio;
   decision.noise_ratio = judgement.noise_ratio;
-  decision.evidence["judgement"] = json_of(judgement);
+  decision.evidence["judgement"] = to_json(judgement);
   return decision;
 }
 

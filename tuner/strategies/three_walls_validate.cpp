@@ -145,22 +145,23 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
   const bool is_runner_up =
       runner_up_ && trial.request.spec.knobs == runner_up_->request.spec.knobs;
   const Trial& screened = is_runner_up ? *runner_up_ : *incumbent_;
-  const StepLevel first = contests_.level_of(first_fitting_->request.hash);
-  const StepLevel after = contests_.level_of(screened.request.hash);
-  Decision& verdict =
-      decide(Phase::validate, "note",
-             fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration "
-                         "that fitted.",
-                         describe(trial.request.spec.knobs), first.ns / after.ns));
+  const Judgement gain =
+      contests_.judge(first_fitting_->request.hash, screened.request.hash, std::nullopt);
+  Decision& verdict = decide(
+      Phase::validate, "note",
+      fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
+                  "fitted ({:.2f} to {:.2f}).",
+                  describe(trial.request.spec.knobs), gain.gain_ratio + 1, gain.low_ratio + 1,
+                  gain.high_ratio + 1));
   verdict.trial_hash = trial.request.hash;
   verdict.baseline_hash = first_fitting_->request.hash;
-  verdict.gain_ratio = first.ns / after.ns - 1.0;
-  verdict.gain_low_ratio = first.low_ns / after.high_ns - 1.0;
-  verdict.gain_high_ratio = first.high_ns / after.low_ns - 1.0;
+  verdict.gain_ratio = gain.gain_ratio;
+  verdict.gain_low_ratio = gain.low_ratio;
+  verdict.gain_high_ratio = gain.high_ratio;
+  verdict.noise_ratio = gain.noise_ratio;
   verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
                       {"after", evidence_of(trial.outcome)},
-                      {"first_fit", json_of(first)},
-                      {"screened", json_of(after)}};
+                      {"judgement", to_json(gain)}};
 }
 
 }  // namespace moetune::tuner

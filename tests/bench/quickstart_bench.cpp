@@ -175,10 +175,13 @@ void add_clocks(const store::Store& store, int64_t trial_id, const spec::TrialSp
   double all_ns = 0;
   const std::map<std::string, double> row_flops = tuner::CompiledStep(spec).row_flops();
   for (const store::OpRow& op : store.read_ops(trial_id)) {
-    // Communication takes what the links do, on both clocks.
+    // Communication takes what the links do, on both clocks, and no file has a rate of the host.
     const plan::OpRow* row = plan::find_op_label(op.name);
     if (row == nullptr || op.count == 0 || op.flops + op.bytes == 0) continue;
-    if (row->kind == plan::OpKind::collective || row->kind == plan::OpKind::p2p) continue;
+    if (row->kind == plan::OpKind::collective || row->kind == plan::OpKind::p2p ||
+        row->kind == plan::OpKind::host) {
+      continue;
+    }
     Sum& sum = sums[op.name];
     sum.measured_ns += static_cast<double>(op.duration_ns);
     sum.modelled_ns +=

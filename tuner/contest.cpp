@@ -122,6 +122,20 @@ std::vector<LogGain> Contests::measured(const std::string& incumbent,
 
 Judgement Contests::judge(const std::string& incumbent, const std::string& candidate,
                           std::optional<double> predicted_ratio) {
+  const double spread = predicted_ratio ? prediction_errors_.spread() : PredictionErrors().spread();
+  return judge_by(incumbent, candidate, predicted_ratio, spread);
+}
+
+Judgement Contests::gain_over(const std::string& first, const std::string& last) {
+  if (first != last) return judge_by(first, last, std::nullopt, kNoPrediction);
+  Judgement none;
+  none.verdict = Verdict::no_gain;
+  none.num_runs_before = none.num_runs_after = num_runs(first);
+  return none;
+}
+
+Judgement Contests::judge_by(const std::string& incumbent, const std::string& candidate,
+                             std::optional<double> predicted_ratio, double spread) {
   const double least = std::log1p(min_gain_ratio_);
   Judgement judgement;
   judgement.num_runs_before = num_runs(incumbent);
@@ -135,7 +149,6 @@ Judgement Contests::judge(const std::string& incumbent, const std::string& candi
     return judgement;
   }
   const std::vector<LogGain> gains = measured(incumbent, candidate);
-  const double spread = predicted_ratio ? prediction_errors_.spread() : PredictionErrors().spread();
   const LogGain gain = shrunk(gains, std::log1p(judgement.predicted_ratio), spread);
   judgement.gain_ratio = ratio_of(gain.mean);
   judgement.low_ratio = ratio_of(gain.low);

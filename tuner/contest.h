@@ -69,6 +69,9 @@ class Contests {
   /// none where it has nothing to say. Both need a run.
   [[nodiscard]] Judgement judge(const std::string& incumbent, const std::string& candidate,
                                 std::optional<double> predicted_ratio);
+  /// What was gained from one trial to another, by the measurements alone: nothing is decided, so
+  /// nothing is drawn towards a prediction. None over itself.
+  [[nodiscard]] Judgement gain_over(const std::string& first, const std::string& last);
   /// What to measure before a verdict stands; none: it does, or nothing would help.
   [[nodiscard]] std::optional<NextRun> next_run(const std::string& incumbent,
                                                 const std::string& candidate,
@@ -99,6 +102,8 @@ class Contests {
   [[nodiscard]] std::optional<int> index_of(const std::string& hash, Kind kind) const;
   [[nodiscard]] std::vector<LogGain> measured(const std::string& incumbent,
                                               const std::string& candidate);
+  [[nodiscard]] Judgement judge_by(const std::string& incumbent, const std::string& candidate,
+                                   std::optional<double> predicted_ratio, double spread);
   [[nodiscard]] const std::vector<size_t>& places_in_turns(const std::string& a,
                                                            const std::string& b) const;
   [[nodiscard]] int64_t num_in_turns(const std::string& hash, const std::string& rival) const;

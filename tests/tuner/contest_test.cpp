@@ -171,6 +171,32 @@ BOOST_AUTO_TEST_CASE(turns_decide_what_a_drifting_machine_hides) {
   BOOST_TEST(num_right >= 0.8 * kRounds);
 }
 
+BOOST_AUTO_TEST_CASE(what_was_gained_is_what_was_measured) {
+  Bench bench(0.0);
+  bench.set("a", 3e7);
+  bench.set("b", 1e7);
+  for (const double luck : {-0.04, 0.04}) {
+    bench.run("a", Purpose::again, {}, luck);
+    bench.run("b", Purpose::again, {}, luck);
+  }
+  const Judgement gain = bench.contests.gain_over("a", "b");
+  BOOST_TEST(gain.gain_ratio == 2.0, tt::tolerance(0.01));
+  BOOST_TEST((gain.low_ratio < 1.9 && gain.high_ratio > 2.1));
+  // A decision is drawn towards what is likely.
+  BOOST_TEST(bench.judge().gain_ratio < 1.97);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_gained_over_itself) {
+  Bench bench(0.01);
+  bench.set("a", 1e7);
+  bench.run("a");
+  bench.run("a", Purpose::again);
+  const Judgement gain = bench.contests.gain_over("a", "a");
+  BOOST_TEST((gain.verdict == Verdict::no_gain));
+  BOOST_TEST((gain.gain_ratio == 0 && gain.low_ratio == 0 && gain.high_ratio == 0));
+  BOOST_TEST(gain.num_runs_after == 2);
+}
+
 BOOST_AUTO_TEST_CASE(an_exact_clock_decides_at_once) {
   Bench bench(0, 1, true);
   bench.set("a", 1e7);

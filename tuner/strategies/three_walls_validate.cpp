@@ -145,8 +145,7 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
   const bool is_runner_up =
       runner_up_ && trial.request.spec.knobs == runner_up_->request.spec.knobs;
   const Trial& screened = is_runner_up ? *runner_up_ : *incumbent_;
-  const Judgement gain =
-      contests_.judge(first_fitting_->request.hash, screened.request.hash, std::nullopt);
+  const Judgement gain = contests_.gain_over(first_fitting_->request.hash, screened.request.hash);
   Decision& verdict = decide(
       Phase::validate, "note",
       fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "

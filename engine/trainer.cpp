@@ -15,8 +15,7 @@ RankTrainer::RankTrainer(const spec::TrialSpec& trial, int rank, World& world,
   rank_.world = &world;
   rank_.memory.set_observer(hooks.observers.memory);
   rank_.comms.make(world, rank, backend);
-  params_ =
-      std::make_unique<Parameters>(rank_, program_.params, trial.knobs.use_distributed_optimizer);
+  params_ = std::make_unique<Parameters>(rank_, program_.params);
   executor_ = std::make_unique<Executor>(rank_, program_, *params_, hooks.observers);
   executor_->set_up();
   params_->initialize(hooks.initial_value ? hooks.initial_value

@@ -128,12 +128,12 @@ class Collector final : public RoutingObserver, public LogitsObserver {
     const std::scoped_lock lock(mutex_);
     for (const plan::ParamDesc& param : params.plan().params) {
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
-      const bool is_sharded = trial_.knobs.use_distributed_optimizer;
-      if (param.is_tied_copy || (!is_sharded && bucket.group->rank() != 0)) continue;
-      const int64_t begin = std::max(param.offset, bucket.shard_begin);
-      const int64_t end =
-          std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
-      if (begin >= end || !bucket.desc.has_gradient) continue;
+      const plan::BucketDesc& desc = bucket.desc;
+      const bool is_shared = desc.own_numel == desc.numel && bucket.group->rank() != 0;
+      if (param.is_tied_copy || is_shared) continue;
+      const int64_t begin = std::max(param.offset, desc.own_begin);
+      const int64_t end = std::min(param.offset + param.numel(), desc.own_begin + desc.own_numel);
+      if (begin >= end || !desc.has_gradient) continue;
       const std::vector<double> values =
           values_of(backend, bucket.grad.columns(begin, end - begin));
       gradients_.add(param, begin - param.offset, values);

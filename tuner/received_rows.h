@@ -31,15 +31,15 @@ class ReceivedRows {
                            int64_t layer, int64_t micro_batch, int rank) const;
 
  private:
-  /// rows[((((step * layers + layer) * sequences + sequence) * cp + cp_rank) * parts + part) * ep +
-  /// ep_rank]: rows of the tokens in that of `parts` equal parts of what cp_rank holds of the
-  /// sequence, for the experts of ep_rank.
+  /// rows[(((step * layers + layer) * sequences + sequence) * members + member) * ep + ep_rank]:
+  /// rows of the tokens that a member of a tp_cp group holds of a sequence, for the experts of
+  /// ep_rank. Among its tensor-parallel ranks `parts` share a sequence.
   using Sums = std::vector<int64_t>;
-  const Sums& sums(int cp, int parts, int ep) const;
+  const Sums& sums(const plan::Layout& layout, int parts) const;
 
   spec::RoutingProfile profile_;
   std::vector<int64_t> moe_layer_;  ///< layer -> index among MoE layers, -1: dense
-  mutable std::map<std::tuple<int, int, int>, Sums> sums_;
+  mutable std::map<std::tuple<int, int64_t, int, int>, Sums> sums_;  ///< tp, members, parts, ep
 };
 
 }  // namespace moetune::tuner

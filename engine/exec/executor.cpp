@@ -5,7 +5,6 @@
 
 #include "engine/exec/binders.h"
 #include "engine/exec/host_work.h"
-#include "engine/plan/schedules/schedule.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -265,7 +264,7 @@ void Executor::allocate(const Instr& instr) {
       return;
     }
     case Space::slots: {
-      const int num_slots = plan::message_slots(rank_.layout.pp, rank_.layout.vpp);
+      const int num_slots = program_.num_message_slots;
       slots_[{ref.row, ref.id}] =
           Tensor::matrix(get("message_slots"), rank_.precision.element, num_slots,
                          bytes / num_slots / base::size_of(rank_.precision.element));

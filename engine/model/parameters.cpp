@@ -119,14 +119,11 @@ InitialValue random_initial_value(const spec::ModelSpec& model, uint64_t seed) {
   };
 }
 
-Parameters::Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded)
-    : rank_(rank), plan_(plan) {
+Parameters::Parameters(RankContext& rank, const plan::ParamPlan& plan) : rank_(rank), plan_(plan) {
   for (const plan::BucketDesc& desc : plan_.buckets) {
     Bucket bucket;
     bucket.desc = desc;
     bucket.group = &rank.comms.of(desc.group);
-    bucket.shard_numel = is_sharded ? plan::shard_of(desc, rank.layout) : desc.numel;
-    bucket.shard_begin = is_sharded ? bucket.shard_numel * bucket.group->rank() : 0;
     buckets_.push_back(bucket);
   }
 }
@@ -168,13 +165,13 @@ void Parameters::initialize(const InitialValue& initial_value) {
         });
       }
       upload(rank_.backend, values, bucket.weight, begin, num_threads);
-      const int64_t first = std::max(begin, bucket.shard_begin);
-      const int64_t last = std::min(end, bucket.shard_begin + bucket.shard_numel);
+      const int64_t first = std::max(begin, bucket.desc.own_begin);
+      const int64_t last = std::min(end, bucket.desc.own_begin + bucket.desc.own_numel);
       if (first >= last || !bucket.desc.has_gradient) continue;
       upload(rank_.backend,
              std::span(values).subspan(static_cast<size_t>(first - begin),
                                        static_cast<size_t>(last - first)),
-             bucket.master, first - bucket.shard_begin, num_threads);
+             bucket.master, first - bucket.desc.own_begin, num_threads);
     }
   }
 }

@@ -22,8 +22,6 @@ struct Bucket {
   Tensor master;  ///< [1, shard]
   Tensor m;
   Tensor v;
-  int64_t shard_begin = 0;
-  int64_t shard_numel = 0;
 };
 
 /// Gives the initial value of an element, named by its number within this rank's shard and within
@@ -45,8 +43,8 @@ inline char* element(const Tensor& tensor, int64_t index) {
 
 class Parameters {
  public:
-  /// Without memory yet. `is_sharded`: each rank updates a shard of each bucket.
-  Parameters(RankContext& rank, const plan::ParamPlan& plan, bool is_sharded);
+  /// Without memory yet.
+  Parameters(RankContext& rank, const plan::ParamPlan& plan);
 
   /// Gives a part of a bucket its memory, zeroed.
   void place(size_t bucket, plan::BucketPart part, void* data, int64_t bytes);

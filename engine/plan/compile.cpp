@@ -47,14 +47,19 @@ class Compiler {
     }
     num_stages_ = static_cast<int>(all.size());
     program_.num_frames = static_cast<int32_t>(num_layers_) + program_.layout.vpp;
+    program_.num_message_slots = message_slots(program_.layout.pp, program_.layout.vpp);
   }
 
   StepProgram compile() {
     const BlockContext stage = context(0);
     const int64_t num_micro_batches =
         plan::num_micro_batches(program_.layout, knobs_, trial_.training.global_batch_size);
-    const UpdateContext update{stage, program_.params, program_.layout,
-                               static_cast<int>(num_micro_batches), sends()};
+    const UpdateContext update{stage,
+                               program_.params,
+                               program_.layout,
+                               static_cast<int>(num_micro_batches),
+                               program_.num_message_slots,
+                               sends()};
     program_.setup.push_back(item(add(setup(update), PassKind::forward)));
     append(begin_step(update));
     const bool is_captured = spec::has_graph(knobs_, spec::GraphScope::full_iteration);

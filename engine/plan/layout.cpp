@@ -188,6 +188,10 @@ int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t glob
   return global_batch_size / (knobs.micro_batch_size * layout.dp);
 }
 
+bool has_local_positions(const Layout& layout, int64_t seq_length) {
+  return layout.cp == 1 || seq_length % (2 * int64_t{layout.cp}) == 0;
+}
+
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length) {
   MOETUNE_CHECK(rank >= 0 && rank < layout.world_size(), "rank {} is not in a world of {}", rank,
                 layout.world_size());
@@ -202,8 +206,8 @@ std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq
     append(0, seq_length);
     return positions;
   }
-  MOETUNE_CHECK(seq_length % (2 * cp) == 0, "sequence of {} does not split into {} chunks",
-                seq_length, 2 * cp);
+  MOETUNE_CHECK(has_local_positions(layout, seq_length),
+                "sequence of {} does not split into {} chunks", seq_length, 2 * cp);
   const int64_t chunk = seq_length / (2 * cp);
   for (const int64_t index : {cp_rank, 2 * cp - 1 - cp_rank}) {
     append(index * chunk, (index + 1) * chunk);

@@ -89,8 +89,11 @@ int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t glob
 
 /// Positions of the tokens of one sequence on a rank's context-parallel place, ascending within
 /// each of the two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal
-/// work is balanced. cp 1: all positions.
+/// work is balanced. cp 1: all positions. Needs has_local_positions().
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
+
+/// Whether a sequence of this length can be split like that.
+bool has_local_positions(const Layout& layout, int64_t seq_length);
 
 /// The communicator that each rank has of each group (by rank and name_of(group)), named by its
 /// first rank: which records of different ranks are the same collective.

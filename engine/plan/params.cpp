@@ -87,7 +87,8 @@ class PlanBuilder {
 
   void begin_bucket(std::string name, Group group, int64_t layer, bool is_tied_copy = false) {
     finish_bucket();
-    plan_.buckets.push_back({std::move(name), group, layer, 0, is_tied_copy});
+    plan_.buckets.push_back(
+        {.name = std::move(name), .group = group, .layer = layer, .is_tied_copy = is_tied_copy});
   }
 
   void add(const ParamRow& row, const LayerDims& dims) {
@@ -121,6 +122,7 @@ class PlanBuilder {
     if (plan_.buckets.empty()) return;
     BucketDesc& bucket = plan_.buckets.back();
     bucket.numel = align(bucket.numel, layout_.group_size(bucket.group) * kShardAlignment);
+    bucket.own_numel = bucket.numel;
   }
 
   Layout layout_;

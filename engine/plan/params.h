@@ -130,6 +130,10 @@ struct BucketDesc {
   int64_t numel = 0;  ///< padded to a multiple of group size * 64
   bool is_tied_copy = false;
   bool has_gradient = true;  ///< else it has weights only
+  /// Of its elements those that the rank updates and has the optimizer's state of: all of them, or
+  /// its shard (passes/distributed_optimizer.cpp).
+  int64_t own_begin = 0;
+  int64_t own_numel = 0;
 };
 
 struct ParamPlan {
@@ -153,8 +157,7 @@ using LayerRows = std::vector<const ParamRow*> (*)(const ModelSpec&, const Layer
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
                           LayerRows rows_of_layer);
 
-/// Elements of each rank's shard of the bucket, with the distributed optimizer (ZeRO-1, Rajbhandari
-/// et al. 2020).
+/// Elements of the bucket for each rank of its group, shared out in their order.
 int64_t shard_of(const BucketDesc& bucket, const Layout& layout);
 
 /// A piece of a parameter within the shard of its bucket that `rank` has.

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/plan/schedules/schedule.h"
 #include "kernels/base/error.h"
 
 namespace moetune::plan {
@@ -286,7 +285,7 @@ class Player {
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
     const std::tuple place(key.first, key.second, message_tag(instr, c.current()));
     Channel& channel = channels_[{key.first, key.second, instr.pass == Pass::backward}];
-    const int num_slots = message_slots(layout_.pp, layout_.vpp);
+    const int num_slots = c.played.program->num_message_slots;
     channel.read_ns.resize(static_cast<size_t>(num_slots));
     if (is_send) {
       if (channel.num_sent - channel.num_read >= num_slots) return;

@@ -6,9 +6,10 @@
 namespace moetune::plan {
 
 const char* name_of(Verb verb) {
-  static constexpr std::array<const char*, 14> kNames = {
-      "op",   "comm",   "send",  "recv", "alloc",   "free",    "record",
-      "wait", "upload", "fetch", "host", "acquire", "release", "mark"};
+  static constexpr std::array kNames = {"op",   "comm",    "send",    "recv",   "alloc",
+                                        "free", "record",  "wait",    "upload", "fetch",
+                                        "host", "acquire", "release", "mark"};
+  static_assert(kNames.size() == static_cast<size_t>(Verb::mark) + 1);
   return kNames[static_cast<size_t>(verb)];
 }
 
@@ -41,8 +42,9 @@ base::DType type_of(BucketPart part, const Precision& precision) {
 }
 
 const char* name_of(BlockKind block) {
-  static constexpr std::array<const char*, 7> kNames = {"embedding", "stage", "gqa",   "dense_mlp",
-                                                        "moe",       "head",  "update"};
+  static constexpr std::array kNames = {"embedding", "stage", "gqa",   "dense_mlp",
+                                        "moe",       "head",  "update"};
+  static_assert(kNames.size() == static_cast<size_t>(BlockKind::count));
   return kNames[static_cast<size_t>(block)];
 }
 

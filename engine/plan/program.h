@@ -142,7 +142,7 @@ struct Instr {
 };
 
 /// Which block a segment belongs to.
-enum class BlockKind : uint8_t { embedding, stage, gqa, dense_mlp, moe, head, update };
+enum class BlockKind : uint8_t { embedding, stage, gqa, dense_mlp, moe, head, update, count };
 const char* name_of(BlockKind block);
 
 /// One half (forward or backward) of a block, made once for each kind of layer. Immutable.
@@ -187,6 +187,7 @@ struct StepProgram {
   Precision precision;
   ParamPlan params;
   int32_t num_frames = 0;
+  int num_message_slots = 0;  ///< of each peer and direction
   std::vector<std::shared_ptr<const Segment>> segments;
   std::vector<Item> setup;  ///< before the first step: what lives from start to end
   std::vector<Item> items;

@@ -29,8 +29,8 @@ class Parser {
     constexpr size_t kMostShown = 60;
     const std::string shown(text_.substr(0, kMostShown));
     throw base::UsageError(
-        fmt::format("knob 'pipeline_model_parallel_layout' is '{}{}': {}; expected stages such as "
-                    "Et*3|(tt|)*2tL",
+        fmt::format("knob 'pipeline_model_parallel_layout' is '{}{}' and breaks the rule "
+                    "layout_text: {}; expected stages such as Et*3|(tt|)*2tL",
                     shown, text_.size() > kMostShown ? "..." : "", what));
   }
 

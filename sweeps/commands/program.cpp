@@ -36,6 +36,8 @@ JSON is {"rank", "world_size", "instructions": [{"verb", "op", "pass", "layer", 
                               size; of upload what goes to the device; else 0
   waits                       of wait and fetch the number, from 0, of the instruction whose end
                               they wait for: the last launch on a stream
+peak_bytes is what the ledger will say at most, kernels' workspaces on a device included
+(workspace_bytes of the hardware file and cuDNN's), which no instruction makes.
 Orderings that only memory used again needs, on real devices, are left out.)";
 
 int checked_rank(const CommandOptions& options, const plan::Layout& layout) {

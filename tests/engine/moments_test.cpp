@@ -27,14 +27,14 @@ std::map<std::string, std::vector<double>> gathered(const spec::TrialSpec& trial
       const Bucket& bucket = params.buckets()[number];
       const std::vector<double> values = values_of(backend, params.bucket_part(number, part));
       std::vector<double>& whole = all[param.is_tied_copy ? "tied copy" : param.name];
-      const int64_t begin = std::max(param.offset, bucket.shard_begin);
+      const int64_t begin = std::max(param.offset, bucket.desc.own_begin);
       const int64_t end =
-          std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
+          std::min(param.offset + param.numel(), bucket.desc.own_begin + bucket.desc.own_numel);
       whole.resize(static_cast<size_t>(param.global_rows * param.global_cols));
       param.for_stretches(begin - param.offset, end - param.offset,
                           [&](int64_t local, int64_t global, int64_t count) {
                             const auto from =
-                                values.begin() + param.offset + local - bucket.shard_begin;
+                                values.begin() + param.offset + local - bucket.desc.own_begin;
                             std::copy(from, from + count, whole.begin() + global);
                           });
     }

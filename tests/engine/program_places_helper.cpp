@@ -116,12 +116,7 @@ Operand Places::shape_of(const plan::Ref& ref) const {
     }
     case Space::slots: {
       const int64_t message = segment_->dims.tokens * segment_->dims.hidden;
-      return {"",
-              nullptr,
-              precision.element,
-              plan::message_slots(program_.layout.pp, program_.layout.vpp),
-              message,
-              message};
+      return {"", nullptr, precision.element, program_.num_message_slots, message, message};
     }
     case Space::bucket: {
       const plan::BucketDesc& bucket = program_.params.buckets[static_cast<size_t>(ref.row)];

@@ -96,9 +96,9 @@ class GradientGatherer {
       const Bucket& bucket = params.buckets()[static_cast<size_t>(param.bucket)];
       std::vector<double>& whole = gradients[param.name];
       whole.resize(static_cast<size_t>(param.global_rows * param.global_cols));
-      const int64_t begin = std::max(param.offset, bucket.shard_begin);
+      const int64_t begin = std::max(param.offset, bucket.desc.own_begin);
       const int64_t end =
-          std::min(param.offset + param.numel(), bucket.shard_begin + bucket.shard_numel);
+          std::min(param.offset + param.numel(), bucket.desc.own_begin + bucket.desc.own_numel);
       const std::vector<double> values = values_of(backend, bucket.grad);
       param.for_stretches(begin - param.offset, end - param.offset,
                           [&](int64_t local, int64_t global, int64_t count) {

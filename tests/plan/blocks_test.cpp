@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/plan/compile.h"
+#include "engine/plan/passes/passes.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
@@ -33,17 +34,6 @@ spec::TrialSpec trial() {
 }
 
 BOOST_AUTO_TEST_SUITE(blocks)
-
-BOOST_AUTO_TEST_CASE(the_tables_hold_each_row_at_its_id) {
-  for (int i = 0; i < static_cast<int>(ParamKind::count); ++i) {
-    const auto kind = static_cast<ParamKind>(i);
-    BOOST_TEST((param_row(kind).id == kind));
-  }
-  BOOST_TEST(buffer_table().size() == static_cast<size_t>(Buf::count));
-  for (size_t i = 0; i < buffer_table().size(); ++i) {
-    BOOST_TEST((buffer_table()[i].id == static_cast<Buf>(i)));
-  }
-}
 
 BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
   std::map<BlockKind, std::set<ParamKind>> params;
@@ -133,6 +123,56 @@ BOOST_AUTO_TEST_CASE(state_without_a_gradient_is_only_kept) {
   BOOST_TEST(num_states > 0);
   BOOST_TEST(params.num_trained() == num_trained);
   BOOST_TEST(update_weights(update).code.front().cost.flops == 12 * num_trained);
+}
+
+BOOST_AUTO_TEST_CASE(state_without_a_gradient_is_neither_sharded_nor_gathered) {
+  const spec::TrialSpec spec = trial();
+  constexpr int kRank = 16;
+  const BlockContext context{spec.model, spec.training, spec::precision_of(spec.dtype, spec.knobs),
+                             layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0),
+                             kRank};
+  StepProgram program;
+  program.rank = kRank;
+  program.layout = layout_of(spec.knobs);
+  program.precision = context.precision;
+  program.params = make_param_plan(spec.model, spec.knobs, kRank, rows_with_state);
+  const UpdateContext update{context, program.params, program.layout, 1};
+  const auto item_of = [&](Segment segment) {
+    Item item;
+    item.segment = static_cast<int32_t>(program.segments.size());
+    program.segments.push_back(std::make_shared<const Segment>(std::move(segment)));
+    return item;
+  };
+  program.setup.push_back(item_of(setup(update)));
+  program.items.push_back(item_of(clip_gradients(update)));
+  program.items.push_back(item_of(update_weights(update)));
+  program.items.push_back(item_of(end_step(update)));
+  distributed_optimizer(program, context);
+
+  std::vector<std::multiset<Verb>> uses(program.params.buckets.size());
+  for (const std::shared_ptr<const Segment>& segment : program.segments) {
+    for (const Instr& instr : segment->code) {
+      for (const Ref& ref : instr.refs) {
+        if (ref.space == Space::bucket) uses[static_cast<size_t>(ref.row)].insert(instr.verb);
+      }
+    }
+  }
+  int num_states = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const BucketDesc& bucket = program.params.buckets[i];
+    BOOST_TEST_CONTEXT(bucket.name) {
+      if (bucket.has_gradient) {
+        BOOST_TEST(uses[i].count(Verb::alloc) == 5U);
+        BOOST_TEST(uses[i].count(Verb::comm) == 1U);  // gathered
+        BOOST_TEST(bucket.own_numel * program.layout.group_size(bucket.group) == bucket.numel);
+      } else {
+        BOOST_TEST((uses[i] == std::multiset<Verb>{Verb::alloc}));
+        BOOST_TEST(bucket.own_numel == bucket.numel);
+        ++num_states;
+      }
+    }
+  }
+  BOOST_TEST(num_states > 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -83,6 +83,7 @@ StepProgram talking(int rank, int64_t bytes, const std::vector<Verb>& verbs) {
   StepProgram program;
   program.rank = rank;
   program.layout.pp = 2;
+  program.num_message_slots = 2;
   Segment segment;
   for (const Verb verb : verbs) {
     Instr& instr = segment.code.emplace_back();

@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_layout_is_refused_with_its_place) {
   const auto error = [](const std::string& text) {
     return usage_error([&] { pipeline_stages_of(text); });
   };
-  BOOST_TEST(contains(error("Etx|tL"), "'x' at 2 is no letter"));
+  BOOST_TEST(contains(error("Etx|tL"), "breaks the rule layout_text: 'x' at 2 is no letter"));
   BOOST_TEST(contains(error("E(tt|tL"), "a parenthesis is not closed"));
   BOOST_TEST(contains(error("Et)|tL"), "')' at 2 closes nothing"));
   BOOST_TEST(contains(error("Et*|tL"), "'*' at 2 needs a number"));

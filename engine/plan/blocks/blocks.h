@@ -80,6 +80,7 @@ struct UpdateContext {
   const ParamPlan& params;
   const Layout& layout;
   int num_micro_batches = 1;
+  int num_message_slots = 0;
   /// The ends of borders that the rank sends over: peer and whether backward.
   std::set<std::pair<int, bool>> sends = {};
 };

@@ -1,6 +1,5 @@
 // The beginning and the end of a step, outside of micro-batches; see blocks.h.
 #include "engine/plan/blocks/blocks.h"
-#include "engine/plan/schedules/schedule.h"
 
 namespace moetune::plan {
 namespace {
@@ -64,7 +63,7 @@ Segment setup(const UpdateContext& c) {
   }
   for (const auto& [peer, is_backward] : c.sends) {
     allocate(w, slots_to(peer, is_backward), MemoryGroup::communication,
-             message_slots(c.layout.pp, c.layout.vpp) * w.message_bytes());
+             c.num_message_slots * w.message_bytes());
   }
   return w.finish();
 }

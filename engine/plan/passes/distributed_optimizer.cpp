@@ -42,7 +42,7 @@ void shrink_allocation(const StepProgram& program, Instr& instr) {
   const Ref& ref = instr.refs.front();
   if (ref.space != Space::bucket || !is_state(ref)) return;
   const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
-  instr.cost.bytes /= program.layout.group_size(bucket.group);
+  instr.cost.bytes = instr.cost.bytes / bucket.numel * bucket.own_numel;
 }
 
 /// Both its operands and its cost, which is so much for each element.
@@ -53,12 +53,9 @@ void narrow_update(const StepProgram& program, Instr& instr) {
                 [&](const Ref& ref) { return range_of(ref).begin == range_of(ref).end; });
   for (Ref& ref : instr.refs) {
     const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
-    const int64_t num_ranks = program.layout.group_size(bucket.group);
-    if (num_ranks == 1) continue;
-    const int64_t shard_begin =
-        bucket.numel / num_ranks * program.layout.rank_in(bucket.group, program.rank);
+    if (bucket.own_numel == bucket.numel) continue;
     const Range range = range_of(ref);
-    ref = cols(ref, range.begin - (is_state(ref) ? shard_begin : 0), range.end - range.begin);
+    ref = cols(ref, range.begin - (is_state(ref) ? bucket.own_begin : 0), range.end - range.begin);
   }
   const int64_t num_all = program.params.num_trained();
   int64_t num_own = 0;
@@ -106,6 +103,11 @@ Segment behind_gathers(const Segment& segment, const BlockContext& context) {
 }  // namespace
 
 void distributed_optimizer(StepProgram& program, const BlockContext& context) {
+  for (BucketDesc& bucket : program.params.buckets) {
+    if (!bucket.has_gradient) continue;
+    bucket.own_numel = shard_of(bucket, program.layout);
+    bucket.own_begin = bucket.own_numel * program.layout.rank_in(bucket.group, program.rank);
+  }
   // Nobody shares the segments of the update, so that each can be changed where it is.
   const auto replace = [&](const Item& item, auto&& changed) {
     std::shared_ptr<const Segment>& place = program.segments[static_cast<size_t>(item.segment)];

@@ -52,14 +52,15 @@ BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
     for_each(compile(trial(), rank), [&](const Item&, const Segment& segment, const Instr& instr) {
       if (segment.block == BlockKind::update || instr.verb == Verb::mark) return;
       for (const Ref& ref : instr.refs) {
-        BOOST_TEST_CONTEXT(name_of(segment.block) << " " << op_label(instr.op, instr.pass)) {
+        const bool is_work = instr.verb == Verb::op || instr.verb == Verb::comm;
+        const char* what = is_work ? op_label(instr.op, instr.pass) : name_of(instr.verb);
+        BOOST_TEST_CONTEXT(name_of(segment.block) << " " << what) {
           if (ref.space == Space::weight || ref.space == Space::grad) {
             BOOST_TEST(params[segment.block].contains(static_cast<ParamKind>(ref.id)));
             ++num_seen;
           }
           const bool is_buffer =
               ref.space == Space::frame || ref.space == Space::next || ref.space == Space::edge;
-          const bool is_work = instr.verb == Verb::op || instr.verb == Verb::comm;
           if (is_buffer && is_work && !residual.contains(static_cast<Buf>(ref.id))) {
             BOOST_TEST(buffers[segment.block].contains(static_cast<Buf>(ref.id)));
             ++num_seen;

@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 BIN := build/release/bin
 HEADERS_ALONE := all_verify_interface_header_sets
 
-.PHONY: help deps test-deps lint-deps cuda-libs demo build test gpu-check asan tsan simt-asan bench format format-check tidy clean
+.PHONY: help deps test-deps lint-deps cuda-libs demo build test install package gpu-check asan tsan simt-asan bench format format-check tidy clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,23 @@ try-cuda-libs: test-deps
 test: try-cuda-libs build/release/build.ninja  ## Install what is missing, build, run all tests
 	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
 	ctest --preset release
+
+PREFIX ?= /usr/local
+
+install: build/release/build.ninja  ## Build the programs and install them with all they need into PREFIX=/usr/local
+	cmake --build --preset release --parallel $(JOBS) --target moetune moetune-rank
+	cmake --install build/release --prefix $(PREFIX)
+
+# Without the first CPack writes a package that depends on nothing; it looks at programs with the second.
+.PHONY: package-tools
+package-tools:
+	@{ command -v dpkg-shlibdeps && command -v file; } >/dev/null || \
+	  { echo "make package needs dpkg-shlibdeps and file: apt-get install dpkg-dev file"; exit 1; }
+
+package: package-tools build/package/build.ninja  ## A Debian package in build/package, for any x86-64 machine with AVX2 (no CUDA)
+	cmake --build --preset package --parallel $(JOBS) --target moetune moetune-rank
+	cd build/package && cpack
+	@ls $(CURDIR)/build/package/*.deb
 
 gpu-check:  ## On a machine with a GPU: its tests and benchmarks in one go
 	@scripts/gpu-check.sh

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/spec/loss_band.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -21,7 +22,7 @@ void LossCheck::add(int64_t step, const StepResult& result) {
   if (step >= static_cast<int64_t>(trial_.reference_loss.size())) return;
   const double expected = trial_.reference_loss[static_cast<size_t>(step)];
   differences_.push_back(result.loss - expected);
-  if (differences_.size() > kMeanSteps) differences_.pop_front();
+  if (differences_.size() > spec::kLossMeanSteps) differences_.pop_front();
   const double mean = std::accumulate(differences_.begin(), differences_.end(), 0.0) /
                       static_cast<double>(differences_.size());
   const double allowed = spec::reference_tolerance_at(trial_, step);

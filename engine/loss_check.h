@@ -12,7 +12,7 @@ namespace moetune::engine {
 
 /// Compares losses with the reference run's as they come. A token that a rounding difference sends
 /// to another expert makes single steps differ either way; what is judged is the mean difference of
-/// the last kMeanSteps.
+/// the last spec::kLossMeanSteps.
 class LossCheck {
  public:
   explicit LossCheck(const spec::TrialSpec& trial) : trial_(trial) {}
@@ -21,8 +21,6 @@ class LossCheck {
   void add(int64_t step, const StepResult& result);
 
  private:
-  static constexpr size_t kMeanSteps = 10;
-
   const spec::TrialSpec& trial_;
   std::deque<double> differences_;
 };

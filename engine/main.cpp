@@ -13,9 +13,11 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "embedded/version.h"
 #include "engine/plan/layout.h"
 #include "engine/run_trial.h"
 #include "engine/spec/json_reader.h"
@@ -24,6 +26,7 @@
 #include "engine/spec/trial_status.h"
 #include "engine/verify.h"
 #include "kernels/base/error.h"
+#include "kernels/base/man_page.h"
 
 namespace {
 
@@ -115,23 +118,51 @@ void apply_world(const po::variables_map& options, spec::TrialSpec& trial) {
   trial.fake_rank = options["rank"].as<int64_t>();
 }
 
-int run(int argc, char** argv) {
+po::options_description rank_options() {
   po::options_description description(
       "moetune-rank runs one trial, or compares the engine with a reference model");
-  description.add_options()("help", "this text")("spec", po::value<std::string>(),
-                                                 "trial specification (JSON)")(
-      "out", po::value<std::string>(), "folder for the shard file and the progress")(
-      "verify", po::value<std::string>(),
+  description.add_options()("help,h", "this text")("version,V", "the version")(
+      "man", "the manual page as man(1) reads it")(
+      "spec", po::value<std::string>()->value_name("FILE"), "trial specification (JSON)")(
+      "out", po::value<std::string>()->value_name("FOLDER"),
+      "folder for the shard file and the progress")(
+      "verify", po::value<std::string>()->value_name("FOLDER"),
       "folder of a reference model with weights, tokens, logits, gradients and losses")(
-      "layout", po::value<std::string>()->default_value("{}"),
+      "layout", po::value<std::string>()->default_value("{}")->value_name("JSON"),
       "parallel layout for --verify, such as {\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}")(
-      "format", po::value<std::string>()->default_value("text"), "text or json, for --verify")(
-      "world", po::value<std::string>(),
+      "format", po::value<std::string>()->default_value("text")->value_name("text|json"),
+      "text or json, for --verify")(
+      "world", po::value<std::string>()->value_name("KIND"),
       "threads: all ranks in this process; nccl: this process is the rank that torchrun, srun or "
       "mpirun says; fake:N: one rank of N alone, its communication moves nothing")(
-      "rank", po::value<int64_t>(), "which rank of a fake world")(
-      "step-timeout", po::value<double>()->default_value(900),
+      "rank", po::value<int64_t>()->value_name("R"), "which rank of a fake world")(
+      "step-timeout", po::value<double>()->default_value(900)->value_name("SECONDS"),
       "seconds that a step on a GPU may take before this process gives up (exit code 13)");
+  return description;
+}
+
+std::string manual_page(const po::options_description& description) {
+  base::ManPage page("moetune-rank", "runs one trial of moetune", base::kVersion);
+  page.section("SYNOPSIS");
+  page.text("moetune-rank --spec FILE --out FOLDER [OPTIONS]\nmoetune-rank --verify FOLDER");
+  page.section("DESCRIPTION");
+  page.text("moetune starts it for every trial; a launcher of many processes starts it directly.");
+  page.section("OPTIONS");
+  for (const auto& option : description.options()) {
+    const std::string letter =
+        option->canonical_display_name(po::command_line_style::allow_dash_for_short);
+    const bool is_flag = option->semantic()->max_tokens() == 0;
+    page.option(
+        fmt::format("--{}{}", option->long_name(), letter.starts_with('-') ? ", " + letter : ""),
+        is_flag ? "" : option->semantic()->name(), option->description());
+  }
+  page.section("SEE ALSO");
+  page.text("moetune(1)");
+  return page.str();
+}
+
+int run(int argc, char** argv) {
+  const po::options_description description = rank_options();
   po::variables_map options;
   try {
     po::store(po::parse_command_line(argc, argv, description), options);
@@ -140,6 +171,14 @@ int run(int argc, char** argv) {
   }
   if (options.contains("help")) {
     std::cout << description;
+    return 0;
+  }
+  if (options.contains("version")) {
+    std::cout << "moetune-rank " << base::kVersion << "\n";
+    return 0;
+  }
+  if (options.contains("man")) {
+    std::cout << manual_page(description);
     return 0;
   }
   if (options.contains("verify")) return run_verify(options);
@@ -172,6 +211,9 @@ int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   try {
     return run(argc, argv);
+  } catch (const std::bad_alloc& error) {
+    std::cerr << "moetune-rank: this machine has no memory left\n";
+    return static_cast<int>(moetune::engine::exit_code_of(error));
   } catch (const std::exception& error) {
     std::cerr << "moetune-rank: " << error.what() << "\n";
     return static_cast<int>(moetune::engine::exit_code_of(error));

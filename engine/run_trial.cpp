@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "engine/work_recorder.h"
 #include "engine/world_run.h"
 #include "kernels/backend.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
@@ -284,6 +286,10 @@ spec::ExitCode exit_code_of(const std::exception& error) {
     return none->why == base::NoDevice::Why::no_device ? ExitCode::no_device
                                                        : ExitCode::device_too_old;
   }
+  // The host's memory, not the device's, which has a ledger.
+  if (is(std::type_identity<base::EnvironmentFailure>{}) ||
+      is(std::type_identity<std::bad_alloc>{}))
+    return ExitCode::environment;
   if (is(std::type_identity<base::OutOfMemory>{})) return ExitCode::oom;
   if (is(std::type_identity<base::WrongNumbers>{})) return ExitCode::wrong;
   if (is(std::type_identity<base::UsageError>{})) return ExitCode::usage;

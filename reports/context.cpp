@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "reports/device_account.h"
+#include "reports/local_paths.h"
 #include "reports/rows.h"
 
 namespace moetune::reports {
@@ -54,16 +55,18 @@ int64_t last_sweep(const store::Store& store) {
   return sweeps.empty() ? 0 : sweeps.back().id;
 }
 
-void read_device_texts(const store::Store& store, Context& context) {
+void read_trial_texts(const store::Store& store, Context& context) {
   const Rows rows(store.database(),
                   "SELECT l.trial_id, l.name, l.value FROM trial_log l "
                   "JOIN trial t ON t.id = l.trial_id WHERE t.sweep_id = :sweep_id "
-                  "AND l.name IN ('device_memory', 'trace_note') ORDER BY l.trial_id, l.ordinal",
+                  "AND l.name IN ('device_memory', 'trace_note') "
+                  "ORDER BY l.trial_id, l.ordinal",
                   {{":sweep_id", context.sweep.id}});
   for (size_t i = 0; i < rows.size(); ++i) {
-    auto& texts =
-        rows.text(i, "name") == kDeviceMemoryText ? context.device_memory : context.trace_notes;
-    texts[rows.integer(i, "trial_id").value_or(0)].push_back(rows.text(i, "value"));
+    const std::string name = rows.text(i, "name");
+    const int64_t trial = rows.integer(i, "trial_id").value_or(0);
+    auto& texts = name == kDeviceMemoryText ? context.device_memory : context.trace_notes;
+    texts[trial].push_back(rows.text(i, "value"));
   }
 }
 
@@ -164,6 +167,7 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
                                        store.path(), sweep_id, store.path()));
   }
   context.sweep = std::move(*sweep);
+  context.folder = typed_command(context.sweep.command_line).folder;
   context.trials = store.list_trials(sweep_id);
   context.decisions = store.read_decisions(sweep_id);
   context.environments = store.read_environments(sweep_id);
@@ -171,7 +175,7 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
     context.measurements[run.trial_id].push_back(std::move(run));
   }
   context.varying_knobs = find_varying_knobs(context.trials);
-  read_device_texts(store, context);
+  read_trial_texts(store, context);
 
   // As the sweep says. A foreign hand may have named a trial of another sweep: then there is none.
   const auto position_of = [&](const std::optional<int64_t>& id) {

@@ -25,9 +25,12 @@ struct Context {
   std::vector<store::DecisionRow> decisions;
   std::vector<store::EnvironmentRow> environments;  ///< that the sweep has run in, the latest last
   std::map<int64_t, std::vector<store::MeasurementRow>> measurements;  ///< by trial and attempt
+  std::string folder;  ///< in which the sweep was started; empty: not known. Never on the page
   /// By trial: the texts kDeviceMemoryText and kTraceNoteText, one per process.
   std::map<int64_t, std::vector<std::string>> device_memory;
   std::map<int64_t, std::vector<std::string>> trace_notes;
+  /// ReportOptions::flags of the trial that is shown in the verdict.
+  std::string flags;
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;
 
@@ -68,22 +71,25 @@ struct KnobChange {
 };
 std::vector<KnobChange> knob_changes(const store::TrialRow& from, const store::TrialRow& to);
 
-/// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
-/// The sizes of the process grid and their usual short names.
+/// The sizes of the process grid, their usual short names, and what they count in plain words.
 struct LayoutSize {
   const char* knob;
   const char* label;
   bool is_always_told;  ///< also where it is 1
+  const char* words;
 };
 inline constexpr LayoutSize kLayoutSizes[] = {
-    {"tensor_model_parallel_size", "tp", false},
-    {"data_parallel_size", "dp", true},
-    {"context_parallel_size", "cp", true},
-    {"expert_model_parallel_size", "ep", true},
-    {"expert_tensor_parallel_size", "etp", false},
-    {"pipeline_model_parallel_size", "pp", true},
-    {"virtual_pipeline_model_parallel_size", "vpp", false}};
+    {"tensor_model_parallel_size", "tp", false, "tensor parallel: ranks that share each matrix"},
+    {"data_parallel_size", "dp", true, "data parallel: copies of the model"},
+    {"context_parallel_size", "cp", true, "context parallel: ranks that share a sequence"},
+    {"expert_model_parallel_size", "ep", true, "expert parallel: ranks that share out the experts"},
+    {"expert_tensor_parallel_size", "etp", false,
+     "expert tensor parallel: ranks that share each expert"},
+    {"pipeline_model_parallel_size", "pp", true, "pipeline parallel: stages of layers"},
+    {"virtual_pipeline_model_parallel_size", "vpp", false,
+     "virtual pipeline: groups of layers per stage"}};
 
+/// "dp 4 · cp 1 · ep 4 · pp 2" when the trial has these knobs, else empty.
 std::string layout_of(const store::TrialRow& trial);
 
 /// Reads the sweep (0: the last one, if there is any) and works out the rest. `trial` (id or hash

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "kernels/base/units.h"
 #include "reports/html.h"
@@ -12,6 +14,19 @@ namespace moetune::reports {
 namespace {
 
 constexpr std::string_view kUnknown = "–";
+
+constexpr auto kStatusWords = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"ok", "ran to its end"},
+    {"oom", "out of memory"},
+    {"invalid", "breaks a rule"},
+    {"pruned", "ruled out by prediction"},
+    {"wrong", "its losses are not the reference's"},
+    {"failed", "ended with an error"},
+    {"crashed", "ended by a signal"},
+    {"hung", "no new step in time"},
+    {"interrupted", "stopped from outside"},
+    {"running", "not finished"},
+});
 
 std::string badge(std::string_view family, std::string_view value) {
   if (value.empty()) {
@@ -56,6 +71,18 @@ std::string status_badge(std::string_view status) { return badge("status", statu
 std::string phase_badge(std::string_view phase) { return badge("phase", phase); }
 std::string wall_badge(std::string_view wall) { return badge("wall", wall); }
 std::string kind_badge(std::string_view kind) { return badge("kind", kind); }
+
+std::string_view status_words(std::string_view status) {
+  for (const auto& [name, words] : kStatusWords) {
+    if (name == status) return words;
+  }
+  return "";
+}
+
+std::string status_in_words(std::string_view status) {
+  const std::string_view words = status_words(status);
+  return escape(status) + (words.empty() ? "" : fmt::format(" ({})", escape(words)));
+}
 
 std::string breakable(std::string_view text) {
   std::string result;

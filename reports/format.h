@@ -27,6 +27,11 @@ std::string phase_badge(std::string_view phase);
 std::string wall_badge(std::string_view wall);
 std::string kind_badge(std::string_view kind);
 
+/// "oom (out of memory)": a status with what it means, where it is first met. HTML.
+std::string status_in_words(std::string_view status);
+/// What a status means; empty for one that is not known.
+std::string_view status_words(std::string_view status);
+
 /// Escaped, and may break after commas and underscores: knob names and sets are long words. Empty:
 /// a dash.
 std::string breakable(std::string_view text);

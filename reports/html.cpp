@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/local_paths.h"
+
 namespace moetune::reports {
 namespace {
 
@@ -28,14 +30,26 @@ bool is_control(char c) {
   return (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
 }
 
+void drop_folders(nlohmann::json& value) {
+  if (value.is_string()) {
+    auto& text = value.get_ref<std::string&>();
+    if (text.find('/') != std::string::npos) text = without_folders(text);
+  } else if (value.is_structured()) {
+    for (nlohmann::json& item : value) {
+      drop_folders(item);
+    }
+  }
+}
+
 }  // namespace
 
-std::string escape(std::string_view text) {
+std::string escape(std::string_view original) {
+  const std::string text = without_folders(original);
   std::string result;
   result.reserve(text.size() + text.size() / 8);
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (const size_t length = reordering_mark(text.substr(i)); length > 0) {
+    if (const size_t length = reordering_mark(std::string_view(text).substr(i)); length > 0) {
       result += kReplacement;
       i += length - 1;
     } else if (is_control(c)) {
@@ -59,7 +73,8 @@ std::string escape(std::string_view text) {
 
 std::string escape_or_dash(std::string_view text) { return text.empty() ? "–" : escape(text); }
 
-std::string json_element(std::string_view id, const nlohmann::json& data) {
+std::string json_element(std::string_view id, nlohmann::json data) {
+  drop_folders(data);
   const std::string text = data.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   std::string safe;
   safe.reserve(text.size());

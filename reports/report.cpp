@@ -17,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
 #include "reports/context.h"
+#include "reports/heading.h"
 #include "reports/html.h"
 #include "reports/rows.h"
 #include "reports/sections.h"
@@ -45,52 +46,45 @@ std::string fill_template(std::string_view text, const std::map<std::string, std
   return result += text.substr(position);
 }
 
+/// Whether a file begins as pages do.
+bool is_page(const std::string& path) {
+  constexpr std::string_view kStart = "<!doctype html>";
+  std::string start(kStart.size(), ' ');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start == kStart;
+}
+
 int64_t id_or_none(const store::TrialRow* trial) { return trial == nullptr ? -1 : trial->id; }
 
-std::string counted(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
+}  // namespace
 
-std::string subtitle(const Context& context) {
-  if (!context.has_sweep) {
-    const std::string& repository = context.hunts.front().row.repository;
-    return fmt::format("{}{}{}", repository, repository.empty() ? "" : " · ",
-                       counted(context.num_hunts, "hunt"));
-  }
-  std::string text = context.sweep.model_name;
-  if (!context.sweep.hardware_name.empty()) {
-    text += (text.empty() ? "" : " on ") + context.sweep.hardware_name;
-  }
-  return fmt::format("{}{}{} trials", text, text.empty() ? "" : " · ", context.trials.size());
-}
-
-std::string title_of(const Context& context) {
-  if (!context.has_sweep) {
-    const Hunt& hunt = context.hunts.front();
-    return fmt::format("{} changed {}?", hunt.has_commits() ? "Which commit" : "What",
-                       hunt.row.metric);
-  }
-  return context.sweep.name.empty() ? fmt::format("sweep {}", context.sweep.id)
-                                    : context.sweep.name;
-}
-
-/// Refuses targets that are no plain file: a device or a pipe would be replaced by the page.
-void check_target(const std::string& database_path, const std::string& output_path) {
+void check_target(const std::string& database_path, const std::string& output_path,
+                  const std::string& option) {
   namespace fs = std::filesystem;
   const fs::path target(output_path);
   std::error_code ignored;
   const fs::file_status status = fs::status(target, ignored);
   if (fs::is_directory(status)) {
     throw base::UsageError(
-        fmt::format("{}: is a folder; --out takes the name of the HTML file", output_path));
+        fmt::format("{}: is a folder; {} takes the name of the HTML file", output_path, option));
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     throw base::UsageError(fmt::format(
-        "{}: is not a regular file; --out takes the name of the HTML file", output_path));
+        "{}: is not a regular file; {} takes the name of the HTML file", output_path, option));
   }
-  if (fs::equivalent(target, database_path, ignored)) {
+  // By name too: a database may be made only later.
+  if (fs::equivalent(target, database_path, ignored) ||
+      fs::weakly_canonical(target, ignored) == fs::weakly_canonical(database_path, ignored)) {
     throw base::UsageError(fmt::format(
-        "{}: is the database itself; --out takes the name of the HTML file", output_path));
+        "{}: is the database itself; {} takes the name of the HTML file", output_path, option));
+  }
+  // A page may be written over, nothing else of the user's may.
+  if (fs::exists(status) && fs::file_size(target, ignored) > 0 && !is_page(output_path)) {
+    throw base::UsageError(
+        fmt::format("{}: is there already and is no HTML page; {} takes the "
+                    "name of the HTML file",
+                    output_path, option));
   }
   const fs::path folder = target.parent_path();
   if (folder.empty() || fs::is_directory(folder, ignored)) return;
@@ -99,13 +93,15 @@ void check_target(const std::string& database_path, const std::string& output_pa
       fs::exists(folder, ignored) ? "is not a folder" : "does not exist; make it first"));
 }
 
-}  // namespace
-
 std::string render_report(const store::Store& store, const ReportOptions& options) {
   store::Database& database = store.database();
   // One view of the database for the whole page, also while a sweep goes on writing.
   store::Transaction view(database, store::Transaction::Kind::read);
-  const Context context = read_context(store, options.sweep_id, options.trial);
+  Context context = read_context(store, options.sweep_id, options.trial);
+  if (const store::TrialRow* winner = context.at(context.winner);
+      winner != nullptr && options.flags) {
+    context.flags = options.flags(*winner);
+  }
   const std::map<std::string, int64_t> parameters = {
       {":sweep_id", context.sweep.id},
       {":winner_id", id_or_none(context.at(context.winner))},
@@ -135,7 +131,8 @@ std::string render_report(const store::Store& store, const ReportOptions& option
   view.commit();
   const std::string title = options.title.empty() ? title_of(context) : options.title;
   return fill_template(kReportTemplate, {{"title", escape(title)},
-                                         {"subtitle", escape(subtitle(context))},
+                                         {"subtitle", escape(subtitle_of(context))},
+                                         {"origin", origin_of(context)},
                                          {"first", std::string(first)},
                                          {"style", std::string(kReportStyle)},
                                          {"navigation", navigation},
@@ -145,7 +142,7 @@ std::string render_report(const store::Store& store, const ReportOptions& option
 
 int64_t write_report(const std::string& database_path, const std::string& output_path,
                      const ReportOptions& options) {
-  check_target(database_path, output_path);
+  check_target(database_path, output_path, "--out");
   const store::Store store = store::Store::open_read_only(database_path);
   const std::string page = render_report(store, options);
   const std::string temporary = fmt::format("{}.{}.tmp", output_path, ::getpid());

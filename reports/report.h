@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "profiler/store/store.h"
@@ -14,11 +15,19 @@ struct ReportOptions {
   int64_t sweep_id = 0;  ///< 0: the last sweep of the database, or its hunts where it has none
   std::string
       trial;  ///< id or hash prefix of the trial to show in the winner's place; empty: the winner
+  /// The flags of another program for a trial's configuration, to be copied from the page: a text
+  /// as of `moetune show`. Unset or an empty text: no such box.
+  std::function<std::string(const store::TrialRow&)> flags;
 };
 
 /// The page: the sweep, and all hunts of the database. Throws base::UsageError when it holds no
 /// such sweep or trial, or nothing at all.
 std::string render_report(const store::Store& store, const ReportOptions& options = {});
+
+/// Throws base::UsageError where `output_path` is no place for a page: a folder, a device, the
+/// database itself, or in a folder that is not there. `option` is what the user gave it as.
+void check_target(const std::string& database_path, const std::string& output_path,
+                  const std::string& option);
 
 /// Opens the database for reading only, renders, and puts the page at `output_path` by renaming a
 /// finished temporary file: a failure leaves no half-written page. Returns the size of the page in

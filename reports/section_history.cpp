@@ -1,5 +1,7 @@
 // Section "history": time or throughput per trial in order, the best so far, and a strip of those
 // that have no time.
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -47,15 +49,21 @@ std::string render_history(const SectionInput& input) {
     }
   }
   size_t num_ok = 0;
+  std::set<std::string> untimed;
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const Rows& rows = input.rows;
     const auto id = rows.integer(i, "id").value_or(0);
     const store::TrialRow* trial = context.by_id(id);
-    num_ok += rows.text(i, "status") == "ok" ? 1 : 0;
+    const std::string status = rows.text(i, "status");
+    num_ok += status == "ok" ? 1 : 0;
+    if (status != "ok") {
+      const std::string_view words = status_words(status);
+      untimed.insert(words.empty() ? status : fmt::format("{} ({})", status, words));
+    }
     trials.push_back(
         {{"n", rows.integer(i, "ordinal").value_or(0)},
          {"phase", rows.text(i, "phase")},
-         {"status", rows.text(i, "status")},
+         {"status", status},
          {"reason", rows.text(i, "reason")},
          {"label", trial == nullptr ? "" : short_label(context, *trial, rows.text(i, "title"))},
          {"step", or_null(rows.integer(i, "step_ns"))},
@@ -70,9 +78,11 @@ std::string render_history(const SectionInput& input) {
              "history",
              fmt::format(
                  "{} trials, {} of them ran to the end. Shape and colour: the phase. "
-                 "Bars: confidence interval of the median. The one-rank reference run is left "
+                 "Bars: confidence interval of the median.{} The one-rank reference run is left "
                  "out; the figures stand in the table of all trials.",
-                 input.rows.size(), num_ok),
+                 input.rows.size(), num_ok,
+                 untimed.empty() ? ""
+                                 : fmt::format(" Without a time: {}.", fmt::join(untimed, ", "))),
              "<div class=\"choice\" role=\"group\" aria-label=\"Unit\">"
              "<button type=\"button\" data-history=\"time\" aria-pressed=\"true\">Step "
              "time</button>"

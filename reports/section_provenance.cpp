@@ -11,6 +11,7 @@
 #include "kernels/base/units.h"
 #include "reports/format.h"
 #include "reports/html.h"
+#include "reports/local_paths.h"
 #include "reports/sections.h"
 
 namespace moetune::reports {
@@ -211,7 +212,7 @@ std::string render_provenance(const SectionInput& input) {
   html += "<div class=\"columns\">\n<div><h3>Run</h3>\n";
   html += list({{"sweep", sweep.name},
                 {"status", sweep.status},
-                {"command", sweep.command_line},
+                {"command", typed_command(sweep.command_line).command},
                 {"model", sweep.model_name},
                 {"hardware", sweep.hardware_name},
                 {"started", sweep.started_at},

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "profiler/store/verdict.h"
 #include "reports/format.h"
 #include "reports/html.h"
+#include "reports/local_paths.h"
 #include "reports/sections.h"
+#include "reports/winner_reason.h"
 
 namespace moetune::reports {
 namespace {
@@ -55,17 +58,24 @@ std::string memory_card(const TrialRow& winner) {
   return card("Peak memory", bytes_text(winner.peak_bytes), note);
 }
 
+bool has_failed_validation(const Context& context, const TrialRow& winner) {
+  return store::validation_of(context.decisions, winner).is_passed == false;
+}
+
 std::string cards(const SectionInput& input, const TrialRow& winner) {
   const Context& context = input.context;
   const TrialRow* first = context.at(context.first_fit);
-  std::string html = "<dl class=\"cards\">\n";
+  const bool has_failed = has_failed_validation(context, winner);
+  std::string html = fmt::format("<dl class=\"cards{}\">\n", has_failed ? " unvalidated" : "");
   const std::optional<store::Gain> gain = gain_of(context, winner);
   const bool has_gain_interval = gain && gain->low_ratio && gain->high_ratio;
   const std::string interval =
-      has_gain_interval ? fmt::format("{} to {}×; ", number_text(*gain->low_ratio + 1, 2),
-                                      number_text(*gain->high_ratio + 1, 2))
-                        : "";
-  html += card("Gain over the first fit", gain ? number_text(gain->ratio + 1, 2) + "×" : "–",
+      has_gain_interval
+          ? fmt::format("{} to {}×; ", number_text(store::speedup_of(*gain->low_ratio), 2),
+                        number_text(store::speedup_of(*gain->high_ratio), 2))
+          : "";
+  html += card(has_failed ? "Not validated: gain of short trials" : "Gain over the first fit",
+               gain ? number_text(store::speedup_of(gain->ratio), 2) + "×" : "–",
                first == nullptr ? "nothing fitted before"
                                 : fmt::format("{}{} took {} a step", interval,
                                               trial_link(first->ordinal), ns_text(first->step_ns)));
@@ -93,21 +103,43 @@ std::string headline(const Context& context, const TrialRow& winner) {
   const TrialRow* first = context.at(context.first_fit);
   const std::optional<store::Gain> gain = gain_of(context, winner);
   std::string text = fmt::format("<p class=\"headline\">Trial {} ", trial_link(winner.ordinal));
-  if (gain && first != &winner) {
+  if (has_failed_validation(context, winner)) {
+    text += "was the fastest in short trials";
+    if (gain && first != &winner) {
+      text += fmt::format(" ({}× as fast as the first configuration that fitted)",
+                          number_text(store::speedup_of(gain->ratio), 2));
+    }
+    text += ", but <strong>is not validated</strong>";
+  } else if (gain && first != &winner) {
     text += fmt::format("trains <strong>{} as fast</strong> as the first configuration that fitted",
-                        number_text(gain->ratio + 1, 2) + "×");
+                        number_text(store::speedup_of(gain->ratio), 2) + "×");
   } else {
     text += "is the configuration to use";
   }
-  const std::string layout = layout_of(winner);
-  text += layout.empty() ? "." : fmt::format(", laid out as {}.", escape(layout));
+  text += ".";
   const TrialRow* baseline = context.at(context.baseline);
   if (baseline != nullptr && baseline != &winner && baseline->status != "ok") {
-    text += fmt::format(" The configuration it started from ({}) ended as {}{}.",
+    const std::string_view words = status_words(baseline->status);
+    const bool is_said = words.empty() || baseline->reason.find(words) != std::string::npos;
+    text += fmt::format(" The configuration it started from ({}) ended as {}{}{}.",
                         trial_link(baseline->ordinal), status_badge(baseline->status),
+                        is_said ? "" : fmt::format(" ({})", escape(words)),
                         baseline->reason.empty() ? "" : ": " + escape(baseline->reason));
   }
   return text + "</p>\n";
+}
+
+// The short names of the process grid, with the trial's sizes where there is one, in plain words.
+std::string layout_words(const TrialRow* trial) {
+  std::string items;
+  for (const LayoutSize& size : kLayoutSizes) {
+    const std::string value = trial == nullptr ? "" : knob_of(*trial, size.knob);
+    const bool is_told = trial == nullptr || (!value.empty() && value != "1");
+    if (!is_told && (value.empty() || !size.is_always_told)) continue;
+    items += fmt::format("<li><b>{}{}{}</b> {}</li>\n", size.label, value.empty() ? "" : " ",
+                         escape(value), size.words);
+  }
+  return items.empty() ? "" : fmt::format("<ul class=\"layout\">\n{}</ul>\n", items);
 }
 
 // A sweep that is done, but whose long run did not hold (or never was), must not look like a
@@ -116,15 +148,12 @@ std::string unconfirmed_notice(const Context& context, const TrialRow& winner) {
   if (winner.phase == "validate" || context.sweep.status != "done" || context.decisions.empty()) {
     return "";
   }
-  std::string why;
-  for (const store::DecisionRow& decision : context.decisions) {
-    if (decision.phase == "validate" && decision.kind == "rejected") {
-      why = " " + decision.text;
-    }
-  }
-  return fmt::format(
-      "<p class=\"notice\"><strong>No long run has confirmed this configuration.</strong>{}</p>\n",
-      escape(why));
+  const store::Validation validation = store::validation_of(context.decisions, winner);
+  return fmt::format("<p class=\"notice\"><strong>{}</strong> {}</p>\n",
+                     validation.is_passed == false
+                         ? "This configuration did not pass its validation."
+                         : "No long run has confirmed this configuration.",
+                     escape(validation.text));
 }
 
 std::string changes_table(const Context& context, const TrialRow& winner) {
@@ -141,9 +170,9 @@ std::string changes_table(const Context& context, const TrialRow& winner) {
       "configuration</caption>"
       "<thead><tr><th>knob</th><th>start</th><th>winner</th></tr></thead><tbody>\n";
   for (const KnobChange& change : changes) {
-    html += fmt::format(
-        "<tr><td><code>{}</code></td><td>{}</td><td><strong>{}</strong></td></tr>\n",
-        escape(change.name), escape_or_dash(change.before), escape_or_dash(change.after));
+    html +=
+        fmt::format("<tr><td><code>{}</code></td><td>{}</td><td><strong>{}</strong></td></tr>\n",
+                    breakable(change.name), breakable(change.before), breakable(change.after));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -163,7 +192,7 @@ std::string knobs_json(const TrialRow& winner) {
 }
 
 // The spec on one line between quoted marks: nothing in it is expanded by the shell.
-std::string trial_command(const TrialRow& winner) {
+std::string trial_command(const Context& context, const TrialRow& winner) {
   const json spec = json::parse(winner.spec_json, nullptr, false);
   if (!spec.is_object()) {
     return "";
@@ -173,7 +202,7 @@ std::string trial_command(const TrialRow& winner) {
   const bool is_several = communicator != spec.end() && *communicator == "nccl";
   return fmt::format(
       "cat > winner.json <<'END_OF_SPEC'\n{}\nEND_OF_SPEC\nmoetune trial winner.json{}\n",
-      spec.dump(-1, ' ', true, json::error_handler_t::replace),
+      seen_from(context.folder, spec.dump(-1, ' ', true, json::error_handler_t::replace)),
       is_several ? "  # and --launch COMMAND, where the sweep had it" : "");
 }
 
@@ -186,28 +215,34 @@ std::string render_verdict(const SectionInput& input) {
   if (context.sweep.status != "done") {
     html += fmt::format(
         "<p class=\"notice\">This sweep is <strong>{}</strong>: what follows is what it had stored "
-        "so far. The same command resumes it.</p>\n",
+        "so far. The same command resumes it; while it runs with --report, load this page "
+        "again.</p>\n",
         escape(context.sweep.status));
   }
   if (winner == nullptr) {
     return html +
            "<p class=\"headline\">No configuration has run to its end yet. The trials below say "
-           "why.</p>\n";
+           "why.</p>\n" +
+           layout_words(nullptr);
   }
   html += unconfirmed_notice(context, *winner);
-  html += headline(context, *winner) + cards(input, *winner);
+  html += headline(context, *winner) + layout_words(winner) + cards(input, *winner);
+  html += winner_reason(context, *winner);
   html += "<div class=\"columns\">\n<div>\n";
   if (!context.sweep.command_line.empty()) {
     html +=
         copy_box("copy-sweep", "Repeat the sweep (into another --db to measure everything again)",
-                 context.sweep.command_line);
+                 typed_command(context.sweep.command_line).command);
   }
+  html += (context.flags.empty()
+               ? ""
+               : copy_box("copy-flags", "The winner as flags for Megatron-LM", context.flags));
   html += copy_box("copy-knobs", "Knobs of the winner", knobs_json(*winner));
   html += "</div>\n<div>\n" + changes_table(context, *winner);
-  const std::string command = trial_command(*winner);
+  const std::string command = trial_command(context, *winner);
   if (!command.empty()) {
     html += "<details><summary>Repeat the winning trial alone</summary>\n" +
-            copy_box("copy-trial", "Paste into a shell that finds moetune", command) +
+            copy_box("copy-trial", "Paste into a shell in the sweep's folder", command) +
             "</details>\n";
   }
   return html + "</div>\n</div>\n";

@@ -34,14 +34,14 @@ if [ -z "${GPU_CHECK_NO_BUILD:-}${BIN:-}" ] && command -v make >/dev/null; then
   make --no-print-directory cuda-libs || say "the CUDA libraries could not be fetched: going on without them"
   if ! { make --no-print-directory build/release/build.ninja &&
     cmake --build --preset release --target "${programs[@]}"; }; then
-    say "the programs cannot be built (is nvcc there? see the README's GPU section)"
+    say "the programs cannot be built (is nvcc there? see docs/gpu.md)"
     exit $NOT_CHECKED
   fi
 fi
 BIN=${BIN:-build/release/bin}
 for program in "${programs[@]}"; do
   if ! [ -x "$BIN/$program" ]; then
-    say "there is no $BIN/$program: not built, or without CUDA (see the README's GPU section)"
+    say "there is no $BIN/$program: not built, or without CUDA (see docs/gpu.md)"
     exit $NOT_CHECKED
   fi
 done

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,8 @@
 
 #include "engine/spec/corpus.h"
 #include "engine/spec/json_reader.h"
+#include "engine/spec/library.h"
+#include "engine/spec/spec_files.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 
@@ -20,19 +23,40 @@ namespace moetune::sweeps {
 namespace {
 
 constexpr uintmax_t kMaxSpecBytes = 64 << 20;
+constexpr const char* kStandardInput = "standard input";
 
-std::string folder_of(const std::string& path) {
-  return std::filesystem::absolute(path).parent_path();
+/// A spec file, found and read.
+struct SpecFile {
+  std::string source;  ///< in messages
+  std::string folder;  ///< where its relative paths start from
+  std::string text;
+};
+
+SpecFile read_standard_input() {
+  std::string text;
+  for (std::array<char, 1 << 16> buffer; std::cin.good() && text.size() <= kMaxSpecBytes;) {
+    std::cin.read(buffer.data(), buffer.size());
+    text.append(buffer.data(), static_cast<size_t>(std::cin.gcount()));
+  }
+  if (text.size() > kMaxSpecBytes) {
+    throw base::UsageError(fmt::format("{}: has more than {} bytes, expected a JSON file",
+                                       kStandardInput, kMaxSpecBytes));
+  }
+  return {kStandardInput, std::filesystem::current_path(), std::move(text)};
 }
 
-/// The digest makes the bytes a part of the trial's identity; the path becomes absolute, because
-/// the ranks run elsewhere.
-std::string bind_data(spec::TrialSpec& spec, const std::string& source, const std::string& folder) {
+SpecFile open_spec(const std::string& path_or_name) {
+  if (path_or_name == "-") return read_standard_input();
+  const std::string path = spec_path(path_or_name);
+  return {path, std::filesystem::absolute(path).parent_path(), read_spec_file(path)};
+}
+
+/// The digest makes the bytes a part of the trial's identity.
+std::string bind_data(spec::TrialSpec& spec, const std::string& source) {
   if (spec.data_path.empty()) {
     throw base::UsageError(fmt::format(
         "{}: key 'data_path' is missing, expected a file or folder of text to train on", source));
   }
-  spec.data_path = (std::filesystem::path(folder) / spec.data_path).lexically_normal();
   try {
     spec::Corpus corpus = spec::read_corpus(spec.data_path);
     const auto num_needed = static_cast<size_t>(spec.training.seq_length) + 1;
@@ -58,6 +82,12 @@ bool is_sweep(const nlohmann::json& document) {
   return document.is_object() && (document.contains("name") || document.contains("space"));
 }
 
+Loaded<spec::SweepSpec> sweep_of(const spec::Document& document, const SpecFile& file) {
+  spec::SweepSpec sweep = spec::sweep_from_json(document.json, document.source, file.folder);
+  std::string text = bind_data(sweep.base, file.source);
+  return {std::move(sweep), std::move(text)};
+}
+
 }  // namespace
 
 std::string read_spec_file(const std::string& path) {
@@ -79,21 +109,34 @@ std::string read_spec_file(const std::string& path) {
   return text.str();
 }
 
-Loaded<spec::SweepSpec> load_sweep(const std::string& path) {
-  const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
-  spec::SweepSpec sweep = spec::sweep_from_json(document, path, folder_of(path));
-  std::string text = bind_data(sweep.base, path, folder_of(path));
-  return {std::move(sweep), std::move(text)};
+std::string spec_path(const std::string& path_or_name) {
+  std::string path = path_or_name;
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
+    return path;
+  }
+  const std::string named = spec::find_in_library(spec::Shelf::sweep, path);
+  if (!named.empty()) return named;
+  // Who reads it says what is wrong with a folder, or with a path that cannot be a name.
+  if (std::filesystem::exists(path, error) || path.find('/') != std::string::npos) return path;
+  throw base::UsageError(fmt::format("{}: there is no such file, and no sweep of that name; {}",
+                                     path, spec::library_hint(spec::Shelf::sweep, path)));
 }
 
-Loaded<spec::TrialSpec> load_trial(const std::string& path) {
-  const nlohmann::json document = spec::parse_json(read_spec_file(path), path);
-  if (is_sweep(document)) {
-    Loaded<spec::SweepSpec> sweep = load_sweep(path);
+Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name) {
+  const SpecFile file = open_spec(path_or_name);
+  return sweep_of(spec::read_document(file.text, file.source), file);
+}
+
+Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name) {
+  const SpecFile file = open_spec(path_or_name);
+  const spec::Document document = spec::read_document(file.text, file.source);
+  if (is_sweep(document.json)) {
+    Loaded<spec::SweepSpec> sweep = sweep_of(document, file);
     return {std::move(sweep.spec.base), std::move(sweep.text)};
   }
-  spec::TrialSpec spec = spec::trial_spec_from_json(document, path);
-  std::string text = bind_data(spec, path, folder_of(path));
+  spec::TrialSpec spec = spec::trial_from_json(document.json, document.source, file.folder);
+  std::string text = bind_data(spec, file.source);
   return {std::move(spec), std::move(text)};
 }
 
@@ -107,7 +150,8 @@ std::string violation_text(const std::string& path, const spec::Violation& viola
     first = at;
     key = fmt::format("key 'knobs.{}' ", row.name);
   }
-  return fmt::format("{}: {}breaks the rule {}: {}", path, key, violation.rule, violation.message);
+  return fmt::format("{}: {}breaks the rule {}: {}", path == "-" ? kStandardInput : path, key,
+                     violation.rule, violation.message);
 }
 
 void check_can_run(const spec::TrialSpec& trial, const std::string& path) {

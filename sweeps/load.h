@@ -17,11 +17,16 @@ struct Loaded {
   std::string text;
 };
 
-/// A sweep file. Throws base::UsageError; notes on standard error when the text is cut.
-Loaded<spec::SweepSpec> load_sweep(const std::string& path);
+/// The file that a person means: the path as it is when there is such a file, else a sweep of that
+/// name in the library. Throws base::UsageError when it is neither.
+std::string spec_path(const std::string& path_or_name);
+
+/// A sweep file, by path or by name; "-" is standard input, whose relative paths start from the
+/// current folder. Throws base::UsageError; notes on standard error when the text is cut.
+Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name);
 
 /// A trial file, or the base of a sweep file.
-Loaded<spec::TrialSpec> load_trial(const std::string& path);
+Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name);
 
 /// Throws base::UsageError for the first rule that the trial of this file breaks.
 void check_can_run(const spec::TrialSpec& trial, const std::string& path);

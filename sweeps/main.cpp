@@ -6,6 +6,7 @@
 #include <new>
 
 #include "engine/spec/trial_status.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 
@@ -31,6 +32,8 @@ int main(int argc, char** argv) {
     return code;
   } catch (const moetune::base::UsageError& error) {
     return fail(error.what(), ExitCode::usage);
+  } catch (const moetune::base::EnvironmentFailure& error) {
+    return fail(error.what(), ExitCode::environment);
   } catch (const std::bad_alloc&) {
     return fail("out of memory", ExitCode::failed);
   } catch (const std::exception& error) {

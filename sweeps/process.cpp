@@ -21,6 +21,7 @@
 #include <string_view>
 #include <thread>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "sweeps/interrupt.h"
 
@@ -281,7 +282,7 @@ std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {
   } while (num_read < 0 && errno == EINTR);
   auto process = std::make_unique<SystemProcess>(pid);
   if (num_read == sizeof(error)) {
-    throw base::Error(
+    throw base::EnvironmentFailure(
         fmt::format("{}: cannot be started: {}", command.arguments.front(), std::strerror(error)));
   }
   return process;

@@ -56,7 +56,7 @@ class Process {
 class ProcessRunner {
  public:
   virtual ~ProcessRunner() = default;
-  /// Throws base::Error when the program cannot be started.
+  /// Throws base::EnvironmentFailure when the program cannot be started.
   virtual std::unique_ptr<Process> start(const Command& command) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -15,9 +16,11 @@
 
 #include "engine/plan/layout.h"
 #include "engine/spec/trial_status.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/analyse.h"
+#include "sweeps/host_room.h"
 #include "sweeps/interrupt.h"
 #include "sweeps/last_words.h"
 #include "sweeps/launchers/launched_ranks.h"
@@ -92,6 +95,7 @@ void check_complete(const spec::TrialSpec& spec, const store::ShardContents& sha
 TrialRun::TrialRun(TrialRun&& other) noexcept
     : result(std::move(other.result)),
       shard(std::move(other.shard)),
+      is_out_of_time(other.is_out_of_time),
       folder_(std::exchange(other.folder_, {})) {}
 
 TrialRun::~TrialRun() {
@@ -126,6 +130,9 @@ Ending judge(const WatchEnd& end, const std::string& message, const RunnerOption
   const std::string where =
       end.last_progress.empty() ? "before the first step" : "after " + end.last_progress;
   if (end.is_interrupted) return ending(TrialStatus::interrupted, "stopped by the user " + where);
+  if (end.is_out_of_time) {
+    return ending(TrialStatus::interrupted, "ended with the time budget, " + where);
+  }
   if (end.is_hung) {
     return ending(TrialStatus::hung,
                   fmt::format("no new step within {}, {}",
@@ -222,23 +229,59 @@ void hear_ranks(const std::vector<LastWord>& words, int num_ranks, bool is_launc
   if (!who.empty()) aftermath.who = fmt::format(" ({})", fmt::join(who, "; "));
 }
 
+/// Exit codes of moetune-rank that say nothing about the trial. Of one of several processes a spec
+/// that it refuses is another build's, too, as this program has read the spec before.
+bool is_environment_code(int code, bool is_one_of_several) {
+  using spec::ExitCode;
+  constexpr std::array kCodes = {ExitCode::environment, ExitCode::no_driver, ExitCode::no_device,
+                                 ExitCode::device_too_old};
+  const auto exit_code = static_cast<ExitCode>(code);
+  return std::ranges::find(kCodes, exit_code) != kCodes.end() ||
+         (is_one_of_several && exit_code == ExitCode::usage);
+}
+
+/// A program that was found but cannot run, or was not found: so the shell and the loader say.
+bool is_start_failure(int code) { return code == 126 || code == 127; }
+
 // What says something about this machine, the launcher or the build, and nothing about the trial:
 // it may work the next time, so it must not become the trial's result.
 void check_environment(const TrialCommands& commands, bool has_shard,
                        const std::vector<LastWord>& words, const Aftermath& aftermath) {
-  if (aftermath.end.is_hung || aftermath.end.is_interrupted) return;
+  const WatchEnd& end = aftermath.end;
+  if (end.is_hung || end.is_interrupted || end.is_out_of_time) return;
+  const std::string said = or_else(aftermath.message, "it says nothing");
   if (commands.is_launcher && words.empty() && !has_shard) {
-    throw base::Error(fmt::format("the launcher has started no rank ({}): {}",
-                                  or_else(aftermath.message, "it says nothing"),
-                                  commands.launcher_line));
+    throw base::EnvironmentFailure(
+        fmt::format("the launcher has started no rank ({}): {}", said, commands.launcher_line));
   }
-  const std::optional<LastWord> cause = cause_of(words);
-  if (!cause) return;
-  for (const spec::ExitCode code : {spec::ExitCode::usage, spec::ExitCode::no_driver,
-                                    spec::ExitCode::no_device, spec::ExitCode::device_too_old}) {
-    if (cause->code != static_cast<int>(code)) continue;
-    throw base::Error(fmt::format("rank {} cannot run here: {}", cause->rank, cause->message));
+  if (const std::optional<LastWord> cause = cause_of(words)) {
+    if (!is_environment_code(cause->code, true)) return;
+    throw base::EnvironmentFailure(
+        fmt::format("rank {} cannot run here: {}", cause->rank, cause->message));
   }
+  // The exit codes of a launcher are its own.
+  if (commands.is_launcher || end.process.is_signal) return;
+  if (is_environment_code(end.process.code, false)) {
+    throw base::EnvironmentFailure("moetune-rank cannot run here: " + said);
+  }
+  if (is_start_failure(end.process.code) && !has_shard) {
+    throw base::EnvironmentFailure(fmt::format("{} cannot be started here: {}",
+                                               commands.commands.front().arguments.front(), said));
+  }
+}
+
+// The kernel ends whoever is largest when memory runs out, and another program may have taken it:
+// nothing that the emulated devices' capacity has to do with.
+void check_not_killed_for_memory(const WatchEnd& end, const HostState& before,
+                                 const std::string& host_root) {
+  const bool is_killed = end.process.is_signal ? end.process.code == SIGKILL
+                                               : end.process.code == kSignalExitBase + SIGKILL;
+  if (!is_killed || end.process.was_ended_by_us || !before.num_oom_kills) return;
+  const std::optional<int64_t> after = read_host(host_root).num_oom_kills;
+  if (!after || *after <= *before.num_oom_kills) return;
+  throw base::EnvironmentFailure(
+      "this machine ran out of memory, and the kernel's out-of-memory killer has ended the ranks: "
+      "free memory, or take a machine with more");
 }
 
 /// Of all processes, those of a trial that ended badly as far as there are any.
@@ -284,14 +327,15 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   const int num_processes = spec::ranks_of(spec) == spec::RanksAre::processes
                                 ? plan::layout_of(spec.knobs).world_size()
                                 : 1;
+  const HostState host = read_host(options.host_root);
   const auto begin = std::chrono::steady_clock::now();
   const Running running = start(runner, commands, folder, num_processes);
   if (commands.is_launcher) {
     write_file(session_file(options.folder), std::to_string(running.process->pid()));
   }
   Aftermath aftermath;
-  aftermath.end = watch(*running.process,
-                        {folder.progress(), options.step_limit, options.grace, options.on_tick});
+  aftermath.end = watch(*running.process, {folder.progress(), options.step_limit, options.grace,
+                                           options.on_tick, options.deadline});
   const auto duration = std::chrono::steady_clock::now() - begin;
 
   store::TrialResult& result = run.result;
@@ -306,12 +350,17 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
     const std::vector<LastWord> words = read_last_words(folder, num_processes);
     check_environment(commands, has_shard, words, aftermath);
     hear_ranks(words, num_processes, commands.is_launcher, aftermath);
+  } else {
+    check_environment(commands, has_shard, {}, aftermath);
   }
+  check_not_killed_for_memory(aftermath.end, host, options.host_root);
   Ending ending = judge(aftermath.end, aftermath.message, options);
   result.status = std::move(ending.status);
   result.reason = std::move(ending.reason);
+  run.is_out_of_time = aftermath.end.is_out_of_time;
   const bool is_ok = result.status == spec::name_of(TrialStatus::ok);
-  const bool has_cause = !is_ok && !aftermath.end.is_hung && !aftermath.end.is_interrupted;
+  const bool has_cause = !is_ok && !aftermath.end.is_hung && !aftermath.end.is_interrupted &&
+                         !aftermath.end.is_out_of_time;
   if (has_cause) result.reason += aftermath.who;
   result.metrics.push_back(
       {-1, "wall_total_ns",

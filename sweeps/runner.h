@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "engine/spec/trial_spec.h"
@@ -26,6 +27,10 @@ struct RunnerOptions {
   std::string launcher{};
   /// What the fixed probe takes where the machine counts as it usually is; 0: as it is.
   double usual_probe_ns = 0;
+  /// When the trial is ended, whatever it does; none: never.
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  /// The folder that holds the machine's /proc and /sys; empty: the machine itself.
+  std::string host_root{};
 };
 
 /// A trial that has ended. The shard lies in the folder until this goes away.
@@ -39,14 +44,16 @@ class TrialRun {
   TrialRun& operator=(TrialRun&&) = delete;
 
   store::TrialResult result;
-  store::ShardContents shard;  ///< empty when it could not be read
+  store::ShardContents shard;   ///< empty when it could not be read
+  bool is_out_of_time = false;  ///< it was ended at the deadline
 
  private:
   std::string folder_;
 };
 
-/// Whatever becomes of the trial is a result; throws base::Error only when it could not be started
-/// (no program, no room for its files).
+/// Whatever becomes of the trial is a result. Throws base::EnvironmentFailure when it could not run
+/// here (no program, launcher, library, GPU or driver; a host without memory), and base::Error when
+/// there is no room for its files.
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options);
 

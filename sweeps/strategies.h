@@ -14,4 +14,7 @@ std::unique_ptr<tuner::Strategy> make_strategy(const spec::SweepSpec& sweep);
 /// hardware's nominal speed. The knobs must satisfy the constraints.
 tuner::Prediction predict(const spec::TrialSpec& spec);
 
+/// Only its memory.
+tuner::Prediction predict_memory(const spec::TrialSpec& spec);
+
 }  // namespace moetune::sweeps

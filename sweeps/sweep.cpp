@@ -9,9 +9,11 @@
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "sweeps/host_room.h"
 #include "sweeps/interrupt.h"
 #include "sweeps/outcome.h"
 #include "sweeps/session.h"
+#include "sweeps/strategies.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -76,6 +78,7 @@ SweepLoop::SweepLoop(store::Store& store, int64_t sweep_id, ProcessRunner& proce
   }
   options_.runner.on_tick = [this](const std::string& step) {
     state_.step = step;
+    state_.left = time_left_.at(steady_clock::now());
     progress_.update(state_);
   };
 }
@@ -117,6 +120,15 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     if (!summary_.stop_reason.empty()) return;
     const std::optional<TrialOutcome> outcome =
         num_interrupts() > 0 ? std::nullopt : execute(*request);
+    if (!outcome && is_out_of_time_) {
+      summary_.stop_reason = fmt::format(
+          "the budget of {} seconds is used up in the middle of '{}'{}, which starts anew with "
+          "more "
+          "seconds",
+          options_.max_seconds, request->title,
+          state_.step.empty() ? "" : " (" + state_.step + ")");
+      return;
+    }
     if (!outcome) {
       summary_.status = "interrupted";
       summary_.stop_reason = "interrupted by the user";
@@ -125,6 +137,7 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     ++summary_.num_by_status[std::string(spec::name_of(outcome->status))];
     strategy.tell(*request, *outcome);
     store_decisions(strategy);
+    if (options_.on_trial) options_.on_trial();
   }
 }
 
@@ -201,13 +214,31 @@ bool SweepLoop::is_of_this_environment(const store::MeasurementRow& run) const {
   });
 }
 
+void SweepLoop::look_at_host(const TrialRequest& request) {
+  // Where a launcher puts the ranks is not known here.
+  if (!options_.runner.launcher.empty()) return;
+  const HostState host = read_host(options_.runner.host_root);
+  // The reference run has no prediction, as no limit of the device asks for one.
+  int64_t needed = host_bytes_of(request.spec, request.prediction);
+  if (needed == 0 && !spec::is_on_device(request.spec)) {
+    needed = host_bytes_of(request.spec, predict_memory(request.spec));
+  }
+  check_host_memory(request.spec, needed, host);
+  const std::string note = has_noted_cores_ ? "" : cores_note(request.spec, host);
+  if (note.empty()) return;
+  has_noted_cores_ = true;
+  progress_.note(note);
+}
+
 TrialRun SweepLoop::run_now(const TrialRequest& request) {
+  look_at_host(request);
   ++summary_.num_run;
   state_.step.clear();
   progress_.update(state_);
   spec::TrialSpec spec = request.spec;
   spec.num_steps = num_steps_of(request);
   options_.runner.usual_probe_ns = usual_probe_ns();
+  options_.runner.deadline = deadline();
   TrialRun run = run_trial(processes_, spec, options_.runner);
   run.result.purpose = tuner::name_of(request.purpose);
   run.result.num_steps = spec.num_steps;
@@ -264,6 +295,7 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
     if (begun) store_.finish_trial(*begun, result);
     throw;
   }
+  is_out_of_time_ = run->is_out_of_time;
   const bool is_interrupted = run->result.status == spec::name_of(TrialStatus::interrupted);
   if (is_interrupted && !begun) return std::nullopt;
   if (request.attempt == 0) {
@@ -271,7 +303,10 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
     add_memory_error(request, run->shard, run->result);
   }
   const int64_t id = commit(request, started_at, begun, run->result);
-  trial_seconds_ += duration<double>(steady_clock::now() - start).count();
+  if (!request.is_reference) {
+    trial_seconds_ += duration<double>(steady_clock::now() - start).count();
+    ++num_timed_;
+  }
   if (is_interrupted) {
     report(request, {.status = TrialStatus::interrupted, .reason = run->result.reason}, {});
     return std::nullopt;
@@ -341,24 +376,30 @@ void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& req
   const bool is_new =
       request.action == Action::run && !started_.contains({request.hash, request.attempt});
   state_.num_trials = static_cast<int64_t>(started_.size()) + (is_new ? 1 : 0);
-  state_.num_expected = progress.num_expected;
+  // The budget stays as it is; what a search expects changes with every turn it takes.
+  state_.is_limit = options_.max_trials > 0;
+  state_.num_expected = state_.is_limit ? options_.max_trials : progress.num_expected;
   state_.title = request.title;
   state_.step.clear();
-  if (summary_.num_run > 0) {
-    double left =
-        trial_seconds_ / static_cast<double>(summary_.num_run) *
-        static_cast<double>(std::max<int64_t>(0, state_.num_expected - state_.num_trials + 1));
-    if (options_.max_seconds > 0) {
-      left = std::min(left, static_cast<double>(options_.max_seconds) - seconds_used());
-    }
-    state_.left = std::chrono::seconds(static_cast<int64_t>(std::max(left, 0.0)));
+  guess_time_left(progress);
+}
+
+void SweepLoop::guess_time_left(const tuner::Progress& progress) {
+  // Of one trial alone nobody knows whether it is like the others.
+  constexpr int64_t kFewestTimed = 2;
+  if (num_timed_ < kFewestTimed) return;
+  const int64_t num_left = std::max<int64_t>(0, progress.num_expected - state_.num_trials + 1);
+  double left = trial_seconds_ / static_cast<double>(num_timed_) * static_cast<double>(num_left);
+  if (options_.max_seconds > 0) {
+    left = std::min(left, static_cast<double>(options_.max_seconds) - seconds_used());
   }
+  time_left_.guess(left, steady_clock::now());
+  state_.left = time_left_.at(steady_clock::now());
 }
 
 void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome,
                        const std::vector<store::MetricRow>& metrics) {
-  std::string line = fmt::format("[{} {}/{}] {}: {}", state_.phase, state_.num_trials,
-                                 std::max(state_.num_expected, state_.num_trials), request.title,
+  std::string line = fmt::format("[{}] {}: {}", format_place(state_), request.title,
                                  spec::name_of(outcome.status));
   if (outcome.status == TrialStatus::ok) {
     if (outcome.step_ns > 0) line += ", " + base::format_ns(outcome.step_ns) + " per step";
@@ -377,6 +418,14 @@ void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome,
 
 double SweepLoop::seconds_used() const {
   return earlier_seconds_ + duration<double>(steady_clock::now() - start_).count();
+}
+
+std::optional<steady_clock::time_point> SweepLoop::deadline() const {
+  // Of a budget of years no clock has the end.
+  constexpr int64_t kForever = 1'000'000'000;
+  if (options_.max_seconds <= 0 || options_.max_seconds > kForever) return std::nullopt;
+  const duration<double> left(static_cast<double>(options_.max_seconds) - earlier_seconds_);
+  return start_ + std::chrono::duration_cast<steady_clock::duration>(left);
 }
 
 void SweepLoop::add_time(const store::MeasurementRow& run) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,10 +20,14 @@ namespace moetune::sweeps {
 
 struct LoopOptions {
   RunnerOptions runner;
-  int64_t max_trials = 0;   ///< measurements of the whole sweep that count; 0: no limit
-  int64_t max_seconds = 0;  ///< of this call and of what earlier calls measured; 0: no limit
+  int64_t max_trials = 0;  ///< measurements of the whole sweep that count; 0: no limit
+  /// Of this call and of what earlier calls measured; a trial that runs then is ended, and begins
+  /// again in a call with more. 0: no limit.
+  int64_t max_seconds = 0;
   /// Where this runs, and with which build; empty: environment_of the runner's program.
   std::vector<store::NamedText> environment{};
+  /// Called after each trial, once it and what was decided about it are stored; may be empty.
+  std::function<void()> on_trial{};
 };
 
 /// What run() did.
@@ -69,6 +74,9 @@ class SweepLoop {
   [[nodiscard]] double usual_probe_ns() const;
   [[nodiscard]] bool is_of_this_environment(const store::MeasurementRow& run) const;
   TrialRun run_now(const tuner::TrialRequest& request);
+  /// Throws base::EnvironmentFailure where the machine has no room for the ranks; says once where
+  /// they have to share cores.
+  void look_at_host(const tuner::TrialRequest& request);
   /// Commits what a run gave; returns the id of its trial.
   int64_t commit(const tuner::TrialRequest& request, const std::string& started_at,
                  std::optional<int64_t> begun, store::TrialResult& result);
@@ -79,6 +87,10 @@ class SweepLoop {
               const std::vector<store::MetricRow>& metrics);
   [[nodiscard]] std::string exhausted_budget(const tuner::TrialRequest& request) const;
   [[nodiscard]] double seconds_used() const;
+  /// When the seconds are used up; none without a limit.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> deadline() const;
+  /// A new guess of the time left, before a trial.
+  void guess_time_left(const tuner::Progress& progress);
   void add_time(const store::MeasurementRow& run);
   /// Only enough time is left to conclude the search.
   [[nodiscard]] bool is_late() const;
@@ -101,7 +113,11 @@ class SweepLoop {
   double earlier_seconds_ = 0;
   double stored_seconds_ = 0;   ///< of all trials told so far, as stored
   double longest_seconds_ = 0;  ///< of one of them
-  double trial_seconds_ = 0;    ///< of the trials launched by this call
+  double trial_seconds_ = 0;    ///< of the trials launched by this call, the reference left out
+  int64_t num_timed_ = 0;       ///< those
+  TimeLeft time_left_;
+  bool is_out_of_time_ = false;  ///< the last trial was ended with the seconds
+  bool has_noted_cores_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -1,4 +1,4 @@
-// See sweep_view.h.
+// Reads what concerns a whole sweep once; see sweep_view.h.
 #include "sweeps/sweep_view.h"
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/trial_status.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -24,7 +25,12 @@ json text_or_null(const std::string& text) { return text.empty() ? json(nullptr)
 
 SweepView::SweepView(const store::Store& store, int64_t sweep_id)
     : sweep_(store.read_sweep(sweep_id).value_or(store::SweepRow{})),
+      decisions_(store.read_decisions(sweep_id)),
       environments_(store.read_environments(sweep_id)) {
+  for (store::TrialRow& row : store.list_trials(sweep_id)) {
+    const int64_t id = row.id;
+    trials_.emplace(id, std::move(row));
+  }
   for (store::MeasurementRow& row : store.read_measurements_of_sweep(sweep_id)) {
     measurements_[row.trial_id].push_back(std::move(row));
   }
@@ -32,10 +38,45 @@ SweepView::SweepView(const store::Store& store, int64_t sweep_id)
 
 std::vector<std::string> SweepView::marks_of(const store::TrialRow& trial) const {
   std::vector<std::string> marks;
-  if (sweep_.winner_trial == trial.id) marks.emplace_back("winner");
+  // Measured anew elsewhere, it may have failed since it won.
+  const bool is_ok = trial.status == spec::name_of(spec::TrialStatus::ok);
+  if (sweep_.winner_trial == trial.id && is_ok) marks.emplace_back("winner");
   if (sweep_.baseline_trial == trial.id) marks.emplace_back("baseline");
   if (sweep_.first_fit_trial == trial.id) marks.emplace_back("first_fit");
   return marks;
+}
+
+bool SweepView::is_kept(const store::TrialRow& trial) const {
+  return std::ranges::any_of(decisions_, [&](const store::DecisionRow& decision) {
+    return decision.kind == "kept" && decision.trial_id == trial.id;
+  });
+}
+
+const store::TrialRow* SweepView::find(std::optional<int64_t> id) const {
+  const auto found = id ? trials_.find(*id) : trials_.end();
+  return found == trials_.end() ? nullptr : &found->second;
+}
+
+const store::TrialRow* SweepView::first_fit() const { return find(sweep_.first_fit_trial); }
+
+const store::TrialRow* SweepView::parent_of(const store::TrialRow& trial) const {
+  for (const store::DecisionRow& decision : decisions_) {
+    const bool is_about_it =
+        decision.trial_id == trial.id && decision.baseline_trial_id != trial.id;
+    const store::TrialRow* parent = is_about_it ? find(decision.baseline_trial_id) : nullptr;
+    if (parent != nullptr) return parent;
+  }
+  const store::TrialRow* parent = nullptr;
+  if (trial.phase == "retune") {
+    // A remedy changes the best so far, also where nothing has been decided about it.
+    for (const store::DecisionRow& decision : decisions_) {
+      const store::TrialRow* kept = decision.kind == "kept" ? find(decision.trial_id) : nullptr;
+      if (kept != nullptr && kept->ordinal < trial.ordinal) parent = kept;
+    }
+  } else if (trial.num_attempts == 0) {
+    parent = find(sweep_.baseline_trial);
+  }
+  return parent == nullptr || parent->id == trial.id ? nullptr : parent;
 }
 
 const std::vector<store::MeasurementRow>& SweepView::measurements_of(

@@ -1,10 +1,11 @@
-// What a stored sweep says of its trials beside their rows: which of them matter, which
-// measurements of them count, and where these were made.
+// What a stored sweep says of its trials beside their rows: which of them matter, what each was
+// tried for, which measurements of them count, and where these were made.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,17 @@ class SweepView {
  public:
   SweepView(const store::Store& store, int64_t sweep_id);
 
-  /// winner, baseline, first_fit: what a trial is to its sweep; mostly nothing.
+  /// winner, baseline, first_fit: what a trial is to its sweep; mostly nothing. One that has not
+  /// ended well is no winner, whatever the database says.
   [[nodiscard]] std::vector<std::string> marks_of(const store::TrialRow& trial) const;
+  /// Whether the sweep took it over as its best so far.
+  [[nodiscard]] bool is_kept(const store::TrialRow& trial) const;
+  /// The first configuration that fitted and ran; null before there is one.
+  [[nodiscard]] const store::TrialRow* first_fit() const;
+  /// The configuration that a trial is a change of: the one it was compared with; else, of a
+  /// remedy, the best so far, and of what was refused before it ran, the starting configuration.
+  /// Null where there is none.
+  [[nodiscard]] const store::TrialRow* parent_of(const store::TrialRow& trial) const;
   /// By attempt, those that no longer count among them.
   [[nodiscard]] const std::vector<store::MeasurementRow>& measurements_of(
       const store::TrialRow& trial) const;
@@ -31,7 +41,11 @@ class SweepView {
   }
 
  private:
+  [[nodiscard]] const store::TrialRow* find(std::optional<int64_t> id) const;
+
   store::SweepRow sweep_;
+  std::map<int64_t, store::TrialRow> trials_;  ///< by id
+  std::vector<store::DecisionRow> decisions_;  ///< by ordinal
   std::vector<store::EnvironmentRow> environments_;
   std::map<int64_t, std::vector<store::MeasurementRow>> measurements_;  ///< by trial
 };

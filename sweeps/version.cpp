@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "embedded/build_version.h"
+#include "embedded/version.h"
 #include "kernels/base/units.h"
 #include "profiler/store/db.h"
 
@@ -42,7 +43,7 @@ std::string sqlite_version() {
 
 }  // namespace
 
-std::string version() { return kBuildVersion; }
+std::string version() { return base::kVersion; }
 
 std::string commit() { return kBuildCommit; }
 

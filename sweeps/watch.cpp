@@ -74,6 +74,12 @@ WatchEnd watch(Process& process, const WatchOptions& options) {
       read_progress();
       return result;
     }
+    if (options.deadline && steady_clock::now() >= *options.deadline) {
+      result.is_out_of_time = true;
+      result.process = process.end(options.grace);
+      read_progress();
+      return result;
+    }
     if (options.on_tick) options.on_tick(result.last_progress);
   }
 }

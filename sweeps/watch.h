@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "sweeps/process.h"
@@ -15,13 +16,16 @@ struct WatchOptions {
   std::chrono::milliseconds grace{3'000};        ///< between SIGTERM and SIGKILL
   /// Called several times a second with the text of the progress file.
   std::function<void(const std::string&)> on_tick;
+  /// When it is ended, whatever it does; none: never.
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
 };
 
 struct WatchEnd {
   ProcessEnd process;
   bool is_hung = false;
   bool is_interrupted = false;
-  std::string last_progress;  ///< "step 3 of 6", empty before the first step
+  std::string last_progress;    ///< "step 3 of 6", empty before the first step
+  bool is_out_of_time = false;  ///< the deadline has come
 };
 
 /// Returns when the child has ended, by itself or by our hand.

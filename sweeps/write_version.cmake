@@ -1,5 +1,5 @@
-# Writes the header with version and commit at build time, touching it only when something changed. Works without git.
-# Run as: cmake -DOUTPUT=... -DSOURCE=... -DVERSION=... -DCOMPILER=... -DBUILD_TYPE=... -P write_version.cmake
+# Writes the header with the commit at build time, touching it only when something changed. Works without git.
+# Run as: cmake -DOUTPUT=... -DSOURCE=... -DCOMPILER=... -DBUILD_TYPE=... -P write_version.cmake
 cmake_minimum_required(VERSION 3.25)
 set(COMMIT "unknown")
 find_program(GIT git)
@@ -15,7 +15,6 @@ file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT
 #pragma once
 
 namespace moetune::sweeps {
-constexpr const char* kBuildVersion = \"@VERSION@\";
 constexpr const char* kBuildCommit = \"@COMMIT@\";
 constexpr const char* kBuildCompiler = \"@COMPILER@\";
 constexpr const char* kBuildType = \"@BUILD_TYPE@\";

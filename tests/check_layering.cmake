@@ -1,5 +1,5 @@
-# The layering test: every quoted #include against the folder table of the README, and the rules on files that a
-# compiler does not check. Names the file and what is forbidden. Run as: cmake -DROOT=<sources> -P check_layering.cmake
+# The layering test: every quoted #include against the folder table of docs/architecture.md, and the rules on files that
+# a compiler does not check. Names the file and what is forbidden. Run as: cmake -DROOT=<sources> -P check_layering.cmake
 cmake_minimum_required(VERSION 3.25)
 
 # A file belongs to the longest prefix of its path in this table, and may include its own folder and what is listed:

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "engine/spec/names.h"
+#include "engine/spec/source.h"
 
 namespace moetune::spec {
+
+struct FieldPage;
 
 /// One kind of link. A transfer costs latency_ns + bytes / bytes_per_s.
 struct LinkSpec {
@@ -71,8 +74,14 @@ struct HardwareSpec {
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
 };
 
-HardwareSpec hardware_from_json(const nlohmann::json& json, const std::string& source);
+/// Throws base::UsageError with all that is wrong.
+HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);
 nlohmann::json to_json(const HardwareSpec& hardware);
+/// The rows of a hardware file's table.
+std::vector<FieldPage> hardware_pages();
+/// Throws base::UsageError for figures that no machine has by orders of magnitude, with what was
+/// likely meant. For files that people write: emulated ideals need not be plausible.
+void check_plausible(const HardwareSpec& hardware, const Source& source);
 
 enum class CollectiveKind : uint8_t {
   all_gather,

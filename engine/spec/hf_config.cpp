@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/spec/json_reader.h"
+#include "engine/spec/hf_keys.h"
 #include "engine/spec/model_spec.h"
 #include "kernels/base/error.h"
 
@@ -16,16 +16,6 @@ using nlohmann::json;
 
 namespace {
 
-// Far above any published model, and low enough that no product of sizes below overflows before it
-// is checked.
-constexpr int64_t kMaxVocab = int64_t{1} << 22;
-constexpr int64_t kMaxHidden = int64_t{1} << 20;
-constexpr int64_t kMaxFfn = int64_t{1} << 22;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 1 << 14;
-constexpr int64_t kMaxHeadDim = 1 << 13;
-constexpr int64_t kMaxExperts = 1 << 14;
-constexpr int64_t kMaxPositions = int64_t{1} << 28;
 constexpr double kMaxParameters = 1e15;
 
 /// What differs between the families: defaults of absent fields, and which fields mean something.
@@ -45,6 +35,12 @@ constexpr std::array kFamilies = {
     Family{"qwen3_moe", true, true, true, false, 1e4, 1e-6, 32768},
 };
 
+/// The row with a lower bound from above, which another key sets.
+FieldInfo at_most(FieldInfo row, int64_t max) {
+  row.limits.max = static_cast<double>(max);
+  return row;
+}
+
 struct Activation {
   std::string_view config_name;
   std::string_view name;
@@ -57,18 +53,18 @@ constexpr std::array kActivations = {
 };
 
 const Family& family_of(JsonReader& reader) {
-  const std::string name = reader.text("model_type");
+  const std::string name = reader.text(model_key("model_type"));
   std::vector<std::string_view> supported;
   for (const Family& family : kFamilies) {
     if (family.name == name) return family;
     supported.push_back(family.name);
   }
-  throw UsageError(fmt::format("{}: model family '{}' is not supported yet (supported: {})",
-                               reader.source(), name.substr(0, 60), fmt::join(supported, ", ")));
+  reader.refuse("model_type", fmt::format("model family '{}' is not supported yet (supported: {})",
+                                          name.substr(0, 60), fmt::join(supported, ", ")));
 }
 
 std::string read_activation(JsonReader& reader) {
-  const std::string name = reader.text_or("hidden_act", "silu");
+  const std::string name = reader.text_or(model_key("hidden_act"), "silu");
   std::vector<std::string_view> supported;
   for (const Activation& row : kActivations) {
     if (row.config_name == name) return std::string(row.name);
@@ -92,13 +88,12 @@ void refuse_what_is_not_computed(JsonReader& reader) {
 /// Reads the scaling parameters of `reader`: the object rope_parameters (newer spelling) or
 /// rope_scaling (older).
 void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model) {
-  constexpr double kMaxFactor = 1e6;
   const char* type_key = reader.has("rope_type") || !reader.has("type") ? "rope_type" : "type";
   if (reader.has(type_key)) {
     rope.type = reader.choice(type_key, {"default", "linear", "dynamic", "yarn", "llama3"});
   }
-  rope.theta = reader.number_or("rope_theta", rope.theta, 1.0001, 1e15);
-  if (reader.number_or("partial_rotary_factor", 1.0, 0.0, 1.0) != 1.0) {
+  rope.theta = reader.number_or(rope_key("rope_theta"), rope.theta);
+  if (reader.number_or(rope_key("partial_rotary_factor"), 1.0) != 1.0) {
     reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
   }
   if (rope.type == "default") return;
@@ -106,16 +101,16 @@ void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model)
     reader.fail(type_key, "another rope type: dynamic needs a head_dim above 2");
   }
   rope.original_max_position_embeddings = reader.integer_or(
-      "original_max_position_embeddings", rope.original_max_position_embeddings, 1, kMaxPositions);
+      rope_key("original_max_position_embeddings"), rope.original_max_position_embeddings);
   if (rope.type == "yarn" && !reader.has("factor") && rope.original_max_position_embeddings > 0) {
     rope.factor = static_cast<double>(model.max_position_embeddings) /
                   static_cast<double>(rope.original_max_position_embeddings);
   } else {
-    rope.factor = reader.number("factor", 1e-6, kMaxFactor);
+    rope.factor = reader.number(rope_key("factor"));
   }
   if (rope.type == "llama3") {
-    rope.low_freq_factor = reader.number("low_freq_factor", 1e-6, kMaxFactor);
-    rope.high_freq_factor = reader.number("high_freq_factor", 1e-6, kMaxFactor);
+    rope.low_freq_factor = reader.number(rope_key("low_freq_factor"));
+    rope.high_freq_factor = reader.number(rope_key("high_freq_factor"));
     if (rope.high_freq_factor <= rope.low_freq_factor) {
       reader.fail("high_freq_factor",
                   fmt::format("more than low_freq_factor ({:g})", rope.low_freq_factor));
@@ -126,19 +121,19 @@ void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model)
     const auto or_default = [](double value, double otherwise) {
       return value == 0.0 ? otherwise : value;
     };
-    rope.beta_fast = or_default(reader.number_or("beta_fast", 0.0, 0.0, kMaxFactor), 32.0);
-    rope.beta_slow = or_default(reader.number_or("beta_slow", 0.0, 0.0, kMaxFactor), 1.0);
-    rope.attention_factor = reader.number_or("attention_factor", 0.0, 1e-6, kMaxFactor);
-    rope.mscale = reader.number_or("mscale", 0.0, 0.0, kMaxFactor);
-    rope.mscale_all_dim = reader.number_or("mscale_all_dim", 0.0, 0.0, kMaxFactor);
-    rope.truncate = reader.boolean_or("truncate", true);
+    rope.beta_fast = or_default(reader.number_or(rope_key("beta_fast"), 0.0), 32.0);
+    rope.beta_slow = or_default(reader.number_or(rope_key("beta_slow"), 0.0), 1.0);
+    rope.attention_factor = reader.number_or(rope_key("attention_factor"), 0.0);
+    rope.mscale = reader.number_or(rope_key("mscale"), 0.0);
+    rope.mscale_all_dim = reader.number_or(rope_key("mscale_all_dim"), 0.0);
+    rope.truncate = reader.boolean_or(rope_key("truncate"), true);
   }
 }
 
 RopeSpec read_rope(JsonReader& reader, const Family& family, const ModelSpec& model) {
   RopeSpec rope;
-  rope.theta = reader.number_or("rope_theta", family.default_theta, 1.0001, 1e15);
-  if (reader.number_or("partial_rotary_factor", 1.0, 0.0, 1.0) != 1.0) {
+  rope.theta = reader.number_or(model_key("rope_theta"), family.default_theta);
+  if (reader.number_or(model_key("partial_rotary_factor"), 1.0) != 1.0) {
     reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
   }
   // Both spellings at once: the older one wins as a whole, as in the reference.
@@ -149,9 +144,8 @@ RopeSpec read_rope(JsonReader& reader, const Family& family, const ModelSpec& mo
   }
   // A length outside of the rope object has priority over the one inside.
   if (rope.type == "llama3" || rope.type == "yarn") {
-    rope.original_max_position_embeddings =
-        reader.integer_or("original_max_position_embeddings", rope.original_max_position_embeddings,
-                          1, kMaxPositions);
+    rope.original_max_position_embeddings = reader.integer_or(
+        model_key("original_max_position_embeddings"), rope.original_max_position_embeddings);
     if (rope.original_max_position_embeddings == 0) {
       rope.original_max_position_embeddings = model.max_position_embeddings;
     }
@@ -162,9 +156,9 @@ RopeSpec read_rope(JsonReader& reader, const Family& family, const ModelSpec& mo
 }
 
 void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) {
-  model.num_heads = reader.integer("num_attention_heads", 1, kMaxHeads);
-  model.num_kv_heads =
-      reader.integer_or("num_key_value_heads", model.num_heads, 1, model.num_heads);
+  model.num_heads = reader.integer(model_key("num_attention_heads"));
+  model.num_kv_heads = reader.integer_or(at_most(model_key("num_key_value_heads"), model.num_heads),
+                                         model.num_heads);
   if (model.num_heads % model.num_kv_heads != 0) {
     reader.fail("num_key_value_heads",
                 fmt::format("a divisor of num_attention_heads ({})", model.num_heads));
@@ -173,38 +167,38 @@ void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) 
     reader.fail("num_attention_heads",
                 fmt::format("a divisor of hidden_size ({}), or a head_dim", model.hidden_size));
   }
-  model.head_dim =
-      reader.integer_or("head_dim", model.hidden_size / model.num_heads, 1, kMaxHeadDim);
-  if (model.head_dim % 2 != 0 || model.head_dim > kMaxHeadDim) {
+  model.head_dim = reader.integer_or(model_key("head_dim"), model.hidden_size / model.num_heads);
+  // Also of a head_dim that was derived.
+  constexpr auto kMost = static_cast<int64_t>(detail::kMaxHeadDim);
+  if (model.head_dim % 2 != 0 || model.head_dim > kMost) {
     const std::string_view key = reader.has("head_dim") ? "head_dim" : "hidden_size";
-    reader.fail(key,
-                fmt::format("an even head_dim of at most {}, not {}", kMaxHeadDim, model.head_dim));
+    reader.fail(key, fmt::format("an even head_dim of at most {}, not {}", detail::kMaxHeadDim,
+                                 model.head_dim));
   }
   model.has_qk_norm = family.has_qk_norm;
   model.has_attention_bias =
-      family.reads_attention_bias && reader.boolean_or("attention_bias", false);
+      family.reads_attention_bias && reader.boolean_or(model_key("attention_bias"), false);
   model.has_attention_output_bias = model.has_attention_bias;
 }
 
 /// Experts, and which layers have them: layer i is MoE when it is not listed in mlp_only_layers and
 /// decoder_sparse_step divides i + 1.
 void read_experts(JsonReader& reader, ModelSpec& model) {
-  model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
   const std::string_view key =
       reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
   const bool is_mixtral = model.family == "mixtral";
-  model.num_experts = reader.integer(key, is_mixtral ? 1 : 0, kMaxExperts);
-  if (reader.has("num_experts") &&
-      reader.integer("num_experts", 0, kMaxExperts) != model.num_experts) {
+  model.num_experts =
+      reader.integer(key, is_mixtral ? 1 : 0, static_cast<int64_t>(detail::kMaxExperts));
+  if (reader.has("num_experts") && reader.integer(model_key("num_experts")) != model.num_experts) {
     reader.fail("num_experts",
                 fmt::format("the same as num_local_experts ({})", model.num_experts));
   }
   if (model.num_experts > 0) {
-    const int64_t step =
-        is_mixtral ? 1 : reader.integer_or("decoder_sparse_step", 1, 1, kMaxPositions);
+    const int64_t step = is_mixtral ? 1 : reader.integer_or(model_key("decoder_sparse_step"), 1);
     std::vector<int64_t> dense_layers;
     if (!is_mixtral && reader.has("mlp_only_layers")) {
-      dense_layers = reader.integers("mlp_only_layers", 0, kMaxPositions);
+      dense_layers = reader.integers(model_key("mlp_only_layers"), 0,
+                                     static_cast<int64_t>(detail::kMaxPositions));
     }
     for (int64_t layer = 0; layer < model.num_layers; ++layer) {
       const bool is_listed =
@@ -216,11 +210,12 @@ void read_experts(JsonReader& reader, ModelSpec& model) {
     model.num_experts = 0;
     return;
   }
-  model.experts_per_token = reader.integer("num_experts_per_tok", 1, model.num_experts);
-  model.moe_ffn_size =
-      reader.integer(is_mixtral ? "intermediate_size" : "moe_intermediate_size", 1, kMaxFfn);
-  model.shared_ffn_size = reader.integer_or("shared_expert_intermediate_size", 0, 0, kMaxFfn);
-  model.normalizes_topk = is_mixtral || reader.boolean_or("norm_topk_prob", false);
+  model.experts_per_token =
+      reader.integer(at_most(model_key("num_experts_per_tok"), model.num_experts));
+  model.moe_ffn_size = reader.integer(is_mixtral ? model_key("intermediate_size")
+                                                 : model_key("moe_intermediate_size"));
+  model.shared_ffn_size = reader.integer_or(model_key("shared_expert_intermediate_size"), 0);
+  model.normalizes_topk = is_mixtral || reader.boolean_or(model_key("norm_topk_prob"), false);
 }
 
 /// Sliding windows. mixtral: sliding_window, when set, on all layers; qwen3_moe: only with
@@ -230,17 +225,17 @@ void read_windows(JsonReader& reader, ModelSpec& model) {
   model.attention_window.assign(static_cast<size_t>(model.num_layers), 0);
   if (model.family == "llama") return;
   const bool is_qwen = model.family == "qwen3_moe";
-  if (is_qwen && !reader.boolean_or("use_sliding_window", false)) return;
+  if (is_qwen && !reader.boolean_or(model_key("use_sliding_window"), false)) return;
   // Absent and null differ here: only qwen3_moe has a default for an absent window.
   int64_t window = 0;
   if (reader.has("sliding_window")) {
-    window = reader.integer("sliding_window", 1, kMaxPositions);
+    window = reader.integer(model_key("sliding_window"));
   } else if (is_qwen && !reader.is_null("sliding_window")) {
     window = 4096;
   }
   std::fill(model.attention_window.begin(), model.attention_window.end(), window);
   if (!reader.has("layer_types")) return;
-  const json& types = reader.array("layer_types");
+  const json& types = reader.array(model_key("layer_types"));
   if (types.size() != model.attention_window.size()) {
     reader.fail("layer_types", fmt::format("{} entries, one per layer", model.num_layers));
   }
@@ -248,13 +243,21 @@ void read_windows(JsonReader& reader, ModelSpec& model) {
     if (types[layer] == "full_attention") {
       model.attention_window[layer] = 0;
     } else if (types[layer] != "sliding_attention") {
-      throw UsageError(fmt::format(
-          "{}: key 'layer_types[{}]' is {}, expected \"full_attention\" or \"sliding_attention\"",
-          reader.source(), layer, describe(types[layer])));
+      reader.refuse(fmt::format("layer_types[{}]", layer),
+                    fmt::format("is {}, expected \"full_attention\" or \"sliding_attention\"",
+                                describe(types[layer])));
     } else if (window == 0) {
       reader.fail("sliding_window", "a window, because layer_types has sliding_attention layers");
     }
   }
+}
+
+void read_details(JsonReader& reader, const Family& family, ModelSpec& model) {
+  model.rms_norm_eps = reader.number_or(model_key("rms_norm_eps"), family.default_eps);
+  model.initializer_range = reader.number_or(model_key("initializer_range"), 0.02);
+  model.hidden_act = read_activation(reader);
+  model.has_mlp_bias = family.reads_mlp_bias && reader.boolean_or(model_key("mlp_bias"), false);
+  model.ties_embeddings = reader.boolean_or(model_key("tie_word_embeddings"), false);
 }
 
 /// In double, because the product of hostile sizes does not fit into 64 bits.
@@ -275,34 +278,50 @@ void check_total_size(const JsonReader& reader, const ModelSpec& model) {
 
 }  // namespace
 
-ModelSpec model_from_json(const json& document, const std::string& source) {
+ModelSpec model_from_json(const json& document, const Source& source) {
   JsonReader reader(document, source, "", NullIs::absent);
   const Family& family = family_of(reader);
-  refuse_what_is_not_computed(reader);
   ModelSpec model;
   model.family = family.name;
-  model.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
-  model.hidden_size = reader.integer("hidden_size", 1, kMaxHidden);
-  model.num_layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
-  model.max_position_embeddings =
-      reader.integer_or("max_position_embeddings", family.default_max_positions, 1, kMaxPositions);
-  read_attention(reader, family, model);
-  if (family.has_experts) {
-    read_experts(reader, model);
-  } else {
-    model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
-  }
-  if (model.num_moe_layers() < model.num_layers) {
-    model.ffn_size = reader.integer("intermediate_size", 1, kMaxFfn);
-  }
-  read_windows(reader, model);
-  model.rms_norm_eps = reader.number_or("rms_norm_eps", family.default_eps, 0.0, 1.0);
-  model.initializer_range = reader.number_or("initializer_range", 0.02, 0.0, 1.0);
-  model.hidden_act = read_activation(reader);
-  model.has_mlp_bias = family.reads_mlp_bias && reader.boolean_or("mlp_bias", false);
-  model.ties_embeddings = reader.boolean_or("tie_word_embeddings", false);
+  Problems problems;
+  problems.attempt([&] { refuse_what_is_not_computed(reader); });
+  problems.attempt([&] { model.vocab_size = reader.integer(model_key("vocab_size")); });
+  problems.attempt([&] { model.hidden_size = reader.integer(model_key("hidden_size")); });
+  problems.attempt([&] { model.num_layers = reader.integer(model_key("num_hidden_layers")); });
+  // What follows is judged by these.
+  problems.throw_if_any();
+  problems.attempt([&] {
+    model.max_position_embeddings =
+        reader.integer_or(model_key("max_position_embeddings"), family.default_max_positions);
+  });
+  problems.attempt([&] { read_attention(reader, family, model); });
+  model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
+  problems.attempt([&] {
+    if (family.has_experts) read_experts(reader, model);
+  });
+  problems.attempt([&] {
+    if (model.num_moe_layers() == model.num_layers) return;
+    model.ffn_size = reader.integer(model_key("intermediate_size"));
+  });
+  problems.attempt([&] { read_windows(reader, model); });
+  problems.attempt([&] { read_details(reader, family, model); });
+  problems.throw_if_any();
+  // The rotary tables need the heads.
   model.rope = read_rope(reader, family, model);
   check_total_size(reader, model);
+  return model;
+}
+
+std::vector<FieldPage> model_pages() {
+  const auto pages = [](std::span<const ModelKey> rows) {
+    std::vector<FieldPage> result;
+    for (const ModelKey& row : rows) result.push_back({row.info, row.kind, {}, {}, {}});
+    return result;
+  };
+  std::vector<FieldPage> model = pages(kModelKeys);
+  for (FieldPage& page : model) {
+    if (page.info.key == "rope_parameters") page.children = pages(kRopeKeys);
+  }
   return model;
 }
 

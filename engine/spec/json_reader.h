@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/spec/document.h"
 #include "engine/spec/names.h"
+#include "engine/spec/quantity.h"
 
 namespace moetune::spec {
 
@@ -20,12 +23,39 @@ namespace moetune::spec {
 /// type.
 enum class NullIs : uint8_t { wrong_type, absent };
 
+/// A number with these limits is refused outside of them, both inclusive.
+struct Limits {
+  double min = 0;
+  double max = 0;
+};
+
+enum class Presence : uint8_t {
+  optional,
+  required,
+  written_if_set  ///< optional, and left out of what is written where it is the default
+};
+
+/// What one key of a file holds. Reading, the schema and the page of formats come from it.
+struct FieldInfo {
+  std::string_view key;
+  Quantity quantity = Quantity::count;
+  Limits limits{};  ///< of numbers
+  std::string_view help;
+  Presence presence = Presence::optional;
+  /// Where any real machine's value lies; {0, 0}: anywhere within the limits.
+  Limits plausible{};
+
+  constexpr operator std::string_view() const {
+    return key;
+  }  // NOLINT(google-explicit-constructor)
+};
+
 /// Reads one object and remembers which keys were asked for. All members throw base::UsageError.
 class JsonReader {
  public:
   /// `source` names the file; `path` is the dotted path of this object within it, empty for the
   /// root. Keeps a reference: `object` must outlive the reader. Throws when it is not an object.
-  JsonReader(const nlohmann::json& object, std::string source, std::string path = "",
+  JsonReader(const nlohmann::json& object, Source source, std::string path = "",
              NullIs null_is = NullIs::wrong_type);
 
   [[nodiscard]] bool has(std::string_view key) const;
@@ -35,6 +65,9 @@ class JsonReader {
   /// Required values; limits are inclusive. Whole numbers written as 4.0 are accepted as integers.
   int64_t integer(std::string_view key, int64_t min, int64_t max);
   double number(std::string_view key, double min, double max);
+  /// The same by a row of a table, which may allow texts with a unit, such as "80GB".
+  int64_t integer(const FieldInfo& field);
+  double number(const FieldInfo& field);
   bool boolean(std::string_view key);
   std::string text(std::string_view key);
   std::string choice(std::string_view key, std::span<const std::string_view> allowed);
@@ -57,6 +90,8 @@ class JsonReader {
   /// Optional values: the default when the key is absent.
   int64_t integer_or(std::string_view key, int64_t otherwise, int64_t min, int64_t max);
   double number_or(std::string_view key, double otherwise, double min, double max);
+  int64_t integer_or(const FieldInfo& field, int64_t otherwise);
+  double number_or(const FieldInfo& field, double otherwise);
   bool boolean_or(std::string_view key, bool otherwise);
   std::string text_or(std::string_view key, std::string otherwise);
   template <HasNames E>
@@ -67,33 +102,38 @@ class JsonReader {
 
   /// Marks a key as known without reading it.
   void ignore(std::string_view key);
-  /// Throws for the first key that nobody asked for, with the nearest known one.
+  /// Throws for the keys that nobody asked for, with the nearest known one of each.
   void refuse_unknown_keys() const;
 
   /// Throws "<source>: key '<path>' is <value found>, expected <expectation>".
   [[noreturn]] void fail(std::string_view key, const std::string& expectation) const;
 
-  [[nodiscard]] const std::string& source() const { return source_; }
+  /// Throws "<source>: key '<path>': <message>".
+  [[noreturn]] void refuse(std::string_view key, const std::string& message) const;
+
+  [[nodiscard]] const std::string& source() const { return source_.name(); }
+  /// Of the value under a key, for readers of its own.
+  [[nodiscard]] Source source_of(std::string_view key) const {
+    return source_.within(path_of(key));
+  }
   [[nodiscard]] std::string path_of(std::string_view key) const;
 
  private:
   const nlohmann::json* find(std::string_view key);
+  /// Of a number that may have a unit; none when it is neither.
+  std::optional<double> quantity(const FieldInfo& field);
+  [[noreturn]] void fail_quantity(const FieldInfo& field, const std::string& expectation) const;
+  /// "FILE: line 3: key 'a.b'".
+  [[nodiscard]] std::string place(std::string_view key) const;
 
   const nlohmann::json* object_;
-  std::string source_;
+  Source source_;
   std::string path_;
   NullIs null_is_;
   std::set<std::string, std::less<>> known_;
 };
 
-/// Short text of a value for messages: at most a line, never a whole document.
-std::string describe(const nlohmann::json& value);
-
 /// The name most like `name`, for "did you mean"; empty when none is near.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-
-/// Parses a document. A syntax error becomes a base::UsageError with line and column (in
-/// characters); also refused: a key twice in one object, NUL characters, deep nesting.
-nlohmann::json parse_json(std::string_view text, const std::string& source);
 
 }  // namespace moetune::spec

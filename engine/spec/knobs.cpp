@@ -11,6 +11,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "engine/spec/pipeline_layout.h"
+#include "engine/spec/problems.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -92,19 +93,19 @@ constexpr std::array kKnobs = {
         0, &Knobs::recompute},
     KnobRow{
         "ep_chunks_forward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
-        "--overlap-moe-expert-parallel-comm",
+        "none (nearest: --overlap-moe-expert-parallel-comm)",
         "Pieces that the tokens of an MoE layer are cut into, so that dispatch and combine of one "
         "overlap the experts of another. No Megatron flag does exactly this; the nearest one "
         "overlaps whole micro-batches.",
         1, &Knobs::ep_chunks_forward},
     KnobRow{
         "ep_chunks_backward", "communication", "chunks", ">= 1; above 1 needs expert parallelism",
-        "--overlap-moe-expert-parallel-comm",
+        "none (nearest: --overlap-moe-expert-parallel-comm)",
         "The same for the backward pass, chosen apart because its ratio of computing to sending "
         "differs. No Megatron flag does exactly this.",
         1, &Knobs::ep_chunks_backward},
     KnobRow{"linear_ce_chunk_tokens", "memory", "tokens", "multiples of 64",
-            "--cross-entropy-loss-fusion",
+            "none (nearest: --cross-entropy-loss-fusion)",
             "Tokens whose logits exist at the same time: head and loss run in pieces and the full "
             "logits are never stored. The Megatron flag is the nearest one: it fuses the loss but "
             "keeps the logits.",
@@ -224,7 +225,7 @@ void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
           try {
             is_known = set_by_text(knobs.*member, text);
           } catch (const UsageError& error) {
-            throw UsageError(reader.source() + ": " + error.what());
+            reader.refuse(row.name, error.what());
           }
           if (!is_known) reader.fail(row.name, std::string(row.values));
         }
@@ -296,18 +297,20 @@ json to_json(const Knobs& knobs) {
   return document;
 }
 
-void update_knobs(Knobs& knobs, const json& document, const std::string& source) {
+void update_knobs(Knobs& knobs, const json& document, const Source& source) {
   JsonReader reader(document, source);
   Knobs updated = knobs;
+  Problems problems;
   for (const KnobRow& row : kKnobs) {
     reader.ignore(row.name);
-    if (reader.has(row.name)) set_from_json(updated, row, reader);
+    if (reader.has(row.name)) problems.attempt([&] { set_from_json(updated, row, reader); });
   }
-  reader.refuse_unknown_keys();
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.throw_if_any();
   knobs = std::move(updated);
 }
 
-Knobs knobs_from_json(const json& document, const std::string& source) {
+Knobs knobs_from_json(const json& document, const Source& source) {
   Knobs knobs;
   update_knobs(knobs, document, source);
   return knobs;
@@ -350,11 +353,9 @@ std::string knobs_markdown() {
   std::string page =
       "# Knobs\n\n"
       "Every choice the tuner can make. Written by `moetune knobs --markdown` from the knob table; "
-      "a "
-      "test compares this page with the table.\n"
-      "A knob's name is its key in JSON; on the command line of `moetune trial` and `moetune "
-      "sweep` "
-      "it is `--set NAME=VALUE`, where the name may also be written with dashes.\n";
+      "a test compares this\npage with the table.\n\n"
+      "A knob's name is its key in JSON. On the command line of `moetune trial` and `moetune "
+      "sweep` it is `--set NAME=VALUE`;\nthe name may also be written with dashes.\n";
   const Knobs defaults;
   for (const std::string_view group : {"parallelism", "batch", "memory", "communication", "host"}) {
     page += fmt::format(

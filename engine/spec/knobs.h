@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/spec/knob_values.h"
+#include "engine/spec/source.h"
 
 namespace moetune::spec {
 
@@ -58,7 +59,7 @@ struct KnobRow {
   std::string_view group;
   std::string_view unit;    ///< ranks, layers, sequences, chunks, tokens, or empty
   std::string_view values;  ///< what is allowed, for people: ">= 1", "none | full | set of ..."
-  std::string_view megatron_flag;  ///< exact spelling, or the nearest one with a note in help
+  std::string_view megatron_flag;  ///< exact spelling, several by commas; or "none (why)"
   std::string_view help;
   int64_t min_value;  ///< integers: smallest legal value
   KnobMember member;
@@ -85,9 +86,9 @@ void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text);
 nlohmann::json to_json(const Knobs& knobs);
 /// Unknown keys and wrong types throw base::UsageError naming `source`, the key, the value and what
 /// would be right.
-Knobs knobs_from_json(const nlohmann::json& json, const std::string& source);
+Knobs knobs_from_json(const nlohmann::json& json, const Source& source);
 /// Sets the keys present, leaves the rest.
-void update_knobs(Knobs& knobs, const nlohmann::json& json, const std::string& source);
+void update_knobs(Knobs& knobs, const nlohmann::json& json, const Source& source);
 
 bool recomputes(const Knobs& knobs,
                 RecomputeModule module);  ///< false under full: the block is redone as a whole

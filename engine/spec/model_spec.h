@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/source.h"
+
 namespace moetune::spec {
+
+struct FieldPage;
 
 /// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3 (Hugging
 /// Face's names).
@@ -79,8 +83,10 @@ struct ModelSpec {
 /// mixtral and qwen3_moe. `source` names the file in messages. Throws base::UsageError for anything
 /// that cannot be trained faithfully (unknown family, dropout, unknown activation or rope type,
 /// sizes that do not fit together).
-ModelSpec model_from_json(const nlohmann::json& json, const std::string& source);
+ModelSpec model_from_json(const nlohmann::json& json, const Source& source);
 nlohmann::json to_json(const ModelSpec& model);
+/// The keys of a config.json that are read.
+std::vector<FieldPage> model_pages();
 
 /// Frequencies as the Hugging Face reference computes them for each rope type, for positions
 /// 0..num_positions-1.

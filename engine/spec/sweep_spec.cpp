@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <iterator>
+#include <span>
+#include <utility>
 
-#include "engine/spec/json_reader.h"
+#include "engine/spec/fields.h"
+#include "engine/spec/spec_files.h"
+#include "engine/spec/trial_fields.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -18,44 +20,60 @@ using nlohmann::json;
 
 namespace {
 
-constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
-constexpr int64_t kMaxCount = 1'000'000;
+constexpr double kMaxCount = 1e6;
 
-std::string resolved(const std::string& path, const std::string& folder) {
-  return (std::filesystem::path(folder) / path).lexically_normal();
+std::span<const Field<SweepBudget>> budget_fields() {
+  static constexpr Field<SweepBudget> kRows[] = {
+      field<&SweepBudget::max_trials>({.key = "max_trials",
+                                       .limits = {static_cast<double>(kMinTrials), kMaxCount},
+                                       .help = "Runs that may be started, repeats included."}),
+      field<&SweepBudget::max_seconds>({.key = "max_seconds",
+                                        .quantity = Quantity::seconds,
+                                        .limits = {1, kMaxCount},
+                                        .help = "Wall time of the sweep."}),
+      field<&SweepBudget::trial_timeout_s>(
+          {.key = "trial_timeout_s",
+           .quantity = Quantity::seconds,
+           .limits = {0.1, kMaxCount},
+           .help = "A trial without a new step for so long is hung."}),
+  };
+  return kRows;
 }
 
-/// The document that a key holds: an object as it is, or the file that a text names.
-json load_document(JsonReader& reader, const char* key, const std::string& folder,
-                   std::string& source) {
-  const json& value = reader.value(key);
-  source = reader.source() + ": " + key;
-  if (value.is_object()) return value;
-  if (!value.is_string()) reader.fail(key, "an object, or the path of a JSON file");
-  const std::string path = resolved(value.get<std::string>(), folder);
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    reader.fail(key, fmt::format("an object, or the path of a JSON file ({} is none)", path));
-  }
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error || size > kMaxFileBytes) {
-    reader.fail(key, fmt::format("a JSON file of at most {} bytes", kMaxFileBytes));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) reader.fail(key, fmt::format("a JSON file that can be read ({} cannot)", path));
-  source = path;
-  return parse_json(text.str(), path);
-}
-
-SweepBudget budget_from(JsonReader reader) {
-  SweepBudget budget;
-  budget.max_trials = reader.integer_or("max_trials", budget.max_trials, kMinTrials, kMaxCount);
-  budget.max_seconds = reader.integer_or("max_seconds", budget.max_seconds, 1, kMaxCount);
-  budget.trial_timeout_s = reader.number_or("trial_timeout_s", budget.trial_timeout_s, 0.1, 1e6);
-  reader.refuse_unknown_keys();
-  return budget;
+std::span<const Field<SweepSpec>> sweep_fields() {
+  static constexpr Field<SweepSpec> kRows[] = {
+      field<&SweepSpec::name>({.key = "name",
+                               .quantity = Quantity::text,
+                               .help = "What reports call the sweep.",
+                               .presence = Presence::required}),
+      field<&SweepSpec::strategy>(
+          {.key = "strategy",
+           .quantity = Quantity::text,
+           .help = "How the space is searched; there is only three_walls today."}),
+      object_field<&SweepSpec::budget, &budget_fields>(
+          {.key = "budget", .quantity = Quantity::text, .help = "When the search ends."}),
+      field<&SweepSpec::scale_trials>({.key = "scale_trials",
+                                       .limits = {0, kMaxCount},
+                                       .help = "Layouts measured in the scale phase."}),
+      field<&SweepSpec::min_gain_ratio>(
+          {.key = "min_gain_ratio",
+           .quantity = Quantity::ratio,
+           .limits = {0, 1},
+           .help = "Smaller gains are never kept, however quiet the machine is."}),
+      field<&SweepSpec::validate_steps>({.key = "validate_steps",
+                                         .limits = {1, kMaxCount},
+                                         .help = "Steps of the last run, of the winner."}),
+      field<&SweepSpec::validate_max_loss>(
+          {.key = "validate_max_loss",
+           .limits = {0, kMaxCount},
+           .help = "That run's loss has to fall below this; 0: not checked."}),
+      field<&SweepSpec::memory_margin_ratio>(
+          {.key = "memory_margin_ratio",
+           .quantity = Quantity::ratio,
+           .limits = {0, 0.99},
+           .help = "Share of the memory that a predicted peak has to leave free."}),
+  };
+  return kRows;
 }
 
 /// One allowed value, brought into the form that get_knob gives.
@@ -68,8 +86,7 @@ std::string axis_value(const json& value, const KnobRow& row, const Knobs& base,
   try {
     set_knob(knobs, row, value.is_string() ? value.get<std::string>() : value.dump());
   } catch (const base::UsageError& error) {
-    throw base::UsageError(
-        fmt::format("{}: key '{}': {}", space.source(), space.path_of(row.name), error.what()));
+    space.refuse(row.name, error.what());
   }
   return get_knob(knobs, row);
 }
@@ -121,44 +138,40 @@ void check_measurement(const JsonReader& reader, const SweepSpec& sweep) {
 
 }  // namespace
 
-SweepSpec sweep_from_json(const json& document, const std::string& source,
-                          const std::string& folder) {
+SweepSpec sweep_from_json(const json& document, const Source& source, const std::string& folder) {
   JsonReader reader(document, source);
   SweepSpec sweep;
-  sweep.name = reader.text("name");
-  sweep.strategy = reader.text_or("strategy", sweep.strategy);
-
-  std::string model_source;
-  std::string hardware_source;
-  // Checked one by one first, so that a message names the file the value is in.
-  const json model = load_document(reader, "model", folder, model_source);
-  const json hardware = load_document(reader, "hardware", folder, hardware_source);
-  json trial = {{"model", to_json(model_from_json(model, model_source))},
-                {"hardware", to_json(hardware_from_json(hardware, hardware_source))}};
-  for (const char* key :
-       {"knobs", "training", "data_path", "data_digest", "dtype", "clock", "backend",
-        "communicator", "fake_rank", "trace", "counts_hardware", "num_warmup_steps", "num_steps",
-        "num_traced_steps", "reference_tolerance", "fault"}) {
-    reader.ignore(key);
-    if (reader.has(key)) trial[key] = reader.value(key);
+  TrialSpec& base = sweep.base;
+  Problems problems;
+  read_fields(reader, sweep_fields(), sweep, problems);
+  read_file_parts(reader, folder, base, problems);
+  read_trial_run(reader, base, problems);
+  if (!base.data_path.empty()) base.data_path = data_path_of(base.data_path, folder);
+  reader.ignore("space");
+  if (reader.has("space")) {
+    problems.attempt([&] { read_space(reader.object("space"), sweep); });
   }
-  sweep.base = trial_spec_from_json(trial, source);
-  if (!sweep.base.data_path.empty()) {
-    sweep.base.data_path = resolved(sweep.base.data_path, folder);
-  }
-
-  if (reader.has("space")) read_space(reader.object("space"), sweep);
-  if (reader.has("budget")) sweep.budget = budget_from(reader.object("budget"));
-  for (const char* key : {"space", "budget"}) reader.ignore(key);
-  sweep.scale_trials = reader.integer_or("scale_trials", sweep.scale_trials, 0, kMaxCount);
-  sweep.min_gain_ratio = reader.number_or("min_gain_ratio", sweep.min_gain_ratio, 0, 1);
-  sweep.validate_steps = reader.integer_or("validate_steps", sweep.validate_steps, 1, kMaxCount);
-  sweep.validate_max_loss = reader.number_or("validate_max_loss", sweep.validate_max_loss, 0, 1e6);
-  sweep.memory_margin_ratio =
-      reader.number_or("memory_margin_ratio", sweep.memory_margin_ratio, 0, 0.99);
-  reader.refuse_unknown_keys();
-  check_measurement(reader, sweep);
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.attempt([&] { check_measurement(reader, sweep); });
+  problems.throw_if_any();
   return sweep;
+}
+
+std::vector<FieldPage> sweep_pages() {
+  std::vector<FieldPage> pages = trial_part_pages();
+  const FieldPage space{{.key = "space",
+                         .quantity = Quantity::text,
+                         .help = "What may be changed: knobs with their allowed values. Knobs that "
+                                 "are absent stay as they are."},
+                        FieldKind::space,
+                        json::object(),
+                        {},
+                        {}};
+  pages.push_back(space);
+  for (std::vector<FieldPage> more : {pages_of(sweep_fields(), SweepSpec{}), trial_run_pages()}) {
+    std::move(more.begin(), more.end(), std::back_inserter(pages));
+  }
+  return pages;
 }
 
 }  // namespace moetune::spec

@@ -37,9 +37,11 @@ struct SweepSpec {
 };
 
 /// Reads a sweep file. `folder` is where relative model, hardware and data paths start from; model
-/// and hardware may be paths or objects. Throws base::UsageError naming file, key, value and what
-/// would be right.
-SweepSpec sweep_from_json(const nlohmann::json& json, const std::string& source,
+/// and hardware may be paths or objects. Throws base::UsageError with all that is wrong: file,
+/// line, key, value and what would be right.
+SweepSpec sweep_from_json(const nlohmann::json& json, const Source& source,
                           const std::string& folder);
+/// All keys of a sweep file.
+std::vector<FieldPage> sweep_pages();
 
 }  // namespace moetune::spec

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <span>
+#include <utility>
 
-#include "engine/spec/json_reader.h"
+#include "engine/spec/fields.h"
+#include "engine/spec/trial_fields.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -14,80 +18,179 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int64_t kMaxSteps = 1'000'000;
-constexpr int64_t kMaxBatch = 1'000'000;
-constexpr int64_t kMaxSequence = int64_t{1} << 28;
+constexpr double kMaxSteps = 1e6;
+constexpr double kMaxBatch = 1e6;
+constexpr double kMaxSequence = int64_t{1} << 28;
+constexpr double kMaxRank = int64_t{1} << 26;
 constexpr double kMaxCoefficient = 1e6;
 
-TrainingSpec training_from(JsonReader reader) {
-  TrainingSpec t;
-  t.global_batch_size = reader.integer_or("global_batch_size", t.global_batch_size, 1, kMaxBatch);
-  t.seq_length = reader.integer_or("seq_length", t.seq_length, 1, kMaxSequence);
-  if (reader.has("seed")) t.seed = reader.unsigned_integer("seed");
-  reader.ignore("seed");
-  t.lr = reader.number_or("lr", t.lr, 0, kMaxCoefficient);
-  t.min_lr = reader.number_or("min_lr", t.min_lr, 0, kMaxCoefficient);
-  t.lr_warmup_steps = reader.integer_or("lr_warmup_steps", t.lr_warmup_steps, 0, kMaxSteps);
-  t.lr_decay_steps = reader.integer_or("lr_decay_steps", t.lr_decay_steps, 0, kMaxSteps);
-  t.weight_decay = reader.number_or("weight_decay", t.weight_decay, 0, kMaxCoefficient);
-  t.decays_all = reader.boolean_or("decays_all", t.decays_all);
-  t.beta1 = reader.number_or("beta1", t.beta1, 0, 0.9999999);
-  t.beta2 = reader.number_or("beta2", t.beta2, 0, 0.9999999);
-  t.adam_eps = reader.number_or("adam_eps", t.adam_eps, 0, 1);
-  t.clip_grad = reader.number_or("clip_grad", t.clip_grad, 0, kMaxCoefficient);
-  t.aux_loss_coeff = reader.number_or("aux_loss_coeff", t.aux_loss_coeff, 0, kMaxCoefficient);
-  t.z_loss_coeff = reader.number_or("z_loss_coeff", t.z_loss_coeff, 0, kMaxCoefficient);
-  reader.refuse_unknown_keys();
-  return t;
+constexpr FieldInfo count(std::string_view key, Limits limits, std::string_view help) {
+  return {.key = key, .limits = limits, .help = help};
+}
+constexpr FieldInfo word(std::string_view key, std::string_view help) {
+  return {.key = key, .quantity = Quantity::text, .help = help};
 }
 
-json training_json(const TrainingSpec& t) {
-  return {{"global_batch_size", t.global_batch_size},
-          {"seq_length", t.seq_length},
-          {"seed", t.seed},
-          {"lr", t.lr},
-          {"min_lr", t.min_lr},
-          {"lr_warmup_steps", t.lr_warmup_steps},
-          {"lr_decay_steps", t.lr_decay_steps},
-          {"weight_decay", t.weight_decay},
-          {"decays_all", t.decays_all},
-          {"beta1", t.beta1},
-          {"beta2", t.beta2},
-          {"adam_eps", t.adam_eps},
-          {"clip_grad", t.clip_grad},
-          {"aux_loss_coeff", t.aux_loss_coeff},
-          {"z_loss_coeff", t.z_loss_coeff}};
+std::span<const Field<TrainingSpec>> training_fields() {
+  constexpr Limits kCoefficient{0, kMaxCoefficient};
+  constexpr Limits kBeta{0, 0.9999999};
+  constexpr Limits kSteps{0, kMaxSteps};
+  static constexpr Field<TrainingSpec> kRows[] = {
+      field<&TrainingSpec::global_batch_size>(
+          count("global_batch_size", {1, kMaxBatch}, "Sequences of a step, over all ranks.")),
+      field<&TrainingSpec::seq_length>(
+          count("seq_length", {1, kMaxSequence}, "Tokens of a sequence.")),
+      field<&TrainingSpec::seed>(word("seed", "Of initial weights and of the order of data.")),
+      field<&TrainingSpec::lr>(count("lr", kCoefficient, "Largest learning rate.")),
+      field<&TrainingSpec::min_lr>(count("min_lr", kCoefficient, "Learning rate at the end.")),
+      field<&TrainingSpec::lr_warmup_steps>(
+          count("lr_warmup_steps", kSteps, "Steps of linear warm-up.")),
+      field<&TrainingSpec::lr_decay_steps>(
+          count("lr_decay_steps", kSteps, "Steps of the cosine to min_lr; 0: constant.")),
+      field<&TrainingSpec::weight_decay>(
+          count("weight_decay", kCoefficient, "AdamW's decoupled decay.")),
+      field<&TrainingSpec::decays_all>(
+          word("decays_all", "Also vectors, such as norms, decay; otherwise matrices only.")),
+      field<&TrainingSpec::beta1>(count("beta1", kBeta, "Of AdamW's first moment.")),
+      field<&TrainingSpec::beta2>(count("beta2", kBeta, "Of its second moment.")),
+      field<&TrainingSpec::adam_eps>(count("adam_eps", {0, 1}, "AdamW's epsilon.")),
+      field<&TrainingSpec::clip_grad>(count(
+          "clip_grad", kCoefficient, "Largest global norm of the gradients; 0: no clipping.")),
+      field<&TrainingSpec::aux_loss_coeff>(
+          count("aux_loss_coeff", kCoefficient, "Of the load-balancing loss, per sequence.")),
+      field<&TrainingSpec::z_loss_coeff>(
+          count("z_loss_coeff", kCoefficient, "Of the router's z-loss.")),
+  };
+  return kRows;
 }
 
-InjectedFault fault_from(JsonReader reader) {
-  InjectedFault fault;
-  fault.kind = reader.choice("kind", all_values<FaultKind>());
-  fault.step = reader.integer_or("step", 0, 0, kMaxSteps);
-  fault.rank = reader.integer_or("rank", 0, 0, int64_t{1} << 26);
-  reader.refuse_unknown_keys();
-  return fault;
+std::span<const Field<InjectedFault>> fault_fields() {
+  static constexpr Field<InjectedFault> kRows[] = {
+      field<&InjectedFault::kind>({.key = "kind",
+                                   .quantity = Quantity::text,
+                                   .help = "What breaks.",
+                                   .presence = Presence::required}),
+      field<&InjectedFault::step>(count("step", {0, kMaxSteps}, "When, from 0.")),
+      field<&InjectedFault::rank>(count("rank", {0, kMaxRank}, "Where.")),
+  };
+  return kRows;
 }
 
-/// What computes, in which numbers and time, and how the ranks meet: the backend says what the
-/// others may be.
-void read_modes(JsonReader& reader, TrialSpec& spec) {
-  spec.backend = reader.choice_or("backend", spec.backend, all_values<BackendKind>());
+Field<TrialSpec> part(FieldKind kind, FieldInfo info,
+                      void (*read)(JsonReader&, const FieldInfo&, TrialSpec&),
+                      json (*write)(const TrialSpec&)) {
+  return {info, kind, read, write, nullptr, nullptr};
+}
+
+/// The three parts that have readers of their own.
+const std::vector<Field<TrialSpec>>& part_fields() {
+  static const std::vector<Field<TrialSpec>> kRows = {
+      part(
+          FieldKind::model,
+          {.key = "model",
+           .quantity = Quantity::text,
+           .help = "A Hugging Face config.json, or the name of a shipped model.",
+           .presence = Presence::required},
+          [](JsonReader& reader, const FieldInfo& row, TrialSpec& spec) {
+            spec.model = model_from_json(reader.value(row.key), reader.source_of(row.key));
+          },
+          [](const TrialSpec& spec) { return to_json(spec.model); }),
+      part(
+          FieldKind::hardware,
+          {.key = "hardware",
+           .quantity = Quantity::text,
+           .help = "A hardware file, or the name of a shipped one.",
+           .presence = Presence::required},
+          [](JsonReader& reader, const FieldInfo& row, TrialSpec& spec) {
+            spec.hardware = hardware_from_json(reader.value(row.key), reader.source_of(row.key));
+          },
+          [](const TrialSpec& spec) { return to_json(spec.hardware); }),
+      part(
+          FieldKind::knobs,
+          {.key = "knobs",
+           .quantity = Quantity::text,
+           .help = "The configuration; of a sweep, where it starts. docs/knobs.md has them all."},
+          [](JsonReader& reader, const FieldInfo& row, TrialSpec& spec) {
+            spec.knobs = knobs_from_json(reader.value(row.key), reader.source_of(row.key));
+          },
+          [](const TrialSpec& spec) { return to_json(spec.knobs); }),
+  };
+  return kRows;
+}
+
+/// How a trial is run: the keys that a sweep file has as well.
+std::span<const Field<TrialSpec>> run_fields() {
+  constexpr Limits kSteps{0, kMaxSteps};
+  static constexpr Field<TrialSpec> kRows[] = {
+      object_field<&TrialSpec::training, &training_fields>(
+          word("training", "The recipe, the same for all trials of a sweep.")),
+      field<&TrialSpec::data_path>(
+          word("data_path", "A file or folder of text to train on, read as bytes.")),
+      field<&TrialSpec::data_digest>(word("data_digest", "Of those bytes; filled in by moetune.")),
+      field<&TrialSpec::dtype>(
+          word("dtype", "Elements: f32 or f64 on the CPU, bf16 or f32 on a GPU.")),
+      field<&TrialSpec::clock>(word("clock",
+                                    "Wall time, or virtual time of an emulated cluster; "
+                                    "a GPU has wall time only.")),
+      field<&TrialSpec::backend>(word("backend", "What computes.")),
+      field<&TrialSpec::communicator>(
+          word("communicator",
+               "How ranks meet: as threads, as a process and a GPU each, or one "
+               "rank of a world that is not there.")),
+      field<&TrialSpec::fake_rank>(
+          count("fake_rank", {0, kMaxRank}, "Which rank is run where the world is not there.")),
+      field<&TrialSpec::trace>(word("trace", "What the traced steps record.")),
+      field<&TrialSpec::counts_hardware>(
+          word("counts_hardware", "Hardware counters over the traced steps; backend cuda.")),
+      field<&TrialSpec::num_warmup_steps>(
+          count("num_warmup_steps", kSteps, "First steps, not timed.")),
+      field<&TrialSpec::num_steps>(count("num_steps", kSteps, "Timed steps.")),
+      field<&TrialSpec::num_traced_steps>(
+          count("num_traced_steps", kSteps, "Traced steps behind them, not timed.")),
+      field<&TrialSpec::reference_tolerance>(
+          count("reference_tolerance", {0, kMaxCoefficient},
+                "How far losses may be off the reference's in the first ten steps; 0.02 where "
+                "dtype is bf16.")),
+      object_field<&TrialSpec::fault, &fault_fields>(
+          word("fault", "A fault to inject, to see how a failure is handled.")),
+  };
+  return kRows;
+}
+
+/// What a sweep sets for its trials.
+std::span<const Field<TrialSpec>> sweep_set_fields() {
+  static constexpr Field<TrialSpec> kRows[] = {
+      field<&TrialSpec::records_routing>(
+          word("records_routing", "Keep what the router chose, for predictions.")),
+      field<&TrialSpec::reference_loss>({.key = "reference_loss",
+                                         .quantity = Quantity::text,
+                                         .limits = {-1e9, 1e9},
+                                         .help = "Losses of the reference run, by step."}),
+  };
+  return kRows;
+}
+
+/// What depends on other keys: the backend says what the modes may be.
+void check_modes(JsonReader& reader, TrialSpec& spec, Problems& problems) {
   const bool has_device = is_on_device(spec);
-  std::vector<DType> dtypes = {DType::f32, DType::f64};
-  std::vector<ClockMode> clocks = all_values<ClockMode>();
-  if (has_device) {
-    // A device keeps its own time, and computes in double precision too slowly to be of use.
-    dtypes = {DType::bf16, DType::f32};
-    clocks = {ClockMode::wall};
-    spec.clock = ClockMode::wall;
-  }
-  spec.dtype = reader.choice_or("dtype", spec.dtype, dtypes);
-  spec.clock = reader.choice_or("clock", spec.clock, clocks);
+  // A device keeps its own time, and computes in double precision too slowly to be of use.
+  if (has_device && !reader.has("clock")) spec.clock = ClockMode::wall;
+  const std::vector<DType> dtypes =
+      has_device ? std::vector{DType::bf16, DType::f32} : std::vector{DType::f32, DType::f64};
+  const std::vector<ClockMode> clocks =
+      has_device ? std::vector{ClockMode::wall} : all_values<ClockMode>();
   std::vector<CommunicatorKind> communicators = all_values<CommunicatorKind>();
   if (!has_device) {
     std::erase_if(communicators, [](CommunicatorKind kind) { return row_of(kind).needs_device; });
   }
-  spec.communicator = reader.choice_or("communicator", spec.communicator, communicators);
+  problems.attempt([&] { spec.dtype = reader.choice_or("dtype", spec.dtype, dtypes); });
+  problems.attempt([&] { spec.clock = reader.choice_or("clock", spec.clock, clocks); });
+  problems.attempt([&] {
+    spec.communicator = reader.choice_or("communicator", spec.communicator, communicators);
+  });
+  if (spec.dtype == DType::bf16 && !reader.has("reference_tolerance")) {
+    spec.reference_tolerance = kReferenceToleranceBf16;
+  }
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): no cryptographic strength needed, the same on every machine.
@@ -103,72 +206,68 @@ uint64_t fnv1a_64(std::string_view text) {
 }  // namespace
 
 json to_json(const TrialSpec& spec) {
-  return {
-      {"model", to_json(spec.model)},
-      {"hardware", to_json(spec.hardware)},
-      {"knobs", to_json(spec.knobs)},
-      {"training", training_json(spec.training)},
-      {"data_path", spec.data_path},
-      {"data_digest", spec.data_digest},
-      {"dtype", name_of(spec.dtype)},
-      {"clock", name_of(spec.clock)},
-      {"backend", name_of(spec.backend)},
-      {"communicator", name_of(spec.communicator)},
-      {"fake_rank", spec.fake_rank},
-      {"trace", name_of(spec.trace)},
-      {"counts_hardware", spec.counts_hardware},
-      {"num_warmup_steps", spec.num_warmup_steps},
-      {"num_steps", spec.num_steps},
-      {"num_traced_steps", spec.num_traced_steps},
-      {"records_routing", spec.records_routing},
-      {"reference_loss", spec.reference_loss},
-      {"reference_tolerance", spec.reference_tolerance},
-      {"fault",
-       {{"kind", name_of(spec.fault.kind)}, {"step", spec.fault.step}, {"rank", spec.fault.rank}}}};
+  json document = write_fields(std::span(part_fields()), spec);
+  document.update(write_fields(run_fields(), spec));
+  document.update(write_fields(sweep_set_fields(), spec));
+  return document;
 }
 
-TrialSpec trial_spec_from_json(const json& document, const std::string& source) {
-  JsonReader reader(document, source);
-  TrialSpec spec;
-  spec.model = model_from_json(reader.value("model"), source + ": model");
-  spec.hardware = hardware_from_json(reader.value("hardware"), source + ": hardware");
-  if (reader.has("knobs")) {
-    spec.knobs = knobs_from_json(reader.value("knobs"), source + ": knobs");
-  }
-  if (reader.has("training")) spec.training = training_from(reader.object("training"));
-  spec.data_path = reader.text_or("data_path", spec.data_path);
-  spec.data_digest = reader.text_or("data_digest", spec.data_digest);
-  read_modes(reader, spec);
+void read_trial_parts(JsonReader& reader, TrialSpec& spec, Problems& problems) {
+  read_fields(reader, std::span(part_fields()), spec, problems);
+}
+
+void read_trial_run(JsonReader& reader, TrialSpec& spec, Problems& problems) {
+  read_fields(reader, run_fields(), spec, problems);
+  check_modes(reader, spec, problems);
   const bool has_narrow_moments = spec.knobs.exp_avg_dtype != MomentType::fp32 ||
                                   spec.knobs.exp_avg_sq_dtype != MomentType::fp32;
-  if (spec.dtype == DType::f64 && has_narrow_moments) {
-    reader.fail("dtype", "f32 beside an exp_avg_dtype or exp_avg_sq_dtype of bf16");
-  }
-  spec.fake_rank = reader.integer_or("fake_rank", 0, 0, int64_t{1} << 26);
-  spec.trace = reader.choice_or("trace", spec.trace, all_values<TraceLevel>());
-  spec.counts_hardware = reader.boolean_or("counts_hardware", spec.counts_hardware);
-  if (spec.counts_hardware && !is_on_device(spec)) {
-    reader.fail("counts_hardware", "false: only a GPU has such counters (backend cuda)");
-  }
-  spec.num_warmup_steps =
-      reader.integer_or("num_warmup_steps", spec.num_warmup_steps, 0, kMaxSteps);
-  spec.num_steps = reader.integer_or("num_steps", spec.num_steps, 0, kMaxSteps);
-  spec.num_traced_steps =
-      reader.integer_or("num_traced_steps", spec.num_traced_steps, 0, kMaxSteps);
-  if (total_steps(spec) < 1) {
-    reader.fail("num_steps", "at least one step in num_warmup_steps, num_steps, num_traced_steps");
-  }
-  spec.records_routing = reader.boolean_or("records_routing", spec.records_routing);
-  if (reader.has("reference_loss")) {
-    spec.reference_loss = reader.numbers("reference_loss", -1e9, 1e9);
-  }
-  if (spec.dtype == DType::bf16) spec.reference_tolerance = kReferenceToleranceBf16;
-  spec.reference_tolerance =
-      reader.number_or("reference_tolerance", spec.reference_tolerance, 0, kMaxCoefficient);
-  if (reader.has("fault")) spec.fault = fault_from(reader.object("fault"));
-  for (const char* key : {"knobs", "training", "reference_loss", "fault"}) reader.ignore(key);
-  reader.refuse_unknown_keys();
+  problems.attempt([&] {
+    if (spec.dtype == DType::f64 && has_narrow_moments) {
+      reader.fail("dtype", "f32 beside an exp_avg_dtype or exp_avg_sq_dtype of bf16");
+    }
+  });
+  problems.attempt([&] {
+    if (spec.counts_hardware && !is_on_device(spec)) {
+      reader.fail("counts_hardware", "false: only a GPU has such counters (backend cuda)");
+    }
+  });
+  problems.attempt([&] {
+    if (total_steps(spec) < 1) {
+      reader.fail("num_steps",
+                  "at least one step in num_warmup_steps, num_steps, num_traced_steps");
+    }
+  });
+}
+
+void read_trial_of_sweep(JsonReader& reader, TrialSpec& spec, Problems& problems) {
+  read_fields(reader, sweep_set_fields(), spec, problems);
+}
+
+TrialSpec trial_spec_from_json(const json& document, const Source& source) {
+  JsonReader reader(document, source);
+  TrialSpec spec;
+  Problems problems;
+  read_trial_parts(reader, spec, problems);
+  read_trial_run(reader, spec, problems);
+  read_trial_of_sweep(reader, spec, problems);
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.throw_if_any();
   return spec;
+}
+
+std::vector<FieldPage> trial_part_pages() {
+  return pages_of(std::span(part_fields()), TrialSpec{});
+}
+
+std::vector<FieldPage> trial_run_pages() { return pages_of(run_fields(), TrialSpec{}); }
+
+std::vector<FieldPage> trial_pages() {
+  std::vector<FieldPage> pages = trial_part_pages();
+  for (std::vector<FieldPage> more :
+       {trial_run_pages(), pages_of(sweep_set_fields(), TrialSpec{})}) {
+    std::move(more.begin(), more.end(), std::back_inserter(pages));
+  }
+  return pages;
 }
 
 double reference_tolerance_at(const TrialSpec& spec, int64_t step) {

@@ -12,6 +12,7 @@
 #include "engine/spec/knobs.h"
 #include "engine/spec/model_spec.h"
 #include "engine/spec/modes.h"
+#include "engine/spec/source.h"
 
 namespace moetune::spec {
 
@@ -94,7 +95,7 @@ inline int64_t total_steps(const TrialSpec& s) {
 double reference_tolerance_at(const TrialSpec& spec, int64_t step);
 
 nlohmann::json to_json(const TrialSpec& spec);
-TrialSpec trial_spec_from_json(const nlohmann::json& json, const std::string& source);
+TrialSpec trial_spec_from_json(const nlohmann::json& json, const Source& source);
 
 /// 16 hexadecimal digits over the canonical JSON without data_path and the reference.
 std::string spec_hash(const TrialSpec& spec);

@@ -32,6 +32,10 @@ enum class ExitCode : int {
   failed = 12,  ///< also: a database that is locked or damaged, a full disk, any other error
   hung = 13,
   interrupted = 14,
+  /// What a trial needs around it is not there (a GPU, a launcher, a library, memory of the host):
+  /// nothing can be said of the trial.
+  environment = 15,
+  unvalidated = 16,  ///< moetune sweep: the best configuration did not pass its validation
   // Kinds of `failed` that a person or a launcher may want to tell apart.
   no_driver = 20,
   no_device = 21,

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 
 namespace moetune::kernels {
 namespace {
@@ -43,7 +45,11 @@ void HostRange::grow(int64_t bytes) {
   }
   const auto added = static_cast<size_t>(grown - usable_bytes_);
   const bool is_made = mprotect(base_ + usable_bytes_, added, PROT_READ | PROT_WRITE) == 0;
-  MOETUNE_CHECK(is_made, "the host has no {} bytes left", added);
+  if (!is_made) {
+    throw base::EnvironmentFailure(
+        fmt::format("this machine has no {} left for the emulated device's memory",
+                    base::format_bytes(static_cast<int64_t>(added))));
+  }
   std::memset(base_ + usable_bytes_, kPoison, added);
   usable_bytes_ = grown;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -44,11 +45,46 @@ class Writer {
            {"args", std::move(args)}});
   }
 
+  /// A moment within a slice: where an arrow begins or ends.
+  struct Place {
+    int32_t rank;
+    int64_t row;
+    int64_t ns;
+  };
+  /// An arrow; viewers bind its ends to the slices that are there at these moments.
+  void flow(const char* name, const Place& from, const Place& to) {
+    ++num_flows_;
+    event({{"ph", "s"},
+           {"id", num_flows_},
+           {"name", name},
+           {"cat", "flow"},
+           {"pid", from.rank},
+           {"tid", from.row},
+           {"ts", microseconds(from.ns - origin_ns_)}});
+    event({{"ph", "f"},
+           {"bp", "e"},
+           {"id", num_flows_},
+           {"name", name},
+           {"cat", "flow"},
+           {"pid", to.rank},
+           {"tid", to.row},
+           {"ts", microseconds(to.ns - origin_ns_)}});
+  }
+
+  void counter(int32_t rank, const char* name, int64_t ns, double value) {
+    event({{"ph", "C"},
+           {"name", name},
+           {"pid", rank},
+           {"ts", microseconds(ns - origin_ns_)},
+           {"args", {{"value", value}}}});
+  }
+
  private:
   static double microseconds(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
   std::ostream& out_;
   int64_t origin_ns_;
+  int64_t num_flows_ = 0;
   bool is_first_ = true;
 };
 
@@ -74,6 +110,77 @@ json arguments(const TraceRecord& record) {
     args["is_recompute"] = true;
   }
   return args;
+}
+
+/// Amounts that are spread evenly over intervals, as a rate that changes where one begins or ends.
+class Rate {
+ public:
+  void add(int64_t start_ns, int64_t end_ns, int64_t amount) {
+    if (amount <= 0 || end_ns <= start_ns) return;
+    const double per_s = static_cast<double>(amount) / static_cast<double>(end_ns - start_ns) * 1e9;
+    edges_[start_ns].per_s += per_s;
+    edges_[start_ns].num_active += 1;
+    edges_[end_ns].per_s -= per_s;
+    edges_[end_ns].num_active -= 1;
+  }
+
+  void write(Writer& writer, int32_t rank, const char* name) const {
+    Edge sum;
+    for (const auto& [ns, edge] : edges_) {
+      sum.per_s += edge.per_s;
+      sum.num_active += edge.num_active;
+      // Nothing left is zero, whatever rounding made of the sum.
+      writer.counter(rank, name, ns, sum.num_active == 0 ? 0 : sum.per_s);
+    }
+  }
+
+ private:
+  struct Edge {
+    double per_s = 0;
+    int num_active = 0;
+  };
+  std::map<int64_t, Edge> edges_;
+};
+
+/// Per rank over all its steps.
+void write_counters(Writer& writer, const std::vector<StepTrace>& traces) {
+  struct Rates {
+    Rate flops;
+    Rate sent;
+  };
+  std::map<int32_t, Rates> ranks;
+  for (const StepTrace& trace : traces) {
+    Rates& rates = ranks[trace.rank];
+    for (const TraceRecord& record : trace.records) {
+      rates.flops.add(record.start_ns, record.end_ns, record.flops);
+      if (record.kind != RecordKind::collective && record.kind != RecordKind::p2p) continue;
+      // Data moves at the end, after the last of the ranks has arrived.
+      const int64_t start_ns = record.transfer_ns > 0
+                                   ? std::max(record.start_ns, record.end_ns - record.transfer_ns)
+                                   : record.start_ns;
+      rates.sent.add(start_ns, record.end_ns, record.bytes);
+    }
+  }
+  for (const auto& [rank, rates] : ranks) {
+    rates.flops.write(writer, rank, "FLOP/s");
+    rates.sent.write(writer, rank, "communication B/s");
+  }
+}
+
+/// From what ended last before a record could start, where that ran on another stream.
+void write_waits(Writer& writer, const StepTrace& trace) {
+  std::map<int64_t, const TraceRecord*> by_id;
+  for (const TraceRecord& record : trace.records) by_id[record.id] = &record;
+  for (const TraceRecord& record : trace.records) {
+    const auto found = by_id.find(record.producer_id);
+    if (record.producer_id == kNoRecord || found == by_id.end()) continue;
+    const TraceRecord& producer = *found->second;
+    if (producer.stream == record.stream) continue;
+    // The last moment that is still within the slice.
+    const int64_t last_ns = std::max(producer.start_ns, producer.end_ns - 1);
+    writer.flow("waits for", {trace.rank, thread_id(producer.stream), last_ns},
+                {trace.rank, thread_id(record.stream), record.start_ns});
+  }
 }
 
 void write_rank_names(Writer& writer, const std::vector<StepTrace>& traces,
@@ -133,9 +240,13 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
         writer.slice(trace.rank, thread_id(kHostStream),
                      record.graph_id != 0 ? std::string("launch graph") : "launch " + record.name,
                      "launch", record.launch_start_ns, record.launch_end_ns, {{"id", record.id}});
+        writer.flow("launches", {trace.rank, thread_id(kHostStream), record.launch_start_ns},
+                    {trace.rank, thread_id(record.stream), record.start_ns});
       }
     }
+    write_waits(writer, trace);
   }
+  write_counters(writer, traces);
   out << "\n]}\n";
 }
 

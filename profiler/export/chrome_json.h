@@ -19,7 +19,10 @@ struct ChromeJsonOptions {
 };
 
 /// Writes one JSON object: a process per rank, a row per stream and one for the host (its launches
-/// and its waits). Times are microseconds with fractions, from the earliest start of all steps on.
+/// and its waits); arrows (flows) from each launch to what it launched and from an operation to one
+/// of another stream that had to wait for it; per rank the counters "FLOP/s" and "communication
+/// B/s", as if each operation went on evenly from its start to its end. Times are microseconds with
+/// fractions, from the earliest start of all steps on.
 void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
                        const ChromeJsonOptions& options = {});
 

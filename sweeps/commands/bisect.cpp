@@ -116,7 +116,10 @@ Question question_of(const CommandOptions& options, const std::string& database)
   runner.run_limit = std::chrono::seconds(options.integer("run-limit", kFewestSeconds, 1800));
   std::string spec_text;
   if (options.has("spec")) {
-    const std::string file = options.text("spec");
+    if (options.text("spec") == "-") {
+      throw base::UsageError("--spec -: a hunt reads the trial at each commit, expected a file");
+    }
+    const std::string file = spec_path(options.text("spec"));
     spec_text = text_of_file(file);
     runner.spec_path = fs::absolute(file);
     // Ours has to be right before an hour of builds; what others read, only they know.
@@ -229,7 +232,7 @@ void declare(CommandOptions& options) {
 
 }  // namespace
 
-int run_bisect_command(const std::vector<std::string>& words) {
+CommandOptions bisect_options() {
   CommandOptions options(
       "bisect --repo PATH --good REV --bad REV --spec TRIAL.json [--metric NAME] [--min-effect 2%] "
       "[--confidence 0.95] [--build COMMAND --run COMMAND] [OPTIONS]\n"
@@ -237,7 +240,10 @@ int run_bisect_command(const std::vector<std::string>& words) {
       "Finds the commits that made training slower or hungrier, in any git repository, on noisy "
       "machines.");
   declare(options);
-  if (!options.parse(words)) return 0;
+  return options;
+}
+
+int run_bisect_command(const CommandOptions& options) {
   const std::string database = options.has("db") ? options.database() : default_database();
   if (options.has("configs")) return run_bisect_configs(options, database);
   if (options.has("launch")) {
@@ -246,7 +252,8 @@ int run_bisect_command(const std::vector<std::string>& words) {
   }
   Question question = question_of(options, database);
   HuntSetup& setup = question.setup;
-  question.reproduce = reproduce_line(words, setup.commits.front().id, setup.commits.back().id);
+  question.reproduce =
+      reproduce_line(options.words(), setup.commits.front().id, setup.commits.back().id);
 
   Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
   // Builds may take longer than all else: a line when one begins.

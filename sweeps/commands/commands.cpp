@@ -10,6 +10,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
+#include "sweeps/commands/options.h"
 #include "sweeps/process.h"
 #include "sweeps/version.h"
 
@@ -18,42 +19,39 @@ namespace {
 
 constexpr std::array kCommands = {
     CommandRow{"sweep", "search the best configuration: runs, stores and judges many trials",
-               run_sweep_command},
-    CommandRow{"trial", "run one trial", run_trial_command},
+               sweep_options, run_sweep_command},
+    CommandRow{"init", "write a sweep file to start from, for a model and hardware of yours",
+               init_options, run_init_command},
+    CommandRow{"trial", "run one trial", trial_options, run_trial_command},
     CommandRow{"program", "print what each rank runs in a step, before anything runs",
-               run_program_command},
-    CommandRow{"bisect", "find the commit that made training slower or hungrier",
+               program_options, run_program_command},
+    CommandRow{"bisect", "find the commit that made training slower or hungrier", bisect_options,
                run_bisect_command},
-    CommandRow{"ls", "list the trials of a database", run_ls_command},
-    CommandRow{"show", "show everything about one trial", run_show_command},
-    CommandRow{"report", "write a database's HTML report", run_report_command},
-    CommandRow{"db", "bring a database of an older moetune up to date", run_db_command},
-    CommandRow{"knobs", "list what can be tuned", run_knobs_command},
+    CommandRow{"ls", "list the trials of a database, or its hunts", ls_options, run_ls_command},
+    CommandRow{"show", "show everything about one trial", show_options, run_show_command},
+    CommandRow{"trace", "write the stored trace of a trial to a file", trace_options,
+               run_trace_command},
+    CommandRow{"report", "write a database's HTML report", report_options, run_report_command},
+    CommandRow{"db", "bring a database of an older moetune up to date", db_options, run_db_command},
+    CommandRow{"knobs", "list what can be tuned", knobs_options, run_knobs_command},
+    CommandRow{"schema", "print the JSON Schema of a kind of file", schema_options,
+               run_schema_command},
+    CommandRow{"completion", "print the completion script of bash or zsh", completion_options,
+               run_completion_command},
+    CommandRow{"man", "print the manual page", man_options, run_man_command},
 };
 
 std::string line_of_this_process;
 
 std::string help_text() {
   std::string text =
-      "moetune tunes Mixture-of-Experts training by running it, profiling it and changing what "
-      "binds it.\n\nusage: moetune COMMAND [OPTIONS]\n\ncommands:\n";
-  for (const CommandRow& row : kCommands) text += fmt::format("  {:8} {}\n", row.name, row.help);
-  return text +
-         "\n'moetune COMMAND --help' says more; 'moetune --version' prints the version.\n"
-         "\nexit codes:\n"
-         "   0  ok\n"
-         "   2  wrong usage; a trial that is invalid\n"
-         "  10  the trial ended as oom\n"
-         "  11  the trial ended as wrong\n"
-         "  12  the trial ended as failed or crashed; a sweep in which nothing fitted and ran to "
-         "its end;\n"
-         "      a database that is locked or damaged; a disk that is full; standard output that "
-         "cannot be\n"
-         "      written; any other error\n"
-         "  13  the trial ended as hung\n"
-         "  14  interrupted\n"
-         "  30  a hunt that is unresolved\n"
-         "  31  a hunt that found that the machine has changed, not the code\n";
+      fmt::format("{}\n\nusage: moetune COMMAND [OPTIONS]\n\ncommands:\n", what_moetune_is());
+  for (const CommandRow& row : kCommands) text += fmt::format("  {:10} {}\n", row.name, row.help);
+  return text + fmt::format(
+                    "\n'moetune COMMAND --help' says more, 'moetune man | man -l -' all; 'moetune "
+                    "--version' (-V) prints the version.\n"
+                    "\nexit codes:\n{}",
+                    exit_code_text());
 }
 
 [[noreturn]] void refuse(const std::string& name) {
@@ -68,6 +66,29 @@ std::string help_text() {
 }  // namespace
 
 std::span<const CommandRow> command_table() { return kCommands; }
+
+std::string_view what_moetune_is() {
+  return "moetune tunes Mixture-of-Experts training by running it, profiling it and changing what "
+         "binds it.";
+}
+
+std::string_view exit_code_text() {
+  return "   0  ok\n"
+         "   2  wrong usage; a trial that is invalid\n"
+         "  10  the trial ended as oom\n"
+         "  11  the trial ended as wrong\n"
+         "  12  the trial ended as failed or crashed; a sweep in which nothing fitted and ran to "
+         "its end;\n"
+         "      a database that is locked or damaged; a disk that is full; standard output that "
+         "cannot be\n"
+         "      written; any other error\n"
+         "  13  the trial ended as hung\n"
+         "  14  interrupted\n"
+         "  15  what a trial needs is not there: a GPU, driver, launcher, library or host memory\n"
+         "  16  a sweep whose best configuration did not pass its validation\n"
+         "  30  a hunt that is unresolved\n"
+         "  31  a hunt that found that the machine has changed, not the code\n";
+}
 
 const std::string& command_line() { return line_of_this_process; }
 
@@ -92,12 +113,14 @@ int run_command(const std::vector<std::string>& words) {
     std::cout << help_text();
     return 0;
   }
-  if (name == "--version") {
+  if (name == "--version" || name == "-V") {
     std::cout << version_line() << "\n";
     return 0;
   }
   for (const CommandRow& row : kCommands) {
-    if (row.name == name) return row.run({words.begin() + 2, words.end()});
+    if (row.name != name) continue;
+    CommandOptions options = row.options();
+    return options.parse({words.begin() + 2, words.end()}) ? row.run(options) : 0;
   }
   refuse(name);
 }

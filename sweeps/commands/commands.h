@@ -8,13 +8,22 @@
 
 namespace moetune::sweeps {
 
+class CommandOptions;
+
 struct CommandRow {
   std::string_view name;
   std::string_view help;
-  /// `words` is what follows the sub-command's name. Returns the exit code.
-  int (*run)(const std::vector<std::string>& words);
+  /// What may stand on its command line: known without running it.
+  CommandOptions (*options)();
+  /// `options` has parsed what follows the sub-command's name. Returns the exit code.
+  int (*run)(const CommandOptions& options);
 };
 std::span<const CommandRow> command_table();
+
+/// One sentence, for help and manual.
+std::string_view what_moetune_is();
+/// The exit codes, a line or more each.
+std::string_view exit_code_text();
 
 /// Runs what a command line asks for; words[0] is the program. Throws what the sub-command throws.
 int run_command(const std::vector<std::string>& words);
@@ -23,14 +32,33 @@ const std::string& command_line();
 /// The same line for other words behind the program's name.
 std::string command_line_of(const std::vector<std::string>& words);
 
-int run_trial_command(const std::vector<std::string>& words);
-int run_sweep_command(const std::vector<std::string>& words);
-int run_ls_command(const std::vector<std::string>& words);
-int run_show_command(const std::vector<std::string>& words);
-int run_program_command(const std::vector<std::string>& words);
-int run_knobs_command(const std::vector<std::string>& words);
-int run_report_command(const std::vector<std::string>& words);
-int run_bisect_command(const std::vector<std::string>& words);
-int run_db_command(const std::vector<std::string>& words);
+CommandOptions init_options();
+int run_init_command(const CommandOptions& options);
+CommandOptions schema_options();
+int run_schema_command(const CommandOptions& options);
+CommandOptions trial_options();
+int run_trial_command(const CommandOptions& options);
+CommandOptions sweep_options();
+int run_sweep_command(const CommandOptions& options);
+CommandOptions ls_options();
+int run_ls_command(const CommandOptions& options);
+CommandOptions show_options();
+int run_show_command(const CommandOptions& options);
+CommandOptions program_options();
+int run_program_command(const CommandOptions& options);
+CommandOptions knobs_options();
+int run_knobs_command(const CommandOptions& options);
+CommandOptions report_options();
+int run_report_command(const CommandOptions& options);
+CommandOptions bisect_options();
+int run_bisect_command(const CommandOptions& options);
+CommandOptions completion_options();
+int run_completion_command(const CommandOptions& options);
+CommandOptions man_options();
+int run_man_command(const CommandOptions& options);
+CommandOptions db_options();
+int run_db_command(const CommandOptions& options);
+CommandOptions trace_options();
+int run_trace_command(const CommandOptions& options);
 
 }  // namespace moetune::sweeps

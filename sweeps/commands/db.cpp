@@ -14,7 +14,7 @@
 
 namespace moetune::sweeps {
 
-int run_db_command(const std::vector<std::string>& words) {
+CommandOptions db_options() {
   namespace po = boost::program_options;
   CommandOptions options("db upgrade [--db] PATH",
                          "Brings a runs database that an older moetune wrote to the schema of this "
@@ -23,7 +23,10 @@ int run_db_command(const std::vector<std::string>& words) {
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
   options.positional("action");
   options.positional("db");
-  if (!options.parse(words)) return 0;
+  return options;
+}
+
+int run_db_command(const CommandOptions& options) {
   const std::string action = options.required("action", "what to do (upgrade)");
   if (action != "upgrade") {
     throw base::UsageError(fmt::format("there is no 'db {}', expected 'db upgrade'", action));

@@ -7,19 +7,23 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/megatron_flags.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
 
-int run_knobs_command(const std::vector<std::string>& words) {
+CommandOptions knobs_options() {
   CommandOptions options(
       "knobs [--markdown] [--format text|json]",
-      "Lists what can be tuned: name, values, default, meaning, and Megatron's flag.");
+      "Lists what can be tuned: name, values, default, Megatron-LM's flag and meaning.");
   options.add()("markdown", "print the documentation page");
   options.add_format();
-  if (!options.parse(words)) return 0;
+  return options;
+}
+
+int run_knobs_command(const CommandOptions& options) {
   if (options.has("markdown")) {
     std::cout << spec::knobs_markdown();
     return 0;
@@ -39,10 +43,15 @@ int run_knobs_command(const std::vector<std::string>& words) {
     std::cout << rows.dump(2) << "\n";
     return 0;
   }
-  TextTable table({{"knob"}, {"default", TextTable::Align::right}, {"values"}, {"meaning"}});
+  TextTable table({{"knob"},
+                   {"default", TextTable::Align::right, 1},
+                   {"Megatron-LM flag"},
+                   {"values", TextTable::Align::left, 2, true},
+                   {"meaning"}});
   for (const spec::KnobRow& knob : spec::knob_table()) {
-    table.add({std::string(knob.name), spec::get_knob(defaults, knob), std::string(knob.values),
-               std::string(knob.help)});
+    table.add({std::string(knob.name), spec::get_knob(defaults, knob),
+               spec::has_megatron_flag(knob) ? std::string(knob.megatron_flag) : "none",
+               std::string(knob.values), std::string(knob.help)});
   }
   std::cout << table.text(terminal_width(STDOUT_FILENO));
   return 0;

@@ -1,6 +1,7 @@
 // Boost.Program_options with messages in our words; see options.h.
 #include "sweeps/commands/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -46,7 +47,9 @@ void CommandOptions::add_set() {
 }
 
 void CommandOptions::add_trial() {
-  add()("spec", po::value<std::string>()->value_name("SPEC"), "the trial or sweep file");
+  add()("spec", po::value<std::string>()->value_name("SPEC"),
+        "the trial or sweep file, the name of a sweep that came with moetune, or - for standard "
+        "input");
   positional("spec");
   add_set();
 }
@@ -72,6 +75,7 @@ std::string CommandOptions::launcher(const spec::TrialSpec& trial) const {
 
 bool CommandOptions::parse(const std::vector<std::string>& words) {
   namespace style = po::command_line_style;
+  words_ = words;
   try {
     po::store(po::command_line_parser(words)
                   .options(options_)
@@ -89,6 +93,25 @@ bool CommandOptions::parse(const std::vector<std::string>& words) {
   }
   [[maybe_unused]] const bool is_known_format = wants_json();
   return true;
+}
+
+std::vector<OptionRow> CommandOptions::rows() const {
+  std::vector<OptionRow> rows;
+  for (const auto& option : options_.options()) {
+    OptionRow row{option->long_name(), "", "", option->description()};
+    const std::string first =
+        option->canonical_display_name(po::command_line_style::allow_dash_for_short);
+    if (first.size() == 2 && first.front() == '-') row.letter = first.substr(1);
+    if (option->semantic()->max_tokens() > 0) row.value = option->semantic()->name();
+    const unsigned num_positional = std::min(positional_.max_total_count(), 16U);
+    for (unsigned i = 0; i < num_positional; ++i) {
+      row.is_positional |= positional_.name_for_position(i) == row.name;
+    }
+    row.takes_several = row.is_positional && num_positional == 16U &&
+                        positional_.name_for_position(num_positional) == row.name;
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 std::string CommandOptions::text(const std::string& option) const {

@@ -14,6 +14,16 @@
 
 namespace moetune::sweeps {
 
+/// One option or positional word, as completion and manual pages show it.
+struct OptionRow {
+  std::string name;    ///< without dashes
+  std::string letter;  ///< of the short form, or empty
+  std::string value;   ///< what stands for the value in the help, empty for a flag
+  std::string help;
+  bool is_positional = false;
+  bool takes_several = false;  ///< as a positional word: all that follow
+};
+
 /// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the
 /// option.
 class CommandOptions {
@@ -36,6 +46,13 @@ class CommandOptions {
 
   /// False when --help was asked for and has been printed.
   [[nodiscard]] bool parse(const std::vector<std::string>& words);
+
+  /// What was parsed.
+  [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
+  [[nodiscard]] const std::string& usage() const { return usage_; }
+  [[nodiscard]] const std::string& help() const { return help_; }
+  /// All options in the order they were declared.
+  [[nodiscard]] std::vector<OptionRow> rows() const;
 
   [[nodiscard]] bool has(const std::string& option) const { return values_.count(option) > 0; }
   [[nodiscard]] std::string text(const std::string& option) const;
@@ -65,6 +82,7 @@ class CommandOptions {
   std::string help_;
   boost::program_options::options_description options_;
   boost::program_options::positional_options_description positional_;
+  std::vector<std::string> words_;
   boost::program_options::variables_map values_;
 };
 

@@ -71,7 +71,7 @@ Routing routing_of(const CommandOptions& options, const spec::TrialSpec& trial, 
 
 }  // namespace
 
-int run_program_command(const std::vector<std::string>& words) {
+CommandOptions program_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "program SPEC [--rank R] [--set KNOB=VALUE ...] [--routing DB] [--all] [--format text|json]",
@@ -83,7 +83,10 @@ int run_program_command(const std::vector<std::string>& words) {
                 "step; default: balanced");
   options.add()("all", "list every item, also those that repeat what is listed");
   options.add_format();
-  if (!options.parse(words)) return 0;
+  return options;
+}
+
+int run_program_command(const CommandOptions& options) {
   // A reader who has seen enough closes the pipe: an output that cannot be written.
   std::signal(SIGPIPE, SIG_IGN);
 

@@ -9,10 +9,11 @@
 #include "kernels/base/units.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/stored_flags.h"
 
 namespace moetune::sweeps {
 
-int run_report_command(const std::vector<std::string>& words) {
+CommandOptions report_options() {
   namespace po = boost::program_options;
   CommandOptions options("report [--db] PATH [--out FILE]",
                          "Writes one self-contained HTML file about a sweep: opens in any browser, "
@@ -26,8 +27,10 @@ int run_report_command(const std::vector<std::string>& words) {
                 "show this trial in the winner's place");
   options.add()("title", po::value<std::string>()->value_name("TEXT"), "title of the page");
   options.positional("db");
-  if (!options.parse(words)) return 0;
+  return options;
+}
 
+int run_report_command(const CommandOptions& options) {
   const std::string path = options.database();
   std::string out = options.text("out");
   if (out.empty()) out = std::filesystem::path(path).replace_extension(".html");
@@ -35,6 +38,7 @@ int run_report_command(const std::vector<std::string>& words) {
   report.title = options.text("title");
   report.sweep_id = options.integer("sweep", 1, 0);
   report.trial = options.text("trial");
+  report.flags = flags_block;
   const int64_t num_bytes = reports::write_report(path, out, report);
   std::cout << fmt::format("{} ({})\n", out, base::format_bytes(num_bytes));
   return 0;

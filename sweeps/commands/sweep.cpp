@@ -11,13 +11,16 @@
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/store/verdict.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/interrupt.h"
 #include "sweeps/launchers/local.h"
 #include "sweeps/listing.h"
+#include "sweeps/live_report.h"
 #include "sweeps/load.h"
 #include "sweeps/session.h"
+#include "sweeps/stored_flags.h"
 #include "sweeps/strategies.h"
 #include "sweeps/table.h"
 
@@ -35,13 +38,16 @@ struct Result {
   std::vector<store::DecisionRow> undecided;  ///< what the noise did not let the sweep see
 
   std::optional<store::Gain> gain;
+  store::Validation validation;
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, {}};
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, {}, {}};
   const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
+  // Measured anew elsewhere, it may have failed since it won.
+  if (result.best && result.best->status != "ok") result.best.reset();
   const SweepView view(store, sweep_id);
   if (result.best) {
     result.best_json =
@@ -52,16 +58,23 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   if (result.best && result.first_fit) {
     result.gain = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
   }
+  if (result.best) result.validation = store::validation_of(decisions, *result.best);
   for (const store::DecisionRow& decision : decisions) {
     if (decision.kind == "undecided") result.undecided.push_back(decision);
   }
   return result;
 }
 
+/// Null for none.
+nlohmann::json speedup_json(const std::optional<double>& gain_ratio) {
+  return gain_ratio ? nlohmann::json(store::speedup_of(*gain_ratio)) : nlohmann::json();
+}
+
 nlohmann::json to_json(const Result& result) {
   const auto or_null = [](const auto& value) {
     return value ? nlohmann::json(*value) : nlohmann::json();
   };
+  const auto flags = result.best ? flags_of(*result.best) : std::nullopt;
   nlohmann::json undecided = nlohmann::json::array();
   for (const store::DecisionRow& decision : result.undecided) {
     undecided.push_back({{"trial", or_null(decision.trial_id)},
@@ -70,6 +83,14 @@ nlohmann::json to_json(const Result& result) {
                          {"gain_low_ratio", or_null(decision.gain_low_ratio)},
                          {"gain_high_ratio", or_null(decision.gain_high_ratio)},
                          {"text", decision.text}});
+  }
+  std::optional<double> ratio;
+  std::optional<double> low_ratio;
+  std::optional<double> high_ratio;
+  if (result.gain) {
+    ratio = result.gain->ratio;
+    low_ratio = result.gain->low_ratio;
+    high_ratio = result.gain->high_ratio;
   }
   return {{"db", result.database},
           {"sweep_id", result.sweep_id},
@@ -80,11 +101,28 @@ nlohmann::json to_json(const Result& result) {
           {"num_reused", result.summary.num_reused},
           {"num_by_status", result.summary.num_by_status},
           {"best", result.best_json},
+          {"megatron_flags", flags ? nlohmann::json(spec::words_of(*flags)) : nullptr},
+          {"megatron_notes", flags ? nlohmann::json(flags->notes) : nullptr},
           {"first_fit_id", result.first_fit ? nlohmann::json(result.first_fit->id) : nullptr},
-          {"gain_ratio", result.gain ? nlohmann::json(result.gain->ratio) : nullptr},
-          {"gain_low_ratio", result.gain ? or_null(result.gain->low_ratio) : nullptr},
-          {"gain_high_ratio", result.gain ? or_null(result.gain->high_ratio) : nullptr},
+          {"validated", or_null(result.validation.is_passed)},
+          {"validation", result.validation.text},
+          {"speedup", speedup_json(ratio)},
+          {"speedup_low", speedup_json(low_ratio)},
+          {"speedup_high", speedup_json(high_ratio)},
+          {"gain_ratio", or_null(ratio)},
+          {"gain_low_ratio", or_null(low_ratio)},
+          {"gain_high_ratio", or_null(high_ratio)},
           {"undecided", undecided}};
+}
+
+/// A line where no long run has confirmed the best configuration; else nothing.
+std::string validation_text(const Result& result) {
+  const store::Validation& validation = result.validation;
+  if (validation.is_passed == true) return {};
+  if (validation.is_passed == false) return fmt::format("NOT VALIDATED: {}\n", validation.text);
+  std::string why = validation.text;
+  if (why.empty()) why = result.summary.stop_reason;
+  return fmt::format("not validated: {}\n", why.empty() ? "no long run was made" : why);
 }
 
 std::string to_text(const Result& result) {
@@ -99,7 +137,10 @@ std::string to_text(const Result& result) {
                   summary.num_run, summary.num_reused, fmt::join(counts, ", "));
   if (!result.best) return text + "no configuration has fitted and run to its end\n";
   const store::TrialRow& best = *result.best;
-  text += fmt::format("best: trial {}, {} per step, {} tokens/s, peak {}{}\n", best.id,
+  text += validation_text(result);
+  // Only what a long run has confirmed is called the best without a word more.
+  const char* where = result.validation.is_passed == true ? "" : " in short trials";
+  text += fmt::format("best{}: trial {}, {} per step, {} tokens/s, peak {}{}\n", where, best.id,
                       base::format_ns(best.step_ns.value_or(0)),
                       base::format_count(best.tokens_per_s.value_or(0)),
                       base::format_bytes(best.peak_bytes.value_or(0)),
@@ -108,10 +149,11 @@ std::string to_text(const Result& result) {
     const store::Gain& gain = *result.gain;
     const std::string interval =
         gain.low_ratio && gain.high_ratio
-            ? fmt::format(" ({:.2f} to {:.2f})", *gain.low_ratio + 1, *gain.high_ratio + 1)
+            ? fmt::format(" ({:.2f} to {:.2f})", store::speedup_of(*gain.low_ratio),
+                          store::speedup_of(*gain.high_ratio))
             : "";
-    text += fmt::format("gain: {:.2f}x{} over trial {}, the first configuration that fitted\n",
-                        gain.ratio + 1, interval, result.first_fit->id);
+    text += fmt::format("speedup{}: {:.2f}x{} over trial {}, the first configuration that fitted\n",
+                        where, store::speedup_of(gain.ratio), interval, result.first_fit->id);
   }
   if (!result.undecided.empty()) {
     text += fmt::format("undecided: {} may gain, but the noise hides it; moetune show tells each\n",
@@ -123,36 +165,47 @@ std::string to_text(const Result& result) {
   for (const store::NamedText& knob : best.knobs) {
     knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
   }
-  return text + fmt::format("knobs: {}\n", fmt::join(knobs, " "));
+  text += fmt::format("knobs: {}\n", fmt::join(knobs, " "));
+  const std::string flags = flags_block(best);
+  if (flags.empty()) return text;
+  return text + fmt::format("Megatron-LM flags of trial {}, to go behind the training script:\n{}",
+                            best.id, flags);
 }
 
 }  // namespace
 
-int run_sweep_command(const std::vector<std::string>& words) {
+CommandOptions sweep_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "sweep FILE --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch "
+      "sweep SWEEP --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch "
       "COMMAND] "
-      "[--format text|json]",
+      "[--report FILE] [--format text|json]",
       "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
       "profiles it, removes what binds it one change at a time, and validates the winner. Every "
       "trial and decision is stored; the same command resumes a sweep that was stopped.");
-  options.add()("file", po::value<std::string>()->value_name("FILE"), "the sweep file");
+  options.add()("file", po::value<std::string>()->value_name("SWEEP"),
+                "the sweep file, the name of one that came with moetune, or - for standard input");
   options.add()("db", po::value<std::string>()->value_name("PATH"),
                 "the runs database, made when it is not there");
   options.add()("max-trials", po::value<std::string>()->value_name("N"),
                 "instead of the budget in the sweep file");
   options.add()("max-seconds", po::value<std::string>()->value_name("N"),
                 "instead of the budget in the sweep file");
+  options.add()("report", po::value<std::string>()->value_name("FILE"),
+                "keeps a report in this HTML file, written anew after a trial at most every few "
+                "seconds and at the end");
   options.add()("quiet,q", "no progress");
   options.add_launch();
   options.add_set();
   options.add_format();
   options.positional("file");
-  if (!options.parse(words)) return 0;
+  return options;
+}
 
+int run_sweep_command(const CommandOptions& options) {
   const std::string file = options.required("file", "the sweep file");
   const std::string database = options.database();
+  LiveReport report(database, options.text("report"), file);
   const int64_t max_trials = options.integer("max-trials", spec::kMinTrials, 0);
   const int64_t max_seconds = options.integer("max-seconds", 1, 0);
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
@@ -183,11 +236,28 @@ int run_sweep_command(const std::vector<std::string>& words) {
   if (session.is_resumed) progress.note(fmt::format("resuming the sweep in {}", database));
   const std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
   SystemProcessRunner processes;
+  report.set_sweep(session.sweep_id);
+  report.set_note([&](const std::string& line) { progress.note(line); });
+  loop_options.on_trial = [&] { report.refresh(); };
   SweepLoop loop(session.store, session.sweep_id, processes, loop_options, progress);
-  const Result result = result_of(session.store, session.sweep_id, loop.run(*strategy));
+  report.refresh();  // there from the start, to be opened
+  SweepSummary summary;
+  try {
+    summary = loop.run(*strategy);
+  } catch (...) {
+    report.finish();
+    throw;
+  }
+  report.finish();
+  const Result result = result_of(session.store, session.sweep_id, std::move(summary));
 
   std::cout << (options.wants_json() ? to_json(result).dump(2) + "\n" : to_text(result));
   if (result.summary.status != "interrupted") {
+    if (result.summary.status == "done" && result.validation.is_passed == false) {
+      std::cerr << "moetune: the best configuration did not pass its validation: "
+                << one_line(result.validation.reason()) << "\n";
+      return static_cast<int>(spec::ExitCode::unvalidated);
+    }
     if (result.summary.status == "done") return 0;
     std::cerr << "moetune: no configuration has fitted and run to its end: "
               << one_line(result.summary.failure) << "\n";

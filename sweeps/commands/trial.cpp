@@ -4,14 +4,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/plan/ops.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
-#include "profiler/export/chrome_json.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/interrupt.h"
@@ -22,6 +19,7 @@
 #include "sweeps/strategies.h"
 #include "sweeps/sweep.h"
 #include "sweeps/table.h"
+#include "sweeps/trace_file.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -87,28 +85,6 @@ class SingleTrial : public tuner::Strategy {
   bool is_told_ = false;
 };
 
-/// Found out before the trial runs, not after.
-void check_folder_of(const std::string& path) {
-  std::error_code ignored;
-  if (!path.empty() && !fs::is_directory(fs::absolute(path).parent_path(), ignored)) {
-    throw base::UsageError(
-        fmt::format("{}: --trace-out needs a folder that exists and may be written", path));
-  }
-}
-
-void write_trace(const store::Store& store, int64_t trial_id, const std::string& path) {
-  profiler::ChromeJsonOptions options;
-  for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
-    options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
-  }
-  std::ofstream file(path, std::ios::binary);
-  if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
-  profiler::write_chrome_json(file, store.read_trace(trial_id), options);
-  file.flush();
-  // The place is right, but the disk is full: not a mistake on the command line.
-  if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
-}
-
 int exit_code_of(const std::string& status) {
   for (const spec::StatusRow& row : spec::status_table()) {
     if (row.name == status && row.exit_code) return static_cast<int>(*row.exit_code);
@@ -118,7 +94,7 @@ int exit_code_of(const std::string& status) {
 
 }  // namespace
 
-int run_trial_command(const std::vector<std::string>& words) {
+CommandOptions trial_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "trial SPEC [--db PATH] [--set KNOB=VALUE ...] [--format text|json] [--trace-out FILE.json] "
@@ -137,10 +113,12 @@ int run_trial_command(const std::vector<std::string>& words) {
   options.add()("quiet,q", "no progress");
   options.add_launch();
   options.add_format();
-  if (!options.parse(words)) return 0;
+  return options;
+}
 
+int run_trial_command(const CommandOptions& options) {
   const std::string trace_path = options.text("trace-out");
-  check_folder_of(trace_path);
+  check_trace_folder(trace_path, "--trace-out");
   Loaded<spec::TrialSpec> loaded = options.trial();
   const std::string file = options.text("spec");
   if (options.has("print-spec")) {
@@ -176,7 +154,10 @@ int run_trial_command(const std::vector<std::string>& words) {
 
   const auto trial = session.store.find_trial(session.sweep_id, request.hash);
   MOETUNE_CHECK(trial, "{}: trial {} is not there", database, request.hash);
-  if (!trace_path.empty()) write_trace(session.store, trial->id, trace_path);
+  if (!trace_path.empty() && !write_trace_file(session.store, trial->id, trace_path)) {
+    std::cerr << "moetune: " << trace_path
+              << " is not written: " << no_trace_text(session.store, *trial) << "\n";
+  }
   if (options.wants_json()) {
     std::cout << trial_details_json(session.store, *trial).dump(2) << "\n";
   } else {

@@ -21,7 +21,7 @@ std::string find_rank_program() {
   }
   if (access(program.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(program)) {
     throw base::UsageError(fmt::format(
-        "{}: there is no such program; build moetune-rank beside moetune, or name it in the "
+        "{}: there is no such program; moetune-rank has to lie beside moetune, or name it in the "
         "environment variable MOETUNE_RANK",
         program.string()));
   }

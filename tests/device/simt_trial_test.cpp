@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/run_trial.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "profiler/store/store.h"
 #include "tests/engine/parity_fixture.h"
@@ -173,6 +174,8 @@ BOOST_AUTO_TEST_CASE(other_failures_keep_their_codes) {
   BOOST_TEST((exit_code_of(base::WrongNumbers("x")) == spec::ExitCode::wrong));
   BOOST_TEST((exit_code_of(base::PeerFailed("x")) == spec::ExitCode::peer_failed));
   BOOST_TEST((exit_code_of(base::DeviceFailed("x")) == spec::ExitCode::device_failed));
+  BOOST_TEST((exit_code_of(base::EnvironmentFailure("x")) == spec::ExitCode::environment));
+  BOOST_TEST((exit_code_of(std::bad_alloc()) == spec::ExitCode::environment));
   BOOST_TEST((exit_code_of(base::Error("x")) == spec::ExitCode::failed));
   BOOST_TEST((exit_code_of(std::runtime_error("x")) == spec::ExitCode::failed));
 }

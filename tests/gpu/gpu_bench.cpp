@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "embedded/build_version.h"
+#include "embedded/version.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/cublaslt_gemm.h"
 #include "kernels/cuda/cudnn_attention.h"
@@ -111,7 +112,7 @@ json provenance(const Options& options, const kernels::CudaDeviceInfo& device) {
       {"gpu", device.name},
       {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
       {"memory_bytes", device.memory_bytes},
-      {"moetune", sweeps::kBuildVersion},
+      {"moetune", base::kVersion},
       {"commit", sweeps::kBuildCommit},
       {"compiler", sweeps::kBuildCompiler},
       {"build_type", sweeps::kBuildType},

@@ -1,5 +1,6 @@
 // Chrome traces: valid JSON with the times, rows and names of the records.
 #include <boost/test/unit_test.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -83,6 +84,72 @@ BOOST_AUTO_TEST_CASE(a_graph_is_launched_once) {
     num_launches += event["name"] == "launch graph" ? 1 : 0;
   }
   BOOST_TEST(num_launches == 1);
+}
+
+BOOST_AUTO_TEST_CASE(arrows_lead_from_launches_and_across_streams) {
+  std::vector<StepTrace> traces = sample();
+  std::vector<TraceRecord>& records = traces[0].records;
+  records[1].producer_id = 0;   // of another stream
+  records[2].producer_id = 1;   // of the same stream: no arrow
+  records[3].producer_id = 99;  // of nobody
+  std::map<int, json> starts;
+  std::map<int, json> ends;
+  std::map<std::string, int> names;
+  const json events = exported(traces)["traceEvents"];
+  for (const json& event : events) {
+    if (event["ph"] == "s") starts[event["id"]] = event;
+    if (event["ph"] == "f") ends[event["id"]] = event;
+    if (event["ph"] == "s") ++names[event["name"]];
+  }
+  BOOST_TEST(names["launches"] == 2);  // the GEMM and the graph
+  BOOST_TEST(names["waits for"] == 1);
+  BOOST_TEST(starts.size() == 3U);
+  BOOST_TEST(ends.size() == 3U);
+  for (const auto& [id, start] : starts) {
+    const json& end = ends.at(id);
+    BOOST_TEST(start["pid"] == 3);
+    BOOST_TEST(end["pid"] == 3);
+    if (start["name"] != "waits for") {
+      BOOST_TEST(start["tid"] == 0);
+      continue;
+    }
+    BOOST_TEST(start["tid"] == 1);
+    BOOST_TEST(start["ts"].get<double>() == 2.1);  // within the producer, which ends at 2.101
+    BOOST_TEST(end["tid"] == 2);
+    BOOST_TEST(end["ts"].get<double>() == 0.601);
+    BOOST_TEST(end["bp"] == "e");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rates_are_those_of_what_runs) {
+  TraceRecord gemm;
+  gemm.start_ns = 1000;
+  gemm.end_ns = 3000;
+  gemm.flops = 6000;  // 3 a ns
+  TraceRecord other = gemm;
+  other.start_ns = 2000;
+  other.end_ns = 4000;
+  other.flops = 2000;
+  TraceRecord send;
+  send.kind = RecordKind::p2p;
+  send.start_ns = 1000;
+  send.end_ns = 5000;
+  send.transfer_ns = 1000;  // the rest was waiting
+  send.bytes = 500;
+  TraceRecord copy = send;  // bytes of what is no communication
+  copy.kind = RecordKind::memcpy;
+  std::map<std::string, std::vector<std::pair<double, double>>> counters;
+  const json events = exported({{2, 0, 1000, 6000, {gemm, other, send, copy}}})["traceEvents"];
+  for (const json& event : events) {
+    if (event["ph"] != "C") continue;
+    BOOST_TEST(event["pid"] == 2);
+    counters[event["name"]].emplace_back(event["ts"], event["args"]["value"]);
+  }
+  const std::vector<std::pair<double, double>> flops = {{0, 3e9}, {1, 4e9}, {2, 1e9}, {3, 0}};
+  const std::vector<std::pair<double, double>> sent = {{3, 5e8}, {4, 0}};
+  BOOST_TEST(counters.size() == 2U);
+  BOOST_TEST((counters["FLOP/s"] == flops));
+  BOOST_TEST((counters["communication B/s"] == sent));
 }
 
 BOOST_AUTO_TEST_CASE(rows_have_names) {

@@ -74,7 +74,7 @@ constexpr auto kPlans = std::to_array<Plan>({
     {"retune", "ok", "", 4, 1, 4, 2, "moe_act", 2, 2, "attn,moe_router", 291, 46.0, "host"},
     {"retune", "wrong", "loss of step 3 is 4.913, the reference has 4.871 (allowed difference 0.02)", 4, 1, 4, 2, "moe_act,experts", 2, 2, "attn,moe_router", 0, 42.0, ""},
     {"retune", "ok", "", 4, 1, 4, 2, "moe_act", 2, 2, "attn,moe_router,moe_preprocess", 274, 46.1, "compute"},
-    {"retune", "failed", "cannot read the text: out of file descriptors", 4, 1, 4, 2, "none", 2, 2, "attn,moe_router,moe_preprocess", 0, 0, ""},
+    {"retune", "failed", "cannot read /home/user/texts/corpus.txt: out of file descriptors", 4, 1, 4, 2, "none", 2, 2, "attn,moe_router,moe_preprocess", 0, 0, ""},
     {"retune", "ok", "", 4, 1, 4, 2, "norm", 2, 2, "attn,moe_router,moe_preprocess", 273, 47.2, "compute"},
     {"validate", "ok", "", 4, 1, 4, 2, "moe_act", 2, 2, "attn,moe_router,moe_preprocess", 275, 46.1, "compute"},
 });
@@ -401,7 +401,7 @@ int64_t add_trial(store::Store& store, int64_t sweep_id, int ordinal, const Fixt
                  {"fake_rank", 3},
                  {"clock", "wall"}});
   }
-  spec["data_path"] = options.hostile + "text";
+  spec["data_path"] = options.hostile + "/home/user/moetune/sweeps/data/text";
   row.spec_json = spec.dump();
   for (const auto& [name, value] : knobs.items()) {
     row.knobs.push_back(
@@ -505,8 +505,9 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
   sweep.model_json = model().dump();
   sweep.hardware_name = options.hostile + "2 nodes x 4 emulated devices";
   sweep.hardware_json = hardware().dump();
-  sweep.command_line =
-      options.hostile + "moetune sweep sweeps/configs/quickstart.json --db out/quickstart.db";
+  sweep.command_line = (options.hostile.empty() ? "cd /home/user/moetune && " : options.hostile) +
+                       "/home/user/moetune/build/bin/moetune sweep sweeps/configs/quickstart.json "
+                       "--db /tmp/quickstart.db";
   sweep.tool_version = "0.1.0";
   sweep.tool_commit = "0000000";
   sweep.contract_json = json{{"model", "tiny-moe"},

@@ -31,6 +31,7 @@ const std::array kSamples = {
     Sample{"right \xe2\x80\xae left", "right \xef\xbf\xbd left"},
     Sample{"\xe2\x81\xa6isolate", "\xef\xbf\xbdisolate"},
     Sample{"\xe2\x80", "\xe2\x80"},
+    Sample{"cannot open /home/me/<a>", "cannot open me&lt;a&gt;"},
     Sample{"", ""},
 };
 
@@ -60,6 +61,12 @@ BOOST_AUTO_TEST_CASE(json_cannot_end_its_element_and_reads_back) {
     BOOST_REQUIRE((c >= 0x20 && c < 0x7f));
   }
   BOOST_TEST(nlohmann::json::parse(body)["text"] == tests::kHostileText);
+}
+
+BOOST_AUTO_TEST_CASE(json_holds_no_folders) {
+  const std::string element =
+      json_element("data-x", {{"list", {"first\n/home/me/a.txt", 7}}, {"ratio", "a/b"}});
+  BOOST_TEST(element.find(R"({"list":["first\na.txt",7],"ratio":"a/b"})") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -141,13 +141,15 @@ void add_memory_hunt(store::Store& store, const std::string& hostile) {
 }
 
 void add_unchanged_hunt(store::Store& store, const std::string& hostile) {
-  HuntBuilder hunt(store, hostile, "step_ns", 12);
+  HuntBuilder hunt(store, hostile, "step_time", 12);
   Noise noise;
   for (int i = 0; i < 24; ++i) {
-    hunt.run(i % 4 == 0 || i % 4 == 3 ? 0 : 12, "verify", kBefore * (1 + 0.004 * noise.next()));
+    hunt.run(i % 4 == 0 || i % 4 == 3 ? 0 : 12, "verify",
+             kBefore * 1e-9 * (1 + 0.004 * noise.next()));
   }
   hunt.finish("done", "no_change",
-              {{"effect", {{"ratio", 0.0004}, {"low", -0.003}, {"high", 0.0038}}},
+              {{"unit", "s"},
+               {"effect", {{"ratio", 0.0004}, {"low", -0.003}, {"high", 0.0038}}},
                {"noise_ratio", 0.0041},
                {"detectable_ratio", 0.0052},
                {"confidence", 0.95},

@@ -1,6 +1,6 @@
-// make_fixture DB HTML [hostile|hunts|threads|nccl|fake]: a made-up sweep and its report, to look
-// at and for the browser test; with a communicator, one on a GPU; with `hunts`, hunts without a
-// sweep.
+// make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake]: a made-up sweep with hunts and its
+// report, to look at and for the browser test; with a communicator, one on a GPU; with `hunts` or
+// `sweep`, one of them without the other.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -12,16 +12,16 @@
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fputs("make_fixture DB HTML [hostile|hunts|threads|nccl|fake]\n", stderr);
+    std::fputs("make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake]\n", stderr);
     return 2;
   }
   try {
     moetune::tests::FixtureOptions options;
-    options.has_hunts = true;
     const std::string kind = argc > 3 ? argv[3] : "";
+    options.has_hunts = kind != "sweep";
     const bool is_hostile = kind == "hostile";
     options.hostile = is_hostile ? moetune::tests::kHostileText : "";
-    options.communicator = is_hostile ? "threads" : kind;
+    options.communicator = is_hostile ? "threads" : kind == "sweep" ? "" : kind;
     std::filesystem::remove(argv[1]);
     if (kind == "hunts") {
       moetune::store::Store store = moetune::store::Store::open(argv[1]);

@@ -2,6 +2,7 @@
 // database says.
 #include "reports/report.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
@@ -95,6 +96,101 @@ BOOST_AUTO_TEST_CASE(the_verdict_can_be_read_without_scripts) {
   BOOST_TEST(page.has("Times are <strong>virtual</strong>"));
   BOOST_TEST(page.count("<tr id=\"trial-") == 25u);
   BOOST_TEST(page.has("8 experts need one of 1, 2, 4, 8"));
+}
+
+BOOST_AUTO_TEST_CASE(the_top_says_when_where_and_by_which_clock) {
+  const auto origin = [](const Page& page) {
+    const std::string mark = "<p class=\"origin\">";
+    const size_t start = page.text.find(mark) + mark.size();
+    return page.text.substr(start, page.text.find("</p>", start) - start);
+  };
+  const std::string emulated = origin(Page());
+  BOOST_TEST(emulated.starts_with("20"));  // today
+  BOOST_TEST(emulated.ends_with(
+      " UTC · example, Example CPU, 2 cores · <strong>emulated, virtual time</strong>"));
+  BOOST_TEST(origin(Page({.communicator = "nccl"}))
+                 .ends_with("<strong>measured on 2 nodes x 4 emulated devices</strong>"));
+  BOOST_TEST(origin(Page({.communicator = "fake"})).ends_with("</strong>, one rank alone"));
+}
+
+BOOST_AUTO_TEST_CASE(short_names_stand_beside_plain_words_first) {
+  const Page page;
+  const size_t start = page.text.find("<main>");
+  for (const auto& [name, words] :
+       {std::pair{"dp", "<b>dp 4</b> data parallel: copies of the model"},
+        std::pair{"cp", "<b>cp 1</b> context parallel: ranks that share a sequence"},
+        std::pair{"ep", "<b>ep 4</b> expert parallel: ranks that share out the experts"},
+        std::pair{"pp", "<b>pp 2</b> pipeline parallel: stages of layers"}}) {
+    const size_t first = page.text.find(words, start);
+    BOOST_TEST((first != std::string::npos), words);
+    BOOST_TEST(page.text.find(std::string(name) + " ", start) >= first, name);
+  }
+  // Its reason does not say what an oom is, so the headline does.
+  BOOST_TEST(page.has("oom</span> (out of memory): rank 0: activations"));
+  BOOST_TEST(page.has("2 oom (out of memory)"));
+}
+
+BOOST_AUTO_TEST_CASE(three_sentences_say_why_this_one_won) {
+  const Page page;
+  const auto link = [](int ordinal) {
+    return fmt::format("<a href=\"#trial-{0}\">#{0}</a>", ordinal);
+  };
+  for (const std::string& part :
+       {"The search met these walls: memory (at " + link(2) + "), communication (at " + link(7) +
+            "), host (at " + link(17) + ") and compute (at " + link(22) +
+            "), which still limits it.",
+        "From the first configuration that fitted (" + link(5) +
+            ", 612 ms a step) on, this was kept",
+        "ep_<wbr>chunks_<wbr>forward 1 → 2 (" + link(15) + ") <strong>+13.2 %</strong>",
+        std::string(" and 3 more."),
+        "It was preferred to 12 other configurations that ran to the end, of which the nearest, " +
+            link(24) + ", is 0.4 % faster, less than counts; without a time: 1 crashed"}) {
+    BOOST_TEST(page.has(part), part);
+  }
+  // Of the sweep's own winner only.
+  BOOST_TEST(!Page({}, {.trial = "5"}).has("Why this one."));
+}
+
+BOOST_AUTO_TEST_CASE(no_absolute_path_gets_into_the_page) {
+  const Page page({.has_hunts = true});
+  for (const char* part : {"/home", "/tmp", "/src/engine"}) {
+    BOOST_TEST(!page.has(part), part);
+  }
+  BOOST_TEST(page.has(">moetune sweep sweeps/configs/quickstart.json --db quickstart.db</pre>"));
+  BOOST_TEST(page.has("&quot;data_path&quot;:&quot;sweeps/data/text&quot;"));
+  BOOST_TEST(page.has("cannot read corpus.txt: out of file descriptors"));
+}
+
+BOOST_AUTO_TEST_CASE(flags_are_shown_to_copy) {
+  BOOST_TEST(!Page().has("copy-flags"));
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  ReportOptions options;
+  options.flags = [](const store::TrialRow& trial) {
+    return fmt::format("--num-experts {} <x>", trial.id);
+  };
+  const std::string page =
+      render_report(store::Store::open_read_only(folder.file("runs.db")), options);
+  const size_t box = page.find("tabindex=\"0\">--num-experts ");
+  BOOST_REQUIRE(box != std::string::npos);
+  BOOST_TEST(page.substr(box, 60).find(" &lt;x&gt;</pre>") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(trials_tell_the_knobs_that_are_not_those_of_the_first_fit) {
+  const Page page;
+  BOOST_TEST(page.has("<th>other knobs, where not as in #5</th>"));
+  const auto row = [&](int ordinal) {
+    const size_t start = page.text.find(fmt::format("<tr id=\"trial-{}\"", ordinal));
+    return page.text.substr(start, page.text.find("</tr>", start) - start);
+  };
+  BOOST_TEST(row(15).find("<td class=\"knobs\">ep_<wbr>chunks_<wbr>forward <b>2</b>, "
+                          "recompute <b>moe_<wbr>act</b></td>") != std::string::npos,
+             row(15));
+  // The first fit tells all that vary.
+  BOOST_TEST(row(5).find("cuda_<wbr>graph_<wbr>modules <b>none</b>") != std::string::npos, row(5));
+  BOOST_TEST(row(15).find("<td class=\"num\">1</td><td class=\"num\">4</td><td "
+                          "class=\"num\">4</td><td class=\"num\">2</td>") != std::string::npos,
+             row(15));
 }
 
 BOOST_AUTO_TEST_CASE(the_walls_follow_each_other) {
@@ -380,7 +476,8 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
     store.set_landmarks(1, landmarks);
   }
   const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
-  BOOST_TEST(page.find("No long run has confirmed this configuration") != std::string::npos);
+  BOOST_TEST(page.find("This configuration did not pass its validation.") != std::string::npos);
+  BOOST_TEST(page.find("<dl class=\"cards unvalidated\">") != std::string::npos);
   BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
   BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
 }

@@ -4,6 +4,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "engine/spec/document.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -77,7 +78,7 @@ BOOST_AUTO_TEST_CASE(products_may_reach_half_of_their_rate_at_some_rows) {
 BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   BOOST_TEST(contains(error_with("/num_nodes", 0), "h.json: key 'num_nodes' is 0, expected"));
   BOOST_TEST(contains(error_with("/num_nodes", 1e15), "'num_nodes'"));
-  BOOST_TEST(contains(error_with("/memory_bytes", "1 GiB"), "'memory_bytes' is \"1 GiB\""));
+  BOOST_TEST(contains(error_with("/memory_bytes", "1 GiX"), "'memory_bytes' is \"1 GiX\""));
   BOOST_TEST(contains(error_with("/intra_node/bytes_per_s", 0), "'intra_node.bytes_per_s' is 0"));
   BOOST_TEST(contains(error_with("/inter_node/latency", 1), "did you mean 'latency_ns'"));
   BOOST_TEST(contains(error_with("/inter_node", 7), "'inter_node' is 7"));
@@ -87,6 +88,64 @@ BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   document.erase("inter_node");
   BOOST_TEST(contains(usage_error([&] { hardware_from_json(document, "h.json"); }),
                       "'inter_node' is missing"));
+}
+
+BOOST_AUTO_TEST_CASE(figures_may_have_units) {
+  json document = cluster();
+  document["memory_bytes"] = "80GB";
+  document["peak_flops_per_s"] = "989TF";
+  document["launch_ns"] = "2.5us";
+  document["intra_node"] = {{"latency_ns", "1us"}, {"bytes_per_s", "450GB/s"}};
+  document["inter_node"] = {{"latency_ns", 5000}, {"bytes_per_s", "400 Gb/s"}};
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  BOOST_TEST(h.memory_bytes == 80'000'000'000);
+  BOOST_TEST(h.peak_flops_per_s == 9.89e14);
+  BOOST_TEST(h.launch_ns == 2500);
+  BOOST_TEST(h.intra_node.latency_ns == 1000);
+  BOOST_TEST(h.intra_node.bytes_per_s == 4.5e11);
+  BOOST_TEST(h.inter_node.bytes_per_s == 5e10);
+  BOOST_TEST(contains(error_with("/memory_bytes", "80GB/s"), "such as \"80GB\""));
+  BOOST_TEST(contains(error_with("/num_nodes", "2 nodes"), "an integer from 1 to 65536"));
+  BOOST_TEST(!contains(error_with("/num_nodes", "2 nodes"), "unit"));
+}
+
+BOOST_AUTO_TEST_CASE(figures_of_no_machine_are_refused_with_what_was_meant) {
+  const auto refusal = [](const std::string& pointer, const json& value) {
+    json document = cluster();
+    document[json::json_pointer(pointer)] = value;
+    const HardwareSpec h = hardware_from_json(document, "h.json");
+    return usage_error([&] { check_plausible(h, "h.json"); });
+  };
+  BOOST_TEST(refusal("/intra_node/bytes_per_s", 450) ==
+             "h.json: key 'intra_node.bytes_per_s' is 450.0, 450B/s in bytes/s: no machine has "
+             "that; did you mean \"450GB/s\"?");
+  BOOST_TEST(contains(refusal("/memory_bytes", 80), "did you mean \"80GB\"?"));
+  BOOST_TEST(contains(refusal("/peak_flops_per_s", 989), "did you mean \"989TF\"?"));
+  BOOST_TEST(contains(refusal("/launch_ns", 900'000'000'000), "did you mean \"900ns\"?"));
+  BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 1e18), "did you mean \"1GB/s\"?"));
+  check_plausible(hardware(), "h.json");
+}
+
+BOOST_AUTO_TEST_CASE(all_mistakes_are_told_with_their_lines) {
+  const Document document = read_document(R"({
+  // a comment, which JSON does not have
+  "name": "x", "num_nodes": 0, /* none */
+  "devices_per_node": 8,
+  "launch_us": 4,
+  "intra_node": {
+    "latency_ns": -1
+  }
+})",
+                                          "h.json");
+  const std::string message =
+      usage_error([&] { hardware_from_json(document.json, document.source); });
+  BOOST_TEST(message.starts_with("4 mistakes:\n"));
+  BOOST_TEST(contains(message, "h.json: line 3: key 'num_nodes' is 0"));
+  BOOST_TEST(contains(message, "h.json: line 7: key 'intra_node.latency_ns' is -1"));
+  BOOST_TEST(contains(message, "h.json: line 6: key 'intra_node.bytes_per_s' is missing"));
+  BOOST_TEST(contains(message,
+                      "h.json: line 5: unknown key 'launch_us' with value 4; the key is "
+                      "'launch_ns', in ns; write \"launch_ns\": \"4us\""));
 }
 
 BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {

@@ -12,9 +12,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/spec/megatron_flags.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
 #include "sweeps/listing.h"
+#include "sweeps/stored_flags.h"
 #include "sweeps/sweep_lock.h"
 #include "tests/sweeps/cli_fixture.h"
 #include "tests/sweeps/sweeps_fixture.h"
@@ -49,6 +53,10 @@ const std::set<std::string> kListKeys = {"id",
                                          "predicted_step_ns",
                                          "tokens_per_s",
                                          "marks",
+                                         "is_kept",
+                                         "parent",
+                                         "changes",
+                                         "changes_from_first_fit",
                                          "num_measurements",
                                          "environment"};
 
@@ -201,10 +209,22 @@ BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
   const Answer sweep = run({"sweep", folder.file("sweep.json"), "--db", db, "--format", "json"});
   BOOST_TEST_INFO(sweep.err);
   BOOST_TEST_REQUIRE(sweep.code == 0);
-  const auto num_trials = json::parse(sweep.out).at("num_run").get<size_t>();
+  const json told = json::parse(sweep.out);
+  const auto num_trials = told.at("num_run").get<size_t>();
   BOOST_TEST(num_trials >= 2U);
   // The reference run is one process, every other trial one for each of eight ranks.
   BOOST_TEST(tests::launches_in(folder.file("launches")).size() == 1 + 8 * (num_trials - 1));
+  // A sweep's last lines can be pasted where its winner is to be trained.
+  BOOST_TEST(told.at("megatron_flags")[0] == "--num-layers");
+  const auto store = store::Store::open_read_only(db);
+  const std::string id = std::to_string(*store.read_sweeps().back().winner_trial);
+  const Answer text = run({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"});
+  BOOST_TEST_CONTEXT(text.out) {
+    BOOST_TEST(text.code == 0);
+    BOOST_TEST(text.out.ends_with("\nMegatron-LM flags of trial " + id +
+                                  ", to go behind the training script:\n" +
+                                  flags_block(store.get_trial(id))));
+  }
 }
 
 // Started here or by a launcher, asked to stop or killed: no process of the trial is left.
@@ -414,20 +434,27 @@ BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
 }
 
 BOOST_AUTO_TEST_CASE(every_command_has_help) {
-  for (const char* command : {"trial", "program", "sweep", "ls", "show", "knobs", "report", "db"}) {
+  for (const CommandRow& row : command_table()) {
+    const std::string command(row.name);
     const Answer answer = run({command, "--help"});
     BOOST_TEST(answer.code == 0);
-    BOOST_TEST(answer.out.starts_with(std::string("usage: moetune ") + command));
+    BOOST_TEST(answer.out.starts_with("usage: moetune " + command));
   }
   BOOST_TEST(run({"--help"}).code == 0);
   BOOST_TEST(run({"--version"}).out.starts_with("moetune "));
+  BOOST_TEST(run({"-V"}).out == run({"--version"}).out);
 }
 
 BOOST_AUTO_TEST_CASE(knobs_are_listed_in_three_forms) {
   const json knobs = json::parse(run({"knobs", "--format", "json"}).out);
   BOOST_TEST(knobs.size() == spec::knob_table().size());
   BOOST_TEST(run({"knobs", "--markdown"}).out == spec::knobs_markdown());
-  BOOST_TEST(run({"knobs"}).out.find("data_parallel_size") != std::string::npos);
+  const std::string table = run({"knobs"}).out;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    BOOST_TEST(table.find("\n" + std::string(row.name) + " ") != std::string::npos, row.name);
+    const std::string flag(spec::has_megatron_flag(row) ? row.megatron_flag : "none");
+    BOOST_TEST(table.find("  " + flag + "  ") != std::string::npos, flag);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_on_the_command_line_are_usage_errors) {
@@ -527,7 +554,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_finds_nothing_fails_and_says_why) {
   // The reference has all the memory it wants; the real engine can say where its tokens went.
   const tests::ScopedEnvironment real("MOETUNE_RANK", tests::bin("moetune-rank"));
   write_sweep([](json& document) {
-    document["hardware"]["memory_bytes"] = 4096;
+    document["hardware"]["memory_bytes"] = 102'400;
     document["model"]["vocab_size"] = 256;
     document["validate_steps"] = 2;
   });

@@ -186,6 +186,18 @@ void act_on_fault(const spec::InjectedFault& fault, store::ShardWriter& shard, i
   }
 }
 
+/// A run that is compared with a reference and as long as a validation ends as
+/// FAKE_RANK_LONG_RUN says: the name of a fault, or "oom".
+constexpr int64_t kLongSteps = 12;
+spec::TrialSpec with_long_run_fault(spec::TrialSpec trial) {
+  const std::string name = environment("FAKE_RANK_LONG_RUN");
+  if (name.empty() || trial.reference_loss.empty() || trial.num_steps < kLongSteps) return trial;
+  if (name == "oom") trial.hardware.memory_bytes = 1;
+  if (const auto kind = spec::find_by_name<spec::FaultKind>(name)) trial.fault.kind = *kind;
+  trial.fault.step = 2;
+  return trial;
+}
+
 void run(const spec::TrialSpec& trial, const std::string& folder) {
   store::ShardWriter shard(folder + "/shard-" + std::to_string(std::max(place.rank, 0)) + ".db");
   const bool is_leader = place.rank <= 0;
@@ -267,6 +279,9 @@ int main(int argc, char** argv) {
     if (!log.empty()) {
       std::ofstream(log, std::ios::app) << spec::spec_hash(trial) << " " << getpid() << std::endl;
     }
+    if (const std::string code = environment("FAKE_RANK_EXIT"); !code.empty()) {
+      leave(static_cast<ExitCode>(std::stoi(code)), "what it needs is not there");
+    }
     if (environment("FAKE_RANK_BREAKS_SHARD") == "yes") {
       std::ofstream(std::string(argv[4]) + "/shard-0.db") << "this is no database";
       return 0;
@@ -276,7 +291,7 @@ int main(int argc, char** argv) {
       place = {argv[4], std::stoi(environment(is_slurm ? "SLURM_PROCID" : "RANK")),
                plan::layout_of(trial.knobs).world_size()};
     }
-    run(trial, argv[4]);
+    run(with_long_run_fault(trial), argv[4]);
     if (place.is_one_of_several()) leave_last_word(ExitCode::ok, "");
   } catch (const base::UsageError& error) {
     leave(ExitCode::usage, error.what());

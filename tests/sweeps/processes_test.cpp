@@ -9,6 +9,7 @@
 #include <set>
 
 #include "engine/plan/layout.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "profiler/store/shard.h"
 #include "sweeps/last_words.h"
@@ -349,14 +350,14 @@ BOOST_AUTO_TEST_CASE(a_launch_that_fails_can_be_repeated) {
        {"/no/such/srun -n {ranks}", "exit 10;", "exit 0;", "true", "false"}) {
     BOOST_TEST_CONTEXT(launcher) {
       options.launcher = launcher;
-      BOOST_CHECK_EXCEPTION(run(trial_of_processes()), base::Error,
+      BOOST_CHECK_EXCEPTION(run(trial_of_processes()), base::EnvironmentFailure,
                             tests::says("the launcher has started no rank", "--spec"));
     }
   }
   options.launcher.clear();
   spec::TrialSpec illegal = trial_of_processes();
   illegal.training.global_batch_size = 7;  // the engine refuses what this program would not start
-  BOOST_CHECK_EXCEPTION(run(illegal), base::Error, tests::says("cannot run here"));
+  BOOST_CHECK_EXCEPTION(run(illegal), base::EnvironmentFailure, tests::says("cannot run here"));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_rank_leaves_is_about_that_rank) {

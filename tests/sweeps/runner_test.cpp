@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "sweeps/launchers/local.h"
 #include "tests/sweeps/sweeps_fixture.h"
@@ -43,6 +44,10 @@ const std::vector<Case> kCases = {
      {{true, SIGKILL, true, 0}, true, false, "step 2 of 6"},
      "hung",
      "no new step within 1.50 s, after step 2 of 6"},
+    {"out of time",
+     {{false, 14, true, 0}, false, false, "step 2 of 6", true},
+     "interrupted",
+     "ended with the time budget, after step 2 of 6"},
     {"Ctrl-C",
      {{false, 14, true, 0}, false, true, ""},
      "interrupted",
@@ -178,6 +183,38 @@ BOOST_AUTO_TEST_CASE(no_progress_is_hung_and_progress_is_not) {
   const TrialRun run = run_trial(runner, tests::small_trial(), options);
   BOOST_TEST(run.result.status == "hung");
   BOOST_TEST(run.result.reason == "no new step within 1.50 s, after step 91 of 900");
+}
+
+// The shell and the loader end a program that they cannot start with these codes.
+BOOST_AUTO_TEST_CASE(a_program_that_misses_a_library_says_nothing_about_the_trial) {
+  runner.on_wait = [&](int) {
+    tests::write_text(
+        options.folder + "/stderr",
+        "/bin/engine: error while loading shared libraries: libx.so.1: no such file\n");
+  };
+  for (const int code : {126, 127}) {
+    runner.end = {false, code, false, 0};
+    BOOST_CHECK_EXCEPTION(run_trial(runner, tests::small_trial(), options),
+                          base::EnvironmentFailure,
+                          tests::says("/bin/engine cannot be started here", "libx.so.1"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_kill_for_lack_of_memory_is_the_machines) {
+  options.host_root = folder.file("host");
+  std::filesystem::create_directories(options.host_root + "/proc");
+  const std::string vmstat = options.host_root + "/proc/vmstat";
+  tests::write_text(vmstat, "nr_free 7\noom_kill 3\n");
+  runner.end = {true, SIGKILL, false, 0};
+  // Somebody's kill -9.
+  BOOST_TEST(run_trial(runner, tests::small_trial(), options).result.status == "crashed");
+  runner.on_wait = [&](int) { tests::write_text(vmstat, "nr_free 7\noom_kill 4\n"); };
+  BOOST_CHECK_EXCEPTION(run_trial(runner, tests::small_trial(), options), base::EnvironmentFailure,
+                        tests::says("this machine ran out of memory"));
+  // Another program was killed, and the ranks ended by themselves.
+  tests::write_text(vmstat, "oom_kill 3\n");
+  runner.end = {false, 12, false, 0};
+  BOOST_TEST(run_trial(runner, tests::small_trial(), options).result.status == "failed");
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_made_is_named) {

@@ -11,10 +11,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
 #include "sweeps/interrupt.h"
 #include "sweeps/session.h"
+#include "sweeps/sweep_view.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -206,6 +208,15 @@ BOOST_AUTO_TEST_CASE(refused_requests_are_rows_and_launch_nothing) {
   BOOST_TEST(num_launches() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(after_each_trial_somebody_may_look_at_the_store) {
+  std::vector<size_t> seen;
+  options.on_trial = [&] { seen.push_back(trials().size()); };
+  ScriptedStrategy strategy(several(3));
+  run(strategy);
+  const std::vector<size_t> expected = {1, 2, 3};
+  BOOST_TEST(seen == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_second_call_runs_nothing_and_tells_the_same) {
   ScriptedStrategy first(several(3));
   run(first);
@@ -369,7 +380,7 @@ BOOST_AUTO_TEST_CASE(further_measurements_use_up_the_budget) {
   options.max_trials = 0;
   options.max_seconds = 1;
   ScriptedStrategy late(with_repeats());
-  BOOST_TEST(run(late).stop_reason == "the budget of 1 seconds is used up");
+  BOOST_TEST(run(late).stop_reason.starts_with("the budget of 1 seconds is used up"));
 }
 
 BOOST_AUTO_TEST_CASE(a_further_measurement_that_ends_badly_spoils_nothing) {
@@ -472,7 +483,28 @@ BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
   options.max_trials = 0;
   options.max_seconds = 1;
   ScriptedStrategy third(several(8));
-  BOOST_TEST(run(third).stop_reason == "the budget of 1 seconds is used up");
+  BOOST_TEST(run(third).stop_reason.starts_with("the budget of 1 seconds is used up"));
+}
+
+BOOST_AUTO_TEST_CASE(the_seconds_end_a_running_trial_which_starts_again_with_more) {
+  options.max_seconds = 2;
+  {
+    const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "700");
+    ScriptedStrategy strategy(several(2));
+    const SweepSummary summary = run(strategy);
+    BOOST_TEST(strategy.told.empty());
+    BOOST_TEST(summary.stop_reason.starts_with(
+        "the budget of 2 seconds is used up in the middle of 'seed' (step "));
+    BOOST_TEST(summary.stop_reason.ends_with(" of 5), which starts anew with more seconds"));
+  }
+  BOOST_REQUIRE(trials().size() == 1U);
+  BOOST_TEST(trials().at(0).status == "interrupted");
+  BOOST_TEST(trials().at(0).reason.starts_with("ended with the time budget, after step "));
+  BOOST_TEST(!tests::is_running(tests::launches_in(log).back().pid));
+  options.max_seconds = 1000;
+  ScriptedStrategy again(several(2));
+  BOOST_TEST(run(again).num_run == 2);
+  BOOST_TEST(trials().at(0).status == "ok");
 }
 
 /// Finds nothing.
@@ -517,19 +549,19 @@ class HurriedStrategy : public ScriptedStrategy {
 };
 
 BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
-  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");  // half a second per trial
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "40");  // a fifth of a second per trial
   options.max_seconds = 4;
-  HurriedStrategy strategy(several(20));
+  HurriedStrategy strategy(several(40));
   const SweepSummary summary = run(strategy);
   BOOST_TEST(summary.status == "done");
   BOOST_TEST(summary.stop_reason == "");
   BOOST_TEST(strategy.num_searched > 0U);
-  BOOST_TEST(strategy.num_searched < 20U);
+  BOOST_TEST(strategy.num_searched < 40U);
   BOOST_TEST(strategy.told.size() == strategy.num_searched + 1);
   BOOST_TEST(tests::launches_in(log).back().hash == spec::spec_hash(with_seed(99)));
 
   // The same way again, although what is stored takes no time.
-  HurriedStrategy again(several(20));
+  HurriedStrategy again(several(40));
   BOOST_TEST(run(again).num_run == 0);
   BOOST_TEST(again.num_searched == strategy.num_searched);
 
@@ -611,6 +643,59 @@ BOOST_AUTO_TEST_CASE(an_engine_that_cannot_be_started_fails_the_sweep_and_not_th
   ScriptedStrategy again(several(1));
   BOOST_TEST(run(again).num_run == 1);
   BOOST_TEST(trials().at(0).status == "ok");
+}
+
+// What is missing around a trial ends the sweep at once, and nothing of it is found next time.
+BOOST_AUTO_TEST_CASE(what_a_trial_needs_and_is_not_there_is_no_result) {
+  for (const char* code : {"15", "20", "21", "22"}) {
+    BOOST_TEST_CONTEXT(code) {
+      const size_t num_before = num_launches();
+      const tests::ScopedEnvironment missing("FAKE_RANK_EXIT", code);
+      ScriptedStrategy strategy(several(3));
+      BOOST_CHECK_EXCEPTION(
+          run(strategy), base::EnvironmentFailure,
+          tests::says("moetune-rank cannot run here: what it needs is not there"));
+      BOOST_TEST(num_launches() == num_before + 1);
+      BOOST_TEST(strategy.told.empty());
+      BOOST_REQUIRE(trials().size() == 1U);
+      BOOST_TEST(trials().at(0).status == "interrupted");
+    }
+  }
+  ScriptedStrategy again(several(3));
+  const SweepSummary summary = run(again);
+  BOOST_TEST(summary.num_run == 3);
+  BOOST_TEST(summary.num_reused == 0);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_for_which_the_host_has_no_room_are_not_started) {
+  options.runner.host_root = folder.file("host");
+  std::filesystem::create_directories(options.runner.host_root + "/proc");
+  const std::string meminfo = options.runner.host_root + "/proc/meminfo";
+  tests::write_text(meminfo, "MemTotal: 20000000 kB\nMemAvailable: 30000 kB\n");
+  ScriptedStrategy strategy(several(1));
+  BOOST_CHECK_EXCEPTION(run(strategy), base::EnvironmentFailure,
+                        tests::says("this machine has 29.3 MiB of memory left", "ranks"));
+  // One that nothing was predicted for is looked at, too.
+  std::vector<TrialRequest> unknown = several(1);
+  unknown.front().prediction = {};
+  ScriptedStrategy reference(unknown);
+  BOOST_CHECK_THROW(run(reference), base::EnvironmentFailure);
+  BOOST_TEST(num_launches() == 0U);
+  BOOST_TEST(trials().at(0).status == "interrupted");
+  tests::write_text(meminfo, "MemTotal: 20000000 kB\nMemAvailable: 3000000 kB\n");
+  ScriptedStrategy again(several(1));
+  BOOST_TEST(run(again).num_run == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_trial_is_nobodys_winner) {
+  ScriptedStrategy strategy({request_of(with_fault(spec::FaultKind::error), "error")});
+  run(strategy);
+  store::Store store = store::Store::open(db);
+  // As it is when the winner was measured anew elsewhere and failed there.
+  store.set_landmarks(1, {1, std::nullopt, 1});
+  BOOST_TEST(
+      SweepView(store, 1).marks_of(*store.get_trial(1)) == std::vector<std::string>{"first_fit"},
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(success_is_believed_only_with_all_its_steps) {

@@ -707,6 +707,52 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
   }
 }
 
+/// The long runs go off the reference's losses, and a second reference as far as `spread`.
+World chaotic_world(double spread, std::vector<TrialRequest>& references) {
+  return [spread, &references](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.is_reference) {
+      if (!references.empty()) {
+        for (double& loss : outcome.losses) loss += spread;
+      }
+      references.push_back(request);
+    }
+    if (!request.is_final || request.spec.reference_tolerance > 0.5) return outcome;
+    TrialOutcome off;
+    off.status = TrialStatus::wrong;
+    off.reason = "off the reference run's losses";
+    off.losses = {5.0, 4.0};
+    return off;
+  };
+}
+
+BOOST_AUTO_TEST_CASE(what_rounding_alone_does_is_not_wrong) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(0.3, references));
+  check_manners(narrow_sweep(), story);
+  BOOST_REQUIRE(references.size() == 2U);
+  spec::TrialSpec same = references[1].spec;
+  BOOST_TEST(same.knobs.micro_batch_size == 2);
+  same.knobs.micro_batch_size = 1;
+  same.records_routing = references[0].spec.records_routing;
+  BOOST_TEST(spec::spec_hash(same) == references[0].hash);
+  const TrialRequest last = story.started().back();
+  BOOST_TEST(last.is_final);
+  BOOST_TEST(last.spec.reference_tolerance == 0.9, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(story.best_hash == last.hash);
+  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_further_off_than_rounding_stays_wrong) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(1e-6, references));
+  check_manners(narrow_sweep(), story);
+  BOOST_TEST(references.size() == 2U);
+  BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
+  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+}
+
 // One batch that is hard says nothing about what was learned.
 BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
   const Story story = drive(wide_sweep(), [](const TrialRequest& request) {

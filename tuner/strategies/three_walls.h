@@ -62,6 +62,7 @@ class ThreeWalls final : public Strategy {
   void run();
   /// False when the reference run failed: nothing can be judged then.
   bool contract();
+  [[nodiscard]] TrialRequest reference_request() const;
   /// The one-device run that every other must agree with; false when it failed.
   bool measure_reference();
   /// Where the model is too large for one device: this trial takes its place.
@@ -80,8 +81,16 @@ class ThreeWalls final : public Strategy {
     double lowest_loss = 0;
     bool has_held = false;  ///< it ended well and has learned
   };
-  LongRun run_long(const Trial& candidate);
+  /// `reference_tolerance`: once more, with this in place of the sweep's.
+  LongRun run_long(const Trial& candidate, std::optional<double> reference_tolerance = {});
+  /// A run that ended as wrong, once more where rounding alone takes training as far.
+  LongRun judged_by_rounding(LongRun run);
+  /// How far rounding alone takes the losses apart, by a second reference run that sums in another
+  /// order; none where there is no such run.
+  std::optional<double> rounding_spread();
   void tell_long_run(const LongRun& run, const std::string& kind, const std::string& remark);
+  /// What is to be added where it ended well but has not learned enough; else nothing.
+  [[nodiscard]] std::string too_high_text(const LongRun& run) const;
   /// What the whole search came to.
   void tell_verdict(const Trial& trial);
 

@@ -72,7 +72,7 @@ bool ThreeWalls::contract() {
   return true;
 }
 
-bool ThreeWalls::measure_reference() {
+TrialRequest ThreeWalls::reference_request() const {
   TrialRequest reference;
   reference.spec = sweep_.base;
   spec::TrialSpec& s = reference.spec;
@@ -102,6 +102,13 @@ bool ThreeWalls::measure_reference() {
                              : "reference: one rank with the whole device";
   reference.is_reference = true;
   reference.hash = spec::spec_hash(s);
+  return reference;
+}
+
+bool ThreeWalls::measure_reference() {
+  TrialRequest reference = reference_request();
+  // Only an emulated device can be ideal.
+  const bool is_ideal = !spec::is_on_device(sweep_.base);
   const Trial trial = measure(std::move(reference));
   is_too_large_for_one_ = trial.outcome.status == spec::TrialStatus::oom && !is_ideal;
   if (is_too_large_for_one_) {

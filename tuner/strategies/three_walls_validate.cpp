@@ -32,15 +32,21 @@ nlohmann::json json_of(const StepLevel& level) {
 
 }  // namespace
 
-ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate) {
+ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
+                                         std::optional<double> reference_tolerance) {
   TrialRequest request = candidate.request;
   request.spec = validation_spec(candidate.request.spec.knobs);
+  if (reference_tolerance) {
+    request.spec.reference_tolerance = *reference_tolerance;
+    // What losses a run is compared with is no part of what it is, but it is another run.
+    ++request.spec.num_steps;
+  }
   request.spec.reference_loss = reference_loss_;
   request.hash = spec::spec_hash(request.spec);
   request.phase = Phase::validate;
   request.is_final = true;
   request.is_baseline = false;
-  request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
+  request.title = fmt::format("validation over {} steps", request.spec.num_steps);
   predict(request);
   LongRun run{candidate, measure(std::move(request)), contests_.level_of(candidate.request.hash)};
   const TrialOutcome& outcome = run.trial.outcome;
@@ -84,6 +90,12 @@ void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
                        {"loss_lowest", run.lowest_loss}};
 }
 
+std::string ThreeWalls::too_high_text(const LongRun& run) const {
+  if (!run.trial.is_ok() || run.has_held) return {};
+  return fmt::format(" The loss did not fall below the {:.2f} that validate_max_loss asks for.",
+                     sweep_.validate_max_loss);
+}
+
 // The winner once more over a long window: its numbers stay right, its loss falls, and its step
 // time holds. One that turns out slower than the runner-up was in screening has won by luck: the
 // runner-up takes its place, unless the same long window shows that it is slower still.
@@ -92,26 +104,30 @@ void ThreeWalls::validate() {
   phase_ = Phase::validate;
   is_validating_ = true;
   const auto has_room = [&] { return num_started() < sweep_.budget.max_trials; };
-  std::optional<LongRun> slow;
-  if (has_room()) {
-    const LongRun run = run_long(*incumbent_);
-    const std::optional<StepLevel> rival =
-        runner_up_ ? std::optional(contests_.level_of(runner_up_->request.hash)) : std::nullopt;
-    const bool is_slow = run.has_held && rival &&
-                         static_cast<double>(run.trial.outcome.step_low_ns) > rival->high_ns;
-    if (run.has_held && !is_slow) {
-      tell_long_run(run, "kept", "");
-      return tell_verdict(run.trial);
-    }
-    tell_long_run(run, "rejected",
-                  is_slow ? fmt::format(" That is slower than the runner-up ({}) was: {}.",
-                                        describe(runner_up_->request.spec.knobs),
-                                        range_text(rival->low_ns, rival->high_ns))
-                          : "");
-    if (is_slow) slow = run;
+  if (!has_room()) {
+    decide(Phase::validate, "note",
+           "The budget has no room for a validation: the best configuration is known from short "
+           "trials only.")
+        .trial_hash = incumbent_->request.hash;
+    return;
   }
+  const LongRun first = judged_by_rounding(run_long(*incumbent_));
+  const std::optional<StepLevel> rival =
+      runner_up_ ? std::optional(contests_.level_of(runner_up_->request.hash)) : std::nullopt;
+  const bool is_slow = first.has_held && rival &&
+                       static_cast<double>(first.trial.outcome.step_low_ns) > rival->high_ns;
+  if (first.has_held && !is_slow) {
+    tell_long_run(first, "kept", "");
+    return tell_verdict(first.trial);
+  }
+  tell_long_run(first, "rejected",
+                is_slow ? fmt::format(" That is slower than the runner-up ({}) was: {}.",
+                                      describe(runner_up_->request.spec.knobs),
+                                      range_text(rival->low_ns, rival->high_ns))
+                        : too_high_text(first));
+  const std::optional<LongRun> slow = is_slow ? std::optional(first) : std::nullopt;
   if (runner_up_ && has_room()) {
-    const LongRun run = run_long(*runner_up_);
+    const LongRun run = judged_by_rounding(run_long(*runner_up_));
     // Next to each other in time and over the same steps.
     const bool is_slower_still = slow && run.trial.outcome.step_ns > slow->trial.outcome.step_ns;
     const bool is_kept = run.has_held && !is_slower_still;
@@ -119,7 +135,7 @@ void ThreeWalls::validate() {
                   run.has_held && is_slower_still
                       ? fmt::format(" Over these steps the winner of the screening is faster: {}.",
                                     base::format_ns(slow->trial.outcome.step_ns))
-                      : "");
+                      : too_high_text(run));
     if (is_kept) return tell_verdict(run.trial);
     if (slow) {
       tell_long_run(*slow, "kept", " The runner-up is no better.");

@@ -1,7 +1,7 @@
 // Hunts: how likely each commit is, and every measurement by commit or in the order they were made.
 import {axis, colors, common, draw, isNarrow} from './charts.js';
 import {choice, readData, tip} from './dom.js';
-import {axisBytes, axisCount, axisNs, byteInterval} from './format.js';
+import {axisLabels, byteInterval} from './format.js';
 
 const orders = new Map();
 const shapes = ['circle', 'diamond', 'triangle', 'rect', 'roundRect', 'pin'];
@@ -24,12 +24,6 @@ function exact(value, unit) {
   }
   return Number(rest.toPrecision(5)) + scale[1][index];
 }
-
-const axisFormat = (unit, span) => {
-  // The usual three digits where they tell the marks apart.
-  const short = {ns: axisNs, bytes: axisBytes}[unit] ?? axisCount;
-  return (value) => (span > 0.02 * Math.abs(value) ? short(value) : exact(value, unit));
-};
 
 function drawPosterior(hunt, c) {
   if (!hunt.bars.length) {
@@ -119,7 +113,7 @@ function drawRuns(hunt, c) {
   const xAxes = [axis(c, {...xAxis, axisLabel: {show: !strip}, ...(strip ? {} : {name, nameLocation: 'middle', nameGap: 26})})];
   const yAxes = [axis(c, {type: 'value', min: low, max: high, interval, name: hunt.metric.length < 24 ? hunt.metric : '',
     nameTextStyle: {align: 'left', padding: [0, 0, 0, -left + 14]}, nameGap: 12,
-    axisLabel: {showMinLabel: false, showMaxLabel: false, formatter: axisFormat(hunt.unit, high - low)}})];
+    axisLabel: {showMinLabel: false, showMaxLabel: false, formatter: axisLabels(hunt.unit, low, high)}})];
   yAxes[0].axisLabel.show = known.length > 0;
   if (strip) {
     grids.push({left, right: 28, bottom: 44, height: strip});

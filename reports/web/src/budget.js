@@ -1,7 +1,7 @@
 // Step budget: one stacked bar per traced trial.
-import {axis, colors, common, draw, hatch} from './charts.js';
+import {axis, colors, common, draw, forPrint, hatch, widthOf} from './charts.js';
 import {choice, readData, tip} from './dom.js';
-import {axisNs, ns, percent} from './format.js';
+import {axisLabels, ns, percent} from './format.js';
 
 // Transfers share one colour and differ in hatch.
 const transferHatches = [0, 1, 3, 4, 5, 2, 6];
@@ -10,7 +10,7 @@ let unit = 'time';
 
 // Room for the legend: its rows depend on the names and on the width.
 function legendHeight(names) {
-  const width = document.getElementById('chart-budget').clientWidth;
+  const width = widthOf('budget');
   let rows = 1;
   let used = 0;
   for (const name of names) {
@@ -43,8 +43,8 @@ function option(data, c) {
         data.parts.map((part, i) => (trial.parts[i] > 0 ? `${part} ${ns(trial.parts[i])}, ${percent(trial.parts[i] / trial.step)}` : '')));
     }},
     grid: {left: 52, right: 24, top: legendHeight(data.parts), bottom: 34},
-    xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisNs : (ratio) => `${Math.round(100 * ratio)} %`}}),
-    yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0}}),
+    xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisLabels('ns', 0, Math.max(...data.trials.map((t) => t.step))) : (ratio) => `${Math.round(100 * ratio)} %`}}),
+    yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0, hideOverlap: false}}),
     series,
   };
 }
@@ -52,7 +52,7 @@ function option(data, c) {
 export function drawBudget() {
   const data = readData('budget');
   if (data) {
-    draw('budget', option(data, colors()), legendHeight(data.parts) + 44 + 24 * data.trials.length);
+    draw('budget', option(data, colors()), legendHeight(data.parts) + 44 + (forPrint() ? 17 : 24) * data.trials.length);
   }
 }
 

@@ -20,8 +20,21 @@ export function colors() {
   };
 }
 
+/** Pixels that a chart on paper is drawn in; the style sheet then fits it to the page, whatever its size. */
+const printWidth = 880;
+let isPrinting = false;
+
+/** From now on charts are drawn for paper, or for the screen again. */
+export function setPrinting(on) {
+  isPrinting = on;
+}
+export const forPrint = () => isPrinting;
+
 /** True on a narrow screen, where charts drop what does not fit. */
-export const isNarrow = () => window.innerWidth < 720;
+export const isNarrow = () => !isPrinting && window.innerWidth < 720;
+
+/** Pixels that the chart NAME has from left to right. */
+export const widthOf = (name) => (isPrinting ? printWidth : document.getElementById(`chart-${name}`).clientWidth);
 
 /** The hatches that tell parts apart without colour, in the order they are given out; the first is plain. */
 const hatches = [
@@ -64,8 +77,11 @@ export function draw(name, option, height) {
   }
   place.style.height = `${height}px`;
   charts.get(name)?.dispose();
-  const chart = echarts.init(place, null, {renderer: 'svg'});
+  const chart = echarts.init(place, null, {renderer: 'svg', ...(isPrinting ? {width: printWidth, height} : {})});
   chart.setOption(option);
+  if (isPrinting) {
+    place.querySelector('svg')?.setAttribute('viewBox', `0 0 ${printWidth} ${height}`);
+  }
   charts.set(name, chart);
   describe(name, place);
   return chart;
@@ -82,11 +98,5 @@ function describe(name, place) {
     const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
     element.textContent = document.getElementById(id)?.textContent ?? name;
     svg.prepend(element);
-  }
-}
-
-export function resizeAll() {
-  for (const chart of charts.values()) {
-    chart.resize();
   }
 }

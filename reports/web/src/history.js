@@ -1,7 +1,7 @@
 // Trial history: time or throughput in order, what was kept as a line, and a strip for trials without a time.
-import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {axis, colors, common, draw, forPrint, isNarrow} from './charts.js';
 import {choice, readData, tip} from './dom.js';
-import {axisCount, axisNs, count, ns} from './format.js';
+import {axisLabels, count, logLabels, ns} from './format.js';
 
 const phases = ['contract', 'fit', 'scale', 'profile', 'retune', 'validate'];
 const star = 'path://M5,0 L6.5,3.4 L10,3.8 L7.4,6.2 L8.1,10 L5,8 L1.9,10 L2.6,6.2 L0,3.8 L3.5,3.4 Z';
@@ -67,6 +67,9 @@ function option({trials, hasDecisions}, c) {
   const stripHeight = 22 * Math.max(1, rows.length);
   const values = timed.map(valueOf);
   const isWide = values.length > 1 && Math.max(...values) > 12 * Math.min(...values);
+  const kind = unit === 'time' ? 'ns' : 'count';
+  const ends = timed.flatMap((t) => [valueOf(t), ...(intervalOf(t) ?? [])]);
+  const labels = isWide ? logLabels(kind) : axisLabels(kind, Math.min(...ends), Math.max(...ends));
   const left = isNarrow() ? 64 : 84;
   const top = isNarrow() ? 84 : 62;
   const points = phases.map((phase, index) => ({
@@ -93,7 +96,7 @@ function option({trials, hasDecisions}, c) {
       axis(c, {type: 'category', data: categories, gridIndex: 1, name: 'trial', nameLocation: 'middle', nameGap: 26})],
     yAxis: [axis(c, {type: isWide ? 'log' : 'value', name: `${unit === 'time' ? 'step time' : 'tokens/s'}${isWide ? ' (log)' : ''}`, scale: true,
       nameGap: 12, nameTextStyle: {align: 'right'},
-      axisLabel: {formatter: unit === 'time' ? axisNs : axisCount}}),
+      axisLabel: {formatter: labels}}),
     axis(c, {type: 'category', data: rows, gridIndex: 1, axisTick: {show: false}, splitLine: {show: true, lineStyle: {color: c.grid}}})],
     series: [line, bars, ...points, failed],
   };
@@ -102,7 +105,7 @@ function option({trials, hasDecisions}, c) {
 export function drawHistory() {
   const data = readData('history');
   if (data) {
-    draw('history', option(data, colors()), 420);
+    draw('history', option(data, colors()), forPrint() ? 340 : 420);
   }
 }
 

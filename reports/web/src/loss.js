@@ -1,6 +1,7 @@
 // Training loss of the final run.
-import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {axis, colors, common, draw, forPrint, isNarrow} from './charts.js';
 import {readData, tip} from './dom.js';
+import {axisLabels} from './format.js';
 
 export function drawLoss() {
   const data = readData('loss');
@@ -9,6 +10,7 @@ export function drawLoss() {
   }
   const c = colors();
   const few = data.steps.length <= 60;
+  const known = [...data.loss.filter((value) => value !== null), ...(data.wanted > 0 ? [data.wanted] : [])];
   draw('loss', {
     ...common(c),
     legend: {show: false},
@@ -18,10 +20,10 @@ export function drawLoss() {
     xAxis: axis(c, {type: 'category', data: data.steps, boundaryGap: false, name: 'step', nameLocation: 'middle', nameGap: 26}),
     yAxis: axis(c, {type: 'value', scale: true, name: 'nats per token', nameLocation: 'middle', nameGap: 40,
       min: data.wanted > 0 ? (range) => Math.min(range.min, data.wanted) - 0.05 * (range.max - range.min) : null,
-      axisLabel: {formatter: (value) => value.toFixed(1)}}),
+      axisLabel: {formatter: axisLabels('', Math.min(...known), Math.max(...known)), showMinLabel: false}}),
     series: [{type: 'line', data: data.loss, symbol: few ? 'circle' : 'none', symbolSize: 5, lineStyle: {color: c.blue, width: 2},
       itemStyle: {color: c.blue},
       markLine: data.wanted > 0 ? {silent: true, symbol: 'none', lineStyle: {color: c.red, type: 'dashed', width: 1.5},
         label: {formatter: `has to fall below ${data.wanted}`, position: 'insideEndTop', color: c.text}, data: [{yAxis: data.wanted}]} : undefined}],
-  }, 320);
+  }, forPrint() ? 225 : 320);
 }

@@ -1,5 +1,5 @@
 // Starts the report: theme, copy buttons, table, charts. Everything it draws is in the page already, as JSON.
-import {resizeAll} from './charts.js';
+import {forPrint, setPrinting} from './charts.js';
 import {drawBisect, setUpBisect} from './bisect.js';
 import {drawBudget, setUpBudget} from './budget.js';
 import {drawHistory, setUpHistory} from './history.js';
@@ -43,8 +43,10 @@ function setUpTheme() {
     drawAll();
   });
   darkPreferred.addEventListener('change', () => {
-    showTheme();
-    drawAll();
+    if (!forPrint()) {
+      showTheme();
+      drawAll();
+    }
   });
   showTheme();
 }
@@ -69,16 +71,29 @@ function setUpCopy() {
   }
 }
 
+// On paper: the colours of the light theme, charts as wide as the paper. What is folded stays folded (style.css).
 function setUpPrint() {
-  let opened = [];
+  let theme;
   window.addEventListener('beforeprint', () => {
-    opened = [...document.querySelectorAll('details:not([open])')];
-    opened.forEach((details) => { details.open = true; });
-    resizeAll();
+    if (forPrint()) {
+      return;
+    }
+    theme = root.dataset.theme;
+    root.dataset.theme = 'light';
+    setPrinting(true);
+    drawAll();
   });
   window.addEventListener('afterprint', () => {
-    opened.forEach((details) => { details.open = false; });
-    resizeAll();
+    if (!forPrint()) {
+      return;
+    }
+    if (theme) {
+      root.dataset.theme = theme;
+    } else {
+      delete root.dataset.theme;
+    }
+    setPrinting(false);
+    drawAll();
   });
 }
 
@@ -96,7 +111,7 @@ drawAll();
 
 let width = window.innerWidth;
 window.addEventListener('resize', () => {
-  if (window.innerWidth !== width) {
+  if (window.innerWidth !== width && !forPrint()) {
     width = window.innerWidth;
     drawAll();
   }

@@ -1,7 +1,7 @@
 // Memory per rank: measured and predicted stacks side by side, against the capacity.
-import {axis, colors, common, draw, hatch, isNarrow} from './charts.js';
+import {axis, colors, common, draw, forPrint, hatch, isNarrow} from './charts.js';
 import {readData, tip} from './dom.js';
-import {axisBytes, byteInterval, bytes, percent} from './format.js';
+import {axisLabels, byteInterval, bytes, percent} from './format.js';
 
 const palette = (c) => [c.blue, c.sky, c.orange, c.green, c.pink, c.yellow, c.red, c.black];
 
@@ -49,7 +49,7 @@ function option(data, trial, c) {
       formatter: (p) => describe(data, trial, trial.ranks[p.dataIndex], series[p.seriesIndex].kind === 'predicted')},
     grid: {left: isNarrow() ? 64 : 84, right: 16, top: isNarrow() ? 70 : 46, bottom: 44},
     xAxis: axis(c, {type: 'category', data: trial.ranks.map((rank) => String(rank.rank)), name: 'rank', nameLocation: 'middle', nameGap: 26}),
-    yAxis: axis(c, {type: 'value', max: top * 1.06, interval: byteInterval(top), axisLabel: {formatter: axisBytes, showMaxLabel: false}}),
+    yAxis: axis(c, {type: 'value', max: top * 1.06, interval: byteInterval(top), axisLabel: {formatter: axisLabels('bytes', 0, top), showMaxLabel: false}}),
     series,
   };
 }
@@ -58,7 +58,7 @@ export function drawMemory() {
   const data = readData('memory');
   if (data) {
     const trial = data.trials.find((t) => t.n === (shown ?? data.shown)) ?? data.trials[0];
-    draw('memory', option(data, trial, colors()), 380);
+    draw('memory', option(data, trial, colors()), forPrint() ? 310 : 380);
   }
 }
 

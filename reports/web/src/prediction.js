@@ -1,9 +1,9 @@
 // Prediction check: predicted against measured, memory left and time right, with the line of equality.
-import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {axis, colors, common, draw, forPrint, isNarrow} from './charts.js';
 import {readData, tip} from './dom.js';
-import {axisBytes, axisNs, byteInterval, bytes, ns} from './format.js';
+import {axisLabels, byteInterval, bytes, logLabels, ns} from './format.js';
 
-function panel(c, points, index, name, format, axisFormat, color, symbol) {
+function panel(c, points, index, name, format, unit, color, symbol) {
   const values = points.flatMap((p) => [p.predicted, p.measured]);
   let low = Math.min(...values) * 0.9;
   let high = Math.max(...values) * 1.1;
@@ -14,7 +14,7 @@ function panel(c, points, index, name, format, axisFormat, color, symbol) {
     high = Math.ceil(high / interval) * interval;
   }
   const range = {type: isWide ? 'log' : 'value', gridIndex: index, min: isWide ? low : Math.max(0, low), max: high, interval,
-    axisLabel: {formatter: axisFormat, showMinLabel: false, showMaxLabel: false}, nameLocation: 'middle'};
+    axisLabel: {formatter: isWide ? logLabels(unit) : axisLabels(unit, low, high), showMinLabel: false, showMaxLabel: false}, nameLocation: 'middle'};
   return {
     x: axis(c, {...range, name: `${name}, measured`, nameGap: 30}),
     y: axis(c, {...range, name: 'predicted', nameGap: 68}),
@@ -36,10 +36,10 @@ export function drawPrediction() {
   const c = colors();
   const panels = [];
   if (data.memory.length) {
-    panels.push(panel(c, data.memory, panels.length, 'peak memory', bytes, axisBytes, c.blue, 'circle'));
+    panels.push(panel(c, data.memory, panels.length, 'peak memory', bytes, 'bytes', c.blue, 'circle'));
   }
   if (data.time.length) {
-    panels.push(panel(c, data.time, panels.length, 'step time', ns, axisNs, c.orange, 'diamond'));
+    panels.push(panel(c, data.time, panels.length, 'step time', ns, 'ns', c.orange, 'diamond'));
   }
   const stacked = isNarrow();
   const grids = panels.map((_, i) => (stacked ? {left: 84, right: 16, top: 12 + 330 * i, height: 250}
@@ -53,5 +53,5 @@ export function drawPrediction() {
         `error ${(100 * (point.predicted / point.measured - 1)).toFixed(2)} %`]);
     }},
     grid: grids, xAxis: panels.map((p) => p.x), yAxis: panels.map((p) => p.y), series: panels.flatMap((p) => p.series),
-  }, stacked ? 10 + 330 * panels.length : 380);
+  }, stacked ? 10 + 330 * panels.length : forPrint() ? 300 : 380);
 }

@@ -1,8 +1,8 @@
 // Swim lanes of one traced step. Only what is in view and at least a pixel wide is handed to the chart, so that tens of
 // thousands of slices stay quick.
-import {axis, colors, common, draw, isNarrow} from './charts.js';
+import {axis, colors, common, draw, forPrint, isNarrow, widthOf} from './charts.js';
 import {readData, tip} from './dom.js';
-import {axisNs, bytes, ns} from './format.js';
+import {axisLabels, bytes, ns} from './format.js';
 
 const classColors = (c) => [c.green, c.blue, c.sky, c.black, c.orange, c.yellow, c.red, c.pink];
 
@@ -10,6 +10,7 @@ let data = null;
 let lanes = null;
 let rank = null;
 let zoomable = null;
+let labels = null;  // of the part of the step in view
 
 /** Columns to slices, once. */
 function unpack() {
@@ -127,25 +128,26 @@ export function drawTimeline() {
   }
   const c = colors();
   const rows = laneList();
-  const place = document.getElementById('chart-timeline');
   const left = isNarrow() ? 74 : 100;
-  const width = place.clientWidth - left - 16;
+  const width = widthOf('timeline') - left - 16;
   const top = isNarrow() ? 66 : 40;
+  const bottom = forPrint() ? 30 : 76;  // on paper there is nothing to zoom with
+  labels = axisLabels('ns', 0, data.step);
   const chart = draw('timeline', {
     ...common(c),
     tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.slice ? describe(p.data.slice) : '')},
-    grid: {left, right: 16, top, bottom: 76},
-    xAxis: axis(c, {type: 'value', min: 0, max: data.step, axisLabel: {formatter: axisNs, showMaxLabel: false}}),
+    grid: {left, right: 16, top, bottom},
+    xAxis: axis(c, {type: 'value', min: 0, max: data.step, axisLabel: {formatter: (value) => labels(value), showMaxLabel: false}}),
     yAxis: axis(c, {type: 'category', inverse: true, data: rows.map((lane) => lane.label), axisTick: {show: false},
       axisLabel: {interval: 0}, splitLine: {show: true, lineStyle: {color: c.grid}}}),
-    dataZoom: [
+    dataZoom: forPrint() ? [] : [
       {type: 'inside', filterMode: 'none', zoomOnMouseWheel: 'ctrl', moveOnMouseMove: true, moveOnMouseWheel: false,
         preventDefaultMouseMove: false},
-      {type: 'slider', filterMode: 'none', height: 22, bottom: 14, borderColor: c.line, labelFormatter: axisNs, textStyle: {color: c.soft},
+      {type: 'slider', filterMode: 'none', height: 22, bottom: 14, borderColor: c.line, labelFormatter: (value) => labels(value), textStyle: {color: c.soft},
         showDataShadow: false, brushSelect: true, fillerColor: 'rgba(86,180,233,0.22)', moveHandleSize: 5},
     ],
     series: series(c, rows, 0, data.step, width),
-  }, top + 76 + Math.max(34 * rows.length, 80));
+  }, top + bottom + Math.max(34 * rows.length, 80));
   zoomable = chart;
   let pending = false;
   chart?.on('datazoom', () => {
@@ -159,6 +161,7 @@ export function drawTimeline() {
         return;  // drawn anew in the meantime
       }
       const zoom = chart.getOption().dataZoom[0];
+      labels = axisLabels('ns', zoom.startValue, zoom.endValue);
       chart.setOption({series: series(c, rows, zoom.startValue, zoom.endValue, width)}, {replaceMerge: ['series']});
     });
   });

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -106,6 +107,18 @@ seen.account = [...(account?.rows ?? [])].map((row) => row.innerText.trim());
 seen.accountShows = (account?.getBoundingClientRect().height ?? 0) > 50;
 seen.notes = ['budget', 'timeline'].map((id) => document.querySelector(`#${id} .notice`)?.innerText ?? '');
 seen.wide = root.scrollWidth > root.clientWidth;
+const trialTable = document.getElementById('trial-table');
+seen.tableWide = trialTable ? trialTable.offsetWidth - trialTable.parentElement.clientWidth : 0;
+// The y axis of hunt 3, whose values are thousandths of a second that differ in the third digit.
+seen.marks = [...document.querySelectorAll('#chart-bisect-runs-3 svg text')].map((text) => text.textContent).filter((text) => / ms$/.test(text));
+// As before printing: light charts, of the paper's width, and the page as it was afterwards.
+const ink = () => [...new Set([...document.querySelectorAll('#chart-history svg text')].map((text) => text.getAttribute('fill')))].sort().join();
+const screen = [root.dataset.theme ?? '', ink(), document.querySelector('#chart-history svg')?.getAttribute('width')].join(' ');
+window.dispatchEvent(new Event('beforeprint'));
+seen.paper = {theme: root.dataset.theme, ink: ink(), width: document.querySelector('#chart-history svg')?.getAttribute('width')};
+window.dispatchEvent(new Event('afterprint'));
+seen.asBefore = screen === [root.dataset.theme ?? '', ink(), document.querySelector('#chart-history svg')?.getAttribute('width')].join(' ');
+seen.screenInk = ink();
 // A zoom is drawn with the next frame.
 const unzoomed = html('timeline');
 document.querySelector('[data-timeline-zoom=in]')?.click();
@@ -118,6 +131,33 @@ setTimeout(() => {
   document.body.append(out);
 }, 1000);
 </script>)js";
+
+const char* const kBrowserOptions =
+    " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
+    " --virtual-time-budget=10000";
+
+/// Number of pages of a fixture's report on paper: of a PDF that Chromium prints.
+int pages_on_paper(const std::string& kind, const std::string& hash) {
+  std::string folder = (fs::temp_directory_path() / "moetune-print-XXXXXX").string();
+  BOOST_REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string html = folder + "/report.html";
+  const std::string pdf = folder + "/report.pdf";
+  BOOST_REQUIRE(run(std::string(MOETUNE_FIXTURE) + " " + folder + "/runs.db " + html + " " + kind +
+                    " > /dev/null"));
+  BOOST_REQUIRE(run("timeout 120 " + find_browser() + kBrowserOptions + " --user-data-dir=" +
+                    folder + "/profile --no-pdf-header-footer --print-to-pdf=" + pdf + " 'file://" +
+                    html + hash + "' > /dev/null 2>&1"));
+  const std::string text = read_file(pdf);
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  // The root of the tree of pages tells how many there are.
+  int count = 0;
+  for (size_t at = text.find("/Count "); at != std::string::npos;
+       at = text.find("/Count ", at + 1)) {
+    count = std::max(count, std::atoi(text.c_str() + at + 7));
+  }
+  return count;
+}
 
 /// A page opened once; what the probe saw and what the console said.
 class Page {
@@ -134,13 +174,10 @@ class Page {
     insert(text, text.rfind("</body>"), kProbe);
     std::ofstream(html, std::ios::binary) << text;
     const std::string command =
-        find_browser() +
-        " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run" +
-        " --user-data-dir=" + (folder_ / "profile").string() +
+        find_browser() + kBrowserOptions + " --user-data-dir=" + (folder_ / "profile").string() +
         " --window-size=" + std::to_string(width) +
-        ",2000 --virtual-time-budget=10000 --enable-logging=stderr --v=0 --dump-dom 'file://" +
-        html.string() + hash + "' > " + (folder_ / "dom.html").string() + " 2> " +
-        (folder_ / "log.txt").string();
+        ",2000 --enable-logging=stderr --v=0 --dump-dom 'file://" + html.string() + hash + "' > " +
+        (folder_ / "dom.html").string() + " 2> " + (folder_ / "log.txt").string();
     BOOST_REQUIRE_MESSAGE(run("timeout 120 " + command), read_file(folder_ / "log.txt"));
     log_ = read_file(folder_ / "log.txt");
     const std::string dom = read_file(folder_ / "dom.html");
@@ -208,6 +245,38 @@ BOOST_AUTO_TEST_CASE(the_theme_may_come_with_the_address) {
   const Page page("", 1400, "#theme=dark");
   BOOST_TEST(page.seen["before"][0] == "dark");
   BOOST_TEST(page.seen["after"][0] == "light");
+}
+
+BOOST_AUTO_TEST_CASE(the_trial_table_fits_a_screen_of_1400) {
+  BOOST_TEST(Page("", 1400).seen["tableWide"].get<int>() <= 0);
+}
+
+BOOST_AUTO_TEST_CASE(marks_of_an_axis_differ) {
+  const auto marks = Page("", 1400).seen["marks"].get<std::vector<std::string>>();
+  BOOST_TEST(marks.size() >= 3u);
+  BOOST_TEST(std::set<std::string>(marks.begin(), marks.end()).size() == marks.size(),
+             json(marks).dump());
+}
+
+BOOST_AUTO_TEST_CASE(on_paper_charts_are_light_and_as_wide_as_the_paper) {
+  // The probe prints after it has switched the theme: here to dark.
+  const json dark = Page("", 1400).seen;
+  const json light = Page("", 500, "#theme=dark").seen;
+  for (const json& seen : {dark, light}) {
+    BOOST_TEST(seen["paper"]["theme"] == "light");
+    BOOST_TEST(seen["paper"]["width"] == "880");
+    BOOST_TEST(seen["asBefore"].get<bool>());
+  }
+  BOOST_TEST(dark["paper"]["ink"] == light["paper"]["ink"]);
+  BOOST_TEST(dark["paper"]["ink"] == light["screenInk"]);
+  BOOST_TEST(dark["paper"]["ink"] != dark["screenInk"]);
+}
+
+BOOST_AUTO_TEST_CASE(a_sweep_takes_at_most_eight_pages_of_paper) {
+  const int pages = pages_on_paper("sweep", "");
+  BOOST_TEST(pages > 3);
+  BOOST_TEST(pages <= 8);
+  BOOST_TEST(pages_on_paper("sweep", "#theme=dark") == pages);
 }
 
 BOOST_AUTO_TEST_CASE(a_phone_needs_no_sideways_scrolling) {

@@ -1,0 +1,95 @@
+// What a sweep or trial file holds by path or by name: found with the library, read, and told of by
+// the key that names it.
+#include "engine/spec/spec_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/spec/trial_fields.h"
+
+namespace moetune::spec {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
+
+std::string resolved(const std::string& path, const std::string& folder) {
+  return (std::filesystem::path(folder) / path).lexically_normal();
+}
+
+/// The file that a key names.
+std::string document_path(const JsonReader& reader, Shelf shelf, const char* key,
+                          const std::string& text, const std::string& folder) {
+  const std::string path = find_file(shelf, text, folder);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    reader.fail(key, fmt::format("an object, a name, or the path of a JSON file ({} is none); {}",
+                                 resolved(text, folder), library_hint(shelf, text)));
+  }
+  return path;
+}
+
+}  // namespace
+
+Document load_document(JsonReader& reader, Shelf shelf, const char* key,
+                       const std::string& folder) {
+  const json& value = reader.value(key);
+  if (value.is_object()) return {value, reader.source_of(key)};
+  if (!value.is_string()) reader.fail(key, "an object, a name, or the path of a JSON file");
+  const std::string path = document_path(reader, shelf, key, value.get<std::string>(), folder);
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size > kMaxFileBytes) {
+    reader.fail(key, fmt::format("a JSON file of at most {} bytes", kMaxFileBytes));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) reader.fail(key, fmt::format("a JSON file that can be read ({} cannot)", path));
+  return read_document(text.str(), path);
+}
+
+void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& spec,
+                     Problems& problems) {
+  problems.attempt([&] {
+    const Document model = load_document(reader, Shelf::model, "model", folder);
+    spec.model = model_from_json(model.json, model.source);
+  });
+  problems.attempt([&] {
+    const Document hardware = load_document(reader, Shelf::hardware, "hardware", folder);
+    spec.hardware = hardware_from_json(hardware.json, hardware.source);
+    check_plausible(spec.hardware, hardware.source);
+  });
+  reader.ignore("knobs");
+  if (!reader.has("knobs")) return;
+  problems.attempt(
+      [&] { spec.knobs = knobs_from_json(reader.value("knobs"), reader.source_of("knobs")); });
+}
+
+std::string data_path_of(const std::string& text, const std::string& folder) {
+  std::string path = resolved(text, folder);
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return path;
+  const std::string named = find_in_library(Shelf::text, text);
+  return named.empty() ? path : named;
+}
+
+TrialSpec trial_from_json(const json& document, const Source& source, const std::string& folder) {
+  JsonReader reader(document, source);
+  TrialSpec spec;
+  Problems problems;
+  read_file_parts(reader, folder, spec, problems);
+  read_trial_run(reader, spec, problems);
+  read_trial_of_sweep(reader, spec, problems);
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.throw_if_any();
+  if (!spec.data_path.empty()) spec.data_path = data_path_of(spec.data_path, folder);
+  return spec;
+}
+
+}  // namespace moetune::spec

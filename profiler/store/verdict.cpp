@@ -1,0 +1,33 @@
+// See verdict.h.
+#include "profiler/store/verdict.h"
+
+#include <string_view>
+
+namespace moetune::store {
+
+std::string Validation::reason() const {
+  std::string sentence = text;
+  while (sentence.ends_with('.') || sentence.ends_with(' ')) sentence.pop_back();
+  return sentence;
+}
+
+Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialRow& winner) {
+  Validation validation;
+  for (const DecisionRow& decision : decisions) {
+    if (decision.phase != "validate") continue;
+    // A long run is told with its own trial and, as the baseline, the short one that it was for.
+    const bool is_of_winner =
+        decision.trial_id == winner.id || decision.baseline_trial_id == winner.id;
+    if (decision.kind == "kept" && decision.trial_id == winner.id) {
+      return {true, decision.text};
+    }
+    if (decision.kind == "rejected" && is_of_winner) validation = {false, decision.text};
+    const bool is_verdict = decision.gain_ratio.has_value();
+    if (decision.kind == "note" && is_of_winner && !is_verdict && !validation.is_passed) {
+      validation.text = decision.text;
+    }
+  }
+  return validation;
+}
+
+}  // namespace moetune::store

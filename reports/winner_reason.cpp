@@ -1,0 +1,192 @@
+// The three sentences; see winner_reason.h.
+#include "reports/winner_reason.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "reports/format.h"
+#include "reports/html.h"
+
+namespace moetune::reports {
+namespace {
+
+using store::DecisionRow;
+using store::TrialRow;
+
+/// Remedies that are named; the others are counted.
+constexpr size_t kMostNamed = 4;
+constexpr size_t kMostChangeBytes = 90;
+
+// "a", "a and b", "a, b and c".
+std::string enumeration(const std::vector<std::string>& items) {
+  if (items.size() < 2) return items.empty() ? "" : items.front();
+  return fmt::format("{} and {}", fmt::join(items.begin(), items.end() - 1, ", "), items.back());
+}
+
+std::string link_of(const Context& context, std::optional<int64_t> trial_id) {
+  const TrialRow* trial = trial_id ? context.by_id(*trial_id) : nullptr;
+  return trial == nullptr ? "" : trial_link(trial->ordinal);
+}
+
+bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
+
+// The walls in the order in which the search met them; the reference run's is none of them.
+std::string walls_sentence(const Context& context, const TrialRow& winner) {
+  std::vector<std::string> walls;
+  std::string last;
+  for (const DecisionRow& decision : context.decisions) {
+    if (decision.kind != "wall" || decision.phase == "contract" || decision.wall == last) continue;
+    last = decision.wall;
+    const std::string link = link_of(context, decision.trial_id);
+    walls.push_back(escape(last) + (link.empty() ? "" : " (at " + link + ")"));
+  }
+  if (walls.empty()) return "";
+  const TrialRow* traced = context.at(context.traced);
+  const std::string now = winner.wall.empty() && traced != nullptr ? traced->wall : winner.wall;
+  const std::string end = now.empty()   ? ""
+                          : now == last ? ", which still limits it"
+                                        : fmt::format("; what limits it now is {}", escape(now));
+  return fmt::format("The search met {}: {}{}.", walls.size() == 1 ? "one wall" : "these walls",
+                     enumeration(walls), end);
+}
+
+/// A remedy that was kept and gained something over what was there before.
+struct Remedy {
+  std::string what;  ///< HTML
+  double gain_ratio = 0;
+};
+
+std::vector<Remedy> kept_remedies(const Context& context) {
+  std::vector<Remedy> remedies;
+  for (const DecisionRow& decision : context.decisions) {
+    const TrialRow* before =
+        decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
+    const bool is_step = decision.kind == "kept" && decision.phase != "validate";
+    if (!is_step || !decision.gain_ratio || before == nullptr || !before->step_ns) continue;
+    const std::string link = link_of(context, decision.trial_id);
+    std::string what =
+        decision.knob == "layout" || decision.knob.empty()
+            ? decision.remedy
+            : fmt::format("{} {} → {}", decision.knob, decision.value_before, decision.value_after);
+    if (decision.knob == "layout") what = "another layout";
+    what = breakable(shortened(what, kMostChangeBytes));
+    remedies.push_back({link.empty() ? what : what + " (" + link + ")", *decision.gain_ratio});
+  }
+  return remedies;
+}
+
+std::string remedies_sentence(const Context& context) {
+  const TrialRow* first = context.at(context.first_fit);
+  const std::string from = first == nullptr
+                               ? "the first configuration that fitted"
+                               : fmt::format("the first configuration that fitted ({}, {} a step)",
+                                             trial_link(first->ordinal), ns_text(first->step_ns));
+  const std::vector<Remedy> remedies = kept_remedies(context);
+  if (remedies.empty()) return fmt::format("Nothing that was tried gained enough over {}.", from);
+  // The largest, in the order in which they were found.
+  std::vector<double> gains;
+  for (const Remedy& remedy : remedies) gains.push_back(remedy.gain_ratio);
+  std::ranges::sort(gains, std::greater<>());
+  const double least = gains[std::min(gains.size(), kMostNamed) - 1];
+  std::vector<std::string> named;
+  for (const Remedy& remedy : remedies) {
+    if (remedy.gain_ratio < least || named.size() == kMostNamed) continue;
+    named.push_back(
+        fmt::format("{} <strong>{}</strong>", remedy.what, signed_percent(remedy.gain_ratio)));
+  }
+  if (remedies.size() > named.size()) {
+    named.push_back(fmt::format("{} more", remedies.size() - named.size()));
+  }
+  return fmt::format("From {} on, this was kept: {}.", from, enumeration(named));
+}
+
+// The verdict about a trial that came closest to the winner, of those compared with its knobs.
+const DecisionRow* nearest_rejected(const Context& context, const TrialRow& winner) {
+  const DecisionRow* nearest = nullptr;
+  for (const DecisionRow& decision : context.decisions) {
+    const TrialRow* against =
+        decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
+    const bool is_told = decision.kind == "rejected" && decision.phase != "validate" &&
+                         decision.gain_ratio && decision.trial_id &&
+                         context.by_id(*decision.trial_id) != nullptr;
+    if (!is_told || against == nullptr || !has_same_knobs(*against, winner)) continue;
+    if (nearest == nullptr || *decision.gain_ratio > *nearest->gain_ratio) nearest = &decision;
+  }
+  return nearest;
+}
+
+std::string nearest_text(const Context& context, const TrialRow& winner) {
+  const DecisionRow* nearest = nearest_rejected(context, winner);
+  if (nearest == nullptr) return "";
+  const double gain = *nearest->gain_ratio;
+  return fmt::format(", of which the nearest, {}, is {:.1f} % {}",
+                     link_of(context, nearest->trial_id), 100 * std::abs(gain),
+                     gain > 0 ? "faster, less than counts" : "slower");
+}
+
+std::string beaten_sentence(const Context& context, const TrialRow& winner) {
+  // The last word about a trial counts: one that was undecided may have been judged again.
+  std::map<int64_t, std::string> last_kind;
+  for (const DecisionRow& decision : context.decisions) {
+    if (decision.trial_id &&
+        (decision.kind == "kept" || decision.kind == "rejected" || decision.kind == "undecided")) {
+      last_kind[*decision.trial_id] = decision.kind;
+    }
+  }
+  int num_beaten = 0;
+  std::vector<std::string> undecided;
+  std::map<std::string, int> others;
+  for (const TrialRow& trial : context.trials) {
+    if (is_reference(trial) || has_same_knobs(trial, winner)) continue;
+    if (trial.status != "ok") {
+      ++others[trial.status];
+    } else if (last_kind[trial.id] == "undecided") {
+      undecided.push_back(trial_link(trial.ordinal));
+    } else {
+      ++num_beaten;
+    }
+  }
+  std::vector<std::string> parts;
+  if (num_beaten > 0) {
+    parts.push_back(
+        fmt::format("it was preferred to {} other configuration{} that ran to the end{}",
+                    num_beaten, num_beaten == 1 ? "" : "s", nearest_text(context, winner)));
+  }
+  if (!undecided.empty()) {
+    const size_t num_more = undecided.size() - std::min(undecided.size(), kMostNamed);
+    if (num_more > 0) undecided.resize(kMostNamed);
+    if (num_more > 0) undecided.push_back(fmt::format("{} more", num_more));
+    parts.push_back(
+        fmt::format("of {} the noise hides whether it is faster", enumeration(undecided)));
+  }
+  std::vector<std::string> failed;
+  for (const auto& [status, count] : others) {
+    failed.push_back(fmt::format("{} {}", count, status_in_words(status)));
+  }
+  if (!failed.empty()) parts.push_back("without a time: " + enumeration(failed));
+  if (parts.empty()) return "";
+  std::string sentence = fmt::format("{}.", fmt::join(parts, "; "));
+  sentence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence.front())));
+  return sentence;
+}
+
+}  // namespace
+
+std::string winner_reason(const Context& context, const TrialRow& winner) {
+  if (context.sweep.winner_trial != winner.id || context.decisions.empty()) return "";
+  std::string sentences;
+  for (const std::string& sentence : {walls_sentence(context, winner), remedies_sentence(context),
+                                      beaten_sentence(context, winner)}) {
+    if (!sentence.empty()) sentences += " " + sentence;
+  }
+  return fmt::format("<p class=\"reason\"><strong>Why this one.</strong>{}</p>\n", sentences);
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,75 @@
+// Reads the records and the names of the streams together; the format is the exporter's.
+#include "sweeps/trace_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "engine/plan/ops.h"
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "profiler/export/chrome_json.h"
+#include "profiler/store/db.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the sweep, by id.
+std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_id) {
+  store::Statement select(store.database(),
+                          "SELECT id FROM trial WHERE sweep_id = ? AND EXISTS (SELECT 1 FROM "
+                          "trace_record WHERE trial_id = trial.id) ORDER BY id");
+  select.bind(1, sweep_id);
+  std::vector<int64_t> ids;
+  while (select.step()) ids.push_back(select.get_int(0));
+  return ids;
+}
+
+}  // namespace
+
+void check_trace_folder(const std::string& path, const char* option) {
+  std::error_code ignored;
+  if (!path.empty() && !fs::is_directory(fs::absolute(path).parent_path(), ignored)) {
+    throw base::UsageError(
+        fmt::format("{}: {} needs a folder that exists and may be written", path, option));
+  }
+}
+
+bool write_trace_file(const store::Store& store, int64_t trial_id, const std::string& path) {
+  const std::vector<profiler::StepTrace> traces = store.read_trace(trial_id);
+  if (std::ranges::all_of(traces, [](const auto& trace) { return trace.records.empty(); })) {
+    return false;
+  }
+  profiler::ChromeJsonOptions options;
+  for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
+    options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
+  }
+  std::ofstream file(path, std::ios::binary);
+  if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
+  profiler::write_chrome_json(file, traces, options);
+  file.flush();
+  // The place is right, but the disk is full: not a mistake on the command line.
+  if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
+  return true;
+}
+
+std::string no_trace_text(const store::Store& store, const store::TrialRow& trial) {
+  constexpr size_t kMostNamed = 20;
+  const bool is_ok = trial.status == spec::name_of(spec::TrialStatus::ok);
+  std::string text = fmt::format("trial {} has no stored trace: it {}", trial.id,
+                                 is_ok ? "ran without a traced step" : "ended as " + trial.status);
+  std::vector<int64_t> others = trials_with_trace(store, trial.sweep_id);
+  if (others.empty()) return text + "; no trial of its sweep has one";
+  const bool is_cut = others.size() > kMostNamed;
+  if (is_cut) others.resize(kMostNamed);
+  return text + fmt::format("; trials of its sweep that have one: {}{}", fmt::join(others, ", "),
+                            is_cut ? ", ..." : "");
+}
+
+}  // namespace moetune::sweeps

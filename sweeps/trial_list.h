@@ -1,0 +1,36 @@
+// The trials of a database as a table for people: what ls prints.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+#include "sweeps/sweep_view.h"
+
+namespace moetune::sweeps {
+
+/// A trial as a line of the list. The view is of its sweep and outlives it.
+struct TrialLine {
+  store::TrialRow trial;
+  std::string title;
+  const SweepView* view = nullptr;
+};
+
+/// What a trial was tried for, with the trial that it is a change of: "ep 1 -> 2, from trial 17";
+/// the title where it is a change of none.
+std::string purpose_text(const SweepView& view, const store::TrialRow& trial,
+                         const std::string& title);
+
+/// The first configurations that fitted, and one line per trial: what it is to its sweep (winner,
+/// first fit, baseline, kept), its numbers, what it was for and what became of it, and its knobs
+/// where they are not those of the first fit. With a `width`, lines fit.
+std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<size_t> width);
+
+/// Where the sweeps' trials were measured, where a sweep has run in more than one environment:
+/// which of them the numbers in a line come from is its column env.
+std::string environments_text(const std::map<int64_t, SweepView>& views);
+
+}  // namespace moetune::sweeps

@@ -2,6 +2,7 @@
 #include "sweeps/interrupt.h"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 
 namespace moetune::sweeps {
@@ -9,10 +10,12 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-volatile std::sig_atomic_t interrupts = 0;
+// A signal lands on any thread, so that a flag for the handler's own thread would not do.
+std::atomic<int> interrupts = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not wait");
 std::array<struct sigaction, kSignals.size()> previous;
 
-void count_interrupt(int /*signal_number*/) { interrupts = interrupts + 1; }
+void count_interrupt(int /*signal_number*/) { interrupts.fetch_add(1); }
 
 }  // namespace
 

@@ -27,3 +27,10 @@ function(moetune_library name)
   target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_link_libraries(${name} PUBLIC moetune_flags ${ARG_LINK})
 endfunction()
+
+# moetune_lightly_optimised(TARGET): in sanitizer builds, of what takes longer to compile than to run.
+function(moetune_lightly_optimised target)
+  if(MOETUNE_SANITIZE)
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()

@@ -20,12 +20,62 @@ if(MOETUNE_SANITIZE)
 endif()
 target_include_directories(moetune_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 
-# moetune_library(NAME SOURCES ... HEADERS ... LINK ...): a static library whose headers compile alone.
+# The libraries' headers that nearly every source reads are compiled once for all. Not where ccache is, which would not
+# know a source again then, and not for sanitizers. `make tidy` compiles every source of the product without them, so
+# that a forgotten #include is found.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM OR MOETUNE_SANITIZE)
+  set(PRECOMPILES OFF)
+else()
+  set(PRECOMPILES ON)
+endif()
+option(MOETUNE_PRECOMPILED_HEADERS "Compile the headers of fmt, nlohmann_json and Boost.Test once for all" ${PRECOMPILES})
+if(MOETUNE_PRECOMPILED_HEADERS)
+  # g++ 12 forgets that they are a library's and warns of what it takes for overflows in them (GCC bug 105651, again).
+  target_compile_options(moetune_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
+                                                 $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overread>
+                                                 $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
+endif()
+
+# moetune_precompiled(TARGET KIND): TARGET takes the headers of a kind: fmt, json (with fmt) or test (with json).
+function(moetune_precompiled target kind)
+  if(NOT MOETUNE_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  set(owner precompiled_${kind})
+  if(NOT TARGET ${owner})
+    set(libraries)
+    set(headers <fmt/format.h> <algorithm> <map> <memory> <optional> <string> <vector>)
+    if(NOT kind STREQUAL fmt)
+      list(APPEND headers <nlohmann/json.hpp>)
+      list(APPEND libraries nlohmann_json::nlohmann_json)
+    endif()
+    if(kind STREQUAL test)
+      list(APPEND headers <boost/test/unit_test.hpp>)
+      list(APPEND libraries Boost::unit_test_framework)
+    endif()
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${owner}.cpp CONTENT "// Holds nothing: its target owns headers.\n")
+    add_library(${owner} STATIC ${CMAKE_BINARY_DIR}/generated/${owner}.cpp)
+    # g++ takes them only where every macro that they were compiled with is defined alike.
+    target_link_libraries(${owner} PRIVATE moetune_flags fmt::fmt ${libraries})
+    target_precompile_headers(${owner} PRIVATE ${headers})
+    if(kind STREQUAL test)
+      target_compile_definitions(${owner} PRIVATE BOOST_TEST_DYN_LINK)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+endfunction()
+
+# moetune_library(NAME SOURCES ... HEADERS ... LINK ... PRECOMPILED fmt|json): a static library whose headers compile
+# alone.
 function(moetune_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;HEADERS;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_link_libraries(${name} PUBLIC moetune_flags ${ARG_LINK})
+  if(ARG_PRECOMPILED)
+    moetune_precompiled(${name} ${ARG_PRECOMPILED})
+  endif()
 endfunction()
 
 # moetune_lightly_optimised(TARGET): in sanitizer builds, of what takes longer to compile than to run.

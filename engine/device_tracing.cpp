@@ -1,4 +1,3 @@
-// See device_tracing.h.
 #include "engine/device_tracing.h"
 
 #include <fmt/format.h>
@@ -7,7 +6,7 @@
 #include <utility>
 
 #include "engine/world_run.h"
-#include "profiler/device_trace.h"
+#include "profiler/device/device_trace.h"
 
 namespace moetune::engine {
 

@@ -8,8 +8,8 @@
 
 #include "engine/spec/trial_spec.h"
 #include "engine/trial_recorder.h"
-#include "profiler/cupti_recorder.h"
-#include "profiler/device_counters.h"
+#include "profiler/device/cupti_recorder.h"
+#include "profiler/device/device_counters.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {

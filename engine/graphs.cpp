@@ -1,15 +1,14 @@
-// See graphs.h.
 #include "engine/graphs.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::engine {
 
 uint64_t hash_addresses(const std::vector<const void*>& addresses) {
-  uint64_t hash = 0xcbf29ce484222325;
+  uint64_t hash = base::kFnvStart;
   for (const void* address : addresses) {
-    hash ^= reinterpret_cast<uint64_t>(address);
-    hash *= 0x100000001b3;
+    hash = base::fnv_with(hash, reinterpret_cast<uint64_t>(address));
   }
   return hash;
 }

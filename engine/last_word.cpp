@@ -1,4 +1,3 @@
-// See last_word.h.
 #include "engine/last_word.h"
 
 #include <fmt/format.h>

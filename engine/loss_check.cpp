@@ -1,4 +1,3 @@
-// See loss_check.h.
 #include "engine/loss_check.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// See probe.h.
 #include "engine/probe.h"
 
 #include <cstddef>

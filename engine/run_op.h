@@ -15,7 +15,7 @@
 #include "engine/spec/precision.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/backend.h"
-#include "profiler/cupti_recorder.h"
+#include "profiler/device/cupti_recorder.h"
 #include "profiler/nvtx.h"
 #include "profiler/timeline.h"
 

@@ -1,4 +1,3 @@
-// See trial_recorder.h.
 #include "engine/trial_recorder.h"
 
 #include <fmt/format.h>
@@ -8,18 +7,16 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/base/median.h"
 #include "kernels/base/units.h"
 #include "profiler/across_ranks.h"
 
 namespace moetune::engine {
 namespace {
 
-double median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? static_cast<double>(values[n / 2])
-                    : 0.5 * static_cast<double>(values[n / 2 - 1] + values[n / 2]);
+/// 0 where no step was taken.
+double usual(const std::vector<int64_t>& values) {
+  return values.empty() ? 0.0 : base::median(values);
 }
 
 }  // namespace
@@ -100,16 +97,16 @@ void TrialRecorder::finish(const RoutingRecorder* routing) {
                                                     {"driver_used_bytes", driver_used_bytes_}}
                                          .dump());
   }
-  shard_.add_metric(-1, "wall_step_ns", median(wall_ns_));
+  shard_.add_metric(-1, "wall_step_ns", usual(wall_ns_));
   if (!traced_wall_ns_.empty()) {
-    const double traced_ns = median(traced_wall_ns_);
+    const double traced_ns = base::median(traced_wall_ns_);
     shard_.add_metric(-1, "wall_traced_step_ns", traced_ns);
     if (!wall_ns_.empty()) {
-      shard_.add_metric(-1, "tracing_wall_overhead_ratio", traced_ns / median(wall_ns_) - 1.0);
+      shard_.add_metric(-1, "tracing_wall_overhead_ratio", traced_ns / usual(wall_ns_) - 1.0);
     }
   }
   if (!tracing_overhead_ns_.empty()) {
-    shard_.add_metric(-1, "tracing_interface_ns", median(tracing_overhead_ns_));
+    shard_.add_metric(-1, "tracing_interface_ns", base::median(tracing_overhead_ns_));
   }
   if (routing != nullptr) {
     shard_.add_text("routing_profile", spec::to_json(routing->profile()).dump());
@@ -119,18 +116,18 @@ void TrialRecorder::finish(const RoutingRecorder* routing) {
 
 std::string TrialRecorder::summary() const {
   if (step_ns_.empty() || !is_leader_) return "";
-  const double step_ns = median(step_ns_);
+  const double step_ns = base::median(step_ns_);
   std::string line = fmt::format("{} per step, median of {} steps",
                                  base::format_ns(static_cast<int64_t>(step_ns)), step_ns_.size());
   const auto add_overhead = [&](const char* clock, const std::vector<int64_t>& traced,
                                 double untraced_ns) {
     if (traced.empty() || untraced_ns <= 0) return;
-    line +=
-        fmt::format("; tracing {:+.1f} % of {}", 100.0 * (median(traced) / untraced_ns - 1), clock);
+    line += fmt::format("; tracing {:+.1f} % of {}",
+                        100.0 * (base::median(traced) / untraced_ns - 1), clock);
   };
   const bool is_virtual = trial_.clock != spec::ClockMode::wall;
   add_overhead(is_virtual ? "virtual time" : "the step", traced_step_ns_, step_ns);
-  if (is_virtual) add_overhead("real time", traced_wall_ns_, median(wall_ns_));
+  if (is_virtual) add_overhead("real time", traced_wall_ns_, usual(wall_ns_));
   return line;
 }
 

@@ -11,7 +11,7 @@
 #include "engine/routing_recorder.h"
 #include "engine/trainer.h"
 #include "kernels/backend.h"
-#include "profiler/device_counters.h"
+#include "profiler/device/device_counters.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::engine {

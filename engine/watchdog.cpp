@@ -1,4 +1,3 @@
-// See watchdog.h.
 #include "engine/watchdog.h"
 
 #include <fmt/format.h>

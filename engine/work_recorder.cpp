@@ -1,4 +1,3 @@
-// See work_recorder.h.
 #include "engine/work_recorder.h"
 
 #include <utility>

@@ -1,4 +1,3 @@
-// See across_ranks.h.
 #include "profiler/across_ranks.h"
 
 #include <algorithm>

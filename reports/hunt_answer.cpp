@@ -110,7 +110,7 @@ std::string culprit_sentence(const Hunt& hunt, const Culprit& culprit) {
   html += ".";
   if (!culprit.moved.empty()) {
     const MovedMetric& moved = culprit.moved.front();
-    const std::string moved_unit = unit_of_name(moved.name);
+    const std::string_view moved_unit = base::unit_of_name(moved.name);
     html += fmt::format(" What moved: <code>{}</code>", escape(moved.name));
     if (moved.before && moved.after) {
       html += fmt::format(", {} to {}", escape(value_text(moved.before, moved_unit)),

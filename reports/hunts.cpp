@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/base/units.h"
 #include "profiler/store/db.h"
 #include "reports/format.h"
 
@@ -37,15 +38,6 @@ std::optional<double> median(std::vector<double> values) {
 }
 
 // Five digits: a change of a tenth of a percent must show, where kernels/base/units gives three.
-std::string scaled(double value, double factor, std::initializer_list<const char*> units) {
-  const auto* unit = units.begin();
-  while (std::abs(value) >= factor && unit + 1 != units.end()) {
-    value /= factor;
-    ++unit;
-  }
-  return fmt::format("{:.5g}{}", value, *unit);
-}
-
 bool is_drawn(const HuntRun& run) {
   return run.status == "ok" && run.value && std::abs(*run.value) < kMostDrawn;
 }
@@ -64,7 +56,7 @@ int64_t Hunt::last_position() const {
 }
 
 std::string Hunt::unit() const {
-  return result.unit.empty() ? unit_of_name(row.metric) : result.unit;
+  return result.unit.empty() ? std::string(base::unit_of_name(row.metric)) : result.unit;
 }
 
 double Hunt::posterior_at(int64_t position) const {
@@ -118,12 +110,8 @@ std::vector<HuntRun> runs_of(const Rows& rows, int64_t hunt_id) {
 }
 
 std::string short_id(const std::string& commit_id) {
-  constexpr size_t kDigits = 10;
   constexpr size_t kMostNameBytes = 40;
-  const bool is_hash = commit_id.size() >= 40 && std::ranges::all_of(commit_id, [](char c) {
-                         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-                       });
-  return is_hash ? commit_id.substr(0, kDigits) : shortened(commit_id, kMostNameBytes);
+  return shortened(std::string(base::short_commit(commit_id)), kMostNameBytes);
 }
 
 std::string commit_label(const Hunt& hunt, int64_t position) {
@@ -136,31 +124,7 @@ std::string commit_label(const Hunt& hunt, int64_t position) {
 }
 
 std::string value_text(std::optional<double> value, std::string_view unit) {
-  if (!value || !std::isfinite(*value)) {
-    return "–";
-  }
-  if (unit == "ns") {
-    return scaled(*value, 1000, {" ns", " us", " ms", " s"});
-  }
-  if (unit == "bytes") {
-    return scaled(*value, 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
-  }
-  constexpr double kPlainFrom = 1e5;
-  constexpr double kPlainTo = 1e15;
-  const std::string number = std::abs(*value) >= kPlainFrom && std::abs(*value) < kPlainTo
-                                 ? fmt::format("{:.0f}", *value)
-                                 : fmt::format("{:.5g}", *value);
-  return fmt::format("{}{}{}", number, unit.empty() ? "" : " ", unit);
-}
-
-std::string unit_of_name(std::string_view metric) {
-  for (const auto& [end, unit] :
-       {std::pair{"_ns", "ns"}, std::pair{"_bytes", "bytes"}, std::pair{"_seconds", "s"}}) {
-    if (metric.ends_with(end)) {
-      return unit;
-    }
-  }
-  return "";
+  return value && std::isfinite(*value) ? base::format_value(*value, unit) : "–";
 }
 
 std::vector<Level> levels_of(const Hunt& hunt, const std::vector<HuntRun>& runs) {

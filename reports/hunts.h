@@ -64,14 +64,12 @@ int64_t count_hunts(const store::Store& store);
 /// The measurements of one hunt, from the answer of the section's query.
 std::vector<HuntRun> runs_of(const Rows& rows, int64_t hunt_id);
 
-/// First digits of a commit id; another text stays, cut. Plain text.
+/// base::short_commit, cut where it is a long name. Plain text.
 std::string short_id(const std::string& commit_id);
 /// "1a2b3c4d5e subject", or "position 12" where nothing is known of it. Plain text.
 std::string commit_label(const Hunt& hunt, int64_t position);
-/// "42.9 ms", "1.2 GiB", "17.25 tokens/s"; a dash when not known. Plain text.
+/// base::format_value; a dash when not known. Plain text.
 std::string value_text(std::optional<double> value, std::string_view unit);
-/// What a metric of that name is counted in: ns, bytes, s, or nothing.
-std::string unit_of_name(std::string_view metric);
 
 /// A stretch of positions that share one level: from a culprit (or the good end) to before the
 /// next.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/base/units.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/hunt_answer.h"
@@ -90,7 +91,7 @@ std::string moved_table(const std::string& caption, const std::vector<MovedMetri
       "class=\"num\">after</th><th class=\"num\">change</th></tr></thead><tbody>\n",
       caption);
   for (const MovedMetric& moved : metrics) {
-    const std::string unit = unit_of_name(moved.name);
+    const std::string_view unit = base::unit_of_name(moved.name);
     const bool has_ratio = moved.before && moved.after && *moved.before != 0;
     html += fmt::format(
         "<tr><td><code>{}</code></td><td class=\"num\">{}</td><td class=\"num\">{}</td><td "

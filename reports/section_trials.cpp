@@ -138,7 +138,7 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
   html += runs_cell(context, trial);
   std::string_view why = trial.reason.empty() ? story.told : trial.reason;
-  // "scale: dp 4, ep 2" and "dp 4, ep 2: 6.2 % longer": what it was is said once.
+  // "scale: dp 4, ep 2" and "dp 4, ep 2: 6.2 % slower": what it was is said once.
   const size_t colon = why.find(": ");
   if (colon != std::string_view::npos && story.title.ends_with(why.substr(0, colon))) {
     why.remove_prefix(colon + 2);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "kernels/base/units.h"
 #include "reports/hunt_result.h"
 #include "sweeps/bisect/git.h"
 #include "sweeps/table.h"
@@ -22,7 +23,7 @@ json text_or_null(const std::string& text) { return text.empty() ? json(nullptr)
 std::string end_text(const std::string& end) {
   const bool is_commit =
       end.size() >= 40 && end.find_first_not_of("0123456789abcdef") == std::string::npos;
-  return is_commit ? short_id(end) : end;
+  return is_commit ? base::short_commit(end) : end;
 }
 
 std::string culprit_text(const reports::Culprit& culprit) {

@@ -176,13 +176,4 @@ TextSnapshot::~TextSnapshot() {
   std::filesystem::remove(path_, ignored);
 }
 
-std::string digest_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3;
-  }
-  return fmt::format("{:016x}", hash);
-}
-
 }  // namespace moetune::sweeps

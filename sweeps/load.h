@@ -50,7 +50,4 @@ class TextSnapshot {
   std::string path_;
 };
 
-/// 16 hexadecimal digits (FNV-1a 64) of a text.
-std::string digest_of(const std::string& text);
-
 }  // namespace moetune::sweeps

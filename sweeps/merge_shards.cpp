@@ -1,4 +1,3 @@
-// See merge_shards.h.
 #include "sweeps/merge_shards.h"
 
 #include <algorithm>
@@ -132,19 +131,6 @@ void check_all_there(const std::vector<ShardContents>& shards) {
                                               &store::ShardStep::step);
     MOETUNE_CHECK(has_steps, "{}: its steps are not those of {}", shard.path, first.path);
   }
-}
-
-void write_shard(const ShardContents& contents, const std::string& path) {
-  store::ShardWriter writer(path);
-  for (const store::ShardStep& step : contents.steps) writer.add_step(step);
-  for (const StepTrace& trace : contents.traces) writer.add_trace(trace);
-  for (const store::ShardMemory& memory : contents.memory) writer.add_memory(memory);
-  for (const store::ShardOp& op : contents.ops) writer.add_op(op);
-  for (const store::MetricRow& metric : contents.metrics) {
-    writer.add_metric(metric.rank, metric.name, metric.value);
-  }
-  for (const store::NamedText& text : contents.texts) writer.add_text(text.name, text.value);
-  writer.commit();
 }
 
 }  // namespace moetune::sweeps

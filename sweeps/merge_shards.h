@@ -25,7 +25,4 @@ void check_rank(const store::ShardContents& shard, int rank);
 /// has ended well: one of them lacks memory, or has other steps than the first.
 void check_all_there(const std::vector<store::ShardContents>& shards);
 
-/// Writes a shard that read_shard reads back alike. Throws base::Error when it cannot be written.
-void write_shard(const store::ShardContents& contents, const std::string& path);
-
 }  // namespace moetune::sweeps

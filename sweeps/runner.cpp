@@ -11,7 +11,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "engine/plan/layout.h"
@@ -21,12 +20,13 @@
 #include "kernels/base/units.h"
 #include "sweeps/analyse.h"
 #include "sweeps/host_room.h"
-#include "sweeps/interrupt.h"
-#include "sweeps/last_words.h"
-#include "sweeps/launchers/launched_ranks.h"
-#include "sweeps/launchers/processes.h"
 #include "sweeps/merge_shards.h"
-#include "sweeps/process_group.h"
+#include "sweeps/processes/interrupt.h"
+#include "sweeps/processes/last_words.h"
+#include "sweeps/processes/launched_ranks.h"
+#include "sweeps/processes/poll.h"
+#include "sweeps/processes/process_group.h"
+#include "sweeps/processes/trial_commands.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -94,9 +94,13 @@ void check_complete(const spec::TrialSpec& spec, const store::ShardContents& sha
 
 TrialRun::TrialRun(TrialRun&& other) noexcept
     : result(std::move(other.result)),
-      shard(std::move(other.shard)),
       is_out_of_time(other.is_out_of_time),
       folder_(std::exchange(other.folder_, {})) {}
+
+const store::ShardContents& TrialRun::shard() const {
+  static const store::ShardContents kNone;
+  return result.shards.empty() ? kNone : result.shards.front();
+}
 
 TrialRun::~TrialRun() {
   std::error_code ignored;
@@ -186,11 +190,8 @@ void wait_for_earlier(const std::string& folder) {
   constexpr std::chrono::seconds kLongest{45};
   int64_t session = 0;
   if (!(std::ifstream(session_file(folder)) >> session) || session <= 1) return;
-  const auto deadline = std::chrono::steady_clock::now() + kLongest;
-  while (!processes_of_session(session).empty() && num_interrupts() == 0 &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  poll_until(std::chrono::steady_clock::now() + kLongest, std::chrono::milliseconds(100),
+             [&] { return processes_of_session(session).empty() || num_interrupts() > 0; });
 }
 
 /// How the processes ended, and what they said.
@@ -373,14 +374,9 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
 
   if (!is_ok && !has_shard) return run;
   try {
-    run.shard = read_shards(spec, folder, num_processes, is_ok);
-    result.shard_paths = {run.shard.path};
-    if (num_processes > 1) {
-      write_shard(run.shard, folder.merged_shard());
-      result.shard_paths = {folder.merged_shard()};
-    }
-    if (is_ok) check_complete(spec, run.shard, result);
-    analyse_shard(spec, run.shard, options.usual_probe_ns, result);
+    result.shards.push_back(read_shards(spec, folder, num_processes, is_ok));
+    if (is_ok) check_complete(spec, run.shard(), result);
+    analyse_shard(spec, run.shard(), options.usual_probe_ns, result);
   } catch (const base::Error& error) {
     // Of a trial that had ended badly anyway, the first reason is the better one.
     result.texts.push_back({"shard_problem", error.what()});

@@ -9,8 +9,8 @@
 
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
-#include "sweeps/process.h"
-#include "sweeps/watch.h"
+#include "sweeps/processes/process.h"
+#include "sweeps/processes/watch.h"
 
 namespace moetune::sweeps {
 
@@ -23,7 +23,7 @@ struct RunnerOptions {
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
   /// Starts the processes of a trial that has several; empty: this program, on this machine. See
-  /// trial_commands in launchers/processes.h.
+  /// trial_commands in processes/trial_commands.h.
   std::string launcher{};
   /// What the fixed probe takes where the machine counts as it usually is; 0: as it is.
   double usual_probe_ns = 0;
@@ -33,7 +33,7 @@ struct RunnerOptions {
   std::string host_root{};
 };
 
-/// A trial that has ended. The shard lies in the folder until this goes away.
+/// A trial that has ended. Its folder lies there until this goes away.
 class TrialRun {
  public:
   explicit TrialRun(std::string folder) : folder_(std::move(folder)) {}
@@ -44,7 +44,8 @@ class TrialRun {
   TrialRun& operator=(TrialRun&&) = delete;
 
   store::TrialResult result;
-  store::ShardContents shard;   ///< empty when it could not be read
+  /// What all ranks left, as one; empty when it could not be read.
+  [[nodiscard]] const store::ShardContents& shard() const;
   bool is_out_of_time = false;  ///< it was ended at the deadline
 
  private:

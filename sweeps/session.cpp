@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "kernels/base/fnv.h"
 #include "kernels/base/units.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/load.h"
@@ -36,7 +37,7 @@ store::SweepRow row_of(const spec::TrialSpec& base, std::string name, const json
   store::SweepRow row;
   row.name = std::move(name);
   row.config_json = dump(config);
-  row.config_hash = digest_of(row.config_json);
+  row.config_hash = base::fnv_digits(row.config_json);
   row.contract_json = dump(contract_of(base));
   row.model_name =
       fmt::format("{}, {} parameters", base.model.family,
@@ -65,7 +66,7 @@ std::vector<store::NamedText> environment_of(const std::string& rank_program) {
   std::stringstream bytes;
   bytes << file.rdbuf();
   // One that is not there runs nothing, and whoever starts it says so.
-  if (file) rows.push_back({"binary", digest_of(bytes.str())});
+  if (file) rows.push_back({"binary", base::fnv_digits(bytes.str())});
   return rows;
 }
 

@@ -10,8 +10,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/host_room.h"
-#include "sweeps/interrupt.h"
 #include "sweeps/outcome.h"
+#include "sweeps/processes/interrupt.h"
 #include "sweeps/session.h"
 #include "sweeps/strategies.h"
 
@@ -300,7 +300,7 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   if (is_interrupted && !begun) return std::nullopt;
   if (request.attempt == 0) {
     run->result.texts.push_back({"title", request.title});
-    add_memory_error(request, run->shard, run->result);
+    add_memory_error(request, run->shard(), run->result);
   }
   const int64_t id = commit(request, started_at, begun, run->result);
   if (!request.is_reference) {

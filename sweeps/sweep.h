@@ -11,7 +11,7 @@
 #include <string>
 
 #include "profiler/store/store.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "sweeps/progress.h"
 #include "sweeps/runner.h"
 #include "tuner/strategy.h"

@@ -53,6 +53,8 @@ expect_violation(kernels/gemm.cpp "${TOP}#include <cuda_runtime.h>\n" "must not 
 expect_violation(kernels/json.cpp "${TOP}#include <nlohmann/json.hpp>\n" "must not include <nlohmann/json.hpp>")
 expect_violation(kernels/pick.cpp "${TOP}#ifdef HAVE_CUDA\n#endif\n" "has an #if")
 expect_violation(kernels/bare.h "#pragma once\n" "must open with a comment")
+expect_violation(kernels/lonely.cpp "int x;\n" "must open with a comment")
+expect_violation(kernels/pointing.cpp "// See pointing.h.\n" "opens with a comment that only names another file")
 expect_violation(kernels/twice.h "${TOP}\n" "has no #pragma once")
 string(REPEAT "\n" 701 many_lines)
 expect_violation(kernels/long.cpp "${TOP}${many_lines}" "has 702 lines")

@@ -1,4 +1,3 @@
-// See busiest_rows.h.
 #include "tuner/busiest_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See compiled_step.h.
 #include "tuner/compiled_step.h"
 
 #include <utility>

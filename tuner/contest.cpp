@@ -1,4 +1,3 @@
-// See contest.h.
 #include "tuner/contest.h"
 
 #include <fmt/format.h>

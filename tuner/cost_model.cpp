@@ -9,6 +9,7 @@
 
 #include "engine/plan/player.h"
 #include "kernels/base/step_parts.h"
+#include "profiler/analysis/stats.h"
 #include "tuner/search_space.h"
 
 namespace moetune::tuner {
@@ -145,13 +146,6 @@ OpTimes calibrating(const spec::TrialSpec& spec, const CompiledStep& compiled, O
   return op_times;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 }  // namespace
 
 CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibration,
@@ -195,9 +189,9 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
         replayed > 0 ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed) : 1.0;
     ratios.push_back(trial.ratio);
   }
-  median_ratio_ = median(ratios);
+  median_ratio_ = profiler::median(ratios);
   for (double& ratio : ratios) ratio = std::abs(ratio / median_ratio_ - 1);
-  error_ratio_ = trials_.size() > 1 ? std::min(1.0, median(ratios)) : 1.0;
+  error_ratio_ = trials_.size() > 1 ? std::min(1.0, profiler::median(ratios)) : 1.0;
 }
 
 double CostModel::correction(const spec::Knobs& knobs) const {

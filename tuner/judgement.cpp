@@ -13,10 +13,8 @@
 
 namespace moetune::tuner {
 std::string describe_change(double gain_ratio, std::string_view link) {
-  std::string text =
-      gain_ratio >= 0
-          ? fmt::format("{} faster", base::format_ratio(gain_ratio))
-          : fmt::format("{} longer", base::format_ratio(1.0 / (1.0 + gain_ratio) - 1.0));
+  std::string text = gain_ratio >= 0 ? fmt::format("{} faster", base::format_ratio(gain_ratio))
+                                     : fmt::format("{} slower", base::format_ratio(-gain_ratio));
   if (!link.empty()) text += fmt::format(" {}", link);
   return text;
 }

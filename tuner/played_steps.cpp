@@ -1,4 +1,3 @@
-// See played_steps.h.
 #include "tuner/played_steps.h"
 
 #include <fmt/format.h>

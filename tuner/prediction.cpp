@@ -1,4 +1,3 @@
-// See prediction.h.
 #include "tuner/prediction.h"
 
 #include <utility>

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -106,6 +107,25 @@ std::vector<spec::Knobs> SearchSpace::all() const {
   std::vector<std::string_view> knobs;
   for (const spec::KnobRow& row : spec::knob_table()) knobs.push_back(row.name);
   return product(sweep_.base.knobs, knobs);
+}
+
+std::vector<IllegalAxis> SearchSpace::illegal_axes() const {
+  std::vector<spec::Knobs> layouts = product(sweep_.base.knobs, layout_knobs({"micro_batch_size"}));
+  std::erase_if(layouts, [this](const spec::Knobs& knobs) { return !check(knobs).empty(); });
+  layouts.insert(layouts.begin(), sweep_.base.knobs);
+  std::vector<IllegalAxis> illegal;
+  for (const auto& [knob, values] : sweep_.space) {
+    std::optional<spec::Violation> first;
+    const bool is_usable = std::ranges::any_of(values, [&](const std::string& value) {
+      return std::ranges::any_of(layouts, [&](const spec::Knobs& layout) {
+        std::vector<spec::Violation> violations = check(with(layout, knob, value));
+        if (!violations.empty() && !first) first = std::move(violations.front());
+        return violations.empty();
+      });
+    });
+    if (!is_usable && first) illegal.push_back({knob, *std::move(first)});
+  }
+  return illegal;
 }
 
 std::vector<std::string_view> layout_knobs(std::initializer_list<std::string_view> more) {

@@ -11,6 +11,12 @@
 
 namespace moetune::tuner {
 
+/// An axis that a search can do nothing with.
+struct IllegalAxis {
+  std::string knob;
+  spec::Violation violation;  ///< that its first value breaks
+};
+
 /// Keeps a reference to the sweep.
 class SearchSpace {
  public:
@@ -42,6 +48,9 @@ class SearchSpace {
   [[nodiscard]] std::vector<std::string_view> schedule_knobs() const;
   /// Every combination of all axes.
   [[nodiscard]] std::vector<spec::Knobs> all() const;
+  /// Axes of which every value breaks a rule in every legal layout of the space, with the base's
+  /// values elsewhere.
+  [[nodiscard]] std::vector<IllegalAxis> illegal_axes() const;
 
  private:
   const spec::SweepSpec& sweep_;

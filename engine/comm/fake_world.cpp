@@ -1,4 +1,3 @@
-// See fake_world.h.
 #include "engine/comm/fake_world.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See process_world.h.
 #include "engine/comm/process_world.h"
 
 #include "kernels/base/error.h"

@@ -1,4 +1,3 @@
-// See executor.h.
 #include "engine/exec/executor.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// See host_work.h.
 #include "engine/exec/host_work.h"
 
 namespace moetune::engine {

@@ -1,4 +1,3 @@
-// See block_allocator.h.
 #include "engine/memory/block_allocator.h"
 
 #include <iterator>

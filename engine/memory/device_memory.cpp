@@ -2,6 +2,7 @@
 #include "engine/memory/device_memory.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::engine {
 namespace {
@@ -61,7 +62,7 @@ void* DeviceMemory::allocate(const char* name, MemoryGroup group, int64_t bytes,
     offset = arena.blocks.allocate(size);
   }
   char* place = arena.range->base() + offset.value();
-  trail_ = (trail_ ^ reinterpret_cast<uint64_t>(place)) * 0x100000001b3;
+  trail_ = base::fnv_with(trail_, reinterpret_cast<uint64_t>(place));
   if (observer_ != nullptr) observer_->on_allocate(group, sizing, place, bytes);
   return place;
 }

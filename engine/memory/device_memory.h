@@ -8,6 +8,7 @@
 
 #include "engine/memory/block_allocator.h"
 #include "kernels/backend.h"
+#include "kernels/base/fnv.h"
 #include "profiler/memory_ledger.h"
 
 namespace moetune::engine {
@@ -43,7 +44,7 @@ class DeviceMemory {
   /// trails.
   void begin_trail() { trail_ = kEmptyTrail; }
   [[nodiscard]] uint64_t trail() const { return trail_; }
-  static constexpr uint64_t kEmptyTrail = 0xcbf29ce484222325;
+  static constexpr uint64_t kEmptyTrail = base::kFnvStart;
 
   /// What arenas and workspaces have taken from the device: more than the ledger's peak by what
   /// lies between blocks and by arenas that are not full at the same time.

@@ -8,6 +8,8 @@
 #include <numbers>
 #include <string_view>
 
+#include "kernels/base/fnv.h"
+
 namespace moetune::engine {
 
 /// Philox-4x32-10 (Salmon et al., SC'11): 128 random bits from a 128-bit counter and a 64-bit key.
@@ -25,14 +27,9 @@ inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, uint64_t 
   return counter;
 }
 
-/// 64-bit FNV-1a, mixing a seed with a name into a key.
+/// A seed and a name as a key.
 inline uint64_t philox_key(uint64_t seed, std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325 ^ (seed * 0x9E3779B97F4A7C15);
-  for (const char c : name) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3;
-  }
-  return hash;
+  return base::fnv_of(name, base::kFnvStart ^ (seed * 0x9E3779B97F4A7C15));
 }
 
 /// Uniform integer in [0, bound) for a key and an index.

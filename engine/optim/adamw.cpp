@@ -1,4 +1,3 @@
-// See adamw.h.
 #include "engine/optim/adamw.h"
 
 #include <algorithm>

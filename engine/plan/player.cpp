@@ -1,4 +1,3 @@
-// See player.h.
 #include "engine/plan/player.h"
 
 #include <algorithm>

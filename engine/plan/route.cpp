@@ -1,4 +1,3 @@
-// See route.h.
 #include "engine/plan/route.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See segment_writer.h.
 #include "engine/plan/segment_writer.h"
 
 #include "engine/plan/blocks/blocks.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::spec {
 namespace {
@@ -123,15 +124,6 @@ void append_file(const fs::path& path, bool is_any, size_t max_bytes, Corpus& co
   }
 }
 
-std::string fnv1a(const std::string& bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : bytes) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3;
-  }
-  return fmt::format("{:016x}", hash);
-}
-
 }  // namespace
 
 Corpus read_corpus(const std::string& path, int64_t max_bytes) {
@@ -160,7 +152,7 @@ Corpus read_corpus(const std::string& path, int64_t max_bytes) {
   if (corpus.bytes.empty()) {
     throw base::UsageError(fmt::format("training text '{}' holds no text", path));
   }
-  corpus.digest = fnv1a(corpus.bytes);
+  corpus.digest = base::fnv_digits(corpus.bytes);
   return corpus;
 }
 

@@ -1,4 +1,3 @@
-// See loss_band.h.
 #include "engine/spec/loss_band.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See pipeline_layout.h.
 #include "engine/spec/pipeline_layout.h"
 
 #include <cctype>

@@ -11,6 +11,7 @@
 #include "engine/spec/fields.h"
 #include "engine/spec/trial_fields.h"
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::spec {
 
@@ -193,16 +194,6 @@ void check_modes(JsonReader& reader, TrialSpec& spec, Problems& problems) {
   }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): no cryptographic strength needed, the same on every machine.
-uint64_t fnv1a_64(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3;
-  }
-  return hash;
-}
-
 }  // namespace
 
 json to_json(const TrialSpec& spec) {
@@ -290,8 +281,7 @@ std::string spec_hash(const TrialSpec& spec) {
   if (!spec.counts_hardware) document.erase("counts_hardware");
   if (ranks_of(spec) != RanksAre::alone) document.erase("fake_rank");
   // Objects keep their keys sorted, so the dump is canonical.
-  return fmt::format("{:016x}",
-                     fnv1a_64(document.dump(-1, ' ', false, json::error_handler_t::replace)));
+  return base::fnv_digits(document.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace moetune::spec

@@ -1,10 +1,11 @@
-// Formatting of base units; see units.h.
 #include "kernels/base/units.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 
 namespace moetune::base {
 namespace {
@@ -26,6 +27,15 @@ std::string scaled(double value, double base, const std::array<const char*, N>& 
   }
   if (unit == 0 && value == std::floor(value)) return fmt::format("{:.0f}{}", value, units[0]);
   return three_digits(value) + units[unit];
+}
+
+std::string scaled(double value, double factor, std::initializer_list<const char*> units) {
+  const auto* unit = units.begin();
+  while (std::fabs(value) >= factor && unit + 1 != units.end()) {
+    value /= factor;
+    ++unit;
+  }
+  return fmt::format("{:.5g}{}", value, *unit);
 }
 
 }  // namespace
@@ -58,5 +68,33 @@ std::string format_count(double count) {
 }
 
 std::string format_ratio(double ratio) { return fmt::format("{:.1f} %", ratio * 100.0); }
+
+std::string format_value(double value, std::string_view unit) {
+  if (unit == "ns") return scaled(value, 1000, {" ns", " us", " ms", " s"});
+  if (unit == "bytes") return scaled(value, 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
+  constexpr double kPlainFrom = 1e5;
+  constexpr double kPlainTo = 1e15;
+  const double size = std::fabs(value);
+  const std::string number = size >= kPlainFrom && size < kPlainTo ? fmt::format("{:.0f}", value)
+                                                                   : fmt::format("{:.5g}", value);
+  return fmt::format("{}{}{}", number, unit.empty() ? "" : " ", unit);
+}
+
+std::string_view unit_of_name(std::string_view metric) {
+  for (const auto& [end, unit] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"_ns", "ns"}, {"_bytes", "bytes"}, {"_seconds", "s"}}) {
+    if (metric.ends_with(end)) return unit;
+  }
+  return "";
+}
+
+std::string short_commit(std::string_view id) {
+  constexpr size_t kShortestId = 40;
+  constexpr size_t kDigits = 12;
+  const bool is_id =
+      id.size() >= kShortestId &&
+      id.substr(0, kShortestId).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return std::string(is_id ? id.substr(0, kDigits) : id);
+}
 
 }  // namespace moetune::base

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace moetune::base {
 
@@ -20,5 +21,15 @@ std::string format_count(double count);
 
 /// "12.3 %" from a ratio 0..1.
 std::string format_ratio(double ratio);
+
+/// "42.871 ms" for ns, "3.2 MiB" for bytes, else the number with the unit behind it, if there is
+/// one: five digits, so that small changes show.
+std::string format_value(double value, std::string_view unit);
+
+/// What a metric of that name is counted in: ns, bytes, s, or nothing.
+std::string_view unit_of_name(std::string_view metric);
+
+/// The first digits of a commit's id; another name stays as it is.
+std::string short_commit(std::string_view id);
 
 }  // namespace moetune::base

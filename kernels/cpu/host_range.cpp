@@ -1,4 +1,3 @@
-// See host_range.h.
 #include "kernels/cpu/host_range.h"
 
 #include <sys/mman.h>

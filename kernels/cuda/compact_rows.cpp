@@ -1,4 +1,3 @@
-// See compact_rows.h.
 #include "kernels/cuda/compact_rows.h"
 
 #include "kernels/base/error.h"

@@ -1,4 +1,3 @@
-// See runtime_check.h.
 #include "kernels/cuda/runtime_check.h"
 
 #include <cuda_runtime_api.h>

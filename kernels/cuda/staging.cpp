@@ -1,4 +1,3 @@
-// See staging.h.
 #include "kernels/cuda/staging.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,3 @@
-// See streams.h.
 #include "kernels/cuda/streams.h"
 
 #include <cuda_runtime_api.h>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/median.h"
 
 namespace moetune::profiler {
 namespace {
@@ -28,7 +29,10 @@ void check_values(const std::vector<double>& values) {
 
 }  // namespace
 
-double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+double median(std::vector<double> values) {
+  check_values(values);
+  return base::median(std::move(values));
+}
 
 double quantile(std::vector<double> values, double q) {
   check_values(values);

@@ -6,6 +6,7 @@
 #include "profiler/store/db.h"
 #include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
+#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -41,20 +42,14 @@ void write_traces(Database& database, int64_t trial_id,
   Statement window(database,
                    "INSERT INTO trace_step (trial_id, step, rank, start, \"end\") "
                    "VALUES (?, ?, ?, ?, ?)");
-  Statement row(database,
-                "INSERT INTO trace_record (trial_id, step, rank, correlationId, kind, streamId, "
-                "nameId, layer, micro_batch, launch_start, launch_end, start, \"end\", groupId, "
-                "bytes, flops, transfer_ns, sequence, graphId, producer_id, is_recompute) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement row(database, insert_into_store());
+  const auto id_of = [&](const std::string& text) { return strings.id_of(text); };
   for (const profiler::StepTrace& trace : traces) {
     window.bind_all(trial_id, trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
     for (const profiler::TraceRecord& record : trace.records) {
-      row.bind_all(trial_id, trace.step, trace.rank, record.id, static_cast<int>(record.kind),
-                   record.stream, strings.id_of(record.name), record.layer, record.micro_batch,
-                   record.launch_start_ns, record.launch_end_ns, record.start_ns, record.end_ns,
-                   strings.id_of(record.group), record.bytes, record.flops, record.transfer_ns,
-                   record.sequence, record.graph_id, record.producer_id, record.is_recompute)
-          .run();
+      row.bind_all(trial_id, trace.step, trace.rank);
+      bind_columns(row, 4, record, id_of);
+      row.run();
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
 #include "profiler/store/schema.h"
+#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -42,10 +43,7 @@ struct ShardWriter::Impl {
       : file(path),
         step(file.database, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         trace_step(file.database, "INSERT INTO trace_step VALUES (?, ?, ?, ?)"),
-        trace_record(
-            file.database,
-            "INSERT INTO trace_record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-            "?, ?, ?, ?)"),
+        trace_record(file.database, insert_into_shard()),
         memory(file.database, "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         op(file.database, "INSERT INTO op VALUES (?, ?, ?, ?, ?, ?)"),
         work(file.database, "INSERT INTO work VALUES (?, ?, ?, ?, ?)"),
@@ -90,13 +88,9 @@ void ShardWriter::add_trace(const profiler::StepTrace& trace) {
   impl_->begin();
   impl_->trace_step.bind_all(trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
   for (const profiler::TraceRecord& record : trace.records) {
-    impl_->trace_record
-        .bind_all(trace.step, trace.rank, record.id, static_cast<int>(record.kind), record.stream,
-                  record.name, record.layer, record.micro_batch, record.launch_start_ns,
-                  record.launch_end_ns, record.start_ns, record.end_ns, record.group, record.bytes,
-                  record.flops, record.transfer_ns, record.sequence, record.graph_id,
-                  record.producer_id, record.is_recompute)
-        .run();
+    impl_->trace_record.bind_all(trace.step, trace.rank);
+    bind_columns(impl_->trace_record, 3, record, [](const std::string& text) { return text; });
+    impl_->trace_record.run();
   }
 }
 

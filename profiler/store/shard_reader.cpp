@@ -11,6 +11,7 @@
 #include "profiler/store/metrics.h"
 #include "profiler/store/schema.h"
 #include "profiler/store/store.h"
+#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -77,32 +78,12 @@ void read_traces(Database& database, int64_t max_rows, ShardContents& contents) 
                   database.path(), trace.step, trace.rank);
     contents.traces.push_back(std::move(trace));
   }
-  Rows rows(database, "SELECT * FROM trace_record ORDER BY rowid", max_rows);
+  Rows rows(database, select_from_shard(), max_rows);
   while (rows.next()) {
     profiler::TraceRecord record;
     record.step = rows.small();
     record.rank = rows.small();
-    record.id = rows.integer();
-    const int64_t kind = rows.integer();
-    MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
-                  "{}: the shard is damaged: record kind {}", database.path(), kind);
-    record.kind = static_cast<profiler::RecordKind>(kind);
-    record.stream = rows.small();
-    record.name = rows.text();
-    record.layer = rows.small();
-    record.micro_batch = rows.small();
-    record.launch_start_ns = rows.integer();
-    record.launch_end_ns = rows.integer();
-    record.start_ns = rows.integer();
-    record.end_ns = rows.integer();
-    record.group = rows.text();
-    record.bytes = rows.integer();
-    record.flops = rows.integer();
-    record.transfer_ns = rows.integer();
-    record.sequence = rows.integer();
-    record.graph_id = rows.small();
-    record.producer_id = rows.integer();
-    record.is_recompute = rows.boolean();
+    read_columns(rows, database.path(), record);
     const auto at = index.find({record.step, record.rank});
     MOETUNE_CHECK(at != index.end(),
                   "{}: the shard is damaged: a record of step {}, rank {} has no step",

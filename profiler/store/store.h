@@ -256,8 +256,8 @@ struct TrialResult {
   std::vector<int64_t> played_ns;
   std::optional<int64_t> probe_ns;
   std::optional<int64_t> environment_id;  ///< none: the sweep's latest
-  std::vector<std::string> shard_paths;
-  bool keeps_trace = true;  ///< false: trace records are left out, the rest is stored
+  std::vector<ShardContents> shards;      ///< what its ranks left, as read_shard gives it
+  bool keeps_trace = true;                ///< false: trace records are left out, the rest is stored
 };
 
 /// What a trial's row tells of all measurements that count, where there are several.
@@ -272,7 +272,7 @@ struct TrialSpeed {
 struct FinishOutcome {
   std::string status;
   std::string reason;
-  std::vector<std::string> shard_problems;  ///< one sentence per shard that could not be read
+  std::vector<std::string> shard_problems;  ///< one sentence per shard that contradicts itself
 };
 
 /// What take_back_stale found among the running rows of other processes.

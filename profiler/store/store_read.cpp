@@ -6,6 +6,7 @@
 #include "profiler/store/db.h"
 #include "profiler/store/internal.h"
 #include "profiler/store/store.h"
+#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -217,13 +218,7 @@ std::vector<profiler::StepTrace> Store::read_trace(int64_t trial_id) const {
   Statement windows(*database_,
                     "SELECT step, rank, start, \"end\" FROM trace_step WHERE trial_id = ? "
                     "ORDER BY step, rank");
-  Statement records(
-      *database_,
-      "SELECT correlationId, kind, streamId, n.value, layer, micro_batch, launch_start, "
-      "launch_end, start, \"end\", g.value, bytes, flops, transfer_ns, sequence, graphId, "
-      "producer_id, is_recompute FROM trace_record r JOIN StringIds n ON n.id = nameId "
-      "JOIN StringIds g ON g.id = groupId WHERE trial_id = ? AND step = ? AND rank = ? "
-      "ORDER BY correlationId");
+  Statement records(*database_, select_from_store());
   windows.bind(1, trial_id);
   while (windows.step()) {
     Columns w(windows);
@@ -238,24 +233,7 @@ std::vector<profiler::StepTrace> Store::read_trace(int64_t trial_id) const {
       profiler::TraceRecord record;
       record.step = trace.step;
       record.rank = trace.rank;
-      record.id = c.integer();
-      record.kind = static_cast<profiler::RecordKind>(c.integer());
-      record.stream = c.small();
-      record.name = c.text();
-      record.layer = c.small();
-      record.micro_batch = c.small();
-      record.launch_start_ns = c.integer();
-      record.launch_end_ns = c.integer();
-      record.start_ns = c.integer();
-      record.end_ns = c.integer();
-      record.group = c.text();
-      record.bytes = c.integer();
-      record.flops = c.integer();
-      record.transfer_ns = c.integer();
-      record.sequence = c.integer();
-      record.graph_id = c.small();
-      record.producer_id = c.integer();
-      record.is_recompute = c.boolean();
+      read_columns(c, database_->path(), record);
       trace.records.push_back(std::move(record));
     }
     records.reset();

@@ -131,12 +131,8 @@ FinishOutcome end_trial(Database& database, int64_t trial_id, const TrialResult&
   std::optional<int64_t> peak_bytes = result.peak_bytes;
   std::optional<double> loss_final = result.loss_final;
 
-  for (const std::string& path : result.shard_paths) {
-    ShardContents contents;
+  for (const ShardContents& contents : result.shards) {
     try {
-      // Read through a connection of its own, not attached to this one: nothing that a damaged or
-      // hostile file holds is ever parsed by the connection that writes.
-      contents = read_shard(path);
       ingest_or_roll_back(database, trial_id, contents, result.keeps_trace);
     } catch (const ShardError& error) {
       outcome.shard_problems.push_back(error.what());

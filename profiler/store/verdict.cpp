@@ -1,4 +1,3 @@
-// See verdict.h.
 #include "profiler/store/verdict.h"
 
 #include <string_view>

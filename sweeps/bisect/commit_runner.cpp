@@ -15,7 +15,7 @@
 #include "sweeps/bisect/shell_stage.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/bisect/worktree.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/interrupt.h"
 
 namespace moetune::sweeps {
 
@@ -196,7 +196,7 @@ class CommitRunner::Impl {
   [[nodiscard]] bool has_build() const { return !options_.build_command.empty(); }
 
   [[nodiscard]] Places places_of(const std::string& id) const {
-    const std::string folder = scratch_.folder() + "/" + short_id(id);
+    const std::string folder = scratch_.folder() + "/" + base::short_commit(id);
     // Without a build there is nothing to keep: one checkout goes from commit to commit.
     const std::string tree = has_build() ? folder + "/tree" : scratch_.folder() + "/tree";
     return {folder, tree, folder + "/build", folder + "/built"};
@@ -207,7 +207,7 @@ class CommitRunner::Impl {
   }
 
   void tick(const char* what, const std::string& id) const {
-    if (options_.on_tick) options_.on_tick(fmt::format("{} {}", what, short_id(id)));
+    if (options_.on_tick) options_.on_tick(fmt::format("{} {}", what, base::short_commit(id)));
   }
 
   [[nodiscard]] ShellStage stage_of(const char* what, const std::string& id) const {

@@ -5,15 +5,14 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <fstream>
-#include <memory>
 
 #include "sweeps/bisect/git_program.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
+#include "sweeps/processes/printed_output.h"
 #include "sweeps/version.h"
 
 namespace moetune::sweeps {
@@ -28,22 +27,15 @@ std::string first_line_of(const std::string& path) {
 
 /// Driver and clocks that the cards are set to, by the driver's own program; empty without one.
 std::string gpu_settings() {
-  if (find_in_path("nvidia-smi").empty()) return "";
+  Command command;
+  command.arguments = {find_in_path("nvidia-smi"), "--format=csv,noheader",
+                       "--query-gpu=name,driver_version,clocks.applications.graphics,"
+                       "clocks.max.graphics,power.limit"};
+  if (command.arguments.front().empty()) return "";
+  Attention attention;
   // A driver in trouble may never answer.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(
-      popen("timeout 20 nvidia-smi --format=csv,noheader "
-            "--query-gpu=name,driver_version,clocks.applications.graphics,clocks.max.graphics,"
-            "power.limit 2>/dev/null",
-            "r"),
-      pclose);
-  std::string text;
-  std::array<char, 256> piece{};
-  while (out && text.size() < 4096) {
-    const size_t size = std::fread(piece.data(), 1, piece.size(), out.get());
-    if (size == 0) break;
-    text.append(piece.data(), size);
-  }
-  return plain_text(text, 1000);
+  attention.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  return plain_text(run_and_read(command, attention).out, 1000);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_runner.h"
-#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 

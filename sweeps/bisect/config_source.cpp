@@ -13,6 +13,9 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
+#include "kernels/base/units.h"
+#include "sweeps/bisect/answer_text.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/moved.h"
@@ -21,7 +24,7 @@
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/load.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "sweeps/runner.h"
 #include "sweeps/session.h"
 
@@ -61,7 +64,7 @@ Numbers stored_numbers(const spec::TrialSpec& trial, const store::TrialResult& r
     store::TrialRow row;
     row.sweep_id = store.create_or_resume_sweep(single_trials_row(trial)).id;
     row.spec_json = "{}";
-    row.spec_hash = digest_of(spec::to_json(trial).dump());
+    row.spec_hash = base::fnv_digits(spec::to_json(trial).dump());
     row.phase = "profile";
     store.finish_trial(store.begin_trial(row), result);
   }
@@ -269,7 +272,7 @@ class SetRunner {
   [[nodiscard]] std::string key_of(const ChangeSet& set) const {
     try {
       const json config = spec::to_json(with_changes(setup_.good, setup_.changes, set));
-      return fmt::format("config {}; {}", digest_of(config.dump()), setup_.key_parts);
+      return fmt::format("config {}; {}", base::fnv_digits(config.dump()), setup_.key_parts);
     } catch (const base::UsageError&) {
       return fmt::format("set {} of hunt {}; {}", bits_of(set), hunt_id_, setup_.key_parts);
     }
@@ -307,7 +310,6 @@ constexpr size_t kFailuresBelieved = 2;  ///< in a row
 /// With what the last run has told.
 std::string progress_of(const ConfigHunt& hunt) {
   const tuner::ConfigHuntResult& result = hunt.result();
-  const int left = hunt.expected_runs_left();
   std::string text;
   if (!result.suspects.empty()) {
     text += fmt::format("; {} left", count_text(result.suspects.size(), "change"));
@@ -315,10 +317,7 @@ std::string progress_of(const ConfigHunt& hunt) {
   if (result.certainty > 0) {
     text += fmt::format(", the last set told at {:.0f} %", 100 * result.certainty);
   }
-  if (left > 0) {
-    text += fmt::format("; about {} to go", count_text(static_cast<size_t>(left), "run"));
-  }
-  return text;
+  return text + runs_left_text(hunt.expected_runs_left());
 }
 
 ConfigAnswer interrupted(ConfigAnswer answer) {
@@ -331,6 +330,8 @@ ConfigAnswer interrupted(ConfigAnswer answer) {
 
 ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id) {
   ConfigAnswer answer;
+  answer.metric = answer.hunted_metric = setup.runner.metric;
+  answer.unit = base::unit_of_name(stored_metric(setup.runner.metric));
   SetRunner runner(setup, store, hunt_id, answer);
   tuner::ConfigHuntOptions options = setup.options;
   // A bad configuration that cannot be run is the change itself.
@@ -361,6 +362,7 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   }
   if (is_failing) {
     answer.failure = name_of(failure);
+    answer.hunted_metric = kRunFailsMetric;
     options.is_deterministic = true;
     options.is_higher_better = false;
     if (setup.on_progress) setup.on_progress(answer.note);
@@ -414,7 +416,7 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
     ChangeSet alone(setup.changes.size(), false);
     for (const int index : culprit.changes) alone[static_cast<size_t>(index)] = true;
     answer.moved.push_back(
-        is_failing ? std::vector<HuntAnswer::Moved>()
+        is_failing ? std::vector<Moved>()
                    : moved_between(runner.good_runs_of(good), runner.good_runs_of(alone),
                                    setup.runner.metric, setup.options.min_effect_ratio));
   }
@@ -445,8 +447,8 @@ std::optional<tuner::Effect> interaction_of(const ConfigAnswer& answer, const Co
   return tuner::Effect{rest, rest - width / 2, rest + width / 2};
 }
 
-const std::vector<HuntAnswer::Moved>& moved_of(const ConfigAnswer& answer, size_t culprit) {
-  static const std::vector<HuntAnswer::Moved> kNone;
+const std::vector<Moved>& moved_of(const ConfigAnswer& answer, size_t culprit) {
+  static const std::vector<Moved> kNone;
   return culprit < answer.moved.size() ? answer.moved[culprit] : kNone;
 }
 
@@ -454,8 +456,6 @@ const std::vector<HuntAnswer::Moved>& moved_of(const ConfigAnswer& answer, size_
 
 json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
   const tuner::ConfigHuntResult& result = answer.result;
-  // To fail or not is none.
-  const bool has_level = answer.failure.empty();
   json culprits = json::array();
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::ConfigCulprit& culprit = result.culprits[i];
@@ -471,50 +471,24 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
                         {"subject", fmt::format("{}", fmt::join(names, " and "))},
                         {"is_interaction", culprit.is_interaction},
                         {"is_improvement", culprit.is_improvement},
-                        {"effect", has_level ? effect_json(culprit) : json()},
-                        {"before", has_level ? json(culprit.before) : json()},
-                        {"after", has_level ? json(culprit.after) : json()},
                         {"is_good_restored", culprit.is_good_restored},
                         {"moved", moved_json(moved_of(answer, i))},
                         {"confidence", culprit.confidence}});
+    add_levels(answer, culprit, culprit.before, culprit.after, culprits.back());
   }
   const std::optional<tuner::Effect> interaction = interaction_of(answer, setup);
-  json document = {
-      {"verdict", tuner::name_of(result.verdict)},
-      {"reason", result.reason},
-      {"is_swapped", result.is_swapped},
-      {"is_interrupted", answer.is_interrupted},
-      {"metric", setup.runner.metric},
-      {"hunted_metric", answer.failure.empty() ? setup.runner.metric : kRunFailsMetric},
-      {"failure", answer.failure},
-      {"note", answer.note},
-      {"num_changes", setup.changes.size()},
-      {"confidence", setup.options.confidence},
-      {"min_effect_ratio", setup.options.min_effect_ratio},
-      {"no_change", result.no_change ? json(*result.no_change) : json()},
-      {"has_drift", result.has_drift},
-      {"has_dropped_earlier", answer.has_dropped_earlier},
-      {"complete", result.complete},
-      {"unit", unit_of(setup.runner.metric)},
-      {"interaction", interaction ? effect_json(*interaction) : json()},
-      {"culprits", std::move(culprits)},
-      {"runs", answer.num_runs},
-      {"builds", 0},
-      {"seconds", answer.seconds}};
-  add_ends(result, document);
+  json document =
+      answer_json(answer, result, {setup.options.confidence, setup.options.min_effect_ratio});
+  document.update({{"num_changes", setup.changes.size()},
+                   {"complete", result.complete},
+                   {"interaction", interaction ? effect_json(*interaction) : json()},
+                   {"culprits", std::move(culprits)}});
   return document;
 }
 
 std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
   const tuner::ConfigHuntResult& result = answer.result;
-  std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
-  if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
-  if (answer.failure.empty()) {
-    text += ends_line(setup.runner.metric, "good and bad", result);
-  } else {
-    text += fmt::format("  {}\n", plain_text(answer.note, 500));
-  }
-  text += machine_text(result.has_drift, answer.has_dropped_earlier);
+  std::string text = opening_text(answer, result, "good and bad");
   if (result.is_swapped) text += "  swapped? try the two files the other way round\n";
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::ConfigCulprit& culprit = result.culprits[i];
@@ -525,14 +499,14 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
     }
     const char* together = culprit.is_interaction ? "; only together" : "";
     if (answer.failure.empty()) {
-      const std::string unit = unit_of(setup.runner.metric);
       text += fmt::format("  alone: effect {}, {} -> {}, confidence {:.1f} %{}\n",
-                          effect_text(culprit), value_text(culprit.before, unit),
-                          value_text(culprit.after, unit), 100 * culprit.confidence, together);
+                          effect_text(culprit), base::format_value(culprit.before, answer.unit),
+                          base::format_value(culprit.after, answer.unit), 100 * culprit.confidence,
+                          together);
     } else {
       text += fmt::format("  with it, it ends as {}{}\n", answer.failure, together);
     }
-    for (const HuntAnswer::Moved& moved : moved_of(answer, i)) text += moved_line("moved", moved);
+    for (const Moved& moved : moved_of(answer, i)) text += moved_line("moved", moved);
     if (culprit.is_good_restored) {
       text += i == 0 ? "  without it, bad is as good as good\n"
                      : "  without all of these, bad is as good as good\n";
@@ -542,9 +516,7 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
     text +=
         fmt::format("together they add {} to what each does alone\n", effect_text(*interaction));
   }
-  if (result.verdict == tuner::HuntVerdict::unresolved && result.num_failed > 0) {
-    text += kFailuresAreKept;
-  }
+  text += failures_text(result, result.num_failed > 0);
   return text + fmt::format("{} runs, {:.0f} s\n", answer.num_runs, answer.seconds);
 }
 

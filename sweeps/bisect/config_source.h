@@ -10,7 +10,7 @@
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_runner.h"
-#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/vocabulary.h"
 #include "tuner/bisect/config_search.h"
 
 namespace moetune::sweeps {
@@ -53,17 +53,9 @@ struct ConfigSetup {
   std::function<bool()> is_stop_asked;
 };
 
-struct ConfigAnswer {
+/// `moved`: from the good configuration to that with one culprit alone.
+struct ConfigAnswer : AnyHuntAnswer {
   tuner::ConfigHuntResult result;
-  /// When it is the run itself that fails with the bad configuration: how (oom, crashed, ...).
-  std::string failure;
-  std::string note;
-  /// What else moved from the good configuration to that with one culprit alone, by culprit.
-  std::vector<std::vector<HuntAnswer::Moved>> moved;
-  bool is_interrupted = false;
-  bool has_dropped_earlier = false;  ///< the machine is not what it was then
-  int num_runs = 0;
-  double seconds = 0.0;
 };
 
 /// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,

@@ -1,4 +1,3 @@
-// See confirmation.h.
 #include "sweeps/bisect/confirmation.h"
 
 #include <algorithm>
@@ -15,10 +14,11 @@ namespace {
 using tuner::LevelDifference;
 
 constexpr int kFewestRuns = 6;  ///< of a culprit and its parent
-/// And at most: by how much the ends differ, within these two.
-constexpr double kMostRunsAtOneNoise = 50;
-constexpr double kFewestOfMostRuns = 40;
-constexpr double kMostOfMostRuns = 160;
+/// The limit on runs: so many for ends that differ by one noise, fewer by the square of the noises
+/// that they differ by, but always between the two bounds.
+constexpr double kRunLimitAtOneNoise = 50;
+constexpr double kSmallestRunLimit = 40;
+constexpr double kLargestRunLimit = 160;
 constexpr double kElsewhereMass = 0.15;  ///< of changes that a counter's culprit does not explain
 constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
 /// Where the ends do not tell whether the metric moves at all: that it does not. The rest is that
@@ -171,8 +171,8 @@ int Confirmation::most_runs(double noise_now) const {
   const double level = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
   const double noise = std::max({ends_.noise_ratio, level > 0 ? noise_now / level : 0.0, 1e-12});
   const double shift = std::abs(ends_.effect_ratio) / noise;
-  const double needed = kMostRunsAtOneNoise / std::max(shift * shift, 1e-12);
-  return 2 * static_cast<int>(std::clamp<double>(needed, kFewestOfMostRuns, kMostOfMostRuns) / 2);
+  const double needed = kRunLimitAtOneNoise / std::max(shift * shift, 1e-12);
+  return 2 * static_cast<int>(std::clamp<double>(needed, kSmallestRunLimit, kLargestRunLimit) / 2);
 }
 
 // Whether runs of one commit depend on when they were made, by all runs.

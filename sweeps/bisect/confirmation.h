@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "sweeps/bisect/even_speed.h"
-#include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/hunt_runs.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 

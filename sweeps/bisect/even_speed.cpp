@@ -1,4 +1,3 @@
-// See even_speed.h.
 #include "sweeps/bisect/even_speed.h"
 
 #include <algorithm>

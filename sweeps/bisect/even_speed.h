@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/hunt_runs.h"
+#include "sweeps/bisect/vocabulary.h"
 #include "tuner/stats/run_speed.h"
 
 namespace moetune::sweeps {

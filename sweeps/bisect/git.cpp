@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "kernels/base/units.h"
 #include "sweeps/bisect/text.h"
 
 namespace moetune::sweeps {
@@ -13,7 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kShortIdDigits = 12;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxShownBytes = 100;
 
@@ -64,12 +64,11 @@ void check_id(const std::string& id) {
 }
 
 std::string shown(const CommitInfo& commit) {
-  return fmt::format("{} \"{}\"", short_id(commit.id), plain_text(commit.subject, kMaxShownBytes));
+  return fmt::format("{} \"{}\"", base::short_commit(commit.id),
+                     plain_text(commit.subject, kMaxShownBytes));
 }
 
 }  // namespace
-
-std::string short_id(const std::string& id) { return id.substr(0, kShortIdDigits); }
 
 bool is_commit_id(const std::string& text) {
   return (text.size() == 40 || text.size() == 64) &&
@@ -142,14 +141,14 @@ std::string GitRepository::unrelated_text(const std::string& good, const std::st
     return fmt::format(
         "the good commit {} comes after the bad commit {}: they look swapped; try --good {} --bad "
         "{}",
-        shown(info(good)), shown(info(bad)), short_id(bad), short_id(good));
+        shown(info(good)), shown(info(bad)), base::short_commit(bad), base::short_commit(good));
   }
   const std::string pair = fmt::format("the good commit {} is not an ancestor of the bad commit {}",
                                        shown(info(good)), shown(info(bad)));
-  const GitProgram::Output base = git_.run(root_, {"merge-base", good, bad});
-  if (base.code == 0 && base.out.size() > kShortIdDigits) {
+  const GitProgram::Output ancestor = git_.run(root_, {"merge-base", good, bad});
+  if (ancestor.code == 0 && !ancestor.out.empty()) {
     return fmt::format("{}: they are on different branches; try their common ancestor, --good {}",
-                       pair, short_id(base.out));
+                       pair, base::short_commit(ancestor.out));
   }
   const bool is_shallow = git_.line(root_, {"rev-parse", "--is-shallow-repository"}) == "true";
   return pair + (is_shallow ? ": this clone is shallow and may lack the commits between them; "
@@ -180,7 +179,7 @@ std::vector<CommitInfo> GitRepository::commits(const std::string& good, const st
         "the good commit {} came into the bad commit {} by a merge: it is not on its line of first "
         "parents; {}take all commits with --all-parents",
         shown(info(good)), shown(info(bad)),
-        fork.empty() ? "" : fmt::format("try --good {}, which is, or ", short_id(fork))));
+        fork.empty() ? "" : fmt::format("try --good {}, which is, or ", base::short_commit(fork))));
   }
   std::vector<CommitInfo> commits;
   for (LoggedCommit& commit : logged) commits.push_back(std::move(commit.info));
@@ -244,9 +243,9 @@ std::optional<std::pair<std::string, std::string>> GitRepository::merged_range(
   };
   const std::string merged = parent("^2");
   if (!is_commit_id(merged)) return std::nullopt;
-  const GitProgram::Output base = git_.run(root_, {"merge-base", parent("^1"), merged});
-  const std::string fork = base.out.substr(0, base.out.find('\n'));
-  if (base.code != 0 || !is_commit_id(fork) || fork == merged) return std::nullopt;
+  const GitProgram::Output ancestor = git_.run(root_, {"merge-base", parent("^1"), merged});
+  const std::string fork = ancestor.out.substr(0, ancestor.out.find('\n'));
+  if (ancestor.code != 0 || !is_commit_id(fork) || fork == merged) return std::nullopt;
   return std::pair(fork, merged);
 }
 

@@ -20,8 +20,6 @@ struct CommitInfo {
   std::string author_date;  ///< ISO 8601
 };
 
-/// "1a2b3c4d5e6f": enough of an id for people and for folder names.
-std::string short_id(const std::string& id);
 /// 40 hex digits in lower case (64 in a SHA-256 repository).
 bool is_commit_id(const std::string& text);
 

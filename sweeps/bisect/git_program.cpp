@@ -1,22 +1,18 @@
 // Calling git; see git_program.h.
 #include "sweeps/bisect/git_program.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "kernels/base/units.h"
 #include "sweeps/bisect/text.h"
-#include "sweeps/interrupt.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/printed_output.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -54,36 +50,6 @@ constexpr std::array kGitVariables = {"GIT_ALTERNATE_OBJECT_DIRECTORIES",
                                       "GIT_GLOB_PATHSPECS",
                                       "GIT_NOGLOB_PATHSPECS",
                                       "GIT_ICASE_PATHSPECS"};
-
-/// A file without a name, for what a child prints: nothing is left on disk whatever happens.
-class MemoryFile {
- public:
-  MemoryFile() : descriptor_(memfd_create("moetune-git", MFD_CLOEXEC)) {
-    MOETUNE_CHECK(descriptor_ >= 0, "memfd_create: {}", std::strerror(errno));
-  }
-  ~MemoryFile() { close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-  [[nodiscard]] std::string contents() const {
-    struct stat file {};
-    MOETUNE_CHECK(fstat(descriptor_, &file) == 0, "fstat: {}", std::strerror(errno));
-    std::string text(static_cast<size_t>(file.st_size), '\0');
-    size_t at = 0;
-    while (at < text.size()) {
-      const ssize_t count =
-          pread(descriptor_, text.data() + at, text.size() - at, static_cast<off_t>(at));
-      if (count < 0 && errno == EINTR) continue;
-      MOETUNE_CHECK(count > 0, "what git printed cannot be read: {}", std::strerror(errno));
-      at += static_cast<size_t>(count);
-    }
-    return text;
-  }
-
- private:
-  int descriptor_;
-};
 
 }  // namespace
 
@@ -141,8 +107,6 @@ GitProgram GitProgram::not_above(const std::string& folder) const {
 GitProgram::Output GitProgram::run(const std::string& folder,
                                    const std::vector<std::string>& arguments,
                                    milliseconds limit) const {
-  const MemoryFile out;
-  const MemoryFile err;
   Command command;
   command.arguments = without_git_variables();
   for (const char* word :
@@ -162,24 +126,21 @@ GitProgram::Output GitProgram::run(const std::string& folder,
                          "GIT_NO_REPLACE_OBJECTS=1",
                          "SSH_ASKPASS_REQUIRE=never"};
   if (!ceiling_.empty()) command.environment.push_back("GIT_CEILING_DIRECTORIES=" + ceiling_);
-  command.stdout_path = out.path();
-  command.stderr_path = err.path();
   command.working_directory = folder;
 
-  const int interrupts_before = num_interrupts();
-  const auto deadline = steady_clock::now() + limit;
-  SystemProcessRunner runner;
-  const std::unique_ptr<Process> process = runner.start(command);
-  while (true) {
-    if (const auto end = process->wait(kLook)) {
-      return {end->is_signal ? 128 + end->code : end->code, out.contents(), err.contents()};
-    }
-    if (num_interrupts() > interrupts_before) throw Interrupted();
-    if (steady_clock::now() > deadline) {
-      throw base::Error(fmt::format("git {} did not end within {}", arguments.front(),
-                                    base::format_ns(limit.count() * 1'000'000)));
-    }
+  Attention attention;
+  attention.look = kLook;
+  attention.grace = milliseconds(0);
+  attention.deadline = steady_clock::now() + limit;
+  PrintedOutput printed = run_and_read(std::move(command), attention);
+  if (printed.end.why == WhyEnded::interrupted) throw Interrupted();
+  if (printed.end.why == WhyEnded::out_of_time) {
+    throw base::Error(fmt::format("git {} did not end within {}", arguments.front(),
+                                  base::format_ns(limit.count() * 1'000'000)));
   }
+  const ProcessEnd& end = printed.end.process;
+  return {end.is_signal ? 128 + end.code : end.code, std::move(printed.out),
+          std::move(printed.err)};
 }
 
 std::string GitProgram::text(const std::string& folder, const std::vector<std::string>& arguments,

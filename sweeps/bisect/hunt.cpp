@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 #include "sweeps/bisect/confirmation.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/even_speed.h"
@@ -34,8 +35,9 @@ using tuner::HuntVerdict;
 using tuner::RunPurpose;
 
 constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are too noisy to tell
-/// A part that changes by one of its noises may take this many runs, one by two a quarter of them:
-/// twice what that needs in the median (tests/bench/bisect_bench.cpp).
+/// The limit on runs while a part is followed: so many for a part that changes by one of its
+/// noises, fewer by the square of the noises. Twice what a hunt needs in the median
+/// (tests/bench/bisect_bench.cpp).
 constexpr double kLeadRunsAtOneNoise = 320;
 constexpr double kFewestLeadRuns = 40;
 constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
@@ -91,7 +93,7 @@ class Hunter {
  private:
   [[nodiscard]] int last_position() const { return static_cast<int>(setup_.commits.size()) - 1; }
 
-  [[nodiscard]] std::vector<HuntAnswer::Moved> moved(int before, int after) const {
+  [[nodiscard]] std::vector<Moved> moved(int before, int after) const {
     return moved_between(runs_.good_runs_at(before), runs_.good_runs_at(after), setup_.metric,
                          setup_.min_effect_ratio);
   }
@@ -100,7 +102,7 @@ class Hunter {
   void describe_ends() {
     HuntResult& result = answer_.result;
     if (!answer_.failure.empty()) {
-      // To fail or not to is no level that has a noise.
+      // A run fails or does not: there is no level, and so no noise.
       static_cast<tuner::EndsEffect&>(result) = {};
       return;
     }
@@ -532,7 +534,7 @@ class Hunter {
   [[nodiscard]] std::vector<double> prior_of_files(const std::string& metric) const {
     if (setup_.changed_files.empty()) return {};
     std::vector<std::string> names = {metric};
-    for (const HuntAnswer::Moved& other : moved(0, last_position())) names.push_back(other.name);
+    for (const Moved& other : moved(0, last_position())) names.push_back(other.name);
     std::vector<double> prior;
     for (size_t p = 1; p < setup_.changed_files.size(); ++p) {
       prior.push_back(tuner::prior_weight(setup_.changed_files[p], names));
@@ -597,15 +599,13 @@ class Hunter {
           line += ", ends differ by " + effect_text(result);
         }
       }
-      if (const int left = hunt->expected_runs_left(); left > 0) {
-        line += fmt::format("; about {} to go", count_text(static_cast<size_t>(left), "run"));
-      }
+      line += runs_left_text(hunt->expected_runs_left());
     }
     setup_.on_progress(line);
   }
 
   [[nodiscard]] std::string short_id(int position) const {
-    return setup_.commits[static_cast<size_t>(position)].id.substr(0, 12);
+    return base::short_commit(setup_.commits[static_cast<size_t>(position)].id);
   }
 
   const HuntSetup& setup_;

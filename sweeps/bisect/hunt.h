@@ -1,104 +1,12 @@
-// The whole of a hunt: which metric to follow, what to run, what was found. Knows neither git nor
-// the database: both are behind two small interfaces, so that tests hunt in synthetic histories.
+// The whole of a hunt: which metric to follow, what to run, what was found.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "sweeps/bisect/commit_runner.h"
-#include "sweeps/bisect/git.h"
-#include "tuner/bisect/commit_search.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
-
-/// One run as it is kept.
-struct HuntRun {
-  int position = 0;
-  std::string purpose;  ///< of tuner::RunPurpose
-  CommitRun run;
-  int num_pauses = 0;  ///< long ones since, in which the machine may have become another
-};
-
-/// Runs that others keep.
-using RunList = std::vector<std::reference_wrapper<const CommitRun>>;
-
-/// Where runs come from and where they are kept.
-class HuntSource {
- public:
-  virtual ~HuntSource() = default;
-  /// Builds and runs the commit at a position, and keeps the answer before it returns.
-  virtual CommitRun measure(int position, const std::string& purpose) = 0;
-  /// Whether a run there needs no build.
-  [[nodiscard]] virtual bool is_built(int position) const = 0;
-  /// The next run there builds anew: what was built once may not be any more, through no fault of
-  /// the commit's. Nothing to do where nothing is built.
-  virtual void discard_build(int /*position*/) {}
-};
-
-enum class MetricKind : uint8_t { automatic, exact, noisy };
-
-struct HuntSetup {
-  std::vector<CommitInfo> commits;  ///< [positions + 1]: the good end first, the bad one last
-  std::vector<std::vector<std::string>> changed_files;  ///< by position; empty: no priors
-  std::string metric = "step_time";
-  bool is_higher_better = false;
-  double min_effect_ratio = 0.02;
-  double confidence = 0.95;
-  MetricKind kind = MetricKind::automatic;
-  int max_runs = 400;
-  double max_seconds = 0;  ///< of building and running, measured earlier included; 0: no limit
-  /// Runs that need not be repeated, in the order of time. Those from before a long pause are
-  /// compared at the ends with newer ones, made for that if need be, and not used where they
-  /// differ.
-  std::vector<HuntRun> earlier;
-  std::function<void(const std::string&)> on_progress;
-  std::function<bool()> is_stop_asked;
-};
-
-struct HuntAnswer {
-  tuner::HuntResult result;
-  std::string metric;         ///< that was asked for
-  std::string hunted_metric;  ///< that was followed in the end
-  std::string note;           ///< why that one
-  /// Whose change the culprit's effect is: empty, or a part of the metric that was asked for.
-  std::string effect_metric;
-  /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
-  std::string failure;
-  std::string unit;  ///< of the metric that was asked for: ns, bytes, or not known
-  /// What changed between each culprit's parent and the culprit, by culprit: largest first.
-  struct Moved {
-    std::string name;
-    double before = 0.0;
-    double after = 0.0;
-  };
-  std::vector<std::vector<Moved>> moved;
-  std::vector<Moved> moved_between_ends;
-  /// A value of the effective configuration that the two ends (or a culprit and its parent) fill in
-  /// differently for the same spec; as JSON text, empty where one of them has no such value.
-  struct ConfigChange {
-    std::string name;
-    std::string before;
-    std::string after;
-  };
-  std::vector<ConfigChange> config_changes;                       ///< between the ends
-  std::vector<std::vector<ConfigChange>> culprit_config_changes;  ///< by culprit
-  /// Commits that could not be measured.
-  struct Skipped {
-    int position = 0;
-    std::string status;
-    std::string message;
-  };
-  std::vector<Skipped> skipped;
-  bool is_interrupted = false;
-  bool has_dropped_earlier = false;  ///< the machine is not what it was then
-  int num_runs = 0;
-  int num_builds = 0;
-  double seconds = 0.0;
-};
 
 /// Runs until the hunt is over, is asked to stop, or has used up its runs or seconds.
 HuntAnswer run_hunt(const HuntSetup& setup, HuntSource& source);

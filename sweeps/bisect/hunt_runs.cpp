@@ -1,10 +1,9 @@
-// See hunt_runs.h.
 #include "sweeps/bisect/hunt_runs.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "sweeps/bisect/effect_text.h"
+#include "kernels/base/units.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
 #include "tuner/stats/change_points.h"
@@ -81,7 +80,7 @@ std::string HuntRuns::unit() const {
   const std::string name = stored_metric(setup_->metric);
   for (const HuntRun& run : used_runs()) {
     if (!run.run.metrics.contains(name)) continue;
-    return unit_of(name);
+    return std::string(base::unit_of_name(name));
   }
   return "";
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/bisect/hunt.h"
+#include "sweeps/bisect/vocabulary.h"
 #include "tuner/stats/drift.h"
 
 namespace moetune::sweeps {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/base/units.h"
+#include "sweeps/bisect/answer_text.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/moved.h"
@@ -46,8 +48,6 @@ bool is_improvement(const HuntAnswer& answer, const tuner::Culprit& culprit,
 
 json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
   const HuntResult& result = answer.result;
-  // To fail or not is none.
-  const bool has_level = answer.failure.empty();
   json culprits = json::array();
   for (size_t i = 0; i < result.culprits.size(); ++i) {
     const tuner::Culprit& culprit = result.culprits[i];
@@ -57,13 +57,11 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                         {"subject", commit.subject},
                         {"author", commit.author},
                         {"author_date", commit.author_date},
-                        {"effect", has_level ? effect_json(culprit) : json()},
-                        {"before", has_level ? json(culprit.before) : json()},
-                        {"after", has_level ? json(culprit.after) : json()},
                         {"confidence", culprit.confidence},
                         {"config", config_json(answer.culprit_config_changes[i])},
                         {"is_improvement", is_improvement(answer, culprit, setup)},
                         {"moved", moved_json(answer.moved[i])}});
+    add_levels(answer, culprit, culprit.before, culprit.after, culprits.back());
   }
   json candidates = json::array();
   for (const int position : result.suspects) {
@@ -78,49 +76,26 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
                        {"status", skip.status},
                        {"message", skip.message}});
   }
-  json document = {
-      {"verdict", tuner::name_of(result.verdict)},
-      {"reason", result.reason},
-      {"is_swapped", result.is_swapped},
-      {"is_interrupted", answer.is_interrupted},
-      {"metric", answer.metric},
-      {"hunted_metric", answer.hunted_metric},
-      {"note", answer.note},
-      {"effect_metric", answer.effect_metric.empty() ? answer.metric : answer.effect_metric},
-      {"failure", answer.failure},
-      {"config", config_json(answer.config_changes)},
-      {"moved", moved_json(answer.moved_between_ends)},
-      {"skipped", std::move(skipped)},
-      {"unit", answer.unit},
-      {"good", setup.commits.front().id},
-      {"bad", setup.commits.back().id},
-      {"num_commits", setup.commits.size() - 1},
-      {"confidence", setup.confidence},
-      {"min_effect_ratio", setup.min_effect_ratio},
-      {"has_drift", result.has_drift},
-      {"has_dropped_earlier", answer.has_dropped_earlier},
-      {"no_change", result.no_change ? json(*result.no_change) : json()},
-      {"posterior", result.posterior},
-      {"culprits", std::move(culprits)},
-      {"suspects", result.suspects},
-      {"candidates", std::move(candidates)},
-      {"runs", answer.num_runs},
-      {"builds", answer.num_builds},
-      {"seconds", answer.seconds}};
-  add_ends(result, document);
+  json document = answer_json(answer, result, {setup.confidence, setup.min_effect_ratio});
+  document.update(
+      {{"effect_metric", answer.effect_metric.empty() ? answer.metric : answer.effect_metric},
+       {"config", config_json(answer.config_changes)},
+       {"moved", moved_json(answer.moved_between_ends)},
+       {"skipped", std::move(skipped)},
+       {"good", setup.commits.front().id},
+       {"bad", setup.commits.back().id},
+       {"num_commits", setup.commits.size() - 1},
+       {"posterior", result.posterior},
+       {"culprits", std::move(culprits)},
+       {"suspects", result.suspects},
+       {"candidates", std::move(candidates)}});
   return document;
 }
 
 std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   const HuntResult& result = answer.result;
-  std::string text = fmt::format("verdict: {}\n", tuner::name_of(result.verdict));
-  if (!result.reason.empty()) text += fmt::format("  {}\n", result.reason);
-  if (answer.failure.empty()) {
-    text += ends_line(answer.metric, "the ends", result);
-  }
-  if (!answer.note.empty()) text += fmt::format("  {}\n", answer.note);
+  std::string text = opening_text(answer, result, "the ends");
   text += config_text(answer.config_changes, "the ends fill in differently");
-  text += machine_text(result.has_drift, answer.has_dropped_earlier);
   if (result.is_swapped) {
     text +=
         "  are they swapped? To find what made it better, turn the direction of the metric round "
@@ -132,45 +107,53 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
     const CommitInfo& commit = setup.commits[static_cast<size_t>(culprit.position)];
     text += fmt::format("{}: {} {}\n  {}, {}\n",
                         is_improvement(answer, culprit, setup) ? "improvement" : "culprit",
-                        commit.id.substr(0, 12), plain_text(commit.subject, 200),
+                        base::short_commit(commit.id), plain_text(commit.subject, 200),
                         plain_text(commit.author, 100), plain_text(commit.author_date, 40));
     if (!answer.failure.empty()) {
       text += fmt::format("  from here on it ends as {}, confidence {:.1f} %\n", answer.failure,
                           100 * culprit.confidence);
     } else {
       text += fmt::format("  effect {}, {} -> {}, confidence {:.1f} %\n", effect_text(culprit),
-                          value_text(culprit.before, answer.unit),
-                          value_text(culprit.after, answer.unit), 100 * culprit.confidence);
+                          base::format_value(culprit.before, answer.unit),
+                          base::format_value(culprit.after, answer.unit), 100 * culprit.confidence);
     }
     text += config_text(answer.culprit_config_changes[i], "config");
-    for (const HuntAnswer::Moved& moved : answer.moved[i]) {
+    for (const Moved& moved : answer.moved[i]) {
       text += moved_line("moved", moved);
       told.insert(moved.name);
     }
   }
-  for (const HuntAnswer::Moved& moved : answer.moved_between_ends) {
+  for (const Moved& moved : answer.moved_between_ends) {
     if (!told.contains(moved.name)) text += moved_line("the ends also differ in", moved);
   }
   if (result.culprits.empty() && !result.suspects.empty()) {
-    text += fmt::format("suspects ({}):\n", result.suspects.size());
-    for (size_t i = 0; i < std::min(result.suspects.size(), kMostListed); ++i) {
-      const int position = result.suspects[i];
+    std::vector<int> likeliest = result.suspects;
+    const auto probability = [&](int position) {
+      return result.posterior[static_cast<size_t>(position)];
+    };
+    std::stable_sort(likeliest.begin(), likeliest.end(),
+                     [&](int a, int b) { return probability(a) > probability(b); });
+    const size_t num_listed = std::min(likeliest.size(), kMostListed);
+    text += num_listed < likeliest.size()
+                ? fmt::format("suspects ({}, the {} likeliest):\n", likeliest.size(), num_listed)
+                : fmt::format("suspects ({}):\n", likeliest.size());
+    for (size_t i = 0; i < num_listed; ++i) {
+      const int position = likeliest[i];
       const CommitInfo& commit = setup.commits[static_cast<size_t>(position)];
-      text += fmt::format("  {} {} ({:.0f} %)\n", commit.id.substr(0, 12),
-                          plain_text(commit.subject, 200),
-                          100 * result.posterior[static_cast<size_t>(position)]);
+      text += fmt::format("  {} {} ({:.0f} %)\n", base::short_commit(commit.id),
+                          plain_text(commit.subject, 200), 100 * probability(position));
     }
   }
   for (size_t i = 0; i < std::min(answer.skipped.size(), kMostListed); ++i) {
     const HuntAnswer::Skipped& skip = answer.skipped[i];
     text += fmt::format("skipped: {} ({}): {}\n",
-                        setup.commits[static_cast<size_t>(skip.position)].id.substr(0, 12),
+                        base::short_commit(setup.commits[static_cast<size_t>(skip.position)].id),
                         skip.status, plain_text(skip.message, 200));
   }
-  const bool has_failures = !answer.skipped.empty() || !answer.failure.empty();
-  if (result.verdict == tuner::HuntVerdict::unresolved && has_failures) {
-    text += kFailuresAreKept;
+  if (answer.skipped.size() > kMostListed) {
+    text += fmt::format("and {} more were skipped\n", answer.skipped.size() - kMostListed);
   }
+  text += failures_text(result, !answer.skipped.empty() || !answer.failure.empty());
   text += fmt::format("{} runs, {} builds, {:.0f} s\n", answer.num_runs, answer.num_builds,
                       answer.seconds);
   return text;

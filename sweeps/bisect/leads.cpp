@@ -1,4 +1,3 @@
-// See leads.h.
 #include "sweeps/bisect/leads.h"
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/bisect/hunt.h"
 #include "sweeps/bisect/hunt_runs.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 

@@ -1,4 +1,3 @@
-// See metric_names.h.
 #include "sweeps/bisect/metric_names.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See moved.h.
 #include "sweeps/bisect/moved.h"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "kernels/base/units.h"
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/metric_names.h"
@@ -76,7 +76,7 @@ double chance_of(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 struct Candidate {
-  HuntAnswer::Moved moved;
+  Moved moved;
   bool has_weight = true;
   double weight = 0.0;
   double chance = 0.0;
@@ -96,20 +96,20 @@ double most_chance(const std::vector<Candidate>& durations) {
   return most;
 }
 
-std::vector<HuntAnswer::Moved> largest(std::vector<Candidate> candidates) {
+std::vector<Moved> largest(std::vector<Candidate> candidates) {
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& x, const auto& y) {
     return std::tie(x.has_weight, x.weight) > std::tie(y.has_weight, y.weight);
   });
   if (candidates.size() > kNumMoved) candidates.resize(kNumMoved);
-  std::vector<HuntAnswer::Moved> moved;
+  std::vector<Moved> moved;
   for (const Candidate& candidate : candidates) moved.push_back(candidate.moved);
   return moved;
 }
 
 }  // namespace
 
-std::vector<HuntAnswer::Moved> moved_between(const RunList& before, const RunList& after,
-                                             const std::string& metric, double min_effect_ratio) {
+std::vector<Moved> moved_between(const RunList& before, const RunList& after,
+                                 const std::string& metric, double min_effect_ratio) {
   std::set<std::string> names;
   for (const RunList& runs : {before, after}) {
     for (const CommitRun& run : runs) {
@@ -155,25 +155,25 @@ std::vector<HuntAnswer::Moved> moved_between(const RunList& before, const RunLis
   std::erase_if(durations, [&](const Candidate& duration) {
     return duration.chance > most || (duration.has_weight && duration.weight < least_seconds);
   });
-  std::vector<HuntAnswer::Moved> moved = largest(std::move(counters));
-  for (HuntAnswer::Moved& duration : largest(std::move(durations))) {
+  std::vector<Moved> moved = largest(std::move(counters));
+  for (Moved& duration : largest(std::move(durations))) {
     moved.push_back(std::move(duration));
   }
   return moved;
 }
 
-nlohmann::json moved_json(const std::vector<HuntAnswer::Moved>& moved) {
+nlohmann::json moved_json(const std::vector<Moved>& moved) {
   nlohmann::json list = nlohmann::json::array();
-  for (const HuntAnswer::Moved& m : moved) {
+  for (const Moved& m : moved) {
     list.push_back({{"name", m.name}, {"before", m.before}, {"after", m.after}});
   }
   return list;
 }
 
-std::string moved_line(const char* lead, const HuntAnswer::Moved& moved) {
-  const std::string unit = unit_of(moved.name);
+std::string moved_line(const char* lead, const Moved& moved) {
+  const std::string_view unit = base::unit_of_name(moved.name);
   return fmt::format("  {}: {} {} -> {}\n", lead, plain_text(moved.name, 100),
-                     value_text(moved.before, unit), value_text(moved.after, unit));
+                     base::format_value(moved.before, unit), base::format_value(moved.after, unit));
 }
 
 }  // namespace moetune::sweeps

@@ -1,4 +1,3 @@
-// See old_runs.h.
 #include "sweeps/bisect/old_runs.h"
 
 #include <algorithm>

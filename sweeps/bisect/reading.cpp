@@ -9,6 +9,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
@@ -47,7 +48,7 @@ void add_config(const json& object, const std::string& prefix, int depth, Config
       add_config(value, prefix + key + ".", depth + 1, config);
     } else {
       std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-      if (text.size() > kMaxConfigBytes) text = "digest " + digest_of(text);
+      if (text.size() > kMaxConfigBytes) text = "digest " + base::fnv_digits(text);
       config[prefix + key] = std::move(text);
     }
   }

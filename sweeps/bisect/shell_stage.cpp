@@ -11,12 +11,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
-#include <thread>
 
 #include "kernels/base/error.h"
 #include "sweeps/bisect/git_program.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/attend.h"
+#include "sweeps/processes/poll.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -25,10 +26,8 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kLook{100};
-constexpr milliseconds kGrace{2000};
 constexpr milliseconds kKillPause{5};
-constexpr int kKillRounds = 400;
+constexpr milliseconds kLongestKill{4'000};
 constexpr int64_t kMaxLogBytes = 16 << 20;
 constexpr int64_t kSearchedBytes = 2 * kMaxLogBytes;
 
@@ -83,42 +82,31 @@ Command command_of(const ShellStage& stage) {
 }
 
 ShellEnd watch(Process& process, const ShellStage& stage) {
-  const int interrupts_before = num_interrupts();
   const auto start = steady_clock::now();
-  ShellEnd result;
-  const auto finish = [&](const ProcessEnd& end) {
-    result.process = end;
-    result.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
-    return result;
-  };
-  while (true) {
-    if (stage.on_tick) stage.on_tick();
-    const auto elapsed = steady_clock::now() - start;
-    milliseconds pause = kLook;
-    if (stage.limit.count() > 0) {
-      pause = std::clamp(std::chrono::ceil<milliseconds>(stage.limit - elapsed), milliseconds(1),
-                         kLook);
-    }
-    if (const auto end = process.wait(pause)) return finish(*end);
+  if (stage.on_tick) stage.on_tick();
+  Attention attention;
+  if (stage.limit.count() > 0) attention.deadline = start + stage.limit;
+  attention.on_look = [&] {
     for (const std::string& path : {stage.out_path(), stage.err_path()}) drop_head(path);
-    if (const int count = num_interrupts() - interrupts_before; count > 0) {
-      result.is_interrupted = true;
-      return finish(process.end(count > 1 ? milliseconds(0) : kGrace));
-    }
-    if (stage.limit.count() > 0 && steady_clock::now() - start >= stage.limit) {
-      result.is_over_limit = true;
-      return finish(process.end(kGrace));
-    }
-  }
+    if (stage.on_tick) stage.on_tick();
+    return true;
+  };
+  const AttendedEnd end = attend(process, attention);
+  ShellEnd result;
+  result.process = end.process;
+  result.is_interrupted = end.why == WhyEnded::interrupted;
+  result.is_over_limit = end.why == WhyEnded::out_of_time;
+  result.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
+  return result;
 }
 
 }  // namespace
 
 int end_processes_of_scratch(const std::string& scratch) {
   const std::string wanted = fmt::format("{}={}", kScratchVariable, scratch);
-  int num_found = 0;
+  std::set<pid_t> found;
   // Again until none is left: one of them may have forked between the look and the signal.
-  for (int round = 0; round < kKillRounds; ++round) {
+  poll_until(steady_clock::now() + kLongestKill, kKillPause, [&] {
     bool is_clean = true;
     std::error_code error;
     for (fs::directory_iterator entry("/proc", error), last; !error && entry != last;
@@ -130,12 +118,11 @@ int end_processes_of_scratch(const std::string& scratch) {
       if (pid == getpid() || !has_entry(environment_of(entry->path()), wanted)) continue;
       kill(pid, SIGKILL);
       is_clean = false;
-      num_found += round == 0 ? 1 : 0;
+      found.insert(pid);
     }
-    if (is_clean) break;
-    std::this_thread::sleep_for(kKillPause);
-  }
-  return num_found;
+    return is_clean;
+  });
+  return static_cast<int>(found.size());
 }
 
 ShellEnd run_stage(const ShellStage& stage) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 
 namespace moetune::sweeps {
 

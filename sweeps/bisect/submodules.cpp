@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "kernels/base/units.h"
 #include "sweeps/bisect/git.h"
 #include "sweeps/bisect/text.h"
 
@@ -114,7 +115,7 @@ void update_one(const GitProgram& git, const std::string& folder, const Submodul
   if (result.code != 0) {
     throw base::Error(fmt::format("the submodule '{}' cannot be checked out at {}: git: {}",
                                   plain_text(submodule.path, kMaxShownBytes),
-                                  short_id(submodule.commit), result.complaint()));
+                                  base::short_commit(submodule.commit), result.complaint()));
   }
 }
 

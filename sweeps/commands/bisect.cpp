@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
+#include "kernels/base/units.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_source.h"
 #include "sweeps/bisect/hunt.h"
@@ -16,8 +18,8 @@
 #include "sweeps/commands/bisect_options.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
-#include "sweeps/interrupt.h"
 #include "sweeps/load.h"
+#include "sweeps/processes/interrupt.h"
 #include "sweeps/progress.h"
 #include "sweeps/sweep_lock.h"
 #include "sweeps/version.h"
@@ -106,7 +108,7 @@ Question question_of(const CommandOptions& options, const std::string& database)
   runner.scratch = options.text("scratch");
   if (runner.scratch.empty()) {
     // One database serves many repositories.
-    const std::string digest = digest_of(repository.common_folder());
+    const std::string digest = base::fnv_digits(repository.common_folder());
     runner.scratch = fmt::format("{}.work/{}", database, digest.substr(0, 12));
   }
   runner.build_command = options.text("build");
@@ -142,7 +144,7 @@ Question question_of(const CommandOptions& options, const std::string& database)
                      {"good", good},
                      {"bad", bad},
                      {"first_parent", !options.has("all-parents")},
-                     {"spec", digest_of(spec_text)},
+                     {"spec", base::fnv_digits(spec_text)},
                      {"build", runner.build_command},
                      {"run", runner.run_command},
                      {"build_limit_s", runner.build_limit.count()},
@@ -162,10 +164,10 @@ std::vector<std::string> merge_hints(const HuntAnswer& answer, const Question& q
   for (const tuner::Culprit& culprit : answer.result.culprits) {
     const std::string& id = question.setup.commits[static_cast<size_t>(culprit.position)].id;
     const auto range = question.repository.merged_range(id);
-    hints.push_back(range
-                        ? fmt::format("{} is a merge: to look inside, --good {} --bad {}",
-                                      short_id(id), short_id(range->first), short_id(range->second))
-                        : "");
+    hints.push_back(range ? fmt::format("{} is a merge: to look inside, --good {} --bad {}",
+                                        base::short_commit(id), base::short_commit(range->first),
+                                        base::short_commit(range->second))
+                          : "");
   }
   return hints;
 }
@@ -266,7 +268,7 @@ int run_bisect_command(const CommandOptions& options) {
   const SweepLock lock(database);
   store::Store store = store::Store::open(database);
   store::BisectRow row;
-  row.config_hash = digest_of(question.config.dump());
+  row.config_hash = base::fnv_digits(question.config.dump());
   row.config_json = question.config.dump();
   row.repository = question.repository.root();
   row.good = setup.commits.front().id;
@@ -301,7 +303,7 @@ int run_bisect_command(const CommandOptions& options) {
         "the checkout has changes that are not committed: they are left alone and not measured");
   }
   progress.note(fmt::format("{} commits from {} to {}", setup.commits.size() - 1,
-                            row.good.substr(0, 12), row.bad.substr(0, 12)));
+                            base::short_commit(row.good), base::short_commit(row.bad)));
   HuntAnswer answer;
   try {
     answer = run_hunt(setup, source);

@@ -5,6 +5,7 @@
 
 #include "engine/plan/ops.h"
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/commit_source.h"
 #include "sweeps/bisect/config_source.h"
@@ -12,9 +13,9 @@
 #include "sweeps/bisect/text.h"
 #include "sweeps/commands/bisect_options.h"
 #include "sweeps/commands/commands.h"
-#include "sweeps/interrupt.h"
-#include "sweeps/launchers/local.h"
 #include "sweeps/load.h"
+#include "sweeps/processes/interrupt.h"
+#include "sweeps/processes/trial_folder.h"
 #include "sweeps/progress.h"
 #include "sweeps/session.h"
 #include "sweeps/sweep_lock.h"
@@ -77,7 +78,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
                        {"is_deterministic", setup.options.is_deterministic}};
   store::BisectRow row;
   row.config_json = config.dump();
-  row.config_hash = digest_of(row.config_json);
+  row.config_hash = base::fnv_digits(row.config_json);
   row.good = files[0];
   row.bad = files[1];
   row.metric = setup.runner.metric;

@@ -1,11 +1,10 @@
-// See bisect_options.h.
 #include "sweeps/commands/bisect_options.h"
 
 #include <fmt/format.h>
 
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/interrupt.h"
 
 namespace moetune::sweeps {
 

@@ -11,7 +11,7 @@
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "sweeps/commands/options.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "sweeps/version.h"
 
 namespace moetune::sweeps {

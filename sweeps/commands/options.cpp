@@ -8,7 +8,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
-#include "sweeps/launchers/processes.h"
+#include "sweeps/processes/trial_commands.h"
 
 namespace moetune::sweeps {
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <iostream>
 #include <memory>
 
@@ -87,9 +86,6 @@ CommandOptions program_options() {
 }
 
 int run_program_command(const CommandOptions& options) {
-  // A reader who has seen enough closes the pipe: an output that cannot be written.
-  std::signal(SIGPIPE, SIG_IGN);
-
   const spec::TrialSpec trial = options.trial().spec;
   check_can_run(trial, options.text("spec"));
   const int rank = checked_rank(options, plan::layout_of(trial.knobs));

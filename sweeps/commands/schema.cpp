@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/outputs.h"
 
 namespace moetune::sweeps {
 
@@ -27,7 +28,7 @@ CommandOptions schema_options() {
 
 int run_schema_command(const CommandOptions& options) {
   if (options.has("markdown")) {
-    std::cout << spec::formats_markdown();
+    std::cout << spec::formats_markdown() << outputs_markdown();
     return 0;
   }
   const std::string name = options.required("kind", "the kind of file");

@@ -14,15 +14,16 @@
 #include "profiler/store/verdict.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
-#include "sweeps/interrupt.h"
-#include "sweeps/launchers/local.h"
 #include "sweeps/listing.h"
 #include "sweeps/live_report.h"
 #include "sweeps/load.h"
+#include "sweeps/processes/interrupt.h"
+#include "sweeps/processes/trial_folder.h"
 #include "sweeps/session.h"
 #include "sweeps/stored_flags.h"
 #include "sweeps/strategies.h"
 #include "sweeps/table.h"
+#include "tuner/search_space.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -228,6 +229,11 @@ int run_sweep_command(const CommandOptions& options) {
   loop_options.runner.step_limit =
       std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
 
+  for (const tuner::IllegalAxis& axis : tuner::SearchSpace(sweep).illegal_axes()) {
+    std::cerr << fmt::format(
+        "moetune: {}: no value of {} is legal here ({}: {}): its axis does nothing\n", file,
+        axis.knob, axis.violation.rule, axis.violation.message);
+  }
   Session session = open_session(database, sweep_row(sweep));
   const TextSnapshot snapshot(database, loaded.text);
   loop_options.runner.text_path = snapshot.path();

@@ -2,9 +2,11 @@
 // (claimed) and how many of them are culprits (delivered), how often the interval of 95 % holds the
 // planted effect (covered), and what hunts cost, in synthetic histories of 64 commits: the search
 // alone, then whole hunts, which also choose the metric. Arguments: hunts per case, 1000 by
-// default, and a part of the names of the cases to run, all by default. Ends with 1 when claimed
-// and delivered are more than 2 points apart, a case is right less often than is asked of it, or
-// its median of runs or builds is larger.
+// default, and a part of the names of the cases to run, all by default. Swapped: in how many the
+// bad end was said to be better, which it never is. Guessed: in how many the first guess at the
+// most runs to go held. Ends with 1 when claimed and delivered are more than 2 points apart, a case
+// is right less often than is asked of it, more than 1 in 100 are swapped, or its median of runs or
+// builds is larger.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -18,6 +20,7 @@ namespace {
 
 using moetune::tests::HuntCase;
 using moetune::tests::HuntStatistics;
+using moetune::tests::NoiseShape;
 using moetune::tests::WholeHuntCase;
 
 int num_missed = 0;
@@ -46,14 +49,19 @@ void print_case(const Case& c, int num_hunts, const Target& target, const Run& r
   const int builds = HuntStatistics::quantile(s.builds, 0.5);
   const bool is_cheap =
       (target.runs == 0 || runs <= target.runs) && (target.builds == 0 || builds <= target.builds);
+  const double swapped = static_cast<double>(s.num_swapped) / s.num_hunts;
+  const bool is_turned = swapped > 0.01;
   ++num_run;
-  num_missed += !is_calibrated + !is_right + !is_cheap;
+  num_missed += !is_calibrated + !is_right + !is_cheap + is_turned;
   fmt::print(
-      "{:28} {:>7.3f} {:>7.3f} {:>8.3f} {:>10.3f} {:>8.3f} {:>6} {:>6} {:>7} {:>8.1f}{}{}{}\n",
+      "{:28} {:>7.3f} {:>7.3f} {:>8.3f} {:>10.3f} {:>8.3f} {:>6} {:>6} {:>7} {:>8.3f} {:>8} "
+      "{:>8.1f}{}{}{}{}\n",
       c.name, s.right(), target.right, s.mean_claimed(), s.delivered(), s.covered(), runs,
-      HuntStatistics::quantile(s.runs, 0.95), builds, ms / num_hunts,
-      is_right ? "" : "  NOT RIGHT ENOUGH", is_calibrated ? "" : "  NOT CALIBRATED",
-      is_cheap ? "" : "  TOO DEAR");
+      HuntStatistics::quantile(s.runs, 0.95), builds, swapped,
+      s.num_guessed > 0 ? fmt::format("{:.3f}", static_cast<double>(s.num_guessed) / s.num_hunts)
+                        : "-",
+      ms / num_hunts, is_right ? "" : "  NOT RIGHT ENOUGH", is_calibrated ? "" : "  NOT CALIBRATED",
+      is_cheap ? "" : "  TOO DEAR", is_turned ? "  SWAPPED" : "");
   std::fflush(stdout);
 }
 
@@ -79,6 +87,22 @@ int main(int argc, char** argv) {
       {{.name = "no culprit, it wanders", .wander = 2, .num_culprits = 0}, {0.95, 60}},
       {{.name = "two culprits of 3", .shift = 3, .num_culprits = 2}, {0.95}},
       {{.name = "2, builds are free", .build_cost = 0.01}, {0.97}},
+      {{.name = "2, log-normal", .shape = NoiseShape::log_normal}, {}},
+      {{.name = "2, exponential", .shape = NoiseShape::exponential}, {}},
+      {{.name = "2, Student's t of 2", .shape = NoiseShape::student_2}, {}},
+      {{.name = "3, two speeds", .shape = NoiseShape::two_speeds, .shift = 3}, {}},
+      {{.name = "no culprit, log-normal", .shape = NoiseShape::log_normal, .num_culprits = 0}, {}},
+      {{.name = "no culprit, exponential", .shape = NoiseShape::exponential, .num_culprits = 0},
+       {}},
+      {{.name = "no culprit, Student", .shape = NoiseShape::student_2, .num_culprits = 0}, {}},
+      {{.name = "no culprit, two speeds", .shape = NoiseShape::two_speeds, .num_culprits = 0}, {}},
+      // So much noise never lets a hunt say that nothing has changed: only that it cannot tell.
+      {{.name = "no culprit, noise of 0.2", .noise_ratio = 0.2, .num_culprits = 0}, {0}},
+      {{.name = "the same, log-normal",
+        .shape = NoiseShape::log_normal,
+        .noise_ratio = 0.2,
+        .num_culprits = 0},
+       {0}},
   };
   struct WholeRow {
     WholeHuntCase c;
@@ -95,6 +119,17 @@ int main(int argc, char** argv) {
       {{.name = "whole: a part that is hidden", .has_hidden_part = true}, {0.95}},
       {{.name = "whole: a doubtful part", .has_doubtful_part = true}, {0.95}},
       {{.name = "whole: doubtful, it wanders", .has_doubtful_part = true, .wander = 2}, {0.95}},
+      // Of other histories than the hunt assumes.
+      {{.name = "whole: doubtful, 9 in 10",
+        .has_doubtful_part = true,
+        .part_share = 0.9,
+        .none_share = 0.05},
+       {}},
+      {{.name = "whole: doubtful, every other",
+        .has_doubtful_part = true,
+        .part_share = 0.5,
+        .none_share = 0.4},
+       {}},
       {{.name = "whole: 0.7", .shift = 0.7, .min_effect_ratio = 0.007}, {0.5}},
       {{.name = "whole: 0.7, a doubtful part",
         .shift = 0.7,
@@ -134,11 +169,18 @@ int main(int argc, char** argv) {
         .min_effect_ratio = 0.007,
         .wander = 2},
        {0.8}},
+      {{.name = "whole: in all, made up for",
+        .shift = 0.7,
+        .has_common_speed = true,
+        .made_up_share = 0.15,
+        .min_effect_ratio = 0.007},
+       {0.8}},
       {{.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02}, {0.95}},
   };
   fmt::print("{} hunts per case, 64 commits, a build costs 5 runs\n", num_hunts);
-  fmt::print("{:28} {:>7} {:>7} {:>8} {:>10} {:>8} {:>6} {:>6} {:>7} {:>8}\n", "case", "right",
-             "asked", "claimed", "delivered", "covered", "runs", "p95", "builds", "ms each");
+  fmt::print("{:28} {:>7} {:>7} {:>8} {:>10} {:>8} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8}\n", "case",
+             "right", "asked", "claimed", "delivered", "covered", "runs", "p95", "builds",
+             "swapped", "guessed", "ms each");
   for (const Row& row : searches) {
     print_case(row.c, num_hunts, row.target,
                [](const HuntCase& c, int n) { return moetune::tests::run_synthetic_hunts(c, n); });

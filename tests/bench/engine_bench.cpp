@@ -2,12 +2,12 @@
 // machine's own GEMM rate. Prints figures; asserts nothing.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "engine/world_run.h"
+#include "kernels/base/median.h"
 #include "kernels/base/units.h"
 
 namespace {
@@ -16,11 +16,6 @@ using namespace moetune;  // NOLINT: a program, not a library
 
 constexpr int kRepeats = 7;
 constexpr int64_t kGemmSize = 1024;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double gemm_flops_per_s() {
   const auto backend = kernels::make_cpu_backend();
@@ -44,7 +39,7 @@ double gemm_flops_per_s() {
     if (repeat > 0) rates.push_back(flops / ns * 1e9);
   }
   for (const kernels::Tensor& tensor : tensors) backend->free(tensor.data);
-  return median(rates);
+  return base::median(rates);
 }
 
 }  // namespace
@@ -70,7 +65,7 @@ int main(int argc, char** argv) {
   });
   const auto tokens_per_step =
       static_cast<double>(trial.training.global_batch_size * trial.training.seq_length);
-  const double tokens_per_s = tokens_per_step / median(step_ns) * 1e9;
+  const double tokens_per_s = tokens_per_step / base::median(step_ns) * 1e9;
   const double flops_per_s =
       tokens_per_s * trial.model.training_flops_per_token(trial.training.seq_length);
   const double peak = gemm_flops_per_s();

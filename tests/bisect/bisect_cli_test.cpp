@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/profiler/temp_folder.h"
+#include "tests/sweeps/documented.h"
 
 namespace moetune {
 namespace {
@@ -61,8 +62,12 @@ struct Repository {
         fmt::format("cd '{}' && '{}/moetune' bisect {} >'{}' 2>'{}'", folder.file(""),
                     MOETUNE_BIN_DIR, arguments, folder.file("out"), folder.file("err"));
     const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder.file("out")),
-            read(folder.file("err"))};
+    Answer answer{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder.file("out")),
+                  read(folder.file("err"))};
+    if (line.find("--format json") != std::string::npos) {
+      tests::check_documented("bisect", answer.out);
+    }
+    return answer;
   }
 
   /// All that git and the file system say of the checkout.

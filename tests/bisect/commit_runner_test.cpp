@@ -13,10 +13,11 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 #include "profiler/store/store.h"
 #include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/shell_stage.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/interrupt.h"
 #include "tests/bisect/git_fixture.h"
 
 namespace moetune::sweeps {
@@ -133,7 +134,7 @@ void write_store(const std::string& path, const std::string& status, double peak
       writer.add_memory({rank, static_cast<int64_t>(peak) + rank, 4096, {100 + rank, 20}, "x"});
       writer.add_op({rank, "experts.forward", 4, 40, 50, 20 + rank});
       writer.commit();
-      result.shard_paths.push_back(shard);
+      result.shards.push_back(store::read_shard(shard));
     }
     store.finish_trial(id, result);
   }
@@ -319,7 +320,8 @@ BOOST_AUTO_TEST_CASE(a_run_that_prints_without_end_does_not_use_memory_or_disk) 
   expect(run(script), RunStatus::no_metric, {});
   if (can_punch_holes(own("probe"))) {
     struct stat log {};
-    BOOST_REQUIRE(stat((scratch + "/" + short_id(ids.back()) + "/run.out").c_str(), &log) == 0);
+    BOOST_REQUIRE(
+        stat((scratch + "/" + base::short_commit(ids.back()) + "/run.out").c_str(), &log) == 0);
     BOOST_TEST(log.st_size > 200'000'000);
     BOOST_TEST(log.st_blocks * 512 < 32 << 20);
   }
@@ -419,7 +421,7 @@ BOOST_AUTO_TEST_CASE(builds_are_kept_per_commit) {
   BOOST_TEST(again.was_built_now);
   BOOST_TEST(again.value.value() == 11);
   // So is one whose folders somebody removed.
-  fs::remove_all(scratch + "/" + short_id(ids[2]) + "/tree");
+  fs::remove_all(scratch + "/" + base::short_commit(ids[2]) + "/tree");
   BOOST_TEST(CommitRunner(options(measure, build)).run(ids[2]).was_built_now);
 }
 
@@ -488,7 +490,7 @@ BOOST_AUTO_TEST_CASE(commands_are_told_where_they_are) {
   expect(runner.run(ids[2]), RunStatus::ok, {});
   expect(runner.run(ids[2]), RunStatus::ok, {});
   const std::string top = fs::canonical(scratch).string();
-  const std::string of_commit = top + "/" + short_id(ids[2]);
+  const std::string of_commit = top + "/" + base::short_commit(ids[2]);
   const std::string expected =
       fmt::format("{0}/tree\n{0}/tree\n{1}\n{1}\n{0}/build\n{2}\n{3}/out\nccache users-own\n{0}\n",
                   of_commit, ids[2], fs::canonical(own("spec file.json")).string(), top);
@@ -529,7 +531,8 @@ BOOST_AUTO_TEST_CASE(the_users_repository_stays_as_it_was) {
       // The edit is not what is measured.
       if (id == ids[3]) BOOST_TEST(run.value.value() == 3);
       // One of our own: the next build makes it again.
-      if (id != ids[2]) git({"tag", "--delete", "built"}, scratch + "/" + short_id(id) + "/tree");
+      if (id != ids[2])
+        git({"tag", "--delete", "built"}, scratch + "/" + base::short_commit(id) + "/tree");
     }
     tests::check_same(before, tests::snapshot(repo));
   }
@@ -596,7 +599,7 @@ BOOST_AUTO_TEST_CASE(ticks_say_what_goes_on) {
     if (heard.empty() || heard.back() != text) heard.push_back(text);
   };
   expect(CommitRunner(with_ticks).run(ids[0]), RunStatus::ok, {});
-  const std::string id = short_id(ids[0]);
+  const std::string id = base::short_commit(ids[0]);
   BOOST_TEST(heard == (std::vector{"checking out " + id, "building " + id, "running " + id}),
              boost::test_tools::per_element());
 }

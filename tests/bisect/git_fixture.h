@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::tests {

@@ -8,9 +8,10 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/bisect/worktree.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/interrupt.h"
 #include "tests/bisect/git_fixture.h"
 
 namespace moetune::sweeps {
@@ -186,7 +187,9 @@ BOOST_AUTO_TEST_CASE(lists_commits_from_old_to_new) {
 BOOST_AUTO_TEST_CASE(swapped_ends_are_told_with_the_right_order) {
   BOOST_CHECK_EXCEPTION(
       static_cast<void>(open().commits(ids[3], ids[1], true)), base::UsageError,
-      says("swapped", "--good " + short_id(ids[1]) + " --bad " + short_id(ids[3]), "change 3"));
+      says("swapped",
+           "--good " + base::short_commit(ids[1]) + " --bad " + base::short_commit(ids[3]),
+           "change 3"));
   BOOST_CHECK_EXCEPTION(static_cast<void>(open().commits(ids[1], ids[1], true)), base::UsageError,
                         says("the same commit"));
 }
@@ -196,7 +199,8 @@ BOOST_AUTO_TEST_CASE(unrelated_ends_are_told) {
   const std::string side = commit_file("side", "1", "on the side");
   BOOST_CHECK_EXCEPTION(
       static_cast<void>(open().commits(side, ids[3], true)), base::UsageError,
-      says("not an ancestor", "common ancestor, --good " + short_id(ids[1]), "on the side"));
+      says("not an ancestor", "common ancestor, --good " + base::short_commit(ids[1]),
+           "on the side"));
   git({"checkout", "--quiet", "--orphan", "alone"});
   const std::string alone = commit_file("alone", "1");
   BOOST_CHECK_EXCEPTION(static_cast<void>(open().commits(ids[0], alone, true)), base::UsageError,
@@ -230,8 +234,9 @@ BOOST_AUTO_TEST_CASE(merges_are_one_commit_of_the_first_parents) {
   BOOST_TEST(!repository.merged_range(last).has_value());
   BOOST_TEST(!repository.merged_range(ids[0]).has_value());
   // On a merged branch the good end has no place in the line of first parents.
-  BOOST_CHECK_EXCEPTION(static_cast<void>(repository.commits(side, last, true)), base::UsageError,
-                        says("by a merge", "--good " + short_id(ids[1]), "--all-parents"));
+  BOOST_CHECK_EXCEPTION(
+      static_cast<void>(repository.commits(side, last, true)), base::UsageError,
+      says("by a merge", "--good " + base::short_commit(ids[1]), "--all-parents"));
   BOOST_TEST(repository.commits(side, last, false).size() == 4);
 }
 

@@ -28,7 +28,7 @@ struct Pair {
 
   [[nodiscard]] std::vector<std::string> moved(const std::string& metric = "step_time") const {
     std::vector<std::string> names;
-    for (const HuntAnswer::Moved& m : moved_between(before, after, metric, 0.02)) {
+    for (const Moved& m : moved_between(before, after, metric, 0.02)) {
       names.push_back(m.name);
     }
     return names;

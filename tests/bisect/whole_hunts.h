@@ -24,14 +24,18 @@ struct WholeHuntCase {
   bool has_other_counter = false;  ///< kernels that change at a commit that slows nothing down
   bool has_moved_part = false;     ///< work that went from one operation to another at some commit
   bool has_hidden_part = false;    ///< that takes longer from some commit on, unlike the step
-  /// As has_part in 3 of 4 histories; in the others the operation is one that is hidden, and in 6
-  /// of 10 of those nothing else happens.
+  /// As has_part in part_share of the histories; in the others the operation is one that is hidden,
+  /// and in none_share of all nothing else happens. (The hunt assumes 0.75 and 0.15: kCoincidence
+  /// and kNoneAtAll of confirmation.cpp.)
   bool has_doubtful_part = false;
+  double part_share = 0.75;
+  double none_share = 0.15;
   bool has_part = false;  ///< an operation with a tenth of the noise that is what slows down
   /// The noise is the machine's speed, which all operations of the step have in common; one with a
-  /// share of 4 % slows down. In one history of 25 the others become faster by as much, all
-  /// together, so that the step stays what it was.
+  /// share of 4 % slows down. In made_up_share of the histories the others become faster by as
+  /// much, all together, so that the step stays what it was. (Assumed: kMisled, 0.03.)
   bool has_common_speed = false;
+  double made_up_share = 0.04;
   bool is_spread = false;  ///< of that step: over three of the other operations
   double min_effect_ratio = 0.02;
   double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
@@ -46,11 +50,11 @@ class SyntheticSource final : public sweeps::HuntSource {
     WholeHuntCase& c = case_;
     if (c.has_doubtful_part) {
       const double kind = share_(random_);
-      c.has_part = kind < 0.75;
+      c.has_part = kind < c.part_share;
       c.has_hidden_part = !c.has_part;
-      if (kind >= 0.85) c.num_culprits = 0;
+      if (kind >= 1 - c.none_share) c.num_culprits = 0;
     }
-    is_made_up_for_ = c.has_common_speed && share_(random_) < 0.04;
+    is_made_up_for_ = c.has_common_speed && share_(random_) < c.made_up_share;
     std::uniform_int_distribution<int> place(1, c.num_commits);
     while (static_cast<int>(culprits.size()) < c.num_culprits) {
       const int at = place(random_);

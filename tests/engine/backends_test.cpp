@@ -6,7 +6,7 @@
 #include "engine/run_trial.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "profiler/cupti_recorder.h"
+#include "profiler/device/cupti_recorder.h"
 #include "tests/engine/training_fixture.h"
 
 namespace moetune::engine {

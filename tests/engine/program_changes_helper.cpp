@@ -1,4 +1,3 @@
-// See program_changes.h.
 #include <algorithm>
 #include <utility>
 

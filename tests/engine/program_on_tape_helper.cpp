@@ -1,4 +1,3 @@
-// See program_on_tape.h.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See program_places.h.
 #include <fmt/format.h>
 
 #include <algorithm>

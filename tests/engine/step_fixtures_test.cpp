@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/fnv.h"
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
@@ -77,7 +78,7 @@ std::vector<Case> cases() {
 }
 
 uint64_t mixed(uint64_t hash, double value) {
-  return (hash ^ std::bit_cast<uint64_t>(value)) * 0x100000001b3;
+  return base::fnv_with(hash, std::bit_cast<uint64_t>(value));
 }
 
 json record_of(const Case& each) {
@@ -90,7 +91,7 @@ json record_of(const Case& each) {
   for (size_t step = 0; step < run.steps.size(); ++step) {
     const StepResult& result = run.steps[step];
     record["step_ns"].push_back(result.step_ns);
-    uint64_t hash = 0xcbf29ce484222325;
+    uint64_t hash = base::kFnvStart;
     for (const double value : {result.loss, result.aux_loss, result.z_loss, result.grad_norm}) {
       hash = mixed(hash, value);
     }

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/cupti_decode.h"
-#include "profiler/device_trace.h"
+#include "profiler/device/cupti_decode.h"
+#include "profiler/device/device_trace.h"
 
 namespace moetune::profiler::testing {
 

@@ -5,7 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "profiler/cupti_metrics.h"
+#include "profiler/device/cupti_metrics.h"
 
 namespace moetune::profiler {
 namespace {

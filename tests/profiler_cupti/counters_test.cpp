@@ -6,9 +6,9 @@
 #include <boost/test/unit_test.hpp>
 #include <limits>
 
-#include "profiler/counter_sums.h"
-#include "profiler/cupti_recorder.h"
-#include "profiler/device_counters.h"
+#include "profiler/device/counter_sums.h"
+#include "profiler/device/cupti_recorder.h"
+#include "profiler/device/device_counters.h"
 
 namespace moetune::profiler {
 namespace {

@@ -3,7 +3,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "profiler/kernel_name.h"
+#include "profiler/device/kernel_name.h"
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {

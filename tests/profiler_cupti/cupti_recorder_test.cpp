@@ -1,6 +1,6 @@
 // The recorder where there is no GPU, which is a note and no error; with one where there is one;
 // and the pool of buffers under threads.
-#include "profiler/cupti_recorder.h"
+#include "profiler/device/cupti_recorder.h"
 
 #include <cuda_runtime_api.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "profiler/activity_buffers.h"
 #include "profiler/analysis/budget.h"
+#include "profiler/device/activity_buffers.h"
 
 namespace moetune::profiler {
 namespace {

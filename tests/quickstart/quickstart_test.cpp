@@ -5,7 +5,7 @@
 #include <set>
 
 #include "profiler/store/store.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {

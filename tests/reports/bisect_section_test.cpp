@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/units.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
 #include "reports/hunt_answer.h"
@@ -95,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_culprit_is_named_with_all_that_was_asked) {
   const std::string id = page.store()
                              .read_bisect_commits(tests::kNumHunts)
                              .at(kCulpritPosition)
-                             .commit_id.substr(0, 10);
+                             .commit_id.substr(0, 12);
   BOOST_TEST(holds(hunt, ">" + id +
                              "</code> “dispatch: sort tokens by expert on the host, for "
                              "debugging” by A. Author of 2026-02-10 changed"));
@@ -463,10 +464,10 @@ BOOST_AUTO_TEST_CASE(values_have_five_digits_and_their_unit) {
   BOOST_TEST(value_text(std::nullopt, "ns") == "–");
   BOOST_TEST(value_text(std::numeric_limits<double>::quiet_NaN(), "ns") == "–");
   BOOST_TEST(value_text(1e308, "ns").size() < 20u);
-  BOOST_TEST(unit_of_name("op_core_attn.forward_ns") == "ns");
-  BOOST_TEST(unit_of_name("memory_weights_bytes") == "bytes");
-  BOOST_TEST(unit_of_name("num_launches") == "");
-  BOOST_TEST(short_id(std::string(40, 'a')) == "aaaaaaaaaa");
+  BOOST_TEST(base::unit_of_name("op_core_attn.forward_ns") == "ns");
+  BOOST_TEST(base::unit_of_name("memory_weights_bytes") == "bytes");
+  BOOST_TEST(base::unit_of_name("num_launches") == "");
+  BOOST_TEST(short_id(std::string(40, 'a')) == "aaaaaaaaaaaa");
   BOOST_TEST(short_id("v1.2") == "v1.2");
   BOOST_TEST(change_text(0.0413) == "+4.1 %");
   BOOST_TEST(change_text(1e300).size() < 20u);

@@ -447,7 +447,7 @@ int64_t add_trial(store::Store& store, int64_t sweep_id, int ordinal, const Fixt
   result.status = status;
   result.reason = reason;
   result.wall = plan.wall;
-  result.shard_paths = {shard};
+  result.shards = {store::read_shard(shard)};
   result.texts = {{"title", fmt::format("{}trial {} of the plan", options.hostile, ordinal)}};
   if (plan.step_ms > 0) {
     result.step_ns = ms(plan.step_ms);

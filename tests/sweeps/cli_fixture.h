@@ -1,9 +1,11 @@
 // The moetune program as a person starts it: what it is given, and what it answers.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/sweeps/documented.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::tests {
@@ -56,7 +58,15 @@ struct Cli {
     BOOST_TEST(!end->is_signal);
     return {end->code, read_text(folder.file("out")), read_text(folder.file("err"))};
   }
-  Answer run(const std::vector<std::string>& words) { return finish(*start(words)); }
+  /// What is printed as JSON is what docs/formats.md says.
+  Answer run(const std::vector<std::string>& words) {
+    Answer answer = finish(*start(words));
+    const auto format = std::ranges::find(words, "--format");
+    if (format != words.end() && format + 1 != words.end() && format[1] == "json") {
+      check_documented(words.front(), answer.out);
+    }
+    return answer;
+  }
 
   /// Fails with this code, says all of these on one message, and nothing else.
   void check_refused(const std::vector<std::string>& words, int code,

@@ -9,7 +9,7 @@
 #include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
 #include "profiler/analysis/stats.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "sweeps/runner.h"
 #include "tests/sweeps/sweeps_fixture.h"
 #include "tuner/played_steps.h"
@@ -62,12 +62,12 @@ BOOST_DATA_TEST_CASE(what_was_recorded_plays_the_steps_that_ran, data::make(kLay
   const TrialRun run = run_real(trial, folder, 0);
   BOOST_TEST_REQUIRE(run.result.status == "ok", run.result.reason);
   std::vector<tuner::MeasuredStep> steps;
-  for (const store::ShardWork& work : run.shard.work) {
+  for (const store::ShardWork& work : run.shard().work) {
     steps.push_back({work.step, work.rank, work.durations_ns, work.routed_rows, work.probe_ns});
   }
   const tuner::PlayedTrial played = tuner::play_trial(trial, steps, 0);
   std::vector<int64_t> timed;
-  for (const store::ShardStep& step : run.shard.steps) {
+  for (const store::ShardStep& step : run.shard().steps) {
     if (!step.is_warmup && !step.is_traced) timed.push_back(step.step_ns);
   }
   BOOST_TEST(timed.size() == 3U);

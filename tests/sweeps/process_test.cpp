@@ -1,5 +1,5 @@
 // Children are started, watched and ended with everything they started.
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,7 +1,5 @@
 // Trials of several processes: who is started and how, whose end it was, and one result from many
 // shards.
-#include "sweeps/launchers/processes.h"
-
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <limits>
@@ -12,9 +10,10 @@
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "profiler/store/shard.h"
-#include "sweeps/last_words.h"
 #include "sweeps/merge_shards.h"
-#include "sweeps/process_group.h"
+#include "sweeps/processes/last_words.h"
+#include "sweeps/processes/process_group.h"
+#include "sweeps/processes/trial_commands.h"
 #include "sweeps/runner.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
@@ -253,13 +252,13 @@ BOOST_AUTO_TEST_CASE(one_result_from_all_ranks) {
       BOOST_TEST_INFO(ended.result.reason);
       BOOST_TEST_REQUIRE(ended.result.status == "ok");
       BOOST_TEST(ended.result.wall != "");
-      BOOST_TEST(ended.shard.steps.size() == 5U);
+      BOOST_TEST(ended.shard().steps.size() == 5U);
       const auto expected = static_cast<size_t>(num_ranks());
-      BOOST_TEST(ended.shard.memory.size() == expected);
-      BOOST_TEST_REQUIRE(ended.shard.traces.size() == expected);
+      BOOST_TEST(ended.shard().memory.size() == expected);
+      BOOST_TEST_REQUIRE(ended.shard().traces.size() == expected);
       // What is stored is the merged shard.
-      BOOST_TEST_REQUIRE(ended.result.shard_paths.size() == 1U);
-      const store::ShardContents stored = store::read_shard(ended.result.shard_paths.front());
+      BOOST_TEST_REQUIRE(ended.result.shards.size() == 1U);
+      const store::ShardContents& stored = ended.result.shards.front();
       BOOST_TEST_REQUIRE(stored.traces.size() == expected);
       for (size_t rank = 0; rank < expected; ++rank) {
         const profiler::StepTrace& trace = stored.traces[rank];
@@ -305,7 +304,7 @@ BOOST_AUTO_TEST_CASE(the_rank_that_began_it_gives_status_and_reason) {
         BOOST_TEST(contains(ended.result.reason, is_launched ? c.launched_reason : c.reason));
         BOOST_TEST(contains(ended.result.reason, "(rank 3"));
         // What the others did until then is there.
-        BOOST_TEST(!ended.shard.steps.empty());
+        BOOST_TEST(!ended.shard().steps.empty());
       }
     }
   }

@@ -8,7 +8,7 @@
 
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
-#include "sweeps/launchers/local.h"
+#include "sweeps/processes/trial_folder.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_shard_keeps_the_first_reason) {
   const TrialRun run = run_trial(runner, tests::small_trial(), options);
   BOOST_TEST(run.result.status == "oom");
   BOOST_TEST(run.result.reason == "no room on rank 3");
-  BOOST_TEST(run.result.shard_paths.empty());
+  BOOST_TEST(run.result.shards.empty());
 }
 
 BOOST_AUTO_TEST_CASE(no_progress_is_hung_and_progress_is_not) {

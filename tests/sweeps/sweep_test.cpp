@@ -14,7 +14,7 @@
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
-#include "sweeps/interrupt.h"
+#include "sweeps/processes/interrupt.h"
 #include "sweeps/session.h"
 #include "sweeps/sweep_view.h"
 #include "tests/sweeps/sweeps_fixture.h"

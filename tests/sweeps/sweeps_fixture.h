@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
-#include "sweeps/process.h"
+#include "sweeps/processes/process.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/spec/spec_samples.h"
 #include "tuner/strategy.h"

@@ -80,6 +80,39 @@ BOOST_DATA_TEST_CASE(hunts_are_as_right_as_they_claim_and_cost_little, data::mak
   }
 }
 
+// Noise ten times the least effect, and nothing planted: who looks after every pair of runs sees
+// the bad end better now and then.
+BOOST_AUTO_TEST_CASE(noise_alone_does_not_swap_the_ends) {
+  for (const tests::NoiseShape shape : {tests::NoiseShape::log_normal, tests::NoiseShape::normal}) {
+    HuntCase c;
+    c.shape = shape;
+    c.noise_ratio = 0.2;
+    c.num_culprits = 0;
+    const HuntStatistics s = tests::run_synthetic_hunts(c, 100, 80'000);
+    BOOST_TEST(s.num_swapped <= 2);
+    BOOST_TEST(s.num_named <= 5);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ends_that_are_swapped_are_told_all_the_same) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise(0.0, 2.0);
+  CommitHunt hunt(options_of(64));
+  play(hunt, [&](int p) { return (p < 32 ? 100.0 : 95.0) + noise(random); });
+  BOOST_TEST(hunt.result().is_swapped);
+  BOOST_TEST(hunt.result().effect_high_ratio < 0);
+  BOOST_TEST(hunt.num_runs() <= 40);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_guess_at_the_runs_to_go_mostly_holds) {
+  for (const double shift : {1.0, 2.0}) {
+    HuntCase c;
+    c.shift = shift;
+    const HuntStatistics s = tests::run_synthetic_hunts(c, 100, 90'000);
+    BOOST_TEST(s.num_guessed >= 80);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_exact_metric_takes_one_run_a_commit) {
   for (const int num : {1, 2, 3, 64, 100}) {
     for (int culprit = 1; culprit <= num; culprit += std::max(1, num / 13)) {

@@ -181,6 +181,24 @@ BOOST_AUTO_TEST_CASE(without_axes_there_is_the_baseline) {
   BOOST_TEST((points[0] == file.base.knobs));
 }
 
+BOOST_AUTO_TEST_CASE(axes_of_which_every_value_is_illegal_are_named) {
+  // Of 8 devices and a batch of 16 there are no groups of 3, and none of 5.
+  const spec::SweepSpec file = sweep({{"expert_model_parallel_size", {"3", "5"}},
+                                      {"micro_batch_size", {"1", "32"}},
+                                      {"recompute", {"none", "full"}}});
+  const std::vector<IllegalAxis> illegal = SearchSpace(file).illegal_axes();
+  BOOST_REQUIRE(illegal.size() == 1U);
+  BOOST_TEST(illegal.front().knob == "expert_model_parallel_size");
+  BOOST_TEST(illegal.front().violation.rule != "");
+}
+
+// Legal with a layout of the space, though not with the base's.
+BOOST_AUTO_TEST_CASE(an_axis_that_some_layout_allows_is_not_named) {
+  const spec::SweepSpec file = sweep({{"pipeline_model_parallel_size", {"1", "2"}},
+                                      {"virtual_pipeline_model_parallel_size", {"2"}}});
+  BOOST_TEST(SearchSpace(file).illegal_axes().empty());
+}
+
 BOOST_AUTO_TEST_CASE(texts_and_keys_tell_knobs_apart) {
   const Knobs knobs;
   for (const spec::KnobRow& row : spec::knob_table()) {

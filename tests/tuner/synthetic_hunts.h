@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -12,9 +14,42 @@
 
 namespace moetune::tests {
 
+/// Of the noise of a run, with the middle half as wide as that of a normal one of the same size,
+/// and the median at 0.
+enum class NoiseShape : uint8_t { normal, log_normal, exponential, student_2, two_speeds };
+
+class Noise {
+ public:
+  explicit Noise(NoiseShape shape) : shape_(shape) {}
+
+  template <typename Random>
+  double operator()(Random& random) {
+    const double z = normal_(random);
+    switch (shape_) {
+      case NoiseShape::normal:
+        return z;
+      case NoiseShape::log_normal:  // of sigma 1: quartiles at 0.51 and 1.96 times the median
+        return (std::exp(z) - 1) / 1.0757;
+      case NoiseShape::exponential:
+        return (std::exponential_distribution<double>()(random) - std::log(2.0)) / 0.8145;
+      case NoiseShape::student_2:
+        return std::student_t_distribution<double>(2)(random) / 1.2105;
+      case NoiseShape::two_speeds:  // one run in five of another, 5 noises slower
+        return 0.8 * z + (std::uniform_real_distribution<double>()(random) < 0.2 ? 5.0 : 0.0);
+    }
+    return z;
+  }
+
+ private:
+  NoiseShape shape_;
+  std::normal_distribution<double> normal_;
+};
+
 struct HuntCase {
   const char* name = "";
   int num_commits = 64;
+  NoiseShape shape = NoiseShape::normal;
+  double noise_ratio = 0.02;   ///< of a run, over the level; the least effect of interest is 0.02
   double shift = 2.0;          ///< of each culprit, in noises
   double outlier_share = 0.0;  ///< of runs, each 8 noises too slow
   double drift = 0.0;          ///< noises per run
@@ -28,6 +63,8 @@ struct HuntStatistics {
   int num_right = 0;  ///< all culprits and no other; without culprits: said so
   int num_named = 0;  ///< culprits named, in all hunts
   int num_named_right = 0;
+  int num_swapped = 0;   ///< said to be better at the bad end
+  int num_guessed = 0;   ///< in which the first guess at the runs to go held
   double claimed = 0.0;  ///< sum of their confidences
   int num_covered = 0;   ///< of the culprits, in how many the interval holds the planted effect
   std::vector<int> runs;
@@ -44,6 +81,7 @@ struct HuntStatistics {
   /// Counts an answer; `shift` of each culprit, in units of the metric. The hunt and what it has
   /// cost are counted by the caller.
   void add(const tuner::HuntResult& result, const std::set<int>& culprits, double shift) {
+    num_swapped += result.is_swapped;
     if (result.verdict != tuner::HuntVerdict::culprit) {
       num_right += culprits.empty() && (result.verdict == tuner::HuntVerdict::no_change ||
                                         result.verdict == tuner::HuntVerdict::environment_changed);
@@ -67,16 +105,16 @@ struct HuntStatistics {
   }
 };
 
-/// One hunt per seed from `first_seed` on. The noise of a run is 2 % of the level, the least effect
-/// of interest 2 %: one noise.
+/// One hunt per seed from `first_seed` on.
 inline HuntStatistics run_synthetic_hunts(const HuntCase& c, int num_hunts,
                                           unsigned first_seed = 1000) {
   constexpr double kLevel = 100.0;
-  constexpr double kNoise = 2.0;
+  const double noise_size = c.noise_ratio * kLevel;
   HuntStatistics statistics;
   for (int h = 0; h < num_hunts; ++h) {
     std::mt19937_64 random(first_seed + static_cast<unsigned>(h));
-    std::normal_distribution<double> noise;
+    std::normal_distribution<double> normal;
+    Noise noise(c.shape);
     std::uniform_real_distribution<double> share;
     std::uniform_int_distribution<int> place(1, c.num_commits);
     std::set<int> culprits;
@@ -93,22 +131,26 @@ inline HuntStatistics run_synthetic_hunts(const HuntCase& c, int num_hunts,
     tuner::CommitHunt hunt(options);
     hunt.set_costs({c.build_cost});
     std::set<int> built;
-    double speed = c.wander > 0 ? noise(random) : 0.0;
+    double speed = c.wander > 0 ? normal(random) : 0.0;
+    std::optional<int> guessed;  ///< runs in all
     while (const auto request = hunt.next()) {
+      const auto left = hunt.expected_runs_left();
+      if (left && !guessed) guessed = hunt.num_runs() + left->most;
       double value =
-          kLevel + kNoise * (noise(random) + c.drift * hunt.num_runs() + c.wander * speed);
-      if (c.wander > 0) speed = 0.9 * speed + std::sqrt(1 - 0.81) * noise(random);
+          kLevel + noise_size * (noise(random) + c.drift * hunt.num_runs() + c.wander * speed);
+      if (c.wander > 0) speed = 0.9 * speed + std::sqrt(1 - 0.81) * normal(random);
       for (const int culprit : culprits) {
-        if (request->position >= culprit) value += c.shift * kNoise;
+        if (request->position >= culprit) value += c.shift * noise_size;
       }
-      if (share(random) < c.outlier_share) value += 8 * kNoise;
+      if (share(random) < c.outlier_share) value += 8 * noise_size;
       hunt.add(request->position, value);
       built.insert(request->position);
     }
     ++statistics.num_hunts;
+    statistics.num_guessed += guessed && hunt.num_runs() <= *guessed;
     statistics.runs.push_back(hunt.num_runs());
     statistics.builds.push_back(static_cast<int>(built.size()));
-    statistics.add(hunt.result(), culprits, c.shift * kNoise);
+    statistics.add(hunt.result(), culprits, c.shift * noise_size);
   }
   return statistics;
 }

@@ -15,7 +15,6 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr int kFewestEndRuns = 8;       ///< of both ends together, before anything is decided
 constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
 constexpr size_t kFreshRuns = 2;        ///< of a suspect and of its parent
 constexpr double kSuspicion = 0.9;      ///< posterior from which a commit is a suspect
@@ -23,6 +22,13 @@ constexpr double kOpenMass = 0.15;      ///< of further changes: more than that 
 constexpr double kLeastGain = 1e-5;     ///< nats a run, for which nothing is run
 constexpr int kFewestAgreeing = 2;      ///< pairs of exact readings that show that runs agree
 constexpr int kMostRepeats = 8;         ///< of one commit, planned ahead when its build is weighed
+/// For a guess at the runs to go, fitted to hunts (tests/bench/bisect_bench.cpp, column told):
+/// nats, beside where the change is; squares of a shift in noises that answer most of a question;
+/// nats a run; and how much longer one of ten hunts is than the guess.
+constexpr double kDoubtOfEnds = 3.0;
+constexpr double kSquaresOfAnswer = 6.0;
+constexpr double kLeastPerRun = 0.01;
+constexpr double kMostOverLikely = 2.5;
 
 double entropy(double p) {
   if (p <= 0 || p >= 1) return 0.0;
@@ -31,35 +37,9 @@ double entropy(double p) {
 
 }  // namespace
 
-const char* name_of(RunPurpose purpose) {
-  switch (purpose) {
-    case RunPurpose::ends:
-      return "ends";
-    case RunPurpose::search:
-      return "search";
-    case RunPurpose::reference:
-      return "reference";
-    case RunPurpose::verify:
-      return "verify";
-  }
-  return "?";
-}
-
-const char* name_of(HuntVerdict verdict) {
-  switch (verdict) {
-    case HuntVerdict::culprit:
-      return "culprit";
-    case HuntVerdict::no_change:
-      return "no_change";
-    case HuntVerdict::environment_changed:
-      return "environment_changed";
-    case HuntVerdict::unresolved:
-      return "unresolved";
-  }
-  return "?";
-}
-
-CommitHunt::CommitHunt(HuntOptions options) : options_(std::move(options)) {
+CommitHunt::CommitHunt(HuntOptions options)
+    : options_(std::move(options)),
+      ends_({options_.confidence, options_.max_end_runs, options_.is_deterministic}) {
   MOETUNE_CHECK(options_.num_positions >= 1, "{} commits to search", options_.num_positions);
   MOETUNE_CHECK(
       options_.min_effect_ratio > 0 && options_.confidence > 0.5 && options_.confidence < 1,
@@ -134,51 +114,36 @@ std::optional<RunRequest> CommitHunt::next() {
   return search();
 }
 
-// In the order a b b a: a drift that goes on evenly falls on both alike.
 std::optional<RunRequest> CommitHunt::compare_ends() {
-  const auto count = static_cast<int>(readings_.size());
-  const int last = options_.num_positions;
-  const RunRequest request{count % 4 == 0 || count % 4 == 3 ? 0 : last, RunPurpose::ends};
-  if (count < kFewestEndRuns || count % 2 == 1) return request;
+  const size_t count = readings_.size();
+  const RunRequest request{Ends::is_good_next(count) ? 0 : options_.num_positions,
+                           RunPurpose::ends};
+  if (count < ends_.num_first_runs() || count % 2 == 1) return request;
   update_drift();
   describe_effect();
-  if (ends_.below >= options_.confidence) {
-    result_.is_swapped = true;
-    finish(HuntVerdict::unresolved, "the bad end is better than the good one");
-    return std::nullopt;
-  }
-  const bool is_there = ends_.low > 0 && ends_.above >= 0.8;
-  const bool is_small = are_ends_alike();
-  const int most = (drift_.is_there() ? 2 : 1) * options_.max_end_runs;
-  if (!is_there && !is_small && count < most) return request;
-  if (is_there || (ends_.low > 0 && ends_.above > 0.5)) {
+  const EndsState state = ends_.judge(drift_.is_there());
+  if (state == EndsState::open) return request;
+  if (state == EndsState::differ) {
     is_searching_ = true;
     last_reference_ = readings_.size();
-    return std::nullopt;
-  }
-  result_.no_change = 1 - ends_.above;
-  if (is_small && drift_.is_there() && (drift_.is_trend() || seems_changed())) {
-    finish(
-        HuntVerdict::environment_changed,
-        "the runs of one commit differ by when they were made; freed of that, the ends are alike");
-  } else if (is_small) {
-    finish(HuntVerdict::no_change, "the ends do not differ by more than the least effect");
   } else {
-    result_.is_too_noisy = true;
-    finish(HuntVerdict::unresolved,
-           "the noise is too large to tell whether the ends differ by the least effect");
+    result_.no_change = 1 - ends_.difference().above;
+    finish_ends(state);
   }
   return std::nullopt;
 }
 
-bool CommitHunt::are_ends_alike() const {
-  const double most = 1 - options_.confidence;
-  return ends_.above <= most && ends_.below <= most;
+bool CommitHunt::is_machine() const {
+  if (!drift_.is_there()) return false;
+  return drift_.is_trend() ||
+         raw_ends_differ(readings_, 0, options_.num_positions, min_effect(), options_.confidence);
 }
 
-// Without a look at when the runs were made.
-bool CommitHunt::seems_changed() const {
-  return raw_ends_differ(readings_, 0, options_.num_positions, min_effect(), options_.confidence);
+void CommitHunt::finish_ends(EndsState state) {
+  result_.is_swapped = state == EndsState::swapped;
+  result_.is_too_noisy = state == EndsState::hidden;
+  EndsVerdict verdict = verdict_on(state, is_machine(), {"end", "commit"});
+  finish(verdict.verdict, std::move(verdict.reason));
 }
 
 void CommitHunt::update_drift() {
@@ -235,10 +200,8 @@ std::optional<RunRequest> CommitHunt::search() {
   };
   // Those that no longer look like one are looked at again.
   std::erase_if(verified_, [&](int p) { return probability(p) < options_.confidence; });
-  if (posterior_.no_change >= options_.confidence || (are_ends_alike() && verified_.empty())) {
-    const bool was_machine = drift_.is_there() && (drift_.is_trend() || seems_changed());
-    finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
-           "with more runs the ends turn out to be alike");
+  if (posterior_.no_change >= options_.confidence || (ends_.are_alike() && verified_.empty())) {
+    finish_ends(EndsState::alike);
     return std::nullopt;
   }
   if (num_runs() >= options_.max_runs) {
@@ -335,25 +298,35 @@ std::vector<bool> CommitHunt::unmeasurable_suspects() const {
   return is_hidden;
 }
 
-int CommitHunt::expected_runs_left() const {
-  if (is_over_) return 0;
+// What is not known yet, over what a run tells of it: half as much as a perfect question would.
+std::optional<RunsLeft> CommitHunt::expected_runs_left() const {
+  if (is_over_) return RunsLeft{};
   const double commits = std::log(static_cast<double>(options_.num_positions));
   if (options_.is_deterministic) {
-    const double all = std::ceil(commits / std::log(2.0)) + 2;
-    return std::max(1, static_cast<int>(all) - num_runs());
+    const int all = static_cast<int>(std::ceil(commits / std::log(2.0))) + 2;
+    const int left = std::max(1, all - num_runs());
+    return RunsLeft{left, left};
   }
-  const int fresh = 2 * static_cast<int>(kFreshRuns);
-  if (!is_searching_ || posterior_.noise <= 0) {
-    // A shift of twice the noise, found half as fast as a perfect question would.
-    return std::max(0, kFewestEndRuns - num_runs()) + static_cast<int>((commits + 3) / 0.17) +
-           fresh;
+  if (!result_.is_known || result_.noise_ratio <= 0) return std::nullopt;
+  double doubt = commits + kDoubtOfEnds;
+  double noises = std::max(result_.effect_ratio * (options_.is_higher_better ? -1 : 1),
+                           options_.min_effect_ratio) /
+                  result_.noise_ratio;
+  if (is_searching_ && posterior_.noise > 0) {
+    doubt = 0.0;
+    for (const double p : posterior_.change) doubt += entropy(p);
+    const auto [low, high] = std::minmax_element(posterior_.level.begin(), posterior_.level.end());
+    noises = (*high - *low) / posterior_.noise;
   }
-  double doubt = 0.0;
-  for (const double p : posterior_.change) doubt += p > 0 && p < 1 ? -p * std::log(p) : 0.0;
-  const auto [low, high] = std::minmax_element(posterior_.level.begin(), posterior_.level.end());
-  const double separation = (*high - *low) / posterior_.noise;
-  const double per_run = 0.5 * std::log(2.0) * (1 - std::exp(-separation * separation / 6)) + 1e-3;
-  return static_cast<int>(std::ceil(doubt / per_run)) + fresh;
+  const double per_run =
+      0.5 * std::log(2.0) * (1 - std::exp(-noises * noises / kSquaresOfAnswer)) + kLeastPerRun;
+  const double fresh = 2.0 * kFreshRuns;
+  const int most = options_.max_runs - num_runs();
+  const auto within = [&](double runs) {
+    return std::clamp(static_cast<int>(std::ceil(runs)), 1, std::max(1, most));
+  };
+  return RunsLeft{within(doubt / per_run + fresh),
+                  within(kMostOverLikely * doubt / per_run + fresh)};
 }
 
 std::optional<RunRequest> CommitHunt::verify(int suspect) {
@@ -388,20 +361,16 @@ std::optional<RunRequest> CommitHunt::bisect_exactly() {
     if (!values[static_cast<size_t>(end)]) return RunRequest{end, RunPurpose::ends};
   }
   describe_effect();
+  const EndsState state = ends_.judge(false);
+  if (state == EndsState::alike) result_.no_change = 1.0;
+  if (state != EndsState::differ) {
+    finish_ends(state);
+    return std::nullopt;
+  }
   const double least = min_effect();
   const auto differs = [&](int a, int b) {
     return std::abs(*values[static_cast<size_t>(b)] - *values[static_cast<size_t>(a)]) >= least;
   };
-  if (!differs(0, last)) {
-    result_.no_change = 1.0;
-    finish(HuntVerdict::no_change, "the ends do not differ by the least effect");
-    return std::nullopt;
-  }
-  if (*values[static_cast<size_t>(last)] < *values[0]) {
-    result_.is_swapped = true;
-    finish(HuntVerdict::unresolved, "the bad end is better than the good one");
-    return std::nullopt;
-  }
   result_.no_change = 0.0;
   std::fill(result_.posterior.begin(), result_.posterior.end(), 0.0);
   result_.suspects.clear();
@@ -491,11 +460,9 @@ void CommitHunt::describe_effect() {
   if (good.empty() || bad.empty()) return;
   const double unit = scale();
   const double sign = options_.is_higher_better ? -1.0 : 1.0;
-  ends_ = options_.is_deterministic
-              ? exact_difference(good.front(), bad.front())
-              : remembered_ends_.of(good, bad, min_effect(), options_.confidence,
-                                    drift_.weight_of_reading());
-  static_cast<EndsEffect&>(result_) = ends_effect_of(ends_, sign, unit, good.size(), bad.size());
+  ends_.update(good, bad, min_effect(), drift_.weight_of_reading());
+  static_cast<EndsEffect&>(result_) =
+      ends_effect_of(ends_.difference(), sign, unit, good.size(), bad.size());
 }
 
 void CommitHunt::add_culprits(const std::vector<int>& positions) {

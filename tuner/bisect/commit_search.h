@@ -8,28 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tuner/bisect/ends.h"
+#include "tuner/bisect/vocabulary.h"
 #include "tuner/stats/change_points.h"
 #include "tuner/stats/drift.h"
 #include "tuner/stats/effect.h"
 
 namespace moetune::tuner {
-
-/// Why a commit is run.
-enum class RunPurpose : uint8_t {
-  ends,       ///< whether there is a change at all
-  search,     ///< where it is
-  reference,  ///< an end once more: whether the machine has drifted
-  verify,     ///< a suspect and its parent, freshly
-};
-const char* name_of(RunPurpose purpose);
-
-enum class HuntVerdict : uint8_t {
-  culprit,
-  no_change,
-  environment_changed,  ///< what differs is when the runs were made, not which commit they ran
-  unresolved,           ///< runs or time are used up, or the suspects cannot be run
-};
-const char* name_of(HuntVerdict verdict);
 
 /// Whether the culprits of a deterministic metric and their parents are run once more.
 enum class SecondLook : uint8_t {
@@ -75,19 +60,14 @@ struct Culprit : Effect {
   double after = 0.0;
 };
 
-struct HuntResult : EndsEffect {
-  HuntVerdict verdict = HuntVerdict::unresolved;
-  bool is_swapped = false;  ///< the bad end is better than the good one
-  std::string reason;       ///< of a verdict that is not `culprit`, for people
+struct HuntResult : HuntOutcome {
   std::vector<Culprit> culprits;
-  bool has_drift = false;
   bool is_too_noisy = false;  ///< `unresolved`, as the noise hides whether the ends differ
   /// A metric that was taken as deterministic differs between runs of one commit.
   bool is_inexact = false;
   std::vector<double>
-      posterior;  ///< [num_positions + 1]: each position a culprit; 0 at the good end
-  std::optional<double> no_change;  ///< posterior; none before anything was decided
-  std::vector<int> suspects;        ///< fewest positions that hold the asked confidence
+      posterior;              ///< [num_positions + 1]: each position a culprit; 0 at the good end
+  std::vector<int> suspects;  ///< fewest positions that hold the asked confidence
 };
 
 class CommitHunt {
@@ -113,8 +93,8 @@ class CommitHunt {
   [[nodiscard]] bool is_built(int position) const {
     return is_built_[static_cast<size_t>(position)];
   }
-  /// A guess, from what a run has to tell; 0 when it is over.
-  [[nodiscard]] int expected_runs_left() const;
+  /// A guess, from what a run has to tell; none before the ends tell anything, 0 when it is over.
+  [[nodiscard]] std::optional<RunsLeft> expected_runs_left() const;
   /// Ends it before it is over: what was verified by then is kept, the verdict is `unresolved`.
   void stop(const std::string& reason);
 
@@ -131,8 +111,9 @@ class CommitHunt {
 
   [[nodiscard]] std::vector<CommitReadings> by_commit() const;
   [[nodiscard]] std::vector<double> values_at(int first, int last) const;
-  [[nodiscard]] bool are_ends_alike() const;
-  [[nodiscard]] bool seems_changed() const;
+  /// The good end and the bad one differ only by when they were run.
+  [[nodiscard]] bool is_machine() const;
+  void finish_ends(EndsState state);
   void update_drift();
   /// Freed of the machine's drift where that was noticed.
   [[nodiscard]] double freed(size_t reading) const {
@@ -162,8 +143,7 @@ class CommitHunt {
   std::vector<bool> is_built_;
   std::vector<bool> is_broken_;
   ChangePointPosterior posterior_;
-  LevelDifference ends_;  ///< of their levels
-  RememberedDifference remembered_ends_;
+  Ends ends_;
   bool is_searching_ = false;
   bool is_over_ = false;
   int suspect_ = 0;          ///< that is verified; 0: none

@@ -21,7 +21,6 @@ namespace {
 constexpr size_t kGood = 0;  ///< indices of the ends
 constexpr size_t kBad = 1;
 
-constexpr int kFewestEndRuns = 8;       ///< of both ends together, before anything is decided
 constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
 constexpr size_t kFreshRuns = 2;        ///< of each set that an answer rests on
 constexpr size_t kMostRunsOfSet = 40;   ///< after that a set is taken for what it is likelier
@@ -71,7 +70,9 @@ std::vector<ChangeSet> split(const ChangeSet& set, size_t count) {
 
 }  // namespace
 
-ConfigHunt::ConfigHunt(ConfigHuntOptions options) : options_(options) {
+ConfigHunt::ConfigHunt(ConfigHuntOptions options)
+    : options_(options),
+      ends_({options_.confidence, options_.max_end_runs, options_.is_deterministic}) {
   MOETUNE_CHECK(options_.num_changes >= 1, "{} changes to search", options_.num_changes);
   MOETUNE_CHECK(
       options_.min_effect_ratio > 0 && options_.confidence > 0.5 && options_.confidence < 1,
@@ -112,8 +113,10 @@ void ConfigHunt::update_drift() {
   }
 }
 
-bool ConfigHunt::seems_changed() const {
-  return raw_ends_differ(readings_, static_cast<int>(kGood), static_cast<int>(kBad), min_effect(),
+bool ConfigHunt::is_machine() const {
+  if (!drift_.is_there()) return false;
+  return drift_.is_trend() ||
+         raw_ends_differ(readings_, static_cast<int>(kGood), static_cast<int>(kBad), min_effect(),
                          options_.confidence);
 }
 
@@ -137,16 +140,17 @@ double ConfigHunt::scale() const {
   return largest > 0 ? largest : 1.0;
 }
 
-int ConfigHunt::expected_runs_left() const {
-  if (is_over_) return 0;
-  if (!is_searching_) return std::max(1, kFewestEndRuns - num_runs());
+// Halves of what is left, then the culprit and the rest once more.
+std::optional<RunsLeft> ConfigHunt::expected_runs_left() const {
+  if (is_over_) return RunsLeft{};
+  if (!is_searching_) return std::nullopt;
   std::set<int> sets;
   for (const TimedReading& reading : readings_) sets.insert(reading.position);
   const double per_set = static_cast<double>(num_runs()) / static_cast<double>(sets.size());
-  // Halves of what is left, then the culprit and the rest once more.
   const double num_sets =
       std::ceil(std::log2(static_cast<double>(std::max<size_t>(1, result_.suspects.size())))) + 2;
-  return static_cast<int>(std::ceil(per_set * num_sets));
+  const auto likely = static_cast<int>(std::ceil(per_set * num_sets));
+  return RunsLeft{likely, 2 * likely};
 }
 
 void ConfigHunt::ask(const ChangeSet& set, RunPurpose purpose) {
@@ -162,7 +166,6 @@ std::optional<ConfigRequest> ConfigHunt::next() {
   return search();
 }
 
-// In the order a b b a: a drift that goes on evenly falls on both alike.
 std::optional<ConfigRequest> ConfigHunt::compare_ends() {
   for (const ChangeSet& end : {none_, all_}) {
     if (can_measure(end)) continue;
@@ -170,44 +173,27 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
            fmt::format("the {} configuration cannot be measured", end == none_ ? "good" : "bad"));
     return std::nullopt;
   }
-  const int count = num_runs();
-  const ConfigRequest request{count % 4 == 0 || count % 4 == 3 ? none_ : all_, RunPurpose::ends};
-  if (count < (options_.is_deterministic ? 2 : kFewestEndRuns) || count % 2 == 1) return request;
+  const size_t count = readings_.size();
+  const ConfigRequest request{Ends::is_good_next(count) ? none_ : all_, RunPurpose::ends};
+  if (count < ends_.num_first_runs() || count % 2 == 1) return request;
   update_drift();
   describe_effect();
-  const double least = min_effect();
-  LevelDifference difference = ends_;
-  if (options_.is_deterministic) {
-    difference.above = difference.mean >= least ? 1.0 : 0.0;
-    difference.below = difference.mean <= -least ? 1.0 : 0.0;
-  }
-  result_.no_change = 1 - difference.above;
-  if (difference.below >= options_.confidence) {
-    result_.is_swapped = true;
-    finish(HuntVerdict::unresolved, "the bad configuration is better than the good one");
-    return std::nullopt;
-  }
-  const bool is_there = difference.low > 0 && difference.above >= 0.8;
-  const bool is_small = difference.above <= 1 - options_.confidence;
-  const int most = (drift_.is_there() ? 2 : 1) * options_.max_end_runs;
-  if (!is_there && !is_small && count < most) return request;
-  if (is_there || (difference.low > 0 && difference.above > 0.5)) {
+  result_.no_change = 1 - ends_.difference().above;
+  const EndsState state = ends_.judge(drift_.is_there());
+  if (state == EndsState::open) return request;
+  if (state == EndsState::differ) {
     is_searching_ = true;
     last_reference_ = readings_.size();
-    return std::nullopt;
-  }
-  if (is_small && drift_.is_there() && (drift_.is_trend() || seems_changed())) {
-    finish(HuntVerdict::environment_changed,
-           "runs of one configuration differ by when they were made; freed of that, the two "
-           "configurations are alike");
-  } else if (is_small) {
-    finish(HuntVerdict::no_change,
-           "the configurations do not differ by more than the least effect");
   } else {
-    finish(HuntVerdict::unresolved,
-           "the noise is too large to tell whether the configurations differ by the least effect");
+    finish_ends(state);
   }
   return std::nullopt;
+}
+
+void ConfigHunt::finish_ends(EndsState state) {
+  result_.is_swapped = state == EndsState::swapped;
+  EndsVerdict verdict = verdict_on(state, is_machine(), {"configuration", "configuration"});
+  finish(verdict.verdict, std::move(verdict.reason));
 }
 
 std::optional<ConfigRequest> ConfigHunt::search() {
@@ -216,9 +202,9 @@ std::optional<ConfigRequest> ConfigHunt::search() {
   result_.culprits.clear();
   pending_.reset();
   if (!options_.is_deterministic) {
-    result_.no_change = 1 - ends_.above;
-    if (ends_.above <= 1 - options_.confidence) {
-      finish_alike();
+    result_.no_change = 1 - ends_.difference().above;
+    if (ends_.difference().above <= 1 - options_.confidence) {
+      finish_ends(EndsState::alike);
       return std::nullopt;
     }
   }
@@ -230,7 +216,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     if (!found) break;
     if (*found == none_) {
       if (result_.culprits.empty()) {
-        finish_alike();
+        finish_ends(EndsState::alike);
         return std::nullopt;
       }
       result_.complete = 1 - probability_of(stage.top, stage);
@@ -526,9 +512,10 @@ void ConfigHunt::describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bo
 }
 
 void ConfigHunt::describe_effect() {
-  ends_ = difference_of(kGood, kBad);
+  ends_.update(levels_.values(kGood), levels_.values(kBad), min_effect(),
+               drift_.weight_of_reading());
   static_cast<EndsEffect&>(result_) =
-      ends_effect_of(ends_, options_.is_higher_better ? -1.0 : 1.0, scale(),
+      ends_effect_of(ends_.difference(), options_.is_higher_better ? -1.0 : 1.0, scale(),
                      levels_.num_runs(kGood), levels_.num_runs(kBad));
 }
 
@@ -538,12 +525,6 @@ LevelDifference ConfigHunt::difference_of(size_t a, size_t b) {
   if (options_.is_deterministic) return exact_difference(of_a.front(), of_b.front());
   return differences_[{a, b}].of(of_a, of_b, min_effect(), options_.confidence,
                                  drift_.weight_of_reading());
-}
-
-void ConfigHunt::finish_alike() {
-  const bool was_machine = drift_.is_there() && (drift_.is_trend() || seems_changed());
-  finish(was_machine ? HuntVerdict::environment_changed : HuntVerdict::no_change,
-         "with more runs the configurations turn out to be alike");
 }
 
 void ConfigHunt::finish(HuntVerdict verdict, std::string reason) {

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "tuner/bisect/commit_search.h"
+#include "tuner/bisect/ends.h"
+#include "tuner/bisect/vocabulary.h"
 #include "tuner/stats/drift.h"
+#include "tuner/stats/effect.h"
 #include "tuner/stats/subset_levels.h"
 
 namespace moetune::tuner {
@@ -55,12 +57,8 @@ struct ConfigCulprit : Effect {
   Effect rest;                    ///< of that over the good one
 };
 
-struct ConfigHuntResult : EndsEffect {
-  HuntVerdict verdict = HuntVerdict::unresolved;
-  bool is_swapped = false;  ///< the bad configuration is better than the good one
-  std::string reason;       ///< of a verdict that is not `culprit`, or what a culprit leaves open
+struct ConfigHuntResult : HuntOutcome {
   std::vector<ConfigCulprit> culprits;  ///< in the order in which they were found
-  std::optional<double> no_change;      ///< probability; none before the ends were compared
   /// Of a culprit: probability that the bad configuration without all of them is as the good one;
   /// 0 when that could not be measured.
   double complete = 0.0;
@@ -69,7 +67,6 @@ struct ConfigHuntResult : EndsEffect {
   /// that does not; 0 before the first.
   double certainty = 0.0;
   int num_failed = 0;  ///< sets that could not be measured
-  bool has_drift = false;
 };
 
 class ConfigHunt {
@@ -88,8 +85,8 @@ class ConfigHunt {
   /// What is known so far.
   [[nodiscard]] const ConfigHuntResult& result() const { return result_; }
   [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
-  /// A guess: as if one change was to blame; 0 when it is over.
-  [[nodiscard]] int expected_runs_left() const;
+  /// A guess: as if one change was to blame; none before the ends tell anything, 0 when it is over.
+  [[nodiscard]] std::optional<RunsLeft> expected_runs_left() const;
 
  private:
   enum class Outcome : uint8_t { moved, same, untold, pending };
@@ -128,11 +125,11 @@ class ConfigHunt {
   void describe_effect();
   void update_drift();
   /// The good end and the bad one differ only by when they were run.
-  [[nodiscard]] bool seems_changed() const;
+  [[nodiscard]] bool is_machine() const;
+  void finish_ends(EndsState state);
   /// Of two sets' levels, by index.
   LevelDifference difference_of(size_t a, size_t b);
   void finish(HuntVerdict verdict, std::string reason);
-  void finish_alike();
 
   Outcome outcome_of(const ChangeSet& set, const Stage& stage, double needed, double prior);
   /// Probability that the set moves the metric; it needs a reading.
@@ -152,8 +149,8 @@ class ConfigHunt {
   std::map<ChangeSet, size_t> indices_;  ///< of sets in levels_; 0: none_, 1: all_
   std::vector<TimedReading> readings_;   ///< position: the index of the set; more is worse
   DriftWatch drift_;
-  SubsetLevels levels_;   ///< from readings freed of the machine's drift
-  LevelDifference ends_;  ///< of their levels
+  SubsetLevels levels_;  ///< from readings freed of the machine's drift
+  Ends ends_;
   std::map<std::pair<size_t, size_t>, RememberedDifference> differences_;
   std::vector<bool> is_broken_;  ///< by index
   size_t last_reference_ = 0;

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
 #include "tuner/stats/fast_exp.h"
+#include "tuner/stats/level_lattice.h"
 #include "tuner/stats/log_sum.h"
 #include "tuner/stats/noise_model.h"
 
@@ -17,25 +18,16 @@ namespace {
 
 constexpr double kLevelStep = 0.3;   ///< of the grid of levels, in noises
 constexpr double kLevelReach = 3.0;  ///< beyond a commit's median, in noises
-/// Points of a lattice around what was measured.
-std::vector<double> level_grid(const std::vector<CommitReadings>& commits, double scale) {
-  const double step = kLevelStep * scale;
-  std::vector<int64_t> indices;
+
+std::vector<double> levels_near(const std::vector<CommitReadings>& commits, double scale) {
+  std::vector<LevelRange> ranges;
   for (const CommitReadings& commit : commits) {
     // A median of few runs lies off its level by more.
-    const double reach = kLevelReach * scale *
-                         std::max(0.5, 1.5 / std::sqrt(static_cast<double>(commit.values.size())));
-    const double middle = profiler::median(commit.values);
-    const auto first = static_cast<int64_t>(std::floor((middle - reach) / step));
-    const auto last = static_cast<int64_t>(std::ceil((middle + reach) / step));
-    for (int64_t i = first; i <= last; ++i) indices.push_back(i);
+    const double of_few = 1.5 / std::sqrt(static_cast<double>(commit.values.size()));
+    ranges.push_back(
+        {profiler::median(commit.values), kLevelReach * scale * std::max(0.5, of_few)});
   }
-  std::sort(indices.begin(), indices.end());
-  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
-  std::vector<double> grid;
-  grid.reserve(indices.size());
-  for (const int64_t i : indices) grid.push_back(static_cast<double>(i) * step);
-  return grid;
+  return level_lattice(ranges, kLevelStep * scale);
 }
 
 /// A run of measured commits under one level: how well they agree, and on which level.
@@ -176,7 +168,7 @@ class Posterior {
 
   ChangePointPosterior run() {
     const std::vector<double> noises = noise_grid(commits_);
-    const std::vector<double> levels = level_grid(commits_, noises[noises.size() / 2 - 1]);
+    const std::vector<double> levels = levels_near(commits_, noises[noises.size() / 2 - 1]);
     std::vector<Segments> segments;
     std::vector<Passes> passes;
     LogSum total;

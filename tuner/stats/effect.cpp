@@ -1,4 +1,3 @@
-// See effect.h.
 #include "tuner/stats/effect.h"
 
 #include "tuner/stats/noise_model.h"

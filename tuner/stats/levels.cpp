@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <numeric>
 #include <utility>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
 #include "tuner/stats/fast_exp.h"
+#include "tuner/stats/level_lattice.h"
 #include "tuner/stats/log_sum.h"
 #include "tuner/stats/noise_model.h"
 
@@ -249,19 +251,15 @@ double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>
     // One level for both: near that of either, or in between.
     std::vector<double> all = a;
     all.insert(all.end(), moved.begin(), moved.end());
-    std::vector<int64_t> lattice;
-    for (const std::vector<double>* values : {&a, static_cast<const std::vector<double>*>(&moved),
-                                              static_cast<const std::vector<double>*>(&all)}) {
+    std::vector<LevelRange> ranges;
+    for (const std::vector<double>* values :
+         std::initializer_list<const std::vector<double>*>{&a, &moved, &all}) {
       const double reach =
           kReach * scale / std::sqrt(weight_of_reading * static_cast<double>(values->size()));
-      const auto middle = static_cast<int64_t>(std::round(profiler::median(*values) / step));
-      const auto count = static_cast<int64_t>(std::ceil(reach / step));
-      for (int64_t i = middle - count; i <= middle + count; ++i) lattice.push_back(i);
+      // From a point of the lattice, which the sums of all shifts share.
+      ranges.push_back({step * std::round(profiler::median(*values) / step), reach});
     }
-    std::sort(lattice.begin(), lattice.end());
-    lattice.erase(std::unique(lattice.begin(), lattice.end()), lattice.end());
-    std::vector<double> levels;
-    for (const int64_t i : lattice) levels.push_back(static_cast<double>(i) * step);
+    const std::vector<double> levels = level_lattice(ranges, step);
     LogSum evidence;
     for (const double noise : noises) {
       evidence.add(log_sum_of(log_fit(all, noise, weight_of_reading, levels)));

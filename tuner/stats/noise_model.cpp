@@ -1,4 +1,3 @@
-// See noise_model.h.
 #include "tuner/stats/noise_model.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See run_comparison.h.
 #include "tuner/stats/run_comparison.h"
 
 #include <algorithm>

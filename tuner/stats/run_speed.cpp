@@ -1,4 +1,3 @@
-// See run_speed.h.
 #include "tuner/stats/run_speed.h"
 
 #include <algorithm>

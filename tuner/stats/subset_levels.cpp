@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <numeric>
 #include <span>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
 #include "tuner/stats/fast_exp.h"
+#include "tuner/stats/level_lattice.h"
 #include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
@@ -69,18 +69,11 @@ void SubsetLevels::build_lattice() {
   step_ = scale_ * kLatticeStep / std::sqrt(static_cast<double>(most));
   noises_.clear();
   for (const double factor : kNoiseFactors) noises_.push_back(factor * scale_);
-  std::vector<int64_t> indices;
+  std::vector<LevelRange> ranges;
   for (const CommitReadings& commit : commits) {
-    const double middle = profiler::median(commit.values);
-    const double reach = scale_ * reach_of(commit.values.size());
-    const auto first = static_cast<int64_t>(std::floor((middle - reach) / step_));
-    const auto last = static_cast<int64_t>(std::ceil((middle + reach) / step_));
-    for (int64_t i = first; i <= last; ++i) indices.push_back(i);
+    ranges.push_back({profiler::median(commit.values), scale_ * reach_of(commit.values.size())});
   }
-  std::sort(indices.begin(), indices.end());
-  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
-  lattice_.clear();
-  for (const int64_t i : indices) lattice_.push_back(static_cast<double>(i) * step_);
+  lattice_ = level_lattice(ranges, step_);
   num_at_lattice_ = num_values_;
   for (Set& set : sets_) {
     set.num_fitted = 0;

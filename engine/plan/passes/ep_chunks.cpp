@@ -1,4 +1,4 @@
-// See passes.h.
+// Chunks of expert rows: while the experts work on one, the next is under way.
 #include <map>
 
 #include "engine/plan/passes/passes.h"

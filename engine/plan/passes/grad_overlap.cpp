@@ -1,4 +1,4 @@
-// See passes.h.
+// The reduction of a layer's gradients, moved to where the layer's last backward segment has ended.
 #include <map>
 
 #include "engine/plan/passes/passes.h"

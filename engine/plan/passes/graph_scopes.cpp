@@ -1,4 +1,4 @@
-// See passes.h.
+// Which instructions are captured as graphs, and where communication cuts them.
 #include <algorithm>
 
 #include "engine/plan/passes/passes.h"

@@ -1,4 +1,4 @@
-// See passes.h.
+// Allocations and their ends, written from the rows of the buffer table.
 #include "engine/plan/passes/passes.h"
 
 namespace moetune::plan {

@@ -1,4 +1,4 @@
-// See passes.h.
+// The cost of every operation, from the shapes of its operands.
 #include <algorithm>
 
 #include "engine/plan/passes/passes.h"

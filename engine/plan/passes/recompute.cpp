@@ -1,4 +1,4 @@
-// See passes.h.
+// What the backward pass makes again, selectively or a whole half of a layer.
 #include <algorithm>
 
 #include "engine/plan/passes/passes.h"

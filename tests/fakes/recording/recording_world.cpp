@@ -1,4 +1,3 @@
-// See recording_world.h.
 #include "tests/fakes/recording/recording_world.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See tape.h.
 #include "tests/fakes/recording/tape.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "profiler/device_counters.h"
+#include "profiler/device/device_counters.h"
 #include "profiler/timeline.h"
 #include "tests/profiler_cupti/fake/fake_counters.h"
 #include "tests/profiler_cupti/fake/fake_cupti.h"

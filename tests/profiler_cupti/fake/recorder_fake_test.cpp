@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "profiler/cupti_recorder.h"
+#include "profiler/device/cupti_recorder.h"
 #include "tests/profiler_cupti/fake/fake_cupti.h"
 
 namespace moetune::profiler {

@@ -1,0 +1,58 @@
+#include "profiler/store/trace_columns.h"
+
+#include <fmt/format.h>
+
+namespace moetune::store {
+namespace {
+
+/// The columns by `name_of` (column, whether it is a text), with commas.
+template <typename Name>
+std::string columns(const Name& name_of) {
+  std::string list;
+  const profiler::TraceRecord record;
+  for_each_column(record, [&](const char* column, const auto& field) {
+    constexpr bool kIsText = std::is_same_v<std::decay_t<decltype(field)>, std::string>;
+    list += (list.empty() ? "" : ", ") + name_of(column, kIsText);
+  });
+  return list;
+}
+
+std::string in_shard(const char* column, bool /*is_text*/) {
+  return std::string_view(column) == "group" ? "group_name" : column;
+}
+
+std::string in_store(const char* column, bool is_text) {
+  return is_text ? fmt::format("{}Id", column) : column;
+}
+
+std::string parameter(const char* /*column*/, bool /*is_text*/) { return "?"; }
+
+}  // namespace
+
+std::string insert_into_shard() {
+  return fmt::format("INSERT INTO trace_record (step, rank, {}) VALUES (?, ?, {})",
+                     columns(in_shard), columns(parameter));
+}
+
+std::string select_from_shard() {
+  return fmt::format("SELECT step, rank, {} FROM trace_record ORDER BY rowid", columns(in_shard));
+}
+
+std::string insert_into_store() {
+  return fmt::format("INSERT INTO trace_record (trial_id, step, rank, {}) VALUES (?, ?, ?, {})",
+                     columns(in_store), columns(parameter));
+}
+
+std::string select_from_store() {
+  // A text's table is joined under its column's name.
+  const std::string texts = columns([](const char* column, bool is_text) {
+    return is_text ? fmt::format("{0}_text.value", column) : std::string(column);
+  });
+  return fmt::format(
+      "SELECT {} FROM trace_record JOIN StringIds name_text ON name_text.id = nameId "
+      "JOIN StringIds group_text ON group_text.id = groupId "
+      "WHERE trial_id = ? AND step = ? AND rank = ? ORDER BY correlationId",
+      texts);
+}
+
+}  // namespace moetune::store

@@ -1,0 +1,88 @@
+// The columns of trace_record, spelled once: in the shard that ranks write and in the database,
+// where texts are ids of StringIds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/base/error.h"
+#include "profiler/record.h"
+#include "profiler/store/db.h"
+
+namespace moetune::store {
+
+/// Calls visit(column, field) for each column behind those of the step, in the table's order.
+template <typename Record, typename Visit>
+void for_each_column(Record& record, const Visit& visit) {
+  visit("correlationId", record.id);
+  visit("kind", record.kind);
+  visit("streamId", record.stream);
+  visit("name", record.name);
+  visit("layer", record.layer);
+  visit("micro_batch", record.micro_batch);
+  visit("launch_start", record.launch_start_ns);
+  visit("launch_end", record.launch_end_ns);
+  visit("start", record.start_ns);
+  visit("\"end\"", record.end_ns);
+  visit("group", record.group);
+  visit("bytes", record.bytes);
+  visit("flops", record.flops);
+  visit("transfer_ns", record.transfer_ns);
+  visit("sequence", record.sequence);
+  visit("graphId", record.graph_id);
+  visit("producer_id", record.producer_id);
+  visit("is_recompute", record.is_recompute);
+}
+
+/// Of the shard's table; parameters: step, rank, the columns.
+std::string insert_into_shard();
+/// Of all records, in the order of writing: step, rank, the columns.
+std::string select_from_shard();
+/// Of the database's table; parameters: trial, step, rank, the columns.
+std::string insert_into_store();
+/// The columns of one trial's step on one rank, in program order.
+std::string select_from_store();
+
+/// Binds the columns from parameter `first` on; `text` makes of a text what the table holds.
+template <typename Text>
+void bind_columns(Statement& statement, int first, const profiler::TraceRecord& record,
+                  const Text& text) {
+  int index = first;
+  for_each_column(record, [&](const char*, const auto& field) {
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, std::string>) {
+      statement.bind(index++, text(field));
+    } else if constexpr (std::is_enum_v<Field>) {
+      statement.bind(index++, static_cast<int>(field));
+    } else {
+      statement.bind(index++, field);
+    }
+  });
+}
+
+/// Reads the columns from `row`, which gives one after another. Throws base::Error for a kind that
+/// there is not; `where` is the file.
+template <typename Row>
+void read_columns(Row& row, std::string_view where, profiler::TraceRecord& record) {
+  for_each_column(record, [&](const char*, auto& field) {
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, std::string>) {
+      field = row.text();
+    } else if constexpr (std::is_same_v<Field, profiler::RecordKind>) {
+      const int64_t kind = row.integer();
+      MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
+                    "{}: the trace is damaged: record kind {}", where, kind);
+      field = static_cast<profiler::RecordKind>(kind);
+    } else if constexpr (std::is_same_v<Field, bool>) {
+      field = row.boolean();
+    } else if constexpr (std::is_same_v<Field, int32_t>) {
+      field = row.small();
+    } else {
+      field = row.integer();
+    }
+  });
+}
+
+}  // namespace moetune::store

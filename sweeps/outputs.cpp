@@ -1,0 +1,363 @@
+#include "sweeps/outputs.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "kernels/base/error.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+constexpr OutputKey kTrial[] = {
+    {"id", "integer", "", "Of the trial in this database."},
+    {"sweep", "integer", "", "The sweep it belongs to."},
+    {"hash", "text", "", "Of everything that makes it another trial."},
+    {"phase", "text", "", "contract, fit, scale, profile, retune or validate."},
+    {"title", "text", "", "What it was for."},
+    {"status", "text", "",
+     "running, ok, oom, invalid, pruned, hung, crashed, failed, wrong, interrupted."},
+    {"reason", "text", "", "Of a status that is not ok."},
+    {"knobs.*", "any", "", "The value of each knob."},
+    {"predicted_peak_bytes", "integer or null", "bytes", "Of the rank that needs most."},
+    {"peak_bytes", "integer or null", "bytes", "The same, measured."},
+    {"predicted_step_ns", "integer or null", "ns", "Time of a step."},
+    {"step_ns", "integer or null", "ns", "The same, measured."},
+    {"wall", "text or null", "", "memory, communication, host or compute."},
+    {"tokens_per_s", "number or null", "tokens/s", "Of all devices together."},
+    {"loss", "number or null", "", "Of the last step."},
+    {"marks[]", "list of texts", "", "winner, baseline, first_fit."},
+    {"is_kept", "true or false", "", "The search went on from it."},
+    {"parent", "integer or null", "", "Id of the trial that it changes."},
+    {"changes.*.before", "any", "", "By knob: the parent's value."},
+    {"changes.*.after", "any", "", "By knob: its own value."},
+    {"changes_from_first_fit.*.before", "any", "", "The same from the first trial that fitted."},
+    {"changes_from_first_fit.*.after", "any", "", "By knob: its own value."},
+    {"num_measurements", "integer", "", "Runs behind its figures."},
+    {"environment.*", "any", "", "Where it was measured; null when it was not."},
+};
+
+constexpr OutputKey kList[] = {
+    {"[]", "list of objects", "", "A trial each."},
+};
+
+constexpr OutputKey kHuntList[] = {
+    {"[].hunt", "integer", "", "Of the hunt in this database."},
+    {"[].repository", "text or null", "", "Its folder."},
+    {"[].good", "text", "", "The good end: a commit, or a file."},
+    {"[].bad", "text", "", "The bad end."},
+    {"[].metric", "text", "", "What was compared."},
+    {"[].status", "text", "", "running, done, interrupted or failed."},
+    {"[].verdict", "text or null", "", "culprit, no_change, environment_changed or unresolved."},
+    {"[].answer", "text or null", "", "Whose fault it is, or why nobody's."},
+    {"[].num_runs", "integer", "", "Measurements."},
+    {"[].started_at", "text or null", "UTC", "When it began."},
+    {"[].ended_at", "text or null", "UTC", "When it ended."},
+    {"[].command_line", "text", "", "How to run it again."},
+};
+
+constexpr OutputKey kDetails[] = {
+    {"is_baseline", "true or false", "", "Everything is compared with its loss."},
+    {"megatron_flags[]", "list of texts or null", "", "Its knobs as Megatron-LM's arguments."},
+    {"megatron_notes[]", "list of texts or null", "", "What those flags cannot say."},
+    {"step_ns_low", "integer or null", "ns", "Of the interval of 95 %."},
+    {"step_ns_high", "integer or null", "ns", "The same."},
+    {"started_at", "text or null", "UTC", "When it began."},
+    {"ended_at", "text or null", "UTC", "When it ended."},
+    {"duration_ns", "integer or null", "ns", "From one to the other."},
+    {"num_attempts", "integer", "", "How often it was started."},
+    {"spec.*", "any", "", "The trial as a trial file."},
+    {"measurements[].attempt", "integer", "", "Which start it was."},
+    {"measurements[].purpose", "text", "", "first, again, longer or in_turns."},
+    {"measurements[].status", "text", "", "As of a trial."},
+    {"measurements[].reason", "text", "", "As of a trial."},
+    {"measurements[].is_counted", "true or false", "", "It stands behind the trial's figures."},
+    {"measurements[].num_steps", "integer", "", "Steps that were run."},
+    {"measurements[].samples_ns[]", "list of integers", "ns", "Each timed step."},
+    {"measurements[].played_ns[]", "list of integers", "ns",
+     "The same steps, played with robust durations."},
+    {"measurements[].probe_ns", "integer or null", "ns", "How fast the machine was."},
+    {"measurements[].step_ns", "integer or null", "ns", "What this run says."},
+    {"measurements[].step_ns_low", "integer or null", "ns", "Of its interval."},
+    {"measurements[].step_ns_high", "integer or null", "ns", "Of its interval."},
+    {"measurements[].window_start", "text", "UTC", "When it was made."},
+    {"measurements[].window_end", "text", "UTC", "When it ended."},
+    {"measurements[].commit", "text or null", "", "Of the program."},
+    {"measurements[].environment.*", "any", "", "Where it was made."},
+    {"decisions[].kind", "text", "", "kept, rejected, undecided, ..."},
+    {"decisions[].phase", "text", "", "As of a trial."},
+    {"decisions[].text", "text", "", "A sentence."},
+    {"decisions[].gain_ratio", "number or null", "ratio", "Of speed."},
+    {"decisions[].gain_low_ratio", "number or null", "ratio", "Of its interval."},
+    {"decisions[].gain_high_ratio", "number or null", "ratio", "Of its interval."},
+    {"predictions.*.value", "number", "of the name", "What was predicted before it ran."},
+    {"predictions.*.grade", "text", "", "How it was predicted."},
+    {"metrics[].rank", "integer", "", "-1: the whole run."},
+    {"metrics[].name", "text", "", "Of the metric."},
+    {"metrics[].unit", "text", "", "Of the value."},
+    {"metrics[].value", "number or null", "its unit", "Measured."},
+    {"memory[].rank", "integer", "", "Whose memory."},
+    {"memory[].group", "text", "", "weights, gradients, optimizer, ..."},
+    {"memory[].bytes", "integer or null", "bytes", "At the rank's peak."},
+    {"memory[].predicted_bytes", "integer or null", "bytes", "The same, predicted."},
+    {"memory[].peak_allocation", "text or null", "", "What was allocated at the peak."},
+    {"steps[].step", "integer", "", "From 0."},
+    {"steps[].is_warmup", "true or false", "", "Not timed."},
+    {"steps[].is_traced", "true or false", "", "Recorded."},
+    {"steps[].step_ns", "integer", "ns", "How long it took."},
+    {"steps[].loss", "number", "", "Cross-entropy."},
+    {"steps[].grad_norm", "number", "", "Before clipping."},
+    {"steps[].lr", "number", "", "Learning rate."},
+    {"texts.*", "any", "", "Its log: command, stderr, wall evidence, routing, device memory."},
+};
+
+constexpr OutputKey kSweep[] = {
+    {"db", "text", "", "The database."},
+    {"sweep_id", "integer", "", "Of the sweep in it."},
+    {"status", "text", "", "done, interrupted or failed."},
+    {"stop_reason", "text", "", "Why it stopped early, if it did."},
+    {"failure", "text", "", "Why nothing fitted."},
+    {"num_run", "integer", "", "Trials that ran now."},
+    {"num_reused", "integer", "", "Trials that were found."},
+    {"num_by_status.*", "integer", "", "Trials by status."},
+    {"best", "object or null", "", "The winner: a trial."},
+    {"megatron_flags[]", "list of texts or null", "", "The winner's, for Megatron-LM."},
+    {"megatron_notes[]", "list of texts or null", "", "What those flags cannot say."},
+    {"first_fit_id", "integer or null", "", "The first trial that fitted."},
+    {"validated", "true, false or null", "", "What a long run said; null: none was made."},
+    {"validation", "text", "", "The same as a sentence."},
+    {"speedup", "number or null", "ratio", "Of the winner over the first fit; 1: none."},
+    {"speedup_low", "number or null", "ratio", "Of its interval."},
+    {"speedup_high", "number or null", "ratio", "Of its interval."},
+    {"gain_ratio", "number or null", "ratio", "speedup - 1."},
+    {"gain_low_ratio", "number or null", "ratio", "Of its interval."},
+    {"gain_high_ratio", "number or null", "ratio", "Of its interval."},
+    {"undecided[].trial", "integer or null", "", "A change that the noise hides."},
+    {"undecided[].knob", "text", "", "Its knob."},
+    {"undecided[].value", "text", "", "The value that was tried."},
+    {"undecided[].gain_low_ratio", "number or null", "ratio", "What it may gain."},
+    {"undecided[].gain_high_ratio", "number or null", "ratio", "The same."},
+    {"undecided[].text", "text", "", "A sentence."},
+};
+
+constexpr OutputKey kProgram[] = {
+    {"rank", "integer", "", "Whose program."},
+    {"world_size", "integer", "", "Ranks."},
+    {"instructions[].verb", "text", "", "op, comm, send, recv, alloc, free, record, wait, ..."},
+    {"instructions[].op", "text or null", "", "The operation."},
+    {"instructions[].pass", "text", "", "forward, backward, recompute, ..."},
+    {"instructions[].layer", "integer", "", "-1: none."},
+    {"instructions[].micro_batch", "integer", "", "-1: none."},
+    {"instructions[].chunk", "integer", "", "Of expert rows."},
+    {"instructions[].stream", "text", "", "Where it runs."},
+    {"instructions[].group", "text or null", "", "Of communication."},
+    {"instructions[].flops", "number", "FLOP", "Floating-point operations."},
+    {"instructions[].bytes", "number", "bytes", "Read and written, or sent."},
+    {"instructions[].waits[]", "list of integers", "", "Instructions that it waits for."},
+    {"peak_bytes", "integer", "bytes", "Memory of the rank at its peak."},
+};
+
+constexpr OutputKey kKnobs[] = {
+    {"[].name", "text", "", "As in files and --set."},
+    {"[].group", "text", "", "What it belongs to."},
+    {"[].unit", "text", "", "Of the value."},
+    {"[].values", "text", "", "What it takes."},
+    {"[].default", "text", "", "Where it is left out."},
+    {"[].megatron_flag", "text", "", "Megatron-LM's name."},
+    {"[].help", "text", "", "What it does."},
+};
+
+constexpr OutputKey kHunt[] = {
+    {"verdict", "text", "", "culprit, no_change, environment_changed or unresolved."},
+    {"reason", "text", "", "Of a verdict other than culprit."},
+    {"is_swapped", "true or false", "", "The bad end is the better one."},
+    {"is_interrupted", "true or false", "", "It was stopped."},
+    {"metric", "text", "", "That was asked for."},
+    {"hunted_metric", "text", "", "That was followed in the end."},
+    {"note", "text", "", "Why that one."},
+    {"failure", "text", "", "How runs fail at the bad end, if that is the change."},
+    {"unit", "text", "", "Of the metric: ns, bytes or none."},
+    {"confidence", "number", "ratio", "That was asked for."},
+    {"min_effect_ratio", "number", "ratio", "The least change of interest."},
+    {"no_change", "number or null", "ratio", "Probability of it."},
+    {"effect.ratio", "number", "ratio",
+     "Of the bad end over the good one; effect is null if unknown."},
+    {"effect.low", "number", "ratio", "Of its interval."},
+    {"effect.high", "number", "ratio", "Of its interval."},
+    {"noise_ratio", "number or null", "ratio", "Of one run, over the good end's level."},
+    {"detectable_ratio", "number or null", "ratio", "What these many runs could just have shown."},
+    {"detectable_with_more_ratio", "number or null", "ratio", "The same with more_runs more."},
+    {"more_runs", "integer", "", "See above."},
+    {"has_drift", "true or false", "", "The machine's speed changed meanwhile."},
+    {"has_dropped_earlier", "true or false", "", "Runs of long ago do not hold any more."},
+    {"runs", "integer", "", "Measurements."},
+    {"builds", "integer", "", "Builds; 0 with --configs."},
+    {"seconds", "number", "s", "Of building and running."},
+    {"db", "text", "", "Where all of it is kept."},
+    {"reproduce", "text", "", "The command line."},
+    {"culprits[].subject", "text", "", "Of the commit; with --configs the changes in words."},
+    {"culprits[].effect.ratio", "number", "ratio",
+     "Of the change alone; effect is null of failures."},
+    {"culprits[].effect.low", "number", "ratio", "Of its interval."},
+    {"culprits[].effect.high", "number", "ratio", "Of its interval."},
+    {"culprits[].before", "number or null", "unit", "Level up to its parent."},
+    {"culprits[].after", "number or null", "unit", "Level from it on."},
+    {"culprits[].confidence", "number", "ratio", "That it is one."},
+    {"culprits[].is_improvement", "true or false", "", "It makes the metric better."},
+    {"culprits[].moved[].name", "text", "", "A number that moved with it."},
+    {"culprits[].moved[].before", "number", "of the name", "Before."},
+    {"culprits[].moved[].after", "number", "of the name", "After."},
+    {"culprits[].position", "integer", "", "Commits after the good end."},
+    {"culprits[].commit", "text", "", "Its id."},
+    {"culprits[].author", "text", "", "Of the commit."},
+    {"culprits[].author_date", "text", "", "Of the commit."},
+    {"culprits[].hint", "text", "", "What to do next, such as looking into a merge."},
+    {"culprits[].config[].name", "text", "", "A default that it changes."},
+    {"culprits[].config[].before", "text", "", "As JSON; empty: none."},
+    {"culprits[].config[].after", "text", "", "As JSON; empty: none."},
+    {"culprits[].changes[].path", "text", "", "--configs: JSON pointer of a change."},
+    {"culprits[].changes[].before", "any", "", "--configs: in the good file."},
+    {"culprits[].changes[].after", "any", "", "--configs: in the bad file."},
+    {"culprits[].is_interaction", "true or false", "",
+     "--configs: only all of them together do it."},
+    {"culprits[].is_good_restored", "true or false", "", "--configs: without it bad is as good."},
+    {"effect_metric", "text", "", "Whose change the culprit's effect is."},
+    {"config[].name", "text", "", "What the ends fill in differently."},
+    {"config[].before", "text", "", "At the good end, as JSON."},
+    {"config[].after", "text", "", "At the bad end."},
+    {"moved[].name", "text", "", "A number in which the ends differ."},
+    {"moved[].before", "number", "of the name", "At the good end."},
+    {"moved[].after", "number", "of the name", "At the bad end."},
+    {"skipped[].position", "integer", "", "A commit that could not be measured."},
+    {"skipped[].commit", "text", "", "Its id."},
+    {"skipped[].status", "text", "", "build_failed, crashed, ..."},
+    {"skipped[].message", "text", "", "What it said."},
+    {"good", "text", "", "Id of the good end."},
+    {"bad", "text", "", "Id of the bad end."},
+    {"num_commits", "integer", "", "From the good end to the bad one."},
+    {"posterior[]", "list of numbers", "ratio", "By position: that it is a culprit."},
+    {"suspects[]", "list of integers", "", "Positions that hold the confidence together."},
+    {"candidates[].position", "integer", "", "A suspect."},
+    {"candidates[].commit", "text", "", "Its id."},
+    {"candidates[].probability", "number", "ratio", "That it is a culprit."},
+    {"num_changes", "integer", "", "--configs: places where the files differ."},
+    {"complete", "number", "ratio",
+     "--configs: probability that bad without all culprits is good."},
+    {"interaction.ratio", "number", "ratio", "--configs: what all together add; null: nothing."},
+    {"interaction.low", "number", "ratio", "Of its interval."},
+    {"interaction.high", "number", "ratio", "Of its interval."},
+};
+
+constexpr Output kOutputs[] = {
+    {"ls", "A list of trials.", kList, "[]."},
+    {"show trial", "A trial with everything that is stored about it.", kDetails, ""},
+    {"sweep", "What a sweep has found.", kSweep, "best."},
+    {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
+    {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
+    {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},
+    {"bisect", "What a hunt has found.", kHunt, nullptr},
+};
+
+/// All leaves of a value by their paths: every element of a list under "[]".
+void collect(const json& value, const std::string& path, std::set<std::string>& paths) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, inner] : value.items()) {
+      collect(inner, path.empty() ? key : path + "." + key, paths);
+    }
+  } else if (value.is_array() && !value.empty()) {
+    for (const json& inner : value) collect(inner, path + "[]", paths);
+  } else {
+    paths.insert(path);
+  }
+}
+
+/// Whether a row says what stands at a path. A row of "a.*" covers all below; a null or an empty
+/// object or list at "a" is covered by any row below it.
+bool covers(std::string_view row, std::string_view path) {
+  size_t r = 0;
+  size_t p = 0;
+  while (r < row.size()) {
+    if (row[r] == '*') {
+      // A name may have dots of its own.
+      return path.substr(p).ends_with(row.substr(r + 1)) || p == path.size();
+    } else if (p == path.size()) {
+      return row[r] == '.' || row[r] == '[';
+    } else if (row[r++] != path[p++]) {
+      return false;
+    }
+  }
+  return p == path.size();
+}
+
+bool is_covered(const Output& output, const std::string& path) {
+  for (const OutputKey& key : output.keys) {
+    if (covers(key.path, path)) return true;
+  }
+  if (output.trial_path == nullptr || !path.starts_with(output.trial_path)) return false;
+  const std::string own = path.substr(std::string_view(output.trial_path).size());
+  for (const OutputKey& key : kTrial) {
+    if (covers(key.path, own)) return true;
+  }
+  return false;
+}
+
+void add_table(std::span<const OutputKey> keys, std::string& text) {
+  text += "| key | type | unit | meaning |\n|---|---|---|---|\n";
+  for (const OutputKey& key : keys) {
+    text += fmt::format("| `{}` | {} | {} | {} |\n", key.path, key.type, key.unit, key.meaning);
+  }
+}
+
+}  // namespace
+
+std::span<const Output> outputs() { return kOutputs; }
+
+std::span<const OutputKey> trial_keys() { return kTrial; }
+
+std::vector<std::string> undocumented_keys(std::string_view command, const json& document) {
+  for (const Output& output : kOutputs) {
+    std::istringstream names(output.commands);
+    bool is_meant = false;
+    for (std::string name; names >> name;) is_meant = is_meant || name == command;
+    if (!is_meant) continue;
+    std::set<std::string> paths;
+    collect(document, "", paths);
+    std::vector<std::string> missing;
+    for (const std::string& path : paths) {
+      if (!path.empty() && !is_covered(output, path)) missing.push_back(path);
+    }
+    return missing;
+  }
+  throw base::Error(fmt::format("moetune {} prints no JSON", command));
+}
+
+std::string outputs_markdown() {
+  std::string text =
+      "\n## What commands print\n\n"
+      "With `--format json`. `[]` stands for each element of a list, `*` for a name such as a "
+      "knob's. A null at a key says\nthat there is nothing to tell. New keys may come; those that "
+      "are here stay.\n\n### A trial\n\n"
+      "Wherever one is printed.\n\n";
+  add_table(kTrial, text);
+  for (const Output& output : kOutputs) {
+    std::istringstream names(output.commands);
+    std::string title;
+    for (std::string name; names >> name;) title += (title.empty() ? "" : ", ") + name;
+    text += fmt::format("\n### {}\n\n{}", title, output.what);
+    if (output.trial_path != nullptr) {
+      const std::string_view path = output.trial_path;
+      text += path.empty()
+                  ? " It has the keys of a trial, too."
+                  : fmt::format(" `{}` has the keys of a trial.", path.substr(0, path.size() - 1));
+    }
+    text += "\n\n";
+    add_table(output.keys, text);
+  }
+  return text;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,79 @@
+// The table of what commands print: its page, and that none of its rows has gone. That no key is
+// missing in it is looked at wherever a test runs a command (tests/sweeps/cli_fixture.h).
+#include "sweeps/outputs.h"
+
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+/// Keys of the outermost objects.
+std::set<std::string> names_of(const json& document) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : (document.is_array() ? document.at(0) : document).items()) {
+    names.insert(name);
+  }
+  return names;
+}
+
+std::set<std::string> names_of(std::span<const OutputKey> keys) {
+  std::set<std::string> names;
+  for (const OutputKey& key : keys) {
+    std::string path = key.path;
+    if (path.starts_with("[]")) path.erase(0, std::min<size_t>(3, path.size()));
+    if (!path.empty()) names.insert(path.substr(0, path.find_first_of(".[")));
+  }
+  return names;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(output_keys, tests::Cli)
+
+BOOST_AUTO_TEST_CASE(every_row_is_still_printed) {
+  write_sweep([](json&) {});
+  const std::string sweep = folder.file("sweep.json");
+  const auto check = [&](const char* command, const std::vector<std::string>& words) {
+    const tests::Answer answer = run(words);
+    const json document = json::parse(answer.out);
+    for (const Output& output : outputs()) {
+      if (std::string_view(output.commands).find(command) == std::string_view::npos) continue;
+      std::set<std::string> expected = names_of(output.keys);
+      const bool has_trial =
+          output.trial_path != nullptr && output.trial_path != std::string("best.");
+      if (has_trial) expected.merge(names_of(trial_keys()));
+      const std::set<std::string> printed = names_of(document);
+      BOOST_TEST_CONTEXT(command) BOOST_TEST(printed == expected, boost::test_tools::per_element());
+    }
+  };
+  check("sweep", {"sweep", sweep, "--db", db, "--format", "json", "--quiet"});
+  check("ls", {"ls", db, "--format", "json"});
+  check("show", {"show", db, "1", "--format", "json"});
+  check("program", {"program", spec, "--format", "json"});
+  check("knobs", {"knobs", "--format", "json"});
+}
+
+BOOST_AUTO_TEST_CASE(a_key_that_no_row_has_is_named) {
+  const std::vector<std::string> missing = undocumented_keys(
+      "sweep",
+      json::parse(R"({"db": "x", "new": 1, "best": {"id": 1, "knobs": {"a": 1}, "odd": [2]},
+                               "undecided": [{"trial": 1, "other": 2}], "megatron_flags": null})"));
+  BOOST_TEST(missing == (std::vector<std::string>{"best.odd[]", "new", "undecided[].other"}),
+             boost::test_tools::per_element());
+  BOOST_CHECK_THROW(undocumented_keys("report", json::object()), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(the_page_is_that_of_the_table) {
+  const std::string page = tests::read_text(std::string(MOETUNE_SOURCE_DIR) + "/docs/formats.md");
+  BOOST_TEST(page.find(outputs_markdown()) != std::string::npos,
+             "docs/formats.md is not what 'moetune schema --markdown' prints");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

@@ -32,6 +32,7 @@ endif()
 option(MOETUNE_PRECOMPILED_HEADERS "Compile the headers of fmt, nlohmann_json and Boost.Test once for all" ${PRECOMPILES})
 if(MOETUNE_PRECOMPILED_HEADERS)
   # g++ 12 forgets that they are a library's and warns of what it takes for overflows in them (GCC bug 105651, again).
+  # Builds with ccache and those with sanitizers keep these warnings.
   target_compile_options(moetune_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
                                                  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overread>
                                                  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
@@ -61,9 +62,13 @@ function(moetune_precompiled target kind)
     target_precompile_headers(${owner} PRIVATE ${headers})
     if(kind STREQUAL test)
       target_compile_definitions(${owner} PRIVATE BOOST_TEST_DYN_LINK)
+      target_compile_options(${owner} PRIVATE -O1)  # as tests are
     endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})
+  if(kind STREQUAL test)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)  # in Boost
+  endif()
 endfunction()
 
 # moetune_library(NAME SOURCES ... HEADERS ... LINK ... PRECOMPILED fmt|json): a static library whose headers compile

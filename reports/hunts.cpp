@@ -37,7 +37,6 @@ std::optional<double> median(std::vector<double> values) {
                                 : (*std::max_element(values.begin(), middle) / 2 + upper / 2);
 }
 
-// Five digits: a change of a tenth of a percent must show, where kernels/base/units gives three.
 bool is_drawn(const HuntRun& run) {
   return run.status == "ok" && run.value && std::abs(*run.value) < kMostDrawn;
 }

@@ -66,7 +66,7 @@ std::vector<HuntRun> runs_of(const Rows& rows, int64_t hunt_id);
 
 /// base::short_commit, cut where it is a long name. Plain text.
 std::string short_id(const std::string& commit_id);
-/// "1a2b3c4d5e subject", or "position 12" where nothing is known of it. Plain text.
+/// "1a2b3c4d5e6f subject", or "position 12" where nothing is known of it. Plain text.
 std::string commit_label(const Hunt& hunt, int64_t position);
 /// base::format_value; a dash when not known. Plain text.
 std::string value_text(std::optional<double> value, std::string_view unit);

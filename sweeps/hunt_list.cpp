@@ -19,15 +19,8 @@ using nlohmann::json;
 
 json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-/// A commit by its first digits; a file or anything else as it is.
-std::string end_text(const std::string& end) {
-  const bool is_commit =
-      end.size() >= 40 && end.find_first_not_of("0123456789abcdef") == std::string::npos;
-  return is_commit ? base::short_commit(end) : end;
-}
-
 std::string culprit_text(const reports::Culprit& culprit) {
-  std::string text = end_text(culprit.commit);
+  std::string text = base::short_commit(culprit.commit);
   if (!culprit.subject.empty()) text += (text.empty() ? "" : " ") + culprit.subject;
   if (culprit.effect.ratio) text += fmt::format(" ({:+.1f} %)", *culprit.effect.ratio * 100);
   return text;
@@ -97,9 +90,9 @@ std::string hunts_text(const store::Store& store, std::optional<size_t> width) {
     constexpr size_t kDateAndMinute = 16;  // of "2026-01-31T12:34:56.789Z"
     std::string when = row.started_at.substr(0, kDateAndMinute);
     std::ranges::replace(when, 'T', ' ');
-    table.add({std::to_string(row.id), row.metric, end_text(row.good), end_text(row.bad),
-               row.status, row.verdict.empty() ? "-" : row.verdict, std::to_string(num_runs),
-               std::move(when), answer.empty() ? "-" : answer});
+    table.add({std::to_string(row.id), row.metric, base::short_commit(row.good),
+               base::short_commit(row.bad), row.status, row.verdict.empty() ? "-" : row.verdict,
+               std::to_string(num_runs), std::move(when), answer.empty() ? "-" : answer});
   }
   return table.text(width);
 }

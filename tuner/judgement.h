@@ -8,8 +8,8 @@
 
 namespace moetune::tuner {
 
-/// Of a step: "12.3 % faster" (throughput gained) or "25.0 % longer" (time added), followed by the
-/// `link` to what it is compared with, if any: "12.3 % faster than".
+/// Of a step: "12.3 % faster" (throughput gained) or "20.0 % slower" (of speed, as the gain),
+/// followed by the `link` to what it is compared with, if any: "12.3 % faster than".
 std::string describe_change(double gain_ratio, std::string_view link = {});
 
 /// "(+38.9 to +47.1 %)": an interval of throughput gained.

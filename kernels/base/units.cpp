@@ -89,11 +89,10 @@ std::string_view unit_of_name(std::string_view metric) {
 }
 
 std::string short_commit(std::string_view id) {
-  constexpr size_t kShortestId = 40;
   constexpr size_t kDigits = 12;
-  const bool is_id =
-      id.size() >= kShortestId &&
-      id.substr(0, kShortestId).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  if (id.ends_with('\n')) id.remove_suffix(1);
+  const bool is_id = (id.size() == 40 || id.size() == 64) &&  // SHA-1 and SHA-256
+                     id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   return std::string(is_id ? id.substr(0, kDigits) : id);
 }
 

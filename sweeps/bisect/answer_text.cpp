@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/text.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLongestNote = 700;  ///< bytes
+constexpr size_t kWhole = std::numeric_limits<size_t>::max() / 2;  ///< bytes: nothing is cut
 
 /// "noise of one run 0.49 %; as many runs could have shown 0.97 %, with 20 more 0.60 %"
 std::string noise_text(const tuner::EndsEffect& ends) {
@@ -67,7 +69,7 @@ std::string opening_text(const AnyHuntAnswer& answer, const tuner::HuntOutcome& 
                         percent(outcome.effect_ratio), between, percent(outcome.effect_low_ratio),
                         percent(outcome.effect_high_ratio), noise_text(outcome));
   }
-  if (!answer.note.empty()) text += fmt::format("  {}\n", plain_text(answer.note, kLongestNote));
+  if (!answer.note.empty()) text += fmt::format("  {}\n", plain_text(answer.note, kWhole));
   if (answer.has_dropped_earlier) {
     text += "  earlier runs were not used: the machine is not what it was\n";
   }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "kernels/base/environment_failure.h"
 #include "sweeps/bisect/git_program.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/run_rows.h"
@@ -35,7 +36,13 @@ std::string gpu_settings() {
   Attention attention;
   // A driver in trouble may never answer.
   attention.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  return plain_text(run_and_read(command, attention).out, 1000);
+  try {
+    const PrintedOutput printed = run_and_read(command, attention);
+    if (printed.end.why == WhyEnded::interrupted) throw Interrupted();
+    return plain_text(printed.out, 1000);
+  } catch (const base::EnvironmentFailure&) {
+    return "";  // what cannot be started tells nothing
+  }
 }
 
 }  // namespace

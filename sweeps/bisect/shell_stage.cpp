@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kKillPause{5};
-constexpr milliseconds kLongestKill{4'000};
+constexpr milliseconds kLongestKill{10'000};
 constexpr int64_t kMaxLogBytes = 16 << 20;
 constexpr int64_t kSearchedBytes = 2 * kMaxLogBytes;
 
@@ -83,8 +83,8 @@ Command command_of(const ShellStage& stage) {
 
 ShellEnd watch(Process& process, const ShellStage& stage) {
   const auto start = steady_clock::now();
+  Attention attention;  // counts interrupts from now on
   if (stage.on_tick) stage.on_tick();
-  Attention attention;
   if (stage.limit.count() > 0) attention.deadline = start + stage.limit;
   attention.on_look = [&] {
     for (const std::string& path : {stage.out_path(), stage.err_path()}) drop_head(path);

@@ -73,7 +73,8 @@ struct AnyHuntAnswer {
   std::string note;           ///< why that one
   /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
   std::string failure;
-  std::string unit;  ///< of the metric that was asked for: ns, bytes, or not known
+  std::string
+      unit;  ///< of the metric that was asked for: ns, bytes, s, or empty where it is not known
   /// What changed with each culprit, by culprit: largest first.
   std::vector<std::vector<Moved>> moved;
   bool is_interrupted = false;

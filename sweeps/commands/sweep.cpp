@@ -231,7 +231,7 @@ int run_sweep_command(const CommandOptions& options) {
 
   for (const tuner::IllegalAxis& axis : tuner::SearchSpace(sweep).illegal_axes()) {
     std::cerr << fmt::format(
-        "moetune: {}: no value of {} is legal here ({}: {}): its axis does nothing\n", file,
+        "moetune: {}: no value of {} is legal with the base's other values ({}: {})\n", file,
         axis.knob, axis.violation.rule, axis.violation.message);
   }
   Session session = open_session(database, sweep_row(sweep));

@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPollInterval{4};
-constexpr milliseconds kLongestKill{2'000};
+constexpr milliseconds kLongestKill{10'000};
 
 /// State and session of a process; empty when it is gone.
 struct ProcStat {

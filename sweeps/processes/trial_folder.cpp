@@ -1,4 +1,3 @@
-// The local launcher; see local.h.
 #include "sweeps/processes/trial_folder.h"
 
 #include <unistd.h>

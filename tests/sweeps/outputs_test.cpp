@@ -1,5 +1,5 @@
-// The table of what commands print: its page, and that none of its rows has gone. That no key is
-// missing in it is looked at wherever a test runs a command (tests/sweeps/cli_fixture.h).
+// The table of what commands print: its page, and that none of its outermost keys has gone. That no
+// key is missing in it is looked at wherever a test runs a command (tests/sweeps/cli_fixture.h).
 #include "sweeps/outputs.h"
 
 #include <boost/test/unit_test.hpp>
@@ -35,7 +35,7 @@ std::set<std::string> names_of(std::span<const OutputKey> keys) {
 
 BOOST_FIXTURE_TEST_SUITE(output_keys, tests::Cli)
 
-BOOST_AUTO_TEST_CASE(every_row_is_still_printed) {
+BOOST_AUTO_TEST_CASE(every_outermost_key_is_still_printed) {
   write_sweep([](json&) {});
   const std::string sweep = folder.file("sweep.json");
   const auto check = [&](const char* command, const std::vector<std::string>& words) {

@@ -15,6 +15,7 @@
 #include "sweeps/processes/process_group.h"
 #include "sweeps/processes/trial_commands.h"
 #include "sweeps/runner.h"
+#include "sweeps/session.h"
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
@@ -257,11 +258,19 @@ BOOST_AUTO_TEST_CASE(one_result_from_all_ranks) {
       BOOST_TEST(ended.shard().memory.size() == expected);
       BOOST_TEST_REQUIRE(ended.shard().traces.size() == expected);
       // What is stored is the merged shard.
-      BOOST_TEST_REQUIRE(ended.result.shards.size() == 1U);
-      const store::ShardContents& stored = ended.result.shards.front();
-      BOOST_TEST_REQUIRE(stored.traces.size() == expected);
+      store::Store store = store::Store::open(folder.file(is_launched ? "b.db" : "a.db"));
+      store::TrialRow row;
+      row.sweep_id = store.create_or_resume_sweep(single_trials_row(trial_of_processes())).id;
+      row.spec_json = "{}";
+      row.spec_hash = "0123456789abcdef";
+      row.phase = "profile";
+      const int64_t id = store.begin_trial(row);
+      store.finish_trial(id, ended.result);
+      BOOST_TEST(store.read_memory(id).size() > expected);
+      const std::vector<profiler::StepTrace> stored = store.read_trace(id);
+      BOOST_TEST_REQUIRE(stored.size() == expected);
       for (size_t rank = 0; rank < expected; ++rank) {
-        const profiler::StepTrace& trace = stored.traces[rank];
+        const profiler::StepTrace& trace = stored[rank];
         BOOST_TEST(trace.rank == static_cast<int32_t>(rank));
         // The clock of the odd ranks was a second ahead.
         BOOST_TEST(trace.start_ns == 0);

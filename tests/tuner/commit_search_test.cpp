@@ -95,13 +95,14 @@ BOOST_AUTO_TEST_CASE(noise_alone_does_not_swap_the_ends) {
 }
 
 BOOST_AUTO_TEST_CASE(ends_that_are_swapped_are_told_all_the_same) {
-  std::mt19937_64 random(7);
-  std::normal_distribution<double> noise(0.0, 2.0);
-  CommitHunt hunt(options_of(64));
-  play(hunt, [&](int p) { return (p < 32 ? 100.0 : 95.0) + noise(random); });
-  BOOST_TEST(hunt.result().is_swapped);
-  BOOST_TEST(hunt.result().effect_high_ratio < 0);
-  BOOST_TEST(hunt.num_runs() <= 40);
+  for (const double shift : {-1.5, -2.5}) {
+    HuntCase c;
+    c.shift = shift;
+    const HuntStatistics s = tests::run_synthetic_hunts(c, 50, 85'000);
+    BOOST_TEST(s.num_swapped >= (shift < -2 ? 48 : 20));
+    BOOST_TEST(s.num_named == 0);
+    BOOST_TEST(HuntStatistics::quantile(s.runs, 0.5) <= 60);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_first_guess_at_the_runs_to_go_mostly_holds) {

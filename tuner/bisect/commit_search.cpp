@@ -22,7 +22,7 @@ constexpr double kOpenMass = 0.15;      ///< of further changes: more than that 
 constexpr double kLeastGain = 1e-5;     ///< nats a run, for which nothing is run
 constexpr int kFewestAgreeing = 2;      ///< pairs of exact readings that show that runs agree
 constexpr int kMostRepeats = 8;         ///< of one commit, planned ahead when its build is weighed
-/// For a guess at the runs to go, fitted to hunts (tests/bench/bisect_bench.cpp, column told):
+/// For a guess at the runs to go, fitted to hunts (tests/bench/bisect_bench.cpp, column guessed):
 /// nats, beside where the change is; squares of a shift in noises that answer most of a question;
 /// nats a run; and how much longer one of ten hunts is than the guess.
 constexpr double kDoubtOfEnds = 3.0;
@@ -127,7 +127,7 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
     is_searching_ = true;
     last_reference_ = readings_.size();
   } else {
-    result_.no_change = 1 - ends_.difference().above;
+    if (state != EndsState::swapped) result_.no_change = 1 - ends_.difference().above;
     finish_ends(state);
   }
   return std::nullopt;
@@ -142,7 +142,7 @@ bool CommitHunt::is_machine() const {
 void CommitHunt::finish_ends(EndsState state) {
   result_.is_swapped = state == EndsState::swapped;
   result_.is_too_noisy = state == EndsState::hidden;
-  EndsVerdict verdict = verdict_on(state, is_machine(), {"end", "commit"});
+  EndsVerdict verdict = verdict_on(state, is_machine(), {"end", "commit"}, is_searching_);
   finish(verdict.verdict, std::move(verdict.reason));
 }
 

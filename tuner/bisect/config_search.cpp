@@ -185,6 +185,7 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
     is_searching_ = true;
     last_reference_ = readings_.size();
   } else {
+    if (state == EndsState::swapped) result_.no_change.reset();
     finish_ends(state);
   }
   return std::nullopt;
@@ -192,7 +193,8 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
 
 void ConfigHunt::finish_ends(EndsState state) {
   result_.is_swapped = state == EndsState::swapped;
-  EndsVerdict verdict = verdict_on(state, is_machine(), {"configuration", "configuration"});
+  EndsVerdict verdict =
+      verdict_on(state, is_machine(), {"configuration", "configuration"}, is_searching_);
   finish(verdict.verdict, std::move(verdict.reason));
 }
 

@@ -45,19 +45,21 @@ EndsState Ends::judge(bool is_drifting) {
     return difference_.above > 0 ? EndsState::differ : EndsState::alike;
   }
   if (num_runs < kFirstRuns || num_runs % 2 == 1) return EndsState::open;
-  if (is_better_afresh()) return EndsState::swapped;
+  const bool is_last = static_cast<int>(num_runs) >= (is_drifting ? 2 : 1) * options_.max_runs;
+  if (is_better_afresh(is_last)) return EndsState::swapped;
   const bool is_worse = difference_.low > 0;
   if (is_worse && difference_.above >= kLikelyWorse) return EndsState::differ;
   if (are_alike()) return EndsState::alike;
-  const int most = (is_drifting ? 2 : 1) * options_.max_runs;
-  if (static_cast<int>(num_runs) < most) return EndsState::open;
+  const bool is_being_looked_at = suspected_at_ && num_runs - *suspected_at_ < kFirstRuns;
+  if (!is_last || is_being_looked_at) return EndsState::open;
   return is_worse && difference_.above > 0.5 ? EndsState::differ : EndsState::hidden;
 }
 
 // Who looks after every pair of runs sees noise pass any bound now and then, and a wrong "worse" is
 // looked at again by the search, but nothing follows a wrong "better". So it has to be seen once
-// more in runs that were made since, and these are looked at only when their number has doubled.
-bool Ends::is_better_afresh() {
+// more in runs that were made since, and these are looked at only when their number has doubled,
+// and at the end.
+bool Ends::is_better_afresh(bool is_last) {
   if (difference_.below < options_.confidence || difference_.high >= 0) {
     suspected_at_.reset();
     return false;
@@ -65,7 +67,7 @@ bool Ends::is_better_afresh() {
   const size_t num_runs = good_.size() + bad_.size();
   if (!suspected_at_) suspected_at_ = num_runs;
   const size_t num_fresh = num_runs - *suspected_at_;
-  if (num_fresh < kFirstRuns || !std::has_single_bit(num_fresh)) return false;
+  if (num_fresh < kFirstRuns || !(is_last || std::has_single_bit(num_fresh))) return false;
   const auto each = static_cast<std::ptrdiff_t>(num_fresh / 2);
   const LevelDifference fresh =
       level_difference({good_.end() - each, good_.end()}, {bad_.end() - each, bad_.end()},
@@ -73,7 +75,7 @@ bool Ends::is_better_afresh() {
   return fresh.below >= options_.confidence && fresh.high < 0;
 }
 
-EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names) {
+EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names, bool was_searched) {
   switch (state) {
     case EndsState::swapped:
       return {HuntVerdict::unresolved,
@@ -84,6 +86,10 @@ EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names) 
                 fmt::format("runs of one {} differ by when they were made; freed of that, the {}s "
                             "are alike",
                             names.run, names.end)};
+      }
+      if (was_searched) {
+        return {HuntVerdict::no_change,
+                fmt::format("with more runs the {}s turn out to be alike", names.end)};
       }
       return {HuntVerdict::no_change,
               fmt::format("the {}s do not differ by more than the least effect", names.end)};

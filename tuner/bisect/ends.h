@@ -49,7 +49,7 @@ class Ends {
   [[nodiscard]] size_t num_first_runs() const;
 
  private:
-  [[nodiscard]] bool is_better_afresh();
+  [[nodiscard]] bool is_better_afresh(bool is_last);
 
   EndsOptions options_;
   RememberedDifference remembered_;
@@ -68,11 +68,13 @@ struct EndNames {
 };
 
 /// The verdict on ends that do not differ, and its reason. `is_machine`: runs of one of them differ
-/// by when they were made, and but for that there would be a change.
+/// by when they were made, and but for that there would be a change. `was_searched`: they had
+/// seemed to differ.
 struct EndsVerdict {
   HuntVerdict verdict = HuntVerdict::unresolved;
   std::string reason;
 };
-EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names);
+EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names,
+                       bool was_searched = false);
 
 }  // namespace moetune::tuner

@@ -39,7 +39,7 @@ struct HuntOutcome : EndsEffect {
 /// How many runs a hunt is expected to need still.
 struct RunsLeft {
   int likely = 0;
-  int most = 0;  ///< nine of ten hunts need no more
+  int most = 0;  ///< most hunts need no more: how many of them, prints tests/bench/bisect_bench.cpp
 };
 
 }  // namespace moetune::tuner

@@ -114,9 +114,10 @@ std::vector<IllegalAxis> SearchSpace::illegal_axes() const {
   std::erase_if(layouts, [this](const spec::Knobs& knobs) { return !check(knobs).empty(); });
   layouts.insert(layouts.begin(), sweep_.base.knobs);
   std::vector<IllegalAxis> illegal;
-  for (const auto& [knob, values] : sweep_.space) {
+  for (const auto& axis : sweep_.space) {
+    const std::string& knob = axis.first;
     std::optional<spec::Violation> first;
-    const bool is_usable = std::ranges::any_of(values, [&](const std::string& value) {
+    const bool is_usable = std::ranges::any_of(axis.second, [&](const std::string& value) {
       return std::ranges::any_of(layouts, [&](const spec::Knobs& layout) {
         std::vector<spec::Violation> violations = check(with(layout, knob, value));
         if (!violations.empty() && !first) first = std::move(violations.front());

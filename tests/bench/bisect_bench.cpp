@@ -5,10 +5,10 @@
 // default, and a part of the names of the cases to run, all by default. Swapped: in how many the
 // bad end was said to be better, which it never is. Named: without a culprit, in how many one was
 // named all the same. Guessed: in how many the first guess at the most runs to go held. Ends with 1
-// when claimed and delivered are further apart than is asked of a case (2 points, unless its
-// histories are other than the code assumes), a case is right less often than is asked, more than 1
-// in 100 are swapped, more than 1 in 20 named for nothing, or its median of runs or builds is
-// larger.
+// when claimed and delivered are more than 2 points apart, a case is right less often than is asked
+// of it, more than 1 in 100 are swapped, more than 1 in 20 named for nothing, or its median of runs
+// or builds is larger. Four cases miss that, of noise and histories that the code does not assume:
+// docs/results.md has them.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -34,7 +34,6 @@ struct Target {
   double right = 0.95;
   int runs = 0;  ///< median, at most
   int builds = 0;
-  double calibration = 0.02;  ///< claimed and delivered lie no further apart
 };
 
 template <typename Case, typename Run>
@@ -46,7 +45,7 @@ void print_case(const Case& c, int num_hunts, const Target& target, const Run& r
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   // Without a culprit there is no claim whose truth could be counted.
   const bool is_calibrated =
-      c.num_culprits == 0 || std::abs(s.mean_claimed() - s.delivered()) <= target.calibration;
+      c.num_culprits == 0 || std::abs(s.mean_claimed() - s.delivered()) <= 0.02;
   const bool is_right = s.right() >= target.right;
   const int runs = HuntStatistics::quantile(s.runs, 0.5);
   const int builds = HuntStatistics::quantile(s.builds, 0.5);
@@ -97,15 +96,13 @@ int main(int argc, char** argv) {
       {{.name = "2, log-normal", .shape = NoiseShape::log_normal}, {}},
       {{.name = "2, exponential", .shape = NoiseShape::exponential}, {}},
       {{.name = "2, Student's t of 2", .shape = NoiseShape::student_2}, {}},
-      {{.name = "3, two speeds", .shape = NoiseShape::two_speeds, .shift = 3},
-       {.calibration = 0.03}},
+      {{.name = "3, two speeds", .shape = NoiseShape::two_speeds, .shift = 3}, {}},
       {{.name = "no culprit, log-normal", .shape = NoiseShape::log_normal, .num_culprits = 0}, {}},
       {{.name = "no culprit, exponential", .shape = NoiseShape::exponential, .num_culprits = 0},
        {}},
-      // What is not right here is undecided.
-      {{.name = "no culprit, Student", .shape = NoiseShape::student_2, .num_culprits = 0}, {0.9}},
-      {{.name = "no culprit, two speeds", .shape = NoiseShape::two_speeds, .num_culprits = 0},
-       {0.85}},
+      // What is not right in these two is undecided.
+      {{.name = "no culprit, Student", .shape = NoiseShape::student_2, .num_culprits = 0}, {}},
+      {{.name = "no culprit, two speeds", .shape = NoiseShape::two_speeds, .num_culprits = 0}, {}},
       // So much noise never lets a hunt say that nothing has changed: only that it cannot tell.
       {{.name = "no culprit, noise of 0.2", .noise_ratio = 0.2, .num_culprits = 0}, {0}},
       {{.name = "the same, log-normal",
@@ -185,7 +182,7 @@ int main(int argc, char** argv) {
         .made_up_share = 0.15,
         .min_effect_ratio = 0.007},
        // Five times as many as is assumed: the claim is too high by what that hides.
-       {.right = 0.8, .calibration = 0.08}},
+       {0.8}},
       {{.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02}, {0.95}},
   };
   fmt::print("{} hunts per case, 64 commits, a build costs 5 runs\n", num_hunts);

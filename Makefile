@@ -96,8 +96,9 @@ format: lint-deps  ## Format all C++ files in place
 format-check: lint-deps  ## Fail when a C++ file is not formatted
 	@scripts/format.sh --check
 
-tidy: lint-deps build  ## clang-tidy's short list (.clang-tidy) over all sources
-	@scripts/tidy.sh build/release
+tidy: lint-deps build/tidy/build.ninja  ## clang-tidy's short list (.clang-tidy) over all sources
+	@cmake --build --preset tidy --target moetune_build_version
+	@scripts/tidy.sh build/tidy
 
 clean:  ## Remove everything that was built (out/ and .deps/ stay)
 	rm -rf build

@@ -9,13 +9,24 @@ function(moetune_embed_text target symbol file namespace)
   get_filename_component(input ${file} ABSOLUTE)
   set(output ${CMAKE_BINARY_DIR}/generated/embedded/${symbol})
   add_custom_command(
-    OUTPUT ${output}.cpp ${output}.h
+    OUTPUT ${output}.cpp
     COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DOUTPUT=${output} -DSYMBOL=${symbol} -DNAMESPACE=${namespace}
             -P ${MOETUNE_EMBED_SCRIPT}
     DEPENDS ${input} ${MOETUNE_EMBED_SCRIPT}
     COMMENT "Embedding ${file}"
     VERBATIM)
-  target_sources(${target} PRIVATE ${output}.cpp ${output}.h)
+  target_sources(${target} PRIVATE ${output}.cpp)
+  # The header does not depend on the text: a source can be looked at where nothing has been built.
+  file(CONFIGURE OUTPUT ${output}.h @ONLY CONTENT
+"// Generated for ${file}.
+#pragma once
+
+#include <string_view>
+
+namespace ${namespace} {
+extern const std::string_view ${symbol};
+}
+")
 endfunction()
 
 # The part that runs at build time (cmake -P).
@@ -25,23 +36,14 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${INPUT} contains the end mark of embedded texts")
   endif()
-  file(WRITE ${OUTPUT}.h "// Generated from ${INPUT}.
-#pragma once
-
-#include <string_view>
-
-namespace ${NAMESPACE} {
-extern const std::string_view ${SYMBOL};
-}
-")
   file(WRITE ${OUTPUT}.cpp "// Generated from ${INPUT}.
 #include \"embedded/${SYMBOL}.h\"
 
 namespace ${NAMESPACE} {
 namespace {
-constexpr char kText[] = R\"moetune_embedded(${text})moetune_embedded\";
+constexpr char ${SYMBOL}Text[] = R\"moetune_embedded(${text})moetune_embedded\";
 }
-const std::string_view ${SYMBOL}(kText, sizeof(kText) - 1);
+const std::string_view ${SYMBOL}(${SYMBOL}Text, sizeof(${SYMBOL}Text) - 1);
 }
 ")
 endif()

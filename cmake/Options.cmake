@@ -17,17 +17,25 @@ target_compile_options(moetune_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${WA
 if(MOETUNE_SANITIZE)
   target_compile_options(moetune_flags INTERFACE -fsanitize=${MOETUNE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(moetune_flags INTERFACE -fsanitize=${MOETUNE_SANITIZE})
+  # Their checks hide from g++ what has been given a value (it warns of std::regex).
+  target_compile_options(moetune_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 endif()
 target_include_directories(moetune_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 
-# The libraries' headers that nearly every source reads are compiled once for all. Not where ccache is, which would not
-# know a source again then, and not for sanitizers. `make tidy` compiles every source of the product without them, so
+# From nothing, sources are compiled eight at a time, so that a library's templates are instantiated once for eight, and
+# the libraries' headers that nearly every source reads once for all (not for sanitizers, which keep all warnings). Not
+# where ccache is, which would not know a source again then. `make tidy` compiles every source of the product alone, so
 # that a forgotten #include is found.
 find_program(CCACHE_PROGRAM ccache)
+set(PRECOMPILES ON)
 if(CCACHE_PROGRAM OR MOETUNE_SANITIZE)
   set(PRECOMPILES OFF)
-else()
-  set(PRECOMPILES ON)
+endif()
+if(NOT CCACHE_PROGRAM AND NOT DEFINED CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD ON)
+endif()
+if(CMAKE_UNITY_BUILD)  # a source is no header
+  target_compile_options(moetune_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
 option(MOETUNE_PRECOMPILED_HEADERS "Compile the headers of fmt, nlohmann_json and Boost.Test once for all" ${PRECOMPILES})
 if(MOETUNE_PRECOMPILED_HEADERS)

@@ -19,24 +19,9 @@ using nlohmann::json;
 constexpr int64_t kMostBytes = int64_t{1} << 48;  // 256 TiB
 constexpr size_t kMostLines = 1 << 14;            // of all ranks
 constexpr size_t kMostNames = 64;
-constexpr size_t kMostTextBytes = 4 << 20;
 constexpr size_t kMostNameBytes = 80;
 // An account is an object with a list of objects with a list of objects.
-constexpr int kMostDepth = 8;
-
-/// Discarded when it is no JSON, or nested so deeply that walking it would overflow the stack.
-json parse(const std::string& text) {
-  if (text.size() > kMostTextBytes) {
-    return json(json::value_t::discarded);
-  }
-  bool is_too_deep = false;
-  const auto keep = [&](int depth, json::parse_event_t /*event*/, json& /*value*/) {
-    is_too_deep |= depth > kMostDepth;
-    return depth <= kMostDepth;
-  };
-  json document = json::parse(text, keep, false);
-  return is_too_deep ? json(json::value_t::discarded) : document;
-}
+constexpr JsonLimits kAccountLimits{.bytes = 4 << 20, .depth = 8, .values = 1 << 20};
 
 std::optional<int64_t> bytes_of(const json& value) {
   if (value.is_number_unsigned()) {
@@ -76,7 +61,7 @@ bool add_line(DeviceAccount& account, const json& line) {
 }  // namespace
 
 std::optional<DeviceAccount> read_device_account(const std::string& text) {
-  const json document = parse(text);
+  const json document = parse_within(text, kAccountLimits);
   const json& ranks = at(document, "ranks");
   const std::optional<int64_t> used = bytes_of(at(document, "driver_used_bytes"));
   if (!ranks.is_array() || ranks.empty() || !used || *used <= 0) {

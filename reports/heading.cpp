@@ -14,7 +14,7 @@
 namespace moetune::reports {
 namespace {
 
-constexpr size_t kMostNameBytes = 120;
+constexpr size_t kMostHeadingBytes = 120;
 
 std::string counted(int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -66,7 +66,7 @@ std::string machine_of(const Context& context) {
   for (const auto& [name, unit] : {std::pair{"host", ""}, std::pair{"cpu", ""},
                                    std::pair{"cores", " cores"}, std::pair{"memory", ""}}) {
     const std::string value = environment->value(name);
-    if (!value.empty()) parts.push_back(escape(shortened(value, kMostNameBytes)) + unit);
+    if (!value.empty()) parts.push_back(escape(shortened(value, kMostHeadingBytes)) + unit);
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -81,7 +81,7 @@ std::string clock_of(const Context& context) {
   const std::string device =
       spec_text(*trial, "backend") == "cpu" || context.sweep.hardware_name.empty()
           ? "the processor of this machine"
-          : escape(shortened(context.sweep.hardware_name, kMostNameBytes));
+          : escape(shortened(context.sweep.hardware_name, kMostHeadingBytes));
   return fmt::format("<strong>measured on {}</strong>{}", device,
                      is_fake_world(*trial) ? ", one rank alone" : "");
 }

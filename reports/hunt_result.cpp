@@ -13,9 +13,7 @@ namespace {
 using nlohmann::json;
 
 // A posterior over a million commits fits; a text made to fill the memory does not.
-constexpr size_t kMostTextBytes = 32 << 20;
-constexpr int64_t kMostValues = 4 << 20;
-constexpr int kMostDepth = 12;  // a result needs five
+constexpr JsonLimits kResultLimits{.bytes = 32 << 20, .depth = 12, .values = 4 << 20};
 constexpr size_t kMostPositions = 1 << 20;
 constexpr size_t kMostCulprits = 20;
 constexpr size_t kMostMoved = 50;
@@ -23,28 +21,6 @@ constexpr size_t kMostSuspects = 1000;
 constexpr size_t kMostWordBytes = 300;
 constexpr size_t kMostSentenceBytes = 2000;
 constexpr size_t kMostCommandBytes = 16 << 10;
-
-struct TooLarge {};
-
-/// Discarded when it is no JSON, or not one that can be walked without harm.
-json parse(const std::string& text) {
-  const json none(json::value_t::discarded);
-  if (text.size() > kMostTextBytes) {
-    return none;
-  }
-  int64_t num_values = 0;
-  const auto keep = [&](int depth, json::parse_event_t /*event*/, json& /*value*/) {
-    if (depth > kMostDepth || ++num_values > kMostValues) {
-      throw TooLarge{};
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, keep, false);
-  } catch (const TooLarge&) {
-    return none;
-  }
-}
 
 std::optional<double> number_at(const json& object, const char* key) {
   const json& value = at(object, key);
@@ -130,7 +106,7 @@ Culprit culprit_from(const json& value) {
 
 HuntResult read_hunt_result(const std::string& text) {
   HuntResult result;
-  const json document = parse(text);
+  const json document = parse_within(text, kResultLimits);
   if (!document.is_object()) {
     result.is_readable = false;
     return result;

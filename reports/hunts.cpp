@@ -109,8 +109,8 @@ std::vector<HuntRun> runs_of(const Rows& rows, int64_t hunt_id) {
 }
 
 std::string short_id(const std::string& commit_id) {
-  constexpr size_t kMostNameBytes = 40;
-  return shortened(std::string(base::short_commit(commit_id)), kMostNameBytes);
+  constexpr size_t kMostIdBytes = 40;
+  return shortened(std::string(base::short_commit(commit_id)), kMostIdBytes);
 }
 
 std::string commit_label(const Hunt& hunt, int64_t position) {

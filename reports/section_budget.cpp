@@ -29,7 +29,7 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-struct Trial {
+struct BudgetTrial {
   int64_t id = 0;
   int64_t ordinal = 0;
   std::string wall;
@@ -43,7 +43,7 @@ double take(const std::map<std::string, double>& metrics, const std::string& nam
 }
 
 // What is moved is shown by group; what no group has of it, as its own part.
-void add_by_group(const base::StepPartRow& row, double whole, Trial& trial) {
+void add_by_group(const base::StepPartRow& row, double whole, BudgetTrial& trial) {
   const size_t turn = 2 * static_cast<size_t>(row.id);
   const std::string prefix = fmt::format("{}.", row.metric);
   for (const auto& [name, ns] : trial.metrics) {
@@ -60,7 +60,7 @@ void add_by_group(const base::StepPartRow& row, double whole, Trial& trial) {
 }
 
 // Splits the step by the table of its parts.
-void split_step(Trial& trial) {
+void split_step(BudgetTrial& trial) {
   for (const base::StepPartRow& row : base::step_parts()) {
     const double ns = take(trial.metrics, row.metric) - take(trial.metrics, row.without);
     if (row.id == base::StepPart::transfer) {
@@ -76,8 +76,8 @@ void split_step(Trial& trial) {
       std::max(0.0, take(trial.metrics, "traced_step_ns") - booked);
 }
 
-std::vector<Trial> collect(const Rows& rows) {
-  std::vector<Trial> trials;
+std::vector<BudgetTrial> budget_trials(const Rows& rows) {
+  std::vector<BudgetTrial> trials;
   std::map<int64_t, size_t> index;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto id = rows.integer(i, "trial_id").value_or(0);
@@ -89,8 +89,9 @@ std::vector<Trial> collect(const Rows& rows) {
       trials[found->second].metrics[rows.text(i, "name")] = *value;
     }
   }
-  std::erase_if(trials, [](const Trial& t) { return take(t.metrics, "traced_step_ns") <= 0; });
-  for (Trial& trial : trials) {
+  std::erase_if(trials,
+                [](const BudgetTrial& t) { return take(t.metrics, "traced_step_ns") <= 0; });
+  for (BudgetTrial& trial : trials) {
     split_step(trial);
   }
   return trials;
@@ -98,9 +99,9 @@ std::vector<Trial> collect(const Rows& rows) {
 
 // The parts of which any trial has at least a ten-thousandth of its step, in the order they are
 // stacked.
-std::vector<Part> shown_parts(const std::vector<Trial>& trials) {
+std::vector<Part> shown_parts(const std::vector<BudgetTrial>& trials) {
   std::set<Part> shown;
-  for (const Trial& trial : trials) {
+  for (const BudgetTrial& trial : trials) {
     for (const auto& [part, ns] : trial.parts) {
       if (ns > take(trial.metrics, "traced_step_ns") * 1e-4) shown.insert(part);
     }
@@ -108,12 +109,12 @@ std::vector<Part> shown_parts(const std::vector<Trial>& trials) {
   return {shown.begin(), shown.end()};
 }
 
-double ns_of(const Trial& trial, const Part& part) {
+double ns_of(const BudgetTrial& trial, const Part& part) {
   const auto found = trial.parts.find(part);
   return found == trial.parts.end() ? 0.0 : found->second;
 }
 
-std::string table_of(const std::vector<Trial>& trials, const std::vector<Part>& parts) {
+std::string table_of(const std::vector<BudgetTrial>& trials, const std::vector<Part>& parts) {
   std::string html =
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>trial</th><th>wall</th>"
       "<th class=\"num\">step</th>";
@@ -121,7 +122,7 @@ std::string table_of(const std::vector<Trial>& trials, const std::vector<Part>& 
     html += fmt::format("<th class=\"num\">{}</th>", escape(part.name));
   }
   html += "</tr></thead><tbody>\n";
-  for (const Trial& trial : trials) {
+  for (const BudgetTrial& trial : trials) {
     const double step = take(trial.metrics, "traced_step_ns");
     html +=
         fmt::format("<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td>",
@@ -139,8 +140,8 @@ std::string table_of(const std::vector<Trial>& trials, const std::vector<Part>& 
 }  // namespace
 
 std::string render_budget(const SectionInput& input) {
-  std::vector<Trial> trials = collect(input.rows);
-  std::erase_if(trials, [&](const Trial& trial) {
+  std::vector<BudgetTrial> trials = budget_trials(input.rows);
+  std::erase_if(trials, [&](const BudgetTrial& trial) {
     const store::TrialRow* row = input.context.by_id(trial.id);
     return row != nullptr && is_reference(*row);
   });
@@ -154,7 +155,7 @@ std::string render_budget(const SectionInput& input) {
     data["parts"].push_back(part.name);
     data["styles"].push_back({part.color, part.hatch});
   }
-  for (const Trial& trial : trials) {
+  for (const BudgetTrial& trial : trials) {
     json parts = json::array();
     for (const Part& part : shown) parts.push_back(std::llround(ns_of(trial, part)));
     data["trials"].push_back({{"n", trial.ordinal},

@@ -7,6 +7,7 @@
 
 #include "reports/format.h"
 #include "reports/html.h"
+#include "reports/or_null.h"
 #include "reports/sections.h"
 
 namespace moetune::reports {
@@ -14,11 +15,6 @@ namespace moetune::reports {
 using nlohmann::json;
 
 namespace {
-
-template <typename T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json();
-}
 
 // What a tooltip calls a trial: its title, else what its decision changed, else its layout.
 std::string short_label(const Context& context, const store::TrialRow& trial,

@@ -29,15 +29,15 @@ struct Rank {
   std::string peak_allocation;
 };
 
-struct Trial {
+struct MemoryTrial {
   int64_t ordinal = 0;
   std::map<int64_t, Rank> ranks;
 };
 
-std::map<int64_t, Trial> collect(const Rows& rows) {
-  std::map<int64_t, Trial> trials;
+std::map<int64_t, MemoryTrial> memory_trials(const Rows& rows) {
+  std::map<int64_t, MemoryTrial> trials;
   for (size_t i = 0; i < rows.size(); ++i) {
-    Trial& trial = trials[rows.integer(i, "trial_id").value_or(0)];
+    MemoryTrial& trial = trials[rows.integer(i, "trial_id").value_or(0)];
     trial.ordinal = rows.integer(i, "ordinal").value_or(0);
     Rank& rank = trial.ranks[rows.integer(i, "rank").value_or(0)];
     const std::string group = rows.text(i, "memory_group");
@@ -79,7 +79,7 @@ json to_json(const std::map<std::string, std::optional<int64_t>>& values,
   return result;
 }
 
-json to_json(const Trial& trial, const Context& context, int64_t id,
+json to_json(const MemoryTrial& trial, const Context& context, int64_t id,
              const std::vector<std::string>& groups) {
   const store::TrialRow* row = context.by_id(id);
   json ranks = json::array();
@@ -100,7 +100,7 @@ json to_json(const Trial& trial, const Context& context, int64_t id,
           {"ranks", ranks}};
 }
 
-std::string table_of(const Trial& trial, const std::vector<std::string>& groups) {
+std::string table_of(const MemoryTrial& trial, const std::vector<std::string>& groups) {
   std::string html = fmt::format(
       "<div class=\"scroll\"><table class=\"compact\"><caption>Trial {}: measured, and predicted "
       "in "
@@ -164,7 +164,7 @@ std::string accounts_of(const Context& context, const store::TrialRow* trial) {
 }  // namespace
 
 std::string render_memory(const SectionInput& input) {
-  const std::map<int64_t, Trial> trials = collect(input.rows);
+  const std::map<int64_t, MemoryTrial> trials = memory_trials(input.rows);
   if (trials.empty()) {
     return "<p>No memory figures have been stored.</p>\n" +
            accounts_of(input.context, input.context.at(input.context.winner));

@@ -9,6 +9,7 @@
 
 #include "kernels/base/units.h"
 #include "reports/hunt_result.h"
+#include "reports/or_null.h"
 #include "sweeps/bisect/git.h"
 #include "sweeps/table.h"
 
@@ -16,8 +17,7 @@ namespace moetune::sweeps {
 namespace {
 
 using nlohmann::json;
-
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+using reports::text_or_null;
 
 std::string culprit_text(const reports::Culprit& culprit) {
   std::string text = base::short_commit(culprit.commit);

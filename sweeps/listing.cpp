@@ -11,6 +11,7 @@
 #include "profiler/store/db.h"
 #include "profiler/store/metrics.h"
 #include "reports/device_account.h"
+#include "reports/or_null.h"
 #include "sweeps/analyse.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/stored_flags.h"
@@ -19,13 +20,8 @@ namespace moetune::sweeps {
 namespace {
 
 using nlohmann::json;
-
-template <typename T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
-
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+using reports::or_null;
+using reports::text_or_null;
 
 /// A knob's value in its own type, so that a stored row can be pasted into a spec.
 json value_json(const std::string& knob, const std::string& text) {

@@ -7,19 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
+#include "reports/or_null.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
 namespace {
 
 using nlohmann::json;
-
-template <typename T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
-
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+using reports::or_null;
+using reports::text_or_null;
 
 }  // namespace
 

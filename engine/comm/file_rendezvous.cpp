@@ -23,16 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using wire::Deadline;
+using wire::seconds;
+using wire::with_grace;
 
 constexpr std::string_view kFirstLine = "moetune rendezvous 1\n";
-constexpr milliseconds kFarewellTimeout{5'000};
-
-double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
-
-/// The others wait a little longer than rank 0, whose message says who is missing.
-milliseconds with_grace(milliseconds time) {
-  return time + std::min(time / 2, milliseconds(5'000));
-}
+constexpr milliseconds kFileFarewell{5'000};
 
 /// Waits in growing steps, so that a meeting of quick ranks is quick and a long wait is cheap.
 class Pause {
@@ -49,7 +44,7 @@ class Pause {
 class FileRendezvous final : public Rendezvous {
  public:
   FileRendezvous(const std::string& folder, int rank, int size, const RendezvousOptions& options)
-      : Rendezvous(rank, size, kFarewellTimeout),
+      : Rendezvous(rank, size, kFileFarewell),
         options_(options),
         folder_(folder),
         deadline_(options.join_timeout),
@@ -245,7 +240,7 @@ class FileRendezvous final : public Rendezvous {
 
   // Removes all files of this run when all have ended as planned, and so have read everything.
   void clean_up() {
-    const Deadline deadline(kFarewellTimeout);
+    const Deadline deadline(kFileFarewell);
     Pause pause;
     for (int other = 1; other < size(); ++other) {
       while (!fs::exists(session_ / fmt::format("bye.{}", other))) {

@@ -16,6 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using wire::Deadline;
+using wire::seconds;
+using wire::with_grace;
 
 // Kinds of messages.
 constexpr char kHello = 'H';    ///< to rank 0: rank, world size, run id
@@ -32,14 +34,7 @@ constexpr size_t kMaxHelloBytes = 8 + kMaxRunIdBytes;
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr size_t kMaxPending = 256;
 constexpr milliseconds kHelloTimeout{5'000};
-constexpr milliseconds kFarewellTimeout{1'000};
-
-/// The others wait a little longer than rank 0, whose message says who is missing.
-milliseconds with_grace(milliseconds time) {
-  return time + std::min(time / 2, milliseconds(5'000));
-}
-
-double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
+constexpr milliseconds kTcpFarewell{1'000};
 
 std::string shortened(const std::string& reason) { return reason.substr(0, kMaxReasonBytes); }
 
@@ -47,7 +42,7 @@ std::string shortened(const std::string& reason) { return reason.substr(0, kMaxR
 class TcpRendezvous : public Rendezvous {
  public:
   TcpRendezvous(int rank, int size, const RendezvousOptions& options, std::string place)
-      : Rendezvous(rank, size, kFarewellTimeout), options_(options), place_(std::move(place)) {
+      : Rendezvous(rank, size, kTcpFarewell), options_(options), place_(std::move(place)) {
     if (options_.run_id.size() > kMaxRunIdBytes) options_.run_id.resize(kMaxRunIdBytes);
   }
 
@@ -155,7 +150,7 @@ class Root final : public TcpRendezvous {
 
   // To all who are still there, without complaint about the others.
   void tell(const Frame& frame) {
-    const Deadline deadline(kFarewellTimeout);
+    const Deadline deadline(kTcpFarewell);
     for (Peer& peer : peers_) {
       if (peer.stream) peer.stream->send(frame, deadline);
     }
@@ -234,7 +229,7 @@ class Root final : public TcpRendezvous {
                            peer_name(peers_[rank].stream->socket()));
     }
     if (!reason.empty()) {
-      stream.send({kRefused, 0, reason}, Deadline(kFarewellTimeout));
+      stream.send({kRefused, 0, reason}, Deadline(kTcpFarewell));
       throw base::Error(reason);
     }
     stream.set_max_payload_bytes(std::max(kMaxBlobBytes, kMaxReasonBytes) + 1);
@@ -294,7 +289,7 @@ class Leaf final : public TcpRendezvous {
   }
 
   ~Leaf() override {
-    if (!has_failed()) stream_.send({kBye, 0, ""}, Deadline(kFarewellTimeout));
+    if (!has_failed()) stream_.send({kBye, 0, ""}, Deadline(kTcpFarewell));
   }
 
  private:
@@ -383,7 +378,7 @@ class Leaf final : public TcpRendezvous {
   }
 
   void tell_failure(const std::string& reason) override {
-    stream_.send({kFailed, 0, shortened(reason)}, Deadline(kFarewellTimeout));
+    stream_.send({kFailed, 0, shortened(reason)}, Deadline(kTcpFarewell));
   }
 
   FrameStream stream_;

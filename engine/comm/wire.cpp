@@ -53,6 +53,14 @@ int Deadline::left_ms(int most) const {
   return static_cast<int>(std::clamp<int64_t>(left, 0, most));
 }
 
+std::chrono::milliseconds with_grace(std::chrono::milliseconds time) {
+  return time + std::min(time / 2, std::chrono::milliseconds(5'000));
+}
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 Deadline Deadline::or_earlier(std::chrono::milliseconds from_now) const {
   Deadline earlier(from_now);
   earlier.end_ = std::min(earlier.end_, end_);

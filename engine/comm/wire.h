@@ -44,6 +44,10 @@ class Deadline {
   Clock::time_point end_;
 };
 
+/// The others wait a little longer than rank 0, whose message says who is missing.
+std::chrono::milliseconds with_grace(std::chrono::milliseconds time);
+double seconds(std::chrono::milliseconds time);
+
 /// "2, 3 and 7"; at most ten of them, then how many more.
 std::string list_of(const std::vector<int>& numbers);
 

@@ -25,8 +25,6 @@ constexpr size_t kMaxImageBytes = size_t{1} << 30;
 /// Of a step; past it, reading stops.
 constexpr size_t kMaxSamples = size_t{1} << 22;
 
-uint64_t CUPTIAPI now() { return static_cast<uint64_t>(wall_ns()); }
-
 std::string failure(const char* what, CUptiResult result) {
   return fmt::format("{}: {}", what, cupti_error_text(result));
 }
@@ -161,7 +159,7 @@ class CuptiCounters final : public DeviceCounters {
     device_ = device;
 
     // The same clock as the recorder's. A callback that is already there is replaced by its equal.
-    CUptiResult result = cuptiActivityRegisterTimestampCallback(&now);
+    CUptiResult result = cuptiActivityRegisterTimestampCallback(&cupti_now);
     if (result != CUPTI_SUCCESS) return failure("setting the clock failed", result);
     CUpti_Device_GetChipName_Params name{CUpti_Device_GetChipName_Params_STRUCT_SIZE};
     name.deviceIndex = static_cast<size_t>(device_);

@@ -40,7 +40,7 @@ constexpr std::array<const char*, kNumCounters> kCounterNames = {"SM activity", 
                                                                  "memory reads", "memory writes"};
 
 /// Nothing that CUPTI asks memory for is near it: a size past it is an error of ours or of CUPTI.
-constexpr size_t kMaxImageBytes = size_t{1} << 28;
+constexpr size_t kMaxConfigImageBytes = size_t{1} << 28;
 
 using Host = CUpti_Profiler_Host_Object;
 
@@ -88,7 +88,7 @@ CUptiResult configure(Host* host, std::vector<const char*>& metrics, std::vector
   size.pHostObject = host;
   result = cuptiProfilerHostGetConfigImageSize(&size);
   if (result != CUPTI_SUCCESS) return result;
-  if (size.configImageSize == 0 || size.configImageSize > kMaxImageBytes) {
+  if (size.configImageSize == 0 || size.configImageSize > kMaxConfigImageBytes) {
     return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
   }
 

@@ -34,8 +34,6 @@ const char* advice_of(CUptiResult result) {
   }
 }
 
-uint64_t CUPTIAPI now() { return static_cast<uint64_t>(wall_ns()); }
-
 void CUPTIAPI request_buffer(uint8_t** buffer, size_t* size, size_t* max_num_records) {
   ActivityBuffers& buffers = CuptiSession::instance().buffers;
   *buffer = buffers.hand_out();
@@ -91,6 +89,8 @@ void CUPTIAPI call_back(void* /*data*/, CUpti_CallbackDomain domain, CUpti_Callb
 }
 
 }  // namespace
+
+uint64_t cupti_now() { return static_cast<uint64_t>(wall_ns()); }
 
 std::vector<OpenOp>& open_ops() {
   thread_local std::vector<OpenOp> ops;
@@ -152,7 +152,7 @@ std::string CuptiSession::attach() {
 
 std::string CuptiSession::set_up() {
   // The clock first: records of kinds enabled before it would be on another one.
-  CUptiResult result = cuptiActivityRegisterTimestampCallback(&now);
+  CUptiResult result = cuptiActivityRegisterTimestampCallback(&cupti_now);
   // Saves CUPTI from zeroing buffers in our threads; where it is refused nothing is wrong.
   uint8_t is_zeroed = 1;
   size_t flag_size = sizeof(is_zeroed);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,9 @@ struct OpenOp {
 };
 /// Of this thread, innermost last.
 std::vector<OpenOp>& open_ops();
+
+/// The clock that CUPTI stamps with: the host's own, ns.
+uint64_t cupti_now();
 
 /// Never destroyed: CUPTI may call back until the process is gone.
 class CuptiSession {

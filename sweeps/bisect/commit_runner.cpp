@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr size_t kMaxMessageBytes = 500;
-constexpr size_t kMaxShownBytes = 200;
+constexpr size_t kMaxReasonBytes = 200;  ///< of a build that failed
 constexpr int64_t kMaxLineBytes = 1 << 20;
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
 /// Of a disk: what fails with less has most likely failed for that.
@@ -69,14 +69,14 @@ std::string limit_text(milliseconds limit) { return base::format_ns(limit.count(
 std::string telling_line(const ShellStage& stage) {
   const std::string err = last_lines(stage.err_path(), kMaxLineBytes);
   if (const std::string_view line = last_line(err); !line.empty()) {
-    return plain_text(line, kMaxShownBytes);
+    return plain_text(line, kMaxReasonBytes);
   }
   const std::string out = last_lines(stage.out_path(), kMaxLineBytes);
   std::istringstream lines(out);
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("error: ") != std::string::npos) return plain_text(line, kMaxShownBytes);
+    if (line.find("error: ") != std::string::npos) return plain_text(line, kMaxReasonBytes);
   }
-  return plain_text(last_line(out), kMaxShownBytes);
+  return plain_text(last_line(out), kMaxReasonBytes);
 }
 
 /// With what the command says of it, if anything.
@@ -166,7 +166,7 @@ class CommitRunner::Impl {
 
   CommitRun run(const std::string& id) {
     if (!is_commit_id(id)) {
-      throw base::UsageError(fmt::format("'{}' is no commit id", plain_text(id, kMaxShownBytes)));
+      throw base::UsageError(fmt::format("'{}' is no commit id", plain_text(id)));
     }
     CommitRun result;
     try {
@@ -362,9 +362,9 @@ class CommitRunner::Impl {
     result.value = find_metric(result.metrics, options_.metric);
     if (result.value) return;
     result.status = RunStatus::no_metric;
-    result.message = fmt::format("the run ended well, but gave no value of '{}': {}",
-                                 plain_text(options_.metric, kMaxShownBytes),
-                                 complaint.empty() ? printed.complaint : complaint);
+    result.message =
+        fmt::format("the run ended well, but gave no value of '{}': {}",
+                    plain_text(options_.metric), complaint.empty() ? printed.complaint : complaint);
   }
 
   /// True when `result` is complete; else `complaint` says what the store lacks.

@@ -21,6 +21,7 @@
 #include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/reading.h"
+#include "sweeps/bisect/run_log.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/load.h"
@@ -154,119 +155,80 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
 
 namespace {
 
-struct TimedRun {
-  CommitRun run;
-  double time = 0.0;  ///< seconds of running before it
-};
-
-/// Runs sets, or takes what was measured earlier.
+/// Runs sets, or takes what was measured earlier. Sets that amount to the same configuration are
+/// the same position.
 class SetRunner {
  public:
   SetRunner(const ConfigSetup& setup, store::Store& store, int64_t hunt_id, ConfigAnswer& answer)
-      : setup_(setup), store_(store), hunt_id_(hunt_id), answer_(answer) {
-    if (setup.is_fresh) return;
-    std::vector<store::BisectRunRow> rows = store.read_bisect_runs(hunt_id);
-    // Of another build of this program or another machine.
-    std::erase_if(rows, [&](const auto& row) { return !row.key.ends_with(setup.key_parts); });
-    std::vector<RunTime> times;
-    for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
-    const std::vector<int> pauses = pauses_since(times);
-    for (size_t i = 0; i < rows.size(); ++i) keep(rows[i].key, run_of(rows[i]), pauses[i]);
-    // A good configuration that only failed may have been put right since; without it there is no
-    // hunt.
-    const ChangeSet good(setup.changes.size(), false);
-    if (good_runs_of(good).empty()) kept_.erase(key_of(good));
-  }
+      : setup_(setup), store_(store), hunt_id_(hunt_id), answer_(answer) {}
 
-  /// Runs from before a long pause are used when the ends, run again, are what they were then.
   /// False when it was stopped.
-  bool look_at_old_runs() {
-    if (oldest_ == 0) return true;
+  bool take_earlier() {
     const ChangeSet good(setup_.changes.size(), false);
     const ChangeSet bad(setup_.changes.size(), true);
-    bool has_told = false;
-    for (const ChangeSet& end : {good, bad, bad, good, good, bad}) {
-      const EndRuns now = end_runs(end, 0);
-      if (now.values.size() + now.num_failed >= kLooks) continue;
-      if (!has_told)
-        tell("what was measured is old: the ends first, to see whether it still holds");
-      has_told = true;
-      if (!measure_and_keep(end, tuner::name_of(tuner::RunPurpose::reference))) return false;
-    }
-    const std::set<int> dropped = changed_stretches(
-        oldest_, [&](bool is_bad, int stretch) { return end_runs(is_bad ? bad : good, stretch); },
-        setup_.options.min_effect_ratio, setup_.options.confidence);
-    if (dropped.empty()) return true;
-    tell("the machine is not what it was: what was measured then is not used");
-    answer_.has_dropped_earlier = true;
-    for (auto& [key, runs] : kept_) {
-      std::erase_if(runs, [&](const Kept& run) { return dropped.contains(run.num_pauses); });
-    }
+    LookAgain look{position_of(good), position_of(bad)};
+    look.value_of = [](const CommitRun& run) { return run.value; };
+    look.measure = [&](int end, const std::string& purpose) {
+      return measure(end == look.good ? good : bad, purpose);
+    };
+    look.tell = [this](const std::string& line) {
+      if (setup_.on_progress) setup_.on_progress(line);
+    };
+    look.min_effect_ratio = setup_.options.min_effect_ratio;
+    look.confidence = setup_.options.confidence;
+    const std::optional<EarlierRuns> earlier = that_still_hold(stored_runs(look.good), look);
+    if (!earlier) return false;
+    answer_.has_dropped_earlier = earlier->has_dropped;
+    for (const HuntRun& run : earlier->runs) log_.keep(run);
     return true;
   }
 
-  /// The nth run of a set; none when it was stopped.
-  const TimedRun* nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
-    const std::string key = key_of(set);
-    while (kept_[key].size() <= n) {
-      if (!measure_and_keep(set, purpose)) return nullptr;
+  /// Index of the nth run of a set; none when it was stopped.
+  std::optional<size_t> nth_run(const ChangeSet& set, size_t n, const std::string& purpose) {
+    const int position = position_of(set);
+    std::optional<size_t> index = log_.nth(position, n);
+    while (!index) {
+      std::optional<CommitRun> run = measure(set, purpose);
+      if (!run) return std::nullopt;
+      log_.keep({position, purpose, std::move(*run)});
+      index = log_.nth(position, n);
     }
-    const Kept& kept = kept_[key][n];
-    if (used_.insert({key, n}).second) {
-      ++answer_.num_runs;
-      answer_.seconds += kept.run.run_seconds;
-    }
-    return &kept;
+    log_.use(*index);
+    answer_.num_runs = log_.num_used();
+    answer_.seconds = log_.seconds();
+    return index;
   }
 
-  [[nodiscard]] RunList good_runs_of(const ChangeSet& set) const {
-    RunList runs;
-    const auto kept = kept_.find(key_of(set));
-    if (kept == kept_.end()) return runs;
-    for (const Kept& run : kept->second) {
-      if (run.run.status == RunStatus::ok) runs.emplace_back(run.run);
-    }
-    return runs;
+  [[nodiscard]] const RunLog& log() const { return log_; }
+  [[nodiscard]] RunList good_runs_of(const ChangeSet& set) {
+    return log_.good_runs_at(position_of(set));
   }
 
  private:
-  struct Kept : TimedRun {
-    int num_pauses = 0;  ///< long ones since
-  };
-
-  void keep(const std::string& key, CommitRun run, int num_pauses) {
-    const double time = next_time_;
-    // A moment at least: no two are at the same time.
-    next_time_ += std::max(1e-3, run.run_seconds);
-    oldest_ = std::max(oldest_, num_pauses);
-    kept_[key].push_back({{std::move(run), time}, num_pauses});
-  }
-
-  void tell(const std::string& line) const {
-    if (setup_.on_progress) setup_.on_progress(line);
-  }
-
-  bool measure_and_keep(const ChangeSet& set, const std::string& purpose) {
-    CommitRun run;
-    if (!measure(set, run)) return false;
-    const std::string key = key_of(set);
-    store_.add_bisect_run(hunt_id_, row_of(run, 0, key, purpose));
-    keep(key, std::move(run), 0);
-    return true;
-  }
-
-  [[nodiscard]] EndRuns end_runs(const ChangeSet& end, int stretch) {
-    EndRuns runs;
-    for (const Kept& kept : kept_[key_of(end)]) {
-      if (kept.num_pauses != stretch) continue;
-      if (kept.run.value) {
-        runs.values.push_back(*kept.run.value);
-      } else {
-        ++runs.num_failed;
-      }
+  [[nodiscard]] std::vector<HuntRun> stored_runs(int good) {
+    if (setup_.is_fresh) return {};
+    std::vector<store::BisectRunRow> rows = store_.read_bisect_runs(hunt_id_);
+    // Of another build of this program or another machine.
+    std::erase_if(rows, [&](const auto& row) { return !row.key.ends_with(setup_.key_parts); });
+    std::vector<RunTime> times;
+    for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
+    const std::vector<int> pauses = pauses_since(times);
+    std::vector<HuntRun> runs;
+    bool is_good_known = false;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      runs.push_back({position_of(rows[i].key), rows[i].purpose, run_of(rows[i]), pauses[i]});
+      is_good_known |= runs.back().position == good && runs.back().run.status == RunStatus::ok;
     }
+    // A good configuration that only failed may have been put right since; without it there is no
+    // hunt.
+    if (!is_good_known) std::erase_if(runs, [&](const auto& run) { return run.position == good; });
     return runs;
   }
+
+  [[nodiscard]] int position_of(const std::string& key) {
+    return positions_.emplace(key, static_cast<int>(positions_.size())).first->second;
+  }
+  [[nodiscard]] int position_of(const ChangeSet& set) { return position_of(key_of(set)); }
 
   // By what the set amounts to.
   [[nodiscard]] std::string key_of(const ChangeSet& set) const {
@@ -278,31 +240,34 @@ class SetRunner {
     }
   }
 
-  bool measure(const ChangeSet& set, CommitRun& run) {
-    const bool is_over = setup_.max_seconds > 0 && answer_.seconds >= setup_.max_seconds;
+  /// Kept in the store before it is told.
+  std::optional<CommitRun> measure(const ChangeSet& set, const std::string& purpose) {
+    const bool is_over = setup_.max_seconds > 0 && log_.seconds() >= setup_.max_seconds;
     if (is_over) {
-      answer_.result.reason = fmt::format("{:.0f} s are used up", answer_.seconds);
+      answer_.result.reason = fmt::format("{:.0f} s are used up", log_.seconds());
     } else if (!setup_.is_stop_asked || !setup_.is_stop_asked()) {
+      CommitRun run;
       try {
         run = run_config(with_changes(setup_.good, setup_.changes, set), setup_.runner);
       } catch (const base::UsageError& error) {
         run.status = RunStatus::build_failed;
         run.message = plain_text(error.what(), 500);
       }
-      if (run.status != RunStatus::interrupted) return true;
+      if (run.status != RunStatus::interrupted) {
+        store_.add_bisect_run(hunt_id_, row_of(run, 0, key_of(set), purpose));
+        return run;
+      }
     }
     answer_.is_interrupted = true;
-    return false;
+    return std::nullopt;
   }
 
   const ConfigSetup& setup_;
   store::Store& store_;
   int64_t hunt_id_;
   ConfigAnswer& answer_;
-  std::map<std::string, std::vector<Kept>> kept_;
-  double next_time_ = 0.0;  ///< in seconds of running
-  int oldest_ = 0;          ///< most long pauses since a run that was kept
-  std::set<std::pair<std::string, size_t>> used_;
+  RunLog log_;
+  std::map<std::string, int> positions_;  ///< by key
 };
 
 constexpr size_t kFailuresBelieved = 2;  ///< in a row
@@ -337,27 +302,24 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
   // A bad configuration that cannot be run is the change itself.
   RunStatus failure = RunStatus::ok;
   const ChangeSet bad(setup.changes.size(), true);
-  if (!runner.look_at_old_runs()) return interrupted(std::move(answer));
+  if (!runner.take_earlier()) return interrupted(std::move(answer));
   for (size_t n = 0; n < kFailuresBelieved; ++n) {
-    const TimedRun* timed = runner.nth_run(bad, n, tuner::name_of(tuner::RunPurpose::ends));
-    if (timed == nullptr || timed->run.status == RunStatus::ok ||
-        timed->run.status == RunStatus::no_metric) {
-      failure = RunStatus::ok;
-      break;
-    }
-    failure = timed->run.status;
+    const auto index = runner.nth_run(bad, n, tuner::name_of(tuner::RunPurpose::ends));
+    failure = index ? runner.log()[*index].status : RunStatus::ok;
+    if (failure == RunStatus::no_metric) failure = RunStatus::ok;
+    if (failure == RunStatus::ok) break;
     answer.note = fmt::format("bad ends as {}: hunting for the changes with which it does: {}",
-                              name_of(failure), timed->run.message);
+                              name_of(failure), runner.log()[*index].message);
   }
   const bool is_failing = failure != RunStatus::ok;
   const ChangeSet good(setup.changes.size(), false);
   for (size_t n = 0; is_failing && n < kFailuresBelieved; ++n) {
-    const TimedRun* timed = runner.nth_run(good, n, tuner::name_of(tuner::RunPurpose::ends));
-    if (timed == nullptr || timed->run.status == RunStatus::ok) break;
+    const auto index = runner.nth_run(good, n, tuner::name_of(tuner::RunPurpose::ends));
+    if (!index || runner.log()[*index].status == RunStatus::ok) break;
     if (n + 1 < kFailuresBelieved) continue;
     answer.note.clear();
-    answer.result.reason =
-        "the good configuration cannot be measured: " + plain_text(timed->run.message, 500);
+    answer.result.reason = "the good configuration cannot be measured: " +
+                           plain_text(runner.log()[*index].message, 500);
     return answer;
   }
   if (is_failing) {
@@ -384,13 +346,13 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
     if (!told.empty()) setup.on_progress(std::exchange(told, "") + progress_of(hunt));
     if (!request) break;
     const std::string bits = bits_of(request->changes);
-    const TimedRun* timed =
+    const auto index =
         runner.nth_run(request->changes, used[bits]++, tuner::name_of(request->purpose));
-    if (timed == nullptr) break;
-    const CommitRun* run = &timed->run;
+    if (!index) break;
+    const CommitRun* run = &runner.log()[*index];
     const std::optional<double> value = value_of(*run);
     if (value) {
-      hunt.add(request->changes, *value, timed->time);
+      hunt.add(request->changes, *value, runner.log().time_of(*index));
       failures[bits] = 0;
     } else if (run->status == RunStatus::build_failed || ++failures[bits] >= kFailuresBelieved) {
       hunt.add_failure(request->changes);

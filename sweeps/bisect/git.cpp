@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxNameBytes = 1024;
-constexpr size_t kMaxShownBytes = 100;
 
 /// id, parents, subject, author, author date; each followed by a NUL, which no message can hold.
 constexpr const char* kFormat = "--format=%H%x00%P%x00%s%x00%an%x00%aI";
@@ -60,12 +59,11 @@ std::vector<LoggedCommit> read_log(const GitProgram& git, const std::string& fol
 }
 
 void check_id(const std::string& id) {
-  MOETUNE_CHECK(is_commit_id(id), "'{}' is no commit id", plain_text(id, kMaxShownBytes));
+  MOETUNE_CHECK(is_commit_id(id), "'{}' is no commit id", plain_text(id));
 }
 
 std::string shown(const CommitInfo& commit) {
-  return fmt::format("{} \"{}\"", base::short_commit(commit.id),
-                     plain_text(commit.subject, kMaxShownBytes));
+  return fmt::format("{} \"{}\"", base::short_commit(commit.id), plain_text(commit.subject));
 }
 
 }  // namespace
@@ -81,7 +79,7 @@ GitRepository GitRepository::open(const std::string& path) {
   if (!fs::is_directory(path, error)) {
     throw base::UsageError(
         fmt::format("--repo '{}': there is no such folder; it takes the folder of a git repository",
-                    plain_text(path, kMaxShownBytes)));
+                    plain_text(path)));
   }
   const GitProgram& git = repository.git_;
   const std::string folder = fs::absolute(path);
@@ -89,7 +87,7 @@ GitRepository GitRepository::open(const std::string& path) {
   if (found.code != 0) {
     const bool is_none = found.err.find("not a git repository") != std::string::npos;
     throw base::UsageError(fmt::format("--repo '{}': {}; it takes the folder of a git repository",
-                                       plain_text(path, kMaxShownBytes),
+                                       plain_text(path),
                                        is_none ? "not a git repository" : found.complaint()));
   }
   repository.git_folder_ = found.out.substr(0, found.out.size() - 1);
@@ -104,7 +102,7 @@ GitRepository GitRepository::open(const std::string& path) {
 std::string GitRepository::resolve(const std::string& revision, const std::string& option) const {
   const auto refuse = [&](const std::string& why) {
     throw base::UsageError(fmt::format("{} '{}': {}; it takes a commit, tag or branch of {}",
-                                       option, plain_text(revision, kMaxShownBytes), why, root_));
+                                       option, plain_text(revision), why, root_));
   };
   if (revision.empty()) refuse("the name is empty");
   if (revision.size() > kMaxNameBytes) refuse("the name is too long");

@@ -156,53 +156,21 @@ class Hunter {
   }
 
   void take_earlier() {
-    std::vector<HuntRun> runs = setup_.earlier;
-    const int last = last_position();
-    int oldest = 0;
-    for (const HuntRun& run : runs) oldest = std::max(oldest, run.num_pauses);
-    if (oldest > 0) look_at_ends(runs);
-    const std::set<int> dropped = changed_stretches(
-        oldest,
-        [&](bool is_bad, int stretch) { return end_runs(runs, stretch, is_bad ? last : 0); },
-        setup_.min_effect_ratio, setup_.confidence);
-    answer_.has_dropped_earlier = !dropped.empty();
-    if (answer_.has_dropped_earlier) {
-      tell("the machine is not what it was: what was measured then is not used");
-    }
-    for (const HuntRun& run : runs) {
-      if (!dropped.contains(run.num_pauses)) runs_.keep(run);
-    }
-  }
-
-  /// Until each end has kLooks runs of now; a hunt that goes on makes those that are missing.
-  void look_at_ends(std::vector<HuntRun>& runs) {
-    bool has_told = false;
-    const int last = last_position();
-    for (const int position : {0, last, last, 0, 0, last}) {
-      const EndRuns now = end_runs(runs, 0, position);
-      if (now.values.size() + now.num_failed >= kLooks) continue;
-      if (!has_told)
-        tell("what was measured is old: the ends first, to see whether it still holds");
-      has_told = true;
-      if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
-      const char* purpose = tuner::name_of(RunPurpose::reference);
-      runs.push_back({position, purpose, source_.measure(position, purpose)});
-      if (runs.back().run.status == RunStatus::interrupted) throw Interrupted{};
-    }
-  }
-
-  [[nodiscard]] EndRuns end_runs(const std::vector<HuntRun>& runs, int stretch,
-                                 int position) const {
-    EndRuns end;
-    for (const HuntRun& run : runs) {
-      if (run.position != position || run.num_pauses != stretch) continue;
-      if (const auto value = runs_.value_of(run.run, setup_.metric)) {
-        end.values.push_back(*value);
-      } else {
-        ++end.num_failed;
-      }
-    }
-    return end;
+    LookAgain look{0, last_position()};
+    look.value_of = [this](const CommitRun& run) { return runs_.value_of(run, setup_.metric); };
+    look.measure = [this](int position, const std::string& purpose) -> std::optional<CommitRun> {
+      if (setup_.is_stop_asked && setup_.is_stop_asked()) return std::nullopt;
+      CommitRun run = source_.measure(position, purpose);
+      if (run.status == RunStatus::interrupted) return std::nullopt;
+      return run;
+    };
+    look.tell = [this](const std::string& line) { tell(line); };
+    look.min_effect_ratio = setup_.min_effect_ratio;
+    look.confidence = setup_.confidence;
+    const std::optional<EarlierRuns> earlier = that_still_hold(setup_.earlier, look);
+    if (!earlier) throw Interrupted{};
+    answer_.has_dropped_earlier = earlier->has_dropped;
+    for (const HuntRun& run : earlier->runs) runs_.keep(run);
   }
 
   // A run that fails at the bad end only is the regression itself; so is a build.

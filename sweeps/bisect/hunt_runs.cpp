@@ -33,46 +33,11 @@ bool are_equal(const std::vector<double>& values) {
                                         [&](double value) { return value == values.front(); });
 }
 
-size_t HuntRuns::keep(const HuntRun& run) {
-  const bool is_fresh = run.purpose == tuner::name_of(tuner::RunPurpose::verify);
-  (is_fresh ? verified_by_position_ : by_position_)[run.position].push_back(runs_.size());
-  runs_.push_back(run);
-  is_used_.push_back(false);
-  // A moment at least: no two are at the same time.
-  next_time_ += std::max(0.0, run.run.build_seconds);
-  times_.push_back(next_time_);
-  next_time_ += std::max(1e-3, run.run.run_seconds);
-  return runs_.size() - 1;
-}
-
-void HuntRuns::use(size_t index) {
-  if (is_used_[index]) return;
-  is_used_[index] = true;
-  const CommitRun& run = runs_[index].run;
-  ++num_used_;
-  run_seconds_ += run.run_seconds;
-  build_seconds_ += run.build_seconds;
-  num_builds_ += run.was_built_now;
-}
-
-std::optional<size_t> HuntRuns::nth(int position, size_t n, bool is_fresh) const {
-  const auto& lists = is_fresh ? verified_by_position_ : by_position_;
-  const auto list = lists.find(position);
-  if (list == lists.end() || list->second.size() <= n) return std::nullopt;
-  return list->second[n];
-}
-
 const CommitRun* HuntRuns::first_at(int position) const {
-  const auto found = std::find_if(runs_.begin(), runs_.end(), [position](const HuntRun& run) {
+  const auto found = std::find_if(runs().begin(), runs().end(), [position](const HuntRun& run) {
     return run.position == position;
   });
-  return found == runs_.end() ? nullptr : &found->run;
-}
-
-double HuntRuns::build_cost() const {
-  if (num_builds_ == 0) return num_used_ == 0 ? 5.0 : 0.0;
-  if (run_seconds_ <= 0) return 5.0;
-  return build_seconds_ / num_builds_ / (run_seconds_ / num_used_);
+  return found == runs().end() ? nullptr : &found->run;
 }
 
 // What a store holds has its unit in its name; a number that a command prints has none.
@@ -111,14 +76,6 @@ std::vector<double> HuntRuns::values_of(const std::string& metric, int position)
   return values;
 }
 
-RunList HuntRuns::good_runs_at(int position) const {
-  RunList runs;
-  for (const HuntRun& run : used_runs()) {
-    if (run.position == position && run.run.status == RunStatus::ok) runs.emplace_back(run.run);
-  }
-  return runs;
-}
-
 std::vector<tuner::TimedReading> HuntRuns::timed(const std::string& metric,
                                                  const std::vector<int>& positions) const {
   return timed([&](const CommitRun& run) { return value_of(run, metric); }, positions);
@@ -127,23 +84,15 @@ std::vector<tuner::TimedReading> HuntRuns::timed(const std::string& metric,
 std::vector<tuner::TimedReading> HuntRuns::timed(const Value& value,
                                                  const std::vector<int>& positions) const {
   std::vector<tuner::TimedReading> readings;
-  for (size_t i = 0; i < runs_.size(); ++i) {
-    const int at = runs_[i].position;
-    if (!is_used_[i] || std::find(positions.begin(), positions.end(), at) == positions.end())
+  for (size_t i = 0; i < runs().size(); ++i) {
+    const int at = runs()[i].position;
+    if (!is_used(i) || std::find(positions.begin(), positions.end(), at) == positions.end())
       continue;
-    if (const auto number = value(runs_[i].run)) {
-      readings.push_back({at, *number, times_[i]});
+    if (const auto number = value(runs()[i].run)) {
+      readings.push_back({at, *number, time_of(i)});
     }
   }
   return readings;
-}
-
-std::vector<std::reference_wrapper<const HuntRun>> HuntRuns::used_runs() const {
-  std::vector<std::reference_wrapper<const HuntRun>> runs;
-  for (size_t i = 0; i < runs_.size(); ++i) {
-    if (is_used_[i]) runs.emplace_back(runs_[i]);
-  }
-  return runs;
 }
 
 std::set<std::string> HuntRuns::common_metrics() const {

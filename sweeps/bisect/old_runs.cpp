@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <set>
+#include <utility>
 
 #include "profiler/store/store.h"
 #include "tuner/stats/drift.h"
@@ -10,6 +12,36 @@ namespace moetune::sweeps {
 namespace {
 
 constexpr double kLongPauseSeconds = 3600;
+
+EndRuns end_runs(const std::vector<HuntRun>& runs, int stretch, int position,
+                 const LookAgain& look) {
+  EndRuns end;
+  for (const HuntRun& run : runs) {
+    if (run.position != position || run.num_pauses != stretch) continue;
+    if (const auto value = look.value_of(run.run)) {
+      end.values.push_back(*value);
+    } else {
+      ++end.num_failed;
+    }
+  }
+  return end;
+}
+
+/// Those in which an end was not what it is now.
+std::set<int> changed_stretches(const std::vector<HuntRun>& runs, int oldest,
+                                const LookAgain& look) {
+  std::set<int> changed;
+  for (const int end : {look.good, look.bad}) {
+    const EndRuns now = end_runs(runs, 0, end, look);
+    for (int stretch = 1; stretch <= oldest; ++stretch) {
+      if (!is_as_it_was(end_runs(runs, stretch, end, look), now, look.min_effect_ratio,
+                        look.confidence)) {
+        changed.insert(stretch);
+      }
+    }
+  }
+  return changed;
+}
 
 }  // namespace
 
@@ -35,19 +67,28 @@ bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_rat
   return !tuner::levels_differ(then.values, first, min_effect_ratio, confidence);
 }
 
-std::set<int> changed_stretches(int oldest,
-                                const std::function<EndRuns(bool is_bad, int stretch)>& end_runs,
-                                double min_effect_ratio, double confidence) {
-  std::set<int> changed;
-  for (const bool is_bad : {false, true}) {
-    const EndRuns now = end_runs(is_bad, 0);
-    for (int stretch = 1; stretch <= oldest; ++stretch) {
-      if (!is_as_it_was(end_runs(is_bad, stretch), now, min_effect_ratio, confidence)) {
-        changed.insert(stretch);
-      }
+std::optional<EarlierRuns> that_still_hold(std::vector<HuntRun> runs, const LookAgain& look) {
+  int oldest = 0;
+  for (const HuntRun& run : runs) oldest = std::max(oldest, run.num_pauses);
+  if (oldest == 0) return EarlierRuns{std::move(runs)};
+  const char* purpose = tuner::name_of(tuner::RunPurpose::reference);
+  bool has_told = false;
+  for (const int end : {look.good, look.bad, look.bad, look.good, look.good, look.bad}) {
+    const EndRuns now = end_runs(runs, 0, end, look);
+    if (now.values.size() + now.num_failed >= kLooks) continue;
+    if (!std::exchange(has_told, true)) {
+      look.tell("what was measured is old: the ends first, to see whether it still holds");
     }
+    std::optional<CommitRun> run = look.measure(end, purpose);
+    if (!run) return std::nullopt;
+    runs.push_back({end, purpose, std::move(*run)});
   }
-  return changed;
+  const std::set<int> dropped = changed_stretches(runs, oldest, look);
+  if (!dropped.empty()) {
+    look.tell("the machine is not what it was: what was measured then is not used");
+  }
+  std::erase_if(runs, [&](const HuntRun& run) { return dropped.contains(run.num_pauses); });
+  return EarlierRuns{std::move(runs), !dropped.empty()};
 }
 
 }  // namespace moetune::sweeps

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <functional>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 
@@ -33,10 +35,26 @@ struct EndRuns {
 bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_ratio,
                   double confidence);
 
-/// Of the stretches 1..oldest, those in which an end was not what it is now. `end_runs`: of the
-/// good end or the bad one, in a stretch.
-std::set<int> changed_stretches(int oldest,
-                                const std::function<EndRuns(bool is_bad, int stretch)>& end_runs,
-                                double min_effect_ratio, double confidence);
+/// How the ends of a hunt are looked at again.
+struct LookAgain {
+  int good = 0;  ///< position
+  int bad = 0;
+  std::function<std::optional<double>(const CommitRun&)> value_of;
+  /// Runs an end; none when the hunt was stopped.
+  std::function<std::optional<CommitRun>(int position, const std::string& purpose)> measure;
+  std::function<void(const std::string&)> tell;
+  double min_effect_ratio = 0.0;
+  double confidence = 0.0;
+};
+
+struct EarlierRuns {
+  std::vector<HuntRun> runs;
+  bool has_dropped = false;
+};
+
+/// Of runs in the order of time, those that still hold, and those that showed it. Where some are
+/// from before a long pause, each end is run until it has kLooks runs of now; a stretch in which an
+/// end was not what it is now does not count. None when the hunt was stopped.
+std::optional<EarlierRuns> that_still_hold(std::vector<HuntRun> runs, const LookAgain& look);
 
 }  // namespace moetune::sweeps

@@ -25,7 +25,6 @@ constexpr size_t kMaxNumbers = 20'000;
 constexpr size_t kMaxConfigValues = 2'000;
 constexpr size_t kMaxConfigBytes = 1'000;
 constexpr int kMaxDepth = 16;
-constexpr size_t kMaxShownBytes = 120;
 
 void add_numbers(const json& object, const std::string& prefix, int depth, Numbers& numbers) {
   for (const auto& [key, value] : object.items()) {
@@ -76,8 +75,6 @@ std::optional<double> number_in(std::string_view text) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-std::string shown(std::string_view line) { return plain_text(line, kMaxShownBytes); }
-
 void read_object(std::string_view line, const std::string& metric, PrintedNumbers& printed) {
   const json object = json::parse(line, nullptr, false);
   if (!object.is_object()) {
@@ -85,7 +82,7 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
     printed.complaint = fmt::format(
         "its last line looks like a JSON object, but is none (NaN and Infinity are not JSON; the "
         "object must be on one line): \"{}\"",
-        shown(line));
+        plain_text(line));
     return;
   }
   json measured = object;
@@ -96,9 +93,10 @@ void read_object(std::string_view line, const std::string& metric, PrintedNumber
   const auto wanted = object.find(metric);
   printed.complaint =
       wanted == object.end()
-          ? fmt::format("the JSON object on its last line has no '{}': \"{}\"", metric, shown(line))
+          ? fmt::format("the JSON object on its last line has no '{}': \"{}\"", metric,
+                        plain_text(line))
           : fmt::format("'{}' on its last line is no number that can be measured: \"{}\"", metric,
-                        shown(line));
+                        plain_text(line));
 }
 
 }  // namespace
@@ -125,11 +123,11 @@ PrintedNumbers read_printed(std::string_view line, const std::string& metric) {
       printed.numbers[metric] = *number;
     } else {
       printed.complaint =
-          fmt::format("its last line is no number that can be measured: \"{}\"", shown(line));
+          fmt::format("its last line is no number that can be measured: \"{}\"", plain_text(line));
     }
   } else {
-    printed.complaint =
-        fmt::format("its last line is neither a number nor a JSON object: \"{}\"", shown(line));
+    printed.complaint = fmt::format("its last line is neither a number nor a JSON object: \"{}\"",
+                                    plain_text(line));
   }
   return printed;
 }

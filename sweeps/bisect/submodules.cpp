@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr int kMaxDepth = 10;
-constexpr size_t kMaxShownBytes = 100;
+constexpr int kMaxNesting = 10;
 
 struct Submodule {
   std::string name;
@@ -114,15 +113,15 @@ void update_one(const GitProgram& git, const std::string& folder, const Submodul
   }
   if (result.code != 0) {
     throw base::Error(fmt::format("the submodule '{}' cannot be checked out at {}: git: {}",
-                                  plain_text(submodule.path, kMaxShownBytes),
-                                  base::short_commit(submodule.commit), result.complaint()));
+                                  plain_text(submodule.path), base::short_commit(submodule.commit),
+                                  result.complaint()));
   }
 }
 
 void update_all(const GitProgram& git, const std::string& folder, const std::string& known_modules,
                 milliseconds limit, int depth) {
-  MOETUNE_CHECK(depth < kMaxDepth, "{}: submodules are nested more than {} deep", folder,
-                kMaxDepth);
+  MOETUNE_CHECK(depth < kMaxNesting, "{}: submodules are nested more than {} deep", folder,
+                kMaxNesting);
   for (const Submodule& submodule : submodules_of(git, folder)) {
     const std::optional<std::string> clone = known_clone(git, known_modules, submodule);
     update_one(git, folder, submodule, clone, limit);

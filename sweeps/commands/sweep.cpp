@@ -12,6 +12,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
+#include "reports/or_null.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/listing.h"
@@ -72,9 +73,7 @@ nlohmann::json speedup_json(const std::optional<double>& gain_ratio) {
 }
 
 nlohmann::json to_json(const Result& result) {
-  const auto or_null = [](const auto& value) {
-    return value ? nlohmann::json(*value) : nlohmann::json();
-  };
+  using reports::or_null;
   const auto flags = result.best ? flags_of(*result.best) : std::nullopt;
   nlohmann::json undecided = nlohmann::json::array();
   for (const store::DecisionRow& decision : result.undecided) {

@@ -28,8 +28,8 @@ std::optional<LastWord> read_last_word(const std::string& path, int rank) {
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   try {
-    const nlohmann::json json = spec::parse_json(text, path);
-    spec::JsonReader reader(json, path);
+    const nlohmann::json document = spec::parse_json(text, path);
+    spec::JsonReader reader(document, path);
     LastWord word;
     word.rank = rank;
     word.code = static_cast<int>(reader.integer("code", 0, 255));

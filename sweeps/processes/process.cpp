@@ -33,7 +33,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kPollInterval{4};
+constexpr milliseconds kLookAtProcess{4};
 constexpr milliseconds kLongestKill{10'000};
 
 /// State and session of a process; empty when it is gone.
@@ -148,7 +148,7 @@ class SystemProcess : public Process {
   std::optional<ProcessEnd> wait(milliseconds limit) override {
     if (end_) return end_;
     const auto ended = [this] { return has_ended(); };
-    if (!poll_until(steady_clock::now() + limit, kPollInterval, ended)) return std::nullopt;
+    if (!poll_until(steady_clock::now() + limit, kLookAtProcess, ended)) return std::nullopt;
     reap();
     return end_;
   }
@@ -161,13 +161,13 @@ class SystemProcess : public Process {
       kill(pid_, SIGCONT);  // a stopped process only sees the signal once it runs again
       // Whoever asks again to stop does not want to wait.
       const int num_before = num_interrupts();
-      poll_until(steady_clock::now() + grace, kPollInterval,
+      poll_until(steady_clock::now() + grace, kLookAtProcess,
                  [&] { return has_ended() || num_interrupts() != num_before; });
     }
     if (!has_ended()) {
       kill(pid_, SIGKILL);
       kill_session();
-      poll_until(steady_clock::time_point::max(), kPollInterval, [this] { return has_ended(); });
+      poll_until(steady_clock::time_point::max(), kLookAtProcess, [this] { return has_ended(); });
     }
     reap();
     return *end_;
@@ -186,7 +186,7 @@ class SystemProcess : public Process {
 
   void kill_session() const {
     // Again until none is left: one of them may have forked between the look and the signal.
-    poll_until(steady_clock::now() + kLongestKill, kPollInterval, [this] {
+    poll_until(steady_clock::now() + kLongestKill, kLookAtProcess, [this] {
       const std::vector<int64_t> members = processes_of_session(pid_);
       for (const int64_t member : members) kill(static_cast<pid_t>(member), SIGKILL);
       return members.empty();

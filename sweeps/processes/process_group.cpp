@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kPollInterval{10};
+constexpr milliseconds kLookAtGroup{10};
 
 bool has_failed(const ProcessEnd& end) { return end.is_signal || end.code != 0; }
 
@@ -48,7 +48,7 @@ std::optional<ProcessEnd> ProcessGroup::wait(milliseconds limit) {
   const auto is_patience_over = [this] {
     return first_failure_ && steady_clock::now() - *first_failure_ >= patience_;
   };
-  if (!poll_until(steady_clock::now() + limit, kPollInterval,
+  if (!poll_until(steady_clock::now() + limit, kLookAtGroup,
                   [&] { return look() || is_patience_over(); })) {
     return std::nullopt;
   }

@@ -7,6 +7,8 @@
 #include <vector>
 
 namespace moetune::base {
+BOOST_AUTO_TEST_SUITE(step_parts_table)
+
 namespace {
 
 /// Every part, those of groups with every group.
@@ -20,8 +22,6 @@ std::vector<NamedPart> all_parts() {
   }
   return parts;
 }
-
-BOOST_AUTO_TEST_SUITE(step_parts_table)
 
 BOOST_AUTO_TEST_CASE(walls_are_read_back) {
   for (const Wall wall : {Wall::communication, Wall::host, Wall::memory, Wall::compute}) {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(only_communication_is_told_as_such) {
   BOOST_TEST(label_of({&row_of(StepPart::transfer), kMemcpyGroup}) == "copies");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::base

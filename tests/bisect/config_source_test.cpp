@@ -15,6 +15,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(config_source)
+
 namespace {
 
 using nlohmann::json;
@@ -33,8 +35,6 @@ std::pair<int, std::string> run(const tests::TempFolder& folder, const std::stri
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-BOOST_AUTO_TEST_SUITE(config_source)
 
 BOOST_AUTO_TEST_CASE(differences_are_those_of_the_effective_configurations) {
   const spec::TrialSpec good = spec::samples::trial();
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(old_runs_are_compared_at_the_ends_first) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -13,6 +13,8 @@
 #include "sweeps/bisect/hunt.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(even_speed)
+
 namespace {
 
 using Metrics = std::map<std::string, double>;
@@ -70,8 +72,6 @@ HuntSetup setup_of_hunt() {
 }
 
 const SharedMachine::Change kAsItIs = [](int, Metrics&) {};
-
-BOOST_AUTO_TEST_SUITE(even_speed)
 
 BOOST_AUTO_TEST_CASE(a_slower_operation_is_found_in_few_runs) {
   int num_found = 0;
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(a_hunt_that_is_cut_goes_on_as_it_would_have) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

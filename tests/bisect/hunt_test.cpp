@@ -19,6 +19,8 @@
 #include "tests/bisect/whole_hunts.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(hunt)
+
 namespace {
 
 /// Commits whose runs a function writes.
@@ -64,8 +66,6 @@ HuntSetup setup_of(int num_commits, const std::string& metric = "step_time") {
 double noise(std::mt19937_64& random, double scale) {
   return std::normal_distribution<double>(0.0, scale)(random);
 }
-
-BOOST_AUTO_TEST_SUITE(hunt)
 
 BOOST_AUTO_TEST_CASE(a_slower_commit_is_found_in_noise) {
   FakeSource source([](int p, CommitRun& run, std::mt19937_64& random) {
@@ -782,7 +782,7 @@ BOOST_AUTO_TEST_CASE(a_stop_and_a_used_up_budget_leave_what_is_known) {
   BOOST_TEST(answer.seconds < 400);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -11,6 +11,8 @@
 #include "sweeps/bisect/hunt_runs.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(leads)
+
 namespace {
 
 /// Runs of a good end (0) and a bad one (8), or of any commits between.
@@ -43,8 +45,6 @@ tuner::HuntResult ends_of(double effect_ratio, double low_ratio, double noise_ra
   ends.is_too_noisy = is_too_noisy;
   return ends;
 }
-
-BOOST_AUTO_TEST_SUITE(leads)
 
 BOOST_AUTO_TEST_CASE(counters_are_followed_by_how_much_they_changed) {
   Runs given;
@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(parts_that_changed_between_two_commits_are_not_the_machine)
   BOOST_TEST(!even->differs(changed.runs, 5, 8));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -10,6 +10,8 @@
 #include <random>
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(moved)
+
 namespace {
 
 using Metrics = std::map<std::string, double>;
@@ -38,8 +40,6 @@ struct Pair {
   RunList before;
   RunList after;
 };
-
-BOOST_AUTO_TEST_SUITE(moved)
 
 BOOST_AUTO_TEST_CASE(operations_are_named_and_not_what_they_add_up_to) {
   std::mt19937_64 random(1);
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(odd_numbers_do_no_harm) {
   BOOST_TEST(moved_between({}, {}, "step_time", 0.02).empty());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

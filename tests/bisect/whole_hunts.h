@@ -15,6 +15,15 @@
 
 namespace moetune::tests {
 
+/// What the hunt gets of runs that were made before two long pauses, by when the machine was 10 %
+/// slower for a while: up to 15 runs of a hunt that was stopped, then up to 15 more.
+enum class EarlierRuns : uint8_t {
+  none,       ///< there are none
+  forgotten,  ///< there are, but it begins anew
+  as_one,     ///< they are judged together
+  stretches,  ///< each stretch by itself, as they are told by `moetune bisect`
+};
+
 struct WholeHuntCase {
   const char* name = "";
   int num_commits = 64;
@@ -37,6 +46,12 @@ struct WholeHuntCase {
   bool has_common_speed = false;
   double made_up_share = 0.04;
   bool is_spread = false;  ///< of that step: over three of the other operations
+  bool follows_leads = true;
+  /// Every commit has files: of three in ten they are texts and tests, and of one in ten, or of a
+  /// culprit in every other history, their name speaks of the operation.
+  bool has_files = false;
+  bool reads_files = true;
+  EarlierRuns earlier = EarlierRuns::none;
   double min_effect_ratio = 0.02;
   double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
   double crash_share = 0.0;    ///< of the commits
@@ -72,7 +87,12 @@ class SyntheticSource final : public sweeps::HuntSource {
     }
   }
 
-  sweeps::CommitRun measure(int position, const std::string& /*purpose*/) override {
+  sweeps::CommitRun measure(int position, const std::string& purpose) override {
+    made.push_back({position, purpose, measure_one(position)});
+    return made.back().run;
+  }
+
+  sweeps::CommitRun measure_one(int position) {
     sweeps::CommitRun run;
     run.run_seconds = 10;
     run.was_built_now = built_.insert(position).second;
@@ -117,6 +137,7 @@ class SyntheticSource final : public sweeps::HuntSource {
       const double hidden = position >= other_ ? case_.shift * kNoise : 0.0;
       run.metrics["op_hidden.forward_ns"] = 20e6 + 0.1 * kNoise * normal_(random_) + hidden;
     }
+    rest *= machine;
     run.value = run.metrics["step_ns"] = rest;
     const bool is_after = !culprits.empty() && position >= *culprits.begin();
     if (case_.has_counter) run.metrics["num_launches"] = is_after ? 4100 : 3000;
@@ -125,7 +146,26 @@ class SyntheticSource final : public sweeps::HuntSource {
   }
   [[nodiscard]] bool is_built(int position) const override { return built_.contains(position); }
 
+  /// By position.
+  std::vector<std::vector<std::string>> files() {
+    std::vector<std::vector<std::string>> files = {{}};
+    for (int p = 1; p <= case_.num_commits; ++p) {
+      const double kind = share_(random_);
+      const bool is_culprit = culprits.contains(p);
+      if (kind < (is_culprit ? 0.5 : 0.1)) {
+        files.push_back({"src/moe_dispatch.cpp"});
+      } else if (!is_culprit && kind < 0.4) {
+        files.push_back({"docs/usage.md", "tests/usage_test.cpp"});
+      } else {
+        files.push_back({"src/settings.cpp"});
+      }
+    }
+    return files;
+  }
+
   std::set<int> culprits;
+  double machine = 1.0;  ///< how slow it is
+  std::vector<sweeps::HuntRun> made;
   static constexpr double kNoise = 2e6;  ///< of a step of 100 ms
 
  private:
@@ -141,21 +181,48 @@ class SyntheticSource final : public sweeps::HuntSource {
   std::set<int> built_;
 };
 
+/// What two hunts that were stopped have left.
+inline std::vector<sweeps::HuntRun> runs_of_stopped_hunts(sweeps::HuntSetup setup,
+                                                          SyntheticSource& source,
+                                                          EarlierRuns earlier) {
+  setup.max_runs = 15;
+  sweeps::run_hunt(setup, source);
+  source.machine = 1.1;
+  sweeps::run_hunt(setup, source);  // it begins anew: what it would have used is of another machine
+  source.machine = 1.0;
+  std::vector<sweeps::HuntRun> made = std::move(source.made);
+  source.made.clear();
+  for (size_t i = 0; i < made.size(); ++i) {
+    made[i].num_pauses = earlier == EarlierRuns::stretches && i < 15 ? 2 : 1;
+  }
+  if (earlier == EarlierRuns::forgotten) made.clear();
+  return made;
+}
+
 inline HuntStatistics run_whole_hunts(const WholeHuntCase& c, int num_hunts,
                                       unsigned first_seed = 5000) {
   HuntStatistics statistics;
   sweeps::HuntSetup setup;
   setup.min_effect_ratio = c.min_effect_ratio;
+  if (!c.follows_leads) setup.kind = sweeps::MetricKind::noisy;
   for (int i = 0; i <= c.num_commits; ++i) {
     setup.commits.push_back({fmt::format("{:040x}", i), fmt::format("commit {}", i), "A. Author",
                              "2026-01-01T00:00:00+00:00"});
   }
   for (int h = 0; h < num_hunts; ++h) {
     SyntheticSource source(c, first_seed + static_cast<unsigned>(h));
+    if (c.has_files) setup.changed_files = source.files();
+    if (!c.reads_files) setup.changed_files.clear();
+    if (c.earlier != EarlierRuns::none) {
+      setup.earlier.clear();
+      setup.earlier = runs_of_stopped_hunts(setup, source, c.earlier);
+    }
     const sweeps::HuntAnswer answer = sweeps::run_hunt(setup, source);
+    const auto num_built = std::count_if(source.made.begin(), source.made.end(),
+                                         [](const auto& run) { return run.run.was_built_now; });
     ++statistics.num_hunts;
-    statistics.runs.push_back(answer.num_runs);
-    statistics.builds.push_back(answer.num_builds);
+    statistics.runs.push_back(static_cast<int>(source.made.size()));
+    statistics.builds.push_back(static_cast<int>(num_built));
     statistics.add(answer.result, source.culprits, c.shift * SyntheticSource::kNoise);
   }
   return statistics;

@@ -5,6 +5,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_attention_merge, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -62,8 +64,6 @@ void check_merge(Backend& cpu, const Case& c) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_attention_merge, BackendFixture)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equals_the_cpu, T, ElementTypes) {
   const auto cpu = make_cpu_backend();

@@ -6,6 +6,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_attention, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -195,8 +197,6 @@ void check_backward(Backend& cpu, const Case& c, bool is_part) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_attention, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(forward_equals_the_cpu) {
   for (const Case& c : kCases) {

@@ -7,6 +7,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_compact_rows)
+
 namespace {
 
 constexpr int64_t kRows = 41;
@@ -51,8 +53,6 @@ void check_mode(GroupedGemmMode mode, std::initializer_list<int32_t> offsets_in)
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_compact_rows)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equals_the_product_with_a_list, T, ElementTypes) {
   for (const GroupedGemmMode mode : {GroupedGemmMode::forward, GroupedGemmMode::dgrad}) {

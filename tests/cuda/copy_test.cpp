@@ -4,6 +4,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_copy)
+
 namespace {
 
 struct Case {
@@ -40,8 +42,6 @@ void check_copy(const Case& c, bool accumulate) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_copy)
 
 BOOST_AUTO_TEST_CASE(every_pair_of_types) {
   for (const Case& c : kCases) {

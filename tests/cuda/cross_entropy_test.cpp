@@ -7,6 +7,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_cross_entropy, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -94,8 +96,6 @@ void check_shards(Backend& cpu, const Case& c, double grad_scale) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_cross_entropy, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_the_cpu) {
   for (const Case& c : kCases) {

@@ -5,6 +5,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_expand_experts, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -14,8 +16,6 @@ struct Case {
 constexpr Case kCases[] = {{0, 2, 2, 4, 0}, {1, 1, 1, 1, 0}, {5, 3, 2, 4, 3}, {700, 8, 4, 16, 0}};
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_expand_experts, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_the_cpu) {
   for (const Case& c : kCases) {

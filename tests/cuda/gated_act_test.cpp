@@ -4,6 +4,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_gated_act)
+
 namespace {
 
 constexpr Activation kActivations[] = {Activation::silu, Activation::gelu, Activation::gelu_tanh,
@@ -99,8 +101,6 @@ void check_backward(Backend& cpu, const Case& c, Activation activation) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_gated_act)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equals_the_cpu, T, ElementTypes) {
   const auto cpu = make_cpu_backend();

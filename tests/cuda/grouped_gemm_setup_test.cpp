@@ -9,6 +9,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_grouped_gemm_setup)
+
 namespace {
 
 struct Case {
@@ -124,8 +126,6 @@ void run_mode(const Case& c, GroupedGemmMode mode) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_grouped_gemm_setup)
 
 BOOST_AUTO_TEST_CASE(describes_the_products_of_every_mode) {
   for (const Case& c : kCases) {

@@ -7,6 +7,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_lse_layout)
+
 namespace {
 
 struct Case {
@@ -23,8 +25,6 @@ constexpr Case kCases[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_lse_layout)
 
 BOOST_AUTO_TEST_CASE(goes_there_and_back) {
   for (const Case& c : kCases) {

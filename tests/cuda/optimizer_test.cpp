@@ -7,6 +7,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_optimizer, BackendFixture)
+
 namespace {
 
 // Length, and how many elements past a 16-byte boundary the slice begins.
@@ -186,8 +188,6 @@ double check_norm(Backend& cpu, const std::vector<Length>& lengths) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_optimizer, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(adamw_equals_the_cpu) {
   check_adamw<float, float>(*backend, kLengths, false);

@@ -8,6 +8,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_plain_gemm, BackendFixture)
+
 namespace {
 
 struct GemmCase {
@@ -130,8 +132,6 @@ void check_grouped(Backend& cpu, const Experts& experts) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_plain_gemm, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(products_equal_the_cpu) {
   for (const GemmCase& shape : kGemmCases) {

@@ -5,6 +5,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_rms_norm, BackendFixture)
+
 namespace {
 
 constexpr double kEps = 1e-5;
@@ -79,8 +81,6 @@ void check_backward(Backend& cpu, const Case& c, bool accumulate, bool has_scrat
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_rms_norm, BackendFixture)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(forward_equals_the_cpu, T, ElementTypes) {
   const auto cpu = make_cpu_backend();

@@ -4,6 +4,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_rope)
+
 namespace {
 
 constexpr int64_t kPositions = 50;
@@ -36,8 +38,6 @@ void check(Backend& cpu, const Case& c, bool inverse) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_rope)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equals_the_cpu, T, ElementTypes) {
   const auto cpu = make_cpu_backend();

@@ -9,6 +9,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_route_plan)
+
 namespace {
 
 struct Case {
@@ -45,8 +47,6 @@ Matrix<int32_t> choose(const Case& c) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_route_plan)
 
 BOOST_AUTO_TEST_CASE(equals_a_stable_sort) {
   for (const Case& c : kCases) {

@@ -6,6 +6,8 @@
 #include "tests/cuda/element_matrix.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cuda_router, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -88,8 +90,6 @@ void check_backward(Backend& cpu, const Case& c, bool has_aux) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cuda_router, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_the_cpu) {
   for (const Case& c : kCases) {

@@ -7,6 +7,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_rows)
+
 namespace {
 
 struct Case {
@@ -121,8 +123,6 @@ void check_shard(Backend& cpu, const Case& c) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_rows)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(moves_equal_the_cpu, T, ElementTypes) {
   const auto cpu = make_cpu_backend();

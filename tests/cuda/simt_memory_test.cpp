@@ -8,6 +8,8 @@
 #include "tests/cuda/simt_fixture.h"
 
 namespace moetune::simt {
+BOOST_FIXTURE_TEST_SUITE(simt_memory, FreshDevice)
+
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -50,8 +52,6 @@ CUmemAccessDesc read_and_write(int device) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(simt_memory, FreshDevice)
 
 // --- copies -----------------------------------------------------------------------------------
 

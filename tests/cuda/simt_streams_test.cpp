@@ -11,6 +11,8 @@
 #include "tests/cuda/simt_fixture.h"
 
 namespace moetune::simt {
+BOOST_FIXTURE_TEST_SUITE(simt_streams, FreshDevice)
+
 namespace {
 
 constexpr uint64_t kNumSeeds = 40;
@@ -62,8 +64,6 @@ int produce_and_consume(bool has_event, bool waits_for_all) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(simt_streams, FreshDevice)
 
 BOOST_AUTO_TEST_CASE(a_missing_event_is_found) {
   for (const bool waits_for_all : {false, true}) {

@@ -11,6 +11,8 @@
 #include "kernels/cuda/launch.cuh"
 
 namespace moetune::kernels::cuda {
+BOOST_AUTO_TEST_SUITE(simt_fake)
+
 namespace {
 
 constexpr unsigned kLowHalf = 0x0000FFFFU;
@@ -166,8 +168,6 @@ void many_barriers(int* total) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(simt_fake)
 
 BOOST_AUTO_TEST_CASE(a_barrier_that_a_thread_misses_fails) {
   const std::string message = message_of(one_thread_returns_before_the_barrier, {2, 64});

@@ -5,6 +5,8 @@
 #include "tests/cuda/cuda_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_sum)
+
 namespace {
 
 constexpr int64_t kNumels[] = {0, 1, 3, 8, 40, 4099, 70000};
@@ -36,8 +38,6 @@ void check_sum(int64_t numel, int num_sources) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_sum)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(adds_in_order_into_one_of_the_sources, T, ElementTypes) {
   for (const int64_t numel : kNumels) {

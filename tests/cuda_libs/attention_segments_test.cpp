@@ -6,6 +6,8 @@
 #include "kernels/cuda/attention_plan.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_attention_segments)
+
 namespace {
 
 using cuda::AttentionSegment;
@@ -38,8 +40,6 @@ std::string reason(const Segments& segments) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_attention_segments)
 
 BOOST_AUTO_TEST_CASE(splits_where_positions_jump) {
   BOOST_TEST(split({}).empty());

@@ -8,6 +8,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_column_major)
+
 namespace {
 
 using cuda::ColumnMajorGemm;
@@ -70,8 +72,6 @@ ColumnMajorShape shape_of(DType a, DType b, DType c) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_column_major)
 
 BOOST_AUTO_TEST_CASE(is_the_row_major_product) {
   for (int bits = 0; bits < 16; ++bits) {

@@ -11,6 +11,8 @@
 #include "kernels/tensor.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_vendor_libraries)
+
 namespace {
 
 using cuda::CublasLtGemm;
@@ -57,8 +59,6 @@ std::string refusal(const AttentionArgs& args) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_vendor_libraries)
 
 BOOST_AUTO_TEST_CASE(versions_need_no_device) {
   BOOST_TEST(CublasLtGemm::version().empty() != CublasLtGemm::is_available());

@@ -5,6 +5,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(device_parity)
+
 namespace {
 
 using testing::check_close;
@@ -24,8 +26,6 @@ spec::TrialSpec on_device(spec::TrialSpec trial, spec::DType dtype = spec::DType
   trial.dtype = dtype;
   return trial;
 }
-
-BOOST_AUTO_TEST_SUITE(device_parity)
 
 BOOST_AUTO_TEST_CASE(every_layout_trains_like_one_rank_on_the_cpu) {
   const TrainingRun expected = train(tiny_trial(tiny_model()), kSteps);
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(one_rank_of_a_fake_world) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

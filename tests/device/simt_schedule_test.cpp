@@ -4,6 +4,8 @@
 #include "tests/fakes/simt/simt_device.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(device_schedule)
+
 namespace {
 
 using testing::check_identical;
@@ -38,8 +40,6 @@ void check_schedules(const spec::TrialSpec& trial, int64_t num_steps) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE(device_schedule)
-
 BOOST_AUTO_TEST_CASE(every_layout_states_its_dependencies) {
   for (const char* layout : kLayouts) {
     BOOST_TEST_CONTEXT(layout) { check_schedules(on_device(tiny_model(), layout), 2); }
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(so_do_chunks_recomputation_graphs_and_shared_experts) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -12,6 +12,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune {
+BOOST_AUTO_TEST_SUITE(device_sweep)
+
 namespace {
 
 using nlohmann::json;
@@ -90,8 +92,6 @@ int64_t count_ok(const json& trials) {
                        [](const json& trial) { return trial.at("status") == "ok"; });
 }
 
-BOOST_AUTO_TEST_SUITE(device_sweep)
-
 BOOST_AUTO_TEST_CASE(virtual_ranks_of_one_device) {
   const tests::TempFolder folder;
   const json trials = trials_of(folder, sweep("virtual", 2));
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(one_rank_of_a_large_layout) {
   BOOST_TEST(page(folder).find("made up") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune

@@ -13,6 +13,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune {
+BOOST_AUTO_TEST_SUITE(traced_sweep)
+
 namespace {
 
 using nlohmann::json;
@@ -67,8 +69,6 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-BOOST_AUTO_TEST_SUITE(traced_sweep)
-
 BOOST_AUTO_TEST_CASE(each_trial_has_records_and_a_wall) {
   const tests::TempFolder folder;
   std::ofstream(folder.file("sweep.json")) << sweep_file().dump();
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(each_trial_has_records_and_a_wall) {
   BOOST_TEST(page.find("steps on the device are not traced") == std::string::npos);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune

@@ -7,6 +7,8 @@
 #include "tests/engine/played_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(axes)
+
 namespace {
 
 /// Six layers, so that stages can be uneven.
@@ -50,8 +52,6 @@ const char* const kVirtualStages[] = {
         "tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
         "expert_tensor_parallel_size": 2, "expert_model_parallel_size": 2})",
 };
-
-BOOST_AUTO_TEST_SUITE(axes)
 
 BOOST_AUTO_TEST_CASE(virtual_stages) {
   const testing::TrainingRun expected = testing::train(trial_of("{}"), 3);
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_ring_holds_two_blocks_of_keys) {
   BOOST_TEST(most == 2 * block);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -10,9 +10,9 @@
 #include "tests/engine/training_fixture.h"
 
 namespace moetune::engine {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(backends)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(stubs_hand_out_nothing) {
   BOOST_TEST((profiler::make_cupti_recorder(0) != nullptr) == profiler::has_cupti());
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(a_backend_that_cannot_train_is_refused) {
   std::filesystem::remove_all(folder);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -8,6 +8,8 @@
 #include "tuner/cost_model.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(contention)
+
 namespace {
 
 using testing::knobs_of;
@@ -29,8 +31,6 @@ int64_t num_kernels_of(const testing::TrainingRun& run, int64_t duration_ns) {
 
 constexpr const char* kApart = R"({"data_parallel_size": 2})";
 constexpr const char* kOverlapped = R"({"data_parallel_size": 2, "overlap_grad_reduce": true})";
-
-BOOST_AUTO_TEST_SUITE(contention)
 
 BOOST_AUTO_TEST_CASE(operations_beside_a_reduction_take_longer) {
   const testing::TrainingRun apart = testing::train(slow_trial(kApart, 0.2), 1);
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(the_cost_model_knows_it) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -10,9 +10,9 @@
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(device_memory)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(blocks_do_not_overlap_and_grow_together_again) {
   std::mt19937 random(3);
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(the_capacity_is_the_ledgers) {
   BOOST_TEST((memory.allocate("none", MemoryGroup::workspace, 0) == nullptr));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

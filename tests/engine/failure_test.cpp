@@ -9,9 +9,9 @@
 #include "tests/engine/training_fixture.h"
 
 namespace moetune::engine {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(failure)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(late_member_does_not_meet_one_that_left) {
   plan::Layout layout;
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(every_failing_rank_gives_its_own_cause) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -6,6 +6,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(fake_world)
+
 namespace {
 
 using testing::knobs_of;
@@ -38,8 +40,6 @@ std::map<std::string, OpSum> sums_of(const profiler::StepTrace& trace) {
   }
   return sums;
 }
-
-BOOST_AUTO_TEST_SUITE(fake_world)
 
 // Without expert parallelism no size depends on what others send.
 BOOST_AUTO_TEST_CASE(work_and_memory_are_those_of_the_rank_among_its_peers) {
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_rank_outside_of_the_layout_is_refused) {
   BOOST_CHECK_THROW(train(fake(trial, 4), 1), base::UsageError);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

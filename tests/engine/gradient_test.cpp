@@ -9,6 +9,8 @@
 #include "tests/engine/training_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(gradient)
+
 namespace {
 
 using testing::GradientMap;
@@ -113,8 +115,6 @@ void check_model(const spec::ModelSpec& model, const std::string& knobs) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE(gradient)
-
 BOOST_AUTO_TEST_CASE(errors_are_relative_to_the_derivative_itself) {
   for (const double analytic : {1e-4, -0.1, 3.0}) {
     BOOST_TEST(relative_error(analytic, analytic) == 0);
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(mixed_model_with_biases_window_shared_expert_and_tied_head)
   check_model(model, R"({"pipeline_model_parallel_size": 2, "recompute": "full"})");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -10,6 +10,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(hf_weights)
+
 namespace {
 
 using base::UsageError;
@@ -97,8 +99,6 @@ std::vector<float> floats(const TensorBytes& tensor) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(hf_weights)
 
 BOOST_AUTO_TEST_CASE(stacks_projections_and_experts_in_order) {
   const spec::ModelSpec model = small_model("mixtral");

@@ -13,6 +13,8 @@
 #include "tuner/memory_model.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(listing)
+
 namespace {
 
 using plan::ListedInstr;
@@ -106,8 +108,6 @@ int64_t peak_of(const std::vector<ListedInstr>& list) {
   return peak;
 }
 
-BOOST_AUTO_TEST_SUITE(listing)
-
 BOOST_AUTO_TEST_CASE(a_list_says_what_the_engine_has_done) {
   std::vector<std::string> layouts(std::begin(kMoreLayouts), std::end(kMoreLayouts));
   layouts.insert(layouts.end(), std::begin(testing::kLayouts), std::end(testing::kLayouts));
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_list_says_what_the_engine_has_done) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -8,9 +8,9 @@
 #include "tests/engine/memory_fixture.h"
 
 namespace moetune::engine {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(memory_model_against_ledger)
+
+namespace {
 
 // What is routed a second time, for the backward pass, is not counted again.
 BOOST_AUTO_TEST_CASE(recomputation_leaves_the_profile_as_it_is) {
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(recompute_and_sharding_lower_the_peak) {
              peak(R"({"data_parallel_size": 4, "use_distributed_optimizer": false})"));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

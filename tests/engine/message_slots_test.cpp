@@ -10,9 +10,9 @@
 #include "tests/engine/memory_fixture.h"
 
 namespace moetune::engine {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(message_slots)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
   spec::HardwareSpec hardware;
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(slots_are_there_from_the_start) {
   BOOST_TEST(bytes_of(three, 2) == without + 2 * kMessage);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -5,6 +5,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(moments)
+
 namespace {
 
 using plan::BucketPart;
@@ -52,8 +54,6 @@ spec::TrialSpec narrow_trial(const std::string& layout, bool ties_embeddings = f
   model.ties_embeddings = ties_embeddings;
   return testing::tiny_trial(model, knobs_of(layout + kNarrow));
 }
-
-BOOST_AUTO_TEST_SUITE(moments)
 
 // The sums of gradients differ in their last bits between layouts: where such a bit decides, a
 // moment is rounded the other way. That is one in thousands; draws of another order are every
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(narrow_moments_take_half_of_the_memory) {
              near);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

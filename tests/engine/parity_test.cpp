@@ -5,6 +5,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(parity)
+
 namespace {
 
 using testing::check_close;
@@ -31,8 +33,6 @@ void check_layouts(const spec::ModelSpec& model) {
     }
   }
 }
-
-BOOST_AUTO_TEST_SUITE(parity)
 
 BOOST_AUTO_TEST_CASE(the_comparison_sees_a_difference_in_any_step_and_number) {
   const TrainingRun expected = train(tiny_trial(tiny_model()), 3);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(recompute_under_context_and_pipeline_parallelism_changes_no
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

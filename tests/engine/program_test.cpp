@@ -6,6 +6,8 @@
 #include "tests/engine/played_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(program)
+
 namespace {
 
 const char* const kMoreLayouts[] = {
@@ -25,8 +27,6 @@ std::vector<std::string> layouts() {
   all.insert(all.end(), std::begin(testing::kLayouts), std::end(testing::kLayouts));
   return all;
 }
-
-BOOST_AUTO_TEST_SUITE(program)
 
 BOOST_AUTO_TEST_CASE(trace_follows_the_program) {
   for (const spec::ModelSpec& model : {testing::tiny_model(), testing::mixed_model()}) {
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(played_programs_have_the_times_of_the_engine) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

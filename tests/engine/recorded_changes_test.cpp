@@ -14,6 +14,8 @@
 #include "tests/fakes/recording/ordering.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(recorded_changes)
+
 namespace {
 
 using testing::RecordedRun;
@@ -109,8 +111,6 @@ class Judged {
   mutable int64_t num_changes_ = 0;
 };
 
-BOOST_AUTO_TEST_SUITE(recorded_changes)
-
 BOOST_AUTO_TEST_CASE(every_change_is_seen) {
   struct Row {
     spec::ModelSpec model;
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_missing_wait_leaves_calls_without_order) {
   BOOST_TEST(needed.size() >= 11U);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -13,6 +13,8 @@
 #include "tests/engine/recorded_run.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(recorded_costs)
+
 namespace {
 
 using plan::Op;
@@ -58,8 +60,6 @@ class Prices {
   std::map<Label, int64_t> per_element_;
 };
 
-BOOST_AUTO_TEST_SUITE(recorded_costs)
-
 BOOST_AUTO_TEST_CASE(costs_are_those_of_the_arguments) {
   Prices prices;
   std::map<Label, std::string> wrong;  ///< an example of each
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(costs_are_those_of_the_arguments) {
   for (const auto& [label, why] : wrong) BOOST_ERROR(why);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

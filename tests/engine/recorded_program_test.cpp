@@ -11,6 +11,8 @@
 #include "tests/fakes/recording/ordering.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(recorded_program)
+
 namespace {
 
 using testing::ProgramOnTape;
@@ -58,8 +60,6 @@ void check_scopes_are_seen(const spec::TrialSpec& trial, const RecordedRun& run)
   BOOST_TEST(num_marks > 0);
 }
 
-BOOST_AUTO_TEST_SUITE(recorded_program)
-
 BOOST_AUTO_TEST_CASE(programs_are_what_was_asked_for) {
   testing::for_recorded_ranks([](const spec::TrialSpec& trial, int rank) {
     const RecordedRun run = testing::record_rank(trial, rank);
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(graphs_hold_what_the_program_says) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -5,6 +5,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(skipped_steps)
+
 namespace {
 
 struct Outcome {
@@ -42,8 +44,6 @@ Outcome run(const spec::TrialSpec& trial, const std::vector<int64_t>& steps, int
   return outcome;
 }
 
-BOOST_AUTO_TEST_SUITE(skipped_steps)
-
 BOOST_AUTO_TEST_CASE(a_skipped_step_changes_no_weight_moment_or_count) {
   for (const char* layout : {R"({"data_parallel_size": 2})",
                              R"({"data_parallel_size": 2, "use_distributed_optimizer": false})",
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_skipped_step_changes_no_weight_moment_or_count) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

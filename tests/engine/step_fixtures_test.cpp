@@ -12,6 +12,8 @@
 #include "tests/engine/parity_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(step_fixtures)
+
 namespace {
 
 using nlohmann::json;
@@ -103,8 +105,6 @@ json record_of(const Case& each) {
   return record;
 }
 
-BOOST_AUTO_TEST_SUITE(step_fixtures)
-
 BOOST_AUTO_TEST_CASE(steps_are_as_recorded) {
   const char* const to = std::getenv("MOETUNE_RECORD_STEPS");
   const char* const from = std::getenv("MOETUNE_COMPARE_STEPS");
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(steps_are_as_recorded) {
   file << "\n}\n";
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

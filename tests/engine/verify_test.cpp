@@ -15,6 +15,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(verification)
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,8 +166,6 @@ class Copy {
 float& first_float(TensorBytes& tensor) { return *reinterpret_cast<float*>(tensor.bytes.data()); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(verification)
 
 BOOST_DATA_TEST_CASE(matches_the_reference, kCases, row) {
   spec::Knobs knobs = knobs_of(row.layout);

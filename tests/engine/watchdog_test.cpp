@@ -7,6 +7,8 @@
 #include <vector>
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(watchdog)
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -43,8 +45,6 @@ class Said {
   std::condition_variable changed_;
   std::vector<Line> all_;
 };
-
-BOOST_AUTO_TEST_SUITE(watchdog)
 
 BOOST_AUTO_TEST_CASE(expires_when_nobody_ever_beats) {
   constexpr milliseconds kLimit{20};
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(ends_when_it_is_destroyed) {
   BOOST_TEST(said.count() == 0);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -13,6 +13,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(world_option)
+
 namespace {
 
 struct Ended {
@@ -43,8 +45,6 @@ spec::TrialSpec trial_of_64() {
   trial.num_steps = 2;
   return trial;
 }
-
-BOOST_AUTO_TEST_SUITE(world_option)
 
 BOOST_AUTO_TEST_CASE(one_rank_of_64_runs_alone) {
   const tests::TempFolder folder;
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_the_spec_is_refused) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

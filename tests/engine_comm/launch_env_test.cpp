@@ -34,6 +34,8 @@ struct Wrong {
 };
 std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << row.name; }
 
+BOOST_AUTO_TEST_SUITE(launch_env)
+
 namespace {
 
 EnvLookup lookup(const Variables& variables) {
@@ -137,8 +139,6 @@ const std::vector<Wrong> kWrong = {
     {"pmix_text", with(kPmix, {{"PMIX_RANK", "x"}}), "PMIX_RANK", "whole number"},
 };
 
-BOOST_AUTO_TEST_SUITE(launch_env)
-
 BOOST_DATA_TEST_CASE(reads, boost::unit_test::data::make(kRight), row) {
   const LaunchEnv launch = read_launch_env(lookup(row.variables));
   BOOST_TEST(name_of(launch.launcher) == name_of(row.launcher));
@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(own_environment) {
   BOOST_TEST(!process_env("MOETUNE_NO_SUCH_VARIABLE").has_value());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

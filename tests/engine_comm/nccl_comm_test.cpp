@@ -11,6 +11,8 @@
 #include "tests/engine_comm/nccl_fixture.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(nccl_comm)
+
 namespace {
 
 using plan::Group;
@@ -167,8 +169,6 @@ void check_all_to_all(NcclRank& rank, Group group, bool is_on_host) {
   }
   require(timing.sent_bytes == sent_rows * 12 * 4, "bytes of the all_to_all");
 }
-
-BOOST_AUTO_TEST_SUITE(nccl_comm)
 
 BOOST_AUTO_TEST_CASE(is_there) { BOOST_TEST(has_nccl()); }
 
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(bad_arguments) {
   });
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

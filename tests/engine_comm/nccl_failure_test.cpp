@@ -8,6 +8,8 @@
 #include "tests/fakes/nccl/fake_cudart.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(nccl_failure)
+
 namespace {
 
 using plan::Group;
@@ -76,8 +78,6 @@ const std::vector<CallRow> kCalls = {
     {"ncclRecv", 3, 0, "NCCL group ep on rank 3: all_to_all 0"},
     {"ncclGroupEnd", 1, 5, "NCCL group ep on rank 1: all_to_all 5"},
 };
-
-BOOST_AUTO_TEST_SUITE(nccl_failure)
 
 BOOST_DATA_TEST_CASE(failing_calls, boost::unit_test::data::make(kCalls), row) {
   NcclTest test;
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(wrong_number_of_processes) {
   BOOST_CHECK_THROW(make_nccl_world({.dp = 2}, *alone, {}), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -9,6 +9,8 @@
 #include <set>
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(nccl_plan)
+
 namespace {
 
 const std::vector<plan::Layout> kLayouts = {{},
@@ -22,8 +24,6 @@ const std::vector<plan::Layout> kLayouts = {{},
                                             {.tp = 2},
                                             {.tp = 2, .cp = 2, .ep = 4},
                                             {.tp = 2, .dp = 2, .pp = 2, .etp = 2}};
-
-BOOST_AUTO_TEST_SUITE(nccl_plan)
 
 BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayouts.size()),
                      index) {
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(names_are_there) {
   BOOST_TEST(!names.contains("?"));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -15,6 +15,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(nccl_world)
+
 namespace {
 
 using testing::check_close;
@@ -114,8 +116,6 @@ TrainingRun train(const spec::TrialSpec& trial, const simt::Schedule& schedule =
   run.gradients = std::move(gatherer.by_step);
   return run;
 }
-
-BOOST_AUTO_TEST_SUITE(nccl_world)
 
 BOOST_AUTO_TEST_CASE(layouts_train_like_one_rank_on_the_cpu) {
   const TrainingRun expected = testing::train(tiny_trial(tiny_model()), kSteps);
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(a_forgotten_dependency_is_found) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -19,6 +19,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {
+BOOST_AUTO_TEST_SUITE(rendezvous)
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -90,8 +92,6 @@ void meet_in_every_way(Rendezvous& world) {
 }
 
 const auto kWays = boost::unit_test::data::make({false, true});
-
-BOOST_AUTO_TEST_SUITE(rendezvous)
 
 BOOST_AUTO_TEST_CASE(alone) {
   const auto world = join_alone();
@@ -486,7 +486,7 @@ BOOST_AUTO_TEST_CASE(wire_lengths_are_checked) {
   BOOST_TEST(wire::list_of(std::vector<int>(13, 5)) == "5, 5, 5, 5, 5, 5, 5, 5, 5, 5 and 3 more");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::engine

@@ -10,6 +10,8 @@
 #include "tests/gpu/gpu_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(gpu_backend_attention, GpuFixture)
+
 namespace {
 
 struct AttentionCase {
@@ -138,8 +140,6 @@ void run_and_compare(GpuFixture& f, const AttentionCase& c, Data<float>& expecte
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(gpu_backend_attention, GpuFixture)
 
 BOOST_DATA_TEST_CASE_F(GpuFixture, as_on_the_cpu, boost::unit_test::data::make(kCases), c) {
   Data<float> expected(c);

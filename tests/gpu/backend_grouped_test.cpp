@@ -15,6 +15,8 @@
 #include "tests/gpu/gpu_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(gpu_backend_grouped, GpuFixture)
+
 namespace {
 
 struct Experts {
@@ -97,8 +99,6 @@ bool has_clean_rest(const Matrix<Bf16>& matrix, const Matrix<int32_t>& rows) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(gpu_backend_grouped, GpuFixture)
 
 BOOST_DATA_TEST_CASE_F(GpuFixture, all_rows_in_order, boost::unit_test::data::make(kExperts), e) {
   const Matrix<int32_t> offsets = e.offsets();

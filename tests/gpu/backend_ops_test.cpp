@@ -7,6 +7,8 @@
 #include "tests/gpu/gpu_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(gpu_backend, GpuFixture)
+
 namespace {
 
 constexpr int64_t kM = 320, kN = 192, kK = 256;
@@ -60,8 +62,6 @@ void check_products(GpuFixture& f) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(gpu_backend, GpuFixture)
 
 BOOST_AUTO_TEST_CASE(dense_gemm_of_f32) { check_products<float, float>(*this); }
 BOOST_AUTO_TEST_CASE(dense_gemm_of_bf16) { check_products<Bf16, Bf16>(*this); }

@@ -9,6 +9,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(adamw, BackendFixture)
+
 namespace {
 
 template <typename T>
@@ -105,8 +107,6 @@ double sum_of(const std::vector<uint16_t>& values) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(adamw, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_the_formulas) {
   for (const bool use_decay : {false, true}) {

@@ -5,6 +5,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(attention_merge, BackendFixture)
+
 namespace {
 
 constexpr double kNoKeys = -INFINITY;
@@ -68,8 +70,6 @@ void check_merge(Backend& backend) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(attention_merge, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_the_formulas) {
   check_merge<float>(*backend);

@@ -6,6 +6,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(attention, BackendFixture)
+
 namespace {
 
 struct Case {
@@ -234,8 +236,6 @@ void check_ring(Backend& backend, const Case& c) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(attention, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const auto* cases : {&kCases, &kLongCases}) {

@@ -7,6 +7,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(cross_entropy, BackendFixture)
+
 namespace {
 
 constexpr int64_t kRows = 5;
@@ -95,8 +97,6 @@ void check_shards(Backend& backend) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(cross_entropy, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(loss_equals_naive_loops) {
   Matrix<float> logits(5, 21, 24);

@@ -6,6 +6,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(gated_act, BackendFixture)
+
 namespace {
 
 constexpr int64_t kRows = 7;
@@ -58,8 +60,6 @@ void check_forward(Backend& backend, Activation activation, bool has_probs) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(gated_act, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const Activation activation : kActivations) {

@@ -6,6 +6,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(gemm, BackendFixture)
+
 namespace {
 
 struct Shape {
@@ -33,8 +35,6 @@ void check_gemm(Backend& backend, const Shape& shape, bool trans_a, bool trans_b
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(gemm, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const Shape& shape : kShapes) {

@@ -7,6 +7,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(grouped_gemm, BackendFixture)
+
 namespace {
 
 constexpr int64_t kIn = 40;
@@ -122,8 +124,6 @@ void check_split(Backend& backend, GroupedGemmMode mode, int32_t num_chunks, boo
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(grouped_gemm, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const auto& sizes : std::vector<std::vector<int32_t>>{

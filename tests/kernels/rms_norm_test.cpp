@@ -5,6 +5,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(rms_norm, BackendFixture)
+
 namespace {
 
 constexpr double kEps = 1e-5;
@@ -38,8 +40,6 @@ void check_forward(Backend& backend, int64_t rows, int64_t heads, int64_t d) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(rms_norm, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const int64_t heads : {1, 3}) {

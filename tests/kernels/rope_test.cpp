@@ -5,6 +5,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(rope, BackendFixture)
+
 namespace {
 
 template <typename T>
@@ -51,8 +53,6 @@ void check_rotation(Backend& backend, int64_t heads, int64_t half) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(rope, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(rotates_and_rotates_back) {
   for (const int64_t heads : {1, 3}) {

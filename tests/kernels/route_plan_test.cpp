@@ -10,6 +10,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(route_plan, BackendFixture)
+
 namespace {
 
 struct Shape {
@@ -34,8 +36,6 @@ Matrix<int32_t> random_indices(const Shape& shape) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(route_plan, BackendFixture)
 
 BOOST_DATA_TEST_CASE(order_is_chunk_expert_token_slot, boost::unit_test::data::make(kShapes), s) {
   const Matrix<int32_t> indices = random_indices(s);

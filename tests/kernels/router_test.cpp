@@ -9,6 +9,8 @@
 #include "tests/kernels/gradient_check.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(router, BackendFixture)
+
 namespace {
 
 template <typename T>
@@ -77,8 +79,6 @@ void check_forward(Backend& backend, int64_t experts, int64_t topk, int64_t seqs
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(router, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const int64_t experts : {4, 19}) {

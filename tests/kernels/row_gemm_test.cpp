@@ -9,6 +9,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels::cpu {
+BOOST_AUTO_TEST_SUITE(row_gemm_suite)
+
 namespace {
 
 template <typename T>
@@ -45,8 +47,6 @@ Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, int64_t ro
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(row_gemm_suite)
 
 BOOST_AUTO_TEST_CASE(equals_naive_loops) {
   for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{

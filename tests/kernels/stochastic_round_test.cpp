@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(stochastic_round)
+
 namespace {
 
 constexpr uint32_t kDraws = 65536;
@@ -18,8 +20,6 @@ float rounded(float value, uint32_t draw) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(stochastic_round)
 
 BOOST_AUTO_TEST_CASE(the_mean_over_all_draws_is_the_number) {
   // Also numbers that are bf16 already, next to a power of two, negative, and subnormal.

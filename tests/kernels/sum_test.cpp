@@ -5,6 +5,8 @@
 #include "tests/kernels/kernel_fixture.h"
 
 namespace moetune::kernels {
+BOOST_FIXTURE_TEST_SUITE(sum, BackendFixture)
+
 namespace {
 
 template <typename T>
@@ -31,8 +33,6 @@ void check_sum(Backend& backend, int64_t numel, DType dtype) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(sum, BackendFixture)
 
 BOOST_AUTO_TEST_CASE(adds_in_order_into_one_of_the_sources) {
   for (const int64_t numel : {0, 1, 7, 1024, 5000}) {

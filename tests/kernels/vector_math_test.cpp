@@ -7,6 +7,8 @@
 #include <vector>
 
 namespace moetune::kernels::cpu {
+BOOST_AUTO_TEST_SUITE(vector_math)
+
 namespace {
 
 // Distance from the exact value in units of the last place of float.
@@ -19,8 +21,6 @@ double ulps(float got, double exact) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(vector_math)
 
 BOOST_AUTO_TEST_CASE(exp_is_within_two_ulp) {
   double worst = 0.0;

@@ -9,6 +9,8 @@
 #include <ostream>
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(attention_workspace)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -45,8 +47,6 @@ int64_t workspace_of(LayerDims dims, int64_t cp_rank) {
   return attention_workspace_bytes(dims);
 }
 
-BOOST_AUTO_TEST_SUITE(attention_workspace)
-
 BOOST_DATA_TEST_CASE(as_the_library_says, data::make(kCases), c) {
   BOOST_TEST(cudnn_backward_bytes(c.run) == c.bytes);
 }
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(what_a_plain_kernel_does_needs_none) {
   BOOST_TEST(workspace_of(dims_of(8, 4, 4, 2, 64), 3) > 0);  // its two rows are a run
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

@@ -10,6 +10,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(blocks)
+
 namespace {
 
 constexpr BlockKind kBlocks[] = {BlockKind::embedding, BlockKind::gqa,  BlockKind::dense_mlp,
@@ -32,8 +34,6 @@ spec::TrialSpec trial() {
   made.training.seq_length = 64;
   return made;
 }
-
-BOOST_AUTO_TEST_SUITE(blocks)
 
 BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
   std::map<BlockKind, std::set<ParamKind>> params;
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(state_without_a_gradient_is_neither_sharded_nor_gathered) {
   BOOST_TEST(num_states > 0);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

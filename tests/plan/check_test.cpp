@@ -13,6 +13,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(check_program)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -158,8 +160,6 @@ void check_says(const StepProgram& program, const std::vector<std::string>& part
     }
   }
 }
-
-BOOST_AUTO_TEST_SUITE(check_program)
 
 BOOST_DATA_TEST_CASE(compiled_programs_hold_it, data::make(kLayouts), knobs) {
   for (const bool is_mixed : {false, true}) {
@@ -385,7 +385,7 @@ BOOST_AUTO_TEST_CASE(buffers_without_a_size_need_not_be_made) {
   check_says(changed_at(rich_program(), is_router, add), {"kv_full is not there"});
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

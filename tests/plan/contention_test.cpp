@@ -9,6 +9,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(contention_of_links)
+
 namespace {
 
 /// Four ranks of one stage on two nodes.
@@ -56,8 +58,6 @@ struct HandMade {
     return all;
   }
 };
-
-BOOST_AUTO_TEST_SUITE(contention_of_links)
 
 // A ring of 2 puts half of the payload on a link, a ring of 4 three quarters, half of that on each
 // of two rails.
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(overlapped_reductions_meet_the_experts_rows) {
   BOOST_TEST(shares_of(Op::dispatch) > 1);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

@@ -6,6 +6,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(costs)
+
 namespace {
 
 spec::TrialSpec trial(spec::DType dtype) {
@@ -29,8 +31,6 @@ Instr find(const spec::TrialSpec& spec, Op op, Pass pass) {
   BOOST_TEST_REQUIRE((found.op == op));
   return found;
 }
-
-BOOST_AUTO_TEST_SUITE(costs)
 
 BOOST_AUTO_TEST_CASE(each_operand_counts_in_its_own_type) {
   const spec::TrialSpec f32 = trial(spec::DType::f32);
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   BOOST_TEST(few.cost.flops == 4 * (8 * 9 / 2 + 56 * 8) * windowed.model.q_size());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

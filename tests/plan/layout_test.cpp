@@ -12,6 +12,8 @@
 
 namespace moetune::plan {
 
+BOOST_AUTO_TEST_SUITE(layout)
+
 namespace {
 
 Layout grid(int dp, int cp, int ep, int pp, int tp = 1, int etp = 1) {
@@ -95,8 +97,6 @@ using Counts = std::vector<int64_t>;
 using Ranks = std::vector<int>;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(layout)
 
 BOOST_AUTO_TEST_CASE(every_group_is_called_something) {
   for (const Group group : kGroups) {

@@ -14,6 +14,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(listing)
+
 namespace {
 
 spec::TrialSpec trial() {
@@ -29,8 +31,6 @@ spec::TrialSpec trial() {
 const Segment& segment_of(const StepProgram& program, const Item& item) {
   return *program.segments[static_cast<size_t>(item.segment)];
 }
-
-BOOST_AUTO_TEST_SUITE(listing)
 
 BOOST_AUTO_TEST_CASE(memory_is_made_in_the_pass_that_needs_it) {
   for (const char* recompute : {"none", "full"}) {
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(segments_that_read_alike_are_told_from_others) {
   BOOST_TEST(differs([](Segment& s) { s.code.back().refs.front().id = 0; }));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

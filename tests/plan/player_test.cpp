@@ -8,6 +8,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(player)
+
 namespace {
 
 /// Twelve alike layers on free links and a free host.
@@ -37,8 +39,6 @@ int64_t step_of(const spec::TrialSpec& spec, const DurationOf& duration_of) {
   for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
   return play(spec.hardware, ranks, duration_of).step_ns;
 }
-
-BOOST_AUTO_TEST_SUITE(player)
 
 // (pp - 1) / (m vpp) of the work, Narayanan et al. 2021, section 2.2.
 BOOST_AUTO_TEST_CASE(the_bubble_shrinks_with_virtual_stages) {
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

@@ -6,6 +6,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
+BOOST_AUTO_TEST_SUITE(program_order)
+
 namespace {
 
 spec::TrialSpec trial(int64_t chunks) {
@@ -42,8 +44,6 @@ size_t place_of(const std::vector<std::pair<Op, int>>& ops, Op op, int chunk) {
   return 0;
 }
 
-BOOST_AUTO_TEST_SUITE(program_order)
-
 // Sending needs the counts only: the host makes the index lists while the rows are on their way.
 BOOST_AUTO_TEST_CASE(rows_are_sent_before_the_host_writes_their_lists) {
   for (const int64_t chunks : {1, 3}) {
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(the_next_chunk_is_sent_before_the_experts_work_on_one) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::plan

@@ -4,6 +4,8 @@
 #include <boost/test/unit_test.hpp>
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(across_ranks)
+
 namespace {
 
 TraceRecord collective(const char* group, int64_t sequence, int64_t start_ns, int64_t end_ns) {
@@ -27,8 +29,6 @@ StepTrace trace_of(int rank, int64_t start_ns, std::vector<TraceRecord> records)
 // Groups of ranks 0 and 1, 2 and 3 for ep; 1 and 2 for dp.
 const CommunicatorKeys kCommunicators = {{{0, "ep"}, 0}, {{1, "ep"}, 0}, {{2, "ep"}, 1},
                                          {{3, "ep"}, 1}, {{1, "dp"}, 0}, {{2, "dp"}, 0}};
-
-BOOST_AUTO_TEST_SUITE(across_ranks)
 
 BOOST_AUTO_TEST_CASE(clocks_are_brought_together_by_the_ends_of_collectives) {
   // Rank 1's clock is 1000 ahead, rank 2's 5000 behind; rank 3 shares the clock of rank 2 and meets
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(one_clock_is_left_as_it_is) {
   align_clocks({}, {}, kCommunicators);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -17,6 +17,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(bisect_store)
+
 namespace {
 
 using tests::says;
@@ -52,8 +54,6 @@ BisectRunRow sample_run(int position, double value) {
   run.started_at = "2026-11-20T10:00:00.000Z";
   return run;
 }
-
-BOOST_AUTO_TEST_SUITE(bisect_store)
 
 BOOST_AUTO_TEST_CASE(a_hunt_comes_back_as_it_was_written) {
   const TempFolder folder;
@@ -420,7 +420,7 @@ BOOST_AUTO_TEST_CASE(shards_keep_their_own_version) {
   BOOST_TEST(read_shard(folder.file("shard.db")).text("log") == "hello");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::store

@@ -9,6 +9,8 @@
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(budget)
+
 namespace {
 
 const ClassificationRules kRules = {{"permute", "unpermute"}, {"pp"}};
@@ -71,8 +73,6 @@ int64_t brute_force_ns(const StepTrace& trace, const std::vector<OpClass>& class
   }
   return total;
 }
-
-BOOST_AUTO_TEST_SUITE(budget)
 
 BOOST_AUTO_TEST_CASE(empty_trace_is_unexplained) {
   const StepBudget b = budget_of(TraceBuilder(100, 300));
@@ -313,7 +313,7 @@ BOOST_AUTO_TEST_CASE(any_trace_adds_up) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -8,6 +8,8 @@
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(critical_path_suite)
+
 namespace {
 
 const ClassificationRules kRules = {{"permute"}, {"pp"}};
@@ -24,8 +26,6 @@ void check_tiles(const CriticalPath& path, const StepTrace& trace) {
   for (const auto& [path_class, ns] : path.ns_by_class) by_class += ns;
   BOOST_TEST(by_class == trace.end_ns - trace.start_ns);
 }
-
-BOOST_AUTO_TEST_SUITE(critical_path_suite)
 
 BOOST_AUTO_TEST_CASE(known_chain) {
   TraceBuilder t(0, 120);
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(random_traces_are_tiled) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -7,6 +7,8 @@
 #include "profiler/export/chrome_json.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(export_test)
+
 namespace {
 
 using nlohmann::json;
@@ -54,8 +56,6 @@ json find(const json& events, const std::string& name, const std::string& phase)
   }
   return nullptr;
 }
-
-BOOST_AUTO_TEST_SUITE(export_test)
 
 BOOST_AUTO_TEST_CASE(slices_have_microseconds_from_the_first_start) {
   const json events = exported(sample())["traceEvents"];
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(hostile_names_stay_names) {
 
 BOOST_AUTO_TEST_CASE(nothing_is_still_a_trace) { BOOST_TEST(exported({})["traceEvents"].empty()); }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

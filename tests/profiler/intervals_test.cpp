@@ -6,6 +6,8 @@
 #include <random>
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(intervals)
+
 namespace {
 
 constexpr size_t kRange = 64;
@@ -40,8 +42,6 @@ void check_equal(const IntervalSet& set, const Bitmap& expected) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE(intervals)
-
 BOOST_AUTO_TEST_CASE(agrees_with_a_bitmap) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 5000; ++round) {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(empty_sets) {
   BOOST_TEST((unite(none, some) == some));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -8,13 +8,13 @@
 #include "profiler/memory_ledger.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(ledger)
+
 namespace {
 
 constexpr auto kWeights = static_cast<size_t>(MemoryGroup::weights);
 constexpr auto kActivations = static_cast<size_t>(MemoryGroup::activations);
 constexpr auto kWorkspace = static_cast<size_t>(MemoryGroup::workspace);
-
-BOOST_AUTO_TEST_SUITE(ledger)
 
 BOOST_AUTO_TEST_CASE(allocations_are_rounded_up) {
   BOOST_TEST(aligned_bytes(0) == 0);
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(groups_have_names) {
   BOOST_TEST(std::string(name_of(MemoryGroup::communication)) == "communication");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

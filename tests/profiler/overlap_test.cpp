@@ -7,6 +7,8 @@
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(overlap)
+
 namespace {
 
 /// One rank with one all-to-all that it was ready for at `ready_ns` and that ended at 100 for all.
@@ -26,8 +28,6 @@ std::vector<GroupOverlap> overlaps_of(const std::vector<StepTrace>& traces,
   for (const StepTrace& trace : traces) budgets.push_back(compute_budget(trace, {}));
   return group_overlaps(traces, budgets, instances);
 }
-
-BOOST_AUTO_TEST_SUITE(overlap)
 
 BOOST_AUTO_TEST_CASE(proxy_is_the_shortest_participant) {
   const auto groups =
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(traces_and_budgets_must_belong_together) {
   BOOST_CHECK_THROW(group_overlaps({rank_ready_at(0, 30)}, {}, {}), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

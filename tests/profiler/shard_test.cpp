@@ -13,6 +13,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(shard_test)
+
 namespace {
 
 using tests::says;
@@ -80,8 +82,6 @@ void write_sample(const std::string& path) {
   writer.add_text("log", "second");
   writer.commit();
 }
-
-BOOST_AUTO_TEST_SUITE(shard_test)
 
 BOOST_AUTO_TEST_CASE(everything_comes_back) {
   const TempFolder folder;
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(the_metric_table_has_each_name_once) {
   BOOST_CHECK_THROW(metric_info(".ep"), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::store

@@ -9,6 +9,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(stats)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -18,8 +20,6 @@ std::vector<double> one_to(int n) {
   for (int i = n; i >= 1; --i) values.push_back(i);
   return values;
 }
-
-BOOST_AUTO_TEST_SUITE(stats)
 
 BOOST_AUTO_TEST_CASE(medians_and_quantiles) {
   BOOST_TEST(median({3, 1, 2}) == 2.0);
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(intervals_cover_as_often_as_they_claim) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

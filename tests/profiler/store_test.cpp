@@ -15,6 +15,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(store_test)
+
 namespace {
 
 using tests::says;
@@ -118,8 +120,6 @@ int status_of_child(const std::function<void()>& work) {
   BOOST_REQUIRE(waitpid(child, &status, 0) == child);
   return status;
 }
-
-BOOST_AUTO_TEST_SUITE(store_test)
 
 BOOST_AUTO_TEST_CASE(a_trial_comes_back_as_it_was_finished) {
   const TempFolder folder;
@@ -931,7 +931,7 @@ BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
   BOOST_TEST(!gain_over_first_fit({}, winner, first).has_value());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::store

@@ -4,6 +4,8 @@
 #include <boost/test/unit_test.hpp>
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(timeline)
+
 namespace {
 
 constexpr HostCosts kCosts = {10, 15, 3};
@@ -17,8 +19,6 @@ Timeline started(int num_streams = 2, TraceLevel level = TraceLevel::all) {
 Event run(Timeline& clock, int stream, int64_t duration_ns, const char* name = "op") {
   return clock.finish(stream, RecordKind::kernel, {name}, clock.launch(stream), duration_ns);
 }
-
-BOOST_AUTO_TEST_SUITE(timeline)
 
 BOOST_AUTO_TEST_CASE(an_op_starts_when_launched_and_its_stream_is_free) {
   Timeline clock = started();
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(cpu_time_moves_with_work) {
   BOOST_TEST(thread_cpu_ns() > before);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

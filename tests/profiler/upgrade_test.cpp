@@ -12,6 +12,8 @@
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(upgrade)
+
 namespace {
 
 using tests::says;
@@ -75,8 +77,6 @@ std::string contents_of(const std::string& path) {
   }
   return text;
 }
-
-BOOST_AUTO_TEST_SUITE(upgrade)
 
 BOOST_DATA_TEST_CASE(nothing_is_lost_and_what_ran_has_a_measurement,
                      boost::unit_test::data::make({2, 3}), version) {
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_not_what_its_version_says_stays_as_it_was) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::store

@@ -4,6 +4,8 @@
 #include <boost/test/unit_test.hpp>
 
 namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(store_verdict)
+
 namespace {
 
 DecisionRow long_run(std::string kind, int64_t trial, int64_t candidate, std::string text) {
@@ -23,8 +25,6 @@ TrialRow trial(int64_t id) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(store_verdict)
 
 BOOST_AUTO_TEST_CASE(the_long_run_of_the_winner_says_whether_it_is_validated) {
   // The short trial 1 was run long as 11, 2 as 12.

@@ -13,6 +13,8 @@
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(wall)
+
 namespace {
 
 const ClassificationRules kRules = {{"permute"}, {"pp"}};
@@ -81,8 +83,6 @@ double share_of(const WallEvidence& verdict, const std::string& name) {
   const auto found = std::ranges::find(verdict.shares, name, &StepShare::name);
   return found == verdict.shares.end() ? 0.0 : found->ratio;
 }
-
-BOOST_AUTO_TEST_SUITE(wall)
 
 BOOST_AUTO_TEST_CASE(communication_wall) {
   const WallEvidence v = classify_wall({expert_bound(0), expert_bound(1)}, {});
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(every_part_has_its_term_and_its_metric) {
   BOOST_CHECK_THROW(budget_term(StepBudget(), "luck_ns"), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

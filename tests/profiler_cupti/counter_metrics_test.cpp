@@ -8,11 +8,11 @@
 #include "profiler/device/cupti_metrics.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(counter_metrics)
+
 namespace {
 
 namespace data = boost::unit_test::data;
-
-BOOST_AUTO_TEST_SUITE(counter_metrics)
 
 bool has(const CuptiMetrics& metrics, const std::string& name) {
   return std::find(metrics.names().begin(), metrics.names().end(), name) != metrics.names().end();
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(an_image_that_is_none_has_no_values) {
   for (const double value : metrics.evaluate(image, 0)) BOOST_TEST(std::isnan(value));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -7,6 +7,8 @@
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(cupti_convert)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -28,8 +30,6 @@ bool is_same(const TraceRecord& a, const TraceRecord& b) {
          a.bytes == b.bytes && a.flops == b.flops && a.transfer_ns == b.transfer_ns &&
          a.sequence == b.sequence && a.graph_id == b.graph_id && a.producer_id == b.producer_id;
 }
-
-BOOST_AUTO_TEST_SUITE(cupti_convert)
 
 BOOST_AUTO_TEST_CASE(kernel_gets_its_op_and_its_launch) {
   CannedStep step;
@@ -424,7 +424,7 @@ BOOST_AUTO_TEST_CASE(short_names) {
   BOOST_TEST(short_kernel_name("").empty());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

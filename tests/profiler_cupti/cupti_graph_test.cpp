@@ -7,6 +7,8 @@
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(cupti_graphs)
+
 namespace {
 
 using testing::CannedBuffer;
@@ -50,8 +52,6 @@ struct GraphStep : CannedStep {
     buffer.kernel(correlation, 7, at + 80, at + 90, "_Z4tailv", 104);
   }
 };
-
-BOOST_AUTO_TEST_SUITE(cupti_graphs)
 
 BOOST_AUTO_TEST_CASE(nodes_have_the_op_they_were_captured_in) {
   GraphStep step;
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(attachments_of_overhead_records_are_freed_once) {
   BOOST_TEST((record.overheadData == nullptr));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -9,6 +9,8 @@
 #include "tests/profiler_cupti/canned_buffer.h"
 
 namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(cupti_walls)
+
 namespace {
 
 using testing::CannedStep;
@@ -28,8 +30,6 @@ StepBudget checked_budget(StepTrace trace) {
   BOOST_TEST(path_ns == budget.step_ns);
   return budget;
 }
-
-BOOST_AUTO_TEST_SUITE(cupti_walls)
 
 BOOST_AUTO_TEST_CASE(compute) {
   CannedStep step;
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(random_steps_add_up) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -9,14 +9,14 @@
 #include "tests/sweeps/sweeps_fixture.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(quickstart)
+
 namespace {
 
 constexpr int64_t kFewestRuns = 20;
 constexpr double kSmallestGain = 1.05;
 constexpr double kHighestLoss = 2.5;
 constexpr size_t kJudgedSteps = 10;
-
-BOOST_AUTO_TEST_SUITE(quickstart)
 
 BOOST_AUTO_TEST_CASE(the_sweep_walks_the_whole_workflow) {
   const tests::TempFolder folder;
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(the_sweep_walks_the_whole_workflow) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -17,6 +17,8 @@
 #include "tests/reports/hunt_fixture_helper.h"
 
 namespace moetune::reports {
+BOOST_AUTO_TEST_SUITE(bisect_section)
+
 namespace {
 
 using nlohmann::json;
@@ -86,8 +88,6 @@ HuntRun sample_run(int64_t position, double value) {
   run.value = value;
   return run;
 }
-
-BOOST_AUTO_TEST_SUITE(bisect_section)
 
 BOOST_AUTO_TEST_CASE(a_culprit_is_named_with_all_that_was_asked) {
   HuntPage page;
@@ -475,7 +475,7 @@ BOOST_AUTO_TEST_CASE(values_have_five_digits_and_their_unit) {
   BOOST_TEST(share_text(1) == "100.0 %");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

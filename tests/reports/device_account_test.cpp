@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace moetune::reports {
+BOOST_AUTO_TEST_SUITE(device_account)
+
 namespace {
 
 using nlohmann::json;
@@ -46,8 +48,6 @@ std::string nested(int depth) {
   return text + ",\"x\":" + std::string(static_cast<size_t>(depth), '[') +
          std::string(static_cast<size_t>(depth), ']') + "}";
 }
-
-BOOST_AUTO_TEST_SUITE(device_account)
 
 BOOST_AUTO_TEST_CASE(lines_of_all_ranks_add_up_and_the_rest_is_told) {
   json document = account_of(json::array({line("arenas", 600), line("graphs", 0)}));
@@ -156,7 +156,7 @@ BOOST_DATA_TEST_CASE(what_is_no_account_is_refused,
   BOOST_TEST(!read_device_account(kBroken[index]).has_value(), kBroken[index].substr(0, 200));
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

@@ -11,9 +11,9 @@
 #include "tests/reports/fixture_helper.h"
 
 namespace moetune::reports {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(html)
+
+namespace {
 
 struct Sample {
   std::string text;
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(json_holds_no_folders) {
   BOOST_TEST(element.find(R"({"list":["first\na.txt",7],"ratio":"a/b"})") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

@@ -5,6 +5,8 @@
 #include <string>
 
 namespace moetune::reports {
+BOOST_AUTO_TEST_SUITE(hunt_result)
+
 namespace {
 
 std::string repeated(const std::string& part, size_t times) {
@@ -15,8 +17,6 @@ std::string repeated(const std::string& part, size_t times) {
   }
   return text;
 }
-
-BOOST_AUTO_TEST_SUITE(hunt_result)
 
 BOOST_AUTO_TEST_CASE(every_field_is_read) {
   const HuntResult result = read_hunt_result(R"({
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(long_lists_and_texts_are_cut) {
   BOOST_TEST(wordy.culprits.at(0).moved.size() <= 50u);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

@@ -7,9 +7,9 @@
 #include <string>
 
 namespace moetune::reports {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(local_paths)
+
+namespace {
 
 struct Sample {
   std::string text;
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_command_is_told_as_it_was_typed) {
   BOOST_TEST(typed_command("moetune ls").folder == "");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace moetune::reports {
+BOOST_AUTO_TEST_SUITE(timeline_data)
+
 namespace {
 
 Slice slice(int64_t stream, SliceClass slice_class, int64_t start_ns, int64_t end_ns) {
@@ -21,8 +23,6 @@ Slice slice(int64_t stream, SliceClass slice_class, int64_t start_ns, int64_t en
   result.end_ns = end_ns;
   return result;
 }
-
-BOOST_AUTO_TEST_SUITE(timeline_data)
 
 BOOST_AUTO_TEST_CASE(few_slices_stay_as_they_are) {
   const std::vector<Slice> slices = {slice(0, SliceClass::forward, 0, 5),
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_lane_is_named_after_what_fills_it) {
   BOOST_TEST(lane_label(0, {&kernel}) == "0 · compute");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::reports

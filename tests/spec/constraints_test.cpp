@@ -11,6 +11,8 @@ namespace moetune::spec {
 using samples::contains;
 namespace data = boost::unit_test::data;
 
+BOOST_AUTO_TEST_SUITE(constraints)
+
 namespace {
 
 std::vector<Violation> check(const TrialSpec& spec) { return check_constraints(parts_of(spec)); }
@@ -195,8 +197,6 @@ const Case kCases[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(constraints)
 
 BOOST_AUTO_TEST_CASE(the_sample_is_legal) {
   for (const Violation& violation : check(samples::trial())) BOOST_ERROR(violation.message);

@@ -16,6 +16,8 @@ namespace moetune::spec {
 using samples::contains;
 using samples::json;
 
+BOOST_AUTO_TEST_SUITE(formats)
+
 namespace {
 
 const std::filesystem::path kRoot = MOETUNE_SOURCE_DIR;
@@ -90,8 +92,6 @@ std::string invalid(const json& schema, const json& value, const std::string& pa
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(formats)
 
 BOOST_AUTO_TEST_CASE(shipped_files_are_plain_json_and_fit_their_schemas) {
   const std::pair<const char*, FileKind> folders[] = {{"sweeps/configs", FileKind::sweep},

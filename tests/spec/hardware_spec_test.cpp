@@ -14,6 +14,8 @@ using samples::contains;
 using samples::json;
 using samples::usage_error;
 
+BOOST_AUTO_TEST_SUITE(hardware_spec)
+
 namespace {
 
 // Intra-node: 1000 ns and 1 byte/ns. Inter-node: 5000 ns and 0.1 bytes/ns.
@@ -30,8 +32,6 @@ std::string error_with(const std::string& pointer, const json& value) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(hardware_spec)
 
 BOOST_AUTO_TEST_CASE(round_trip_and_nodes) {
   const HardwareSpec h = hardware();

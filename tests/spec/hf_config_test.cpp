@@ -13,6 +13,8 @@ using samples::mixtral;
 using samples::qwen3_moe;
 using samples::usage_error;
 
+BOOST_AUTO_TEST_SUITE(hf_config)
+
 namespace {
 
 ModelSpec read(const json& config) { return model_from_json(config, "config.json"); }
@@ -29,8 +31,6 @@ std::string error_of(const json& config) {
 using Windows = std::vector<int64_t>;
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(hf_config)
 
 BOOST_AUTO_TEST_CASE(llama_fields_and_defaults) {
   const ModelSpec m = read(llama());

@@ -14,6 +14,8 @@ using samples::contains;
 using samples::json;
 using samples::usage_error;
 
+BOOST_AUTO_TEST_SUITE(knobs)
+
 namespace {
 
 Knobs set(const char* name, std::string_view text) {
@@ -27,8 +29,6 @@ std::string set_error(const char* name, std::string_view text) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(knobs)
 
 BOOST_AUTO_TEST_CASE(rows_are_complete_and_name_their_own_member) {
   std::set<std::string_view> names;

@@ -13,6 +13,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
+BOOST_AUTO_TEST_SUITE(library)
+
 namespace {
 
 using nlohmann::json;
@@ -54,8 +56,6 @@ std::string error_of(const json& document, const std::string& folder) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(library)
 
 BOOST_AUTO_TEST_CASE(a_name_has_no_folder_no_ending_no_case_and_one_kind_of_dash) {
   BOOST_TEST(library_name("engine/models/Qwen3_30B_a3b.json") == "qwen3-30b-a3b");

@@ -13,6 +13,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
+BOOST_AUTO_TEST_SUITE(flags_of_megatron)
+
 namespace {
 
 using samples::contains;
@@ -103,8 +105,6 @@ const std::vector<Spelling> kSpellings = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(flags_of_megatron)
 
 BOOST_AUTO_TEST_CASE(every_knob_has_a_flag_or_is_said_to_have_none) {
   const TrialSpec trial = trial_with({});

@@ -12,6 +12,8 @@ namespace moetune::spec {
 using samples::committed_model;
 namespace data = boost::unit_test::data;
 
+BOOST_AUTO_TEST_SUITE(model_spec)
+
 namespace {
 
 struct Size {
@@ -43,8 +45,6 @@ const Work kWork[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(model_spec)
 
 BOOST_DATA_TEST_CASE(published_sizes, data::make(kSizes)) {
   const ModelSpec model = committed_model(sample.name);

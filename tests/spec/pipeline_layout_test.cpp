@@ -6,6 +6,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
+BOOST_AUTO_TEST_SUITE(pipeline_layout)
+
 namespace {
 
 using samples::contains;
@@ -24,8 +26,6 @@ std::string broken_rule(const std::string& layout, int64_t pp, int64_t vpp = 1, 
   const auto violations = check_constraints(parts_of(trial));
   return violations.empty() ? "" : violations.front().rule;
 }
-
-BOOST_AUTO_TEST_SUITE(pipeline_layout)
 
 BOOST_AUTO_TEST_CASE(stages_are_spelled_out) {
   BOOST_TEST(pipeline_stages_of("Et*3|(tt|)*2,tL") == (Stages{"Ettt", "tt", "tt", "tL"}),
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(impossible_virtual_stages_break_named_rules) {
   BOOST_TEST(violations.front().rule == "vpp_divides_micro_batches");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec

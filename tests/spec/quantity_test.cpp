@@ -8,6 +8,8 @@
 
 namespace moetune::spec {
 
+BOOST_AUTO_TEST_SUITE(quantity)
+
 namespace {
 
 struct Row {
@@ -48,8 +50,6 @@ const Row kNoTexts[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(quantity)
 
 BOOST_DATA_TEST_CASE(texts_with_units_are_read, boost::unit_test::data::make(kTexts)) {
   const std::optional<double> value = parse_quantity(sample.quantity, sample.text);

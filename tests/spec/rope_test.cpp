@@ -11,6 +11,8 @@ namespace moetune::spec {
 using samples::json;
 namespace data = boost::unit_test::data;
 
+BOOST_AUTO_TEST_SUITE(rope)
+
 namespace {
 
 struct Case {
@@ -81,8 +83,6 @@ const Case kCases[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rope)
 
 BOOST_DATA_TEST_CASE(frequencies_match_the_reference, data::make(kCases)) {
   json config = samples::llama();

@@ -11,6 +11,8 @@ using samples::contains;
 using samples::json;
 using samples::usage_error;
 
+BOOST_AUTO_TEST_SUITE(routing_profile)
+
 namespace {
 
 RoutingProfile sample_profile() {
@@ -26,8 +28,6 @@ std::string error_with(const char* key, const json& value) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(routing_profile)
 
 BOOST_AUTO_TEST_CASE(round_trip_and_index) {
   const RoutingProfile profile = sample_profile();

@@ -13,6 +13,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
+BOOST_AUTO_TEST_SUITE(sweep_spec)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -53,8 +55,6 @@ SweepSpec read(const json& sweep, const std::string& folder = "/base") {
 std::string error_of(const json& sweep, const std::string& folder = "/base") {
   return samples::usage_error([&] { read(sweep, folder); });
 }
-
-BOOST_AUTO_TEST_SUITE(sweep_spec)
 
 BOOST_AUTO_TEST_CASE(a_small_file_is_read) {
   const SweepSpec sweep = read(document());
@@ -296,7 +296,7 @@ BOOST_AUTO_TEST_CASE(every_committed_sweep_starts_from_a_legal_point_of_its_spac
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec

@@ -15,6 +15,8 @@ using samples::trial;
 using samples::usage_error;
 namespace data = boost::unit_test::data;
 
+BOOST_AUTO_TEST_SUITE(trial_spec)
+
 namespace {
 
 std::string error_with(const std::string& pointer, const json& value) {
@@ -60,8 +62,6 @@ const Refusal kRefusals[] = {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(trial_spec)
 
 BOOST_AUTO_TEST_CASE(round_trip_keeps_every_field) {
   TrialSpec spec = trial();

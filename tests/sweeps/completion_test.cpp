@@ -11,6 +11,8 @@
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
+BOOST_FIXTURE_TEST_SUITE(completion, Cli)
+
 namespace {
 
 using tests::Answer;
@@ -58,8 +60,6 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(completion, Cli)
 
 BOOST_AUTO_TEST_CASE(the_rows_of_options_say_what_was_declared) {
   CommandOptions options("x", "y");

@@ -13,14 +13,14 @@
 namespace moetune::sweeps {
 namespace {
 
-struct Fixture {
+struct Reporting {
   tests::TempFolder folder;
   std::string db = folder.file("runs.db");
   std::string page = folder.file("pages/report.html");
   std::string file = folder.file("sweep.json");
   std::vector<std::string> notes;
 
-  Fixture() {
+  Reporting() {
     std::filesystem::create_directory(folder.file("pages"));
     tests::write_text(file, "{}");
     store::Store store = store::Store::open(db);
@@ -41,7 +41,7 @@ struct Fixture {
   }
 };
 
-BOOST_FIXTURE_TEST_SUITE(live_report, Fixture)
+BOOST_FIXTURE_TEST_SUITE(live_report, Reporting)
 
 BOOST_AUTO_TEST_CASE(a_page_is_written_now_and_then_and_at_the_end) {
   LiveReport report(db, page, file);

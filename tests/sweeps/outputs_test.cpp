@@ -8,6 +8,8 @@
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
+BOOST_FIXTURE_TEST_SUITE(output_keys, tests::Cli)
+
 namespace {
 
 using nlohmann::json;
@@ -32,8 +34,6 @@ std::set<std::string> names_of(std::span<const OutputKey> keys) {
 }
 
 }  // namespace
-
-BOOST_FIXTURE_TEST_SUITE(output_keys, tests::Cli)
 
 BOOST_AUTO_TEST_CASE(every_outermost_key_is_still_printed) {
   write_sweep([](json&) {});

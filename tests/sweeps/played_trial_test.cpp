@@ -15,6 +15,8 @@
 #include "tuner/played_steps.h"
 
 namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(played_trial)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -52,8 +54,6 @@ TrialRun run_real(const spec::TrialSpec& trial, const tests::TempFolder& folder,
   options.usual_probe_ns = usual_probe_ns;
   return run_trial(runner, trial, options);
 }
-
-BOOST_AUTO_TEST_SUITE(played_trial)
 
 BOOST_DATA_TEST_CASE(what_was_recorded_plays_the_steps_that_ran, data::make(kLayouts), knobs) {
   const tests::TempFolder folder;
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(steps_are_put_on_the_usual_speed_of_the_machine) {
   BOOST_TEST(static_cast<double>(slow.result.step_ns.value()) < 0.9 * raw);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -49,14 +49,14 @@ std::vector<TrialRequest> several(int count) {
   return requests;
 }
 
-struct Fixture {
+struct LoopFixture {
   tests::TempFolder folder;
   std::string db = folder.file("runs.db");
   std::string log = folder.file("launches");
   tests::ScopedEnvironment launch_log{"FAKE_RANK_LOG", log};
   LoopOptions options;
 
-  Fixture() {
+  LoopFixture() {
     options.runner.rank_program = tests::bin("fake_rank");
     options.runner.folder = running_folder(db);
     options.runner.grace = std::chrono::milliseconds(200);
@@ -113,7 +113,7 @@ const std::vector<EndCase> kEnds = {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_SUITE(sweep_loop, Fixture)
+BOOST_FIXTURE_TEST_SUITE(sweep_loop, LoopFixture)
 
 BOOST_DATA_TEST_CASE(every_end_is_a_row_and_the_sweep_goes_on, boost::unit_test::data::make(kEnds),
                      c) {

@@ -10,6 +10,8 @@
 #include "tuner/cost_model.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(busiest_rows)
+
 namespace {
 
 constexpr int64_t kSequences = 8;
@@ -57,8 +59,6 @@ ReceivedRows profile_of(const spec::TrialSpec& spec, double share, int64_t num_s
 int64_t received(const spec::TrialSpec& spec, int rank, const ReceivedRows& rows) {
   return BusiestBindings(spec, plan::compile(spec, rank), rows).at(0, 0).num_received;
 }
-
-BOOST_AUTO_TEST_SUITE(busiest_rows)
 
 BOOST_AUTO_TEST_CASE(every_rank_waits_for_the_one_that_gets_most) {
   const spec::TrialSpec spec = trial();
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(the_step_is_longer_by_the_work_of_the_busiest) {
   BOOST_TEST(play_step(spec, {}, profile_of(spec, 1)).step_ns == play_step(spec, {}).step_ns);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -5,6 +5,8 @@
 #include <boost/test/unit_test.hpp>
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(calibration)
+
 namespace {
 
 using plan::Op;
@@ -28,8 +30,6 @@ TrialOutcome::OpTime time(int64_t count, OpCost cost, int64_t ns) {
 int64_t duration(const Calibration& calibration, Op op, Pass pass, OpCost cost) {
   return calibration.duration_ns(hardware(), op, pass, cost);
 }
-
-BOOST_AUTO_TEST_SUITE(calibration)
 
 BOOST_AUTO_TEST_CASE(without_measurements_the_roofline_decides) {
   const Calibration calibration;
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_machine_without_peaks_is_fitted_too) {
       std::abs(calibration.duration_ns(unknown, Op::o_proj, Pass::forward, {3000, 0}) - 6000) <= 1);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

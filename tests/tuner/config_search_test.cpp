@@ -14,6 +14,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(config_search)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -130,8 +132,6 @@ const std::vector<Plant> kPlants = {
      .trouble = {.wander = 2},
      .runs = 90},
 };
-
-BOOST_AUTO_TEST_SUITE(config_search)
 
 BOOST_DATA_TEST_CASE(is_as_right_as_it_claims, data::make(kPlants), plant) {
   constexpr int kHunts = 200;
@@ -438,7 +438,7 @@ BOOST_AUTO_TEST_CASE(nonsense_is_turned_down) {
   BOOST_CHECK_THROW(hunt.add_failure(ChangeSet(4, true)), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

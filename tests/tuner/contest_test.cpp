@@ -8,6 +8,8 @@
 #include <random>
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(contest)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -65,8 +67,6 @@ class Bench {
   std::map<std::string, int64_t> attempts_;
   double time_ = 1000;
 };
-
-BOOST_AUTO_TEST_SUITE(contest)
 
 BOOST_AUTO_TEST_CASE(a_clear_gain_is_measured_again_before_it_counts) {
   Bench bench(0.002);
@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(what_is_gone_through_once_more_gives_the_same) {
   BOOST_TEST(!first.run_noise().has_value());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

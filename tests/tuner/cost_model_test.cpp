@@ -11,6 +11,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(cost_model)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -79,8 +81,6 @@ const char* const kKnobs[] = {
         "expert_model_parallel_size": 4, "ep_chunks_forward": 2, "ep_chunks_backward": 4,
         "recompute": "norm,experts", "cuda_graph_modules": "attn,moe_router,moe_preprocess"})",
 };
-
-BOOST_AUTO_TEST_SUITE(cost_model)
 
 BOOST_AUTO_TEST_CASE(one_device_without_a_host_does_its_ops_one_after_another) {
   for (const char* knobs : {"{}", R"({"micro_batch_size": 4})", R"({"recompute": "full"})",
@@ -338,7 +338,7 @@ BOOST_AUTO_TEST_CASE(what_collectives_took_is_not_taken_twice) {
   BOOST_TEST(model.error_ratio() < 0.005);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -6,11 +6,11 @@
 #include <cmath>
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(drift)
+
 namespace {
 
 namespace tt = boost::test_tools;
-
-BOOST_AUTO_TEST_SUITE(drift)
 
 BOOST_AUTO_TEST_CASE(in_turns_an_even_change_makes_no_difference) {
   // Reference 10, the other 7; the machine slows down by 3 a second, and the times are uneven.
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(at_an_end_there_is_one_neighbour) {
   BOOST_TEST(differences_in_turns({}, 0).empty());
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -4,9 +4,9 @@
 #include <boost/test/unit_test.hpp>
 
 namespace moetune::tuner {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(judgement)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(intervals_are_told_with_signs) {
   BOOST_TEST(interval_text(0.389, 0.471) == "(+38.9 to +47.1 %)");
@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_is_its_layout_micro_batch_and_recompute) {
   BOOST_TEST(describe(knobs) == "dp 4, cp 1, ep 4, pp 2, micro-batch 2, recompute norm");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -9,6 +9,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(levels)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -26,8 +28,6 @@ class Readings {
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
 };
-
-BOOST_AUTO_TEST_SUITE(levels)
 
 BOOST_AUTO_TEST_CASE(noise_is_pooled_over_levels) {
   BOOST_TEST(pooled_noise({{0, {1, 1.2}}, {1, {5, 5.2}}, {2, {9}}}) == 1.4826 * 0.1 * std::sqrt(2),
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(differences_of_pairs_have_a_level) {
   BOOST_CHECK_THROW(static_cast<void>(level_difference({}, {1}, 0)), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -9,6 +9,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(memory_model)
+
 namespace {
 
 using spec::BackendKind;
@@ -40,8 +42,6 @@ std::vector<int64_t> difference(const spec::TrialSpec& more, const spec::TrialSp
   }
   return bytes;
 }
-
-BOOST_AUTO_TEST_SUITE(memory_model)
 
 BOOST_AUTO_TEST_CASE(attention_of_bf16_has_a_workspace_on_a_real_device) {
   // 16 rows that see 64 keys, and 32 rows in the middle that see 48; 4 heads of 8, 2 for keys:
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_16k_sequence_needs_half_a_gigabyte) {
   BOOST_TEST(bytes.front() - real.hardware.workspace_bytes == 541'065'472);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -8,6 +8,8 @@
 
 namespace moetune::tuner {
 
+BOOST_AUTO_TEST_SUITE(miniatures)
+
 namespace {
 
 spec::ModelSpec large_model() {
@@ -54,8 +56,6 @@ spec::HardwareSpec cpu() {
 Miniature miniature() { return miniature_of(large_model(), cluster(), {4096, 64}, cpu()); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(miniatures)
 
 BOOST_AUTO_TEST_CASE(a_large_model_becomes_one_that_a_cpu_trains) {
   const Miniature mini = miniature();

@@ -10,6 +10,8 @@
 #include "tuner/stats/fast_exp.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(noise_model)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -22,8 +24,6 @@ double density(double off, double noise) {
   };
   return part(0.95, noise) + part(0.05, 10 * noise);
 }
-
-BOOST_AUTO_TEST_SUITE(noise_model)
 
 BOOST_AUTO_TEST_CASE(the_exponential_is_one) {
   double worst = 0.0;
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(far_off_there_are_only_outliers) {
   BOOST_TEST(sums[0] == sums[1]);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -18,6 +18,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(played_steps)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -133,8 +135,6 @@ double median_of(const std::vector<int64_t>& values) {
   return profiler::median({values.begin(), values.end()});
 }
 
-BOOST_AUTO_TEST_SUITE(played_steps)
-
 BOOST_DATA_TEST_CASE(on_a_quiet_machine_steps_are_what_was_measured, data::make(kLayouts), text) {
   const spec::TrialSpec trial = trial_of(text);
   const PlayedTrial played = played_on(trial, quiet);
@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_of_the_program_is_refused) {
   refused([](auto& steps) { steps.clear(); }, "without steps");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -13,6 +13,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(profile_bindings)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -90,8 +92,6 @@ const char* const kKnobs[] = {
     R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
         "ep_chunks_forward": 3})",
 };
-
-BOOST_AUTO_TEST_SUITE(profile_bindings)
 
 // A piece of one token is the finest grain: nothing is left to be spread.
 BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), text) {
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(profiles_of_another_run_are_refused) {
   refused(wrong, trial, "one expert gets 9");
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -9,6 +9,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(received_rows)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -94,8 +96,6 @@ const char* const kKnobs[] = {
         "expert_model_parallel_size": 4})",
 };
 
-BOOST_AUTO_TEST_SUITE(received_rows)
-
 BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), text) {
   const ReceivedRows rows(profile(16), model(), kSequences);
   const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(profiles_of_another_model_or_batch_are_refused) {
   BOOST_CHECK_THROW(ReceivedRows(profile(4), other, kSequences), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -10,6 +10,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(robust_ops)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -63,8 +65,6 @@ double gemm_ns(const RobustOps& ops) { return ops.duration(kGemm).value().ns; }
 double experts_ns(const RobustOps& ops, double rows) {
   return ops.duration(kExperts, rows).value().ns;
 }
-
-BOOST_AUTO_TEST_SUITE(robust_ops)
 
 BOOST_AUTO_TEST_CASE(alike_operations_share_one_estimate) {
   const RobustOps ops({{{"a", "1"}, 0, 0, 0, 10},
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_duration_is_refused) {
   BOOST_TEST(RobustOps({{kGemm, 0, 0, 0, 0}}).duration(kGemm)->ns == 0);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

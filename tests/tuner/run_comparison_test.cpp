@@ -10,6 +10,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(run_comparison)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -55,8 +57,6 @@ struct Coverage {
     bias += (gain.mean - truth) / kRounds;
   }
 };
-
-BOOST_AUTO_TEST_SUITE(run_comparison)
 
 BOOST_AUTO_TEST_CASE(a_reading_is_what_its_steps_say) {
   const RunReading few = reading_of(100, 90, 130, {100, 90}, 7);
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(runs_are_counted) {
   BOOST_TEST(log.num_runs() == 0U);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

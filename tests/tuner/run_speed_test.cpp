@@ -8,9 +8,9 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
-namespace {
-
 BOOST_AUTO_TEST_SUITE(run_speed)
+
+namespace {
 
 BOOST_AUTO_TEST_CASE(parts_that_all_take_longer_are_the_machine) {
   const RunSpeed speed({{10, 20, 30, 40}, {10, 20, 30, 40}, {11, 22, 33, 44}});
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(what_makes_no_sense_is_refused) {
   BOOST_CHECK_THROW(static_cast<void>(speed.log_slowness({1, -1})), base::Error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

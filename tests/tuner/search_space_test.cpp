@@ -9,6 +9,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(search_space)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -40,8 +42,6 @@ size_t num_different(const std::vector<Knobs>& points) {
   for (const Knobs& point : points) keys.insert(knobs_key(point));
   return keys.size();
 }
-
-BOOST_AUTO_TEST_SUITE(search_space)
 
 BOOST_AUTO_TEST_CASE(values_keep_file_order_and_fall_back_to_the_baseline) {
   spec::SweepSpec file = sweep({{"micro_batch_size", {"4", "1", "2"}}, {"recompute", {"full"}}});
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(recompute_is_ordered_from_cheap_to_dear) {
   }
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

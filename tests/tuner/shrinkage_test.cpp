@@ -9,6 +9,8 @@
 #include "kernels/base/error.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(shrinkage)
+
 namespace {
 
 namespace tt = boost::test_tools;
@@ -16,8 +18,6 @@ namespace tt = boost::test_tools;
 LogGain gain_of(double mean, double error) {
   return {mean, mean - 1.96 * error, mean + 1.96 * error, error};
 }
-
-BOOST_AUTO_TEST_SUITE(shrinkage)
 
 BOOST_AUTO_TEST_CASE(noise_and_errors_of_predictions_share) {
   // Equally good: in the middle.
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(the_best_of_twenty_keeps_what_it_promised) {
   BOOST_TEST(kept_by_told > kept);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

@@ -18,6 +18,8 @@
 #include "tuner/strategies/strategies.h"
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(three_walls)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -190,8 +192,6 @@ const Story& wide_story() {
   static const Story story = drive(wide_sweep(), run_in_fake_world);
   return story;
 }
-
-BOOST_AUTO_TEST_SUITE(three_walls)
 
 BOOST_AUTO_TEST_CASE(the_phases_come_in_order_and_leave_their_decisions) {
   const Story& story = wide_story();
@@ -910,7 +910,7 @@ BOOST_AUTO_TEST_CASE(strategies_are_known_by_name) {
   BOOST_TEST(samples::contains(error, "three_walls"), error);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

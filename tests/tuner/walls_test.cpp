@@ -6,6 +6,8 @@
 #include <ostream>
 
 namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(walls)
+
 namespace {
 
 namespace data = boost::unit_test::data;
@@ -38,8 +40,6 @@ const std::vector<Case> kCases = {
     {"the trial's own verdict decides", {{"blocking_ep", 0.5}}, "host", Wall::host},
     {"an unknown verdict does not", {{"blocking_ep", 0.5}}, "weather", Wall::communication},
 };
-
-BOOST_AUTO_TEST_SUITE(walls)
 
 BOOST_DATA_TEST_CASE(the_largest_share_binds, data::make(kCases), c) {
   TrialOutcome outcome;
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_group_owns_its_blocking_and_pipelines_their_bubble) {
   BOOST_TEST(group_share(outcome, "edp") == 0.0);
 }
 
-BOOST_AUTO_TEST_SUITE_END()
-
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::tuner

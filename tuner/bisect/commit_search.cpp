@@ -15,13 +15,11 @@
 namespace moetune::tuner {
 namespace {
 
-constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
-constexpr size_t kFreshRuns = 2;        ///< of a suspect and of its parent
-constexpr double kSuspicion = 0.9;      ///< posterior from which a commit is a suspect
-constexpr double kOpenMass = 0.15;      ///< of further changes: more than that is looked into
-constexpr double kLeastGain = 1e-5;     ///< nats a run, for which nothing is run
-constexpr int kFewestAgreeing = 2;      ///< pairs of exact readings that show that runs agree
-constexpr int kMostRepeats = 8;         ///< of one commit, planned ahead when its build is weighed
+constexpr double kSuspicion = 0.9;   ///< posterior from which a commit is a suspect
+constexpr double kOpenMass = 0.15;   ///< of further changes: more than that is looked into
+constexpr double kLeastGain = 1e-5;  ///< nats a run, for which nothing is run
+constexpr int kFewestAgreeing = 2;   ///< pairs of exact readings that show that runs agree
+constexpr int kMostRepeats = 8;      ///< of one commit, planned ahead when its build is weighed
 /// For a guess at the runs to go, fitted to hunts (tests/bench/bisect_bench.cpp, column guessed):
 /// nats, beside where the change is; squares of a shift in noises that answer most of a question;
 /// nats a run; and how much longer one of ten hunts is than the guess.
@@ -125,7 +123,7 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
   if (state == EndsState::open) return request;
   if (state == EndsState::differ) {
     is_searching_ = true;
-    last_reference_ = readings_.size();
+    ends_again_.begin(readings_.size());
   } else {
     if (state != EndsState::swapped) result_.no_change = 1 - ends_.difference().above;
     finish_ends(state);
@@ -209,10 +207,8 @@ std::optional<RunRequest> CommitHunt::search() {
     finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
     return std::nullopt;
   }
-  const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
-  if (readings_.size() - last_reference_ >= period) {
-    last_reference_ = readings_.size();
-    const bool is_good_next = (readings_.size() / period) % 2 == 0;
+  if (ends_again_.is_due(readings_.size(), drift_.is_there())) {
+    const bool is_good_next = ends_again_.take(readings_.size(), drift_.is_there());
     return RunRequest{is_good_next ? 0 : options_.num_positions, RunPurpose::reference};
   }
   if (suspect_ != 0) {

@@ -148,7 +148,7 @@ class CommitHunt {
   bool is_over_ = false;
   int suspect_ = 0;          ///< that is verified; 0: none
   size_t suspected_at_ = 0;  ///< number of readings then
-  size_t last_reference_ = 0;
+  EndsAgain ends_again_;
   std::vector<int> verified_;  ///< suspects that a fresh look confirmed
 };
 

@@ -21,10 +21,8 @@ namespace {
 constexpr size_t kGood = 0;  ///< indices of the ends
 constexpr size_t kBad = 1;
 
-constexpr size_t kReferencePeriod = 8;  ///< every so many runs an end is looked at again
-constexpr size_t kFreshRuns = 2;        ///< of each set that an answer rests on
-constexpr size_t kMostRunsOfSet = 40;   ///< after that a set is taken for what it is likelier
-constexpr double kLeastLikely = 0.75;   ///< or for untold, when not even this sure
+constexpr size_t kMostRunsOfSet = 40;  ///< after that a set is taken for what it is likelier
+constexpr double kLeastLikely = 0.75;  ///< or for untold, when not even this sure
 /// The path is walked with little certainty: only the answer must be sure, and a false turn leads
 /// to one that a fresh look turns down.
 constexpr double kSureOnPath = 0.9;
@@ -183,7 +181,7 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
   if (state == EndsState::open) return request;
   if (state == EndsState::differ) {
     is_searching_ = true;
-    last_reference_ = readings_.size();
+    ends_again_.begin(readings_.size());
   } else {
     if (state == EndsState::swapped) result_.no_change.reset();
     finish_ends(state);
@@ -257,10 +255,8 @@ std::optional<ConfigRequest> ConfigHunt::search() {
 
 // In the place of what was to be run next, after the culprits so far were named.
 void ConfigHunt::ask_for_reference() {
-  const size_t period = drift_.is_there() ? 2 : kReferencePeriod;
-  if (options_.is_deterministic || readings_.size() - last_reference_ < period) return;
-  last_reference_ = readings_.size();
-  const ChangeSet& end = (readings_.size() / period) % 2 == 0 ? none_ : all_;
+  if (options_.is_deterministic || !ends_again_.is_due(readings_.size(), drift_.is_there())) return;
+  const ChangeSet& end = ends_again_.take(readings_.size(), drift_.is_there()) ? none_ : all_;
   if (can_measure(end)) ask(end, RunPurpose::reference);
 }
 

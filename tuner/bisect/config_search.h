@@ -153,7 +153,7 @@ class ConfigHunt {
   Ends ends_;
   std::map<std::pair<size_t, size_t>, RememberedDifference> differences_;
   std::vector<bool> is_broken_;  ///< by index
-  size_t last_reference_ = 0;
+  EndsAgain ends_again_;
   bool is_searching_ = false;
   bool is_over_ = false;
   std::optional<ConfigRequest> pending_;

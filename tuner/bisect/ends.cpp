@@ -12,7 +12,18 @@ namespace {
 constexpr size_t kFirstRuns = 8;      ///< of both together, before anything is decided
 constexpr double kLikelyWorse = 0.8;  ///< from which the search may begin: it looks again
 
+size_t runs_between(bool is_drifting) { return is_drifting ? 2 : 8; }
+
 }  // namespace
+
+bool EndsAgain::is_due(size_t num_runs, bool is_drifting) const {
+  return num_runs - last_ >= runs_between(is_drifting);
+}
+
+bool EndsAgain::take(size_t num_runs, bool is_drifting) {
+  last_ = num_runs;
+  return (num_runs / runs_between(is_drifting)) % 2 == 0;
+}
 
 bool Ends::is_good_next(size_t num_runs) { return num_runs % 4 == 0 || num_runs % 4 == 3; }
 

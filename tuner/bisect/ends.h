@@ -61,6 +61,23 @@ class Ends {
   std::optional<size_t> suspected_at_;  ///< runs of both when the bad end began to look better
 };
 
+/// Once a search is under way: when one of the ends is run again, in turns, so that a drift of the
+/// machine shows.
+class EndsAgain {
+ public:
+  /// Whether that is now, `num_runs` into the search.
+  [[nodiscard]] bool is_due(size_t num_runs, bool is_drifting) const;
+  /// Says that it is done; true: the good end is next.
+  bool take(size_t num_runs, bool is_drifting);
+  void begin(size_t num_runs) { last_ = num_runs; }
+
+ private:
+  size_t last_ = 0;
+};
+
+/// Of each commit or set of changes that an answer rests on, after the search has come to it.
+inline constexpr size_t kFreshRuns = 2;
+
 /// What the ends are called in sentences.
 struct EndNames {
   const char* end;  ///< end, configuration

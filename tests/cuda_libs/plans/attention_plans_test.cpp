@@ -14,6 +14,8 @@
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::kernels {
+BOOST_AUTO_TEST_SUITE(cuda_attention_plans)
+
 namespace {
 
 using cuda::AttentionSegment;
@@ -127,8 +129,6 @@ const char* const kDevices[] = {"h100", "h200"};
 const std::pair<const char*, int64_t> kTrials[] = {{"single-gpu", 4}, {"single-gpu-full", 1}};
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(cuda_attention_plans)
 
 BOOST_DATA_TEST_CASE(every_shape_has_its_kernels, boost::unit_test::data::make(kCases), c) {
   check_plans("h100", c.dims(), c.window, c.cp_rank);

@@ -44,12 +44,12 @@ CounterStep step_of(DeviceCounters& counters, int num) {
   return counters.end_step();
 }
 
-struct Fixture {
-  Fixture() {
+struct CountersFixture {
+  CountersFixture() {
     fake::reset();
     fake::reset_counters();
   }
-  ~Fixture() {
+  ~CountersFixture() {
     // Everything is given back, in an order that CUPTI survives.
     BOOST_TEST(fake::counters.num_hosts == 0);
     BOOST_TEST(fake::counters.num_samplers == 0);
@@ -59,7 +59,7 @@ struct Fixture {
   }
 };
 
-BOOST_FIXTURE_TEST_SUITE(counters_on_a_fake, Fixture)
+BOOST_FIXTURE_TEST_SUITE(counters_on_a_fake, CountersFixture)
 
 BOOST_AUTO_TEST_CASE(steps_and_their_sums) {
   CounterOptions options;

@@ -46,8 +46,8 @@ void launch(uint32_t correlation, uint64_t node = 0, uint32_t stream = 7) {
   fake::write(kernel);
 }
 
-struct Fixture {
-  Fixture() { fake::reset(); }
+struct RecorderFixture {
+  RecorderFixture() { fake::reset(); }
 };
 
 struct NoteCase {
@@ -78,7 +78,7 @@ const std::vector<NoteCase> kNoteCases = {
      }},
 };
 
-BOOST_FIXTURE_TEST_SUITE(recorder_on_a_fake, Fixture)
+BOOST_FIXTURE_TEST_SUITE(recorder_on_a_fake, RecorderFixture)
 
 BOOST_DATA_TEST_CASE(what_is_missing_is_a_note_and_the_run_goes_on, data::make(kNoteCases), c) {
   c.break_it(fake::machine);

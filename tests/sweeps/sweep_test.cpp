@@ -550,13 +550,13 @@ class HurriedStrategy : public ScriptedStrategy {
 
 BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
   const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "40");  // a fifth of a second per trial
-  options.max_seconds = 4;
-  HurriedStrategy strategy(several(40));
+  options.max_seconds = 8;
+  HurriedStrategy strategy(several(80));
   const SweepSummary summary = run(strategy);
   BOOST_TEST(summary.status == "done");
   BOOST_TEST(summary.stop_reason == "");
   BOOST_TEST(strategy.num_searched > 0U);
-  BOOST_TEST(strategy.num_searched < 40U);
+  BOOST_TEST(strategy.num_searched < 80U);
   BOOST_TEST(strategy.told.size() == strategy.num_searched + 1);
   BOOST_TEST(tests::launches_in(log).back().hash == spec::spec_hash(with_seed(99)));
 

@@ -137,7 +137,10 @@ po::options_description rank_options() {
       "mpirun says; fake:N: one rank of N alone, its communication moves nothing")(
       "rank", po::value<int64_t>()->value_name("R"), "which rank of a fake world")(
       "step-timeout", po::value<double>()->default_value(900)->value_name("SECONDS"),
-      "seconds that a step on a GPU may take before this process gives up (exit code 13)");
+      "seconds that a step on a GPU may take before this process gives up (exit code 13)")(
+      "saved-run", po::value<std::string>()->default_value("")->value_name("FOLDER"),
+      "go on with the run of this spec that was saved here, and save it here now and then; for one "
+      "rank");
   return description;
 }
 
@@ -194,6 +197,7 @@ int run(int argc, char** argv) {
   }
   moetune::engine::RunOptions run_options;
   run_options.step_limit = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  run_options.saved_run = options["saved-run"].as<std::string>();
   run_options.on_summary = [](const std::string& line) { std::cout << line << std::endl; };
   return static_cast<int>(
       moetune::engine::run_trial(trial, options["out"].as<std::string>(), run_options));

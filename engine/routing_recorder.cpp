@@ -33,9 +33,7 @@ RoutingRecorder::RoutingRecorder(const spec::TrialSpec& trial) : trial_(trial) {
 
 void RoutingRecorder::on_routing(int /*rank*/, int64_t layer, int64_t micro_batch,
                                  const int32_t* indices, int64_t num_tokens, int64_t topk) {
-  // One rank runs every MoE layer of every sequence once per step, so calls count steps.
-  const int64_t calls_per_step = profile_.num_layers * profile_.num_sequences;
-  const int64_t step = num_calls_++ / calls_per_step;
+  const int64_t step = num_calls_++ / calls_per_step();
   int64_t moe_layer = 0;
   for (int64_t i = 0; i < layer; ++i) {
     moe_layer += trial_.model.is_moe_layer[static_cast<size_t>(i)] ? 1 : 0;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "engine/exec/observers.h"
 #include "engine/spec/routing_profile.h"
@@ -20,11 +22,21 @@ class RoutingRecorder final : public RoutingObserver {
                   int64_t num_tokens, int64_t topk) override;
 
   [[nodiscard]] const spec::RoutingProfile& profile() const { return profile_; }
+  /// As if all steps before `step` had been counted: `read` fills in their counts.
+  void go_on_at(int64_t step, const std::function<void(std::vector<int32_t>& counts)>& read) {
+    read(profile_.counts);
+    num_calls_ = step * calls_per_step();
+  }
 
  private:
   const spec::TrialSpec& trial_;
   spec::RoutingProfile profile_;
   int64_t num_calls_ = 0;
+
+  // One rank runs every MoE layer of every sequence once per step, so calls count steps.
+  [[nodiscard]] int64_t calls_per_step() const {
+    return profile_.num_layers * profile_.num_sequences;
+  }
 };
 
 }  // namespace moetune::engine

@@ -21,6 +21,7 @@
 #include "engine/last_word.h"
 #include "engine/loss_check.h"
 #include "engine/routing_recorder.h"
+#include "engine/saved_run.h"
 #include "engine/trial_recorder.h"
 #include "engine/watchdog.h"
 #include "engine/work_recorder.h"
@@ -73,6 +74,8 @@ struct Training {
   std::unique_ptr<DeviceTracing> tracing;  ///< on a device, when steps are traced
   std::unique_ptr<WorkRecorder> work;      ///< where steps can be played
   std::unique_ptr<Watchdog> watchdog;      ///< on a device
+  std::unique_ptr<SavedRun> saved;         ///< where one is asked for
+  RoutingRecorder& routing;
   std::atomic<bool> is_interrupted{false};
 
   [[nodiscard]] bool is_first(int rank) const { return rank == ranks.front(); }
@@ -123,14 +126,18 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
   const int64_t num_steps = spec::total_steps(trial);
   const int64_t first_traced = trial.num_warmup_steps + trial.num_steps;
   if (training.tracing) trainer.set_recorder(training.tracing->recorder());
-  int64_t num_skipped = 0;
   LossCheck losses(trial);
-  for (int64_t step = 0; step < num_steps; ++step) {
+  RunState state = training.saved ? training.saved->restore(trainer, training.routing) : RunState();
+  int64_t& num_skipped = state.num_skipped;
+  for (int64_t step = state.next_step; step < num_steps; ++step) {
     if (training.watchdog && training.is_first(rank)) {
       training.watchdog->beat(fmt::format("step {} of {}", step + 1, num_steps));
     }
     if (world.join_max(g_is_stop_asked) != 0) {
       training.is_interrupted = true;
+      if (training.saved && step <= first_traced) {
+        training.saved->save(state, trainer, training.routing, training.recorder);
+      }
       break;
     }
     inject_fault(trial.fault, step, rank);
@@ -145,6 +152,11 @@ void train(Training& training, RankTrainer& trainer, World& world, int rank) {
     }
     num_skipped += result.is_skipped ? 1 : 0;
     losses.add(step, result);
+    state.next_step = step + 1;
+    state.num_updates = trainer.num_updates();
+    if (training.saved && state.next_step <= first_traced && state.next_step < num_steps) {
+      training.saved->save_when_due(state, trainer, training.routing, training.recorder);
+    }
   }
   if (num_skipped > 0 && num_skipped == num_steps) {
     throw base::WrongNumbers(
@@ -210,7 +222,12 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   const TextSource tokens(std::move(corpus), trial.training, trial.data_path);
   const std::vector<int> ranks = local_ranks(trial);
   std::filesystem::create_directories(out_dir);
-  TrialRecorder recorder(trial, out_dir, ranks);
+  auto saved =
+      options.saved_run.empty() ? nullptr : std::make_unique<SavedRun>(trial, options.saved_run);
+  const bool goes_on = saved && saved->is_there();
+  if (goes_on) saved->restore_shard(out_dir + "/shard-0.db");
+  using File = store::ShardWriter::File;
+  TrialRecorder recorder(trial, out_dir, ranks, goes_on ? File::gone_on_with : File::created);
   const bool is_one_of_several = spec::ranks_of(trial) == spec::RanksAre::processes;
   if (is_one_of_several) recorder.add_text("clock_id", clock_id());
   RoutingRecorder routing(trial);
@@ -222,7 +239,8 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
                              kernels::Backend& backend) {
     inject_gradient(trial, step, rank, params, backend);
   };
-  Training training{trial, tokens, ranks, recorder, nullptr, std::move(work), nullptr};
+  Training training{trial,           tokens,  ranks,            recorder, nullptr,
+                    std::move(work), nullptr, std::move(saved), routing};
   if (spec::is_on_device(trial)) {
     training.watchdog =
         std::make_unique<Watchdog>(options.step_limit, [&](const std::string& what) {

@@ -17,6 +17,9 @@ struct RunOptions {
   std::chrono::milliseconds step_limit{std::chrono::minutes(15)};
   /// Is told at the end, in a line, how long a step took and what tracing added.
   std::function<void(const std::string& line)> on_summary;
+  /// A folder (saved_run.h): the run goes on with what is saved there, and is saved there, so that
+  /// the next one can. Of one rank without reference_loss. Empty: it always begins at step 0.
+  std::string saved_run{};
 };
 
 /// Trains as the spec says and writes `out_dir`/shard-0.db (after every step) and

@@ -66,6 +66,10 @@ class RankTrainer {
   [[nodiscard]] int64_t held_bytes() const { return rank_.memory.held_bytes(); }
   [[nodiscard]] int64_t workspace_bytes() const { return rank_.memory.workspace_bytes(); }
   [[nodiscard]] Parameters& params() { return *params_; }
+  /// Steps so far that changed the weights.
+  [[nodiscard]] int64_t num_updates() const { return num_updates_; }
+  /// Of weights and moments that come from elsewhere.
+  void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
   [[nodiscard]] int64_t num_launches() const { return rank_.timeline.num_launches(); }
 
  private:

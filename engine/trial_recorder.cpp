@@ -22,10 +22,10 @@ double usual(const std::vector<int64_t>& values) {
 }  // namespace
 
 TrialRecorder::TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir,
-                             const std::vector<int>& ranks)
+                             const std::vector<int>& ranks, store::ShardWriter::File file)
     : trial_(trial),
       is_leader_(spec::ranks_of(trial) != spec::RanksAre::processes || ranks.front() == 0),
-      shard_(fmt::format("{}/shard-{}.db", out_dir, is_leader_ ? 0 : ranks.front())),
+      shard_(fmt::format("{}/shard-{}.db", out_dir, is_leader_ ? 0 : ranks.front()), file),
       progress_path_(out_dir + "/progress") {
   for (const int rank : ranks) traces_[rank];
 }

@@ -21,7 +21,8 @@ class TrialRecorder {
  public:
   /// `ranks`: those of this process.
   TrialRecorder(const spec::TrialSpec& trial, const std::string& out_dir,
-                const std::vector<int>& ranks);
+                const std::vector<int>& ranks,
+                store::ShardWriter::File file = store::ShardWriter::File::created);
 
   /// Of a traced step, before add_step.
   void add_trace(int rank, profiler::StepTrace trace);
@@ -56,6 +57,9 @@ class TrialRecorder {
   [[nodiscard]] std::string summary() const;
 
   void fail(const std::string& reason);
+
+  /// After a step.
+  void copy_shard_to(const std::string& path) { shard_.copy_to(path); }
 
   std::mutex& mutex() { return mutex_; }
 

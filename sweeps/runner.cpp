@@ -312,7 +312,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   wait_for_earlier(options.folder);
   make_empty_folder(options.folder);
   TrialRun run(options.folder);
-  TrialFolder folder{options.folder};
+  TrialFolder folder{options.folder, options.saved_run};
   if (spec::ranks_of(spec) == spec::RanksAre::processes) {
     // Of a trial whose moetune was killed, ranks on other hosts may still write: not in here.
     folder.path += fmt::format("/{}-{}", getpid(),

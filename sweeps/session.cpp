@@ -93,4 +93,8 @@ std::string running_folder(const std::string& database_path) {
   return std::filesystem::absolute(database_path).string() + ".running";
 }
 
+std::string reference_folder(const std::string& database_path) {
+  return std::filesystem::absolute(database_path).string() + ".reference";
+}
+
 }  // namespace moetune::sweeps

@@ -35,5 +35,7 @@ store::SweepRow single_trials_row(const spec::TrialSpec& spec);
 /// The folder that the running trial of a database lives in; at most one exists, because the
 /// session is locked.
 std::string running_folder(const std::string& database_path);
+/// The folder that keeps the reference run of a database on its way.
+std::string reference_folder(const std::string& database_path);
 
 }  // namespace moetune::sweeps

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
@@ -18,6 +19,7 @@
 namespace moetune::sweeps {
 namespace {
 
+namespace fs = std::filesystem;
 using spec::TrialStatus;
 using std::chrono::duration;
 using std::chrono::steady_clock;
@@ -121,12 +123,12 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     const std::optional<TrialOutcome> outcome =
         num_interrupts() > 0 ? std::nullopt : execute(*request);
     if (!outcome && is_out_of_time_) {
+      const std::string& kept = options_.runner.saved_run;
       summary_.stop_reason = fmt::format(
-          "the budget of {} seconds is used up in the middle of '{}'{}, which starts anew with "
-          "more "
-          "seconds",
+          "the budget of {} seconds is used up in the middle of '{}'{}, which {} with more seconds",
           options_.max_seconds, request->title,
-          state_.step.empty() ? "" : " (" + state_.step + ")");
+          state_.step.empty() ? "" : " (" + state_.step + ")",
+          !kept.empty() && fs::exists(kept) ? "goes on where it was" : "starts anew");
       return;
     }
     if (!outcome) {
@@ -239,6 +241,7 @@ TrialRun SweepLoop::run_now(const TrialRequest& request) {
   spec.num_steps = num_steps_of(request);
   options_.runner.usual_probe_ns = usual_probe_ns();
   options_.runner.deadline = deadline();
+  options_.runner.saved_run = request.is_reference ? options_.reference_folder : "";
   TrialRun run = run_trial(processes_, spec, options_.runner);
   run.result.purpose = tuner::name_of(request.purpose);
   run.result.num_steps = spec.num_steps;
@@ -310,6 +313,10 @@ std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
   if (is_interrupted) {
     report(request, {.status = TrialStatus::interrupted, .reason = run->result.reason}, {});
     return std::nullopt;
+  }
+  if (request.is_reference && !options_.reference_folder.empty()) {
+    std::error_code ignored;
+    fs::remove_all(options_.reference_folder, ignored);
   }
   const store::MeasurementRow measured = store_.read_measurements(id).back();
   add_time(measured);

@@ -26,6 +26,9 @@ struct LoopOptions {
   int64_t max_seconds = 0;
   /// Where this runs, and with which build; empty: environment_of the runner's program.
   std::vector<store::NamedText> environment{};
+  /// Where the reference run is kept on its way, so that one that was ended goes on where it was;
+  /// empty: it begins anew.
+  std::string reference_folder{};
   /// Called after each trial, once it and what was decided about it are stored; may be empty.
   std::function<void()> on_trial{};
 };

@@ -60,11 +60,13 @@ bool is_database(const fs::path& path) {
   return in && head == kMagic;
 }
 
-/// The lock, the copied text, the running trial and the report of a runs database. As text they
+/// The lock, the copied text, the running trial, the reference run's state and the report of a runs
+/// database. As text they
 /// would give a folder another digest each time moetune ran in it, and no sweep could be resumed.
 bool is_of_database(const fs::path& path) {
   if (path.extension() == ".html") return is_database(fs::path(path).replace_extension(".db"));
-  static constexpr std::array<std::string_view, 3> kExtensions = {".lock", ".text", ".running"};
+  static constexpr std::array<std::string_view, 4> kExtensions = {".lock", ".text", ".running",
+                                                                   ".reference"};
   return std::find(kExtensions.begin(), kExtensions.end(), path.extension().string()) !=
              kExtensions.end() &&
          is_database(fs::path(path).replace_extension());

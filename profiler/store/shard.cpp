@@ -16,22 +16,24 @@
 namespace moetune::store {
 namespace {
 
-std::string checked_new(const std::string& path) {
+using File = ShardWriter::File;
+
+OpenMode checked_mode(const std::string& path, File file) {
+  if (file == File::gone_on_with) return OpenMode::read_write;
   if (std::filesystem::exists(path)) {
     throw base::Error(fmt::format("{}: the shard exists already; each trial needs its own", path));
   }
-  return path;
+  return OpenMode::read_write_create;
 }
 
 // Opened before the statements are prepared, which need the tables.
 struct ShardFile {
-  explicit ShardFile(const std::string& path)
-      : database(checked_new(path), OpenMode::read_write_create) {
+  ShardFile(const std::string& path, File file) : database(path, checked_mode(path, file)) {
     // WAL with synchronous = off: a commit never waits for the disk. What is committed is in the
     // operating system's hands and survives the death of this process; a loss of power may take it,
     // and then the trial is simply run again.
     database.execute("PRAGMA journal_mode = wal; PRAGMA synchronous = off;");
-    create_shard(database);
+    if (file == File::created) create_shard(database);
   }
   Database database;
 };
@@ -39,8 +41,8 @@ struct ShardFile {
 }  // namespace
 
 struct ShardWriter::Impl {
-  explicit Impl(const std::string& path)
-      : file(path),
+  Impl(const std::string& path, File how)
+      : file(path, how),
         step(file.database, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         trace_step(file.database, "INSERT INTO trace_step VALUES (?, ?, ?, ?)"),
         trace_record(file.database, insert_into_shard()),
@@ -70,7 +72,8 @@ struct ShardWriter::Impl {
   std::optional<Transaction> transaction;
 };
 
-ShardWriter::ShardWriter(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+ShardWriter::ShardWriter(const std::string& path, File file)
+    : impl_(std::make_unique<Impl>(path, file)) {}
 
 ShardWriter::~ShardWriter() = default;
 
@@ -140,6 +143,12 @@ void ShardWriter::commit() {
     impl_->transaction->commit();
     impl_->transaction.reset();
   }
+}
+
+void ShardWriter::copy_to(const std::string& path) {
+  const std::lock_guard lock(impl_->mutex);
+  MOETUNE_CHECK(!impl_->transaction, "only what is committed is copied");
+  Statement(impl_->file.database, "VACUUM INTO ?").bind_all(path).run();
 }
 
 }  // namespace moetune::store

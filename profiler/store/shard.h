@@ -60,8 +60,10 @@ struct ShardWork {
 
 class ShardWriter {
  public:
-  /// Creates the file; an existing one is an error.
-  explicit ShardWriter(const std::string& path);
+  enum class File : uint8_t { created, gone_on_with };
+  /// Creates the file; an existing one is an error, unless it is a copy that the writer goes on
+  /// with. Throws base::Error for what is no shard.
+  explicit ShardWriter(const std::string& path, File file = File::created);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
@@ -77,6 +79,8 @@ class ShardWriter {
   void add_text(const std::string& key, const std::string& value);
   /// Makes everything added so far durable against a kill of this process.
   void commit();
+  /// What has been committed, as one file, which must not be there yet.
+  void copy_to(const std::string& path);
 
  private:
   struct Impl;

@@ -225,6 +225,7 @@ int run_sweep_command(const CommandOptions& options) {
   loop_options.runner.rank_program = find_rank_program();
   loop_options.runner.launcher = options.launcher(sweep.base);
   loop_options.runner.folder = running_folder(database);
+  loop_options.reference_folder = reference_folder(database);
   loop_options.runner.step_limit =
       std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
 

@@ -28,10 +28,9 @@ std::string find_rank_program() {
 }
 
 Command local_command(const std::string& rank_program, const TrialFolder& folder) {
-  return {{rank_program, "--spec", folder.spec(), "--out", folder.path},
-          {},
-          folder.stdout_file(),
-          folder.stderr_file()};
+  std::vector<std::string> words = {rank_program, "--spec", folder.spec(), "--out", folder.path};
+  if (!folder.saved_run.empty()) words.insert(words.end(), {"--saved-run", folder.saved_run});
+  return {std::move(words), {}, folder.stdout_file(), folder.stderr_file()};
 }
 
 }  // namespace moetune::sweeps

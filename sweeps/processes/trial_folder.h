@@ -11,6 +11,7 @@ namespace moetune::sweeps {
 /// folder, one of several processes a last word, too; the programs' output lands beside them.
 struct TrialFolder {
   std::string path;
+  std::string saved_run{};  ///< where the run is kept on its way (engine/saved_run.h); empty: not
 
   [[nodiscard]] std::string spec() const { return path + "/spec.json"; }
   [[nodiscard]] std::string shard(int rank = 0) const {

@@ -507,6 +507,24 @@ BOOST_AUTO_TEST_CASE(the_seconds_end_a_running_trial_which_starts_again_with_mor
   BOOST_TEST(trials().at(0).status == "ok");
 }
 
+BOOST_AUTO_TEST_CASE(a_reference_run_that_was_ended_goes_on_where_it_was) {
+  options.reference_folder = reference_folder(db);
+  options.max_seconds = 2;
+  std::vector<TrialRequest> requests = several(2);
+  requests.front().is_reference = true;
+  {
+    const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "700");
+    ScriptedStrategy strategy(requests);
+    BOOST_TEST(run(strategy).stop_reason.ends_with(", which goes on where it was with more seconds"));
+  }
+  BOOST_TEST(std::filesystem::exists(options.reference_folder));
+  options.max_seconds = 1000;
+  ScriptedStrategy again(requests);
+  BOOST_TEST(run(again).num_run == 2);
+  // Of the trial that was no reference nothing was kept.
+  BOOST_TEST(!std::filesystem::exists(options.reference_folder));
+}
+
 /// Finds nothing.
 class LosingStrategy : public ScriptedStrategy {
  public:

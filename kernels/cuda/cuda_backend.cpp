@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
 
 #include "kernels/base/error.h"
 #include "kernels/cuda/compact_rows.h"
@@ -80,29 +79,22 @@ void check_device(int device) {
   }
 }
 
-// Makes the device current and with it, for the first time in the process, its context. Returns
-// what the device has in use then, and 0 later.
-int64_t open_device(int device) {
-  static std::mutex mutex;
-  static std::set<int> opened;
+int checked(int device) {
   check_device(device);
-  check(cudaSetDevice(device), "making the device current");
-  check(cudaFree(nullptr), "making a context");
-  const std::scoped_lock lock(mutex);
-  return opened.insert(device).second ? cuda::used_device_bytes() : 0;
+  return device;
 }
 
 void* device_memory(int device, int64_t bytes) {
   void* pointer = nullptr;
   const cudaError_t status = cudaMalloc(&pointer, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  if (status == cudaErrorMemoryAllocation) cuda::throw_out_of_memory(device, bytes);
+  if (status == cudaErrorMemoryAllocation) cuda::throw_allocation_failed(device, bytes);
   check(status, "allocation");
   return pointer;
 }
 
 }  // namespace
 
-CudaBackend::CudaBackend(int device) : device_(device), context_bytes_(open_device(device)) {
+CudaBackend::CudaBackend(int device) : device_(device), use_(checked(device)) {
   const std::scoped_lock lock(cuda::measuring_mutex());
   const int64_t before = cuda::used_device_bytes();
   if (cuda::CublasLtGemm::is_available()) gemm_ = std::make_unique<cuda::CublasLtGemm>(device);
@@ -188,7 +180,7 @@ CudaBackend::Workspace& CudaBackend::workspace(int64_t bytes, Need need) {
 
 DeviceMemoryAccount CudaBackend::memory_account() {
   DeviceMemoryAccount account;
-  account.lines = {{"context and other programs", context_bytes_},
+  account.lines = {{"context and other programs", use_.bytes_before()},
                    {"handles of the libraries", library_bytes_},
                    {"graphs", streams_.graph_bytes()}};
   account.driver_used_bytes = cuda::used_device_bytes();

@@ -16,6 +16,7 @@
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/cutlass_grouped_gemm.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime_check.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/streams.h"
 
@@ -119,7 +120,7 @@ class CudaBackend final : public Backend {
   std::span<const cuda::AttentionSegment> segments(const Tensor& positions);
 
   int device_;
-  int64_t context_bytes_;  ///< 0 unless this is the process's first backend on the device
+  cuda::DeviceUse use_;
   int64_t library_bytes_ = 0;
   cuda::Streams streams_;
   cuda::Staging staging_;

@@ -22,7 +22,30 @@ std::mutex& measuring_mutex();
 /// Memory of the current device in use, by this program and others.
 int64_t used_device_bytes();
 
+/// Counts the users of a device in this process. What is in use when the first of them comes is
+/// this process's context and what other programs hold.
+class DeviceUse {
+ public:
+  /// Makes the device current and with it, for the first time in the process, its context. Throws
+  /// base::EnvironmentFailure when others have left no memory for one.
+  explicit DeviceUse(int device);
+  ~DeviceUse();
+  DeviceUse(const DeviceUse&) = delete;
+  DeviceUse& operator=(const DeviceUse&) = delete;
+
+  /// What was in use then, of the first; 0 of the others.
+  [[nodiscard]] int64_t bytes_before() const { return bytes_before_; }
+
+ private:
+  int device_;
+  int64_t bytes_before_ = 0;
+};
+
 /// Throws base::OutOfMemory for `bytes` that the device does not have.
 [[noreturn]] void throw_out_of_memory(int device, int64_t bytes);
+/// For `bytes` more (0: nobody says how many) that the driver refuses. Throws
+/// base::EnvironmentFailure when there would be room but for what other programs held at the start,
+/// else base::OutOfMemory.
+[[noreturn]] void throw_allocation_failed(int device, int64_t bytes);
 
 }  // namespace moetune::kernels::cuda

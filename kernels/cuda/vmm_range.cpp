@@ -126,7 +126,7 @@ void VmmRange::grow(int64_t bytes) {
   const int64_t ahead = std::min(kMostAheadBytes, round_up(usable_bytes_ / 8, granularity_));
   const int64_t piece = std::min(std::max(needed, ahead), reserved_ - usable_bytes_);
   if (map_piece(piece)) return;
-  if (piece == needed || !map_piece(needed)) throw_out_of_memory(device_, bytes);
+  if (piece == needed || !map_piece(needed)) throw_allocation_failed(device_, needed);
 }
 
 bool VmmRange::map_piece(int64_t bytes) {

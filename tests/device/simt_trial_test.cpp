@@ -156,6 +156,27 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_too_small_is_out_of_memory) {
   BOOST_TEST(!contains(ledger_message, "driver"));
 }
 
+BOOST_AUTO_TEST_CASE(memory_that_others_hold_is_no_result_of_a_trial) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  simt::set_memory_of_others(80 * kGiB - (int64_t{9} << 20));
+  const auto [code, message] = run(trial(R"({"data_parallel_size": 2})"));
+  BOOST_TEST((code == spec::ExitCode::environment));
+  BOOST_TEST(contains(message, "other programs held 78.99 GiB of GPU 0's 80.00 GiB"));
+  // Of no use, where the trial is too large for an empty device.
+  simt::set_memory_capacity(2 * kGiB + (int64_t{9} << 20));
+  simt::set_memory_of_others(2 * kGiB);
+  spec::TrialSpec large = trial("{}");
+  large.model.vocab_size = int64_t{64} << 20;
+  const auto [large_code, large_message] = run(large);
+  BOOST_TEST((large_code == spec::ExitCode::oom), large_message);
+  simt::reset();
+  // Not even room for a context.
+  simt::set_failure("cudaFree", cudaErrorMemoryAllocation, 0);
+  const auto [no_code, no_message] = run(trial("{}"));
+  BOOST_TEST((no_code == spec::ExitCode::environment));
+  BOOST_TEST(contains(no_message, "no memory on GPU 0"));
+}
+
 BOOST_AUTO_TEST_CASE(a_device_that_fails_ends_all_ranks_with_its_error) {
   for (const char* function : {"cudaEventRecord", "cudaMemcpyAsync", "cudaStreamSynchronize"}) {
     BOOST_TEST_CONTEXT(function) {

@@ -162,6 +162,11 @@ void set_memory_capacity(int64_t bytes) {
   world().capacity_bytes = bytes;
 }
 
+void set_memory_of_others(int64_t bytes) {
+  const std::lock_guard lock(world().mutex);
+  world().bytes_of_others = bytes;
+}
+
 void set_compute_capability(int major, int minor) {
   const std::lock_guard lock(world().mutex);
   world().major = major;
@@ -189,6 +194,7 @@ void reset() {
   w.faults.clear();
   w.device_count = fresh.device_count;
   w.capacity_bytes = fresh.capacity_bytes;
+  w.bytes_of_others = fresh.bytes_of_others;
   w.major = fresh.major;
   w.minor = fresh.minor;
   thread_device = 0;

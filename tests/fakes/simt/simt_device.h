@@ -32,6 +32,8 @@ void set_schedule(const Schedule& schedule);
 
 /// Memory of each device; what is in use stays.
 void set_memory_capacity(int64_t bytes);
+/// What programs beside this one hold of each device.
+void set_memory_of_others(int64_t bytes);
 int64_t used_memory_bytes(int device = 0);
 
 void set_compute_capability(int major, int minor);

@@ -112,7 +112,8 @@ void give_memory(int device, size_t bytes) { memory().used[device] -= bytes; }
 
 size_t free_memory(int device) {
   const auto capacity = static_cast<size_t>(world().capacity_bytes);
-  return capacity - std::min(capacity, memory().used[device]);
+  const auto of_others = static_cast<size_t>(world().bytes_of_others);
+  return capacity - std::min(capacity, memory().used[device] + of_others);
 }
 
 int64_t used_memory_bytes(int device) {

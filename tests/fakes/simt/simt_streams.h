@@ -111,6 +111,7 @@ struct World {
   int major = 9;
   int minor = 0;
   int64_t capacity_bytes = int64_t{80} << 30;
+  int64_t bytes_of_others = 0;
 };
 
 World& world();

@@ -19,7 +19,6 @@ constexpr size_t kMaxNameBytes = 1024;
 /// id, parents, subject, author, author date; each followed by a NUL, which no message can hold.
 constexpr const char* kFormat = "--format=%H%x00%P%x00%s%x00%an%x00%aI";
 constexpr size_t kNumFields = 5;
-constexpr size_t kMostIdsPerCall = 100;  ///< what a command line surely holds
 
 std::vector<std::string_view> split_at_nul(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -187,48 +186,6 @@ std::vector<CommitInfo> GitRepository::commits(const std::string& good, const st
 CommitInfo GitRepository::info(const std::string& id) const {
   check_id(id);
   return read_log(git_, root_, {"--max-count=1", id}).at(0).info;
-}
-
-std::vector<std::vector<std::string>> GitRepository::changed_files(
-    const std::vector<std::string>& ids) const {
-  std::vector<std::vector<std::string>> files;
-  for (size_t first = 0; first < ids.size(); first += kMostIdsPerCall) {
-    std::vector<std::string> arguments = {"log",
-                                          "--no-walk=unsorted",
-                                          "-z",
-                                          "--format=%x00%H",
-                                          "--name-only",
-                                          "--root",
-                                          "--diff-merges=first-parent",
-                                          "--no-renames",
-                                          "--no-relative",
-                                          "--no-notes",
-                                          "--no-color",
-                                          "--no-show-signature",
-                                          "--no-decorate"};
-    const size_t last = std::min(first + kMostIdsPerCall, ids.size());
-    for (size_t i = first; i < last; ++i) {
-      check_id(ids[i]);
-      arguments.push_back(ids[i]);
-    }
-    arguments.emplace_back("--");
-    const std::string text = git_.text(root_, arguments);
-    // No file has an empty name: after an empty part comes the next id, and then a line's end.
-    const std::vector<std::string_view> parts = split_at_nul(text);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i].empty()) {
-        MOETUNE_CHECK(++i < parts.size() && files.size() < last && parts[i] == ids[files.size()],
-                      "git log did not print commit {}", files.size());
-        files.emplace_back();
-        continue;
-      }
-      std::string_view file = parts[i];
-      if (files.back().empty() && file.starts_with('\n')) file.remove_prefix(1);
-      files.back().push_back(valid_utf8(file));
-    }
-    MOETUNE_CHECK(files.size() == last, "git log printed {} of {} commits", files.size(), last);
-  }
-  return files;
 }
 
 std::optional<std::pair<std::string, std::string>> GitRepository::merged_range(

@@ -42,10 +42,6 @@ class GitRepository {
   [[nodiscard]] std::vector<CommitInfo> commits(const std::string& good, const std::string& bad,
                                                 bool first_parent) const;
   [[nodiscard]] CommitInfo info(const std::string& id) const;
-  /// Of each commit the paths that differ from its first parent; all of them for a root commit.
-  /// Submodules count as files.
-  [[nodiscard]] std::vector<std::vector<std::string>> changed_files(
-      const std::vector<std::string>& ids) const;
   /// Of a merge, the two ends between which the commits lie that came in with it: where its
   /// branches part, and the tip that was merged. None for any other commit.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> merged_range(

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -22,7 +21,6 @@
 #include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/text.h"
-#include "tuner/bisect/priors.h"
 #include "tuner/stats/change_points.h"
 #include "tuner/stats/drift.h"
 
@@ -490,23 +488,11 @@ class Hunter {
   }
 
   [[nodiscard]] std::vector<double> prior_of(const std::string& metric) const {
-    std::vector<double> prior = prior_of_files(metric);
-    if (metric != setup_.metric || !likely_position_) return prior;
-    prior.resize(static_cast<size_t>(last_position()), 1.0);
+    if (metric != setup_.metric || !likely_position_) return {};
+    std::vector<double> prior(static_cast<size_t>(last_position()), 1.0);
+    const auto others = static_cast<double>(prior.size() - 1);
     double& likely = prior[static_cast<size_t>(*likely_position_) - 1];
-    const double others = std::accumulate(prior.begin(), prior.end(), 0.0) - likely;
     if (others > 0) likely = others * kCoincidence / (1 - kCoincidence);
-    return prior;
-  }
-
-  [[nodiscard]] std::vector<double> prior_of_files(const std::string& metric) const {
-    if (setup_.changed_files.empty()) return {};
-    std::vector<std::string> names = {metric};
-    for (const Moved& other : moved(0, last_position())) names.push_back(other.name);
-    std::vector<double> prior;
-    for (size_t p = 1; p < setup_.changed_files.size(); ++p) {
-      prior.push_back(tuner::prior_weight(setup_.changed_files[p], names));
-    }
     return prior;
   }
 

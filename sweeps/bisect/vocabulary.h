@@ -43,7 +43,6 @@ enum class MetricKind : uint8_t { automatic, exact, noisy };
 
 struct HuntSetup {
   std::vector<CommitInfo> commits;  ///< [positions + 1]: the good end first, the bad one last
-  std::vector<std::vector<std::string>> changed_files;  ///< by position; empty: no priors
   std::string metric = "step_time";
   bool is_higher_better = false;
   double min_effect_ratio = 0.02;

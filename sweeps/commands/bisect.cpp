@@ -135,11 +135,6 @@ Question question_of(const CommandOptions& options, const std::string& database)
         "the value",
         repository.root()));
   }
-  if (!options.has("no-priors")) {
-    std::vector<std::string> ids;
-    for (const CommitInfo& commit : setup.commits) ids.push_back(commit.id);
-    setup.changed_files = repository.changed_files(ids);
-  }
   question.config = {{"repository", repository.identity()},
                      {"good", good},
                      {"bad", bad},
@@ -153,8 +148,7 @@ Question question_of(const CommandOptions& options, const std::string& database)
                      {"higher_is_better", setup.is_higher_better},
                      {"min_effect_ratio", setup.min_effect_ratio},
                      {"confidence", setup.confidence},
-                     {"noise", options.text("noise")},
-                     {"priors", !options.has("no-priors")}};
+                     {"noise", options.text("noise")}};
   return question;
 }
 
@@ -215,7 +209,6 @@ void declare(CommandOptions& options) {
        "$MOETUNE_BISECT_OUT");
   options.add()("higher-is-better", "for metrics such as tokens per second");
   options.add()("all-parents", "also commits that came in by merges, one branch after another");
-  options.add()("no-priors", "do not look at which files a commit has changed");
   text("noise", "auto|none|some", "whether runs of one commit differ, default auto");
   text("db", "PATH",
        "where the hunt is kept and goes on from, default bisect.db in ~/.local/state/moetune");

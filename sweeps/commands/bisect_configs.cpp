@@ -32,7 +32,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
         "--configs needs two files, the good one and the bad one, not {}", files.size()));
   }
   for (const char* other : {"repo", "good", "bad", "spec", "build", "run", "scratch", "build-limit",
-                            "run-limit", "all-parents", "no-priors"}) {
+                            "run-limit", "all-parents"}) {
     if (options.has(other)) {
       throw base::UsageError(fmt::format("--configs and --{} do not go together", other));
     }

@@ -185,19 +185,11 @@ int main(int argc, char** argv) {
        // Five times as many as is assumed: the claim is too high by what that hides.
        {0.8}},
       {{.name = "whole: 1 in 10 crashes", .crash_share = 0.1, .failure_share = 0.02}, {0.95}},
-      // What leads, names of files and runs of earlier buy: the same histories without and with.
+      // What leads and runs of earlier buy: the same histories without and with.
       {{.name = "whole: counter, not followed", .has_counter = true, .follows_leads = false}, {}},
       {{.name = "whole: a part, not followed", .has_part = true, .follows_leads = false}, {}},
       {{.name = "whole: doubtful, not followed", .has_doubtful_part = true, .follows_leads = false},
        {0}},
-      {{.name = "whole: files, not read", .has_files = true, .reads_files = false}, {}},
-      {{.name = "whole: files, read", .has_files = true}, {}},
-      {{.name = "whole: part, files, not read",
-        .has_part = true,
-        .has_files = true,
-        .reads_files = false},
-       {}},
-      {{.name = "whole: part, files, read", .has_part = true, .has_files = true}, {}},
       {{.name = "whole: gone on, forgotten", .earlier = EarlierRuns::forgotten}, {}},
       {{.name = "whole: gone on, as one", .earlier = EarlierRuns::as_one}, {}},
       {{.name = "whole: gone on, stretches", .earlier = EarlierRuns::stretches}, {}},

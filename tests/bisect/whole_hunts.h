@@ -47,10 +47,6 @@ struct WholeHuntCase {
   double made_up_share = 0.04;
   bool is_spread = false;  ///< of that step: over three of the other operations
   bool follows_leads = true;
-  /// Every commit has files: of three in ten they are texts and tests, and of one in ten, or of a
-  /// culprit in every other history, their name speaks of the operation.
-  bool has_files = false;
-  bool reads_files = true;
   EarlierRuns earlier = EarlierRuns::none;
   double min_effect_ratio = 0.02;
   double wander = 0.0;         ///< noises, of a speed that resembles the run before by 0.9
@@ -146,23 +142,6 @@ class SyntheticSource final : public sweeps::HuntSource {
   }
   [[nodiscard]] bool is_built(int position) const override { return built_.contains(position); }
 
-  /// By position.
-  std::vector<std::vector<std::string>> files() {
-    std::vector<std::vector<std::string>> files = {{}};
-    for (int p = 1; p <= case_.num_commits; ++p) {
-      const double kind = share_(random_);
-      const bool is_culprit = culprits.contains(p);
-      if (kind < (is_culprit ? 0.5 : 0.1)) {
-        files.push_back({"src/moe_dispatch.cpp"});
-      } else if (!is_culprit && kind < 0.4) {
-        files.push_back({"docs/usage.md", "tests/usage_test.cpp"});
-      } else {
-        files.push_back({"src/settings.cpp"});
-      }
-    }
-    return files;
-  }
-
   std::set<int> culprits;
   double machine = 1.0;  ///< how slow it is
   std::vector<sweeps::HuntRun> made;
@@ -211,8 +190,6 @@ inline HuntStatistics run_whole_hunts(const WholeHuntCase& c, int num_hunts,
   }
   for (int h = 0; h < num_hunts; ++h) {
     SyntheticSource source(c, first_seed + static_cast<unsigned>(h));
-    if (c.has_files) setup.changed_files = source.files();
-    if (!c.reads_files) setup.changed_files.clear();
     if (c.earlier != EarlierRuns::none) {
       setup.earlier.clear();
       setup.earlier = runs_of_stopped_hunts(setup, source, c.earlier);

@@ -10,7 +10,6 @@
 
 #include "kernels/base/error.h"
 #include "tests/tuner/synthetic_hunts.h"
-#include "tuner/bisect/priors.h"
 
 namespace moetune::tuner {
 namespace {
@@ -232,10 +231,10 @@ BOOST_AUTO_TEST_CASE(the_same_answers_give_the_same_questions) {
 }
 
 BOOST_AUTO_TEST_CASE(a_prior_helps_and_does_not_decide) {
-  // Files that speak of the metric, but the change is elsewhere.
+  // What was likely is not what it was.
   HuntOptions options = options_of(64);
   options.prior.assign(64, 1.0);
-  options.prior[9] = kLargestPriorRatio;
+  options.prior[9] = 4;
   int right = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random(seed);
@@ -245,11 +244,6 @@ BOOST_AUTO_TEST_CASE(a_prior_helps_and_does_not_decide) {
     right += hunt.result().culprits.size() == 1 && hunt.result().culprits[0].position == 33;
   }
   BOOST_TEST(right >= 19);
-  BOOST_TEST(prior_weight({"engine/comm/nccl_dispatch.cpp"}, {"op_dispatch.forward_ns"}) >
-             prior_weight({"engine/trainer.cpp"}, {"op_dispatch.forward_ns"}));
-  BOOST_TEST(prior_weight({"README.md", "tests/x_test.cpp"}, {}) < 1.0);
-  BOOST_TEST(prior_weight({"engine/moe.cpp"}, {"dispatch"}) / prior_weight({"a.md"}, {}) <=
-             kLargestPriorRatio * (1 + 1e-12));
 }
 
 BOOST_AUTO_TEST_CASE(nonsense_is_refused) {

@@ -143,7 +143,8 @@ std::string type_text(const FieldPage& page) {
 
 std::string default_text(const FieldPage& page) {
   if (page.info.presence == Presence::required) return "required";
-  if (page.default_value.is_structured()) return "";
+  if (!page.default_text.empty()) return page.default_text;
+  if (page.default_value.is_structured() || page.default_value.is_null()) return "";
   if (page.default_value.is_number_float()) return number_text(page.default_value.get<double>());
   const std::string text = page.default_value.dump();
   return text == "\"\"" ? "" : fmt::format("`{}`", text);

@@ -51,6 +51,7 @@ struct FieldPage {
   nlohmann::json default_value;
   std::vector<std::string_view> choices;
   std::vector<FieldPage> children;
+  std::string default_text{};  ///< where the default is no single value
 };
 
 namespace detail {

@@ -52,6 +52,10 @@ constexpr std::array kActivations = {
     Activation{"gelu_new", "gelu_tanh"}, Activation{"relu", "relu"},
 };
 
+bool boolean_of(JsonReader& reader, const FieldInfo& key, double otherwise) {
+  return reader.boolean_or(key, otherwise != 0);
+}
+
 const Family& family_of(JsonReader& reader) {
   const std::string name = reader.text(model_key("model_type"));
   std::vector<std::string_view> supported;
@@ -64,7 +68,7 @@ const Family& family_of(JsonReader& reader) {
 }
 
 std::string read_activation(JsonReader& reader) {
-  const std::string name = reader.text_or(model_key("hidden_act"), "silu");
+  const std::string name = reader.text_or(model_key("hidden_act"), std::string(kActivations.front().config_name));
   std::vector<std::string_view> supported;
   for (const Activation& row : kActivations) {
     if (row.config_name == name) return std::string(row.name);
@@ -93,7 +97,8 @@ void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model)
     rope.type = reader.choice(type_key, {"default", "linear", "dynamic", "yarn", "llama3"});
   }
   rope.theta = reader.number_or(rope_key("rope_theta"), rope.theta);
-  if (reader.number_or(rope_key("partial_rotary_factor"), 1.0) != 1.0) {
+  if (reader.number_or(rope_key("partial_rotary_factor"), rope_default("partial_rotary_factor")) !=
+      1.0) {
     reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
   }
   if (rope.type == "default") return;
@@ -118,22 +123,24 @@ void read_rope_fields(JsonReader reader, RopeSpec& rope, const ModelSpec& model)
   }
   if (rope.type == "yarn") {
     // Zero means "not set" for all of these.
-    const auto or_default = [](double value, double otherwise) {
+    const auto set_number = [&](const FieldInfo& key, double otherwise) {
+      const double value = reader.number_or(key, 0.0);
       return value == 0.0 ? otherwise : value;
     };
-    rope.beta_fast = or_default(reader.number_or(rope_key("beta_fast"), 0.0), 32.0);
-    rope.beta_slow = or_default(reader.number_or(rope_key("beta_slow"), 0.0), 1.0);
+    rope.beta_fast = set_number(rope_key("beta_fast"), rope_default("beta_fast"));
+    rope.beta_slow = set_number(rope_key("beta_slow"), rope_default("beta_slow"));
     rope.attention_factor = reader.number_or(rope_key("attention_factor"), 0.0);
-    rope.mscale = reader.number_or(rope_key("mscale"), 0.0);
-    rope.mscale_all_dim = reader.number_or(rope_key("mscale_all_dim"), 0.0);
-    rope.truncate = reader.boolean_or(rope_key("truncate"), true);
+    rope.mscale = set_number(rope_key("mscale"), rope_default("mscale"));
+    rope.mscale_all_dim = set_number(rope_key("mscale_all_dim"), rope_default("mscale_all_dim"));
+    rope.truncate = boolean_of(reader, rope_key("truncate"), rope_default("truncate"));
   }
 }
 
 RopeSpec read_rope(JsonReader& reader, const Family& family, const ModelSpec& model) {
   RopeSpec rope;
   rope.theta = reader.number_or(model_key("rope_theta"), family.default_theta);
-  if (reader.number_or(model_key("partial_rotary_factor"), 1.0) != 1.0) {
+  if (reader.number_or(model_key("partial_rotary_factor"),
+                       model_default("partial_rotary_factor")) != 1.0) {
     reader.fail("partial_rotary_factor", "1.0 (partial rotation is not supported)");
   }
   // Both spellings at once: the older one wins as a whole, as in the reference.
@@ -177,7 +184,7 @@ void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) 
   }
   model.has_qk_norm = family.has_qk_norm;
   model.has_attention_bias =
-      family.reads_attention_bias && reader.boolean_or(model_key("attention_bias"), false);
+      family.reads_attention_bias && boolean_of(reader, model_key("attention_bias"), model_default("attention_bias"));
   model.has_attention_output_bias = model.has_attention_bias;
 }
 
@@ -194,7 +201,7 @@ void read_experts(JsonReader& reader, ModelSpec& model) {
                 fmt::format("the same as num_local_experts ({})", model.num_experts));
   }
   if (model.num_experts > 0) {
-    const int64_t step = is_mixtral ? 1 : reader.integer_or(model_key("decoder_sparse_step"), 1);
+    const int64_t step = is_mixtral ? 1 : reader.integer_or(model_key("decoder_sparse_step"), static_cast<int64_t>(model_default("decoder_sparse_step")));
     std::vector<int64_t> dense_layers;
     if (!is_mixtral && reader.has("mlp_only_layers")) {
       dense_layers = reader.integers(model_key("mlp_only_layers"), 0,
@@ -214,8 +221,8 @@ void read_experts(JsonReader& reader, ModelSpec& model) {
       reader.integer(at_most(model_key("num_experts_per_tok"), model.num_experts));
   model.moe_ffn_size = reader.integer(is_mixtral ? model_key("intermediate_size")
                                                  : model_key("moe_intermediate_size"));
-  model.shared_ffn_size = reader.integer_or(model_key("shared_expert_intermediate_size"), 0);
-  model.normalizes_topk = is_mixtral || reader.boolean_or(model_key("norm_topk_prob"), false);
+  model.shared_ffn_size = reader.integer_or(model_key("shared_expert_intermediate_size"), static_cast<int64_t>(model_default("shared_expert_intermediate_size")));
+  model.normalizes_topk = is_mixtral || boolean_of(reader, model_key("norm_topk_prob"), model_default("norm_topk_prob"));
 }
 
 /// Sliding windows. mixtral: sliding_window, when set, on all layers; qwen3_moe: only with
@@ -225,7 +232,7 @@ void read_windows(JsonReader& reader, ModelSpec& model) {
   model.attention_window.assign(static_cast<size_t>(model.num_layers), 0);
   if (model.family == "llama") return;
   const bool is_qwen = model.family == "qwen3_moe";
-  if (is_qwen && !reader.boolean_or(model_key("use_sliding_window"), false)) return;
+  if (is_qwen && !boolean_of(reader, model_key("use_sliding_window"), model_default("use_sliding_window"))) return;
   // Absent and null differ here: only qwen3_moe has a default for an absent window.
   int64_t window = 0;
   if (reader.has("sliding_window")) {
@@ -254,10 +261,10 @@ void read_windows(JsonReader& reader, ModelSpec& model) {
 
 void read_details(JsonReader& reader, const Family& family, ModelSpec& model) {
   model.rms_norm_eps = reader.number_or(model_key("rms_norm_eps"), family.default_eps);
-  model.initializer_range = reader.number_or(model_key("initializer_range"), 0.02);
+  model.initializer_range = reader.number_or(model_key("initializer_range"), model_default("initializer_range"));
   model.hidden_act = read_activation(reader);
-  model.has_mlp_bias = family.reads_mlp_bias && reader.boolean_or(model_key("mlp_bias"), false);
-  model.ties_embeddings = reader.boolean_or(model_key("tie_word_embeddings"), false);
+  model.has_mlp_bias = family.reads_mlp_bias && boolean_of(reader, model_key("mlp_bias"), model_default("mlp_bias"));
+  model.ties_embeddings = boolean_of(reader, model_key("tie_word_embeddings"), model_default("tie_word_embeddings"));
 }
 
 /// In double, because the product of hostile sizes does not fit into 64 bits.
@@ -312,15 +319,45 @@ ModelSpec model_from_json(const json& document, const Source& source) {
   return model;
 }
 
+namespace {
+
+json default_of(const ModelKey& row) {
+  if (row.info.key == "hidden_act") return kActivations.front().config_name;
+  if (!row.fallback) return {};
+  if (row.kind == FieldKind::boolean) return *row.fallback != 0;
+  if (row.kind == FieldKind::integer) return static_cast<int64_t>(*row.fallback);
+  return *row.fallback;
+}
+
+/// Of a key whose default is the family's: "llama 2048, mixtral 131072, qwen3_moe 32768".
+template <typename Value>
+std::string by_family(Value Family::*member) {
+  std::vector<std::string> parts;
+  for (const Family& family : kFamilies) {
+    parts.push_back(fmt::format("{} {}", family.name, family.*member));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<FieldPage> pages_of_keys(std::span<const ModelKey> rows) {
+  std::vector<FieldPage> pages;
+  for (const ModelKey& row : rows) {
+    pages.push_back({row.info, row.kind, default_of(row), {}, {}, {}});
+  }
+  return pages;
+}
+
+}  // namespace
+
 std::vector<FieldPage> model_pages() {
-  const auto pages = [](std::span<const ModelKey> rows) {
-    std::vector<FieldPage> result;
-    for (const ModelKey& row : rows) result.push_back({row.info, row.kind, {}, {}, {}});
-    return result;
-  };
-  std::vector<FieldPage> model = pages(kModelKeys);
+  std::vector<FieldPage> model = pages_of_keys(kModelKeys);
   for (FieldPage& page : model) {
-    if (page.info.key == "rope_parameters") page.children = pages(kRopeKeys);
+    if (page.info.key == "rope_parameters") page.children = pages_of_keys(kRopeKeys);
+    if (page.info.key == "rms_norm_eps") page.default_text = by_family(&Family::default_eps);
+    if (page.info.key == "rope_theta") page.default_text = by_family(&Family::default_theta);
+    if (page.info.key == "max_position_embeddings") {
+      page.default_text = by_family(&Family::default_max_positions);
+    }
   }
   return model;
 }

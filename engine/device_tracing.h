@@ -25,7 +25,7 @@ class DeviceTracing {
   void end(TrialRecorder& recorder);
 
   [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
-  /// Why the trace is empty or not complete; empty when it is.
+  /// Why the trace lacks something; "" when it is complete.
   [[nodiscard]] std::string note() const;
   [[nodiscard]] int64_t device_buffer_bytes() const;
 

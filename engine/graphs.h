@@ -1,7 +1,7 @@
 // When a part of a layer is captured into a graph, and when the graph runs in its stead. The
 // engine's code for a captured part runs in every step, because it keeps the clocks, the trace and
-// the places of buffers; on a device with graphs its operations are enqueued once by themselves,
-// once into a graph, and from then on the graph is launched.
+// the places of buffers; on a device with graphs its operations first run kRunsBefore times by
+// themselves, then are captured, and from then on the graph is launched.
 #pragma once
 
 #include <array>

@@ -9,8 +9,8 @@
 namespace moetune::engine {
 
 /// Leaves `out_dir`/last-word-RANK.json: {"code": exit code, "message": why, "time_ns": of the wall
-/// clock since 1970}. Of a process without one nobody knows how it ended: it was killed. Nothing is
-/// said where it cannot be written.
+/// clock since 1970}. A process that leaves none was killed. Does nothing where the file cannot be
+/// written.
 void leave_last_word(const std::string& out_dir, int rank, spec::ExitCode code,
                      const std::string& message) noexcept;
 

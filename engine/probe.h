@@ -11,13 +11,10 @@ namespace moetune::engine {
 class Probe {
  public:
   Probe();
-  /// Products by the kernel that the experts' use, then a pass over more memory than the first
-  /// caches hold: what another load slows down more or less than those, as a plain loop, does not
-  /// tell how much slower a step is. Returns the thread's CPU time. What came before has filled the
-  /// caches with its own: the same work goes ahead untimed.
+  /// Two products by the experts' kernel, then a pass over more memory than the first caches hold: a
+  /// plain loop would not slow down as a step does. Runs once untimed, to fill the caches. Returns
+  /// the thread's CPU time.
   int64_t run();
-  /// Depends on all that was computed, so that nothing of it can be left out.
-  [[nodiscard]] float result() const { return result_; }
 
  private:
   void work();
@@ -26,7 +23,7 @@ class Probe {
   std::vector<float> b_;
   std::vector<float> c_;
   std::vector<float> swept_;
-  float result_ = 0;
+  float result_ = 0;  ///< of all that was computed, so that nothing of it can be left out
 };
 
 }  // namespace moetune::engine

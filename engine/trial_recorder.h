@@ -16,7 +16,8 @@
 
 namespace moetune::engine {
 
-/// Writes what the ranks report; used by one thread at a time.
+/// Writes what the ranks report. add_work and add_trace: by every rank for itself, at any time. The
+/// rest: by the first rank of the process, or under mutex().
 class TrialRecorder {
  public:
   /// `ranks`: those of this process.
@@ -27,9 +28,7 @@ class TrialRecorder {
   /// Of a traced step, before add_step.
   void add_trace(int rank, profiler::StepTrace trace);
 
-  /// By any rank at any time.
   void add_work(const store::ShardWork& work) { shard_.add_work(work); }
-  /// By the first rank of the process.
   void add_step(int64_t step, const StepResult& result, int64_t wall_step_ns, int64_t launches);
 
   void add_memory(int rank, const profiler::MemoryLedger& ledger);
@@ -70,7 +69,7 @@ class TrialRecorder {
   void write_counters(const profiler::CounterSums& counters);
 
   const spec::TrialSpec& trial_;
-  bool is_leader_;  ///< of all processes, the one whose shard and progress the parent reads
+  bool is_leader_;  ///< rank 0 is here: writes the progress and the summary
   store::ShardWriter shard_;
   std::string progress_path_;
   std::map<int, std::vector<profiler::StepTrace>> traces_;  ///< by rank, then traced step

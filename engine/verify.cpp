@@ -56,7 +56,6 @@ spec::TrialSpec make_spec(const ReferenceRun& run, const spec::Knobs& knobs) {
   trial.num_warmup_steps = 0;
   trial.num_steps = run.num_steps();
   trial.num_traced_steps = 0;
-  trial.records_routing = true;
   return trial;
 }
 

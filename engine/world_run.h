@@ -13,9 +13,9 @@
 
 namespace moetune::engine {
 
-/// The ranks of the trial's layout that this process runs, rising: all of them as threads, the one
-/// of a fake world, or the one that the launcher has given this process (see launch_env.h). Throws
-/// base::UsageError when they do not fit the layout.
+/// The ranks of the trial's layout that this process runs, in ascending order: all of them as
+/// threads, the one of a fake world, or the one that the launcher has given this process (see
+/// launch_env.h). Throws base::UsageError when the launcher's variables make no sense.
 std::vector<int> local_ranks(const spec::TrialSpec& trial);
 
 /// Which of this machine's GPUs the process uses: the first, or by the launcher's number of the

@@ -44,7 +44,8 @@ void add_ends(const StepTrace& trace, const CommunicatorKeys& communicators, End
   }
 }
 
-int64_t median(std::vector<int64_t>& values) {
+/// The upper median, to the nanosecond: a double does not hold clocks of years.
+int64_t exact_median(std::vector<int64_t>& values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
@@ -59,7 +60,7 @@ std::optional<int64_t> offset_between(const Ends& ours, const Ends& theirs) {
     differences.push_back(std::ranges::max(same->second) - std::ranges::max(ends));
   }
   if (differences.empty()) return std::nullopt;
-  return median(differences);
+  return exact_median(differences);
 }
 
 void shift(StepTrace& trace, int64_t ns) {

@@ -1,4 +1,4 @@
-// See host_room.h. Formats: proc_meminfo(5), cgroups(7), and the kernel's cgroup-v1 and -v2 memory
+// Reads what the kernel says. Formats: proc_meminfo(5), cgroups(7), and the kernel's cgroup-v1 and -v2 memory
 // documentation.
 #include "sweeps/host_room.h"
 
@@ -6,7 +6,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "engine/plan/layout.h"
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/units.h"
+#include "sweeps/strategies.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -129,9 +129,10 @@ HostState read_host(const std::string& root) {
   return host;
 }
 
-int64_t host_bytes_of(const spec::TrialSpec& spec, const tuner::Prediction& prediction) {
+int64_t host_bytes_of(const spec::TrialSpec& spec, const tuner::Prediction& known) {
   const int64_t num_ranks = ranks_here(spec);
-  if (num_ranks == 0 || prediction.peak_bytes <= 0) return 0;
+  if (num_ranks == 0) return 0;
+  const tuner::Prediction prediction = known.peak_bytes > 0 ? known : predict_memory(spec);
   int64_t bytes = 0;
   if (static_cast<int64_t>(prediction.ranks.size()) == num_ranks) {
     for (const tuner::Prediction::Rank& rank : prediction.ranks) bytes += rank.peak_bytes;

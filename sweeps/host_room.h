@@ -26,8 +26,9 @@ struct HostState {
 HostState read_host(const std::string& root = "");
 
 /// Host memory that the ranks of a trial need in this machine, by the predicted peaks of the
-/// emulated devices; 0 where the ranks are not in this machine's memory: on a GPU.
-int64_t host_bytes_of(const spec::TrialSpec& spec, const tuner::Prediction& prediction);
+/// emulated devices (those of balanced routing where `known` has none); 0 where the ranks are not
+/// in this machine's memory: on a GPU.
+int64_t host_bytes_of(const spec::TrialSpec& spec, const tuner::Prediction& known);
 
 /// Throws base::EnvironmentFailure, in one sentence, when the host has less left than that.
 void check_host_memory(const spec::TrialSpec& spec, int64_t needed_bytes, const HostState& host);

@@ -26,7 +26,7 @@ struct RunnerOptions {
   /// Starts the processes of a trial that has several; empty: this program, on this machine. See
   /// trial_commands in processes/trial_commands.h.
   std::string launcher{};
-  /// What the fixed probe takes where the machine counts as it usually is; 0: as it is.
+  /// Time of the probe at the machine's usual speed: step times are scaled to it. 0: they are not.
   double usual_probe_ns = 0;
   /// When the trial is ended, whatever it does; none: never.
   std::optional<std::chrono::steady_clock::time_point> deadline{};

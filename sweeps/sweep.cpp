@@ -28,12 +28,11 @@ using tuner::TrialOutcome;
 using tuner::TrialRequest;
 
 /// A sweep winds up when no more seconds are left than this many times its longest trial takes, so
-/// that the validation fits into the rest; but never before the first of these shares of its
-/// seconds is used, nor after the second.
+/// that the validation fits into the rest.
 constexpr double kLateTrials = 3;
-constexpr double kEarliestRatio = 0.5;
-constexpr double kLateRatio = 0.85;
-constexpr double kTooLateRatio = 0.95;
+constexpr double kEarliestRatio = 0.5;  ///< not before this share of the seconds is used
+constexpr double kLateRatio = 0.85;     ///< from this share on always
+constexpr double kTooLateRatio = 0.95;  ///< the same by the clock, where time went by between trials
 
 bool was_run(const store::TrialRow& trial) {
   return store::is_final(trial.status) && trial.status != spec::name_of(TrialStatus::pruned);
@@ -125,10 +124,11 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     if (!outcome && is_out_of_time_) {
       const std::string& kept = options_.runner.saved_run;
       summary_.stop_reason = fmt::format(
-          "the budget of {} seconds is used up in the middle of '{}'{}, which {} with more seconds",
+          "the budget of {} seconds is used up in the middle of '{}'{}, which {}",
           options_.max_seconds, request->title,
           state_.step.empty() ? "" : " (" + state_.step + ")",
-          !kept.empty() && fs::exists(kept) ? "goes on where it was" : "starts anew");
+          !kept.empty() && fs::exists(kept) ? "the next call goes on with"
+                                           : "starts anew with more seconds");
       return;
     }
     if (!outcome) {
@@ -220,12 +220,7 @@ void SweepLoop::look_at_host(const TrialRequest& request) {
   // Where a launcher puts the ranks is not known here.
   if (!options_.runner.launcher.empty()) return;
   const HostState host = read_host(options_.runner.host_root);
-  // The reference run has no prediction, as no limit of the device asks for one.
-  int64_t needed = host_bytes_of(request.spec, request.prediction);
-  if (needed == 0 && !spec::is_on_device(request.spec)) {
-    needed = host_bytes_of(request.spec, predict_memory(request.spec));
-  }
-  check_host_memory(request.spec, needed, host);
+  check_host_memory(request.spec, host_bytes_of(request.spec, request.prediction), host);
   const std::string note = has_noted_cores_ ? "" : cores_note(request.spec, host);
   if (note.empty()) return;
   has_noted_cores_ = true;

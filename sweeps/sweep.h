@@ -67,13 +67,13 @@ class SweepLoop {
   std::optional<tuner::TrialOutcome> reuse(const tuner::TrialRequest& request);
   std::optional<tuner::TrialOutcome> launch(const tuner::TrialRequest& request);
   tuner::TrialOutcome refuse(const tuner::TrialRequest& request);
-  /// The trial's row once there is nothing of it to be run: it begins, or is finished already.
+  /// The stored row of a trial that has run to its end; none when it has to be run.
   std::optional<store::TrialRow> finished_row(const tuner::TrialRequest& request) const;
   /// What was measured for just this request, by this call or an earlier one.
   std::optional<store::MeasurementRow> stored_run(const store::TrialRow& trial,
                                                   const tuner::TrialRequest& request) const;
-  /// By the first measurement of the sweep that can be compared with those of this call: what all
-  /// others are put on; 0 before there is one.
+  /// The probe's time of the sweep's first measurement that can be compared with those of this call:
+  /// step times of all are scaled to it. 0 before there is one.
   [[nodiscard]] double usual_probe_ns() const;
   [[nodiscard]] bool is_of_this_environment(const store::MeasurementRow& run) const;
   TrialRun run_now(const tuner::TrialRequest& request);

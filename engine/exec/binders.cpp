@@ -1,4 +1,5 @@
-// See binders.h. Transposes, heads and scales come from the op, its pass and the layer's dims.
+// Each op's backend call: transposes, heads and scales come from the op, its pass and the layer's
+// dims.
 #include "engine/exec/binders.h"
 
 #include <array>

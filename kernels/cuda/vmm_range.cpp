@@ -1,4 +1,4 @@
-// See vmm_range.h. The driver's functions are asked for at run time: the program links no driver
+// Memory mapped piece by piece into reserved addresses. The driver's functions are asked for at run time: the program links no driver
 // and starts on machines without one.
 #include "kernels/cuda/vmm_range.h"
 

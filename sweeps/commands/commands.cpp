@@ -84,7 +84,8 @@ std::string_view exit_code_text() {
          "      written; any other error\n"
          "  13  the trial ended as hung\n"
          "  14  interrupted\n"
-         "  15  what a trial needs is not there: a GPU, driver, launcher, library or host memory\n"
+         "  15  what a trial needs is not there: a GPU or its memory, a driver, launcher, library or "
+         "host memory\n"
          "  16  a sweep whose best configuration did not pass its validation\n"
          "  30  a hunt that is unresolved\n"
          "  31  a hunt that found that the machine has changed, not the code\n";

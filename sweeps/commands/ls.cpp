@@ -93,8 +93,11 @@ int run_ls_command(const CommandOptions& options) {
   const std::optional<size_t> width = terminal_width(STDOUT_FILENO);
   const bool asks_for_trials = options.has("sweep") || options.has("status");
   if (options.has("hunts") || (num_hunts > 0 && !asks_for_trials && store.read_sweeps().empty())) {
-    std::cout << (options.wants_json() ? hunts_json(store).dump(2) + "\n"
-                                       : hunts_text(store, width));
+    if (options.wants_json()) {
+      std::cout << hunts_json(store).dump(2) << "\n";
+    } else {
+      std::cout << (num_hunts == 0 ? store.path() + ": no hunts\n" : hunts_text(store, width));
+    }
     return 0;
   }
   check_sweep(store, sweep);
@@ -107,7 +110,12 @@ int run_ls_command(const CommandOptions& options) {
     std::cout << list.dump(2) << "\n";
     return 0;
   }
-  std::cout << trial_list_text(listed.lines, width) << environments_text(listed.views);
+  if (listed.lines.empty()) {
+    std::cout << fmt::format("{}: no trials{}\n", store.path(),
+                             status.empty() ? "" : fmt::format(" that ended as {}", status));
+  } else {
+    std::cout << trial_list_text(listed.lines, width) << environments_text(listed.views);
+  }
   if (num_hunts > 0) {
     std::cout << fmt::format("\n{} hunt{} not listed: moetune ls {} --hunts\n", num_hunts,
                              num_hunts == 1 ? " is" : "s are", store.path());

@@ -88,6 +88,8 @@ BOOST_AUTO_TEST_CASE(a_trial_is_run_stored_listed_and_shown) {
   BOOST_TEST(table.code == 0);
   BOOST_TEST(table.out.find("1.50 ms") != std::string::npos);
   BOOST_TEST(json::parse(run({"ls", db, "--status", "oom", "--format", "json"}).out).empty());
+  BOOST_TEST(run({"ls", db, "--status", "oom"}).out == db + ": no trials that ended as oom\n");
+  BOOST_TEST(run({"ls", db, "--hunts"}).out == db + ": no hunts\n");
 
   const Answer shown = run({"show", "--db", db, "1", "--format", "json"});
   BOOST_TEST(json::parse(shown.out).at("hash") == list[0].at("hash"));

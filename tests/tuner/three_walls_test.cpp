@@ -753,6 +753,16 @@ BOOST_AUTO_TEST_CASE(what_is_further_off_than_rounding_stays_wrong) {
   BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
 }
 
+BOOST_AUTO_TEST_CASE(where_rounding_takes_losses_far_apart_the_sweep_says_so) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(0.6, references));
+  BOOST_TEST(references.size() == 2U);
+  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(std::ranges::any_of(story.decisions, [](const Decision& decision) {
+    return decision.text.find("losses do not tell whether a layout is right") != std::string::npos;
+  }));
+}
+
 // One batch that is hard says nothing about what was learned.
 BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
   const Story story = drive(wide_sweep(), [](const TrialRequest& request) {

@@ -53,9 +53,16 @@ ThreeWalls::LongRun ThreeWalls::judged_by_rounding(LongRun run) {
   const std::optional<double> spread = rounding_spread();
   if (!spread) return run;
   const double band = kBandPerSpread * *spread;
-  // References that come so far apart say nothing about a run.
   constexpr double kWidestBand = 1;
-  if (band > kWidestBand) return run;
+  if (band > kWidestBand) {
+    decide(Phase::validate, "note",
+           fmt::format("Two reference runs that differ by rounding alone come {:.2g} apart: over so "
+                       "many steps losses do not tell whether a layout is right. A shorter "
+                       "validation (validate_steps) does.",
+                       *spread))
+        .evidence = {{"rounding_spread", *spread}};
+    return run;
+  }
   const double widest =
       spec::reference_tolerance_at(sweep_.base, spec::total_steps(run.trial.request.spec));
   const bool is_wrong = band <= widest;

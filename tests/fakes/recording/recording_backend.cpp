@@ -1,4 +1,4 @@
-// See recording_backend.h. One function writes; the others name what they were given.
+// One function writes; the others name what they were given.
 #include "tests/fakes/recording/recording_backend.h"
 
 #include <cstring>

@@ -86,6 +86,14 @@ const TrialRow* Context::by_id(int64_t trial_id) const {
   return found == trials.end() ? nullptr : &*found;
 }
 
+bool Context::is_winner(const TrialRow& trial) const {
+  return winner >= 0 && at(winner)->id == trial.id;
+}
+
+std::string Context::name_of(const TrialRow& trial) const {
+  return is_winner(trial) ? "the winner" : fmt::format("trial #{}", trial.ordinal);
+}
+
 const store::EnvironmentRow* Context::environment_of(const store::MeasurementRow& run) const {
   const auto found = std::ranges::find_if(
       environments, [&](const auto& row) { return run.environment_id == row.id; });
@@ -181,20 +189,22 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   const auto position_of = [&](const std::optional<int64_t>& id) {
     return find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
   };
-  context.winner =
-      position_of(trial.empty() ? context.sweep.winner_trial : store.get_trial(trial).id);
+  context.winner = position_of(context.sweep.winner_trial);
+  // One that is being run again, or that a foreign hand has named, has won nothing.
+  if (context.winner >= 0 && context.at(context.winner)->status != "ok") context.winner = -1;
+  context.shown = trial.empty() ? context.winner : position_of(store.get_trial(trial).id);
   context.baseline = position_of(context.sweep.baseline_trial);
   context.first_fit = position_of(context.sweep.first_fit_trial);
-  context.final_run = context.winner;
-  if (const TrialRow* winner = context.at(context.winner)) {
-    context.traced = context.winner;
+  context.final_run = context.shown;
+  if (const TrialRow* shown = context.at(context.shown)) {
+    context.traced = context.shown;
     const std::set<int64_t> traced = traced_trials(store);
     const auto has_trace = [&](const TrialRow& row) {
-      return row.status == "ok" && has_same_knobs(*winner, row) && traced.contains(row.id);
+      return row.status == "ok" && has_same_knobs(*shown, row) && traced.contains(row.id);
     };
-    if (!has_trace(*winner)) {
+    if (!has_trace(*shown)) {
       const int other = find_first(context.trials, has_trace);
-      context.traced = other < 0 ? context.winner : other;
+      context.traced = other < 0 ? context.shown : other;
     }
   }
   return context;

@@ -35,16 +35,21 @@ struct Context {
   std::vector<std::string> varying_knobs;
 
   /// Positions in `trials` as the sweep says them, -1: there is none.
-  int winner = -1;     ///< the run whose figures are the verdict
+  int winner = -1;     ///< the sweep's own, where it ended well
+  int shown = -1;      ///< the run whose figures are the verdict: the winner, or the one asked for
   int baseline = -1;   ///< the user's starting configuration
   int first_fit = -1;  ///< the first configuration that fitted
   int final_run = -1;  ///< the run whose loss curve is shown
-  int traced = -1;     ///< the run whose timeline is shown: the winner's knobs, with a trace
+  int traced = -1;     ///< the run whose timeline is shown: the shown one's knobs, with a trace
 
   [[nodiscard]] const store::TrialRow* at(int position) const {
     return position < 0 ? nullptr : &trials[static_cast<size_t>(position)];
   }
   [[nodiscard]] const store::TrialRow* by_id(int64_t trial_id) const;
+  /// False for a trial that was asked for and is another than the sweep's winner.
+  [[nodiscard]] bool is_winner(const store::TrialRow& trial) const;
+  /// "the winner", else "trial #12". Plain text.
+  [[nodiscard]] std::string name_of(const store::TrialRow& trial) const;
   /// Null where nobody knows where it was made.
   [[nodiscard]] const store::EnvironmentRow* environment_of(const store::MeasurementRow& run) const;
   /// The measurements that a trial's numbers come from.
@@ -93,8 +98,8 @@ inline constexpr LayoutSize kLayoutSizes[] = {
 std::string layout_of(const store::TrialRow& trial);
 
 /// Reads the sweep (0: the last one, if there is any) and works out the rest. `trial` (id or hash
-/// prefix) takes the winner's place when given. Throws base::UsageError when the database holds no
-/// such sweep or trial, or neither a sweep nor a hunt.
+/// prefix) is shown in the winner's place when given. Throws base::UsageError when the database
+/// holds no such sweep or trial, or neither a sweep nor a hunt.
 Context read_context(const store::Store& store, int64_t sweep_id, const std::string& trial);
 
 }  // namespace moetune::reports

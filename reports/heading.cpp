@@ -43,7 +43,7 @@ std::string period(const std::string& started, const std::string& ended) {
 
 // The trial that the page's figures are of, else any that says how it was run.
 const store::TrialRow* shown_trial(const Context& context) {
-  for (const int position : {context.winner, context.traced}) {
+  for (const int position : {context.shown, context.traced}) {
     if (context.at(position) != nullptr) return context.at(position);
   }
   return context.trials.empty() ? nullptr : &context.trials.front();

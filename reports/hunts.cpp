@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/base/median.h"
 #include "kernels/base/units.h"
 #include "profiler/store/db.h"
 #include "reports/format.h"
@@ -25,17 +26,6 @@ constexpr size_t kMostPurposes = 6;
 constexpr size_t kShownSubjectBytes = 70;
 // An axis from the largest negative to the largest positive number has no length.
 constexpr double kMostDrawn = 1e60;
-
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) {
-    return std::nullopt;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  const double upper = *middle;
-  return values.size() % 2 == 1 ? upper
-                                : (*std::max_element(values.begin(), middle) / 2 + upper / 2);
-}
 
 bool is_drawn(const HuntRun& run) {
   return run.status == "ok" && run.value && std::abs(*run.value) < kMostDrawn;
@@ -147,7 +137,7 @@ std::vector<Level> levels_of(const Hunt& hunt, const std::vector<HuntRun>& runs)
           measured.push_back(*run.value);
         }
       }
-      value = median(std::move(measured));
+      if (!measured.empty()) value = base::median(std::move(measured));
     }
     if (value) {
       levels.push_back({from, to, *value});

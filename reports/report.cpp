@@ -98,13 +98,12 @@ std::string render_report(const store::Store& store, const ReportOptions& option
   // One view of the database for the whole page, also while a sweep goes on writing.
   store::Transaction view(database, store::Transaction::Kind::read);
   Context context = read_context(store, options.sweep_id, options.trial);
-  if (const store::TrialRow* winner = context.at(context.winner);
-      winner != nullptr && options.flags) {
-    context.flags = options.flags(*winner);
+  if (const store::TrialRow* shown = context.at(context.shown); shown != nullptr && options.flags) {
+    context.flags = options.flags(*shown);
   }
   const std::map<std::string, int64_t> parameters = {
       {":sweep_id", context.sweep.id},
-      {":winner_id", id_or_none(context.at(context.winner))},
+      {":shown_id", id_or_none(context.at(context.shown))},
       {":traced_id", id_or_none(context.at(context.traced))},
       {":final_id", id_or_none(context.at(context.final_run))},
   };

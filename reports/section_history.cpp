@@ -68,7 +68,7 @@ std::string render_history(const SectionInput& input) {
          {"tokens", or_null(rows.real(i, "tokens_per_s"))},
          {"kept", kept.contains(id)},
          {"reference", trial != nullptr && is_reference(*trial)},
-         {"winner", trial != nullptr && trial == context.at(context.winner)}});
+         {"winner", trial != nullptr && context.is_winner(*trial)}});
   }
   return figure(
              "history",

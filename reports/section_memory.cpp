@@ -167,12 +167,12 @@ std::string render_memory(const SectionInput& input) {
   const std::map<int64_t, MemoryTrial> trials = memory_trials(input.rows);
   if (trials.empty()) {
     return "<p>No memory figures have been stored.</p>\n" +
-           accounts_of(input.context, input.context.at(input.context.winner));
+           accounts_of(input.context, input.context.at(input.context.shown));
   }
   const std::vector<std::string> groups = collect_groups(input.rows);
-  // The deep trial first: the winner, or the run with the same knobs that was traced.
+  // The deep trial first: the verdict's, or the run with the same knobs that was traced.
   int64_t shown = trials.rbegin()->first;
-  for (const int position : {input.context.traced, input.context.winner}) {
+  for (const int position : {input.context.traced, input.context.shown}) {
     const store::TrialRow* row = input.context.at(position);
     if (row != nullptr && trials.contains(row->id)) {
       shown = row->id;
@@ -186,7 +186,7 @@ std::string render_memory(const SectionInput& input) {
     options += fmt::format("<option value=\"{0}\"{1}>#{0} {2}{3}</option>", trial.ordinal,
                            id == shown ? " selected" : "",
                            row == nullptr ? "" : escape(row->status + ": " + layout_of(*row)),
-                           id == shown ? " (winner)" : "");
+                           row != nullptr && input.context.is_winner(*row) ? " (winner)" : "");
   }
   return figure("memory",
                 "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line "

@@ -32,9 +32,10 @@ std::string list(const std::vector<std::pair<std::string, std::string>>& values)
   return html + "</dl>\n";
 }
 
-// A number as its name says: "memory_bytes" in MiB, "launch_ns" in us. Other values as JSON has
-// them.
-std::string value_text(const std::string& name, const json& value) {
+// A number of a contract or a machine as its key says: "memory_bytes" in MiB, "launch_ns" in us.
+// Other values as JSON has them. These are round figures that somebody wrote: three digits, and not
+// the five of base::format_value, which are for differences between measurements.
+std::string setting_text(const std::string& name, const json& value) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
@@ -66,7 +67,7 @@ void flatten(const json& value, const std::string& prefix, int depth,
     }
     return;
   }
-  result.emplace_back(prefix, value_text(prefix, value));
+  result.emplace_back(prefix, setting_text(prefix, value));
 }
 
 std::vector<std::pair<std::string, std::string>> flatten_text(const std::string& text) {

@@ -68,7 +68,9 @@ std::string render_timeline(const SectionInput& input) {
   const store::TrialRow* traced = input.context.at(input.context.traced);
   const std::string notice = trace_notice(input.context, traced);
   if (input.rows.empty()) {
-    return "<p>No trace of the winner has been stored.</p>\n" + notice;
+    const store::TrialRow* shown = input.context.at(input.context.shown);
+    return fmt::format("<p>No trace of {} has been stored.</p>\n{}",
+                       shown == nullptr ? "the winner" : input.context.name_of(*shown), notice);
   }
   const int64_t step_ns = std::max<int64_t>(1, input.rows.integer(0, "step_ns").value_or(1));
   std::vector<Slice> slices = collect_slices(input.rows);

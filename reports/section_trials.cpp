@@ -119,10 +119,12 @@ std::string runs_cell(const Context& context, const store::TrialRow& trial) {
 }
 
 std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story) {
-  const bool is_winner = &trial == context.at(context.winner);
+  const bool is_winner = context.is_winner(trial);
   std::string marks;
   if (is_winner) {
     marks += " <span class=\"badge mark\">winner</span>";
+  } else if (&trial == context.at(context.shown)) {
+    marks += " <span class=\"badge mark\">shown</span>";
   }
   if (trial.is_baseline) {
     marks += " <span class=\"badge mark\">start</span>";

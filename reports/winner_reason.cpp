@@ -180,7 +180,7 @@ std::string beaten_sentence(const Context& context, const TrialRow& winner) {
 }  // namespace
 
 std::string winner_reason(const Context& context, const TrialRow& winner) {
-  if (context.sweep.winner_trial != winner.id || context.decisions.empty()) return "";
+  if (!context.is_winner(winner) || context.decisions.empty()) return "";
   std::string sentences;
   for (const std::string& sentence : {walls_sentence(context, winner), remedies_sentence(context),
                                       beaten_sentence(context, winner)}) {

@@ -1,4 +1,4 @@
--- What the timing of the winner rests on.
+-- What the timing of the trial that is shown rests on.
 SELECT name, unit, value
 FROM metric
 WHERE trial_id = :traced_id AND rank = -1

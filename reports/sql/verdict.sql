@@ -1,5 +1,5 @@
--- Named numbers of the whole run of the winner.
+-- Named numbers of the whole run of the trial that is shown.
 SELECT name, unit, value
 FROM metric
-WHERE trial_id = :winner_id AND rank = -1
+WHERE trial_id = :shown_id AND rank = -1
 ORDER BY name;

@@ -8,8 +8,10 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -85,7 +87,7 @@ BOOST_AUTO_TEST_CASE(every_section_is_there_in_order) {
 
 BOOST_AUTO_TEST_CASE(the_verdict_can_be_read_without_scripts) {
   const Page page;
-  BOOST_TEST(page.has("2.23×"));  // 612 ms to 275 ms
+  BOOST_TEST(page.has("<dt>Speedup over the first fit</dt><dd><span class=\"value\">2.23×"));
   BOOST_TEST(page.has("275 ms"));
   BOOST_TEST(page.has("14.9k"));  // 4096 tokens in 275 ms
   BOOST_TEST(page.has("46.1 MiB"));
@@ -151,6 +153,38 @@ BOOST_AUTO_TEST_CASE(three_sentences_say_why_this_one_won) {
   BOOST_TEST(!Page({}, {.trial = "5"}).has("Why this one."));
 }
 
+BOOST_AUTO_TEST_CASE(a_trial_that_was_asked_for_is_not_called_the_winner) {
+  // Trial 6 ran out of memory; trial 8 ran to its end, but others were faster.
+  const Page failed({}, {.trial = "6"});
+  for (const char* part :
+       {"<p class=\"headline\">Trial <a href=\"#trial-6\">#6</a>, as asked for; the winner is "
+        "trial <a href=\"#trial-25\">#25</a>. It ended as ",
+        ">oom</span> (out of memory): rank 3", "6 <span class=\"badge mark\">shown</span>",
+        "<th>trial #6</th>", "Knobs of trial #6", "Repeat trial #6 alone",
+        "moetune trial trial.json"}) {
+    BOOST_TEST(failed.has(part), part);
+  }
+  const Page slower({}, {.trial = "8"});
+  BOOST_TEST(
+      slower.has("the winner is trial <a href=\"#trial-25\">#25</a>. It trains "
+                 "<strong>1.42× as fast</strong> as the first configuration that fitted."));
+  for (const Page* page : {&failed, &slower}) {
+    for (const char* part : {"the configuration to use", "the winning trial", "limits the winner",
+                             "Knobs of the winner", "No long run has confirmed"}) {
+      BOOST_TEST(!page->has(part), part);
+    }
+    // The winner is marked as such all the same.
+    BOOST_TEST(page->count("(winner)") == 1u);
+    BOOST_TEST(page->has("#25 ok: dp 4 · cp 1 · ep 4 · pp 2 (winner)</option>"));
+    BOOST_TEST(page->count("<span class=\"badge mark\">winner</span>") == 1u);
+    const json data = page->data("history");
+    for (const json& trial : data["trials"]) {
+      BOOST_TEST(trial["winner"].get<bool>() == (trial["n"] == 25));
+    }
+  }
+  BOOST_TEST(!Page().has("<span class=\"badge mark\">shown</span>"));
+}
+
 BOOST_AUTO_TEST_CASE(no_absolute_path_gets_into_the_page) {
   const Page page({.has_hunts = true});
   for (const char* part : {"/home", "/tmp", "/src/engine"}) {
@@ -159,6 +193,33 @@ BOOST_AUTO_TEST_CASE(no_absolute_path_gets_into_the_page) {
   BOOST_TEST(page.has(">moetune sweep sweeps/configs/quickstart.json --db quickstart.db</pre>"));
   BOOST_TEST(page.has("&quot;data_path&quot;:&quot;sweeps/data/text&quot;"));
   BOOST_TEST(page.has("cannot read corpus.txt: out of file descriptors"));
+}
+
+BOOST_AUTO_TEST_CASE(the_box_that_repeats_a_trial_finds_its_text_or_says_what_is_missing) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  struct Sample {
+    std::string stored;
+    std::string told;
+    bool is_whole;
+  };
+  for (const auto& [stored, told, is_whole] :
+       {Sample{"/home/user/moetune/own texts/a.txt", "own texts/a.txt", true},
+        Sample{"/home/user/moetune", ".", true}, Sample{"../t2/foo.txt", "../t2/foo.txt", true},
+        Sample{"/home/user/t2/foo.txt", "foo.txt", false},
+        Sample{"/home/user/my texts/", "my texts", false}}) {
+    const store::Store store = store::Store::open(folder.file("runs.db"));
+    store::Statement(store.database(),
+                     "UPDATE trial SET spec_json = json_set(spec_json, '$.data_path', ?)")
+        .bind(1, stored)
+        .run();
+    const std::string page = render_report(store);
+    const auto has = [&](const std::string& part) { return page.find(part) != std::string::npos; };
+    BOOST_TEST(has("&quot;data_path&quot;:&quot;" + told + "&quot;"), stored);
+    BOOST_TEST(has("Put in the path of <code>" + told + "</code>") == !is_whole, stored);
+    BOOST_TEST(has("Put in the path of") == !is_whole, stored);
+    BOOST_TEST(!has("/home/"), stored);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(flags_are_shown_to_copy) {
@@ -478,6 +539,7 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
   const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
   BOOST_TEST(page.find("This configuration did not pass its validation.") != std::string::npos);
   BOOST_TEST(page.find("<dl class=\"cards unvalidated\">") != std::string::npos);
+  BOOST_TEST(page.find("<dt>Not validated: speedup in short trials</dt>") != std::string::npos);
   BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
   BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
 }
@@ -498,6 +560,8 @@ BOOST_AUTO_TEST_CASE(the_winner_is_the_one_that_the_sweep_names) {
   const Context none = context({});
   BOOST_TEST(none.winner == -1);
   BOOST_TEST(none.first_fit == -1);
+  // One that has not ended well has won nothing, whoever stored it.
+  BOOST_TEST(context({6, 5, 6}).winner == -1);
 }
 
 BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {
@@ -662,6 +726,19 @@ BOOST_AUTO_TEST_CASE(a_target_that_is_no_place_for_a_page_is_refused) {
   BOOST_TEST(std::filesystem::is_symlink(folder.file("link.html")));
   check(db, "is the database itself");
   BOOST_CHECK_NO_THROW(store::Store::open_read_only(db));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(report_guide)
+
+BOOST_AUTO_TEST_CASE(the_guide_explains_what_the_page_shows_first) {
+  std::ifstream file(std::string(MOETUNE_SOURCE_DIR) + "/docs/report.md");
+  std::stringstream guide;
+  guide << file.rdbuf();
+  for (const char* part : {"The top line", "\"Why this one\"", "| speedup |"}) {
+    BOOST_TEST((guide.str().find(part) != std::string::npos), part);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

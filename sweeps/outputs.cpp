@@ -180,7 +180,7 @@ constexpr OutputKey kHunt[] = {
     {"is_interrupted", "true or false", "", "It was stopped."},
     {"metric", "text", "", "That was asked for."},
     {"hunted_metric", "text", "", "That was followed in the end."},
-    {"note", "text", "", "Why that one."},
+    {"note", "text", "", "How it was found, or what else was seen."},
     {"failure", "text", "", "How runs fail at the bad end, if that is the change."},
     {"unit", "text", "", "Of the metric: ns, bytes, s or empty."},
     {"confidence", "number", "ratio", "That was asked for."},

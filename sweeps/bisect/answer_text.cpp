@@ -14,11 +14,12 @@ using nlohmann::json;
 
 constexpr size_t kWhole = std::numeric_limits<size_t>::max() / 2;  ///< bytes: nothing is cut
 
-/// "noise of one run 0.49 %; as many runs could have shown 0.97 %, with 20 more 0.60 %"
+/// "noise of one run 0.49 %; these runs show changes from 0.97 % on, 20 more runs from 0.60 % on"
 std::string noise_text(const tuner::EndsEffect& ends) {
-  if (ends.noise_ratio <= 0) return "taken as the same in every run";
+  if (ends.noise_ratio <= 0) return "counts as exact: no noise";
   return fmt::format(
-      "noise of one run {:.2f} %; as many runs could have shown {:.2f} %, with {} more {:.2f} %",
+      "noise of one run {:.2f} %; these runs show changes from {:.2f} % on, {} more runs from "
+      "{:.2f} % on",
       100 * ends.noise_ratio, 100 * ends.detectable_ratio, tuner::kMoreRuns,
       100 * ends.detectable_with_more_ratio);
 }
@@ -83,8 +84,9 @@ std::string opening_text(const AnyHuntAnswer& answer, const tuner::HuntOutcome& 
 
 std::string failures_text(const tuner::HuntOutcome& outcome, bool has_failures) {
   const bool is_open = outcome.verdict == tuner::HuntVerdict::unresolved;
-  return is_open && has_failures ? "failures are kept, too: with --fresh all is measured again\n"
-                                 : "";
+  return is_open && has_failures
+             ? "stored failures are not repeated; --fresh measures everything again\n"
+             : "";
 }
 
 }  // namespace moetune::sweeps

@@ -1,7 +1,6 @@
 // Measuring one commit; see commit_runner.h.
 #include "sweeps/bisect/commit_runner.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +14,6 @@
 #include "sweeps/bisect/shell_stage.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/bisect/worktree.h"
-#include "sweeps/processes/interrupt.h"
 
 namespace moetune::sweeps {
 
@@ -36,7 +34,7 @@ constexpr size_t kMaxMessageBytes = 500;
 constexpr size_t kMaxReasonBytes = 200;  ///< of a build that failed
 constexpr int64_t kMaxLineBytes = 1 << 20;
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
-/// Of a disk: what fails with less has most likely failed for that.
+/// With less free disk than this, a failure is blamed on the full disk.
 constexpr uintmax_t kFewestFreeBytes = 4 << 20;
 constexpr int kOomExitCode = static_cast<int>(spec::ExitCode::oom);
 constexpr int kHungExitCode = static_cast<int>(spec::ExitCode::hung);
@@ -107,28 +105,6 @@ bool has_own_engine(const GitRepository& repository, const std::string& commit_i
          repository.has_path(commit_id, "sweeps/main.cpp");
 }
 
-const char* name_of(RunStatus status) {
-  switch (status) {
-    case RunStatus::ok:
-      return "ok";
-    case RunStatus::not_prepared:
-      return "not_prepared";
-    case RunStatus::build_failed:
-      return "build_failed";
-    case RunStatus::crashed:
-      return "crashed";
-    case RunStatus::oom:
-      return "oom";
-    case RunStatus::hung:
-      return "hung";
-    case RunStatus::no_metric:
-      return "no_metric";
-    case RunStatus::interrupted:
-      return "interrupted";
-  }
-  return "?";
-}
-
 class CommitRunner::Impl {
  public:
   explicit Impl(CommitRunnerOptions options)
@@ -177,9 +153,6 @@ class CommitRunner::Impl {
     }
     result.message = plain_text(result.message, kMaxMessageBytes);
     refuse_full_disk(result);
-    if (const auto clock = result.metrics.find("sm_clock_mhz"); clock != result.metrics.end()) {
-      result.sm_clock_mhz = clock->second;
-    }
     return result;
   }
 

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "sweeps/bisect/git.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 
@@ -25,7 +23,7 @@ struct CommitRunnerOptions {
   std::string build_command;  ///< empty: nothing is built, and one checkout serves all commits
   /// Prints the value as the last line of its standard output, as a number or a JSON object with
   /// numbers (and, as an object under "config", the configuration with its defaults filled in); or
-  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which then has the first word.
+  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which is read first.
   /// Empty, like build_command: our own engine, with the two commands below.
   std::string run_command;
   std::string spec_path;
@@ -41,35 +39,6 @@ extern const char* const kEngineBuildCommand;
 extern const char* const kEngineRunCommand;
 /// Whether a commit has the sources that the two commands above need.
 bool has_own_engine(const GitRepository& repository, const std::string& commit_id);
-
-enum class RunStatus : uint8_t {
-  ok,
-  /// By no fault of the commit's, it seems: an object or a submodule is out of reach, or the build
-  /// speaks of a full disk. Not kept.
-  not_prepared,
-  build_failed,  ///< also: it could not be built in time
-  crashed,
-  oom,
-  hung,
-  no_metric,  ///< it ended well, but the value is not there, or no number that can be measured
-  interrupted,
-};
-const char* name_of(RunStatus status);
-
-struct CommitRun {
-  RunStatus status = RunStatus::ok;
-  std::optional<double> value;            ///< of the wanted metric; there when ok
-  std::map<std::string, double> metrics;  ///< all numbers found
-  /// The configuration that the run says it had, defaults filled in: JSON texts by dotted name.
-  /// Empty where it says none.
-  std::map<std::string, std::string> config;
-  std::string message;  ///< why it is not ok: one plain line of at most 500 bytes
-  double build_seconds = 0;
-  double run_seconds = 0;
-  bool was_built_now = false;  ///< a build was tried in this call, with whatever result
-  /// Where the run says so, under the name "sm_clock_mhz".
-  std::optional<double> sm_clock_mhz;
-};
 
 class CommitRunner {
  public:

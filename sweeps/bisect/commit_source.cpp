@@ -100,6 +100,7 @@ std::vector<HuntRun> CommitSource::earlier() const {
   bool has_good = false;
   const auto keep = [&](const store::BisectRunRow& row, HuntRun run) {
     has_good = has_good || (run.position == 0 && run.run.status == RunStatus::ok);
+    // The row is written when the run has ended: its started_at is that time.
     runs.emplace_back(row.started_at, std::move(run));
   };
   for (const store::BisectRunRow& row : store_.read_bisect_runs(hunt_id_)) {

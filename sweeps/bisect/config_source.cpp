@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -24,7 +23,7 @@
 #include "sweeps/bisect/run_log.h"
 #include "sweeps/bisect/run_rows.h"
 #include "sweeps/bisect/text.h"
-#include "sweeps/load.h"
+#include "sweeps/host_room.h"
 #include "sweeps/processes/process.h"
 #include "sweeps/runner.h"
 #include "sweeps/session.h"
@@ -94,6 +93,11 @@ std::string names_of(const std::vector<ConfigChange>& changes, const ChangeSet& 
   return names.size() == set.size() ? "bad" : fmt::format("good with {}", fmt::join(names, ", "));
 }
 
+/// How a configuration fails. Nothing is built here: that status stands for a broken rule.
+std::string failing_text(const std::string& failure) {
+  return failure == name_of(RunStatus::build_failed) ? "breaks a rule" : "ends as " + failure;
+}
+
 }  // namespace
 
 std::vector<ConfigChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad) {
@@ -131,6 +135,7 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   runner.text_path = options.text_path;
   runner.step_limit = options.step_limit;
   runner.launcher = options.launcher;
+  if (runner.launcher.empty()) check_host_memory(trial, host_bytes_of(trial, {}), read_host());
   SystemProcessRunner processes;
   const auto start = std::chrono::steady_clock::now();
   const TrialRun trial_run = run_trial(processes, trial, runner);
@@ -211,6 +216,7 @@ class SetRunner {
     // Of another build of this program or another machine.
     std::erase_if(rows, [&](const auto& row) { return !row.key.ends_with(setup_.key_parts); });
     std::vector<RunTime> times;
+    // The row is written when the run has ended: its started_at is that time.
     for (const auto& row : rows) times.push_back({row.started_at, row.run_seconds});
     const std::vector<int> pauses = pauses_since(times);
     std::vector<HuntRun> runs;
@@ -280,7 +286,7 @@ std::string progress_of(const ConfigHunt& hunt) {
     text += fmt::format("; {} left", count_text(result.suspects.size(), "change"));
   }
   if (result.certainty > 0) {
-    text += fmt::format(", the last set told at {:.0f} %", 100 * result.certainty);
+    text += fmt::format(", last set {:.0f} % sure", 100 * result.certainty);
   }
   return text + runs_left_text(hunt.expected_runs_left());
 }
@@ -308,8 +314,8 @@ ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int6
     failure = index ? runner.log()[*index].status : RunStatus::ok;
     if (failure == RunStatus::no_metric) failure = RunStatus::ok;
     if (failure == RunStatus::ok) break;
-    answer.note = fmt::format("bad ends as {}: hunting for the changes with which it does: {}",
-                              name_of(failure), runner.log()[*index].message);
+    answer.note = fmt::format("bad {}: hunting for the changes with which it does: {}",
+                              failing_text(name_of(failure)), runner.log()[*index].message);
   }
   const bool is_failing = failure != RunStatus::ok;
   const ChangeSet good(setup.changes.size(), false);
@@ -466,7 +472,7 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
                           base::format_value(culprit.after, answer.unit), 100 * culprit.confidence,
                           together);
     } else {
-      text += fmt::format("  with it, it ends as {}{}\n", answer.failure, together);
+      text += fmt::format("  with it, it {}{}\n", failing_text(answer.failure), together);
     }
     for (const Moved& moved : moved_of(answer, i)) text += moved_line("moved", moved);
     if (culprit.is_good_restored) {

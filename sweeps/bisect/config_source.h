@@ -9,7 +9,6 @@
 
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
-#include "sweeps/bisect/commit_runner.h"
 #include "sweeps/bisect/vocabulary.h"
 #include "tuner/bisect/config_search.h"
 

@@ -19,14 +19,14 @@ constexpr int kFewestRuns = 6;  ///< of a culprit and its parent
 constexpr double kRunLimitAtOneNoise = 50;
 constexpr double kSmallestRunLimit = 40;
 constexpr double kLargestRunLimit = 160;
-constexpr double kElsewhereMass = 0.15;  ///< of changes that a counter's culprit does not explain
+/// Probability of a change elsewhere, from which the culprit is not the only one.
+constexpr double kElsewhereMass = 0.15;
 constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
-/// Where the ends do not tell whether the metric moves at all: that it does not. The rest is that
-/// it does elsewhere.
+/// Prior of no change, where the ends cannot tell. What is left is a change at another commit.
 constexpr double kNoneAtAll = 0.15;
 constexpr double kMostLogOdds = 300;
-/// That a part grows and the step does at the same speed of the machine, but not as it is: only
-/// what is traced has become dearer, or the other parts faster all together.
+/// Prior that the part and the step at even speed grow, but not the step as timed: only what is
+/// traced got slower, or the other parts got faster all together.
 constexpr double kMisled = 0.03;
 constexpr double kStoppedWhenSeen = 1.5;  ///< times the width of an interval
 
@@ -127,13 +127,13 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
     if (commits.size() < 2) return 1.0;
     const double log_odds =
         tuner::log_odds_of_shift(commits[0].values, commits[1].values, growth.mean, weight);
-    // Beyond all doubt, and two of them still have a product.
+    // Clamped so that a product of two does not overflow.
     return std::exp(std::clamp(log_odds, -kMostLogOdds, kMostLogOdds));
   };
   const std::optional<LevelDifference> confirmed = confirm_by(false, [&](const auto& commits,
                                                                          double weight) {
     const double here = odds_of(commits, weight);
-    // Each reading speaks once.
+    // Not when the culprit touches an end: its runs would count twice.
     const double of_ends = is_inside ? odds_of(plain_readings_of_two(0, last), weight) : 1.0;
     if (even_speed_) {
       // Beside the part's share of the step, what is left to ask is whether the step itself
@@ -153,12 +153,12 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
 }
 
 bool Confirmation::has_more(const LevelDifference& confirmed) const {
-  LevelDifference whole = plain_difference_of_ends();
+  EndsDifference whole = plain_difference_of_ends();
   if (even_speed_) {
     const std::optional<LevelDifference> even = even_speed_->ends_differ_by(runs_, setup_);
-    if (even && leaves_some(*even, confirmed)) return true;
+    if (even && leaves_some({even->mean, even->high - even->low}, confirmed)) return true;
     // The ends were run until they differed, which makes them look farther apart than they are.
-    whole.high *= kStoppedWhenSeen;
+    whole.width *= kStoppedWhenSeen;
     return leaves_some(whole, confirmed);
   }
   if (is_drifting_) return leaves_some(whole, confirmed);
@@ -202,20 +202,17 @@ std::vector<tuner::CommitReadings> Confirmation::freed_readings(int a, int b) co
   return tuner::freed_of_course(readings, a, b);
 }
 
-LevelDifference Confirmation::plain_difference_of_ends() const {
+Confirmation::EndsDifference Confirmation::plain_difference_of_ends() const {
   const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-  LevelDifference whole;
-  whole.mean = (setup_.is_higher_better ? -ends_.effect_ratio : ends_.effect_ratio) * unit;
-  whole.high = (ends_.effect_high_ratio - ends_.effect_low_ratio) * unit;
-  return whole;
+  return {(setup_.is_higher_better ? -ends_.effect_ratio : ends_.effect_ratio) * unit,
+          (ends_.effect_high_ratio - ends_.effect_low_ratio) * unit};
 }
 
-// Whether a culprit's effect leaves something of that of the ends unexplained; of the interval the
-// width counts.
-bool Confirmation::leaves_some(const LevelDifference& whole,
+// Whether a culprit's effect leaves something of that of the ends unexplained.
+bool Confirmation::leaves_some(const EndsDifference& whole,
                                const LevelDifference& confirmed) const {
   const double unit = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
-  const double reach = 0.5 * std::hypot(whole.high - whole.low, confirmed.high - confirmed.low);
+  const double reach = 0.5 * std::hypot(whole.width, confirmed.high - confirmed.low);
   const double rest = std::abs(whole.mean - confirmed.mean);
   return rest > reach && rest >= setup_.min_effect_ratio * unit;
 }

@@ -33,12 +33,12 @@ class Confirmation {
   /// of the metric, none where it is not confirmed.
   std::optional<tuner::LevelDifference> by_all_commits();
 
-  /// Where a part takes longer by `growth`, in units of the metric: either the metric does, too, by
-  /// just as much, or not at all, as other work hides it. That leaves no level to be guessed, so
-  /// that a noise that hides the change does not speak against it. Where the other parts of the
-  /// runs show the machine's speed, that is taken off first, and the plain readings only have not
-  /// to speak against it. Gives the change as the metric shows it, or as the part does, where the
-  /// metric is too noisy for that. `part` may be the metric at the same speed of the machine.
+  /// `part` takes longer by `growth`, in units of the metric. Compares two hypotheses: the metric
+  /// grows by just that, or not at all, as other work hides it. That leaves no level to be guessed,
+  /// so that a noise that hides the change does not speak against it. With even_speed() the
+  /// machine's speed is taken off first; the plain readings must only not contradict. Gives the
+  /// metric's change, or the part's where the metric is too noisy (is_of_part). `part` may also be
+  /// the metric at even speed.
   std::optional<tuner::LevelDifference> by_growth(const std::string& part,
                                                   const tuner::LevelDifference& growth);
 
@@ -59,8 +59,13 @@ class Confirmation {
   std::optional<tuner::LevelDifference> confirm_by(bool uses_all,
                                                    const Probability& probability_of);
   [[nodiscard]] bool changes_within(int first, int last) const;
-  [[nodiscard]] tuner::LevelDifference plain_difference_of_ends() const;
-  [[nodiscard]] bool leaves_some(const tuner::LevelDifference& whole,
+  /// By how much the ends differ, in units of the metric; more is worse.
+  struct EndsDifference {
+    double mean = 0.0;
+    double width = 0.0;  ///< of its interval
+  };
+  [[nodiscard]] EndsDifference plain_difference_of_ends() const;
+  [[nodiscard]] bool leaves_some(const EndsDifference& whole,
                                  const tuner::LevelDifference& confirmed) const;
   [[nodiscard]] int most_runs(double noise_now) const;
   [[nodiscard]] tuner::DriftWatch drift() const;

@@ -2,11 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "kernels/base/units.h"
-#include "sweeps/bisect/metric_names.h"
-
 namespace moetune::sweeps {
 
 std::string count_text(size_t count, const char* what) {

@@ -6,8 +6,8 @@
 #include "sweeps/bisect/leads.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
-#include "tuner/stats/change_points.h"
 #include "tuner/stats/drift.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::sweeps {
 namespace {

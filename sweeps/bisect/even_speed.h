@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sweeps/bisect/hunt_runs.h"
@@ -15,9 +14,9 @@ namespace moetune::sweeps {
 
 class EvenSpeed {
  public:
-  /// By the runs of both ends, and by their parts but for `part`, whose change it is to show. None
-  /// where the parts are few, one of them is most of the step, they differ between the ends, or
-  /// little of the noise is gone without their course.
+  /// By the runs of both ends and their parts, without `part` (the suspect) and parts that moved.
+  /// None with few parts, with one above a third of their time, where they still differ between the
+  /// ends, or where it removes little noise.
   static std::optional<EvenSpeed> of(const HuntRuns& runs, const HuntSetup& setup,
                                      const std::string& part);
 

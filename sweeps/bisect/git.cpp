@@ -2,7 +2,6 @@
 #include "sweeps/bisect/git.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 

@@ -8,17 +8,9 @@
 #include <vector>
 
 #include "sweeps/bisect/git_program.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
-
-/// A commit as its author wrote it: valid UTF-8, but control characters and markup come through as
-/// they are; who shows it has to make it harmless.
-struct CommitInfo {
-  std::string id;  ///< all hex digits
-  std::string subject;
-  std::string author;
-  std::string author_date;  ///< ISO 8601
-};
 
 /// 40 hex digits in lower case (64 in a SHA-256 repository).
 bool is_commit_id(const std::string& text);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -21,8 +20,7 @@
 #include "sweeps/bisect/moved.h"
 #include "sweeps/bisect/old_runs.h"
 #include "sweeps/bisect/text.h"
-#include "tuner/stats/change_points.h"
-#include "tuner/stats/drift.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -33,9 +31,8 @@ using tuner::HuntVerdict;
 using tuner::RunPurpose;
 
 constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are too noisy to tell
-/// The limit on runs while a part is followed: so many for a part that changes by one of its
-/// noises, fewer by the square of the noises. Twice what a hunt needs in the median
-/// (tests/bench/bisect_bench.cpp).
+/// Limit on runs while a part is followed: this many over (shift / noise)^2. Twice what a hunt
+/// needs in the median (tests/bench/bisect_bench.cpp).
 constexpr double kLeadRunsAtOneNoise = 320;
 constexpr double kFewestLeadRuns = 40;
 constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
@@ -43,7 +40,7 @@ constexpr double kLargeCount = 1000;           ///< that does not agree by chanc
 constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
 
 /// Stops the hunt from within.
-struct Interrupted {};
+struct HuntStopped {};
 
 class Hunter {
  public:
@@ -60,7 +57,7 @@ class Hunter {
         result.verdict = HuntVerdict::environment_changed;
         result.reason = "the ends are alike now, but not what they were when they were run before";
       }
-    } catch (const Interrupted&) {
+    } catch (const HuntStopped&) {
       answer_.is_interrupted = true;
       // What another metric says is not what was asked for.
       const std::string reason = answer_.result.reason;
@@ -120,7 +117,8 @@ class Hunter {
       answer_.result = follow(setup_.metric, true, setup_.min_effect_ratio, false);
       if (!answer_.result.is_inexact || setup_.kind == MetricKind::exact) return;
       tell(fmt::format("two runs of one commit differ in {}: it is taken as noisy", setup_.metric));
-      answer_.note = "it differs between runs of one commit, against what its name promises";
+      answer_.note =
+          fmt::format("{} counts as noisy: two runs of one commit differ", setup_.metric);
     }
     HuntResult ends = compare_ends(kFirstEndRuns);
     if (ends.is_too_noisy) {
@@ -166,7 +164,7 @@ class Hunter {
     look.min_effect_ratio = setup_.min_effect_ratio;
     look.confidence = setup_.confidence;
     const std::optional<EarlierRuns> earlier = that_still_hold(setup_.earlier, look);
-    if (!earlier) throw Interrupted{};
+    if (!earlier) throw HuntStopped{};
     answer_.has_dropped_earlier = earlier->has_dropped;
     for (const HuntRun& run : earlier->runs) runs_.keep(run);
   }
@@ -296,7 +294,7 @@ class Hunter {
     if (!even) return "";
     const double level = mean_of(even->values_at(runs_, 0));
     return fmt::format(
-        "at the same speed of the machine, by the parts of each run, the ends differ by {}",
+        "corrected for the machine's speed in each run, the ends differ by {}",
         effect_text(tuner::effect_of(*even->ends_differ_by(runs_, setup_), 1.0, level)));
   }
 
@@ -306,7 +304,7 @@ class Hunter {
              std::optional<double> scale_of_part = std::nullopt) {
     if (found.verdict != HuntVerdict::culprit || found.culprits.size() != 1) return false;
     const int position = found.culprits.front().position;
-    lead_ = fmt::format("{} changes at {}, but {} not visibly", plain_text(metric, 100),
+    lead_ = fmt::format("{} changes at {}, but {} shows no change there", plain_text(metric, 100),
                         short_id(position), setup_.metric);
     const std::optional<tuner::LevelDifference> growth =
         scale_of_part ? growth_of(found.culprits.front(), *scale_of_part) : std::nullopt;
@@ -379,9 +377,9 @@ class Hunter {
       return fmt::format("found by {}, confirmed by {}", name, setup_.metric);
     }
     return fmt::format(
-        "found by {}, confirmed by {}{}, by the parts of each run; the effect is that of the "
-        "latter",
-        name, confirmation.even_speed()->metric(), kAtEvenSpeed);
+        "found by {}, confirmed by {}, corrected for the machine's speed in each run; the effect "
+        "is the corrected one",
+        name, confirmation.even_speed()->metric());
   }
 
   /// By what a part has grown at its culprit, in units of the metric that was asked for.
@@ -437,7 +435,7 @@ class Hunter {
       size_t index = 0;
       try {
         index = nth_run(position, used[{position, is_fresh}]++, request->purpose, true);
-      } catch (const Interrupted&) {
+      } catch (const HuntStopped&) {
         hunt.stop(answer_.result.reason);
         answer_.result = hunt.result();
         throw;
@@ -459,8 +457,8 @@ class Hunter {
     return hunt.result();
   }
 
-  // A run either fails or not: that agrees too easily. Where other counters of the two ends agree
-  // to the last digit, their family is exact.
+  // Failing is a yes or no, so runs agree by chance: look twice. Where other counters agree at both
+  // ends to the last digit, counters count as exact.
   [[nodiscard]] tuner::SecondLook second_look_of(const std::string& metric) const {
     if (metric == kRunFailsMetric) return tuner::SecondLook::always;
     if (setup_.kind == MetricKind::exact || metric.starts_with(kConfigPrefix)) {
@@ -497,24 +495,25 @@ class Hunter {
   }
 
   /// Index of the nth run of a position, those for verification counted apart; made when there are
-  /// fewer. Runs are in the order of time. `is_told_later`: what it means for the hunt as well.
+  /// fewer. Runs are in the order of time. `is_told_later`: reported after the hunt has seen it,
+  /// with what is left then.
   size_t nth_run(int position, size_t n, RunPurpose purpose, bool is_told_later = false) {
     const bool is_fresh = purpose == RunPurpose::verify;
     std::optional<size_t> index = runs_.nth(position, n, is_fresh);
     while (!index) {
-      if (setup_.is_stop_asked && setup_.is_stop_asked()) throw Interrupted{};
+      if (setup_.is_stop_asked && setup_.is_stop_asked()) throw HuntStopped{};
       if (runs_.num_used() >= setup_.max_runs ||
           (setup_.max_seconds > 0 && runs_.seconds() >= setup_.max_seconds)) {
         answer_.result.reason =
             fmt::format("{} runs and {:.0f} s are used up", runs_.num_used(), runs_.seconds());
-        throw Interrupted{};
+        throw HuntStopped{};
       }
       if (is_fresh && answer_.failure == name_of(RunStatus::build_failed)) {
         source_.discard_build(position);
       }
       const HuntRun run{position, tuner::name_of(purpose),
                         source_.measure(position, tuner::name_of(purpose))};
-      if (run.run.status == RunStatus::interrupted) throw Interrupted{};
+      if (run.run.status == RunStatus::interrupted) throw HuntStopped{};
       runs_.use(runs_.keep(run));
       if (is_told_later) {
         unreported_ = run;

@@ -1,17 +1,15 @@
 #include "sweeps/bisect/hunt_runs.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/base/units.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"
-#include "tuner/stats/change_points.h"
 
 namespace moetune::sweeps {
 namespace {
 
-// Of which our engine says nothing new: where the file lay, not what was in it.
+// A path is no setting: the same text may lie elsewhere.
 bool is_place(const std::string& name) { return name == "data_path"; }
 
 std::string config_value(const std::map<std::string, std::string>& config,

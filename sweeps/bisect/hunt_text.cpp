@@ -95,7 +95,7 @@ json to_json(const HuntAnswer& answer, const HuntSetup& setup) {
 std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   const HuntResult& result = answer.result;
   std::string text = opening_text(answer, result, "the ends");
-  text += config_text(answer.config_changes, "the ends fill in differently");
+  text += config_text(answer.config_changes, "default that differs between the ends");
   if (result.is_swapped) {
     text +=
         "  are they swapped? To find what made it better, turn the direction of the metric round "

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "sweeps/bisect/metric_names.h"
-#include "tuner/stats/change_points.h"
+#include "tuner/stats/levels.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -83,7 +83,8 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
     return std::nullopt;
   }
   const double target_level = mean_of(runs.values_of(setup.metric, 0));
-  // What is sure of it; where the ends do not tell, what would be the least effect by itself.
+  // The shift that parts have to explain. Where the noise hides it, a part has to make up one least
+  // effect by itself: kExplains cancels.
   const double least = setup.min_effect_ratio / (ends.is_too_noisy ? kExplains : 1.0);
   const double target_shift = std::max(ends.effect_low_ratio, least) * target_level;
   const std::map<std::string, double> parts = parts_of(runs, setup);

@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "kernels/base/units.h"
-#include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/hunt_runs.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/reading.h"

@@ -77,7 +77,7 @@ std::optional<EarlierRuns> that_still_hold(std::vector<HuntRun> runs, const Look
     const EndRuns now = end_runs(runs, 0, end, look);
     if (now.values.size() + now.num_failed >= kLooks) continue;
     if (!std::exchange(has_told, true)) {
-      look.tell("what was measured is old: the ends first, to see whether it still holds");
+      look.tell("stored runs are old: both ends run first, to see whether they still hold");
     }
     std::optional<CommitRun> run = look.measure(end, purpose);
     if (!run) return std::nullopt;

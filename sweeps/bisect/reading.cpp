@@ -13,7 +13,6 @@
 #include "profiler/store/store.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
-#include "sweeps/load.h"
 
 namespace moetune::sweeps {
 namespace {

@@ -15,9 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kStatuses = {
-    RunStatus::ok,   RunStatus::build_failed, RunStatus::crashed,    RunStatus::oom,
-    RunStatus::hung, RunStatus::no_metric,    RunStatus::interrupted};
+constexpr std::array kStatuses = {RunStatus::ok,  RunStatus::build_failed, RunStatus::crashed,
+                                  RunStatus::oom, RunStatus::hung,         RunStatus::no_metric};
 
 json metrics_json(const CommitRun& run) {
   json metrics = json::object();

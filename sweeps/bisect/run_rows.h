@@ -5,7 +5,7 @@
 #include <string>
 
 #include "profiler/store/store.h"
-#include "sweeps/bisect/commit_runner.h"
+#include "sweeps/bisect/vocabulary.h"
 
 namespace moetune::sweeps {
 

@@ -5,15 +5,51 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sweeps/bisect/commit_runner.h"
-#include "sweeps/bisect/git.h"
 #include "tuner/bisect/commit_search.h"
 
 namespace moetune::sweeps {
+
+/// A commit as its author wrote it: valid UTF-8, but control characters and markup come through as
+/// they are; who shows it has to make it harmless.
+struct CommitInfo {
+  std::string id;  ///< all hex digits
+  std::string subject;
+  std::string author;
+  std::string author_date;  ///< ISO 8601
+};
+
+enum class RunStatus : uint8_t {
+  ok,
+  /// By no fault of the commit's, it seems: an object or a submodule is out of reach, or the build
+  /// speaks of a full disk. Not kept.
+  not_prepared,
+  build_failed,  ///< also: it could not be built in time
+  crashed,
+  oom,
+  hung,
+  no_metric,  ///< it ended well, but the value is not there, or no number that can be measured
+  interrupted,
+};
+const char* name_of(RunStatus status);
+
+/// What one measurement gave.
+struct CommitRun {
+  RunStatus status = RunStatus::ok;
+  std::optional<double> value;            ///< of the wanted metric; there when ok
+  std::map<std::string, double> metrics;  ///< all numbers found
+  /// The configuration that the run says it had, defaults filled in: JSON texts by dotted name.
+  /// Empty where it says none.
+  std::map<std::string, std::string> config;
+  std::string message;  ///< why it is not ok: one plain line of at most 500 bytes
+  double build_seconds = 0;
+  double run_seconds = 0;
+  bool was_built_now = false;  ///< a build was tried in this call, with whatever result
+};
 
 /// One run as it is kept.
 struct HuntRun {
@@ -69,7 +105,7 @@ struct Moved {
 struct AnyHuntAnswer {
   std::string metric;         ///< that was asked for
   std::string hunted_metric;  ///< that was followed in the end
-  std::string note;           ///< why that one
+  std::string note;           ///< how the answer was found, or what else is worth knowing
   /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
   std::string failure;
   std::string
@@ -85,7 +121,7 @@ struct AnyHuntAnswer {
 
 struct HuntAnswer : AnyHuntAnswer {
   tuner::HuntResult result;
-  /// Whose change the culprit's effect is: empty, or a part of the metric that was asked for.
+  /// The metric that the culprit's effect was measured on; empty: the one that was asked for.
   std::string effect_metric;
   std::vector<Moved> moved_between_ends;
   /// A value of the effective configuration that the two ends (or a culprit and its parent) fill in

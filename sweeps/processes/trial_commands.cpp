@@ -123,8 +123,7 @@ std::string TrialCommands::text() const {
 
 void check_launcher(const std::string& launcher) {
   if (launcher.find_first_not_of(" \t\r\n") == std::string::npos) {
-    throw base::UsageError(
-        "--launch is empty; it would be right: a command such as 'srun --ntasks={ranks}'");
+    throw base::UsageError("--launch is empty; expected a command such as 'srun --ntasks={ranks}'");
   }
   static_cast<void>(filled(launcher, {{"ranks", 1}, {"nodes", 1}, {"ranks_per_node", 1}}));
 }

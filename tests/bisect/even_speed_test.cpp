@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_slower_operation_is_found_in_few_runs) {
     BOOST_TEST(answer.result.culprits[0].position == SharedMachine::kCulprit);
     if (answer.effect_metric != "traced_step_ns" || answer.num_runs > 80) continue;
     ++num_found;
-    BOOST_TEST(answer.note.find("at the same speed of the machine") != std::string::npos);
+    BOOST_TEST(answer.note.find("corrected for the machine's speed") != std::string::npos);
     BOOST_TEST(answer.result.culprits[0].effect_low_ratio > 0);
   }
   BOOST_TEST(num_found >= 7);

@@ -184,6 +184,19 @@ BOOST_AUTO_TEST_CASE(a_wandering_machine_is_followed) {
   BOOST_TEST(error < 0.4 * blind_error);
 }
 
+// Ten configurations twice, each slower the second time: a trend shows, but none was run often
+// enough for a course to be read from it.
+BOOST_AUTO_TEST_CASE(a_trend_without_a_course_is_left_in) {
+  RunLog log;
+  for (int i = 0; i < 20; ++i) {
+    log.add(i % 10, {16 - 0.1 * (i % 10) + 0.01 * (i / 10), 0.001, double(i)});
+  }
+  const LogGain gain = log.gain(0, 1);
+  BOOST_TEST(gain.mean == 0.1, tt::tolerance(0.05));
+  BOOST_TEST(gain.low < gain.mean);
+  BOOST_TEST(log.noise().value() > 0);
+}
+
 BOOST_AUTO_TEST_CASE(runs_are_counted) {
   RunLog log;
   BOOST_TEST(!log.noise().has_value());

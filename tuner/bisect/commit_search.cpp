@@ -9,8 +9,6 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
-#include "tuner/stats/drift.h"
-#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -20,13 +18,13 @@ constexpr double kOpenMass = 0.15;   ///< of further changes: more than that is 
 constexpr double kLeastGain = 1e-5;  ///< nats a run, for which nothing is run
 constexpr int kFewestAgreeing = 2;   ///< pairs of exact readings that show that runs agree
 constexpr int kMostRepeats = 8;      ///< of one commit, planned ahead when its build is weighed
-/// For a guess at the runs to go, fitted to hunts (tests/bench/bisect_bench.cpp, column guessed):
-/// nats, beside where the change is; squares of a shift in noises that answer most of a question;
-/// nats a run; and how much longer one of ten hunts is than the guess.
-constexpr double kDoubtOfEnds = 3.0;
+
+// For expected_runs_left(), fitted to hunts (tests/bench/bisect_bench.cpp, column guessed).
+constexpr double kDoubtOfEnds = 3.0;  ///< nats of doubt whether there is a change at all
+/// (shift / noise)^2 at which a run tells 63 % of what a run without noise would.
 constexpr double kSquaresOfAnswer = 6.0;
-constexpr double kLeastPerRun = 0.01;
-constexpr double kMostOverLikely = 2.5;
+constexpr double kLeastPerRun = 0.01;    ///< nats that any run tells
+constexpr double kMostOverLikely = 2.5;  ///< nine of ten hunts take at most so many times the guess
 
 double entropy(double p) {
   if (p <= 0 || p >= 1) return 0.0;
@@ -131,7 +129,7 @@ std::optional<RunRequest> CommitHunt::compare_ends() {
   return std::nullopt;
 }
 
-bool CommitHunt::is_machine() const {
+bool CommitHunt::drift_explains_ends() const {
   if (!drift_.is_there()) return false;
   return drift_.is_trend() ||
          raw_ends_differ(readings_, 0, options_.num_positions, min_effect(), options_.confidence);
@@ -140,7 +138,7 @@ bool CommitHunt::is_machine() const {
 void CommitHunt::finish_ends(EndsState state) {
   result_.is_swapped = state == EndsState::swapped;
   result_.is_too_noisy = state == EndsState::hidden;
-  EndsVerdict verdict = verdict_on(state, is_machine(), {"end", "commit"}, is_searching_);
+  EndsVerdict verdict = verdict_on(state, drift_explains_ends(), {"end", "commit"}, is_searching_);
   finish(verdict.verdict, std::move(verdict.reason));
 }
 

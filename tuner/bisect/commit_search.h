@@ -90,9 +90,6 @@ class CommitHunt {
   /// What is known so far.
   [[nodiscard]] const HuntResult& result() const { return result_; }
   [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
-  [[nodiscard]] bool is_built(int position) const {
-    return is_built_[static_cast<size_t>(position)];
-  }
   /// A guess, from what a run has to tell; none before the ends tell anything, 0 when it is over.
   [[nodiscard]] std::optional<RunsLeft> expected_runs_left() const;
   /// Ends it before it is over: what was verified by then is kept, the verdict is `unresolved`.
@@ -103,16 +100,16 @@ class CommitHunt {
   std::optional<RunRequest> search();
   std::optional<RunRequest> compare_ends();
   std::optional<RunRequest> bisect_exactly();
-  /// A second run of each exact culprit and its parent, where that is needed. Finishes when two
-  /// runs of a commit differ.
+  /// A second run of each exact culprit and its parent, where that is needed. Finishes when one
+  /// cannot be run.
   std::optional<RunRequest> verify_exactly(const std::vector<int>& culprits);
   std::optional<RunRequest> verify(int suspect);
   void finish(HuntVerdict verdict, std::string reason);
 
   [[nodiscard]] std::vector<CommitReadings> by_commit() const;
   [[nodiscard]] std::vector<double> values_at(int first, int last) const;
-  /// The good end and the bad one differ only by when they were run.
-  [[nodiscard]] bool is_machine() const;
+  /// The machine went one way, or the ends differ only until its course is taken off.
+  [[nodiscard]] bool drift_explains_ends() const;
   void finish_ends(EndsState state);
   void update_drift();
   /// Freed of the machine's drift where that was noticed.

@@ -8,12 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
-#include "tuner/stats/noise_model.h"
 
 namespace moetune::tuner {
 namespace {
@@ -21,8 +19,8 @@ namespace {
 constexpr size_t kGood = 0;  ///< indices of the ends
 constexpr size_t kBad = 1;
 
-constexpr size_t kMostRunsOfSet = 40;  ///< after that a set is taken for what it is likelier
-constexpr double kLeastLikely = 0.75;  ///< or for untold, when not even this sure
+constexpr size_t kMostRunsOfSet = 40;  ///< runs after which the likelier answer is taken
+constexpr double kLeastLikely = 0.75;  ///< below this probability the set stays untold
 /// The path is walked with little certainty: only the answer must be sure, and a false turn leads
 /// to one that a fresh look turns down.
 constexpr double kSureOnPath = 0.9;
@@ -30,9 +28,10 @@ constexpr double kSureOnPath = 0.9;
 constexpr double kSureBeforeFiner = 0.98;
 constexpr size_t kFewestWhenSure = 4;  ///< runs
 constexpr double kPrior = 0.5;
-/// Of the last part of a bad-like set, when no other part is.
+/// Prior of the last part when no other part moved the metric: the whole set did.
 constexpr double kPriorOfLast = 0.85;
-/// By which the rest may be thought off before it was run, from the effects found so far.
+/// Bounds of the prior odds that something is left to find. The odds come from the effects found
+/// so far.
 constexpr double kLeastRestOdds = 1.0;
 constexpr double kMostRestOdds = 20.0;
 
@@ -111,7 +110,7 @@ void ConfigHunt::update_drift() {
   }
 }
 
-bool ConfigHunt::is_machine() const {
+bool ConfigHunt::drift_explains_ends() const {
   if (!drift_.is_there()) return false;
   return drift_.is_trend() ||
          raw_ends_differ(readings_, static_cast<int>(kGood), static_cast<int>(kBad), min_effect(),
@@ -192,7 +191,7 @@ std::optional<ConfigRequest> ConfigHunt::compare_ends() {
 void ConfigHunt::finish_ends(EndsState state) {
   result_.is_swapped = state == EndsState::swapped;
   EndsVerdict verdict =
-      verdict_on(state, is_machine(), {"configuration", "configuration"}, is_searching_);
+      verdict_on(state, drift_explains_ends(), {"configuration", "configuration"}, is_searching_);
   finish(verdict.verdict, std::move(verdict.reason));
 }
 
@@ -220,7 +219,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
         return std::nullopt;
       }
       result_.complete = 1 - probability_of(stage.top, stage);
-      describe_rest(result_.culprits.back(), stage.top, true);
+      result_.culprits.back().is_good_restored = true;
       break;
     }
     if (!verify(stage, *found)) break;
@@ -235,7 +234,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
       open = "the bad configuration without the culprits cannot be measured: there may be more";
       break;
     }
-    describe_rest(culprit, rest, *direction == 0);
+    culprit.is_good_restored = *direction == 0;
     if (*direction == 0) break;
     stage = stage_of(rest, *direction);
   }
@@ -245,7 +244,7 @@ std::optional<ConfigRequest> ConfigHunt::search() {
     finish(HuntVerdict::unresolved, fmt::format("{} runs were not enough", num_runs()));
   } else if (!is_narrowed) {
     finish(HuntVerdict::unresolved,
-           "the sets that would tell the changes apart cannot be measured, or lie in between");
+           "the changes cannot be told apart: the sets for that fail, or are neither good nor bad");
   } else {
     result_.suspects.clear();
     finish(HuntVerdict::culprit, open);
@@ -499,14 +498,6 @@ ConfigCulprit ConfigHunt::describe(const Stage& stage, const ChangeSet& found) {
   culprit.after = culprit.before + sign * difference.mean;
   static_cast<Effect&>(culprit) = effect_of(difference, sign, scale());
   return culprit;
-}
-
-void ConfigHunt::describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored) {
-  culprit.has_rest = true;
-  culprit.is_good_restored = is_restored;
-  if (rest == none_) return;
-  culprit.rest = effect_of(difference_of(kGood, index_of(rest)),
-                           options_.is_higher_better ? -1.0 : 1.0, scale());
 }
 
 void ConfigHunt::describe_effect() {

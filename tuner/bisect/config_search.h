@@ -51,10 +51,9 @@ struct ConfigCulprit : Effect {
   bool is_improvement = false;  ///< it makes the metric better, which another culprit hides
   /// Of the sets with one change less, those that could not be told: it may be too large.
   int num_untold = 0;
-  /// The bad configuration without this set and the culprits before it was run.
-  bool has_rest = false;
-  bool is_good_restored = false;  ///< and is as the good one but for less than the least effect
-  Effect rest;                    ///< of that over the good one
+  /// The bad configuration without this set and the culprits before it was run, and is as the good
+  /// one but for less than the least effect.
+  bool is_good_restored = false;
 };
 
 struct ConfigHuntResult : HuntOutcome {
@@ -121,11 +120,10 @@ class ConfigHunt {
   /// Asks for fresh runs and for more where the answer is not sure enough; false while pending.
   bool verify(const Stage& stage, const ChangeSet& found);
   ConfigCulprit describe(const Stage& stage, const ChangeSet& found);
-  void describe_rest(ConfigCulprit& culprit, const ChangeSet& rest, bool is_restored);
   void describe_effect();
   void update_drift();
-  /// The good end and the bad one differ only by when they were run.
-  [[nodiscard]] bool is_machine() const;
+  /// The machine went one way, or the ends differ only until its course is taken off.
+  [[nodiscard]] bool drift_explains_ends() const;
   void finish_ends(EndsState state);
   /// Of two sets' levels, by index.
   LevelDifference difference_of(size_t a, size_t b);

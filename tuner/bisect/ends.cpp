@@ -86,16 +86,15 @@ bool Ends::is_better_afresh(bool is_last) {
   return fresh.below >= options_.confidence && fresh.high < 0;
 }
 
-EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names, bool was_searched) {
+EndsVerdict verdict_on(EndsState state, bool is_drift, const EndNames& names, bool was_searched) {
   switch (state) {
     case EndsState::swapped:
       return {HuntVerdict::unresolved,
               fmt::format("the bad {0} is better than the good one", names.end)};
     case EndsState::alike:
-      if (is_machine) {
+      if (is_drift) {
         return {HuntVerdict::environment_changed,
-                fmt::format("runs of one {} differ by when they were made; freed of that, the {}s "
-                            "are alike",
+                fmt::format("runs of one {} drift with time; without the drift the {}s are alike",
                             names.run, names.end)};
       }
       if (was_searched) {

@@ -65,9 +65,9 @@ class Ends {
 /// machine shows.
 class EndsAgain {
  public:
-  /// Whether that is now, `num_runs` into the search.
+  /// Whether an end is due after `num_runs` runs of the whole hunt.
   [[nodiscard]] bool is_due(size_t num_runs, bool is_drifting) const;
-  /// Says that it is done; true: the good end is next.
+  /// Notes that an end is run now; true: the good one.
   bool take(size_t num_runs, bool is_drifting);
   void begin(size_t num_runs) { last_ = num_runs; }
 
@@ -84,14 +84,13 @@ struct EndNames {
   const char* run;  ///< what a run is of: commit, configuration
 };
 
-/// The verdict on ends that do not differ, and its reason. `is_machine`: runs of one of them differ
-/// by when they were made, and but for that there would be a change. `was_searched`: they had
-/// seemed to differ.
+/// The verdict on ends that do not differ, and its reason. `is_drift`: the machine drifted, and
+/// that explains what difference the raw runs show. `was_searched`: they had seemed to differ.
 struct EndsVerdict {
   HuntVerdict verdict = HuntVerdict::unresolved;
   std::string reason;
 };
-EndsVerdict verdict_on(EndsState state, bool is_machine, const EndNames& names,
+EndsVerdict verdict_on(EndsState state, bool is_drift, const EndNames& names,
                        bool was_searched = false);
 
 }  // namespace moetune::tuner

@@ -23,7 +23,7 @@ enum class HuntVerdict : uint8_t {
   culprit,
   no_change,
   environment_changed,  ///< what differs is when the runs were made, not what they ran
-  unresolved,           ///< runs or time are used up, or the suspects cannot be run
+  unresolved,           ///< no answer; the reason says why
 };
 const char* name_of(HuntVerdict verdict);
 

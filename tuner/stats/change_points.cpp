@@ -167,7 +167,7 @@ class Posterior {
   }
 
   ChangePointPosterior run() {
-    const std::vector<double> noises = noise_grid(commits_);
+    const std::vector<double> noises = noise_grid(noise_scale(commits_));
     const std::vector<double> levels = levels_near(commits_, noises[noises.size() / 2 - 1]);
     std::vector<Segments> segments;
     std::vector<Passes> passes;

@@ -26,7 +26,7 @@ struct ChangePointOptions {
   double weight_of_reading = 1.0;
 };
 
-/// What the readings say of one position. The first element of a vector is position 0.
+/// What the readings say of all positions; vectors are by position.
 struct ChangePointPosterior {
   double no_change = 1.0;      ///< probability that all have one level
   std::vector<double> change;  ///< [num_positions + 1], at 1..num_positions: it is a culprit

@@ -155,7 +155,8 @@ std::vector<double> machine_course(const std::vector<TimedReading>& readings,
     is_reference.push_back(found != references.end());
     if (found != references.end()) is_there[static_cast<size_t>(found - references.begin())] = true;
   }
-  if (std::find(is_there.begin(), is_there.end(), false) != is_there.end()) {
+  const bool lacks_one = std::find(is_there.begin(), is_there.end(), false) != is_there.end();
+  if (references.empty() || lacks_one) {
     return std::vector<double>(readings.size(), 0.0);
   }
   std::vector<double> times;  // of the references

@@ -34,9 +34,10 @@ double trend_score(const std::vector<TimedReading>& readings);
 /// than three readings have no say.
 double wander_score(const std::vector<TimedReading>& readings);
 
-/// How far the machine was off at each reading, 0 on average, by the readings at `references`:
-/// their levels and a line through the nearest of them in time, in turns. A reading does not smooth
-/// its own noise away. All 0 while a reference has no reading. `least_scale`: of the noise.
+/// How far the machine was off at each reading, 0 on average, by the readings at `references`. Fits
+/// a level per reference and a line through the nearest readings in time, again and again until
+/// both settle. A reading does not smooth its own noise away. All 0 without references, or while
+/// one of them has no reading. `least_scale`: of the noise.
 std::vector<double> machine_course(const std::vector<TimedReading>& readings,
                                    const std::vector<int>& references, double least_scale);
 
@@ -71,7 +72,7 @@ bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int ba
 /// be paired with one of a reference, and the machine's course is taken off all of them.
 class DriftWatch {
  public:
-  /// Whether they do; `update` looks, too.
+  /// Looks for drift in `readings`. update() does so, too, and takes the course.
   void notice(const std::vector<TimedReading>& readings);
   void update(const std::vector<TimedReading>& readings, const std::vector<int>& references,
               double least_scale);

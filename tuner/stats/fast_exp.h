@@ -7,9 +7,8 @@
 
 namespace moetune::tuner {
 
-/// exp(x) to within 1e-15 of itself for x up to 700; below -300, where it is as good as 0,
-/// exp(-300) (as NaN is, which is not to be asked for), so that products of such numbers are no
-/// denormal ones, which are slow.
+/// exp(x) to within 1e-15 of itself for -300 <= x <= 700. Below -300 (and for NaN) exp(-300), so
+/// that the product of two is never denormal, which is slow.
 inline double fast_exp(double x) {
   // x = k ln 2 + r with |r| <= ln 2 / 2. Added to 1.5 * 2^52, k stands in the lowest bits; ln 2 is
   // cut in two so that k times the first part is exact (Cody and Waite 1980).

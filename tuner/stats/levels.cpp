@@ -35,24 +35,6 @@ constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readin
 /// Of the likeliest levels and noise: what is less likely is left out.
 constexpr double kLeastShare = 1e-13;
 
-/// The pooled noise, or what it is at least; never 0, as a metric without noise has some tiny one.
-double scale_of(const std::vector<CommitReadings>& commits, double least) {
-  double scale = std::max(pooled_noise(commits), least);
-  double largest = 0;
-  for (const CommitReadings& commit : commits) {
-    for (const double value : commit.values) largest = std::max(largest, std::abs(value));
-  }
-  if (scale <= 0) scale = largest > 0 ? largest * 1e-9 : 1e-9;
-  // The lattice of levels is counted in whole numbers.
-  return std::max(scale, largest * 1e-12);
-}
-
-std::vector<double> grid_around(double scale) {
-  std::vector<double> grid;
-  for (const double factor : kNoiseFactors) grid.push_back(factor * scale);
-  return grid;
-}
-
 /// The usual noise of a grid.
 double middle_of(const std::vector<double>& noises) { return noises[kNoiseFactors.size() / 2 - 1]; }
 
@@ -103,7 +85,7 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
     commits.push_back({static_cast<int>(commits.size()), repeats});
     num_readings += repeats.size();
   }
-  std::vector<double> noises = grid_around(scale_of(commits, evidence.least));
+  std::vector<double> noises = noise_grid(noise_scale(commits, evidence.least));
   const double scale = std::max(middle_of(noises), evidence.least);
   const bool is_few = num_readings <= kFewReadings;
   const int more = evidence.least > 0 ? kMoreNoisesOfOne : kMoreNoises;
@@ -211,8 +193,21 @@ double pooled_noise(const std::vector<CommitReadings>& commits) {
          static_cast<double>(distances.size());
 }
 
-std::vector<double> noise_grid(const std::vector<CommitReadings>& commits) {
-  return grid_around(scale_of(commits, 0.0));
+double noise_scale(const std::vector<CommitReadings>& commits, double least) {
+  double scale = std::max(pooled_noise(commits), least);
+  double largest = 0;
+  for (const CommitReadings& commit : commits) {
+    for (const double value : commit.values) largest = std::max(largest, std::abs(value));
+  }
+  if (scale <= 0) scale = largest > 0 ? largest * 1e-9 : 1e-9;
+  // Lattices of levels are counted in whole numbers.
+  return std::max(scale, largest * 1e-12);
+}
+
+std::vector<double> noise_grid(double scale) {
+  std::vector<double> grid;
+  for (const double factor : kNoiseFactors) grid.push_back(factor * scale);
+  return grid;
 }
 
 LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
@@ -242,7 +237,7 @@ LevelDifference level_from_zero(const std::vector<double>& readings, double thre
 double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
                          double weight_of_reading) {
   MOETUNE_CHECK(!a.empty() && !b.empty(), "a shift of {} and {} readings", a.size(), b.size());
-  const std::vector<double> noises = noise_grid({{0, a}, {1, b}});
+  const std::vector<double> noises = noise_grid(noise_scale({{0, a}, {1, b}}));
   const double scale = middle_of(noises);
   const double step = scale * kLatticeStep / std::sqrt(static_cast<double>(a.size() + b.size()));
   const auto log_evidence = [&](double off) {

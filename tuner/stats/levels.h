@@ -16,12 +16,16 @@ struct CommitReadings {
   std::vector<double> values;
 };
 
-/// Half the difference of two runs of one commit and the like: a robust scale of the noise, pooled
-/// over commits. 0 when no commit was run twice or all runs agree.
+/// Robust standard deviation of a run, by the distances of all commits' runs from their commit's
+/// median. 0 when no commit was run twice or all runs agree.
 double pooled_noise(const std::vector<CommitReadings>& commits);
 
-/// What the noise may be, smallest first: kNoiseFactors around the pooled noise, never 0.
-std::vector<double> noise_grid(const std::vector<CommitReadings>& commits);
+/// The pooled noise, or `least` if that is more. Never 0, as a metric without noise has some tiny
+/// one, and never so small against the readings that lattices of it cannot be counted.
+double noise_scale(const std::vector<CommitReadings>& commits, double least = 0.0);
+
+/// What the noise may be, smallest first: kNoiseFactors around `scale`.
+std::vector<double> noise_grid(double scale);
 
 /// What else is known of the noise than two levels' own readings tell.
 struct NoiseEvidence {
@@ -69,7 +73,7 @@ class RememberedDifference {
   LevelDifference answer_;
 };
 
-/// The same of one level from 0: what differences of pairs come to. At least one reading.
+/// As level_difference, of one level from 0: for differences of pairs. At least one reading.
 LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
                                 double probability = 0.95, const NoiseEvidence& evidence = {});
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kOutlierShare = 0.05;
 constexpr double kOutlierWidth = 10.0;
-/// Of the logarithm of the outliers' part, by the square of the distance in noises.
+/// Slope of log(outliers' density) over z^2, z being the distance in noises.
 constexpr double kOutlierSlope = -0.5 / (kOutlierWidth * kOutlierWidth);
-/// Of the usual part over it.
+/// The same of usual density / outliers'.
 constexpr double kUsualSlope = -0.5 - kOutlierSlope;
 /// So many factors of at most 1 + 0.95 / 0.05 * 10 each are far from the largest number.
 constexpr size_t kMostFactors = 64;

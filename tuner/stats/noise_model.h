@@ -11,9 +11,9 @@ namespace moetune::tuner {
 /// The noise around its robust estimate, evenly in the logarithm.
 inline constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
 
-/// Adds to `sums`, for each of `levels`, the logarithm of how likely independent readings of that
-/// level are, `weight` times and but for a constant: of the density at `values`. All grids of
-/// levels and noises come to this, so it is written for a processor's vectors.
+/// Adds to sums[i]: `weight` times the log density of independent readings `values` at levels[i],
+/// up to a constant. All grids of levels and noises come to this, so it is written for a
+/// processor's vectors.
 void add_log_likelihoods(std::span<const double> values, double noise, double weight,
                          std::span<const double> levels, std::span<double> sums);
 

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
+#include "tuner/stats/drift.h"
 
 namespace moetune::tuner {
 namespace {

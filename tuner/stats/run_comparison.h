@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "tuner/stats/drift.h"
 #include "tuner/stats/levels.h"
 
 namespace moetune::tuner {

@@ -56,19 +56,14 @@ bool SubsetLevels::is_covered(const Set& set) const {
 void SubsetLevels::build_lattice() {
   std::vector<CommitReadings> commits;
   size_t most = 1;
-  double largest = 0.0;
   for (const Set& set : sets_) {
     if (set.values.empty()) continue;
     commits.push_back({static_cast<int>(commits.size()), set.values});
     most = std::max(most, set.values.size());
-    for (const double value : set.values) largest = std::max(largest, std::abs(value));
   }
-  scale_ = pooled_noise(commits);
-  // Never 0: a metric without noise has some tiny one.
-  if (scale_ <= 0) scale_ = largest > 0 ? largest * 1e-9 : 1e-9;
+  scale_ = noise_scale(commits);
   step_ = scale_ * kLatticeStep / std::sqrt(static_cast<double>(most));
-  noises_.clear();
-  for (const double factor : kNoiseFactors) noises_.push_back(factor * scale_);
+  noises_ = noise_grid(scale_);
   std::vector<LevelRange> ranges;
   for (const CommitReadings& commit : commits) {
     ranges.push_back({profiler::median(commit.values), scale_ * reach_of(commit.values.size())});

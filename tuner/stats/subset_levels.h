@@ -33,14 +33,13 @@ class SubsetLevels {
   LevelSides compare(size_t set, size_t good, const std::vector<size_t>& likely, double threshold);
 
  private:
-  /// By noise and lattice point; scaled to a largest element of 1 for each noise.
   struct Set {
     std::vector<double> values;
-    size_t num_fitted = 0;
-    std::vector<std::vector<double>> log_fit;
-    std::vector<std::vector<double>> fit;
-    std::vector<double> log_scale;
-    std::vector<double> total;  ///< of fit
+    size_t num_fitted = 0;                     ///< values that are in log_fit
+    std::vector<std::vector<double>> log_fit;  ///< [noise][point]
+    std::vector<std::vector<double>> fit;      ///< exp(log_fit - log_scale)
+    std::vector<double> log_scale;             ///< [noise]: the largest of log_fit
+    std::vector<double> total;                 ///< [noise]: the sum of fit
   };
   void update();
   void build_lattice();

@@ -15,6 +15,7 @@
 #include "engine/spec/corpus.h"
 #include "engine/spec/json_reader.h"
 #include "engine/spec/library.h"
+#include "engine/spec/problems.h"
 #include "engine/spec/spec_files.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
@@ -23,7 +24,6 @@ namespace moetune::sweeps {
 namespace {
 
 constexpr uintmax_t kMaxSpecBytes = 64 << 20;
-constexpr const char* kStandardInput = "standard input";
 
 /// A spec file, found and read.
 struct SpecFile {
@@ -32,30 +32,20 @@ struct SpecFile {
   std::string text;
 };
 
-SpecFile read_standard_input() {
-  std::string text;
-  for (std::array<char, 1 << 16> buffer; std::cin.good() && text.size() <= kMaxSpecBytes;) {
-    std::cin.read(buffer.data(), buffer.size());
-    text.append(buffer.data(), static_cast<size_t>(std::cin.gcount()));
-  }
-  if (text.size() > kMaxSpecBytes) {
-    throw base::UsageError(fmt::format("{}: has more than {} bytes, expected a JSON file",
-                                       kStandardInput, kMaxSpecBytes));
-  }
-  return {kStandardInput, std::filesystem::current_path(), std::move(text)};
-}
-
 SpecFile open_spec(const std::string& path_or_name) {
-  if (path_or_name == "-") return read_standard_input();
+  if (path_or_name == "-") {
+    return {kStandardInput, std::filesystem::current_path(), read_standard_input()};
+  }
   const std::string path = spec_path(path_or_name);
   return {path, std::filesystem::absolute(path).parent_path(), read_spec_file(path)};
 }
 
 /// The digest makes the bytes a part of the trial's identity.
-std::string bind_data(spec::TrialSpec& spec, const std::string& source) {
+std::string bind_data(spec::TrialSpec& spec, const spec::Source& source) {
   if (spec.data_path.empty()) {
-    throw base::UsageError(fmt::format(
-        "{}: key 'data_path' is missing, expected a file or folder of text to train on", source));
+    throw base::UsageError(
+        fmt::format("{}key 'data_path' is missing, expected a file or folder of text to train on",
+                    source.prefix("data_path")));
   }
   try {
     spec::Corpus corpus = spec::read_corpus(spec.data_path);
@@ -69,12 +59,17 @@ std::string bind_data(spec::TrialSpec& spec, const std::string& source) {
       std::cerr << fmt::format(
           "moetune: note: {}: key 'data_path': '{}' holds more than {} of text; the rest is not "
           "read\n",
-          source, spec.data_path, base::format_bytes(static_cast<int64_t>(corpus.bytes.size())));
+          source.name(), spec.data_path,
+          base::format_bytes(static_cast<int64_t>(corpus.bytes.size())));
     }
     spec.data_digest = corpus.digest;
     return std::move(corpus.bytes);
   } catch (const base::UsageError& error) {
-    throw base::UsageError(fmt::format("{}: key 'data_path': {}", source, error.what()));
+    std::error_code ignored;
+    const bool is_there = std::filesystem::exists(spec.data_path, ignored);
+    throw base::UsageError(
+        fmt::format("{}key 'data_path': {}{}", source.prefix("data_path"), error.what(),
+                    is_there ? "" : "; " + spec::library_hint(spec::Shelf::text, spec.data_path)));
   }
 }
 
@@ -82,13 +77,100 @@ bool is_sweep(const nlohmann::json& document) {
   return document.is_object() && (document.contains("name") || document.contains("space"));
 }
 
+/// A model or a cluster is not read as a sweep or trial: all of its keys would be mistakes.
+void refuse_other_kinds(const spec::Document& document, const std::string& path,
+                        const char* expected) {
+  const auto has = [&](const char* key) { return document.json.contains(key); };
+  if (!document.json.is_object()) return;
+  // Keys such as "name" and "dtype" stand in several kinds of file.
+  for (const char* key : {"model", "hardware", "knobs", "space", "training", "data_path"}) {
+    if (has(key)) return;
+  }
+  const bool is_model = has("model_type");
+  if (!is_model && !(has("num_nodes") && has("devices_per_node"))) return;
+  throw base::UsageError(fmt::format(
+      "{}: is the {}, expected a {} file; `moetune init --{} {} > sweep.json` writes one",
+      document.source.name(), is_model ? "config.json of a model" : "hardware file of a cluster",
+      expected, is_model ? "model" : "hardware", path));
+}
+
 Loaded<spec::SweepSpec> sweep_of(const spec::Document& document, const SpecFile& file) {
   spec::SweepSpec sweep = spec::sweep_from_json(document.json, document.source, file.folder);
-  std::string text = bind_data(sweep.base, file.source);
+  std::string text = bind_data(sweep.base, document.source);
   return {std::move(sweep), std::move(text)};
 }
 
+/// The file once more: only who is refused needs its lines. Standard input and pipes can be read
+/// only once.
+spec::Document read_again(const std::string& path_or_name) {
+  if (path_or_name == "-") return {{}, spec::Source(kStandardInput)};
+  try {
+    const std::string path = spec_path(path_or_name);
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return {{}, spec::Source(path)};
+    return spec::read_document(read_spec_file(path), path);
+  } catch (const base::UsageError&) {
+    return {{}, spec::Source(path_or_name)};
+  }
+}
+
+/// Every message of a rule begins with what it is about; the first knob in it is the one to change.
+const spec::KnobRow* knob_to_change(const spec::Violation& violation) {
+  const spec::KnobRow* knob = nullptr;
+  size_t first = std::string::npos;
+  for (const spec::KnobRow& row : spec::knob_table()) {
+    const size_t at = violation.message.find(row.name);
+    if (at >= first) continue;
+    first = at;
+    knob = &row;
+  }
+  return knob;
+}
+
+/// "FILE: line 12: key 'knobs.X' ". The line only where it has this value: --set may have changed
+/// it.
+std::string place_of(const spec::KnobRow* knob, const spec::Knobs& knobs,
+                     const spec::Document& document) {
+  if (knob == nullptr) return document.source.name() + ": ";
+  const std::string path = fmt::format("knobs.{}", knob->name);
+  std::string prefix = document.source.name() + ": ";
+  const nlohmann::json::json_pointer pointer(fmt::format("/knobs/{}", knob->name));
+  if (document.json.contains(pointer)) {
+    const nlohmann::json& value = document.json.at(pointer);
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (text == spec::get_knob(knobs, *knob)) prefix = document.source.prefix(path);
+  }
+  return fmt::format("{}key '{}' ", prefix, path);
+}
+
+/// Of each broken rule what a person reads.
+spec::Problems broken_rules(const spec::TrialSpec& trial, const std::string& path) {
+  spec::Problems problems;
+  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(trial));
+  if (violations.empty()) return problems;
+  const spec::Document document = read_again(path);
+  for (const spec::Violation& violation : violations) {
+    problems.add(fmt::format("{}breaks the rule {}: {}",
+                             place_of(knob_to_change(violation), trial.knobs, document),
+                             violation.rule, violation.message));
+  }
+  return problems;
+}
+
 }  // namespace
+
+std::string read_standard_input() {
+  std::string text;
+  for (std::array<char, 1 << 16> buffer; std::cin.good() && text.size() <= kMaxSpecBytes;) {
+    std::cin.read(buffer.data(), buffer.size());
+    text.append(buffer.data(), static_cast<size_t>(std::cin.gcount()));
+  }
+  if (text.size() > kMaxSpecBytes) {
+    throw base::UsageError(fmt::format("{}: has more than {} bytes, expected a JSON file",
+                                       kStandardInput, kMaxSpecBytes));
+  }
+  return text;
+}
 
 std::string read_spec_file(const std::string& path) {
   std::error_code error;
@@ -125,38 +207,35 @@ std::string spec_path(const std::string& path_or_name) {
 
 Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name) {
   const SpecFile file = open_spec(path_or_name);
-  return sweep_of(spec::read_document(file.text, file.source), file);
+  const spec::Document document = spec::read_document(file.text, file.source);
+  refuse_other_kinds(document, path_or_name, "sweep");
+  return sweep_of(document, file);
 }
 
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name) {
   const SpecFile file = open_spec(path_or_name);
   const spec::Document document = spec::read_document(file.text, file.source);
+  refuse_other_kinds(document, path_or_name, "trial or sweep");
   if (is_sweep(document.json)) {
     Loaded<spec::SweepSpec> sweep = sweep_of(document, file);
     return {std::move(sweep.spec.base), std::move(sweep.text)};
   }
   spec::TrialSpec spec = spec::trial_from_json(document.json, document.source, file.folder);
-  std::string text = bind_data(spec, file.source);
+  std::string text = bind_data(spec, document.source);
   return {std::move(spec), std::move(text)};
 }
 
-std::string violation_text(const std::string& path, const spec::Violation& violation) {
-  // Every message begins with what it is about; the first knob in it is the one to change.
-  std::string key;
-  size_t first = std::string::npos;
-  for (const spec::KnobRow& row : spec::knob_table()) {
-    const size_t at = violation.message.find(row.name);
-    if (at >= first) continue;
-    first = at;
-    key = fmt::format("key 'knobs.{}' ", row.name);
-  }
-  return fmt::format("{}: {}breaks the rule {}: {}", path == "-" ? kStandardInput : path, key,
-                     violation.rule, violation.message);
+void check_can_run(const spec::TrialSpec& trial, const std::string& path) {
+  broken_rules(trial, path).throw_if_any();
 }
 
-void check_can_run(const spec::TrialSpec& trial, const std::string& path) {
-  const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(trial));
-  if (!violations.empty()) throw base::UsageError(violation_text(path, violations.front()));
+std::string broken_rules_text(const spec::TrialSpec& trial, const std::string& path) {
+  try {
+    check_can_run(trial, path);
+  } catch (const base::UsageError& error) {
+    return error.what();
+  }
+  return {};
 }
 
 TextSnapshot::TextSnapshot(const std::string& database_path, const std::string& text)

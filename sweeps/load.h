@@ -7,6 +7,11 @@
 
 namespace moetune::sweeps {
 
+/// What standard input is called in messages.
+inline constexpr const char* kStandardInput = "standard input";
+/// All of it; throws base::UsageError when that is more than any spec.
+std::string read_standard_input();
+
 /// Whole file; throws base::UsageError naming it when it cannot be read or is larger than any spec.
 std::string read_spec_file(const std::string& path);
 
@@ -28,12 +33,13 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name);
 /// A trial file, or the base of a sweep file.
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name);
 
-/// Throws base::UsageError for the first rule that the trial of this file breaks.
+/// Throws base::UsageError with all rules that the trial of this file breaks.
 void check_can_run(const spec::TrialSpec& trial, const std::string& path);
 
-/// What a person reads about the knobs of this file: file, key when the rule concerns a knob, rule,
-/// value found, what would be right.
-std::string violation_text(const std::string& path, const spec::Violation& violation);
+/// What a person reads about the broken rules of this file's trial; empty when it breaks none. Of
+/// each: file, line where the file has the knob with this value, key when the rule concerns a knob,
+/// rule, value found, what would be right.
+std::string broken_rules_text(const spec::TrialSpec& trial, const std::string& path);
 
 /// A copy of the text beside the database for as long as trials run: the original may be edited
 /// meanwhile, and then the losses of one sweep could not be compared.

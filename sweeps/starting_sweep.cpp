@@ -106,37 +106,71 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// What the miniature's own list leaves out.
+std::vector<std::string> width_changes(const spec::ModelSpec& there, const spec::ModelSpec& here) {
+  std::vector<std::string> changes;
+  const auto note = [&](const char* what, int64_t before, int64_t after) {
+    if (before != after) changes.push_back(fmt::format("{} {} -> {}", what, before, after));
+  };
+  note("head_dim", there.head_dim, here.head_dim);
+  note("width of an expert", there.moe_ffn_size, here.moe_ffn_size);
+  note("width of the shared expert", there.shared_ffn_size, here.shared_ffn_size);
+  note("width of dense layers", there.ffn_size, here.ffn_size);
+  return changes;
+}
+
+/// The sweep would refuse such a cluster only later, and blame figures that nobody wrote.
+void check_miniature(const StartingPoint& start, const tuner::Miniature& mini) {
+  constexpr int64_t kLeastBytes = 100'000;  // of a file that check_plausible lets through
+  constexpr const char* kAdvice = "h100-8x8 is a shipped cluster for large models";
+  if (start.hardware.memory_bytes > 0 && mini.hardware.memory_bytes < kLeastBytes) {
+    throw base::UsageError(fmt::format(
+        "{}: key 'memory_bytes': {} on each of {} devices cannot hold this model, even in shards "
+        "over all of them; {}",
+        start.hardware_source, base::format_bytes(start.hardware.memory_bytes),
+        start.hardware.num_devices(), kAdvice));
+  }
+  try {
+    spec::check_plausible(mini.hardware, start.hardware_source);
+  } catch (const base::UsageError&) {
+    throw base::UsageError(fmt::format(
+        "{}: no emulated cluster has the proportions of this one for this model ({}); {}",
+        start.hardware_source, fmt::join(mini.hardware_changes, ", "), kAdvice));
+  }
+}
+
 }  // namespace
+
+bool needs_miniature(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
+  return !tuner::is_trainable_on_cpu(model, batch_of(hardware.num_devices()) * kSeqLength);
+}
 
 std::string starting_sweep(const StartingPoint& start) {
   if (start.hardware.peak_flops_per_s <= 0) {
     throw base::UsageError(
         fmt::format("{}: key 'peak_flops_per_s' is missing or 0, expected the device's peak, such "
                     "as \"989TF\"",
-                    start.hardware_text));
+                    start.hardware_source));
   }
-  const int64_t devices_there = start.hardware.num_devices();
   spec::ModelSpec model = start.model;
   spec::HardwareSpec hardware = start.hardware;
   std::string intro =
       "// Written by `moetune init`. Run it with: moetune sweep THIS_FILE --db runs.db\n";
   std::string parts;
-  if (tuner::is_trainable_on_cpu(model, batch_of(devices_there) * kSeqLength)) {
-    parts = fmt::format("  \"model\": {},\n  \"hardware\": {},\n", quoted(start.model_text),
-                        quoted(start.hardware_text));
+  if (!needs_miniature(model, hardware)) {
+    const auto part = [](const std::string& text, const nlohmann::json& document) {
+      return text.empty() ? indented(document) : quoted(text);
+    };
+    parts = fmt::format("  \"model\": {},\n  \"hardware\": {},\n",
+                        part(start.model_text, spec::to_json(model)),
+                        part(start.hardware_text, spec::to_json(hardware)));
   } else {
     const tuner::SequenceLengths lengths{
         std::min<int64_t>(4096, start.model.max_position_embeddings), kSeqLength};
     const tuner::Miniature mini = tuner::miniature_of(model, hardware, lengths, start.cpu);
+    check_miniature(start, mini);
     model = mini.model;
     hardware = mini.hardware;
-    // The sweep would refuse such a cluster only later.
-    spec::check_plausible(hardware, start.hardware_text + ": its miniature");
-    if (hardware.memory_bytes == 0 && start.hardware.memory_bytes > 0) {
-      throw base::UsageError(fmt::format(
-          "{}: key 'memory_bytes': {} cannot hold this model, even in shards over all devices",
-          start.hardware_text, base::format_bytes(start.hardware.memory_bytes)));
-    }
     intro += fmt::format(
         "//\n"
         "// {} has {} parameters: no CPU trains it. This sweep trains a miniature of it for real,\n"
@@ -147,10 +181,17 @@ std::string starting_sweep(const StartingPoint& start) {
         "// sizes in the Megatron-LM flags at the end: keep those of your own script.\n",
         one_line(start.name), base::format_count(static_cast<double>(start.model.num_parameters())),
         one_line(start.hardware.name), lengths.there);
+    if (start.is_default_hardware) {
+      intro += fmt::format(
+          "//\n"
+          "// No cluster was named, so {} was taken. For yours: moetune init --hardware FILE\n",
+          start.hardware_text);
+    }
     parts = fmt::format(
-        "  // The miniature:\n{}  \"model\": {},\n"
+        "  // The miniature:\n{}{}  \"model\": {},\n"
         "  // Its cluster:\n{}  \"hardware\": {},\n",
-        list(mini.model_changes), indented(spec::to_json(model)), list(mini.hardware_changes),
+        list(mini.model_changes), list(width_changes(start.model, model)),
+        indented(spec::to_json(model)), list(mini.hardware_changes),
         indented(spec::to_json(hardware)));
   }
   const int64_t devices = hardware.num_devices();

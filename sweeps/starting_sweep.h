@@ -13,18 +13,24 @@ struct StartingPoint {
   std::string name;
   spec::ModelSpec model;
   /// What the file says for "model" where the model can be trained as it is: a path or a name.
+  /// Empty for one that has neither: then the model itself is written.
   std::string model_text;
   spec::HardwareSpec hardware;
-  std::string hardware_text;
+  std::string hardware_text;         ///< the same for "hardware"
+  std::string hardware_source;       ///< in messages
+  bool is_default_hardware = false;  ///< nobody named it
   std::string data_path;
   /// Whose devices are cores of a CPU: emulated-2x4.
   spec::HardwareSpec cpu;
 };
 
+/// Whether a CPU needs a miniature of this model, where it plays all devices of this hardware.
+bool needs_miniature(const spec::ModelSpec& model, const spec::HardwareSpec& hardware);
+
 /// The text of the file: JSON with comments. A model that a CPU cannot train within seconds a step
 /// is replaced by its miniature, and the cluster by one of the same proportions
 /// (tuner/miniature.h); the comments say so and list what changed. Throws base::UsageError for
-/// hardware without a peak.
+/// hardware without a peak, or with which no miniature can run.
 std::string starting_sweep(const StartingPoint& start);
 
 }  // namespace moetune::sweeps

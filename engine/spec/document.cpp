@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "engine/spec/problems.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -94,8 +95,8 @@ class LineCounter {
   int64_t* line_;
 };
 
-/// Reads a document without keeping it, notes where its keys stand, and throws for what
-/// read_document refuses.
+/// Reads a document without keeping it, and notes where its keys stand and what read_document
+/// refuses.
 class Checker : public nlohmann::json_sax<json> {
  public:
   /// `line` is the one that the parser has come to.
@@ -103,6 +104,8 @@ class Checker : public nlohmann::json_sax<json> {
       : text_(text), source_(source), line_(line) {}
 
   Lines take_lines() { return std::move(lines_); }
+  /// Throws for all that was noted.
+  void throw_if_any() const { problems_.throw_if_any(); }
 
   bool null() override { return true; }
   bool boolean(bool /*value*/) override { return true; }
@@ -112,8 +115,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool binary(binary_t& /*value*/) override { return true; }
   bool string(string_t& value) override {
     if (value.find('\0') != std::string::npos) {
-      throw UsageError(
-          fmt::format("{}: {}a text holds a NUL character (\\u0000)", source_, where()));
+      add(fmt::format("{}: {}a text holds a NUL character (\\u0000)", source_, where()));
     }
     return true;
   }
@@ -121,9 +123,12 @@ class Checker : public nlohmann::json_sax<json> {
     string(name);
     Level& level = levels_.back();
     level.key = name;
-    if (!level.keys.insert(name).second) {
-      throw UsageError(fmt::format("{}: key '{}' is there twice in the same object", source_,
-                                   shortened(path())));
+    if (const auto [first, is_new] = level.keys.emplace(name, line_); !is_new) {
+      // The only line of a text needs no number.
+      const bool has_lines = text_.find('\n') != std::string_view::npos;
+      add(fmt::format("{}: {}key '{}' is there twice in the same object{}", source_,
+                      has_lines ? fmt::format("line {}: ", line_) : "", shortened(path()),
+                      has_lines ? fmt::format(", first in line {}", first->second) : ""));
     }
     note_line();
     return true;
@@ -136,24 +141,31 @@ class Checker : public nlohmann::json_sax<json> {
                    const json::exception& error) override {
     constexpr int kNumberTooLarge = 406;
     if (position > text_.size()) {
-      throw UsageError(fmt::format("{}: {}: not valid JSON (found the end of the file)", source_,
-                                   place_of(text_, text_.size())));
+      add(fmt::format("{}: {}: not valid JSON (found the end of the file)", source_,
+                      place_of(text_, text_.size())));
+      return false;
     }
     const std::string_view found =
         offending(text_, std::max<size_t>(position, 1) - 1, error.what());
-    throw UsageError(fmt::format("{}: {}: not valid JSON (found {}{})", source_,
-                                 place_of(text_, static_cast<size_t>(found.data() - text_.data())),
-                                 quoted(found),
-                                 error.id == kNumberTooLarge ? ", a number too large" : ""));
+    add(fmt::format("{}: {}: not valid JSON (found {}{})", source_,
+                    place_of(text_, static_cast<size_t>(found.data() - text_.data())),
+                    quoted(found), error.id == kNumberTooLarge ? ", a number too large" : ""));
+    return false;
   }
 
  private:
   /// An object or array that is open.
   struct Level {
-    std::set<std::string> keys;
+    std::map<std::string, int64_t, std::less<>> keys;  ///< with their lines
     std::string key;
   };
 
+  void add(std::string message) {
+    problems_.add(std::move(message));
+    // A hostile file is not read to its end.
+    constexpr int kMostProblems = 100;
+    if (++num_problems_ >= kMostProblems) problems_.throw_if_any();
+  }
   bool enter() {
     if (levels_.empty()) note_line();
     levels_.emplace_back();
@@ -191,6 +203,8 @@ class Checker : public nlohmann::json_sax<json> {
   const int64_t& line_;
   std::vector<Level> levels_;
   Lines lines_;
+  Problems problems_;
+  int num_problems_ = 0;
 };
 
 }  // namespace
@@ -247,6 +261,7 @@ Document read_document(std::string_view text, const std::string& name) {
   Checker checker(text, name, line);
   json::sax_parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line),
                   &checker, json::input_format_t::json, kStrict, kIgnoresComments);
+  checker.throw_if_any();
   return {json::parse(text.begin(), text.end(), nullptr, true, kIgnoresComments),
           Source(name, checker.take_lines())};
 }

@@ -16,7 +16,7 @@ struct Document {
 
 /// Parses a document; comments (`//` and `/* */`) are left out. A syntax error becomes a
 /// base::UsageError with line and column (in characters); also refused: a key twice in one object,
-/// NUL characters, deep nesting.
+/// NUL characters, deep nesting. All of these are told at once.
 Document read_document(std::string_view text, const std::string& name);
 
 /// The same for a text that no person has written: only its value.

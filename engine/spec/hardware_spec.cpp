@@ -17,10 +17,11 @@ constexpr double kMaxHalfRows = 1e6;
 
 // What machines have, from an emulated device on one core to a rack that does not exist yet.
 constexpr Limits kRealMemory{1e5, 1e14};
-constexpr Limits kRealLink{1e5, 1e14};
+constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
 constexpr Limits kRealFlops{1e7, 1e18};
-constexpr Limits kRealLatency{1, 1e9};
+constexpr Limits kRealLatency{1, 1e8};
+constexpr Limits kRealHostTime{1, 1e6};
 
 std::span<const Field<LinkSpec>> link_fields() {
   static constexpr Field<LinkSpec> kRows[] = {
@@ -77,7 +78,7 @@ constexpr FieldInfo host_time(std::string_view key, std::string_view help) {
           .quantity = Quantity::nanoseconds,
           .limits = {0, kMaxNs},
           .help = help,
-          .plausible = kRealLatency};
+          .plausible = kRealHostTime};
 }
 
 constexpr FieldInfo link_info(std::string_view key, std::string_view help) {

@@ -28,11 +28,12 @@ struct Family {
   double default_theta;
   double default_eps;
   int64_t default_max_positions;
+  int64_t default_window;  ///< 0: none
 };
 constexpr std::array kFamilies = {
-    Family{"llama", false, false, true, true, 1e4, 1e-6, 2048},
-    Family{"mixtral", true, false, false, false, 1e6, 1e-5, 131072},
-    Family{"qwen3_moe", true, true, true, false, 1e4, 1e-6, 32768},
+    Family{"llama", false, false, true, true, 1e4, 1e-6, 2048, 0},
+    Family{"mixtral", true, false, false, false, 1e6, 1e-5, 131072, 0},
+    Family{"qwen3_moe", true, true, true, false, 1e4, 1e-6, 32768, 4096},
 };
 
 /// The row with a lower bound from above, which another key sets.
@@ -68,7 +69,8 @@ const Family& family_of(JsonReader& reader) {
 }
 
 std::string read_activation(JsonReader& reader) {
-  const std::string name = reader.text_or(model_key("hidden_act"), std::string(kActivations.front().config_name));
+  const std::string name =
+      reader.text_or(model_key("hidden_act"), std::string(kActivations.front().config_name));
   std::vector<std::string_view> supported;
   for (const Activation& row : kActivations) {
     if (row.config_name == name) return std::string(row.name);
@@ -184,7 +186,8 @@ void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) 
   }
   model.has_qk_norm = family.has_qk_norm;
   model.has_attention_bias =
-      family.reads_attention_bias && boolean_of(reader, model_key("attention_bias"), model_default("attention_bias"));
+      family.reads_attention_bias &&
+      boolean_of(reader, model_key("attention_bias"), model_default("attention_bias"));
   model.has_attention_output_bias = model.has_attention_bias;
 }
 
@@ -201,7 +204,10 @@ void read_experts(JsonReader& reader, ModelSpec& model) {
                 fmt::format("the same as num_local_experts ({})", model.num_experts));
   }
   if (model.num_experts > 0) {
-    const int64_t step = is_mixtral ? 1 : reader.integer_or(model_key("decoder_sparse_step"), static_cast<int64_t>(model_default("decoder_sparse_step")));
+    const int64_t step =
+        is_mixtral ? 1
+                   : reader.integer_or(model_key("decoder_sparse_step"),
+                                       static_cast<int64_t>(model_default("decoder_sparse_step")));
     std::vector<int64_t> dense_layers;
     if (!is_mixtral && reader.has("mlp_only_layers")) {
       dense_layers = reader.integers(model_key("mlp_only_layers"), 0,
@@ -221,24 +227,30 @@ void read_experts(JsonReader& reader, ModelSpec& model) {
       reader.integer(at_most(model_key("num_experts_per_tok"), model.num_experts));
   model.moe_ffn_size = reader.integer(is_mixtral ? model_key("intermediate_size")
                                                  : model_key("moe_intermediate_size"));
-  model.shared_ffn_size = reader.integer_or(model_key("shared_expert_intermediate_size"), static_cast<int64_t>(model_default("shared_expert_intermediate_size")));
-  model.normalizes_topk = is_mixtral || boolean_of(reader, model_key("norm_topk_prob"), model_default("norm_topk_prob"));
+  model.shared_ffn_size =
+      reader.integer_or(model_key("shared_expert_intermediate_size"),
+                        static_cast<int64_t>(model_default("shared_expert_intermediate_size")));
+  model.normalizes_topk = is_mixtral || boolean_of(reader, model_key("norm_topk_prob"),
+                                                   model_default("norm_topk_prob"));
 }
 
 /// Sliding windows. mixtral: sliding_window, when set, on all layers; qwen3_moe: only with
 /// use_sliding_window, also on all layers (max_window_layers has no effect in the reference since
 /// version 5); llama: none. An explicit layer_types decides per layer.
-void read_windows(JsonReader& reader, ModelSpec& model) {
+void read_windows(JsonReader& reader, const Family& family, ModelSpec& model) {
   model.attention_window.assign(static_cast<size_t>(model.num_layers), 0);
   if (model.family == "llama") return;
   const bool is_qwen = model.family == "qwen3_moe";
-  if (is_qwen && !boolean_of(reader, model_key("use_sliding_window"), model_default("use_sliding_window"))) return;
-  // Absent and null differ here: only qwen3_moe has a default for an absent window.
+  if (is_qwen &&
+      !boolean_of(reader, model_key("use_sliding_window"), model_default("use_sliding_window"))) {
+    return;
+  }
+  // Absent and null differ here: an absent window may have a default.
   int64_t window = 0;
   if (reader.has("sliding_window")) {
     window = reader.integer(model_key("sliding_window"));
-  } else if (is_qwen && !reader.is_null("sliding_window")) {
-    window = 4096;
+  } else if (!reader.is_null("sliding_window")) {
+    window = family.default_window;
   }
   std::fill(model.attention_window.begin(), model.attention_window.end(), window);
   if (!reader.has("layer_types")) return;
@@ -261,10 +273,13 @@ void read_windows(JsonReader& reader, ModelSpec& model) {
 
 void read_details(JsonReader& reader, const Family& family, ModelSpec& model) {
   model.rms_norm_eps = reader.number_or(model_key("rms_norm_eps"), family.default_eps);
-  model.initializer_range = reader.number_or(model_key("initializer_range"), model_default("initializer_range"));
+  model.initializer_range =
+      reader.number_or(model_key("initializer_range"), model_default("initializer_range"));
   model.hidden_act = read_activation(reader);
-  model.has_mlp_bias = family.reads_mlp_bias && boolean_of(reader, model_key("mlp_bias"), model_default("mlp_bias"));
-  model.ties_embeddings = boolean_of(reader, model_key("tie_word_embeddings"), model_default("tie_word_embeddings"));
+  model.has_mlp_bias =
+      family.reads_mlp_bias && boolean_of(reader, model_key("mlp_bias"), model_default("mlp_bias"));
+  model.ties_embeddings =
+      boolean_of(reader, model_key("tie_word_embeddings"), model_default("tie_word_embeddings"));
 }
 
 /// In double, because the product of hostile sizes does not fit into 64 bits.
@@ -310,7 +325,7 @@ ModelSpec model_from_json(const json& document, const Source& source) {
     if (model.num_moe_layers() == model.num_layers) return;
     model.ffn_size = reader.integer(model_key("intermediate_size"));
   });
-  problems.attempt([&] { read_windows(reader, model); });
+  problems.attempt([&] { read_windows(reader, family, model); });
   problems.attempt([&] { read_details(reader, family, model); });
   problems.throw_if_any();
   // The rotary tables need the heads.
@@ -329,12 +344,15 @@ json default_of(const ModelKey& row) {
   return *row.fallback;
 }
 
-/// Of a key whose default is the family's: "llama 2048, mixtral 131072, qwen3_moe 32768".
+/// Of a key whose default is the family's: "llama 2048, mixtral 131072, qwen3_moe 32768"; a family
+/// without one has "none".
 template <typename Value>
 std::string by_family(Value Family::*member) {
   std::vector<std::string> parts;
   for (const Family& family : kFamilies) {
-    parts.push_back(fmt::format("{} {}", family.name, family.*member));
+    const Value value = family.*member;
+    parts.push_back(value == Value{} ? fmt::format("{} none", family.name)
+                                     : fmt::format("{} {}", family.name, value));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -358,6 +376,7 @@ std::vector<FieldPage> model_pages() {
     if (page.info.key == "max_position_embeddings") {
       page.default_text = by_family(&Family::default_max_positions);
     }
+    if (page.info.key == "sliding_window") page.default_text = by_family(&Family::default_window);
   }
   return model;
 }

@@ -75,11 +75,14 @@ inline constexpr std::array kModelKeys = {
     detail::size_key("moe_intermediate_size", 1, detail::kMaxFfn,
                      "Width of an expert. Required in qwen3_moe where there are experts."),
     detail::size_key("shared_expert_intermediate_size", 0, detail::kMaxFfn,
-                     "Width of the shared expert; 0: none.").or_else(0),
+                     "Width of the shared expert; 0: none.")
+        .or_else(0),
     detail::word_key("norm_topk_prob", FieldKind::boolean,
-                     "The chosen experts' weights add up to 1; always so in mixtral.").or_else(0),
+                     "The chosen experts' weights add up to 1; always so in mixtral.")
+        .or_else(0),
     detail::size_key("decoder_sparse_step", 1, detail::kMaxPositions,
-                     "Layer i has experts where this divides i + 1; qwen3_moe.").or_else(1),
+                     "Layer i has experts where this divides i + 1; qwen3_moe.")
+        .or_else(1),
     ModelKey{{.key = "mlp_only_layers",
               .limits = {0, detail::kMaxPositions},
               .help = "Layers without experts; qwen3_moe."},
@@ -89,19 +92,22 @@ inline constexpr std::array kModelKeys = {
     detail::size_key("max_position_embeddings", 1, detail::kMaxPositions,
                      "Longest sequence that the model was made for."),
     detail::word_key("use_sliding_window", FieldKind::boolean,
-                     "Whether sliding_window counts; qwen3_moe.").or_else(0),
+                     "Whether sliding_window counts; qwen3_moe.")
+        .or_else(0),
     detail::size_key("sliding_window", 1, detail::kMaxPositions,
-                     "Keys that a query sees; null: all before it. Absent: all, but 4096 in qwen3_moe."),
+                     "Keys that a query sees; null or none: all before it."),
     ModelKey{{.key = "layer_types",
               .quantity = Quantity::text,
               .help = "A list of full_attention or sliding_attention, one for each layer."},
              FieldKind::texts},
     detail::number_key("rms_norm_eps", 0, 1, "Epsilon of the norms."),
-    detail::number_key("initializer_range", 0, 1, "Standard deviation of initial weights.").or_else(0.02),
+    detail::number_key("initializer_range", 0, 1, "Standard deviation of initial weights.")
+        .or_else(0.02),
     detail::word_key("hidden_act", FieldKind::text,
                      "silu, swish, gelu, gelu_pytorch_tanh, gelu_new or relu."),
     detail::word_key("tie_word_embeddings", FieldKind::boolean,
-                     "The head uses the embedding's weights.").or_else(0),
+                     "The head uses the embedding's weights.")
+        .or_else(0),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base of the rotary embedding."),
     detail::word_key("rope_scaling", FieldKind::object,
                      "Scaling of the rotary embedding, the older spelling."),
@@ -127,8 +133,10 @@ inline constexpr std::array kRopeKeys = {
                        "By which positions are scaled; required but in default and yarn."),
     detail::number_key("low_freq_factor", 1e-6, detail::kMaxFactor, "llama3, required there."),
     detail::number_key("high_freq_factor", 1e-6, detail::kMaxFactor, "llama3, required there."),
-    detail::number_key("beta_fast", 0, detail::kMaxFactor, "yarn; 0 is the default, too.").or_else(32),
-    detail::number_key("beta_slow", 0, detail::kMaxFactor, "yarn; 0 is the default, too.").or_else(1),
+    detail::number_key("beta_fast", 0, detail::kMaxFactor, "yarn; 0 is the default, too.")
+        .or_else(32),
+    detail::number_key("beta_slow", 0, detail::kMaxFactor, "yarn; 0 is the default, too.")
+        .or_else(1),
     detail::number_key("attention_factor", 1e-6, detail::kMaxFactor,
                        "yarn; absent: from factor and mscale."),
     detail::number_key("mscale", 0, detail::kMaxFactor, "yarn.").or_else(0),

@@ -66,6 +66,43 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// What is counted, in small letters and without the word for it that the unit says as well:
+/// "memory" of "Memory_bandwidth" in GB/s.
+std::string counted(const UnitSuffix& suffix) {
+  std::string stem(suffix.stem);
+  for (char& c : stem) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (suffix.quantity != Quantity::bytes_per_s) return stem;
+  for (const std::string_view word : {"bandwidth", "bw"}) {
+    if (!stem.ends_with(word)) continue;
+    stem.resize(stem.size() - word.size());
+    if (stem.ends_with('_')) stem.pop_back();
+    break;
+  }
+  return stem;
+}
+
+bool is_same_kind(Quantity a, Quantity b) {
+  const auto is_time = [](Quantity q) {
+    return q == Quantity::nanoseconds || q == Quantity::seconds;
+  };
+  return a == b || (is_time(a) && is_time(b));
+}
+
+/// The value as it would be written under a key of this quantity; empty when it has no unit that
+/// the quantity can be written in.
+std::string with_unit(const json& value, std::string_view unit, Quantity quantity) {
+  if (!value.is_number() || unit.empty()) return {};
+  const std::string text = value.dump() + std::string(unit);
+  const std::optional<double> meant = parse_quantity(quantity, text);
+  if (!meant || !(*meant > 0)) return {};
+  // 98e9 under peak_tflops is no number of TF: it was counted as this program counts.
+  constexpr double kNoMachine = 6;
+  const double distance = distance_from_usual(quantity, *meant);
+  const bool is_counted_as_here =
+      distance > kNoMachine && distance_from_usual(quantity, value.get<double>()) < distance;
+  return is_counted_as_here ? value.dump() : fmt::format("\"{}\"", text);
+}
+
 /// What to write for a key that is known with another unit, such as latency_us for latency_ns.
 /// Empty when that is not what is wrong.
 std::string hint_of_unit(const std::string& key, const json& value,
@@ -74,12 +111,11 @@ std::string hint_of_unit(const std::string& key, const json& value,
   if (!asked) return {};
   for (const std::string& name : names) {
     const std::optional<UnitSuffix> known = split_unit_suffix(name);
-    if (!known || known->stem != asked->stem || known->quantity != asked->quantity) continue;
-    const std::string as_text = value.is_number() && !asked->unit.empty()
-                                    ? fmt::format(": \"{}{}\"", value.dump(), asked->unit)
-                                    : "";
+    if (!known || !is_same_kind(known->quantity, asked->quantity)) continue;
+    if (counted(*known) != counted(*asked)) continue;
+    const std::string text = with_unit(value, asked->unit, known->quantity);
     return fmt::format("the key is '{}', in {}{}", name, unit_name(known->quantity),
-                       as_text.empty() ? "" : fmt::format("; write \"{}\"{}", name, as_text));
+                       text.empty() ? "" : fmt::format("; write \"{}\": {}", name, text));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -86,11 +87,20 @@ constexpr std::array kQuantities = {
 };
 static_assert(kQuantities.size() == static_cast<size_t>(Quantity::count_of_quantities));
 
-/// How keys of other programs' files end.
+/// How keys of other programs' files end, in small letters. Only bits and bytes a second are told
+/// apart by a capital, and of rows that are as long the first counts.
 constexpr UnitSuffix kSuffixes[] = {
     {"_bytes_per_s", "", Quantity::bytes_per_s},
+    {"_mb_per_s", "MB/s", Quantity::bytes_per_s},
     {"_gb_per_s", "GB/s", Quantity::bytes_per_s},
+    {"_tb_per_s", "TB/s", Quantity::bytes_per_s},
+    {"_gb_s", "GB/s", Quantity::bytes_per_s},
+    {"_tb_s", "TB/s", Quantity::bytes_per_s},
+    {"_GBps", "GB/s", Quantity::bytes_per_s},
+    {"_TBps", "TB/s", Quantity::bytes_per_s},
+    {"_mbps", "Mb/s", Quantity::bytes_per_s},
     {"_gbps", "Gb/s", Quantity::bytes_per_s},
+    {"_tbps", "Tb/s", Quantity::bytes_per_s},
     {"_tflops_per_s", "TF", Quantity::flops_per_s},
     {"_flops_per_s", "", Quantity::flops_per_s},
     {"_gflops", "GF", Quantity::flops_per_s},
@@ -114,6 +124,29 @@ constexpr UnitSuffix kSuffixes[] = {
 };
 
 const QuantityRow& row_of(Quantity quantity) { return kQuantities[static_cast<size_t>(quantity)]; }
+
+enum class Steps : uint8_t { of_1000, of_1024 };
+
+/// The largest unit with these steps that leaves at least 1 of the value. Bits and second spellings
+/// are for reading only.
+const UnitRow* unit_of(Quantity quantity, double value, Steps steps) {
+  const UnitRow* best = nullptr;
+  for (const UnitRow& row : kUnits) {
+    if (row.quantity != quantity) continue;
+    const bool is_1024 = row.text.find("iB") != std::string_view::npos;
+    const bool counts = is_1024 == (steps == Steps::of_1024) && row.factor >= 1 &&
+                        row.text.find('b') == std::string_view::npos;
+    if (best == nullptr || (counts && row.factor > best->factor && value >= row.factor)) {
+      best = &row;
+    }
+  }
+  return best;
+}
+
+std::string text_with(const UnitRow* unit, double value) {
+  return unit == nullptr ? fmt::format("{:g}", value)
+                         : fmt::format("{:.4g}{}", value / unit->factor, unit->text);
+}
 
 }  // namespace
 
@@ -145,44 +178,50 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text) {
 }
 
 std::string quantity_text(Quantity quantity, double value) {
-  const UnitRow* best = nullptr;
-  for (const UnitRow& row : kUnits) {
-    if (row.quantity != quantity) continue;
-    // Powers of 1024, bits and second spellings are for reading only.
-    const bool is_decimal = row.factor >= 1 && row.text.find("iB") == std::string_view::npos &&
-                            row.text.find('b') == std::string_view::npos;
-    if (best == nullptr || (is_decimal && row.factor > best->factor && value >= row.factor)) {
-      best = &row;
-    }
-  }
-  return best == nullptr ? fmt::format("{:g}", value)
-                         : fmt::format("{:.4g}{}", value / best->factor, best->text);
+  return text_with(unit_of(quantity, value, Steps::of_1000), value);
+}
+
+double distance_from_usual(Quantity quantity, double value) {
+  const double usual = parse_quantity(quantity, unit_example(quantity)).value_or(1);
+  return std::abs(std::log10(value / usual));
 }
 
 std::string likely_meaning(Quantity quantity, double value, double min, double max) {
-  if (!(value > 0)) return {};
-  // What is far too small was counted in a larger unit: people say GB and TF.
-  const double usual = quantity == Quantity::flops_per_s ? 1e12 : 1e9;
-  for (const double factor : {usual, 1e12, 1e9, 1e6, 1e3}) {
-    if (value < min && value * factor >= min && value * factor <= max) {
-      return quantity_text(quantity, value * factor);
-    }
-    if (value > max && value / factor >= min && value / factor <= max) {
-      return quantity_text(quantity, value / factor);
+  if (!(value > 0) || (value >= min && value <= max)) return {};
+  // Tools count memory in MiB: nobody who writes 81920 means 81.92 GB.
+  const bool is_1024 = quantity == Quantity::bytes && value < min && std::fmod(value, kKi) == 0;
+  const double step = is_1024 ? kKi : 1e3;
+  constexpr int kMostSteps = 4;  // from bytes to TB
+  std::optional<double> best;
+  double factor = 1;
+  for (int i = 0; i < kMostSteps; ++i) {
+    factor *= step;
+    const double meant = value < min ? value * factor : value / factor;
+    if (meant < min || meant > max) continue;
+    if (!best || distance_from_usual(quantity, meant) < distance_from_usual(quantity, *best)) {
+      best = meant;
     }
   }
-  return {};
+  if (!best) return {};
+  const Steps steps = is_1024 ? Steps::of_1024 : Steps::of_1000;
+  return text_with(unit_of(quantity, *best, steps), *best);
 }
 
 std::optional<UnitSuffix> split_unit_suffix(std::string_view key) {
+  std::string lower(key);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  // A unit alone has no stem: "gbps".
+  const auto ends = [](std::string_view text, std::string_view ending) {
+    return (text.size() > ending.size() && text.ends_with(ending)) || text == ending.substr(1);
+  };
   const UnitSuffix* longest = nullptr;
   for (const UnitSuffix& row : kSuffixes) {
-    if (key.size() <= row.stem.size() || !key.ends_with(row.stem)) continue;
+    if (!ends(key, row.stem) && !ends(lower, row.stem)) continue;
     if (longest == nullptr || row.stem.size() > longest->stem.size()) longest = &row;
   }
   if (longest == nullptr) return std::nullopt;
-  return UnitSuffix{key.substr(0, key.size() - longest->stem.size()), longest->unit,
-                    longest->quantity};
+  const size_t stem_size = key.size() - std::min(key.size(), longest->stem.size());
+  return UnitSuffix{key.substr(0, stem_size), longest->unit, longest->quantity};
 }
 
 }  // namespace moetune::spec

@@ -40,8 +40,12 @@ std::optional<double> parse_quantity(Quantity quantity, std::string_view text);
 /// `value` in the largest unit that leaves at least 1 of it, as parse_quantity reads it: "450GB/s".
 std::string quantity_text(Quantity quantity, double value);
 
-/// What somebody who wrote `value`, which is out of [min, max], most likely meant, in a unit that
-/// brings it there: 450 bytes/s to "450GB/s". Empty when no unit does.
+/// How many powers of ten a value is larger or smaller than that of unit_example.
+double distance_from_usual(Quantity quantity, double value);
+
+/// What somebody who wrote `value`, which is out of [min, max], most likely meant: the value in the
+/// unit that brings it there and nearest to the usual, such as "450GB/s" for 450 and for 450000.
+/// Empty when no unit does.
 std::string likely_meaning(Quantity quantity, double value, double min, double max);
 
 /// A key that counts in another unit than this program's: its stem, and what it counts.
@@ -50,7 +54,8 @@ struct UnitSuffix {
   std::string_view unit;  ///< "us"; empty for a base unit
   Quantity quantity = Quantity::count;
 };
-/// Splits "latency_us", "memory_gb", "bandwidth_gbps", "peak_tflops"; none without such an ending.
+/// Splits "latency_us", "memory_GB", "bandwidth_gbps", "peak_tflops", and "gbps", whose stem is
+/// empty; none without such an ending. The stem is a part of `key`.
 std::optional<UnitSuffix> split_unit_suffix(std::string_view key);
 
 }  // namespace moetune::spec

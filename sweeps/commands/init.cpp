@@ -16,8 +16,12 @@
 namespace moetune::sweeps {
 namespace {
 
+constexpr const char* kCpu = "emulated-2x4";
+constexpr const char* kLargeCluster = "h100-8x8";
+
 /// The file that a path or a name of a shelf stands for, read.
 spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, const char* option) {
+  if (path_or_name == "-") return spec::read_document(read_standard_input(), kStandardInput);
   const std::string path = spec::find_file(shelf, path_or_name, ".");
   if (path.empty()) {
     throw base::UsageError(fmt::format("--{} is '{}', expected a file or a name; {}", option,
@@ -27,11 +31,23 @@ spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, c
   return spec::read_document(read_spec_file(path), path);
 }
 
-spec::HardwareSpec hardware_of(const std::string& path_or_name, const char* option) {
-  const spec::Document document = document_of(spec::Shelf::hardware, path_or_name, option);
+spec::HardwareSpec hardware_of(const spec::Document& document) {
   spec::HardwareSpec hardware = spec::hardware_from_json(document.json, document.source);
   spec::check_plausible(hardware, document.source);
   return hardware;
+}
+
+/// What reports call the sweep when nobody says.
+std::string name_for(const std::string& model_text, const spec::ModelSpec& model) {
+  if (model_text == "-") return model.family;
+  const std::filesystem::path path(model_text);
+  // Every model's file has this name; its folder tells which one it is.
+  if (path.filename() == "config.json") {
+    const std::string folder =
+        std::filesystem::absolute(path).lexically_normal().parent_path().filename();
+    if (!folder.empty()) return folder;
+  }
+  return path.stem();
 }
 
 }  // namespace
@@ -45,13 +61,15 @@ CommandOptions init_options() {
       "emulated cluster with the proportions of yours.");
   options.add()(
       "model", po::value<std::string>()->value_name("MODEL"),
-      "a Hugging Face config.json or the name of a shipped model, default quickstart-moe");
+      "a Hugging Face config.json, the name of a shipped model, or - for standard input; default "
+      "quickstart-moe");
   options.add()("hardware", po::value<std::string>()->value_name("HARDWARE"),
-                "a hardware file or the name of a shipped one, default emulated-2x4");
+                "a hardware file, the name of a shipped one, or - for standard input; default "
+                "emulated-2x4, for a model that a CPU cannot train h100-8x8");
   options.add()("data", po::value<std::string>()->value_name("PATH"),
                 "text to train on, default that of the quick start");
   options.add()("name", po::value<std::string>()->value_name("NAME"),
-                "what reports call it, default the model's file");
+                "what reports call it, default the model's file, of a config.json its folder");
   options.add()("out", po::value<std::string>()->value_name("FILE"),
                 "where to write, default standard output; no file is overwritten");
   return options;
@@ -63,8 +81,22 @@ int run_init_command(const CommandOptions& options) {
   };
   StartingPoint start;
   start.model_text = option_or("model", "quickstart-moe");
-  start.hardware_text = option_or("hardware", "emulated-2x4");
+  if (start.model_text == "-" && options.text("hardware") == "-") {
+    throw base::UsageError("--model and --hardware are both -, expected a file or a name for one");
+  }
+  const spec::Document model = document_of(spec::Shelf::model, start.model_text, "model");
+  start.model = spec::model_from_json(model.json, model.source);
+  start.cpu = hardware_of(document_of(spec::Shelf::hardware, kCpu, "hardware"));
+  // Devices whose memory cannot hold the model leave its miniature's none.
+  start.is_default_hardware = !options.has("hardware");
+  start.hardware_text =
+      option_or("hardware", needs_miniature(start.model, start.cpu) ? kLargeCluster : kCpu);
+  const spec::Document hardware =
+      document_of(spec::Shelf::hardware, start.hardware_text, "hardware");
+  start.hardware = hardware_of(hardware);
+  start.hardware_source = start.hardware_text == "-" ? kStandardInput : start.hardware_text;
   start.data_path = option_or("data", "quickstart");
+  start.name = options.has("name") ? options.text("name") : name_for(start.model_text, start.model);
   // Paths in a sweep file start from its folder.
   const auto from_out = [&](std::string& path) {
     std::error_code error;
@@ -72,12 +104,10 @@ int run_init_command(const CommandOptions& options) {
     const auto folder = std::filesystem::absolute(options.text("out")).parent_path();
     path = std::filesystem::absolute(path).lexically_normal().lexically_proximate(folder);
   };
-  const spec::Document model = document_of(spec::Shelf::model, start.model_text, "model");
-  start.model = spec::model_from_json(model.json, model.source);
-  start.hardware = hardware_of(start.hardware_text, "hardware");
-  start.cpu = hardware_of("emulated-2x4", "hardware");
-  start.name = options.has("name") ? options.text("name")
-                                   : std::filesystem::path(start.model_text).stem().string();
+  // What was read from standard input is written itself.
+  for (std::string* text : {&start.model_text, &start.hardware_text}) {
+    if (*text == "-") text->clear();
+  }
   from_out(start.model_text);
   from_out(start.hardware_text);
   from_out(start.data_path);

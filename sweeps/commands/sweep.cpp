@@ -211,13 +211,11 @@ int run_sweep_command(const CommandOptions& options) {
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
   options.apply_set(sweep.base.knobs);
-  const std::vector<spec::Violation> violations =
-      spec::check_constraints(spec::parts_of(sweep.base));
-  if (!violations.empty()) {
-    throw base::UsageError(violation_text(file, violations.front()));
-  }
+  check_can_run(sweep.base, file);
   if (max_trials > 0) sweep.budget.max_trials = max_trials;
   if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
+  // Before the database: a sweep that is refused leaves none.
+  const std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
 
   LoopOptions loop_options;
   loop_options.max_trials = sweep.budget.max_trials;
@@ -240,7 +238,6 @@ int run_sweep_command(const CommandOptions& options) {
   const InterruptGuard guard;
   Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
   if (session.is_resumed) progress.note(fmt::format("resuming the sweep in {}", database));
-  const std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
   SystemProcessRunner processes;
   report.set_sweep(session.sweep_id);
   report.set_note([&](const std::string& line) { progress.note(line); });

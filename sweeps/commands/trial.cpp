@@ -56,8 +56,11 @@ tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title, const s
   const std::vector<spec::Violation> violations = spec::check_constraints(spec::parts_of(spec));
   if (!violations.empty()) {
     request.action = tuner::Action::invalid;
-    problem = violation_text(file, violations.front());
-    request.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
+    problem = broken_rules_text(spec, file);
+    for (const spec::Violation& violation : violations) {
+      request.reason += fmt::format("{}{}: {}", request.reason.empty() ? "" : "; ", violation.rule,
+                                    violation.message);
+    }
   } else {
     request.prediction = predict(spec);
   }

@@ -95,8 +95,8 @@ BOOST_AUTO_TEST_CASE(what_moetune_writes_beside_its_database_does_not_change_the
   write("a.txt", "kept");
   const std::string digest = read_corpus(root).digest;
   write("runs.db", kDatabase);
-  for (const char* name :
-       {"runs.db.lock", "runs.db.text", "runs.db.running/spec.json", "runs.db.reference/state", "runs.html"}) {
+  for (const char* name : {"runs.db.lock", "runs.db.text", "runs.db.running/spec.json",
+                           "runs.db.reference/state", "runs.html"}) {
     write(name, "written by moetune");
   }
   BOOST_TEST(read_corpus(root).bytes == "kept");

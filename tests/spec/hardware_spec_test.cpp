@@ -3,6 +3,8 @@
 
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <ostream>
 
 #include "engine/spec/document.h"
 #include "tests/spec/spec_samples.h"
@@ -122,8 +124,52 @@ BOOST_AUTO_TEST_CASE(figures_of_no_machine_are_refused_with_what_was_meant) {
   BOOST_TEST(contains(refusal("/memory_bytes", 80), "did you mean \"80GB\"?"));
   BOOST_TEST(contains(refusal("/peak_flops_per_s", 989), "did you mean \"989TF\"?"));
   BOOST_TEST(contains(refusal("/launch_ns", 900'000'000'000), "did you mean \"900ns\"?"));
-  BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 1e18), "did you mean \"1GB/s\"?"));
+  BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 1e18), "did you mean \"1TB/s\"?"));
+  BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 450'000), "did you mean \"450GB/s\"?"));
+  BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 4.5e14), "did you mean \"450GB/s\"?"));
+  BOOST_TEST(contains(refusal("/memory_bytes", 81'920), "did you mean \"80GiB\"?"));
+  BOOST_TEST(contains(refusal("/launch_ns", 4'000'000), "did you mean \"4us\"?"));
   check_plausible(hardware(), "h.json");
+}
+
+BOOST_AUTO_TEST_CASE(shipped_clusters_are_plausible) {
+  const std::string folder = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/hardware";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    const Document document = read_document(samples::read_file("sweeps/hardware/" + name), name);
+    const HardwareSpec h = hardware_from_json(document.json, document.source);
+    BOOST_TEST(usage_error([&] { check_plausible(h, name); }) == "");
+  }
+}
+
+namespace {
+
+/// A key of another unit, its value, and what the message says to write.
+struct OtherUnit {
+  const char* pointer;
+  json value;
+  const char* advice;
+};
+std::ostream& operator<<(std::ostream& out, const OtherUnit& row) { return out << row.pointer; }
+
+const OtherUnit kOtherUnits[] = {
+    {"/intra_node/bandwidth_gbps", 400, "write \"bytes_per_s\": \"400Gb/s\""},
+    {"/intra_node/bandwidth_GBps", 450, "write \"bytes_per_s\": \"450GB/s\""},
+    {"/intra_node/gbps", 400, "write \"bytes_per_s\": \"400Gb/s\""},
+    {"/intra_node/gb_per_s", 450, "write \"bytes_per_s\": \"450GB/s\""},
+    {"/intra_node/latency_s", 1e-5, "write \"latency_ns\": \"1e-05s\""},
+    {"/memory_bandwidth_gbps", 26800, "write \"memory_bytes_per_s\": \"26800Gb/s\""},
+    {"/memory_GB", 80, "write \"memory_bytes\": \"80GB\""},
+    {"/peak_tflops", 989, "write \"peak_flops_per_s\": \"989TF\""},
+    {"/peak_tflops", 98e9, "write \"peak_flops_per_s\": 98000000000.0"},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(keys_of_other_units_name_the_one_that_is_right,
+                     boost::unit_test::data::make(kOtherUnits)) {
+  const std::string message = error_with(sample.pointer, sample.value);
+  BOOST_TEST(contains(message, sample.advice), message);
 }
 
 BOOST_AUTO_TEST_CASE(all_mistakes_are_told_with_their_lines) {

@@ -1,7 +1,9 @@
 // What the fields of a Hugging Face config mean for each family, and what is refused.
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "engine/spec/fields.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -100,6 +102,16 @@ BOOST_AUTO_TEST_CASE(both_spellings_of_the_expert_count) {
   renamed["num_local_experts"] = 8;
   BOOST_TEST(read(renamed).num_experts == 8);
   BOOST_TEST(contains(error_of(with(renamed, {{"num_experts", 4}})), "num_experts"));
+}
+
+BOOST_AUTO_TEST_CASE(the_page_has_the_window_that_reading_takes) {
+  const std::vector<FieldPage> pages = model_pages();
+  const auto page = std::ranges::find(pages, "sliding_window",
+                                      [](const FieldPage& each) { return each.info.key; });
+  BOOST_REQUIRE((page != pages.end()));
+  const ModelSpec model = read(with(qwen3_moe(), {{"use_sliding_window", true}}));
+  BOOST_TEST(page->default_text ==
+             fmt::format("llama none, mixtral none, qwen3_moe {}", model.attention_window.front()));
 }
 
 BOOST_AUTO_TEST_CASE(sliding_windows) {

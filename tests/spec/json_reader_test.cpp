@@ -110,6 +110,20 @@ BOOST_DATA_TEST_CASE(broken_documents_say_where, boost::unit_test::data::make(kB
   BOOST_TEST(usage_error([&] { parse_json(broken.text, "f"); }) == broken.message);
 }
 
+BOOST_AUTO_TEST_CASE(all_keys_that_are_there_twice_are_told_with_their_lines) {
+  BOOST_TEST(usage_error([] {
+               parse_json("{\n \"a\": 1,\n \"b\": {\"c\": 1,\n  \"c\": 2},\n \"a\": 2,\n}", "f");
+             }) ==
+             "3 mistakes:\n"
+             "  f: line 4: key 'b.c' is there twice in the same object, first in line 3\n"
+             "  f: line 5: key 'a' is there twice in the same object, first in line 2\n"
+             "  f: line 6, column 1: not valid JSON (found '}')");
+  // A hostile document is not read to its end.
+  std::string many = "{";
+  for (int i = 0; i < 100'000; ++i) many += fmt::format("\"k{}\": 1,\n\"k{}\": 1,", i, i);
+  BOOST_TEST(usage_error([&] { parse_json(many, "f"); }).size() < 10'000U);
+}
+
 BOOST_AUTO_TEST_CASE(every_prefix_of_a_document_ends_in_a_message_of_our_own) {
   const std::string text = R"({"a": [1, -2.5e3, "x\u00e9\n"], "b": {"c": null, "d": true}})";
   for (size_t size = 1; size < text.size(); ++size) {

@@ -77,6 +77,14 @@ BOOST_AUTO_TEST_CASE(what_was_meant) {
   BOOST_TEST(likely_meaning(Quantity::flops_per_s, 989, 1e7, 1e18) == "989TF");
   BOOST_TEST(likely_meaning(Quantity::bytes_per_s, 1e-9, 1e6, 1e14).empty());
   BOOST_TEST(likely_meaning(Quantity::bytes, 0, 1e6, 1e14).empty());
+  // The meaning nearest to the usual, not the first that is possible.
+  BOOST_TEST(likely_meaning(Quantity::bytes_per_s, 450'000, 1e6, 1e14) == "450GB/s");
+  BOOST_TEST(likely_meaning(Quantity::bytes_per_s, 4.5e14, 1e6, 1e14) == "450GB/s");
+  BOOST_TEST(likely_meaning(Quantity::nanoseconds, 4e6, 1, 1e6) == "4us");
+  // Memory is counted in MiB, too.
+  BOOST_TEST(likely_meaning(Quantity::bytes, 81'920, 1e5, 1e14) == "80GiB");
+  BOOST_TEST(likely_meaning(Quantity::bytes, 80'000, 1e5, 1e14) == "80GB");
+  BOOST_TEST(likely_meaning(Quantity::bytes, 8e10, 1e5, 1e14).empty());
 }
 
 BOOST_AUTO_TEST_CASE(keys_of_other_units) {
@@ -86,6 +94,12 @@ BOOST_AUTO_TEST_CASE(keys_of_other_units) {
   BOOST_CHECK(split_unit_suffix("memory_gb")->quantity == Quantity::bytes);
   BOOST_TEST(!split_unit_suffix("name").has_value());
   BOOST_TEST(!split_unit_suffix("_us").has_value());
+  BOOST_TEST(split_unit_suffix("bytes_per_s")->stem == "");
+  BOOST_TEST(split_unit_suffix("gb_per_s")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("Memory_GB")->stem == "Memory");
+  BOOST_TEST(split_unit_suffix("Memory_GB")->unit == "GB");
+  BOOST_TEST(split_unit_suffix("bandwidth_GBps")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("bandwidth_Gbps")->unit == "Gb/s");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

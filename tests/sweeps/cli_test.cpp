@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   const Answer invalid = run({"trial", spec, "--set", "expert_model_parallel_size=3"});
   BOOST_TEST(invalid.code == 2);
   BOOST_TEST(invalid.out.find("invalid") != std::string::npos);
-  BOOST_TEST(invalid.err.starts_with("moetune: " + spec + ": key 'knobs.expert_model_parallel_"));
+  BOOST_TEST(invalid.err.starts_with("moetune: 2 mistakes:\n  " + spec + ": key 'knobs.expert_"));
   BOOST_TEST(run({"trial", spec, "--db", db, "--set", "expert_model_parallel_size=3"}).code == 2);
   const json list = json::parse(run({"ls", db, "--format", "json"}).out);
   BOOST_TEST(list.at(0).at("status") == "invalid");

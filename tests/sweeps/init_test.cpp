@@ -23,6 +23,10 @@ constexpr const char* kCluster = R"({
   "launch_ns": "4us"
 })";
 
+/// The models that a CPU cannot train.
+constexpr const char* kLargeModels[] = {"llama3-8b",     "llama3-70b",    "mixtral-8x7b",
+                                        "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b"};
+
 struct Init : Cli {
   std::string out = folder.file("my.json");
 
@@ -36,7 +40,25 @@ struct Init : Cli {
     const Answer answer = run(options);
     BOOST_TEST_CONTEXT(answer.err) { BOOST_REQUIRE(answer.code == 0); }
   }
+
+  /// Prints the sweep, with the file as standard input.
+  Answer print_from(const std::string& file, const std::string& options) {
+    const std::string line = "cd " + folder.file("") + " && exec " + tests::bin("moetune") +
+                             " init --data corpus " + options + " <" + file;
+    for (const char* left : {"out", "err"}) std::filesystem::remove(folder.file(left));
+    SystemProcessRunner runner;
+    return finish(
+        *runner.start({{"/bin/sh", "-c", line}, {}, folder.file("out"), folder.file("err")}));
+  }
 };
+
+std::string model_file(const std::string& name) {
+  return std::string(MOETUNE_SOURCE_DIR) + "/engine/models/" + name + ".json";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -55,6 +77,9 @@ BOOST_AUTO_TEST_CASE(a_large_model_gets_a_miniature_that_can_run) {
   write({"--model", "qwen3-30b-a3b", "--hardware", folder.file("cluster.json")});
   const std::string text = read_text(out);
   BOOST_TEST(text.find("//   hidden_size 2048 -> 128") != std::string::npos);
+  BOOST_TEST(contains(text, "//   head_dim 128 -> 32\n"));
+  BOOST_TEST(contains(text, "//   width of an expert 768 -> 48\n"));
+  BOOST_TEST(!contains(text, "No cluster was named"));
   BOOST_TEST(text.find("link between nodes 50 GB/s and 20.0 us -> ") != std::string::npos);
   // Its starting point is legal, and so are other corners of its space.
   for (const char* set : {"data_parallel_size=8", "expert_model_parallel_size=8",
@@ -65,6 +90,64 @@ BOOST_AUTO_TEST_CASE(a_large_model_gets_a_miniature_that_can_run) {
       BOOST_TEST(json::parse(program.out).at("world_size") == 8);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_large_model_alone_gets_a_cluster_that_holds_it) {
+  for (const char* model : kLargeModels) {
+    BOOST_TEST_CONTEXT(model) {
+      std::filesystem::remove(out);
+      write({"--model", model});
+      BOOST_TEST(contains(read_text(out), "// No cluster was named, so h100-8x8 was taken."));
+      const Answer program = run({"program", out, "--format", "json"});
+      BOOST_TEST_CONTEXT(program.err) { BOOST_TEST(program.code == 0); }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_config_of_ones_own_alone_is_named_after_its_folder) {
+  std::filesystem::create_directory(folder.file("My-Model"));
+  write_text(folder.file("My-Model/config.json"), read_text(model_file("llama3_8b")));
+  write({"--model", folder.file("My-Model/config.json")});
+  BOOST_TEST(contains(read_text(out), "\"name\": \"My-Model\""));
+  BOOST_TEST(contains(read_text(out), "h100-8x8 was taken"));
+  BOOST_TEST(run({"program", out}).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_cluster_that_no_miniature_can_have_is_refused_with_what_to_do) {
+  check_refused({"init", "--model", "qwen3-30b-a3b", "--hardware", "emulated-2x4"}, 2,
+                {"emulated-2x4: key 'memory_bytes'", "18.0 MiB on each of 8 devices",
+                 "cannot hold this model", "h100-8x8"});
+  json cluster = json::parse(std::string(kCluster), nullptr, true, true);
+  cluster["inter_node"]["bytes_per_s"] = "100Mb/s";
+  write_text(folder.file("cluster.json"), cluster.dump());
+  const Answer refused =
+      run({"init", "--model", "qwen3-30b-a3b", "--hardware", folder.file("cluster.json")});
+  BOOST_TEST_CONTEXT(refused.err) {
+    BOOST_TEST(refused.code == 2);
+    BOOST_TEST(contains(refused.err, "no emulated cluster has the proportions of this one"));
+    BOOST_TEST(contains(refused.err, "link between nodes 0.0125 GB/s"));
+    // Nobody wrote the miniature's figures.
+    BOOST_TEST(!contains(refused.err, "did you mean"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_dash_is_standard_input) {
+  const Answer large = print_from(model_file("qwen3_30b_a3b"), "--model -");
+  BOOST_TEST_CONTEXT(large.err) { BOOST_REQUIRE(large.code == 0); }
+  BOOST_TEST(contains(large.out, "\"name\": \"qwen3_moe\""));
+  BOOST_TEST(contains(large.out, "//   hidden_size 2048 -> 128"));
+  // What needs no miniature is written whole: there is no file to name.
+  const Answer small = print_from(model_file("quickstart_moe"), "--model -");
+  BOOST_TEST_CONTEXT(small.err) { BOOST_REQUIRE(small.code == 0); }
+  BOOST_TEST(json::parse(small.out, nullptr, true, true).at("model").at("num_experts") > 0);
+  const Answer cluster = print_from("cluster.json", "--hardware -");
+  BOOST_TEST_CONTEXT(cluster.err) { BOOST_REQUIRE(cluster.code == 0); }
+  const json written = json::parse(cluster.out, nullptr, true, true);
+  BOOST_TEST(written.at("model") == "quickstart-moe");
+  BOOST_TEST(written.at("hardware").at("name") == "ours");
+  const Answer wrong = print_from("/dev/null", "--model -");
+  BOOST_TEST(wrong.code == 2);
+  BOOST_TEST(contains(wrong.err, "standard input: is empty"), wrong.err);
 }
 
 BOOST_AUTO_TEST_CASE(it_writes_to_standard_output_and_over_nothing) {

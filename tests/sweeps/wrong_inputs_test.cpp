@@ -3,6 +3,7 @@
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/error.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -38,39 +40,42 @@ const Typed kTyped[] = {
     {{"frobnicate"}, "", "commands: "},
     {{"--verbose"}, "", "there is no command '--verbose'"},
     {{"trial"}, "", "the trial file is missing"},
-    {{"trial", "trial.json@", "--sett", "a=b"}, "", "--sett"},
-    {{"trial", "trial.json@", "--set"}, "", "set"},
+    {{"trial", "trial.json@", "--sett", "a=b"}, "", "unrecognised option '--sett'"},
+    {{"trial", "trial.json@", "--set"}, "", "argument for option '--set' is missing"},
     {{"trial", "trial.json@", "--set", "micro_batch_size"}, "", "expected KNOB=VALUE"},
     {{"trial", "trial.json@", "--set", "micro_batch=2"}, "", "did you mean 'micro_batch_size'"},
-    {{"trial", "trial.json@", "--set", "micro_batch_size=two"}, "", "knob 'micro_batch_size'"},
+    {{"trial", "trial.json@", "--set", "micro_batch_size=two"}, "", "is 'two', expected >= 1"},
     {{"trial", "trial.json@", "--set", "micro_batch_size=0"}, "", "from 1 to"},
     {{"trial", "trial.json@", "--set", "recompute=norms"}, "", "set of norm, core_attn"},
-    {{"program", "trial.json@", "--set", "pipeline_model_parallel_layout=Ett"}, "", "layout"},
+    {{"program", "trial.json@", "--set", "pipeline_model_parallel_layout=Ett"},
+     "",
+     "has 2 layers (t), the model has 4"},
     {{"trial", "trial.json@", "--format", "xml"}, "", "expected text or json"},
-    {{"trial", "nowhere.json@"}, "", "nowhere.json"},
+    {{"trial", "nowhere.json@"}, "", "No such file"},
     {{"sweep", "sweep.json@"}, "", "the database (--db PATH)"},
     {{"sweep", "sweep.json@", "--db", "x.db@", "--max-trials", "2"}, "", "at least 4"},
-    {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "soon"}, "", "--max-seconds"},
+    {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "soon"}, "", "a whole number of"},
     {{"program", "trial.json@", "--rank", "99"}, "", "--rank is 99, expected 0 to"},
     {{"schema"}, "", "the kind of file"},
     {{"schema", "models"}, "", "kinds: sweep, trial, hardware, model"},
     {{"knobs", "extra"}, "", "too many positional options"},
-    {{"report"}, "", "usage: moetune report"},
-    {{"ls"}, "", "the database"},
-    {{"show", "x.db@"}, "", "expected the database and"},
-    {{"bisect"}, "", "moetune"},
-    {{"init", "--model", "qwen3-30b-a3c"}, "", "qwen3-30b-a3b"},
-    {{"init", "--hardware", "my-cluster"}, "", "--hardware is 'my-cluster'"},
+    {{"report"}, "", "the database (--db PATH) is missing"},
+    {{"ls"}, "", "the database (--db PATH) is missing"},
+    {{"show", "x.db@"}, "", "the trial's number or hash"},
+    {{"bisect"}, "", "the folder of a git repository (--repo PATH)"},
+    {{"init", "--model", "qwen3-30b-a3c"}, "", "did you mean 'qwen3-30b-a3b'?"},
+    {{"init", "--hardware", "my-cluster"}, "", "known names: emulated-2x4, "},
+    {{"init", "--model", "-", "--hardware", "-"}, "", "are both -, expected a file or a name"},
     // Databases.
-    {{"ls", "nowhere.db@"}, "", "nowhere.db"},
-    {{"ls", "trial.json@"}, "", "trial.json"},
-    {{"show", "trial.json@", "1"}, "", "trial.json"},
-    {{"report", "corpus@", "--out", "x.html@"}, "", "corpus"},
+    {{"ls", "nowhere.db@"}, "", "there is no such database"},
+    {{"ls", "trial.json@"}, "", "name a file written by 'moetune sweep'"},
+    {{"show", "trial.json@", "1"}, "", "name a file written by 'moetune sweep'"},
+    {{"report", "corpus@", "--out", "x.html@"}, "", "name a file written by 'moetune sweep'"},
     {{"ls", "@"}, "", "is a folder"},
-    {{"ls", "/dev/null"}, "", "/dev/null"},
+    {{"ls", "/dev/null"}, "", "is not a regular file, expected a runs database"},
     // Syntax.
     {{"trial", "wrong.json@"}, "", "is empty"},
-    {{"trial", "wrong.json@"}, "{\"model\": ", "line 1"},
+    {{"trial", "wrong.json@"}, "{\"model\": ", "found the end of the file"},
     {{"trial", "wrong.json@"}, "{\n  \"num_steps\": 5,\n}", "line 3, column 1"},
     {{"trial", "wrong.json@"}, "{\"a\": 1, \"a\": 2}", "twice"},
     {{"trial", "wrong.json@"}, "[1, 2]", "expected a JSON object"},
@@ -79,6 +84,16 @@ const Typed kTyped[] = {
     {{"trial", "wrong.json@"}, "{ # no comment\n}", "not valid JSON"},
     {{"trial", "wrong.json@"}, "num_steps: 5", "not valid JSON"},
     {{"sweep", "wrong.json@", "--db", "x.db@"}, "{}", "key 'name' is missing"},
+    // Files of another kind. Newer ones of models have a dtype, as trials do.
+    {{"sweep", "wrong.json@", "--db", "x.db@"},
+     R"({"model_type": "llama", "dtype": "bfloat16", "hidden_size": 64})",
+     "is the config.json of a model, expected a sweep file; `moetune init --model "},
+    {{"trial", "wrong.json@"},
+     R"({"model_type": "gpt5"})",
+     "is the config.json of a model, expected a trial or sweep file"},
+    {{"sweep", "wrong.json@", "--db", "x.db@"},
+     R"({"name": "ours", "num_nodes": 1, "devices_per_node": 8})",
+     "is the hardware file of a cluster, expected a sweep file; `moetune init --hardware "},
 };
 
 /// A change of a document that is right, and what the message says.
@@ -94,9 +109,9 @@ std::ostream& operator<<(std::ostream& out, const Changed& row) {
 const Changed kTrials[] = {
     {"/model/model_type", "gpt5", "supported: llama, mixtral, qwen3_moe"},
     {"/model/hidden_size", "128", "key 'hidden_size' is \"128\", expected an integer"},
-    {"/model/num_key_value_heads", 3, "num_key_value_heads"},
+    {"/model/num_key_value_heads", 3, "expected a divisor of num_attention_heads (4)"},
     {"/model/head_dim", 7, "an even head_dim"},
-    {"/model/num_experts_per_tok", 1000, "num_experts_per_tok"},
+    {"/model/num_experts_per_tok", 1000, "expected an integer from 1 to 8"},
     {"/model/hidden_act", "swiglu", "one of silu"},
     {"/model/quantization_config", {{"bits", 4}}, "quantized weights are not supported"},
     {"/model/num_hidden_layers", -1, "from 1 to 1024"},
@@ -108,39 +123,47 @@ const Changed kTrials[] = {
     {"/hardware/intra_node",
      {{"latency_us", 10}, {"bytes_per_s", 4e9}},
      "\"latency_ns\": \"10us\""},
-    {"/hardware/efficiency", {{"gemm", 0.7}}, "known keys: "},
+    {"/hardware/intra_node",
+     {{"latency_ns", 1000}, {"bandwidth_gbps", 400}},
+     "write \"bytes_per_s\": \"400Gb/s\""},
+    {"/hardware/memory_bytes", 81920, "did you mean \"80GiB\"?"},
+    {"/hardware/launch_ns", 4000000, "did you mean \"4us\"?"},
+    {"/hardware/memory_GB", 80, "write \"memory_bytes\": \"80GB\""},
+    {"/hardware/efficiency", {{"gemm", 0.7}}, "known keys: attention, "},
     {"/hardware/comm_sm_ratio", 15, "from 0 to 0.5"},
     {"/knobs/micro_batch_size", 0, "from 1 to"},
     {"/knobs/data_paralel_size", 2, "did you mean 'data_parallel_size'?"},
     {"/knobs/cp_comm_type", "ring", "all_gather | p2p"},
-    {"/knobs/data_parallel_size", 3, "breaks the rule"},
-    {"/training/lr", "1e-3", "key 'training.lr'"},
+    {"/knobs/data_parallel_size", 3, "data_parallel_size 2 would be right"},
+    {"/training/lr", "1e-3", "key 'training.lr' is \"1e-3\", expected a number from 0"},
     {"/training/seq_len", 128, "did you mean 'seq_length'?"},
     {"/training/global_batch_size", 0, "from 1 to"},
     {"/dtype", "bf16", "one of \"f32\", \"f64\""},
-    {"/dtype", "fp8", "one of"},
-    {"/clock", "fast", "virtual_measured"},
+    {"/dtype", "fp8", "one of \"f32\", \"f64\""},
+    {"/clock", "fast", "one of \"wall\", \"virtual_measured\""},
     {"/backend", "rocm", "one of \"cpu\", \"cuda\""},
-    {"/communicator", "nccl", "one of"},
+    {"/communicator", "nccl", "one of \"threads\", \"fake\""},
     {"/counts_hardware", true, "only a GPU has such counters"},
     {"/num_steps", 2.5, "an integer"},
-    {"/data_path", "/nowhere/at/all", "/nowhere/at/all"},
-    {"/trace", "everything", "one of"},
+    {"/data_path", "/nowhere/at/all", "does not exist; known names: quickstart"},
+    {"/trace", "everything", "one of \"none\", \"ops\", \"all\""},
 };
 
 const Changed kSweeps[] = {
-    {"/strategy", "four_walls", "three_walls"},
+    {"/strategy", "four_walls", "known are: three_walls"},
     {"/num_steps", 3, "95 % interval"},
     {"/trace", "none", "the wall is read from a trace"},
     {"/budget", {{"max_trials", 1}}, "from 4 to"},
     {"/budget", {{"max_seconds", "10 minutes"}}, "such as \"10min\""},
+    {"/budget", {{"trial_timeout_ms", 500}}, "write \"trial_timeout_s\": \"500ms\""},
     {"/budget", {{"max_minutes", 10}}, "'max_seconds', in s; write \"max_seconds\": \"10min\""},
     {"/space", {{"micro_batch_size", json::array()}}, "at least one value"},
     {"/space", {{"micro_batch_size", 2}}, "an array"},
     {"/space", {{"micro_batch_size", {1, 1}}}, "there twice"},
     {"/space", {{"micro_batch_size", {0}}}, "from 1 to"},
-    {"/space", {{"micro_batches", {1}}}, "did you mean"},
-    {"/model", "no-such-model", "no-such-model"},
+    {"/space", {{"micro_batches", {1}}}, "did you mean 'micro_batch_size'?"},
+    {"/model", "no-such-model", "known names: llama3-70b, "},
+    {"/data_path", "quikstart", "did you mean 'quickstart'?"},
     {"/hardware", 5, "an object"},
     {"/validate_steps", 0, "from 1 to"},
     {"/min_gain_ratio", 5, "from 0 to 1"},
@@ -162,7 +185,7 @@ struct WrongInputs : Cli {
     return words;
   }
 
-  /// One message, and no sign of what is inside.
+  /// One message, no sign of what is inside, and no database.
   void check_helps(const std::vector<std::string>& words, const std::string& helps) {
     const Answer answer = run(words);
     BOOST_TEST_CONTEXT(answer.err) {
@@ -173,6 +196,10 @@ struct WrongInputs : Cli {
       BOOST_TEST(answer.err.find("moetune: ", 1) == std::string::npos);
       BOOST_TEST(!std::regex_search(
           answer.err, std::regex("exception|terminate|what\\(\\)|nlohmann|bad_|std::|\\.cpp")));
+      for (const auto& entry : std::filesystem::directory_iterator(folder.file(""))) {
+        const std::string name = entry.path().filename();
+        BOOST_TEST(name.find(".db") == std::string::npos, name << " is not written");
+      }
     }
   }
 };
@@ -212,6 +239,36 @@ BOOST_AUTO_TEST_CASE(all_mistakes_of_a_file_are_one_message) {
     BOOST_TEST(std::distance(std::sregex_iterator(answer.err.begin(), answer.err.end(), line),
                              std::sregex_iterator()) == 4);
   }
+}
+
+// Broken rules, too, where the file has the knob with the value that breaks them.
+BOOST_AUTO_TEST_CASE(all_broken_rules_are_one_message) {
+  write_sweep([](json& document) {
+    document["knobs"]["expert_model_parallel_size"] = 3;
+    document["knobs"]["micro_batch_size"] = 3;
+  });
+  const std::string file = folder.file("sweep.json");
+  tests::write_text(file, json::parse(tests::read_text(file)).dump(2));
+  const std::vector<std::vector<std::string>> commands = {
+      {"sweep", file, "--db", db}, {"trial", file}, {"program", file}};
+  for (const std::vector<std::string>& words : commands) {
+    const Answer answer = run(words);
+    BOOST_TEST_CONTEXT(answer.err) {
+      BOOST_TEST(answer.code == 2);
+      BOOST_TEST(answer.err.starts_with("moetune: 3 mistakes:\n"));
+      for (const char* part : {"expert_model_parallel_size' breaks the rule ep_divides_plane",
+                               "expert_model_parallel_size' breaks the rule ep_divides_experts",
+                               "micro_batch_size' breaks the rule micro_batch_divides_global"}) {
+        const std::regex line(fmt::format(R"(\n  .*sweep\.json: line \d+: key 'knobs\.{})", part));
+        BOOST_TEST(std::regex_search(answer.err, line), "the message has a line of " << part);
+      }
+    }
+  }
+  BOOST_TEST(!std::filesystem::exists(db));
+  // The file's line is not to blame for what --set says.
+  write_sweep([](json&) {});
+  check_helps({"sweep", file, "--db", db, "--set", "micro_batch_size=3"},
+              "sweep.json: key 'knobs.micro_batch_size' breaks the rule");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

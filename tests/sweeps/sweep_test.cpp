@@ -567,7 +567,7 @@ class HurriedStrategy : public ScriptedStrategy {
 };
 
 BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
-  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "40");  // a fifth of a second per trial
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");  // half a second per trial
   options.max_seconds = 8;
   HurriedStrategy strategy(several(80));
   const SweepSummary summary = run(strategy);

@@ -128,20 +128,18 @@ std::vector<Level> levels_of(const Hunt& hunt, const std::vector<HuntRun>& runs)
     }
   }
   std::vector<Level> levels;
-  const auto add = [&](int64_t from, int64_t to, std::optional<double> value) {
-    if (!has_levels || !value || std::abs(*value) >= kMostDrawn) {
-      value.reset();
-      std::vector<double> measured;
-      for (const HuntRun& run : runs) {
-        if (is_drawn(run) && run.position >= from && run.position <= to) {
-          measured.push_back(*run.value);
-        }
+  const auto add = [&](int64_t from, int64_t to, const std::optional<double>& known) {
+    if (has_levels && known && std::abs(*known) < kMostDrawn) {
+      levels.push_back({from, to, *known});
+      return;
+    }
+    std::vector<double> measured;
+    for (const HuntRun& run : runs) {
+      if (is_drawn(run) && run.position >= from && run.position <= to) {
+        measured.push_back(*run.value);
       }
-      if (!measured.empty()) value = base::median(std::move(measured));
     }
-    if (value) {
-      levels.push_back({from, to, *value});
-    }
+    if (!measured.empty()) levels.push_back({from, to, base::median(std::move(measured))});
   };
   int64_t from = 0;
   std::optional<double> value = steps.empty() ? std::nullopt : steps.begin()->second->before;

@@ -19,7 +19,6 @@ struct RunnerOptions {
   std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run
                        ///< is destroyed
   std::string text_path;  ///< what the ranks read in place of the spec's data_path; empty: that
-  std::string saved_run{};  ///< a folder that keeps the run on its way; empty: it is not kept
   std::chrono::milliseconds step_limit{60'000};
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
@@ -32,6 +31,7 @@ struct RunnerOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline{};
   /// The folder that holds the machine's /proc and /sys; empty: the machine itself.
   std::string host_root{};
+  std::string saved_run{};  ///< a folder that keeps the run on its way; empty: it is not kept
 };
 
 /// A trial that has ended. Its folder lies there until this goes away.

@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(the_rank_that_began_it_gives_status_and_reason) {
 
 BOOST_AUTO_TEST_CASE(waiting_for_a_rank_that_has_failed_is_not_hanging) {
   const tests::ScopedEnvironment blind("FAKE_RANK_IGNORES_PEERS", "yes");
-  options.step_limit = milliseconds(700);
+  options.step_limit = milliseconds(2000);
   options.grace = milliseconds(100);
   for (const bool is_launched : {false, true}) {
     if (is_launched) launch_like_srun();

@@ -11,9 +11,9 @@ namespace moetune::engine {
 class Probe {
  public:
   Probe();
-  /// Two products by the experts' kernel, then a pass over more memory than the first caches hold: a
-  /// plain loop would not slow down as a step does. Runs once untimed, to fill the caches. Returns
-  /// the thread's CPU time.
+  /// Two products by the experts' kernel, then a pass over more memory than the first caches hold:
+  /// a plain loop would not slow down as a step does. Runs once untimed, to fill the caches.
+  /// Returns the thread's CPU time.
   int64_t run();
 
  private:

@@ -239,8 +239,8 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
                              kernels::Backend& backend) {
     inject_gradient(trial, step, rank, params, backend);
   };
-  Training training{trial,           tokens,  ranks,            recorder, nullptr,
-                    std::move(work), nullptr, std::move(saved), routing};
+  Training training{trial,   tokens,           ranks,  recorder, nullptr, std::move(work),
+                    nullptr, std::move(saved), routing};
   if (spec::is_on_device(trial)) {
     training.watchdog =
         std::make_unique<Watchdog>(options.step_limit, [&](const std::string& what) {

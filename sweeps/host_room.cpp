@@ -1,5 +1,5 @@
-// Reads what the kernel says. Formats: proc_meminfo(5), cgroups(7), and the kernel's cgroup-v1 and -v2 memory
-// documentation.
+// Reads what the kernel says. Formats: proc_meminfo(5), cgroups(7), and the kernel's cgroup-v1 and
+// -v2 memory documentation.
 #include "sweeps/host_room.h"
 
 #include <fmt/format.h>

@@ -32,7 +32,8 @@ using tuner::TrialRequest;
 constexpr double kLateTrials = 3;
 constexpr double kEarliestRatio = 0.5;  ///< not before this share of the seconds is used
 constexpr double kLateRatio = 0.85;     ///< from this share on always
-constexpr double kTooLateRatio = 0.95;  ///< the same by the clock, where time went by between trials
+constexpr double kTooLateRatio =
+    0.95;  ///< the same by the clock, where time went by between trials
 
 bool was_run(const store::TrialRow& trial) {
   return store::is_final(trial.status) && trial.status != spec::name_of(TrialStatus::pruned);
@@ -125,10 +126,9 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
       const std::string& kept = options_.runner.saved_run;
       summary_.stop_reason = fmt::format(
           "the budget of {} seconds is used up in the middle of '{}'{}, which {}",
-          options_.max_seconds, request->title,
-          state_.step.empty() ? "" : " (" + state_.step + ")",
+          options_.max_seconds, request->title, state_.step.empty() ? "" : " (" + state_.step + ")",
           !kept.empty() && fs::exists(kept) ? "the next call goes on with"
-                                           : "starts anew with more seconds");
+                                            : "starts anew with more seconds");
       return;
     }
     if (!outcome) {

@@ -72,8 +72,8 @@ class SweepLoop {
   /// What was measured for just this request, by this call or an earlier one.
   std::optional<store::MeasurementRow> stored_run(const store::TrialRow& trial,
                                                   const tuner::TrialRequest& request) const;
-  /// The probe's time of the sweep's first measurement that can be compared with those of this call:
-  /// step times of all are scaled to it. 0 before there is one.
+  /// The probe's time of the sweep's first measurement that can be compared with those of this
+  /// call: step times of all are scaled to it. 0 before there is one.
   [[nodiscard]] double usual_probe_ns() const;
   [[nodiscard]] bool is_of_this_environment(const store::MeasurementRow& run) const;
   TrialRun run_now(const tuner::TrialRequest& request);

@@ -66,7 +66,7 @@ bool is_database(const fs::path& path) {
 bool is_of_database(const fs::path& path) {
   if (path.extension() == ".html") return is_database(fs::path(path).replace_extension(".db"));
   static constexpr std::array<std::string_view, 4> kExtensions = {".lock", ".text", ".running",
-                                                                   ".reference"};
+                                                                  ".reference"};
   return std::find(kExtensions.begin(), kExtensions.end(), path.extension().string()) !=
              kExtensions.end() &&
          is_database(fs::path(path).replace_extension());

@@ -1,7 +1,6 @@
 #include "kernels/cuda/runtime_check.h"
 
 #include <cuda_runtime_api.h>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,8 +104,8 @@ DeviceUse::DeviceUse(int device) : device_(device) {
   check(cudaSetDevice(device), "making the device current");
   const cudaError_t status = cudaFree(nullptr);
   if (status == cudaErrorMemoryAllocation) {
-    throw base::EnvironmentFailure(fmt::format(
-        "other programs have left no memory on GPU {}: nvidia-smi names them", device));
+    throw base::EnvironmentFailure(
+        fmt::format("other programs have left no memory on GPU {}: nvidia-smi names them", device));
   }
   check(status, "making a context");
   const std::scoped_lock lock(g_uses_mutex);

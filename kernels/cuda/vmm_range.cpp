@@ -1,5 +1,5 @@
-// Memory mapped piece by piece into reserved addresses. The driver's functions are asked for at run time: the program links no driver
-// and starts on machines without one.
+// Memory mapped piece by piece into reserved addresses. The driver's functions are asked for at run
+// time: the program links no driver and starts on machines without one.
 #include "kernels/cuda/vmm_range.h"
 
 #include <cuda.h>

@@ -48,16 +48,14 @@ struct Fixture {
     SavedRun saved(trial, kept);
     if (saved.is_there()) saved.restore_shard(out + "/shard-0.db");
     using File = store::ShardWriter::File;
-    TrialRecorder recorder(trial, out, {0},
-                           saved.is_there() ? File::gone_on_with : File::created);
+    TrialRecorder recorder(trial, out, {0}, saved.is_there() ? File::gone_on_with : File::created);
     TrainerHooks hooks;
     hooks.observers.routing = &routing;
     const testing::RandomTokens tokens(trial);
     run_ranks(trial, hooks, [&](RankTrainer& trainer, World&, int) {
       RunState state = saved.restore(trainer, routing);
       for (; state.next_step < end; ++state.next_step) {
-        results.push_back(
-            trainer.step(state.next_step, tokens, profiler::TraceLevel::none));
+        results.push_back(trainer.step(state.next_step, tokens, profiler::TraceLevel::none));
         recorder.add_step(state.next_step, results.back(), 1, 1);
       }
       state.num_updates = trainer.num_updates();
@@ -136,9 +134,9 @@ BOOST_FIXTURE_TEST_CASE(the_program_goes_on_after_sigterm, Fixture) {
   const std::string rank = std::string(MOETUNE_BIN_DIR) + "/moetune-rank";
   const auto run = [&](const std::string& out, const std::string& options,
                        const std::string& then) {
-    const std::string command = fmt::format(
-        "cd {}; {} --spec spec.json --out {} {} >/dev/null & pid=$!; {} wait $pid", path, rank, out,
-        options, then);
+    const std::string command =
+        fmt::format("cd {}; {} --spec spec.json --out {} {} >/dev/null & pid=$!; {} wait $pid",
+                    path, rank, out, options, then);
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };

@@ -55,11 +55,12 @@ ThreeWalls::LongRun ThreeWalls::judged_by_rounding(LongRun run) {
   const double band = kBandPerSpread * *spread;
   constexpr double kWidestBand = 1;
   if (band > kWidestBand) {
-    decide(Phase::validate, "note",
-           fmt::format("Two reference runs that differ by rounding alone come {:.2g} apart: over so "
-                       "many steps losses do not tell whether a layout is right. A shorter "
-                       "validation (validate_steps) does.",
-                       *spread))
+    decide(
+        Phase::validate, "note",
+        fmt::format("Two reference runs that differ by rounding alone come {:.2g} apart: over so "
+                    "many steps losses do not tell whether a layout is right. A shorter "
+                    "validation (validate_steps) does.",
+                    *spread))
         .evidence = {{"rounding_spread", *spread}};
     return run;
   }

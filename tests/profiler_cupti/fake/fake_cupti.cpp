@@ -123,7 +123,8 @@ CUptiResult cuptiGetVersion(uint32_t* version) {
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                               void*, CUpti_SubscriberParams* params) {
   if (machine.subscribe_result != CUPTI_SUCCESS) {
-    std::strncpy(params->oldSubscriberName, machine.subscriber.c_str(), params->oldSubscriberSize);
+    std::snprintf(params->oldSubscriberName, params->oldSubscriberSize, "%s",
+                  machine.subscriber.c_str());
     return machine.subscribe_result;
   }
   machine.is_subscribed = true;

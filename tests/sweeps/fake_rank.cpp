@@ -265,12 +265,13 @@ int main(int argc, char** argv) {
   std::signal(
       SIGTERM,
       environment("FAKE_RANK_IS_STUBBORN") == "yes" ? SIG_IGN : [](int) { is_asked_to_stop = 1; });
-  // As a run that is kept on its way.
-  if (argc == 7 && std::string(argv[5]) == "--saved-run")
-    std::filesystem::create_directory(argv[6]);
-  if ((argc != 5 && argc != 7) || std::string(argv[1]) != "--spec" ||
+  if (argc < 5 || argc % 2 == 0 || std::string(argv[1]) != "--spec" ||
       std::string(argv[3]) != "--out") {
-    leave(ExitCode::usage, "usage: --spec FILE --out DIR");
+    leave(ExitCode::usage, "usage: --spec FILE --out DIR [--saved-run DIR]");
+  }
+  for (int i = 5; i < argc; i += 2) {
+    // As a run that is kept on its way.
+    if (std::string(argv[i]) == "--saved-run") std::filesystem::create_directory(argv[i + 1]);
   }
   try {
     std::ifstream file(argv[2]);

@@ -49,7 +49,7 @@ const Typed kTyped[] = {
     {{"trial", "trial.json@", "--set", "recompute=norms"}, "", "set of norm, core_attn"},
     {{"program", "trial.json@", "--set", "pipeline_model_parallel_layout=Ett"},
      "",
-     "has 2 layers (t), the model has 4"},
+     "has 1 stages; a multiple of"},
     {{"trial", "trial.json@", "--format", "xml"}, "", "expected text or json"},
     {{"trial", "nowhere.json@"}, "", "No such file"},
     {{"sweep", "sweep.json@"}, "", "the database (--db PATH)"},

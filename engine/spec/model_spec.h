@@ -38,6 +38,68 @@ struct RopeTable {
   std::vector<double> sin;
 };
 
+/// What mixes the tokens in a layer.
+enum class Mixer : uint8_t {
+  gqa,    ///< attention with grouped queries
+  mla,    ///< multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)
+  gdn,    ///< Gated DeltaNet (arXiv 2412.06464), linear in the sequence
+  mamba,  ///< Mamba-2 (arXiv 2405.21060), linear in the sequence
+  none,   ///< the layer has a feed-forward half only
+};
+/// What follows it in the layer.
+enum class FeedForward : uint8_t { dense, moe, none };
+
+/// Sizes of multi-head latent attention.
+struct MlaSpec {
+  int64_t q_lora_rank = 0;  ///< 0: queries are projected in one step
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+
+  [[nodiscard]] int64_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
+};
+
+/// Sizes of Gated DeltaNet.
+struct GdnSpec {
+  int64_t conv_kernel = 0;
+  int64_t num_key_heads = 0;
+  int64_t num_value_heads = 0;
+  int64_t key_head_dim = 0;
+  int64_t value_head_dim = 0;
+
+  [[nodiscard]] int64_t key_size() const { return num_key_heads * key_head_dim; }
+  [[nodiscard]] int64_t value_size() const { return num_value_heads * value_head_dim; }
+};
+
+/// Sizes of Mamba-2.
+struct MambaSpec {
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;
+  int64_t state_size = 0;
+  int64_t num_groups = 0;
+  int64_t conv_kernel = 0;
+
+  [[nodiscard]] int64_t inner_size() const { return num_heads * head_dim; }
+};
+
+/// The two halves of a layer.
+struct LayerKind {
+  Mixer mixer = Mixer::gqa;
+  FeedForward feed_forward = FeedForward::dense;
+
+  auto operator<=>(const LayerKind&) const = default;
+};
+
+/// Multi-token prediction (DeepSeek-V3, arXiv 2412.19437): behind the last layer `depth` blocks,
+/// each of which joins the stream with the next token's embedding, runs `layers` and predicts one
+/// token further with the model's own head.
+struct MtpSpec {
+  int64_t depth = 0;
+  std::vector<LayerKind> layers;  ///< of one depth
+  bool repeats_layer = false;     ///< all depths have the same parameters
+};
+
 /// All sizes are elements. Experts are absent (num_experts 0) in dense families.
 struct ModelSpec {
   std::string family;  ///< model_type of the config: llama, mixtral, qwen3_moe
@@ -67,6 +129,34 @@ struct ModelSpec {
   bool ties_embeddings = false;
   RopeSpec rope;
 
+  // What plans know and the engine does not run yet (engine_gap says so).
+  std::vector<LayerKind> layer_kinds;  ///< empty: gqa, and as is_moe_layer says
+  MlaSpec mla;
+  GdnSpec gdn;
+  MambaSpec mamba;
+  MtpSpec mtp;
+  bool has_attention_gate = false;     ///< on the output of gqa, as wide as the queries
+  bool has_attention_sinks = false;    ///< a learned logit of each query head
+  bool has_gated_mlp = true;           ///< false: two matrices an MLP instead of three
+  bool has_shared_gate = false;        ///< a scalar gate on the shared expert
+  bool has_router_bias = false;        ///< added to the scores that choose experts; no gradient
+  bool has_expert_bias = false;        ///< on both matrices of experts, and on the router
+  bool has_layer_norm = false;         ///< LayerNorm with bias instead of RMSNorm
+  bool has_learned_positions = false;  ///< a table of max_position_embeddings rows
+  int64_t moe_latent_size = 0;         ///< experts work on vectors of this width, 0: hidden_size
+  int64_t padded_vocab_size = 0;       ///< rows of embedding and head, 0: vocab_size
+  double hidden_dropout = 0;           ///< costs masks in memory
+  double attention_dropout = 0;
+
+  [[nodiscard]] LayerKind kind_of(int64_t layer) const {
+    const auto i = static_cast<size_t>(layer);
+    if (!layer_kinds.empty()) return layer_kinds[i];
+    return {Mixer::gqa, is_moe_layer[i] ? FeedForward::moe : FeedForward::dense};
+  }
+  [[nodiscard]] int64_t num_layers_with(FeedForward half) const;
+  [[nodiscard]] int64_t vocab_rows() const {
+    return padded_vocab_size > 0 ? padded_vocab_size : vocab_size;
+  }
   [[nodiscard]] int64_t q_size() const { return num_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const { return num_kv_heads * head_dim; }
   [[nodiscard]] int64_t num_moe_layers() const;
@@ -84,6 +174,8 @@ struct ModelSpec {
 /// that cannot be trained faithfully (unknown family, dropout, unknown activation or rope type,
 /// sizes that do not fit together).
 ModelSpec model_from_json(const nlohmann::json& json, const Source& source);
+/// What of the model only plans know so far, as a sentence; empty for one that the engine runs.
+std::string engine_gap(const ModelSpec& model);
 nlohmann::json to_json(const ModelSpec& model);
 /// The keys of a config.json that are read.
 std::vector<FieldPage> model_pages();

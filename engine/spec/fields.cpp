@@ -183,9 +183,11 @@ void check_plausible(const Source& source, const std::vector<FieldPage>& pages, 
     if (value == 0 || (value >= plausible.min && value <= plausible.max)) continue;
     const std::string meant =
         likely_meaning(page.info.quantity, value, plausible.min, plausible.max);
+    const std::string_view unit = unit_name(page.info.quantity);
     problems.add(fmt::format(
-        "{}key '{}' is {}, {} in {}: no machine has that; {}", source.prefix(key), key,
-        found->dump(), quantity_text(page.info.quantity, value), unit_name(page.info.quantity),
+        "{}key '{}' is {}{}: no machine has that; {}", source.prefix(key), key, found->dump(),
+        unit.empty() ? ""
+                     : fmt::format(", {} in {}", quantity_text(page.info.quantity, value), unit),
         meant.empty()
             ? fmt::format("expected {} to {}", quantity_text(page.info.quantity, plausible.min),
                           quantity_text(page.info.quantity, plausible.max))

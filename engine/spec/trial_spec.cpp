@@ -276,6 +276,7 @@ std::string spec_hash(const TrialSpec& spec) {
   for (const char* key : {"data_path", "reference_loss", "reference_tolerance"}) {
     document.erase(key);
   }
+  for (const char* key : {"power_watts", "source"}) document["hardware"].erase(key);
   // Ranks as threads are what every trial had before there were others.
   if (spec.communicator == CommunicatorKind::threads) document.erase("communicator");
   if (!spec.counts_hardware) document.erase("counts_hardware");

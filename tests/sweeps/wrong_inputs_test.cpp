@@ -64,7 +64,7 @@ const Typed kTyped[] = {
     {{"show", "x.db@"}, "", "the trial's number or hash"},
     {{"bisect"}, "", "the folder of a git repository (--repo PATH)"},
     {{"init", "--model", "qwen3-30b-a3c"}, "", "did you mean 'qwen3-30b-a3b'?"},
-    {{"init", "--hardware", "my-cluster"}, "", "known names: emulated-2x4, "},
+    {{"init", "--hardware", "my-cluster"}, "", "known names: a100-80g, "},
     {{"init", "--model", "-", "--hardware", "-"}, "", "are both -, expected a file or a name"},
     // Databases.
     {{"ls", "nowhere.db@"}, "", "there is no such database"},

@@ -107,6 +107,7 @@ ReferenceRun load_reference_run(const std::string& folder) {
   const std::string config = folder + "/config.json";
   run.model =
       spec::model_from_json(spec::parse_json(read_text(config, kMaxJsonBytes), config), config);
+  spec::refuse_engine_gap(run.model, config);
   read_expected(folder + "/expected.json", run);
   run.weights = std::make_shared<const Checkpoint>(Checkpoint::open_folder(folder));
   HfNames::of_checkpoint(run.model, *run.weights).check(*run.weights);

@@ -99,7 +99,8 @@ json value_schema(const FieldPage& page) {
     case FieldKind::texts:
       return {{"type", "array"}, {"items", {{"type", "string"}}}};
     case FieldKind::object:
-      return schema_of(page.children);
+      // One without rows is not looked into.
+      return page.children.empty() ? json{{"type", "object"}} : schema_of(page.children);
     case FieldKind::model:
     case FieldKind::hardware:
       return {{"type", {"object", "string"}}};

@@ -44,6 +44,7 @@ json json_schema(FileKind kind) {
   if (!row.is_foreign) return schema;
   schema.erase("additionalProperties");
   for (json& property : schema["properties"]) {
+    property.erase("additionalProperties");
     property = {{"anyOf", {property, {{"type", "null"}}}}};
   }
   return schema;

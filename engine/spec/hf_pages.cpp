@@ -1,5 +1,7 @@
 // The keys of a config.json as rows of the page of formats.
-#include <map>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "engine/spec/fields.h"
 #include "engine/spec/hf_read.h"
@@ -18,21 +20,29 @@ json default_of(const ModelKey& row) {
   return *row.fallback;
 }
 
-/// Of a key whose default is the family's: "2048 llama, deepseek_v2; 131072 mixtral"; a family
-/// without one has "none". In the order of the table.
+/// Of a key whose default is the family's: "2048 llama, deepseek_v2; 32768 elsewhere". In the order
+/// of the table, but that of most families at the end; a family without one has "none".
 template <typename Value>
 std::string by_family(Value Family::*member) {
-  std::vector<std::pair<Value, std::vector<std::string_view>>> groups;
+  struct Group {
+    Value value;
+    std::vector<std::string_view> names;
+  };
+  std::vector<Group> groups;
   for (const Family& family : kFamilies) {
     const Value value = family.*member;
-    auto group = std::ranges::find(groups, value, [](const auto& each) { return each.first; });
+    auto group = std::ranges::find(groups, value, &Group::value);
     if (group == groups.end()) group = groups.insert(groups.end(), {value, {}});
-    group->second.push_back(family.name);
+    group->names.push_back(family.name);
   }
+  const auto size = [](const Group& group) { return group.names.size(); };
+  const auto usual = std::ranges::max_element(groups, {}, size);
+  usual->names = {"elsewhere"};
+  std::rotate(usual, usual + 1, groups.end());
   std::vector<std::string> parts;
-  for (const auto& [value, names] : groups) {
-    parts.push_back(fmt::format("{} {}", value == Value{} ? "none" : fmt::format("{}", value),
-                                fmt::join(names, ", ")));
+  for (const Group& group : groups) {
+    const std::string value = group.value == Value{} ? "none" : fmt::format("{}", group.value);
+    parts.push_back(fmt::format("{} {}", value, fmt::join(group.names, ", ")));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }

@@ -104,6 +104,24 @@ BOOST_AUTO_TEST_CASE(a_large_model_alone_gets_a_cluster_that_holds_it) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_model_that_the_engine_does_not_run_is_refused) {
+  check_refused({"init", "--model", "deepseek-v3"}, 2,
+                {"deepseek_v3.json: line ", "key 'model_type' is \"deepseek_v3\"",
+                 "multi-head latent attention is planned, not run, by the engine yet",
+                 "it runs llama, mixtral and qwen3_moe"});
+  write({});
+  json sweep = json::parse(read_text(out), nullptr, true, true);
+  sweep["model"] = "qwen3.5-35b-a3b";
+  write_text(folder.file("gap.json"), sweep.dump());
+  const std::string gap = folder.file("gap.json");
+  const std::string database = folder.file("gap.db");
+  check_refused({"sweep", gap, "--db", database}, 2,
+                {"engine_runs_model", "Gated DeltaNet is planned, not run, by the engine yet"});
+  BOOST_TEST(!std::filesystem::exists(database));
+  check_refused({"program", gap}, 2, {"engine_runs_model"});
+  BOOST_TEST(run({"trial", gap}).code == 2);
+}
+
 BOOST_AUTO_TEST_CASE(a_config_of_ones_own_alone_is_named_after_its_folder) {
   std::filesystem::create_directory(folder.file("My-Model"));
   write_text(folder.file("My-Model/config.json"), read_text(model_file("llama3_8b")));

@@ -27,7 +27,18 @@ Executor::Executor(RankContext& rank, const plan::StepProgram& program, Paramete
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
 
+// Plans know more operations than the engine.
+void Executor::check_operations() const {
+  for (const auto& segment : program_.segments) {
+    for (const Instr& instr : segment->code) {
+      MOETUNE_CHECK(instr.verb != Verb::op || binder_of(instr.op) != nullptr, "nothing runs {}",
+                    plan::op_label(instr.op, instr.pass));
+    }
+  }
+}
+
 void Executor::set_up() {
+  check_operations();
   for (const plan::Item& item : program_.setup) run_item(item);
   for (const plan::TableRow& row : rank_tables(rank_)) {
     upload_table(rank_, row.id, tables_[static_cast<size_t>(row.id)]);
@@ -175,10 +186,8 @@ plan::OpCost Executor::cost_of(const Instr& instr) {
 
 void Executor::run_launch(const Instr& instr, const plan::Sharing& sharing) {
   const std::vector<Tensor> tensors = resolve_all(instr);
-  const Binder binder = binder_of(instr.op);
-  MOETUNE_CHECK(binder != nullptr, "nothing runs {}", plan::op_label(instr.op, instr.pass));
   run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), sharing, [&] {
-    binder({*this, instr, tensors});
+    binder_of(instr.op)({*this, instr, tensors});
     if (instr.op == plan::Op::zero_grads && values_->on_zeroed) values_->on_zeroed();
   });
 }

@@ -148,12 +148,27 @@ std::vector<StageLayers> stages_with(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
+int64_t num_layers_with_mtp(const ModelSpec& model) {
+  return model.num_layers + model.mtp.depth * static_cast<int64_t>(model.mtp.layers.size());
+}
+
+spec::LayerKind kind_of_layer(const ModelSpec& model, int64_t layer) {
+  if (layer < model.num_layers) return model.kind_of(layer);
+  const auto behind = static_cast<size_t>(layer - model.num_layers);
+  return model.mtp.layers[behind % model.mtp.layers.size()];
+}
+
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs) {
   const Layout layout = layout_of(knobs);
   MOETUNE_CHECK(layout.pp >= 1, "pipeline_model_parallel_size is {}", layout.pp);
   std::vector<int64_t> counts;
-  for (const std::string& stage : spec::pipeline_layout_stages(knobs)) {
+  const std::vector<std::string> spelled = spec::pipeline_layout_stages(knobs);
+  for (const std::string& stage : spelled) {
     counts.push_back(std::count(stage.begin(), stage.end(), 't'));
+    MOETUNE_CHECK(&stage == &spelled.back() || stage.find('m') == std::string::npos,
+                  "stage {} of the layout has multi-token prediction (m), which plans know of the "
+                  "last stage only",
+                  counts.size() - 1);
   }
   if (!counts.empty()) return stages_with(counts);
   const int64_t first = layout.pp > 1 ? knobs.decoder_first_pipeline_num_layers : 0;

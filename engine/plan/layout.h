@@ -68,6 +68,12 @@ struct Layout {
 
 Layout layout_of(const Knobs& knobs);
 
+/// The model's layers and behind them those of its multi-token prediction, of which each depth
+/// counts anew, also where all have the same parameters.
+int64_t num_layers_with_mtp(const ModelSpec& model);
+/// Of one of these.
+spec::LayerKind kind_of_layer(const ModelSpec& model, int64_t layer);
+
 /// Layers of one virtual stage: [first, first + count).
 struct StageLayers {
   int64_t first = 0;
@@ -75,8 +81,9 @@ struct StageLayers {
 };
 /// The virtual stages in the order of the model (Layout::place_of_stage). By
 /// pipeline_model_parallel_layout; else by the counts of the first and the last pipeline rank, each
-/// spread over its virtual stages; otherwise the remainder goes to the earlier stages. Call only
-/// with constraints satisfied.
+/// spread over its virtual stages; otherwise the remainder goes to the earlier stages. Multi-token
+/// prediction is not counted: all of it belongs to the last stage, where a layout has to have it.
+/// Call only with constraints satisfied.
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs);
 
 /// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot

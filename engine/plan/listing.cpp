@@ -126,12 +126,18 @@ std::string place_text(const Item& item) {
   return text.empty() ? "step" : text;
 }
 
+/// A kind of parameter is one of layers or one outside of them, and multi-token prediction uses
+/// both.
+bool is_seen_from(const ParamDesc& param, const Item& item) {
+  return param.layer == item.layer || param.layer < 0;
+}
+
 /// The parameters among the operands that the item's layer has.
 std::string parameters_text(const StepProgram& program, const Item& item, const Instr& instr) {
   std::vector<std::string_view> names;
   for (const Ref& ref : instr.refs) {
     for (const ParamDesc& param : program.params.params) {
-      if (static_cast<uint8_t>(param.kind) != ref.id || param.layer != item.layer) continue;
+      if (static_cast<uint8_t>(param.kind) != ref.id || !is_seen_from(param, item)) continue;
       const std::string_view name = param.name;
       names.push_back(name.substr(name.rfind('.') + 1));
     }
@@ -218,7 +224,7 @@ std::string subject_of(const StepProgram& program, const Item& item, const Instr
 std::string name_of(const StepProgram& program, const Item& item, const Ref& ref) {
   const auto of_params = [&](const char* what) {
     for (const ParamDesc& param : program.params.params) {
-      if (static_cast<uint8_t>(param.kind) == ref.id && param.layer == item.layer) {
+      if (static_cast<uint8_t>(param.kind) == ref.id && is_seen_from(param, item)) {
         return what + param.name;
       }
     }

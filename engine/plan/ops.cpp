@@ -17,6 +17,7 @@ using W = Work;
 
 constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::embed, "embed", K::memory, S::compute, G::world, W::light},
+    {Op::embed_positions, "embed_positions", K::memory, S::compute, G::world, W::light},
     {Op::attn_norm, "attn_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::qkv_proj, "qkv_proj", K::compute, S::compute, G::world, W::product},
     {Op::qkv_bias, "qkv_bias", K::memory, S::compute, G::world, W::light},
@@ -28,13 +29,34 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::kv_shift, "kv_shift", K::collective, S::context, G::cp, W::none},
     {Op::core_attn, "core_attn", K::compute, S::compute, G::world, W::attention},
     {Op::attn_merge, "attn_merge", K::memory, S::compute, G::world, W::heavy},
+    {Op::attn_gate, "attn_gate", K::memory, S::compute, G::world, W::heavy},
     {Op::o_proj, "o_proj", K::compute, S::compute, G::world, W::product},
     {Op::o_bias, "o_bias", K::memory, S::compute, G::world, W::light},
     {Op::attn_residual, "attn_residual", K::memory, S::compute, G::world, W::light},
+    {Op::mla_q_down, "mla_q_down", K::compute, S::compute, G::world, W::product},
+    {Op::mla_q_up, "mla_q_up", K::compute, S::compute, G::world, W::product},
+    {Op::mla_kv_down, "mla_kv_down", K::compute, S::compute, G::world, W::product},
+    {Op::mla_kv_up, "mla_kv_up", K::compute, S::compute, G::world, W::product},
+    {Op::mla_latent_norm, "mla_latent_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mla_pack, "mla_pack", K::memory, S::compute, G::world, W::light},
+    {Op::scan_exchange, "scan_exchange", K::collective, S::context, G::cp, W::none},
+    {Op::gdn_in_proj, "gdn_in_proj", K::compute, S::compute, G::world, W::product},
+    {Op::gdn_conv, "gdn_conv", K::memory, S::compute, G::world, W::scan},
+    {Op::gdn_gates, "gdn_gates", K::memory, S::compute, G::world, W::heavy},
+    {Op::gdn_scan, "gdn_scan", K::compute, S::compute, G::world, W::scan},
+    {Op::gdn_norm, "gdn_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::gdn_out_proj, "gdn_out_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mamba_in_proj, "mamba_in_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mamba_conv, "mamba_conv", K::memory, S::compute, G::world, W::scan},
+    {Op::mamba_gates, "mamba_gates", K::memory, S::compute, G::world, W::heavy},
+    {Op::mamba_scan, "mamba_scan", K::compute, S::compute, G::world, W::scan},
+    {Op::mamba_norm, "mamba_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mamba_out_proj, "mamba_out_proj", K::compute, S::compute, G::world, W::product},
     {Op::tp_gather, "tp_gather", K::collective, S::tensor, G::tp, W::none},
     {Op::tp_scatter, "tp_scatter", K::collective, S::tensor, G::tp, W::none},
     {Op::mlp_norm, "mlp_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, W::product},
+    {Op::router_bias, "router_bias", K::memory, S::compute, G::world, W::light},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
     {Op::zero_sums, "zero_sums", K::memory, S::compute, G::world, W::none},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
@@ -42,6 +64,7 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::expand_experts, "expand_experts", K::dispatcher, S::compute, G::world, W::none},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, W::none},
     {Op::count_exchange, "count_exchange", K::collective, S::expert, G::ep, W::none},
+    {Op::latent_down, "latent_down", K::compute, S::compute, G::world, W::product},
     {Op::permute, "permute", K::dispatcher, S::compute, G::world, W::light},
     {Op::permute_probs, "permute_probs", K::dispatcher, S::compute, G::world, W::none},
     {Op::dispatch, "dispatch", K::collective, S::expert, G::ep, W::none},
@@ -50,18 +73,25 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::expert_fc1, "expert_fc1", K::compute, S::compute, G::world, W::grouped},
     {Op::expert_act, "expert_act", K::memory, S::compute, G::world, W::heavy},
     {Op::expert_fc2, "expert_fc2", K::compute, S::compute, G::world, W::grouped},
+    {Op::expert_bias, "expert_bias", K::memory, S::compute, G::world, W::light},
     {Op::unsort_rows, "unsort_rows", K::dispatcher, S::compute, G::world, W::none},
     {Op::combine, "combine", K::collective, S::expert, G::ep, W::none},
     {Op::unpermute, "unpermute", K::dispatcher, S::compute, G::world, W::light},
+    {Op::latent_up, "latent_up", K::compute, S::compute, G::world, W::product},
     {Op::zero_norm_grad, "zero_norm_grad", K::memory, S::compute, G::world, W::none},
     {Op::shared_fc1, "shared_fc1", K::compute, S::compute, G::world, W::product},
     {Op::shared_act, "shared_act", K::memory, S::compute, G::world, W::heavy},
     {Op::shared_fc2, "shared_fc2", K::compute, S::compute, G::world, W::product},
+    {Op::shared_gate, "shared_gate", K::compute, S::compute, G::world, W::product},
+    {Op::shared_scale, "shared_scale", K::memory, S::compute, G::world, W::heavy},
     {Op::mlp_fc1, "mlp_fc1", K::compute, S::compute, G::world, W::product},
     {Op::mlp_act, "mlp_act", K::memory, S::compute, G::world, W::heavy},
     {Op::mlp_fc2, "mlp_fc2", K::compute, S::compute, G::world, W::product},
     {Op::mlp_bias, "mlp_bias", K::memory, S::compute, G::world, W::light},
     {Op::ffn_residual, "ffn_residual", K::memory, S::compute, G::world, W::light},
+    {Op::mtp_norm, "mtp_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mtp_proj, "mtp_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mtp_slice, "mtp_slice", K::memory, S::compute, G::world, W::light},
     {Op::final_norm, "final_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::lm_head, "lm_head", K::compute, S::compute, G::world, W::product},
     {Op::cross_entropy_stats, "cross_entropy_stats", K::memory, S::compute, G::world, W::heavy},
@@ -150,6 +180,17 @@ int64_t visible_pairs(const LayerDims& d) {
   return d.sequences * pairs / d.cp;
 }
 
+int64_t scan_flops(Op op, const LayerDims& d) {
+  switch (op) {
+    case Op::gdn_scan:
+      return 8 * d.scan_head_dim;
+    case Op::mamba_scan:
+      return 7 * d.scan_state;
+    default:
+      return 2 * d.conv_kernel;
+  }
+}
+
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands) {
   OpCost cost;
   int64_t largest = 0;
@@ -171,9 +212,15 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       cost.row_flops = 2 * matrix.numel();
       break;
     }
-    case Work::attention:
-      cost.flops = (pass == Pass::backward ? 10 : 4) * visible_pairs(dims) * operands[0].cols /
-                   (dims.is_ring ? dims.cp : 1);
+    case Work::attention: {
+      const bool is_backward = pass == Pass::backward;
+      const int64_t cols =
+          (is_backward ? 3 : 1) * operands[0].cols + (is_backward ? 2 : 1) * operands[3].cols;
+      cost.flops = 2 * cols * visible_pairs(dims) / (dims.is_ring ? dims.cp : 1);
+      break;
+    }
+    case Work::scan:
+      cost.flops = (pass == Pass::backward ? 2 : 1) * scan_flops(op, dims) * operands[0].numel();
       break;
     case Work::light:
       cost.flops = largest;

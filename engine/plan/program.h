@@ -142,7 +142,21 @@ struct Instr {
 };
 
 /// Which block a segment belongs to.
-enum class BlockKind : uint8_t { embedding, stage, gqa, dense_mlp, moe, head, update, count };
+enum class BlockKind : uint8_t {
+  embedding,
+  stage,
+  gqa,
+  mla,
+  gdn,
+  mamba,
+  dense_mlp,
+  moe,
+  mtp,       ///< where multi-token prediction joins the stream with the next token
+  mtp_head,  ///< where it ends
+  head,
+  update,
+  count
+};
 const char* name_of(BlockKind block);
 
 /// One half (forward or backward) of a block, made once for each kind of layer. Immutable.
@@ -166,6 +180,12 @@ struct Item {
   ///   frame          0  1   4     2  3   5
   ///   next           1  4   -     3  5   -    where the layer's output goes
   ///   edge           4  4   4     5  5   5    the stage's output and gradient
+  /// Each depth of multi-token prediction goes on from an end like a stage with a first layer of
+  /// its own (mtp), whose frame is that end. With one layer a depth, behind stage 5 above:
+  ///   layer          mtp  6  end    mtp  7  end
+  ///   frame           5   6   7      7   8   9
+  ///   next            6   7   -      8   9   -
+  ///   edge            7   7   7      9   9   9
   int32_t frame = -1;
   int32_t next = -1;
   int32_t edge = -1;

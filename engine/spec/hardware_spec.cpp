@@ -59,6 +59,7 @@ std::span<const Field<ByWork>> efficiency_fields() {
       by_work<Work::attention>(kShare, "In the core of attention."),
       by_work<Work::light>(kShare, "In operations of a FLOP or two an element."),
       by_work<Work::heavy>(kShare, "In norms, activations and softmax."),
+      by_work<Work::scan>(kShare, "In scans and convolutions along the sequence."),
   };
   static_assert(std::size(kRows) == static_cast<size_t>(Work::count));
   return kRows;

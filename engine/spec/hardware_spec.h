@@ -31,13 +31,15 @@ enum class Work : uint8_t {
   attention,
   light,  ///< a FLOP or two an element
   heavy,  ///< norms, activations, softmax: some eight
+  scan,   ///< along the sequence: causal convolutions and chunked scans
   count
 };
 template <>
 struct NameTable<Work> {
   static constexpr Named<Work> kRows[] = {
       {Work::none, "none"},           {Work::product, "product"}, {Work::grouped, "grouped"},
-      {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"}};
+      {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"},
+      {Work::scan, "scan"}};
 };
 
 using ByWork = std::array<double, static_cast<size_t>(Work::count)>;

@@ -251,6 +251,8 @@ ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
       if (i % num_in_depth == 0) {
         append_rows(BlockKind::mtp, model, dims, rows);
         append_rows(BlockKind::mtp_head, model, dims, rows);
+        // The head is the model's own.
+        std::erase_if(rows, [](const ParamRow* row) { return row->id == ParamKind::head; });
       }
       const std::vector<const ParamRow*> of_layer = rows_of_layer(model, dims);
       rows.insert(rows.end(), of_layer.begin(), of_layer.end());

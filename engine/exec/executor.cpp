@@ -27,8 +27,11 @@ Executor::Executor(RankContext& rank, const plan::StepProgram& program, Paramete
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
 
-// Plans know more operations than the engine.
-void Executor::check_operations() const {
+// Plans know more operations and parameters than the engine.
+void Executor::check_runs() const {
+  for (const plan::ParamDesc& param : program_.params.params) {
+    MOETUNE_CHECK(param.kind <= plan::ParamKind::head, "nothing uses {}", param.name);
+  }
   for (const auto& segment : program_.segments) {
     for (const Instr& instr : segment->code) {
       MOETUNE_CHECK(instr.verb != Verb::op || binder_of(instr.op) != nullptr, "nothing runs {}",
@@ -38,7 +41,7 @@ void Executor::check_operations() const {
 }
 
 void Executor::set_up() {
-  check_operations();
+  check_runs();
   for (const plan::Item& item : program_.setup) run_item(item);
   for (const plan::TableRow& row : rank_tables(rank_)) {
     upload_table(rank_, row.id, tables_[static_cast<size_t>(row.id)]);

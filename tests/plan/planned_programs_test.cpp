@@ -160,6 +160,29 @@ BOOST_AUTO_TEST_CASE(backward_passes_do_twice_the_work_of_forward_passes) {
   }
 }
 
+// Each block by its own operations, and with full recomputation all of them.
+BOOST_AUTO_TEST_CASE(what_recomputation_drops_is_made_again) {
+  const auto made_again = [](const ModelSpec& model, const char* modules) {
+    spec::TrialSpec trial = testing::trial_of(model);
+    trial.knobs.recompute = spec::RecomputeSet(modules);
+    std::set<Op> ops;
+    for_each(compile(trial, 0), [&](const Item&, const Segment&, const Instr& instr) {
+      if (instr.verb == Verb::op && instr.pass == Pass::recompute) ops.insert(instr.op);
+    });
+    return ops;
+  };
+  const ModelSpec deepseek = testing::small_deepseek();
+  BOOST_TEST((made_again(deepseek, "norm,core_attn") ==
+              std::set{Op::attn_norm, Op::core_attn, Op::mlp_norm}));
+  BOOST_TEST((made_again(testing::small_qwen3_next(), "norm") ==
+              std::set{Op::attn_norm, Op::gdn_norm, Op::mlp_norm}));
+  BOOST_TEST((made_again(testing::small_nemotron(), "norm") ==
+              std::set{Op::attn_norm, Op::mamba_norm, Op::mlp_norm}));
+  for (const Op op : {Op::mla_q_down, Op::mla_kv_up, Op::core_attn, Op::mtp_proj}) {
+    BOOST_TEST(made_again(deepseek, "full").contains(op), op_row(op).name);
+  }
+}
+
 /// The program with one segment changed.
 StepProgram changed(const StepProgram& program, size_t segment,
                     const std::function<void(std::vector<Instr>&)>& change) {

@@ -54,7 +54,7 @@ void map_shard(ParamDesc& param, const ParamRow& row, const LayerDims& d, const 
   param.global_rows = param.rows;
   param.global_cols = param.cols;
   const auto num_halves = static_cast<size_t>(d.fc1_halves);
-  const auto halves_of = [&](int64_t rows) {
+  const auto in_halves = [&](int64_t rows) {
     return std::vector<int64_t>(num_halves, rows / d.fc1_halves);
   };
   switch (row.split) {
@@ -70,7 +70,7 @@ void map_shard(ParamDesc& param, const ParamRow& row, const LayerDims& d, const 
       param.global_rows *= layout.tp;
       break;
     case Split::halves:
-      add_blocks(param, halves_of(param.rows), layout.tp, tp);
+      add_blocks(param, in_halves(param.rows), layout.tp, tp);
       param.global_rows *= layout.tp;
       break;
     case Split::cols:
@@ -79,7 +79,7 @@ void map_shard(ParamDesc& param, const ParamRow& row, const LayerDims& d, const 
       param.global_cols *= layout.tp;
       break;
     case Split::expert_rows:
-      add_experts(param, halves_of(param.rows / d.local_experts), d, layout, rank);
+      add_experts(param, in_halves(param.rows / d.local_experts), d, layout, rank);
       break;
     case Split::expert_part:
       add_experts(param, {param.rows / d.local_experts}, d, layout, rank);

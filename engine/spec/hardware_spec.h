@@ -37,8 +37,9 @@ enum class Work : uint8_t {
 template <>
 struct NameTable<Work> {
   static constexpr Named<Work> kRows[] = {
-      {Work::none, "none"},           {Work::product, "product"}, {Work::grouped, "grouped"},
-      {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"},
+      {Work::none, "none"},       {Work::product, "product"},
+      {Work::grouped, "grouped"}, {Work::attention, "attention"},
+      {Work::light, "light"},     {Work::heavy, "heavy"},
       {Work::scan, "scan"}};
 };
 

@@ -230,10 +230,7 @@ void read_command(std::string_view text, Reading& in) {
     most = known;
     training = &command;
   }
-  if (training == nullptr) {
-    throw base::UsageError(fmt::format("{}: has no command with settings such as '{}'", in.source,
-                                       key_of(row_of("tp"), in.dialect)));
-  }
+  if (training == nullptr) return;
   const Words words = training->words;
   const size_t first = first_argument(words);
   Ranks ranks;

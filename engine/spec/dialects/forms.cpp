@@ -93,6 +93,8 @@ Form form_of(std::string_view text) {
 }
 
 std::optional<Dialect> detect_dialect(std::string_view text) {
+  constexpr size_t kEnough = size_t{256} << 10;
+  text = text.substr(0, kEnough);
   const Form form = form_of(text);
   if (form == Form::toml) return Dialect::torchtitan;
   if (form == Form::yaml) {

@@ -23,6 +23,8 @@ void keep_the_rest(Reading& in) {
     }
   }
   for (const Setting& setting : in.settings.all()) {
+    // Which class of Python a part is goes without saying where one writes overrides.
+    if (setting.key == "_target_" || setting.key.ends_with("._target_")) continue;
     in.run.unknown.push_back({setting.key, setting.value});
   }
 }
@@ -39,6 +41,7 @@ std::string product_text(Reading& in, std::initializer_list<std::string_view> ro
 
 void place_ranks(Reading& in) {
   PlanKnobs& k = in.run.knobs;
+  if (!in.problems.empty()) return;
   if (!in.has_etp && in.dialect != Dialect::torchtitan) k.etp = k.tp;
   const int64_t world = in.run.world_size;
   const int64_t replica = int64_t{k.tp} * k.cp * k.pp;
@@ -83,9 +86,23 @@ void make_model(Reading& in) {
 
 }  // namespace
 
+namespace {
+
+/// A text of something else would make a run of defaults.
+void refuse_strangers(const Reading& in) {
+  const bool has_any = std::ranges::any_of(
+      in.settings.all(), [&](const Setting& setting) { return is_known(setting.key, in.dialect); });
+  if (has_any || !in.run.model_name.empty()) return;
+  throw base::UsageError(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
+                                     name_of(in.dialect), in.key("tp")));
+}
+
+}  // namespace
+
 RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options) {
   Reading in(dialect, options);
   read_text(text, in);
+  refuse_strangers(in);
   if (options.world_size > 0) in.run.world_size = options.world_size;
   read_rows(in);
   // What follows is judged by these.

@@ -137,10 +137,13 @@ void write_family(const json& traits, const Shape& shape, json& model,
   } else if (!has_experts) {
     const bool has_bias = is_on(traits, "add_qkv_bias");
     model["model_type"] = has_qk_norm ? "qwen3" : (has_bias ? "qwen2" : "llama");
+    if (has_qk_norm) model["use_qk_norm"] = true;
   } else if (has_linear || has_qk_norm || shape.shared_ffn > 0) {
     model["model_type"] = has_linear ? "qwen3_next" : (has_qk_norm ? "qwen3_moe" : "qwen2_moe");
     model["num_experts"] = shape.experts;
     model["use_qk_norm"] = has_qk_norm;
+    // A softmax over the chosen experts only adds up to 1.
+    model["norm_topk_prob"] = !is_on(traits, "moe_router_pre_softmax");
     write_dense_layers(shape, model);
     if (shape.shared_ffn > 0) {
       model["shared_expert_intermediate_size"] = shape.shared_ffn;

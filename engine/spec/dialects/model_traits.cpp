@@ -85,6 +85,7 @@ void read_experts(const json& model, json& traits) {
   const int64_t shared = std::max(size_of(model, "shared_expert_intermediate_size"),
                                   size_of(model, "n_shared_experts") * width);
   if (shared > 0) traits["moe_shared_expert_intermediate_size"] = shared;
+  if (!is_on(model, "norm_topk_prob", true)) traits["moe_router_pre_softmax"] = true;
   if (is_on(model, "shared_expert_gate")) traits["moe_shared_expert_gate"] = true;
   copy_back(kRouterPairs, model, traits);
   const std::string method = word_of(model, "topk_method");
@@ -137,7 +138,11 @@ json traits_of(const json& model, std::vector<std::string>& notes) {
   const bool has_layer_norm = word_of(model, "norm") == "layernorm" || family == "gpt2";
   traits["normalization"] = has_layer_norm ? "LayerNorm" : "RMSNorm";
   traits["swiglu"] = is_on(model, "gated_mlp", !is_gpt);
-  if (word_of(model, "hidden_act") == "relu2") traits["squared_relu"] = true;
+  const std::string activation = word_of(model, "hidden_act");
+  if (activation == "relu2") traits["squared_relu"] = true;
+  if (!activation.empty()) {
+    traits["activation_func"] = activation == "relu2" ? "squared_relu" : activation;
+  }
   traits["add_bias_linear"] = is_on(model, "use_bias");
   traits["untie_embeddings_and_output_weights"] = !is_on(model, "tie_word_embeddings");
   const bool has_qk_norm = family.starts_with("qwen3") && is_on(model, "use_qk_norm", true);

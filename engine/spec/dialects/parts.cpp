@@ -47,6 +47,7 @@ Reading::Reading(Dialect dialect_in, const ImportOptions& options_in)
     : dialect(dialect_in),
       options(options_in),
       source(options_in.source.empty() ? std::string(name_of(dialect_in)) : options_in.source),
+      settings(source),
       parts(dialect_in) {
   run.dialect = dialect;
 }

@@ -93,6 +93,7 @@ void read_bridge_yaml(std::string_view text, Reading& in) {
   read_environment(root.find("env_vars"), in);
   collapse(root);
   flatten(root, "", yaml_text, in.settings, in.problems);
+  for (const auto& [name, value] : in.run.environment) in.settings.remove("env_vars." + name);
   if (const Setting* provider = in.settings.find("model._target_")) {
     const std::string& name = provider->value;
     in.run.model_name = name.substr(name.rfind('.') + 1);

@@ -24,8 +24,8 @@ void Settings::add(Setting setting, Problems& problems) {
   if (first == nullptr) {
     settings_.push_back(std::move(setting));
   } else if (first->words != setting.words || first->is_null != setting.is_null) {
-    problems.add(fmt::format("'{}' stands twice, as {} and as {}: leave one", shown(setting.key),
-                             words_of(*first), words_of(setting)));
+    problems.add(fmt::format("{}: '{}' stands twice, as {} and as {}: leave one", source_,
+                             shown(setting.key), words_of(*first), words_of(setting)));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/dialects/node.h"
@@ -21,6 +22,9 @@ struct Setting {
 
 class Settings {
  public:
+  /// `source` names the text in messages.
+  explicit Settings(std::string source) : source_(std::move(source)) {}
+
   /// A key twice with the same value counts once; with another it is a mistake that is told with
   /// both values.
   void add(Setting setting, Problems& problems);
@@ -31,6 +35,7 @@ class Settings {
   void remove(std::string_view key);
 
  private:
+  std::string source_;
   std::vector<Setting> settings_;
 };
 

@@ -127,8 +127,8 @@ class ShellReader {
       } else if (c == '\\' && in_.peek(1) == '\n') {
         in_.next();
         in_.next();
-      } else if (c == '(') {
-        in_.fail("a parenthesis in an array");
+      } else if (std::string_view("(;&|<>").find(c) != std::string::npos) {
+        in_.fail(fmt::format("'{}' in an array", c));
       } else {
         for (std::string& word : words_here_.words()) values.push_back(std::move(word));
       }

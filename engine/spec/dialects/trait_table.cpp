@@ -85,6 +85,7 @@ constexpr Row kTraits[] = {
     {"moe_router_group_topk", kSize, same("--moe-router-group-topk"), {}},
     {"moe_router_score_function", kWord, same("--moe-router-score-function"), all("softmax")},
     {"moe_router_topk_scaling_factor", kNumber, same("--moe-router-topk-scaling-factor"), {}},
+    {"moe_router_pre_softmax", kFlag, same("--moe-router-pre-softmax"), {}},
     {"moe_router_enable_expert_bias", kFlag, same("--moe-router-enable-expert-bias"), {}},
     {"mtp_num_layers", kSize, same("--mtp-num-layers"), {}},
 };

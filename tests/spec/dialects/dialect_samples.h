@@ -1,7 +1,9 @@
 // What the tests of the dialects share: reading with a short name, files of this tree, random runs.
 #pragma once
 
+#include <array>
 #include <fstream>
+#include <ostream>
 #include <random>
 #include <sstream>
 #include <string>
@@ -11,7 +13,13 @@
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/error.h"
 
-namespace moetune::spec::dialects::samples {
+namespace moetune::spec::dialects {
+
+inline std::ostream& operator<<(std::ostream& out, Dialect dialect) {
+  return out << name_of(dialect);
+}
+
+namespace samples {
 
 inline constexpr std::array kDialects = {Dialect::megatron_lm, Dialect::megatron_bridge,
                                          Dialect::torchtitan, Dialect::primus};
@@ -37,4 +45,5 @@ inline std::string refusal(std::string_view text, Dialect dialect, int64_t world
   return "";
 }
 
-}  // namespace moetune::spec::dialects::samples
+}  // namespace samples
+}  // namespace moetune::spec::dialects

@@ -13,10 +13,6 @@
 
 namespace moetune::spec::dialects {
 
-inline std::ostream& operator<<(std::ostream& out, Dialect dialect) {
-  return out << name_of(dialect);
-}
-
 BOOST_AUTO_TEST_SUITE(round_trips_of_dialects)
 
 namespace {

@@ -1,4 +1,4 @@
-// Comparison with a reference run; see verify.h.
+// The differences that are allowed, and the comparison of each kind of number in turn.
 #include "engine/verify.h"
 
 #include <algorithm>

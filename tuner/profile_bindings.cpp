@@ -1,4 +1,5 @@
-// Counts by source rank, chunk and expert from a routing profile; see profile_bindings.h.
+// Deals the rows of a profile's pieces out to tokens, and counts them by source rank, chunk and
+// expert.
 #include "tuner/profile_bindings.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Sums over a routing profile; see received_rows.h.
+// Sums over a routing profile, kept by layout, and the balanced share where there is none.
 #include "tuner/received_rows.h"
 
 #include <algorithm>

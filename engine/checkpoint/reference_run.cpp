@@ -1,4 +1,4 @@
-// Loading of a reference run; see reference_run.h.
+// Checks each tensor of a reference run against the model before anything is compared with it.
 #include "engine/checkpoint/reference_run.h"
 
 #include <limits>

@@ -1,4 +1,5 @@
-// Allocation and initial values of a rank's parameters; see parameters.h.
+// Fills the buckets: initial values are drawn by each weight's name and place, so that every layout
+// begins with the same model.
 #include "engine/model/parameters.h"
 
 #include <algorithm>

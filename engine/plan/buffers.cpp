@@ -1,4 +1,5 @@
-// Where buffers are allocated, and the sizes of layers and tables; see buffers.h.
+// Walks the blocks' rows in the order of allocation, and works out the sizes that rows have in a
+// layout.
 #include "engine/plan/buffers.h"
 
 #include <algorithm>

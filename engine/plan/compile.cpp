@@ -1,4 +1,4 @@
-// Blocks ordered by the schedule, rewritten by the passes; see compile.h.
+// Calls blocks, schedule and passes in their order: the only place that knows all of them.
 #include "engine/plan/compile.h"
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Instructions with their work and waits, and their names; see listing.h.
+// Follows a program in the order of its items, binds each instruction's work to rows, and finds
+// what it waits for.
 #include "engine/plan/listing.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// The op table and what each op costs; see ops.h. The order of a step's ops is in blocks/.
+// The rows of the op table: the formula of each op's FLOPs and bytes. The order of a step's ops is
+// in blocks/.
 #include "engine/plan/ops.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The parameter plan; see params.h.
+// Shapes of all weights in a layout, and how they are put into buckets.
 #include "engine/plan/params.h"
 
 #include <fmt/format.h>

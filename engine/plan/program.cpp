@@ -1,4 +1,4 @@
-// Names of what programs are made of; see program.h.
+// The words for kinds of instructions and lifetimes, as listings and errors say them.
 #include "engine/plan/program.h"
 
 #include <array>

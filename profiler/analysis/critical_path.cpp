@@ -1,4 +1,4 @@
-// The backward walk over binding predecessors; see critical_path.h.
+// Walks backwards from the last piece of work, each time to what it waited for.
 #include "profiler/analysis/critical_path.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Follows the dependencies of the kernel that ends a gap backwards in time; see gaps.h.
+// Follows the dependencies of the kernel that ends a gap backwards in time, and cuts the gap where
+// the cause changes.
 #include "profiler/analysis/gaps.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Building and checking the index; see trace_index.h.
+// Sorts the records, links them, and refuses a trace whose times or numbers contradict each other.
 #include "profiler/analysis/trace_index.h"
 
 #include <algorithm>

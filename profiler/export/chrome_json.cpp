@@ -1,5 +1,5 @@
-// Chrome trace events from step traces; see chrome_json.h. Format: "Trace Event Format", Google,
-// section "JSON Object Format".
+// One process for each rank, one thread for each stream, arrows for dependencies, counters for
+// memory. Format: "Trace Event Format", Google, section "JSON Object Format".
 #include "profiler/export/chrome_json.h"
 
 #include <algorithm>

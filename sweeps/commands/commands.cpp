@@ -1,4 +1,4 @@
-// The table of sub-commands, --help and --version; see commands.h.
+// The rows of the table, and what stands above all of them: --help, --version and the exit codes.
 #include "sweeps/commands/commands.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// Boost.Program_options with messages in our words; see options.h.
+// Boost.Program_options with messages in our own words, and the values that several commands check
+// alike.
 #include "sweeps/commands/options.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Walks a program beside the recorded calls, and says where the two part: the comparison that keeps
+// the engine from doing anything that the program does not say.
 #include <fmt/format.h>
 
 #include <algorithm>

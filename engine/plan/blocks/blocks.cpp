@@ -1,4 +1,5 @@
-// All blocks, and the tables of parameters and buffers that they declare; see blocks.h.
+// Collects the tables of parameters and buffers that all blocks declare, for those who need them
+// together.
 #include "engine/plan/blocks/blocks.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The dense feed-forward half of a layer; see blocks.h.
+// The block of a layer's dense feed-forward half: a gated MLP.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 

@@ -1,4 +1,5 @@
-// What goes into a virtual stage and what leaves it; see blocks.h.
+// The block at the borders of a virtual stage: tokens or received rows go in, rows to send come
+// out.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 

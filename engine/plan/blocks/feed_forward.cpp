@@ -1,4 +1,4 @@
-// What the feed-forward half of a layer has whatever it is made of: its norm; see blocks.h.
+// What every feed-forward half has, whatever it is made of: its norm.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 

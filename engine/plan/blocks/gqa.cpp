@@ -1,4 +1,4 @@
-// The attention half of a layer; see blocks.h.
+// The block of a layer's attention half: grouped-query attention over tensor and context ranks.
 #include <algorithm>
 
 #include "engine/plan/blocks/blocks.h"

@@ -1,4 +1,4 @@
-// Final norm, head and loss; see blocks.h.
+// The block that ends the model: final norm, head and loss, in chunks of tokens.
 #include <algorithm>
 
 #include "engine/plan/blocks/blocks.h"

@@ -1,6 +1,6 @@
-// The Mixture-of-Experts half of a layer; see blocks.h. Saved rows lie in canonical order (expert,
-// source rank, token), which no chunk count changes: that is what makes chunking bit-identical.
-// What is written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
+// The block of a layer's Mixture-of-Experts half. Saved rows lie in canonical order (expert, source
+// rank, token), which no chunk count changes: that is what makes chunking bit-identical. What is
+// written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 

@@ -1,4 +1,5 @@
-// Experts that every token passes, as a gated MLP with the layer's residual; see blocks.h.
+// The experts that every token passes: a gated MLP beside the routed ones, with the layer's
+// residual.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 

@@ -1,4 +1,5 @@
-// The beginning and the end of a step, outside of micro-batches; see blocks.h.
+// What a step does outside of micro-batches: it clears gradients at the beginning, and updates
+// weights at the end.
 #include "engine/plan/blocks/blocks.h"
 
 namespace moetune::plan {

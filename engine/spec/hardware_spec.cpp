@@ -20,8 +20,8 @@ constexpr Limits kRealMemory{1e5, 1e14};
 constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
 constexpr Limits kRealFlops{1e7, 1e18};
-constexpr Limits kRealLatency{1, 1e8};
-constexpr Limits kRealHostTime{1, 1e6};
+constexpr Limits kRealLatency{100, 1e8};
+constexpr Limits kRealHostTime{100, 1e6};
 
 std::span<const Field<LinkSpec>> link_fields() {
   static constexpr Field<LinkSpec> kRows[] = {

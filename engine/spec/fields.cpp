@@ -19,11 +19,16 @@ bool is_number(const FieldPage& page) {
   return page.kind == FieldKind::integer || page.kind == FieldKind::number;
 }
 
-/// 1e15 as 1e15, 18874368 as 18874368, 0.15 as 0.15.
+/// 1e15 as 1e15, 2^60 as 2^60, 18874368 as 18874368, 0.15 as 0.15.
 std::string number_text(double value) {
   constexpr double kExact = 1e9;
   if (std::floor(value) == value && std::abs(value) <= kExact) return fmt::format("{:.0f}", value);
-  return fmt::format("{:g}", value);
+  if (const double power = std::log2(value); value > kExact && std::floor(power) == power) {
+    return fmt::format("2^{:.0f}", power);
+  }
+  std::string text = fmt::format("{:g}", value);
+  if (const size_t plus = text.find("e+"); plus != std::string::npos) text.erase(plus + 1, 1);
+  return text;
 }
 
 std::string escaped(std::string_view text) {
@@ -121,8 +126,12 @@ std::string type_text(const FieldPage& page) {
       return "true or false";
     case FieldKind::text:
       return "text";
-    case FieldKind::choice:
-      return fmt::format("`{}`", fmt::join(page.choices, "` `"));
+    case FieldKind::choice: {
+      // One without a name is what is there when the key is not.
+      std::vector<std::string_view> names = page.choices;
+      std::erase(names, std::string_view());
+      return fmt::format("`{}`", fmt::join(names, "` `"));
+    }
     case FieldKind::numbers:
       return "list of numbers";
     case FieldKind::texts:

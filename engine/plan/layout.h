@@ -87,9 +87,17 @@ int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_b
 /// Micro-batches per step and rank.
 int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t global_batch_size);
 
-/// Positions of the tokens of one sequence on a rank's context-parallel place, ascending within
-/// each of the two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal
-/// work is balanced. cp 1: all positions. Needs has_local_positions().
+/// Positions [begin, end) of a sequence.
+struct PositionRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+/// What one of `cp` context-parallel ranks has of a sequence: the two zig-zag chunks cp_rank and
+/// 2*cp - 1 - cp_rank of 2*cp, so that causal work is balanced. cp 1: all positions. Needs
+/// has_local_positions().
+std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length);
+
+/// The same of a rank's place, position by position.
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
 
 /// Whether a sequence of this length can be split like that.

@@ -108,6 +108,19 @@ const Labels& labels() {
   return kLabels;
 }
 
+/// Pairs of a query in [0, queries) and a key in [0, keys) that does not come after it.
+int64_t causal_pairs(int64_t queries, int64_t keys) {
+  if (queries <= 0) return 0;
+  // The first `seen` queries see one key more each, the others all.
+  const int64_t seen = std::min(queries, keys);
+  return seen * (seen + 1) / 2 + (queries - seen) * keys;
+}
+
+int64_t causal_pairs(int64_t first_query, int64_t end_query, const PositionRange& keys) {
+  return causal_pairs(end_query, keys.end) - causal_pairs(first_query, keys.end) -
+         causal_pairs(end_query, keys.begin) + causal_pairs(first_query, keys.begin);
+}
+
 }  // namespace
 
 std::span<const OpRow> op_table() { return kOps; }
@@ -142,12 +155,37 @@ const OpRow* find_op_label(std::string_view label) {
   return found == kByLabel.end() ? nullptr : found->second;
 }
 
-int64_t visible_pairs(const LayerDims& d) {
+int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
   const int64_t seq = d.context_tokens / std::max<int64_t>(d.sequences, 1);
-  const int64_t seen = d.window > 0 ? std::min(d.window, seq) : seq;
-  // The first `seen` queries see one key more each, the others as many as the last of them.
-  const int64_t pairs = seen * (seen + 1) / 2 + (seq - seen) * seen;
-  return d.sequences * pairs / d.cp;
+  const std::vector<PositionRange> keys =
+      key_rank ? local_ranges(d.cp, *key_rank, seq) : std::vector<PositionRange>{{0, seq}};
+  int64_t pairs = 0;
+  for (const PositionRange& queries : local_ranges(d.cp, d.cp_rank, seq)) {
+    for (const PositionRange& range : keys) {
+      pairs += causal_pairs(queries.begin, queries.end, range);
+      // Not what a query sees that is a window's length before it.
+      if (d.window > 0) {
+        pairs -= causal_pairs(queries.begin - d.window, queries.end - d.window, range);
+      }
+    }
+  }
+  return d.sequences * pairs;
+}
+
+int busiest_in_attention(const spec::TrialSpec& trial) {
+  int busiest = 0;
+  int64_t most = 0;
+  for (const int rank : layout_of(trial.knobs).group_ranks(Group::cp, 0)) {
+    int64_t pairs = 0;
+    for (int64_t layer = 0; layer < trial.model.num_layers; ++layer) {
+      pairs += visible_pairs(
+          layer_dims(trial.model, trial.knobs, trial.training.seq_length, layer, rank));
+    }
+    if (pairs <= most) continue;
+    busiest = rank;
+    most = pairs;
+  }
+  return busiest;
 }
 
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands) {
@@ -171,10 +209,13 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       cost.row_flops = 2 * matrix.numel();
       break;
     }
-    case Work::attention:
-      cost.flops = (pass == Pass::backward ? 10 : 4) * visible_pairs(dims) * operands[0].cols /
-                   (dims.is_ring ? dims.cp : 1);
+    case Work::attention: {
+      // A ring's keys are told by where they sit, which is one row for each rank.
+      const auto key_rank = dims.is_ring ? std::optional(operands.back().index_row) : std::nullopt;
+      cost.flops =
+          (pass == Pass::backward ? 10 : 4) * visible_pairs(dims, key_rank) * operands[0].cols;
       break;
+    }
     case Work::light:
       cost.flops = largest;
       break;

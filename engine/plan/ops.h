@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -146,6 +147,7 @@ struct OperandShape {
   int64_t cols = 0;
   int64_t element_bytes = 0;
   bool is_updated = false;  ///< read and written
+  int64_t index_row = 0;    ///< of an index buffer, which of its rows this is
 
   [[nodiscard]] int64_t numel() const { return rows * cols; }
 };
@@ -153,13 +155,16 @@ struct OperandShape {
 /// Cost of one launch from the shapes of its operands, in the order in which the block gives them.
 /// Bytes: every operand once, in its own type, updated ones twice. FLOPs: products 2 m n k; core
 /// attention 4 per visible pair of query and key and per query column, backward 10 (five products
-/// for two, Dao et al. 2022), of which each block of a ring is an equal part; else a fixed number
-/// an element of the largest operand.
+/// for two, Dao et al. 2022); else a fixed number an element of the largest operand.
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands);
 
-/// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean
-/// over the context-parallel ranks. With a window each query sees that many keys at most.
-int64_t visible_pairs(const LayerDims& dims);
+/// Pairs of query and key that a rank's causal attention sees, all its sequences together: with all
+/// keys, or with those that lie on the context-parallel rank `key_rank`. With a window each query
+/// sees that many keys at most, so that most blocks of a ring are empty.
+int64_t visible_pairs(const LayerDims& dims, std::optional<int64_t> key_rank = {});
+
+/// The first of the ranks of a pipeline stage whose attention sees most, in all layers together.
+int busiest_in_attention(const spec::TrialSpec& trial);
 
 /// What the host takes for work of that many bytes, in modelled time: two bytes a nanosecond, which
 /// is what making index lists takes on one core (engine/exec/host_work.cpp).

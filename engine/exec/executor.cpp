@@ -74,9 +74,10 @@ void Executor::run(const Instr& instr, size_t index) {
     case Verb::free:
       return release(instr);
     case Verb::record:
-      events_[static_cast<size_t>(instr.event)] = instr.device_only
-                                                      ? record_device_event(rank_, instr.stream)
-                                                      : record_event(rank_, instr.stream);
+      events_[static_cast<size_t>(instr.event)] =
+          instr.device_only   ? record_device_event(rank_, instr.stream)
+          : instr.is_for_slot ? record_slot(rank_, instr.stream)
+                              : record_event(rank_, instr.stream);
       return;
     case Verb::wait: {
       const Event& event = events_[static_cast<size_t>(instr.event)];

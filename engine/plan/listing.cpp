@@ -166,7 +166,7 @@ bool are_alike(Ref a, Ref b) {
 bool are_alike(const Instr& a, const Instr& b) {
   const auto head = [](const Instr& i) {
     return std::tie(i.verb, i.op, i.pass, i.stream, i.group, i.kind, i.scope, i.what, i.accumulate,
-                    i.device_only, i.is_routed, i.chunk, i.event, i.peer);
+                    i.device_only, i.is_for_slot, i.is_routed, i.chunk, i.event, i.peer);
   };
   return head(a) == head(b) && are_alike(a.cost, b.cost) &&
          are_alike(a.cost_per_row, b.cost_per_row) &&

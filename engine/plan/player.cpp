@@ -172,7 +172,8 @@ class Player {
         return communicate(index, instr, [&] { exchange(index, instr); });
       case Verb::record:
         if (!instr.device_only) {
-          c.events[static_cast<size_t>(instr.event)] = timeline.record_event(stream);
+          c.events[static_cast<size_t>(instr.event)] =
+              instr.is_for_slot ? timeline.record_slot(stream) : timeline.record_event(stream);
         }
         return true;
       case Verb::wait:

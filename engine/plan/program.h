@@ -127,11 +127,14 @@ struct Instr {
   uint8_t what = 0;          ///< Mark, Fetch, Upload; alloc, free: MemoryGroup
   bool accumulate = false;   ///< adds to its output
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
-  bool is_routed = false;    ///< its size follows the rows of `chunk`
-  int32_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
-  int32_t event = -1;        ///< record, wait: slot of the segment
-  int16_t peer = -1;         ///< send, recv: index within the pipeline group
-  int16_t tag = -1;          ///< send, recv: which border between virtual stages, which direction
+  /// record, wait: not for the end of the message before it but for its slot, which takes the data
+  /// once an earlier message has been read. On a device that is the end of the copy.
+  bool is_for_slot = false;
+  bool is_routed = false;  ///< its size follows the rows of `chunk`
+  int32_t chunk = -1;      ///< of expert-parallel rows; -1: all of them
+  int32_t event = -1;      ///< record, wait: slot of the segment
+  int16_t peer = -1;       ///< send, recv: index within the pipeline group
+  int16_t tag = -1;        ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
   /// spec::collective_ns takes, for send and recv the message, for alloc and free the
   /// allocation, for host what it reads and writes.

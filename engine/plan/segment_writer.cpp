@@ -80,6 +80,13 @@ void SegmentWriter::join_for_reuse(Stream stream, Stream other) {
   }
 }
 
+void SegmentWriter::join_for_slot(Stream stream, Stream other) {
+  join(stream, other);
+  for (auto instr = segment_.code.end() - 2; instr != segment_.code.end(); ++instr) {
+    instr->is_for_slot = true;
+  }
+}
+
 Instr& SegmentWriter::mark(Mark what) {
   Instr& instr = add(Verb::mark, Stream::compute);
   instr.what = static_cast<uint8_t>(what);

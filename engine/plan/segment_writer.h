@@ -142,6 +142,9 @@ class SegmentWriter {
   void join(Stream stream, Stream other);
   /// The same, needed only because memory is used again.
   void join_for_reuse(Stream stream, Stream other);
+  /// The same for memory that a message was sent from: `other` sent it last. Who sends more than
+  /// has slots waits here, too.
+  void join_for_slot(Stream stream, Stream other);
 
   Instr& mark(Mark what);
   void begin(Part part, Space space = Space::frame) { part_mark(Mark::part_begin, part, space); }

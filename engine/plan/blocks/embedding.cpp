@@ -73,7 +73,7 @@ Segment send_forward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, false);
   w.join(Stream::pipeline_send, Stream::compute);
   w.message(Verb::send, Op::pp_send, border.peer, output()).tag = tag_of(border, false);
-  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.join_for_slot(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::input, Space::edge);
   return w.finish();
 }
@@ -91,7 +91,7 @@ Segment send_backward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, true);
   w.join(Stream::pipeline_send, Stream::compute);
   w.message(Verb::send, Op::pp_send, border.peer, d_hidden()).tag = tag_of(border, true);
-  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.join_for_slot(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }

@@ -94,7 +94,9 @@ class Walk {
         transfer(segment, instr, known_on(stream), stream);
         return;
       case Verb::record:
-        if (!instr.device_only) events_[static_cast<size_t>(instr.event)] = known_on(stream);
+        // A message that has its slot is still in flight.
+        if (instr.device_only || instr.is_for_slot) return;
+        events_[static_cast<size_t>(instr.event)] = known_on(stream);
         return;
       case Verb::wait:
         if (!instr.device_only) {

@@ -71,7 +71,7 @@ class Table {
           {"routing", spec::to_json(sweeps::read_stored_routing(database, sweep.base).profile)}};
     }
     rows_ = tuner::ReceivedRows(spec::routing_profile_from_json(stored["routing"]),
-                                sweep.base.model, sweep.base.training.global_batch_size);
+                                sweep.base.model, sweep.base.training);
     if (is_stored) {
       steps_ = stored["steps"].get<std::map<std::string, int64_t>>();
     } else {

@@ -134,7 +134,7 @@ bool ThreeWalls::measure_reference() {
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object() && profile.contains("num_steps")) {
     rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
-                         sweep_.base.training.global_batch_size);
+                         sweep_.base.training);
     last_compiled_.reset();
   }
   const spec::TrainingSpec& training = sweep_.base.training;

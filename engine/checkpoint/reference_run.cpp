@@ -108,12 +108,15 @@ ReferenceRun load_reference_run(const std::string& folder) {
   run.model =
       spec::model_from_json(spec::parse_json(read_text(config, kMaxJsonBytes), config), config);
   read_expected(folder + "/expected.json", run);
+  return run;
+}
+
+void load_reference_tensors(const std::string& folder, ReferenceRun& run) {
   run.weights = std::make_shared<const Checkpoint>(Checkpoint::open_folder(folder));
   HfNames::of_checkpoint(run.model, *run.weights).check(*run.weights);
   read_tokens(folder + "/tokens.safetensors", run);
   read_activations(folder + "/activations.safetensors", run);
   read_gradients(folder + "/gradients.safetensors", run);
-  return run;
 }
 
 }  // namespace moetune::engine

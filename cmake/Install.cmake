@@ -3,7 +3,7 @@
 # The share folder holds what is found by name (engine/spec/library.cpp). In a build folder it is links to the sources,
 # at the place beside the programs where an installed one is: programs look there only.
 set(MOETUNE_ZSH_DIR share/zsh/site-functions CACHE STRING "Where zsh looks for completions, below the prefix")
-set(MOETUNE_SHELVES models=engine/models hardware=sweeps/hardware sweeps=sweeps/configs data=sweeps/data)
+set(MOETUNE_SHELVES models=engine/models hardware=sweeps/hardware sweeps=sweeps/configs data=sweeps/data calibration=sweeps/calibration)
 
 # Libraries that are not where the system looks (NVIDIA's, from the user's cache) are found by the installed programs.
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON CACHE BOOL "Installed programs know the folders of the libraries they use")

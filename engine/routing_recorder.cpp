@@ -1,4 +1,4 @@
-// Recording of the routing profile; see routing_recorder.h.
+// Adds up counts while the reference run trains, and writes them as the profile's JSON.
 #include "engine/routing_recorder.h"
 
 #include "engine/plan/layout.h"

@@ -187,6 +187,13 @@ inline Event record_event(RankContext& rank, Stream stream) {
   return {rank.timeline.record_event(static_cast<int>(stream)), rank.backend.record_event()};
 }
 
+/// When the message launched last on `stream` had its slot; on the device the end of the copy
+/// there.
+inline Event record_slot(RankContext& rank, Stream stream) {
+  rank.backend.use_stream(static_cast<int>(stream));
+  return {rank.timeline.record_slot(static_cast<int>(stream)), rank.backend.record_event()};
+}
+
 inline void wait_event(RankContext& rank, Stream stream, const Event& event) {
   rank.timeline.wait_event(static_cast<int>(stream), event.time);
   rank.backend.use_stream(static_cast<int>(stream));

@@ -1,4 +1,4 @@
-// Running a trial; see run_trial.h.
+// Sets a trial up, runs its steps on every rank, and sorts what was thrown into exit codes.
 #include "engine/run_trial.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// One rank's training step; see trainer.h.
+// Brings program, parameters, batches and communicators together, and counts what a step did.
 #include "engine/trainer.h"
 
 #include "engine/optim/adamw.h"

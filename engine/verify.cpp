@@ -1,4 +1,4 @@
-// Comparison with a reference run; see verify.h.
+// The differences that are allowed, and the comparison of each kind of number in turn.
 #include "engine/verify.h"
 
 #include <algorithm>
@@ -215,9 +215,7 @@ double worse(double so_far, double value) {
 
 namespace {
 
-VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
-                        const spec::Knobs& knobs) {
-  const spec::TrialSpec trial = make_trial(run, knobs, folder);
+VerifyResult verify_run(const ReferenceRun& run, const spec::TrialSpec& trial) {
   const ReferenceTokens tokens(run);
   TrainerHooks hooks;
   hooks.initial_value = checkpoint_initial_value(run.model, run.weights);
@@ -259,13 +257,15 @@ VerifyResult verify_run(const ReferenceRun& run, const std::string& folder,
 }  // namespace
 
 VerifyResult verify(const std::string& folder, spec::Knobs knobs) {
-  const ReferenceRun run = load_reference_run(folder);
+  ReferenceRun run = load_reference_run(folder);
   if (run.model.num_experts == 0) {
     refuse_impossible(make_spec(run, knobs), folder, {"seq_within_positions", "ep_needs_experts"});
     knobs.expert_model_parallel_size = 1;
     knobs.expert_tensor_parallel_size = 1;
   }
-  return verify_run(run, folder, knobs);
+  const spec::TrialSpec trial = make_trial(run, knobs, folder);
+  load_reference_tensors(folder, run);
+  return verify_run(run, trial);
 }
 
 nlohmann::json to_json(const VerifyResult& result) {

@@ -34,9 +34,9 @@ struct VerifyTolerance {
 
 /// Trains on the reference's tokens from its weights. `folder` holds config.json, the weights,
 /// tokens.safetensors, expected.json, activations.safetensors and gradients.safetensors. Throws
-/// base::UsageError for a folder that cannot be read, a family that is not supported, and a layout
-/// that the model or the batch does not allow. A dense model has nothing that expert parallelism
-/// could split: it runs without.
+/// base::UsageError for a folder that cannot be read, a family that is not supported, and, before
+/// any tensor is read, a layout that the model or the batch does not allow. A dense model has
+/// nothing that expert parallelism could split: it runs without.
 VerifyResult verify(const std::string& folder, spec::Knobs knobs);
 
 /// {"ok", "logits_max_abs", "loss_max_abs", "grad_norm_max_rel", "gradient_worst_rel_l2",

@@ -1,4 +1,5 @@
-// Threads of a world of ranks, a rank alone, a rank among processes; see world_run.h.
+// Starts ranks as threads, one alone, or this process's own, and picks the cause among their
+// failures.
 #include "engine/world_run.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Booking of allocations; see memory_ledger.h.
+// Keeps the sums by group, and copies them whenever a rank reaches a new peak.
 #include "profiler/memory_ledger.h"
 
 #include <algorithm>

@@ -85,6 +85,8 @@ Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& t
   record.producer_id = s.producer_id;
   if (level_ != TraceLevel::none) record.group = group;
   s.end_ns = end_ns;
+  const bool has_waited = kind == RecordKind::p2p && end_ns - transfer_ns > start_ns;
+  s.slot_ns = has_waited ? end_ns - transfer_ns : 0;
   s.last_record = record.id;
   s.producer_id = kNoRecord;
   s.producer_end_ns = 0;
@@ -96,6 +98,12 @@ Event Timeline::record_event(int stream) const {
   // What the stream has been told to wait for comes before the point, as on a device.
   if (s.producer_end_ns > s.end_ns) return {s.producer_end_ns, s.producer_id};
   return {s.end_ns, s.last_record};
+}
+
+Event Timeline::record_slot(int stream) const {
+  const Stream& s = streams_[static_cast<size_t>(stream)];
+  if (mode_ == ClockMode::wall || s.slot_ns == 0) return {};
+  return {s.slot_ns, s.last_record};
 }
 
 void Timeline::wait_event(int stream, const Event& event) {
@@ -150,7 +158,7 @@ void Timeline::begin_step(int step, TraceLevel level) {
   num_graphs_ = 0;
   num_launches_ = 0;
   trace_ = StepTrace{rank_, step, host_ns(), 0, {}};
-  for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0};
+  for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0, 0};
 }
 
 StepTrace Timeline::end_step(int64_t end_ns) {

@@ -58,6 +58,10 @@ class Timeline {
                              int64_t end_ns, int64_t transfer_ns);
 
   [[nodiscard]] Event record_event(int stream) const;
+  /// In virtual time, of the message that was launched last on the stream: when the memory that it
+  /// goes through was free, if it had to wait for that; no event if not. Its data are safe then,
+  /// long before they have arrived.
+  [[nodiscard]] Event record_slot(int stream) const;
   void wait_event(int stream, const Event& event);
   /// The host waits for the event; shows as a host_sync record.
   void synchronize(const Event& event, const OpTag& tag);
@@ -94,6 +98,7 @@ class Timeline {
     int64_t last_record = kNoRecord;
     int64_t producer_id = kNoRecord;
     int64_t producer_end_ns = 0;
+    int64_t slot_ns = 0;  ///< of the last record, a message: when it had its memory; 0: at once
   };
 
   TraceRecord& add_record(int stream, RecordKind kind, const OpTag& tag);

@@ -1,4 +1,5 @@
-// Finds the trials that the report speaks about; see context.h.
+// Finds the trials that the report speaks about, by what the sweep says and, where it says nothing,
+// by its rows.
 #include "reports/context.h"
 
 #include <algorithm>

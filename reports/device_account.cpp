@@ -1,4 +1,4 @@
-// Reading an untrusted account; see device_account.h.
+// Checks an account field by field: what is not a number of a device makes all of it nothing.
 #include "reports/device_account.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Shared pieces of HTML; see format.h.
+// The words for statuses and walls, and how figures are rounded on the page.
 #include "reports/format.h"
 
 #include <fmt/format.h>

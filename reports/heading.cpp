@@ -1,4 +1,4 @@
-// Title, subtitle and origin of the page; see heading.h.
+// Title, subtitle and origin of the page, put together from the sweep's row and its environments.
 #include "reports/heading.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Escaping for HTML and for JSON inside HTML; see html.h.
+// Escapes text for HTML and for JSON inside HTML, and takes the machine's paths out of both.
 #include "reports/html.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The sentence of a hunt; see hunt_answer.h.
+// One sentence for each verdict of a hunt, with the figures that it rests on.
 #include "reports/hunt_answer.h"
 
 #include <fmt/format.h>

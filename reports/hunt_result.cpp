@@ -1,4 +1,4 @@
-// Reading an untrusted result; see hunt_result.h.
+// Reads the result within limits: lists and texts are cut, numbers that are none become nothing.
 #include "reports/hunt_result.h"
 
 #include <cmath>

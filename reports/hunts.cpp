@@ -1,4 +1,4 @@
-// Reading hunts and what their charts show; see hunts.h.
+// Reads hunts with their runs, and sorts the runs into what the charts show.
 #include "reports/hunts.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Finds absolute paths in free text; see local_paths.h.
+// Finds where an absolute path begins and ends in free text, and what may stand in its place.
 #include "reports/local_paths.h"
 
 #include <algorithm>

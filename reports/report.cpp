@@ -1,4 +1,4 @@
-// Runs the section table over a database and puts the answers into the template; see report.h.
+// Runs the section table over a database, and puts the answers into the template.
 #include "reports/report.h"
 
 #include <unistd.h>

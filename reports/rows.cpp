@@ -1,4 +1,4 @@
-// Runs a query and keeps its answer; see rows.h.
+// Runs a query, and keeps its answer under the names of its columns.
 #include "reports/rows.h"
 
 #include <cmath>

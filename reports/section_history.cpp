@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "profiler/store/verdict.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/or_null.h"
@@ -44,6 +45,7 @@ std::string render_history(const SectionInput& input) {
       kept.insert(*decision.trial_id);
     }
   }
+  const std::set<int64_t> cleared = store::cleared_trials(context.decisions);
   size_t num_ok = 0;
   std::set<std::string> untimed;
   for (size_t i = 0; i < input.rows.size(); ++i) {
@@ -60,7 +62,8 @@ std::string render_history(const SectionInput& input) {
         {{"n", rows.integer(i, "ordinal").value_or(0)},
          {"phase", rows.text(i, "phase")},
          {"status", status},
-         {"reason", rows.text(i, "reason")},
+         {"reason", rows.text(i, "reason") +
+                        (cleared.contains(id) ? fmt::format("; {}", store::kClearedText) : "")},
          {"label", trial == nullptr ? "" : short_label(context, *trial, rows.text(i, "title"))},
          {"step", or_null(rows.integer(i, "step_ns"))},
          {"low", or_null(rows.integer(i, "step_ns_low"))},

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "profiler/store/verdict.h"
 #include "reports/context.h"
 #include "reports/format.h"
 #include "reports/html.h"
@@ -118,7 +119,8 @@ std::string runs_cell(const Context& context, const store::TrialRow& trial) {
   return fmt::format("<td class=\"num\" data-value=\"{0}\">{0}{1}</td>", runs.size(), where);
 }
 
-std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story) {
+std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story,
+                   bool is_cleared) {
   const bool is_winner = context.is_winner(trial);
   std::string marks;
   if (is_winner) {
@@ -145,10 +147,12 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   if (colon != std::string_view::npos && story.title.ends_with(why.substr(0, colon))) {
     why.remove_prefix(colon + 2);
   }
+  const std::string cleared =
+      is_cleared ? fmt::format("; <b>{}</b>", store::kClearedText) : std::string();
   html += fmt::format("<td class=\"why\">{}{}{}</td>",
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
                       story.title.empty() ? escape_or_dash(why) : escape(why),
-                      trace_notes_of(context, trial));
+                      cleared + trace_notes_of(context, trial));
   return html + knob_cells(context, trial) +
          fmt::format("<td class=\"spec\"><code>{}</code></td></tr>\n",
                      escape(trial.spec_hash.substr(0, 8)));
@@ -174,8 +178,9 @@ std::string render_trials(const SectionInput& input) {
       "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th><th class=\"num\">runs</th>"
       "<th>what it was for, or why it failed</th>";
   html += knob_heads(context) + "<th class=\"spec\">spec</th></tr></thead>\n<tbody>\n";
+  const std::set<int64_t> cleared = store::cleared_trials(context.decisions);
   for (const store::TrialRow& trial : context.trials) {
-    html += row_of(context, trial, stories[trial.id]);
+    html += row_of(context, trial, stories[trial.id], cleared.contains(trial.id));
   }
   return html + "</tbody></table></div>\n";
 }

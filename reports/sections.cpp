@@ -1,5 +1,5 @@
-// The section table; see sections.h. A new section is one .sql file, one render function and one
-// row here.
+// The rows of the section table. A new section is one .sql file, one render function and one row
+// here.
 #include "reports/sections.h"
 
 #include <fmt/format.h>

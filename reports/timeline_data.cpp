@@ -1,4 +1,4 @@
-// From trace records to the columns that the timeline draws; see timeline_data.h.
+// Sorts records into lanes, and merges neighbours until a lane fits.
 #include "reports/timeline_data.h"
 
 #include <fmt/format.h>

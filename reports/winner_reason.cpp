@@ -1,4 +1,5 @@
-// The three sentences; see winner_reason.h.
+// Picks walls, kept changes and the nearest rival from the decisions, and puts them into the three
+// sentences.
 #include "reports/winner_reason.h"
 
 #include <fmt/format.h>
@@ -9,8 +10,10 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
+#include "profiler/store/verdict.h"
 #include "reports/format.h"
 #include "reports/html.h"
 
@@ -140,11 +143,13 @@ std::string beaten_sentence(const Context& context, const TrialRow& winner) {
       last_kind[*decision.trial_id] = decision.kind;
     }
   }
+  const std::set<int64_t> cleared = store::cleared_trials(context.decisions);
   int num_beaten = 0;
   std::vector<std::string> undecided;
   std::map<std::string, int> others;
   for (const TrialRow& trial : context.trials) {
     if (is_reference(trial) || has_same_knobs(trial, winner)) continue;
+    if (cleared.contains(trial.id)) continue;  // it is told by its second run
     if (trial.status != "ok") {
       ++others[trial.status];
     } else if (last_kind[trial.id] == "undecided") {

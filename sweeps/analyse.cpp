@@ -1,4 +1,4 @@
-// Numbers of a trial; see analyse.h.
+// Calls the analysis on a shard's records, and names each of its figures as a metric.
 #include "sweeps/analyse.h"
 
 #include <algorithm>

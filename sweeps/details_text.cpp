@@ -8,6 +8,7 @@
 
 #include "kernels/base/units.h"
 #include "profiler/store/metrics.h"
+#include "profiler/store/verdict.h"
 #include "reports/device_account.h"
 #include "sweeps/analyse.h"
 #include "sweeps/listing.h"
@@ -20,14 +21,6 @@ namespace {
 
 using nlohmann::json;
 using Align = TextTable::Align;
-
-std::string format_value(double value, std::string_view unit) {
-  if (unit == "ns") return base::format_ns(static_cast<int64_t>(value));
-  if (unit == "bytes") return base::format_bytes(static_cast<int64_t>(value));
-  if (unit == "ratio") return base::format_ratio(value);
-  if (unit == "nats") return fmt::format("{:.4f}", value);
-  return base::format_count(value) + (unit == "1/s" ? "/s" : "");
-}
 
 std::string bytes_text(const std::optional<int64_t>& bytes) {
   return bytes ? base::format_bytes(*bytes) : "-";
@@ -45,6 +38,7 @@ std::string head_text(const SweepView& view, const store::TrialRow& trial,
                                  one_line(purpose_text(view, trial, title)));
   text += "status  " + trial.status;
   if (!trial.reason.empty()) text += ": " + one_line(trial.reason);
+  if (view.is_cleared(trial)) text += fmt::format("; {}", store::kClearedText);
   text += fmt::format("\nstep    {} measured, {} predicted\n", ns_text(trial.step_ns),
                       ns_text(trial.predicted_step_ns));
   text += fmt::format("peak    {} measured, {} predicted\n", bytes_text(trial.peak_bytes),
@@ -211,7 +205,7 @@ std::string metrics_text(const std::vector<store::MetricRow>& rows) {
     if (row.rank >= 0) continue;
     has_rows = true;
     const store::MetricInfo& info = store::metric_info(row.name);
-    table.add({"  " + row.name, format_value(row.value, info.unit), std::string(info.help)});
+    table.add({"  " + row.name, base::format_value(row.value, info.unit), std::string(info.help)});
   }
   return has_rows ? table.text(std::nullopt) : "";
 }

@@ -1,4 +1,5 @@
-// Compares stored knobs by name; see knob_changes.h.
+// Compares stored knobs by name, as another version may have stored others, and shortens sizes to
+// dp, ep and pp.
 #include "sweeps/knob_changes.h"
 
 #include <fmt/format.h>

@@ -102,6 +102,7 @@ json trial_json(const SweepView& view, const store::TrialRow& trial, const std::
           {"loss", or_null(trial.loss_final)},
           {"marks", view.marks_of(trial)},
           {"is_kept", view.is_kept(trial)},
+          {"is_cleared", view.is_cleared(trial)},
           {"parent", parent == nullptr ? json(nullptr) : json(parent->id)},
           {"changes", changes_json(parent, trial)},
           {"changes_from_first_fit", changes_json(view.first_fit(), trial)},

@@ -1,4 +1,4 @@
-// Writes the page between trials; see live_report.h.
+// Decides when a page is due, and keeps a page that cannot be written from ending the sweep.
 #include "sweeps/live_report.h"
 
 #include <fmt/format.h>

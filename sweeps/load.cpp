@@ -1,4 +1,5 @@
-// Files of specs; see load.h.
+// Finds and reads files of specs, says which kind of file was given in their place, and tells
+// broken rules by their lines.
 #include "sweeps/load.h"
 
 #include <fmt/format.h>

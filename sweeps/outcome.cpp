@@ -1,4 +1,4 @@
-// Between the tuner's structs and the store's rows; see outcome.h.
+// Each field of the tuner's structs beside the store's column, in both directions.
 #include "sweeps/outcome.h"
 
 #include <algorithm>

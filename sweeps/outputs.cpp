@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "kernels/base/error.h"
+#include "sweeps/planning/plan_outputs.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -32,6 +33,8 @@ constexpr OutputKey kTrial[] = {
     {"loss", "number or null", "", "Of the last step."},
     {"marks[]", "list of texts", "", "winner, baseline, first_fit."},
     {"is_kept", "true or false", "", "The search went on from it."},
+    {"is_cleared", "true or false", "",
+     "It ended as wrong; the perturbed reference says it is not."},
     {"parent", "integer or null", "", "Id of the trial that it changes."},
     {"changes.*.before", "any", "", "By knob: the parent's value."},
     {"changes.*.after", "any", "", "By knob: its own value."},
@@ -126,6 +129,7 @@ constexpr OutputKey kSweep[] = {
     {"num_run", "integer", "", "Trials that ran now."},
     {"num_reused", "integer", "", "Trials that were found."},
     {"num_by_status.*", "integer", "", "Trials by status."},
+    {"num_cleared", "integer", "", "Of the wrong ones: cleared by the perturbed reference."},
     {"best", "object or null", "", "The winner: a trial."},
     {"megatron_flags[]", "list of texts or null", "", "The winner's, for Megatron-LM."},
     {"megatron_notes[]", "list of texts or null", "", "What those flags cannot say."},
@@ -260,6 +264,8 @@ constexpr Output kOutputs[] = {
     {"ls", "A list of trials.", kList, "[]."},
     {"show trial", "A trial with everything that is stored about it.", kDetails, ""},
     {"sweep", "What a sweep has found.", kSweep, "best."},
+    {"plan", "The best configurations of a cluster.", kPlanKeys, nullptr},
+    {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
     {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
     {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
     {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},
@@ -344,7 +350,9 @@ std::string outputs_markdown() {
       "\n## What commands print\n\n"
       "With `--format json`. `[]` stands for each element of a list, `*` for a name such as a "
       "knob's. A null at a key says\nthat there is nothing to tell. New keys may come; those that "
-      "are here stay.\n\n### A trial\n\n"
+      "are here stay. These tables have neither\ndefaults nor ranges: nobody sets what is "
+      "printed.\n"
+      "\n### A trial\n\n"
       "Wherever one is printed.\n\n";
   add_table(kTrial, text);
   for (const Output& output : kOutputs) {

@@ -1,4 +1,4 @@
-// Columns, folds and JSON of a listed program; see program_text.h.
+// Columns and JSON of a listed program; alike items are folded into one with a count.
 #include "sweeps/program_text.h"
 
 #include <fmt/format.h>

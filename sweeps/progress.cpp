@@ -1,4 +1,4 @@
-// The progress line; see progress.h.
+// Fits the line into the terminal, and guesses the time left from the trials so far.
 #include "sweeps/progress.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// One trial from spec file to result; see runner.h.
+// The way of one trial from spec file to result: its folder, its ranks, their shards, and what is
+// kept of a failure.
 #include "sweeps/runner.h"
 
 #include <fmt/ranges.h>

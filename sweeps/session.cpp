@@ -1,4 +1,4 @@
-// Opening a database for trials; see session.h.
+// Locks and opens the database, and writes the row by which a sweep is known again.
 #include "sweeps/session.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,8 @@ std::string dump(const json& document) {
 /// the knobs.
 json contract_of(const spec::TrialSpec& spec) {
   json contract = spec::to_json(spec);
-  for (const char* key : {"knobs", "data_path", "reference_loss", "reference_tolerance", "fault"}) {
+  for (const char* key :
+       {"knobs", "data_path", "reference_loss", "reference_tolerance", "fault", "stands_for"}) {
     contract.erase(key);
   }
   return contract;

@@ -1,4 +1,5 @@
-// Writes sweep files to start from; see starting_sweep.h.
+// The text of the file: a template whose lines depend on model, cluster and whether a miniature is
+// needed.
 #include "sweeps/starting_sweep.h"
 
 #include <fmt/format.h>
@@ -157,10 +158,10 @@ std::string starting_sweep(const StartingPoint& start) {
   std::string intro =
       "// Written by `moetune init`. Run it with: moetune sweep THIS_FILE --db runs.db\n";
   std::string parts;
+  const auto part = [](const std::string& text, const nlohmann::json& document) {
+    return text.empty() ? indented(document) : quoted(text);
+  };
   if (!needs_miniature(model, hardware)) {
-    const auto part = [](const std::string& text, const nlohmann::json& document) {
-      return text.empty() ? indented(document) : quoted(text);
-    };
     parts = fmt::format("  \"model\": {},\n  \"hardware\": {},\n",
                         part(start.model_text, spec::to_json(model)),
                         part(start.hardware_text, spec::to_json(hardware)));
@@ -176,9 +177,9 @@ std::string starting_sweep(const StartingPoint& start) {
         "// {} has {} parameters: no CPU trains it. This sweep trains a miniature of it for real,\n"
         "// on an emulated cluster with the proportions of {} for sequences of {} tokens:\n"
         "// computing, sending, launching and memory cost the same in terms of each other. What\n"
-        "// wins here is what to try first there. Step times are those of the miniature, and so "
-        "are the\n"
-        "// sizes in the Megatron-LM flags at the end: keep those of your own script.\n",
+        "// wins here is what to try first there. Step times are those of the miniature; the "
+        "sizes in the\n"
+        "// Megatron-LM flags at the end are those of \"stands_for\".\n",
         one_line(start.name), base::format_count(static_cast<double>(start.model.num_parameters())),
         one_line(start.hardware.name), lengths.there);
     if (start.is_default_hardware) {
@@ -189,10 +190,17 @@ std::string starting_sweep(const StartingPoint& start) {
     }
     parts = fmt::format(
         "  // The miniature:\n{}{}  \"model\": {},\n"
-        "  // Its cluster:\n{}  \"hardware\": {},\n",
+        "  // Its cluster:\n{}  \"hardware\": {},\n"
+        "  // What it stands for. The Megatron-LM flags at the end have these sizes; nothing that "
+        "is run\n"
+        "  // depends on them. Put the sequence length and the batch of your own runs here.\n"
+        "  \"stands_for\": {{\n    \"model\": {},\n    \"hardware\": {},\n"
+        "    \"seq_length\": {}, \"global_batch_size\": {}\n  }},\n",
         list(mini.model_changes), list(width_changes(start.model, model)),
         indented(spec::to_json(model)), list(mini.hardware_changes),
-        indented(spec::to_json(hardware)));
+        indented(spec::to_json(hardware)), part(start.model_text, spec::to_json(start.model)),
+        part(start.hardware_text, spec::to_json(start.hardware)), lengths.there,
+        batch_of(start.hardware.num_devices()));
   }
   const int64_t devices = hardware.num_devices();
   const int64_t batch = batch_of(devices);

@@ -1,4 +1,4 @@
-// Looks through the texts of trials; see stored_routing.h.
+// Looks through the texts of a database's trials for a profile that fits the model.
 #include "sweeps/stored_routing.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// From the tuner's tables and models to what the loop needs; see strategies.h.
+// Calls the tuner's makers and models, so that nothing else of the sweep includes them.
 #include "sweeps/strategies.h"
 
 #include "tuner/prediction.h"

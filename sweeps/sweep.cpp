@@ -1,4 +1,5 @@
-// The sweep loop; see sweep.h.
+// How a request is answered: by the store, by a new run or by a refusal; and how budgets and
+// interrupts end the loop.
 #include "sweeps/sweep.h"
 
 #include <fmt/ranges.h>

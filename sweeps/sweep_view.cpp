@@ -1,4 +1,4 @@
-// Reads what concerns a whole sweep once; see sweep_view.h.
+// Reads a sweep's trials, decisions and measurements once, and joins them by trial.
 #include "sweeps/sweep_view.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
+#include "profiler/store/verdict.h"
 #include "reports/or_null.h"
 #include "sweeps/table.h"
 
@@ -22,6 +23,7 @@ using reports::text_or_null;
 SweepView::SweepView(const store::Store& store, int64_t sweep_id)
     : sweep_(store.read_sweep(sweep_id).value_or(store::SweepRow{})),
       decisions_(store.read_decisions(sweep_id)),
+      cleared_(store::cleared_trials(decisions_)),
       environments_(store.read_environments(sweep_id)) {
   for (store::TrialRow& row : store.list_trials(sweep_id)) {
     const int64_t id = row.id;

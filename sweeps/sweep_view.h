@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class SweepView {
   [[nodiscard]] std::vector<std::string> marks_of(const store::TrialRow& trial) const;
   /// Whether the sweep took it over as its best so far.
   [[nodiscard]] bool is_kept(const store::TrialRow& trial) const;
+  /// Whether it ended as wrong, and the second reference run took that back.
+  [[nodiscard]] bool is_cleared(const store::TrialRow& trial) const {
+    return cleared_.contains(trial.id);
+  }
   /// The first configuration that fitted and ran; null before there is one.
   [[nodiscard]] const store::TrialRow* first_fit() const;
   /// The configuration that a trial is a change of: the one it was compared with; else, of a
@@ -46,6 +51,7 @@ class SweepView {
   store::SweepRow sweep_;
   std::map<int64_t, store::TrialRow> trials_;  ///< by id
   std::vector<store::DecisionRow> decisions_;  ///< by ordinal
+  std::set<int64_t> cleared_;                  ///< ids of trials
   std::vector<store::EnvironmentRow> environments_;
   std::map<int64_t, std::vector<store::MeasurementRow>> measurements_;  ///< by trial
 };

@@ -1,4 +1,4 @@
-// The words that stand for trials of a sweep; see trial_id.h.
+// Tries ids, words such as `best`, and prefixes of hashes, and lists what was near when none fits.
 #include "sweeps/trial_id.h"
 
 #include <fmt/format.h>

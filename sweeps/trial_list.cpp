@@ -1,4 +1,4 @@
-// Columns and cells of ls; see trial_list.h.
+// The columns of ls: what each shows, and which give way first on a narrow terminal.
 #include "sweeps/trial_list.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/base/units.h"
+#include "profiler/store/verdict.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/table.h"
 
@@ -22,6 +23,7 @@ std::string mark_of(const SweepView& view, const store::TrialRow& trial) {
     if (mark == std::string("winner") && view.first_fit() == nullptr) continue;
     return mark == std::string("first_fit") ? "first fit" : mark;
   }
+  if (view.is_cleared(trial)) return "cleared";
   return view.is_kept(trial) ? "kept" : "";
 }
 
@@ -128,7 +130,9 @@ std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<s
        true,
        [](const TrialLine& l) {
          const std::string what = purpose_text(*l.view, l.trial, l.title);
-         return l.trial.reason.empty() ? what : what + ": " + l.trial.reason;
+         const std::string cleared =
+             l.view->is_cleared(l.trial) ? fmt::format("; {}", store::kClearedText) : "";
+         return l.trial.reason.empty() ? what : what + ": " + l.trial.reason + cleared;
        }},
   };
   std::vector<TextTable::Column> columns;

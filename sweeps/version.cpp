@@ -1,4 +1,4 @@
-// Versions and the machine; see version.h.
+// What the build has written down of itself, and what the machine says of its own name and CPU.
 #include "sweeps/version.h"
 
 #include <fmt/format.h>

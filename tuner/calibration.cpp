@@ -1,4 +1,4 @@
-// Least squares per op label; see calibration.h.
+// Least squares of measured time over predicted work, for each op label.
 #include "tuner/calibration.h"
 
 #include <algorithm>

@@ -13,7 +13,8 @@
 
 namespace moetune::tuner {
 
-/// One rank of each pipeline stage, the first, with as many rows as the busiest one receives.
+/// One rank of each pipeline stage, the first of those whose attention sees most, with as many rows
+/// as the busiest one receives.
 class CompiledStep {
  public:
   /// The spec must satisfy its constraints. Rows are balanced without a profile.

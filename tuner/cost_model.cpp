@@ -1,4 +1,4 @@
-// Played steps and their correction by measurements; see cost_model.h.
+// Plays a program with predicted durations, and corrects the sum by what earlier trials took.
 #include "tuner/cost_model.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The words for what was measured; see judgement.h.
+// The sentences' parts: how much faster, between which bounds, with which shares of the step.
 #include "tuner/judgement.h"
 
 #include <fmt/format.h>

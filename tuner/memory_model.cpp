@@ -1,4 +1,5 @@
-// The scan over a program's allocations; see memory_model.h.
+// The scan over a program's allocations, once for each rank, and what a real device holds beside
+// them.
 #include "tuner/memory_model.h"
 
 #include <algorithm>

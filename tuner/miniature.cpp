@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "engine/spec/trial_spec.h"
+#include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "tuner/memory_model.h"
 
@@ -179,6 +180,9 @@ bool is_trainable_on_cpu(const ModelSpec& model, int64_t tokens_per_step) {
 
 Miniature miniature_of(const ModelSpec& model, const HardwareSpec& hardware,
                        const SequenceLengths& lengths, const HardwareSpec& cpu) {
+  const std::string gap = spec::engine_gap(model);
+  if (!gap.empty())
+    throw base::UsageError(fmt::format("there is no miniature of this model: {}", gap));
   Miniature mini{shrunk_model(model, lengths), cpu, {}, {}};
   const Rates rates_there = rates_of(hardware, 2.0 / 3, 0.25);
   const Products there = products_of(model, static_cast<double>(lengths.there), rates_there);

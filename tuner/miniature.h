@@ -35,7 +35,8 @@ bool is_trainable_on_cpu(const spec::ModelSpec& model, int64_t tokens_per_step);
 /// the experts' products (of t without experts), latencies and launches take the same multiple of
 /// t, and all devices together hold the same multiple of the training state. Products there reach
 /// the hardware's `efficiency`, or where it has none two thirds of the peak, experts' products a
-/// quarter (docs/results.md, "The quick start's cluster"). At most 16 devices remain.
+/// quarter (docs/results.md, "The quick start's cluster"). At most 16 devices remain. Throws
+/// base::UsageError for a model that the engine does not run (spec::engine_gap).
 Miniature miniature_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware,
                        const SequenceLengths& lengths, const spec::HardwareSpec& cpu);
 

@@ -1,5 +1,5 @@
-// The rows of the playbook; see playbook.h. The order within a wall is the order of the MoE
-// optimisation workflow: cheap and local changes before changes of the layout.
+// The rows of the playbook. The order within a wall is the order of the MoE optimisation workflow:
+// cheap and local changes before changes of the layout.
 #include "tuner/playbook.h"
 
 #include <algorithm>

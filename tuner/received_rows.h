@@ -9,7 +9,8 @@
 
 #include "engine/plan/layout.h"
 #include "engine/spec/model_spec.h"
-#include "engine/spec/routing_profile.h"
+#include "engine/spec/trial_spec.h"
+#include "tuner/profile_rows.h"
 
 namespace moetune::tuner {
 
@@ -18,12 +19,12 @@ namespace moetune::tuner {
 class ReceivedRows {
  public:
   ReceivedRows() = default;
-  /// Throws base::Error when the profile was recorded for another model or batch.
+  /// Throws base::Error when the profile was recorded for another model or recipe.
   ReceivedRows(spec::RoutingProfile profile, const spec::ModelSpec& model,
-               int64_t global_batch_size);
+               const spec::TrainingSpec& training);
 
-  [[nodiscard]] bool has_profile() const { return !profile_.is_empty(); }
-  [[nodiscard]] int64_t num_steps() const { return profile_.num_steps; }
+  [[nodiscard]] bool has_profile() const { return !rows_.profile().is_empty(); }
+  [[nodiscard]] int64_t num_steps() const { return rows_.profile().num_steps; }
 
   /// Rows that `rank` receives in MoE layer `layer` (global index over all layers) of `micro_batch`
   /// at `step` of the profile. Needs has_profile().
@@ -37,8 +38,7 @@ class ReceivedRows {
   using Sums = std::vector<int64_t>;
   const Sums& sums(const plan::Layout& layout, int parts) const;
 
-  spec::RoutingProfile profile_;
-  std::vector<int64_t> moe_layer_;  ///< layer -> index among MoE layers, -1: dense
+  ProfileRows rows_;
   mutable std::map<std::tuple<int, int64_t, int, int>, Sums> sums_;  ///< tp, members, parts, ep
 };
 

@@ -1,4 +1,5 @@
-// Points of a sweep's space; see search_space.h.
+// Products and single changes of the axes, what follows from them, and which axes have no legal
+// value.
 #include "tuner/search_space.h"
 
 #include <fmt/format.h>

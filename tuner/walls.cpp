@@ -1,4 +1,4 @@
-// Shares of walls and groups; see walls.h.
+// Adds up a step's shares by wall and by group, and picks the wall that binds.
 #include "tuner/walls.h"
 
 #include <algorithm>

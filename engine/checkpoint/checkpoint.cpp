@@ -1,4 +1,5 @@
-// Opening of whole and sharded checkpoints; see checkpoint.h.
+// Finds the files of a checkpoint folder, with or without an index, and refuses one whose index
+// names what is not there.
 #include "engine/checkpoint/checkpoint.h"
 
 #include <filesystem>

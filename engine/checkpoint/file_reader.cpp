@@ -1,4 +1,4 @@
-// Positional reads of regular files; see file_reader.h.
+// Opens regular files only, and reads by position with pread, so that threads share a reader.
 #include "engine/checkpoint/file_reader.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Names and places of weights in public checkpoints; see hf_weights.h.
+// The tables of public weight names by model family, and the arithmetic from our shards to places
+// in those weights.
 #include "engine/checkpoint/hf_weights.h"
 
 #include <algorithm>

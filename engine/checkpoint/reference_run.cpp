@@ -1,4 +1,4 @@
-// Loading of a reference run; see reference_run.h.
+// Checks each tensor of a reference run against the model before anything is compared with it.
 #include "engine/checkpoint/reference_run.h"
 
 #include <limits>
@@ -107,13 +107,17 @@ ReferenceRun load_reference_run(const std::string& folder) {
   const std::string config = folder + "/config.json";
   run.model =
       spec::model_from_json(spec::parse_json(read_text(config, kMaxJsonBytes), config), config);
+  spec::refuse_engine_gap(run.model, config);
   read_expected(folder + "/expected.json", run);
+  return run;
+}
+
+void load_reference_tensors(const std::string& folder, ReferenceRun& run) {
   run.weights = std::make_shared<const Checkpoint>(Checkpoint::open_folder(folder));
   HfNames::of_checkpoint(run.model, *run.weights).check(*run.weights);
   read_tokens(folder + "/tokens.safetensors", run);
   read_activations(folder + "/activations.safetensors", run);
   read_gradients(folder + "/gradients.safetensors", run);
-  return run;
 }
 
 }  // namespace moetune::engine

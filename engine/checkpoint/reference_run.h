@@ -30,8 +30,10 @@ struct ReferenceRun {
   [[nodiscard]] int64_t num_steps() const { return static_cast<int64_t>(losses.size()); }
 };
 
-/// Throws base::UsageError naming file, key or tensor for anything that is missing or does not fit
-/// together.
+/// What config.json and expected.json say; no tensor is read. Throws base::UsageError naming file,
+/// key or tensor for anything that is missing or does not fit together, as does what follows.
 ReferenceRun load_reference_run(const std::string& folder);
+/// Adds weights, tokens and results.
+void load_reference_tensors(const std::string& folder, ReferenceRun& run);
 
 }  // namespace moetune::engine

@@ -1,4 +1,5 @@
-// Reading and writing of safetensors files; see safetensors.h.
+// Turns header entries into checked byte ranges of the file, and writes headers whose data begins
+// aligned.
 #include "engine/checkpoint/safetensors.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Parser of the safetensors header; see safetensors_header.h.
+// The parser itself: a cursor over the header's bytes that knows only the tokens which a header may
+// have.
 #include "engine/checkpoint/safetensors_header.h"
 
 #include <limits>

@@ -1,4 +1,5 @@
-// The table of makers; see communicators.h.
+// One row for each communicator with the function that makes its world: the only file that names
+// all of them.
 #include "engine/comm/communicators.h"
 
 #include <array>

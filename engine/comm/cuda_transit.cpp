@@ -1,4 +1,5 @@
-// Marks, copies and host values over the CUDA runtime; see cuda_transit.h.
+// How CUDA's errors become ours, and the pool of message slots: a slot is used again once its mark
+// has passed.
 #include "engine/comm/cuda_transit.h"
 
 #include <cuda_runtime.h>
@@ -9,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cuda/device_error.h"
+#include "kernels/cuda/runtime_check.h"
 
 namespace moetune::engine {
 namespace {
@@ -34,7 +36,7 @@ void check_cuda(int error, const char* what) {
 }
 
 std::exception_ptr cuda_failure(int error, const std::string& text) {
-  if (error == cudaErrorMemoryAllocation) return std::make_exception_ptr(base::OutOfMemory(text));
+  if (error == cudaErrorMemoryAllocation) return kernels::cuda::memory_failure(text);
   if (kernels::cuda::is_device_error(error)) {
     return std::make_exception_ptr(base::DeviceFailed(text));
   }

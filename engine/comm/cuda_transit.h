@@ -19,8 +19,8 @@ namespace moetune::engine {
 
 using CudaStream = CUstream_st*;
 
-/// Throws base::Error with CUDA's text unless `error` (a cudaError_t) is success; base::OutOfMemory
-/// or base::DeviceFailed when that is what it says.
+/// Throws base::Error with CUDA's text unless `error` (a cudaError_t) is success; where it says so,
+/// base::DeviceFailed or what kernels::cuda::memory_failure gives.
 void check_cuda(int error, const char* what);
 
 /// What check_cuda would throw, with a text of the caller's.

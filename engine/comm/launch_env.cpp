@@ -1,4 +1,5 @@
-// Environment variables of launchers; see launch_env.h.
+// Which variables torchrun, Open MPI and Slurm set, and what is said when they are incomplete or
+// contradict each other.
 #include "engine/comm/launch_env.h"
 
 #include <fmt/format.h>

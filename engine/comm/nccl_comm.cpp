@@ -1,4 +1,4 @@
-// Collectives over NCCL; see nccl_comm.h. The only file that knows nccl.h.
+// Collectives and messages of the engine as calls of NCCL. The only file that knows nccl.h.
 //
 // All communicators are non-blocking: NCCL's calls return at once and tell later how they went, so
 // every wait is ours and has an end. NCCL forbids calls to a communicator that another thread
@@ -26,6 +26,7 @@
 #include "engine/comm/nccl_plan.h"
 #include "engine/comm/wire.h"
 #include "kernels/base/error.h"
+#include "kernels/cuda/runtime_check.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {
@@ -281,7 +282,7 @@ class NcclState {
     if (result == ncclRemoteError) {
       fail(std::make_exception_ptr(base::PeerFailed(text)));
     } else if (is_out_of_memory(text)) {
-      fail(std::make_exception_ptr(base::OutOfMemory(text)));
+      fail(kernels::cuda::memory_failure(device_, text));
     } else {
       fail(std::make_exception_ptr(base::Error(text)));
     }

@@ -1,4 +1,4 @@
-// The table of splits; see nccl_plan.h.
+// The rows by which NCCL's communicators are split off each other, and what a layout makes of them.
 #include "engine/comm/nccl_plan.h"
 
 #include <algorithm>

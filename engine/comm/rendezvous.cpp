@@ -1,4 +1,5 @@
-// What both kinds of rendezvous share; see rendezvous.h.
+// What does not depend on how messages travel: gathering, agreeing and telling whose fault an end
+// is.
 #include "engine/comm/rendezvous.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// POSIX sockets; see socket.h.
+// System calls on sockets behind poll, so that each of them has a deadline.
 #include "engine/comm/socket.h"
 
 #include <arpa/inet.h>

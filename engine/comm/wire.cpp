@@ -1,4 +1,5 @@
-// Encoding, deadlines and names for the rendezvous; see wire.h.
+// Bytes written and read back by one order, and the checks that refuse what is too short or too
+// long.
 #include "engine/comm/wire.h"
 
 #include <fmt/format.h>

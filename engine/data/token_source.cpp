@@ -1,4 +1,5 @@
-// Batches of tokens; see token_source.h.
+// Draws where in the text a sequence begins from its step and index alone, so that no state is
+// kept, and cuts a rank's part out of it.
 #include "engine/data/token_source.h"
 
 #include <fmt/format.h>

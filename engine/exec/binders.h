@@ -22,7 +22,7 @@ struct Launch {
 
 using Binder = void (*)(const Launch&);
 
-/// The binder of an operation; null for communication and host work.
+/// The binder of an operation; null for communication and host work, and for what only plans know.
 Binder binder_of(plan::Op op);
 
 }  // namespace moetune::engine

@@ -27,7 +27,21 @@ Executor::Executor(RankContext& rank, const plan::StepProgram& program, Paramete
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
 
+// Plans know more operations and parameters than the engine.
+void Executor::check_runs() const {
+  for (const plan::ParamDesc& param : program_.params.params) {
+    MOETUNE_CHECK(param.kind <= plan::ParamKind::head, "nothing uses {}", param.name);
+  }
+  for (const auto& segment : program_.segments) {
+    for (const Instr& instr : segment->code) {
+      MOETUNE_CHECK(instr.verb != Verb::op || binder_of(instr.op) != nullptr, "nothing runs {}",
+                    plan::op_label(instr.op, instr.pass));
+    }
+  }
+}
+
 void Executor::set_up() {
+  check_runs();
   for (const plan::Item& item : program_.setup) run_item(item);
   for (const plan::TableRow& row : rank_tables(rank_)) {
     upload_table(rank_, row.id, tables_[static_cast<size_t>(row.id)]);
@@ -74,9 +88,10 @@ void Executor::run(const Instr& instr, size_t index) {
     case Verb::free:
       return release(instr);
     case Verb::record:
-      events_[static_cast<size_t>(instr.event)] = instr.device_only
-                                                      ? record_device_event(rank_, instr.stream)
-                                                      : record_event(rank_, instr.stream);
+      events_[static_cast<size_t>(instr.event)] =
+          instr.device_only   ? record_device_event(rank_, instr.stream)
+          : instr.is_for_slot ? record_slot(rank_, instr.stream)
+                              : record_event(rank_, instr.stream);
       return;
     case Verb::wait: {
       const Event& event = events_[static_cast<size_t>(instr.event)];
@@ -175,10 +190,8 @@ plan::OpCost Executor::cost_of(const Instr& instr) {
 
 void Executor::run_launch(const Instr& instr, const plan::Sharing& sharing) {
   const std::vector<Tensor> tensors = resolve_all(instr);
-  const Binder binder = binder_of(instr.op);
-  MOETUNE_CHECK(binder != nullptr, "nothing runs {}", plan::op_label(instr.op, instr.pass));
   run_op(rank_, instr.op, instr.pass, instr.stream, cost_of(instr), sharing, [&] {
-    binder({*this, instr, tensors});
+    binder_of(instr.op)({*this, instr, tensors});
     if (instr.op == plan::Op::zero_grads && values_->on_zeroed) values_->on_zeroed();
   });
 }

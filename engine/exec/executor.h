@@ -52,7 +52,8 @@ class Executor {
   Executor(RankContext& rank, const plan::StepProgram& program, Parameters& params,
            const Observers& observers);
 
-  /// Makes what lives from start to end. Parameters have no values yet.
+  /// Makes what lives from start to end. Parameters have no values yet. Throws base::Error for a
+  /// program with an operation or a parameter that only plans know.
   void set_up();
   void run_step(StepValues& values);
 
@@ -64,6 +65,7 @@ class Executor {
   [[nodiscard]] const plan::Item& item() const { return item_; }
 
  private:
+  void check_runs() const;
   void run_item(const plan::Item& item);
   void run(const plan::Instr& instr, size_t index);
   void run_launch(const plan::Instr& instr, const plan::Sharing& sharing);

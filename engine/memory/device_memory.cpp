@@ -1,4 +1,5 @@
-// Booking, and places in arenas; see device_memory.h.
+// Books an allocation first and gives it a place in its arena afterwards, so that what the ledger
+// refuses was never taken.
 #include "engine/memory/device_memory.h"
 
 #include "kernels/base/error.h"

@@ -1,4 +1,5 @@
-// Allocation and initial values of a rank's parameters; see parameters.h.
+// Fills the buckets: initial values are drawn by each weight's name and place, so that every layout
+// begins with the same model.
 #include "engine/model/parameters.h"
 
 #include <algorithm>
@@ -178,7 +179,8 @@ void Parameters::initialize(const InitialValue& initial_value) {
 
 const plan::ParamDesc* Parameters::find(ParamKind kind, int64_t layer) const {
   for (const plan::ParamDesc& param : plan_.params) {
-    if (param.kind == kind && param.layer == layer) return &param;
+    // A kind is one of layers or one outside of them, which layers of multi-token prediction use.
+    if (param.kind == kind && (param.layer == layer || param.layer < 0)) return &param;
   }
   return nullptr;
 }

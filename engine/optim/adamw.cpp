@@ -27,7 +27,8 @@ namespace {
 /// have the same.
 int64_t first_element(const plan::ParamDesc& param) {
   constexpr int64_t kMostElements = int64_t{1} << 38;  // of one parameter
-  constexpr auto kNumKinds = static_cast<int64_t>(plan::ParamKind::count);
+  // Of those that the engine runs: what only plans know changes no number.
+  constexpr auto kNumKinds = static_cast<int64_t>(plan::ParamKind::head) + 1;
   const plan::ParamKind kind = param.is_tied_copy ? plan::ParamKind::embedding : param.kind;
   const int64_t number = (param.layer + 1) * kNumKinds + static_cast<int64_t>(kind);
   return number * kMostElements;

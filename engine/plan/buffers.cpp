@@ -1,10 +1,62 @@
-// Where buffers are allocated, and the sizes of layers and tables; see buffers.h.
+// Walks the blocks' rows in the order of allocation, and works out the sizes that rows have in a
+// layout.
 #include "engine/plan/buffers.h"
 
 #include <algorithm>
 #include <array>
 
 namespace moetune::plan {
+namespace {
+
+/// Sizes of what mixes the tokens of the layer.
+void set_mixer(LayerDims& d, const ModelSpec& model, int64_t layer) {
+  const bool has_latents = model.mla.kv_lora_rank > 0;
+  d.rope_dim = has_latents ? model.mla.qk_rope_head_dim : model.head_dim;
+  const auto set_heads = [&](int64_t kv_heads, int64_t head_dim, int64_t v_head_dim) {
+    d.heads = model.num_heads / d.tp;
+    d.kv_heads = kv_heads / d.tp;
+    d.head_dim = head_dim;
+    d.q = model.num_heads * head_dim / d.tp;
+    d.kv = kv_heads * head_dim / d.tp;
+    d.v = kv_heads * v_head_dim / d.tp;
+    d.attn = model.num_heads * v_head_dim / d.tp;
+  };
+  switch (d.mixer) {
+    case spec::Mixer::gqa:
+      set_heads(model.num_kv_heads, model.head_dim, model.head_dim);
+      d.gate = model.has_attention_gate ? d.q : 0;
+      d.has_qk_norm = model.has_qk_norm;
+      // Layers of multi-token prediction see all keys.
+      if (layer < model.num_layers) d.window = model.attention_window[static_cast<size_t>(layer)];
+      return;
+    case spec::Mixer::mla:
+      set_heads(model.num_heads, model.mla.qk_head_dim(), model.mla.v_head_dim);
+      d.q_lora = model.mla.q_lora_rank;
+      d.kv_lora = model.mla.kv_lora_rank;
+      return;
+    case spec::Mixer::gdn:
+      d.conv_kernel = model.gdn.conv_kernel;
+      d.scan_heads = model.gdn.num_value_heads / d.tp;
+      d.scan_keys = model.gdn.key_size() / d.tp;
+      d.scan_values = model.gdn.value_size() / d.tp;
+      d.scan_head_dim = model.gdn.value_head_dim;
+      d.scan_state = model.gdn.key_head_dim;
+      return;
+    case spec::Mixer::mamba:
+      d.conv_kernel = model.mamba.conv_kernel;
+      d.scan_heads = model.mamba.num_heads / d.tp;
+      d.scan_keys = model.mamba.num_groups * model.mamba.state_size / d.tp;
+      d.scan_values = model.mamba.inner_size() / d.tp;
+      d.scan_head_dim = model.mamba.head_dim;
+      d.scan_state = model.mamba.state_size;
+      return;
+    case spec::Mixer::none:
+      return;
+  }
+}
+
+}  // namespace
+
 bool is_dropped(const BufferRow& row, const Knobs& knobs) {
   if (!row.dropped_by) return false;
   if (recomputes(knobs, *row.dropped_by)) return true;
@@ -29,26 +81,29 @@ LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_len
   d.tokens = d.block_tokens / d.tp;
   d.own_sequences = std::max<int64_t>(1, d.sequences / d.tp);
   d.hidden = model.hidden_size;
-  d.q = model.q_size() / d.tp;
-  d.kv = model.kv_size() / d.tp;
-  d.heads = model.num_heads / d.tp;
-  d.kv_heads = model.num_kv_heads / d.tp;
-  d.head_dim = model.head_dim;
+  const spec::LayerKind kind = kind_of_layer(model, layer);
+  d.mixer = kind.mixer;
+  d.has_feed_forward = kind.feed_forward != spec::FeedForward::none;
+  d.is_moe = kind.feed_forward == spec::FeedForward::moe;
+  set_mixer(d, model, layer);
   d.experts = model.num_experts;
   d.local_experts = model.num_experts / knobs.expert_model_parallel_size;
   d.topk = model.experts_per_token;
   d.received_rows = d.tokens * d.slots_per_token();
   d.moe_ffn = model.moe_ffn_size / d.etp;
+  d.latent = model.moe_latent_size;
+  d.fc1_halves = model.has_gated_mlp ? 2 : 1;
   d.shared_ffn = model.shared_ffn_size / d.tp;
   d.ffn = model.ffn_size / d.tp;
-  d.vocab = model.vocab_size / d.tp;
+  d.vocab = model.vocab_rows() / d.tp;
+  d.learned_positions = model.has_learned_positions ? model.max_position_embeddings : 0;
+  d.mtp_depth = model.mtp.depth;
   d.ce_chunk = std::min(knobs.linear_ce_chunk_tokens, d.block_tokens);
   d.chunks_forward = knobs.ep_chunks_forward;
   d.chunks_backward = knobs.ep_chunks_backward;
-  d.window = model.attention_window[static_cast<size_t>(layer)];
-  d.has_qk_norm = model.has_qk_norm;
+  d.has_layer_norm = model.has_layer_norm;
+  d.has_shared_gate = model.has_shared_gate;
   d.has_own_head = !model.ties_embeddings || knobs.pipeline_model_parallel_size > 1;
-  d.is_moe = model.is_moe_layer[static_cast<size_t>(layer)];
   return d;
 }
 
@@ -89,12 +144,13 @@ std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDim
   return {{{Table::tokens, "tokens", Content::index, step_tokens, 1},
            {Table::targets, "targets", Content::index, step_tokens, 1},
            {Table::positions, "positions", Content::index, dims.block_tokens, 1},
-           {Table::rope_cos, "rope_cos", Content::stat, seq_length, dims.head_dim / 2},
-           {Table::rope_sin, "rope_sin", Content::stat, seq_length, dims.head_dim / 2},
+           {Table::rope_cos, "rope_cos", Content::stat, seq_length, dims.rope_dim / 2},
+           {Table::rope_sin, "rope_sin", Content::stat, seq_length, dims.rope_dim / 2},
            {Table::kv_order, "kv_order", Content::index, keys, 1},
            {Table::kv_inverse, "kv_inverse", Content::index, keys, 1},
            {Table::ring_positions, "ring_positions", Content::index, num_blocks,
-            dims.is_ring ? dims.block_tokens / dims.sequences : 0}}};
+            dims.is_ring ? dims.block_tokens / dims.sequences : 0},
+           {Table::mtp_targets, "mtp_targets", Content::index, step_tokens, dims.mtp_depth}}};
 }
 
 }  // namespace moetune::plan

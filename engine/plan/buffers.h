@@ -31,20 +31,40 @@ struct LayerDims {
   int64_t own_sequences = 0;   ///< those that T tokens are of: T is part of one, or some whole ones
   int64_t received_rows = 0;   ///< R: rows this rank's experts receive
   int64_t hidden = 0;
-  // On one tensor-parallel rank:
+  /// What mixes the layer's tokens. The sizes of what others have are 0.
+  spec::Mixer mixer = spec::Mixer::gqa;
+  bool has_feed_forward = true;
+  // Of attention (gqa, mla), on one tensor-parallel rank:
   int64_t q = 0;
-  int64_t kv = 0;
+  int64_t kv = 0;    ///< columns of keys
+  int64_t v = 0;     ///< columns of values: in gqa as many as of keys
+  int64_t attn = 0;  ///< columns of attention's output: in gqa as many as of queries
+  int64_t gate = 0;  ///< columns of the output's gate, 0: none
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  int64_t rope_dim = 0;  ///< columns of a head that are rotated, in all layers of the model
+  int64_t q_lora = 0;    ///< the whole latent of queries; 0: they are projected in one step
+  int64_t kv_lora = 0;   ///< the whole latent of keys and values
+  // Of gdn and mamba, on one tensor-parallel rank:
+  int64_t conv_kernel = 0;
+  int64_t scan_heads = 0;     ///< of values
+  int64_t scan_keys = 0;      ///< columns of keys and, again, of queries: mamba's B and C
+  int64_t scan_values = 0;    ///< columns of values, of their gate and of the output
+  int64_t scan_head_dim = 0;  ///< columns of a value head
+  int64_t scan_state = 0;     ///< numbers of the state for each of them
   int64_t experts = 0;
   int64_t local_experts = 0;
   int64_t topk = 0;
   int64_t moe_ffn = 0;     ///< on one expert-tensor-parallel rank
+  int64_t latent = 0;      ///< width of the vectors that experts work on, 0: hidden
+  int64_t fc1_halves = 2;  ///< gate and up; 1 in MLPs without a gate
   int64_t shared_ffn = 0;  ///< on one tensor-parallel rank, as are the next two
   int64_t ffn = 0;
   int64_t vocab = 0;
-  int64_t ce_chunk = 0;  ///< tokens per linear cross-entropy chunk, at most B
+  int64_t learned_positions = 0;  ///< rows of their table, 0: none
+  int64_t mtp_depth = 0;          ///< tokens that are predicted besides the next one
+  int64_t ce_chunk = 0;           ///< tokens per linear cross-entropy chunk, at most B
   int64_t tp = 1;
   int64_t tp_rank = 0;
   int64_t cp_rank = 0;
@@ -55,6 +75,8 @@ struct LayerDims {
   int64_t chunks_backward = 1;
   int64_t window = 0;  ///< how many keys a query sees, 0: all before it
   bool has_qk_norm = false;
+  bool has_layer_norm = false;   ///< norms keep the mean of a row, too
+  bool has_shared_gate = false;  ///< on what shared experts give
   bool is_moe = false;
   bool is_ring = false;      ///< keys and values travel around the ring of context-parallel ranks
   bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
@@ -66,17 +88,33 @@ struct LayerDims {
   [[nodiscard]] int64_t slots_per_token() const { return topk * etp; }
   /// Slices of experts, in the order of the ranks that have them.
   [[nodiscard]] int64_t expert_slices() const { return experts * etp; }
+  [[nodiscard]] int64_t expert_hidden() const { return latent > 0 ? latent : hidden; }
 
   auto operator<=>(const LayerDims&) const = default;
 };
 
 /// Dims of layer `layer`; received_rows is set to the balanced share T * K * etp and replaced when
-/// known. tp_rank and cp_rank are those of `rank`.
+/// known. tp_rank and cp_rank are those of `rank`. Behind the model's layers come those of its
+/// multi-token prediction, depth by depth.
 LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
                      int rank = 0);
 
 /// Parts of a block in the order they run; each part's buffers are allocated together.
-enum class Part : uint8_t { input, embed, block, attn, route, experts, mlp, head, grad };
+enum class Part : uint8_t {
+  input,
+  embed,
+  block,
+  attn,  ///< what every mixer has, and attention
+  mla,
+  gdn,
+  mamba,
+  route,
+  experts,
+  mlp,
+  mtp,
+  head,
+  grad
+};
 
 enum class Buf : uint8_t {
   // input: what the previous layer (or stage) handed over
@@ -105,9 +143,64 @@ enum class Buf : uint8_t {
   part_lse,
   attn_out,
   attn_lse,
+  gated_out,  ///< attention's output times its gate
+  d_gated_out,
   d_attn_out,
   d_qkv,
   d_attn_norm,
+  // mla
+  mla_q_down,
+  mla_q_rstd,
+  mla_q_latent,
+  mla_q_gathered,
+  mla_kv_down,  ///< the latent of keys and values, then the part of a key that is rotated
+  mla_kv_rstd,
+  mla_kv_latent,  ///< the same with its latent normalized
+  mla_kv_gathered,
+  mla_kv,  ///< by head: a key's own part and the value
+  mla_q,
+  mla_k,
+  mla_v,
+  mla_q_partial,  ///< this rank's share of the latents' gradients
+  mla_kv_partial,
+  d_mla_q,
+  d_mla_k,
+  d_mla_v,
+  d_mla_kv,
+  d_mla_q_latent,
+  d_mla_kv_latent,
+  // gdn. With context parallelism all between the projections is of the whole sequence and of a
+  // share of the heads.
+  gdn_wire,  ///< projections of the rank's own tokens, or their gradient
+  gdn_proj,  ///< q, k, v; the output's gate z; what the scan's gates are made of
+  gdn_conv_out,
+  gdn_gates,   ///< decay and learning rate of each head
+  gdn_chunks,  ///< the triangular matrix of each chunk, inverted
+  gdn_states,  ///< at each chunk's beginning
+  gdn_scan_out,
+  gdn_norm_rstd,
+  gdn_norm_wire,
+  gdn_norm_out,
+  d_gdn_norm_out,
+  d_gdn_scan_out,
+  d_gdn_gates,
+  d_gdn_conv_out,
+  d_gdn_proj,
+  // mamba, alike
+  mamba_wire,
+  mamba_proj,  ///< the output's gate z; x, B, C; the time steps
+  mamba_conv_out,
+  mamba_gates,
+  mamba_states,
+  mamba_scan_out,
+  mamba_norm_rstd,
+  mamba_norm_wire,
+  mamba_norm_out,
+  d_mamba_norm_out,
+  d_mamba_scan_out,
+  d_mamba_gates,
+  d_mamba_conv_out,
+  d_mamba_proj,
   // route
   mlp_gathered,  ///< as those of attention, for dense layers and shared experts
   mlp_partial,
@@ -123,8 +216,16 @@ enum class Buf : uint8_t {
   slot_maps,
   chunk_counts,
   gathered_counts,
+  latent_in,   ///< tokens at the width that experts work on
+  latent_out,  ///< what experts give, at that width
+  d_latent_out,
+  d_latent_in,
   shared_fc1,
   shared_act,
+  shared_out,   ///< before its gate
+  shared_gate,  ///< a number for each token
+  d_shared_gate,
+  d_shared_out,
   d_shared_act,
   d_shared_fc1,
   d_router,
@@ -152,6 +253,18 @@ enum class Buf : uint8_t {
   mlp_act,
   d_mlp_act,
   d_mlp_fc1,
+  // mtp, where its input is: at the end of the stream that it goes on from
+  mtp_embed_partial,
+  mtp_embed,  ///< of the token that is predicted before
+  mtp_embed_rstd,
+  mtp_hidden_rstd,
+  mtp_concat,  ///< both, normalized, side by side
+  mtp_gathered,
+  mtp_split,   ///< of all tokens the columns that this rank has computed
+  mtp_joined,  ///< all columns, or their gradient
+  mtp_partial,
+  d_mtp_concat,
+  d_mtp_embed,
   // head
   final_norm_out,
   final_norm_rstd,
@@ -217,11 +330,12 @@ enum class Table : uint8_t {
   tokens,      ///< i32, of all micro-batches of a step: B of each
   targets,     ///< i32, alike
   positions,   ///< i32 [B, 1]: position of each token of a micro-batch in its sequence
-  rope_cos,    ///< [seq, head_dim / 2]
-  rope_sin,    ///< [seq, head_dim / 2]
+  rope_cos,    ///< [seq, rope_dim / 2]
+  rope_sin,    ///< [seq, rope_dim / 2]
   kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty unless gathered
   kv_inverse,  ///< i32 [S, 1]: the inverse
   ring_positions,  ///< i32 [cp, S / (sequences * cp)]: where each rank's keys of a sequence sit
+  mtp_targets,     ///< i32 [B of each, depth]: by column one token further than targets
   count
 };
 struct TableRow {

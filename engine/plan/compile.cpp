@@ -1,4 +1,4 @@
-// Blocks ordered by the schedule, rewritten by the passes; see compile.h.
+// Calls blocks, schedule and passes in their order: the only place that knows all of them.
 #include "engine/plan/compile.h"
 
 #include <functional>
@@ -28,6 +28,15 @@ struct VirtualStage {
   int32_t first_frame = 0;
 };
 
+/// The frames of one depth of multi-token prediction, and the layer whose parameters its first one
+/// has.
+struct MtpFrames {
+  int32_t joined = 0;  ///< the end that it goes on from
+  int32_t first = 0;   ///< of its layers
+  int32_t edge = 0;    ///< its own end
+  int64_t first_layer = 0;
+};
+
 class Compiler {
  public:
   Compiler(const spec::TrialSpec& trial, int rank)
@@ -47,6 +56,7 @@ class Compiler {
     }
     num_stages_ = static_cast<int>(all.size());
     program_.num_frames = static_cast<int32_t>(num_layers_) + program_.layout.vpp;
+    if (!stages_.empty() && stages_.back().number == num_stages_ - 1) add_mtp_frames();
     program_.num_message_slots = message_slots(program_.layout.pp, program_.layout.vpp);
   }
 
@@ -74,6 +84,21 @@ class Compiler {
   }
 
  private:
+  /// Behind those of the stages, depth by depth.
+  void add_mtp_frames() {
+    const spec::MtpSpec& mtp = trial_.model.mtp;
+    const auto num_layers = static_cast<int32_t>(mtp.layers.size());
+    int32_t joined = program_.num_frames - 1;
+    for (int64_t depth = 0; depth < mtp.depth; ++depth) {
+      const int32_t first = program_.num_frames;
+      const int64_t owner = mtp.repeats_layer ? 0 : depth;
+      mtp_.push_back(
+          {joined, first, first + num_layers, trial_.model.num_layers + owner * num_layers});
+      program_.num_frames += num_layers + 1;
+      joined = first + num_layers;
+    }
+  }
+
   [[nodiscard]] BlockContext context(int64_t layer) const {
     return {trial_.model, trial_.training, program_.precision,
             layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer, program_.rank),
@@ -107,7 +132,7 @@ class Compiler {
     const auto [place, is_new] = halves_.try_emplace({kind, c.dims});
     Half& made = place->second;
     if (!is_new) return made;
-    const bool ends_layer = kind != BlockKind::gqa;
+    const bool ends_layer = kind == halves_of(c.dims).back();
     Segment forward = block_of(kind).forward(c);
     Segment backward = block_of(kind).backward(c);
     recompute(backward, forward, knobs_);
@@ -139,8 +164,36 @@ class Compiler {
     int32_t leave = -1;
     int32_t enter_backward = -1;  ///< -1: its last forward segment has taken the gradient
     int32_t leave_backward = -1;
-    std::vector<std::pair<Half, Half>> layers;
+    std::vector<std::vector<Half>> layers;
   };
+
+  /// One depth of multi-token prediction.
+  struct MtpSegments {
+    Half entry;
+    std::vector<std::vector<Half>> layers;
+    int32_t leave = -1;
+  };
+
+  std::vector<Half> halves(int64_t layer) {
+    std::vector<Half> made;
+    for (const BlockKind kind : halves_of(context(layer).dims)) made.push_back(half(kind, layer));
+    return made;
+  }
+
+  MtpSegments mtp_segments(int64_t number, const BlockContext& outside) {
+    const MtpDepth depth{number, number + 1 == trial_.model.mtp.depth};
+    const Segment forward = mtp_forward(outside, depth);
+    MtpSegments made;
+    if (is_full_) made.entry.recomputed = add(recomputed(forward, true), PassKind::forward);
+    made.entry.forward = add(forward, is_full_ ? PassKind::forward_dropped : PassKind::forward);
+    made.entry.backward = add(mtp_backward(outside, depth), PassKind::backward);
+    for (size_t i = 0; i < trial_.model.mtp.layers.size(); ++i) {
+      made.layers.push_back(
+          halves(mtp_[static_cast<size_t>(number)].first_layer + static_cast<int64_t>(i)));
+    }
+    made.leave = add(mtp_head_forward(outside, depth), PassKind::forward);
+    return made;
+  }
 
   StageSegments segments_of(const VirtualStage& at, const BlockContext& outside) {
     const PassKind first_pass = is_full_ ? PassKind::forward_dropped : PassKind::forward;
@@ -162,10 +215,7 @@ class Compiler {
       made.enter_backward = add(receive_backward(outside, behind), PassKind::forward);
     }
     for (int64_t layer = at.layers.first; layer < at.layers.first + at.layers.count; ++layer) {
-      const auto [attention, feed_forward] = halves_of(context(layer).dims);
-      // One after the other: segments are numbered as they are made.
-      const Half first = half(attention, layer);
-      made.layers.emplace_back(first, half(feed_forward, layer));
+      made.layers.push_back(halves(layer));
     }
     return made;
   }
@@ -173,6 +223,9 @@ class Compiler {
   void add_micro_batches(const BlockContext& outside, int64_t num_micro_batches) {
     std::vector<StageSegments> segments;
     for (const VirtualStage& stage : stages_) segments.push_back(segments_of(stage, outside));
+    for (size_t depth = 0; depth < mtp_.size(); ++depth) {
+      mtp_segments_.push_back(mtp_segments(static_cast<int64_t>(depth), outside));
+    }
     const Layout& layout = program_.layout;
     const int own = layout.pp_rank(program_.rank);
     for (const ScheduleStep& step :
@@ -187,37 +240,82 @@ class Compiler {
                  const ScheduleStep& step) {
     const auto num_layers = static_cast<int32_t>(stage.layers.count);
     const auto edge = static_cast<int32_t>(num_layers_) + step.virtual_stage;
+    const bool has_mtp = stage.number == num_stages_ - 1;
+    const auto run = [&](int32_t segment, int32_t frame, int32_t next, int32_t own_edge,
+                         int64_t layer = -1) {
+      Item made = item(segment, layer);
+      made.micro_batch = static_cast<int32_t>(step.micro_batch);
+      made.frame = frame;
+      made.next = next;
+      made.edge = own_edge;
+      program_.items.push_back(made);
+    };
     const auto frame = [&](int32_t layer) {
       return layer < num_layers ? stage.first_frame + layer : edge;
     };
-    const auto run = [&](int32_t segment, int32_t layer, bool is_in_layer = true) {
-      Item made = item(segment, is_in_layer ? stage.layers.first + layer : -1);
-      made.micro_batch = static_cast<int32_t>(step.micro_batch);
-      made.frame = frame(layer);
-      made.next = frame(layer + 1);
-      made.edge = edge;
-      program_.items.push_back(made);
+    const auto run_layer = [&](int32_t segment, int32_t i) {
+      run(segment, frame(i), frame(i + 1), edge, stage.layers.first + i);
     };
     if (step.is_forward) {
-      run(segments.enter, 0, false);
+      run(segments.enter, frame(0), frame(1), edge);
       for (int32_t i = 0; i < num_layers; ++i) {
-        run(segments.layers[static_cast<size_t>(i)].first.forward, i);
-        run(segments.layers[static_cast<size_t>(i)].second.forward, i);
+        for (const Half& half : segments.layers[static_cast<size_t>(i)]) run_layer(half.forward, i);
       }
-      run(segments.leave, num_layers, false);
+      if (has_mtp) add_mtp_forward(run);
+      run(segments.leave, edge, edge, edge);
       return;
     }
-    if (segments.enter_backward >= 0) run(segments.enter_backward, num_layers, false);
+    if (segments.enter_backward >= 0) run(segments.enter_backward, edge, edge, edge);
+    if (has_mtp) add_mtp_backward(run);
     for (int32_t i = num_layers; i-- > 0;) {
-      const auto& [attention, ffn] = segments.layers[static_cast<size_t>(i)];
-      if (is_full_) {
-        run(attention.recomputed, i);
-        run(ffn.recomputed, i);
-      }
-      run(ffn.backward, i);
-      run(attention.backward, i);
+      add_layer_backward(segments.layers[static_cast<size_t>(i)],
+                         [&](int32_t segment) { run_layer(segment, i); });
     }
-    run(segments.leave_backward, 0, false);
+    run(segments.leave_backward, frame(0), frame(1), edge);
+  }
+
+  /// A layer made again from its input, if all is recomputed, and its halves from the last to the
+  /// first.
+  template <typename Run>
+  void add_layer_backward(const std::vector<Half>& halves, Run&& run) {
+    if (is_full_) {
+      for (const Half& half : halves) run(half.recomputed);
+    }
+    for (size_t i = halves.size(); i-- > 0;) run(halves[i].backward);
+  }
+
+  template <typename Run>
+  void add_mtp_forward(Run&& run) {
+    for (size_t depth = 0; depth < mtp_.size(); ++depth) {
+      const MtpFrames& at = mtp_[depth];
+      const MtpSegments& segments = mtp_segments_[depth];
+      run(segments.entry.forward, at.joined, at.first, at.edge, at.first_layer);
+      for (size_t i = 0; i < segments.layers.size(); ++i) {
+        const auto place = static_cast<int32_t>(i);
+        for (const Half& half : segments.layers[i]) {
+          run(half.forward, at.first + place, at.first + place + 1, at.edge,
+              at.first_layer + place);
+        }
+      }
+      run(segments.leave, at.edge, at.edge, at.edge, at.first_layer);
+    }
+  }
+
+  template <typename Run>
+  void add_mtp_backward(Run&& run) {
+    for (size_t depth = mtp_.size(); depth-- > 0;) {
+      const MtpFrames& at = mtp_[depth];
+      const MtpSegments& segments = mtp_segments_[depth];
+      for (size_t i = segments.layers.size(); i-- > 0;) {
+        const auto place = static_cast<int32_t>(i);
+        add_layer_backward(segments.layers[i], [&](int32_t segment) {
+          run(segment, at.first + place, at.first + place + 1, at.edge, at.first_layer + place);
+        });
+      }
+      add_layer_backward({segments.entry}, [&](int32_t segment) {
+        run(segment, at.joined, at.first, at.edge, at.first_layer);
+      });
+    }
   }
 
   void add_update(const UpdateContext& update) {
@@ -226,8 +324,9 @@ class Compiler {
       for (size_t i = 0; i < buckets.size(); ++i) body(static_cast<int>(i), buckets[i]);
     };
     const int stage = program_.layout.pp_rank(program_.rank);
-    const bool has_tied = trial_.model.ties_embeddings && program_.layout.pp > 1 &&
-                          (stage == 0 || stage == program_.layout.pp - 1);
+    const bool has_copy = trial_.model.ties_embeddings || has_embedding_copy(trial_.model, knobs_);
+    const bool has_tied =
+        has_copy && program_.layout.pp > 1 && (stage == 0 || stage == program_.layout.pp - 1);
     for_buckets([&](int i, const BucketDesc& bucket) {
       if (!has_tied || !(bucket.is_tied_copy || bucket.name == "embedding")) return;
       append(reduce_tied_embedding(update, i));
@@ -245,6 +344,8 @@ class Compiler {
   const spec::Knobs& knobs_;
   bool is_full_;
   std::vector<VirtualStage> stages_;  ///< of this rank
+  std::vector<MtpFrames> mtp_;        ///< by depth, on the last stage's rank
+  std::vector<MtpSegments> mtp_segments_;
   int64_t num_layers_ = 0;
   int num_stages_ = 1;  ///< of all ranks
   StepProgram program_;

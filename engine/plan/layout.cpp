@@ -148,12 +148,27 @@ std::vector<StageLayers> stages_with(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
+int64_t num_layers_with_mtp(const ModelSpec& model) {
+  return model.num_layers + model.mtp.depth * static_cast<int64_t>(model.mtp.layers.size());
+}
+
+spec::LayerKind kind_of_layer(const ModelSpec& model, int64_t layer) {
+  if (layer < model.num_layers) return model.kind_of(layer);
+  const auto behind = static_cast<size_t>(layer - model.num_layers);
+  return model.mtp.layers[behind % model.mtp.layers.size()];
+}
+
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs) {
   const Layout layout = layout_of(knobs);
   MOETUNE_CHECK(layout.pp >= 1, "pipeline_model_parallel_size is {}", layout.pp);
   std::vector<int64_t> counts;
-  for (const std::string& stage : spec::pipeline_layout_stages(knobs)) {
+  const std::vector<std::string> spelled = spec::pipeline_layout_stages(knobs);
+  for (const std::string& stage : spelled) {
     counts.push_back(std::count(stage.begin(), stage.end(), 't'));
+    MOETUNE_CHECK(&stage == &spelled.back() || stage.find('m') == std::string::npos,
+                  "stage {} of the layout has multi-token prediction (m), which plans know of the "
+                  "last stage only",
+                  counts.size() - 1);
   }
   if (!counts.empty()) return stages_with(counts);
   const int64_t first = layout.pp > 1 ? knobs.decoder_first_pipeline_num_layers : 0;
@@ -192,25 +207,25 @@ bool has_local_positions(const Layout& layout, int64_t seq_length) {
   return layout.cp == 1 || seq_length % (2 * int64_t{layout.cp}) == 0;
 }
 
+std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length) {
+  if (cp == 1) return {{0, seq_length}};
+  MOETUNE_CHECK(seq_length % (2 * cp) == 0, "sequence of {} does not split into {} chunks",
+                seq_length, 2 * cp);
+  const int64_t chunk = seq_length / (2 * cp);
+  std::vector<PositionRange> ranges;
+  for (const int64_t index : {cp_rank, 2 * cp - 1 - cp_rank}) {
+    ranges.push_back({index * chunk, (index + 1) * chunk});
+  }
+  return ranges;
+}
+
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length) {
   MOETUNE_CHECK(rank >= 0 && rank < layout.world_size(), "rank {} is not in a world of {}", rank,
                 layout.world_size());
-  const int cp = layout.cp;
-  const int cp_rank = layout.cp_rank(rank);
   std::vector<int32_t> positions;
-  positions.reserve(static_cast<size_t>(seq_length / cp));
-  const auto append = [&positions](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) positions.push_back(static_cast<int32_t>(p));
-  };
-  if (cp == 1) {
-    append(0, seq_length);
-    return positions;
-  }
-  MOETUNE_CHECK(has_local_positions(layout, seq_length),
-                "sequence of {} does not split into {} chunks", seq_length, 2 * cp);
-  const int64_t chunk = seq_length / (2 * cp);
-  for (const int64_t index : {cp_rank, 2 * cp - 1 - cp_rank}) {
-    append(index * chunk, (index + 1) * chunk);
+  positions.reserve(static_cast<size_t>(seq_length / layout.cp));
+  for (const PositionRange& range : local_ranges(layout.cp, layout.cp_rank(rank), seq_length)) {
+    for (int64_t p = range.begin; p < range.end; ++p) positions.push_back(static_cast<int32_t>(p));
   }
   return positions;
 }

@@ -68,6 +68,12 @@ struct Layout {
 
 Layout layout_of(const Knobs& knobs);
 
+/// The model's layers and behind them those of its multi-token prediction, of which each depth
+/// counts anew, also where all have the same parameters.
+int64_t num_layers_with_mtp(const ModelSpec& model);
+/// Of one of these.
+spec::LayerKind kind_of_layer(const ModelSpec& model, int64_t layer);
+
 /// Layers of one virtual stage: [first, first + count).
 struct StageLayers {
   int64_t first = 0;
@@ -75,8 +81,9 @@ struct StageLayers {
 };
 /// The virtual stages in the order of the model (Layout::place_of_stage). By
 /// pipeline_model_parallel_layout; else by the counts of the first and the last pipeline rank, each
-/// spread over its virtual stages; otherwise the remainder goes to the earlier stages. Call only
-/// with constraints satisfied.
+/// spread over its virtual stages; otherwise the remainder goes to the earlier stages. Multi-token
+/// prediction is not counted: all of it belongs to the last stage, where a layout has to have it.
+/// Call only with constraints satisfied.
 std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs);
 
 /// Global index of a sequence within the global batch: micro-batch m of data-parallel rank d, slot
@@ -87,9 +94,17 @@ int64_t sequence_index(const Layout& layout, const Knobs& knobs, int64_t micro_b
 /// Micro-batches per step and rank.
 int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t global_batch_size);
 
-/// Positions of the tokens of one sequence on a rank's context-parallel place, ascending within
-/// each of the two zig-zag chunks (chunks cp_rank and 2*cp - 1 - cp_rank of 2*cp), so that causal
-/// work is balanced. cp 1: all positions. Needs has_local_positions().
+/// Positions [begin, end) of a sequence.
+struct PositionRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+/// What one of `cp` context-parallel ranks has of a sequence: the two zig-zag chunks cp_rank and
+/// 2*cp - 1 - cp_rank of 2*cp, so that causal work is balanced. cp 1: all positions. Needs
+/// has_local_positions().
+std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length);
+
+/// The same of a rank's place, position by position.
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
 
 /// Whether a sequence of this length can be split like that.

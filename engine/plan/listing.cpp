@@ -1,4 +1,5 @@
-// Instructions with their work and waits, and their names; see listing.h.
+// Follows a program in the order of its items, binds each instruction's work to rows, and finds
+// what it waits for.
 #include "engine/plan/listing.h"
 
 #include <fmt/format.h>
@@ -126,12 +127,18 @@ std::string place_text(const Item& item) {
   return text.empty() ? "step" : text;
 }
 
+/// A kind of parameter is one of layers or one outside of them, and multi-token prediction uses
+/// both.
+bool is_seen_from(const ParamDesc& param, const Item& item) {
+  return param.layer == item.layer || param.layer < 0;
+}
+
 /// The parameters among the operands that the item's layer has.
 std::string parameters_text(const StepProgram& program, const Item& item, const Instr& instr) {
   std::vector<std::string_view> names;
   for (const Ref& ref : instr.refs) {
     for (const ParamDesc& param : program.params.params) {
-      if (static_cast<uint8_t>(param.kind) != ref.id || param.layer != item.layer) continue;
+      if (static_cast<uint8_t>(param.kind) != ref.id || !is_seen_from(param, item)) continue;
       const std::string_view name = param.name;
       names.push_back(name.substr(name.rfind('.') + 1));
     }
@@ -166,7 +173,7 @@ bool are_alike(Ref a, Ref b) {
 bool are_alike(const Instr& a, const Instr& b) {
   const auto head = [](const Instr& i) {
     return std::tie(i.verb, i.op, i.pass, i.stream, i.group, i.kind, i.scope, i.what, i.accumulate,
-                    i.device_only, i.is_routed, i.chunk, i.event, i.peer);
+                    i.device_only, i.is_for_slot, i.is_routed, i.chunk, i.event, i.peer);
   };
   return head(a) == head(b) && are_alike(a.cost, b.cost) &&
          are_alike(a.cost_per_row, b.cost_per_row) &&
@@ -218,7 +225,7 @@ std::string subject_of(const StepProgram& program, const Item& item, const Instr
 std::string name_of(const StepProgram& program, const Item& item, const Ref& ref) {
   const auto of_params = [&](const char* what) {
     for (const ParamDesc& param : program.params.params) {
-      if (static_cast<uint8_t>(param.kind) == ref.id && param.layer == item.layer) {
+      if (static_cast<uint8_t>(param.kind) == ref.id && is_seen_from(param, item)) {
         return what + param.name;
       }
     }

@@ -1,4 +1,5 @@
-// The op table and what each op costs; see ops.h. The order of a step's ops is in blocks/.
+// The rows of the op table: the formula of each op's FLOPs and bytes. The order of a step's ops is
+// in blocks/.
 #include "engine/plan/ops.h"
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@ using W = Work;
 
 constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::embed, "embed", K::memory, S::compute, G::world, W::light},
+    {Op::embed_positions, "embed_positions", K::memory, S::compute, G::world, W::light},
     {Op::attn_norm, "attn_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::qkv_proj, "qkv_proj", K::compute, S::compute, G::world, W::product},
     {Op::qkv_bias, "qkv_bias", K::memory, S::compute, G::world, W::light},
@@ -28,13 +30,34 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::kv_shift, "kv_shift", K::collective, S::context, G::cp, W::none},
     {Op::core_attn, "core_attn", K::compute, S::compute, G::world, W::attention},
     {Op::attn_merge, "attn_merge", K::memory, S::compute, G::world, W::heavy},
+    {Op::attn_gate, "attn_gate", K::memory, S::compute, G::world, W::heavy},
     {Op::o_proj, "o_proj", K::compute, S::compute, G::world, W::product},
     {Op::o_bias, "o_bias", K::memory, S::compute, G::world, W::light},
     {Op::attn_residual, "attn_residual", K::memory, S::compute, G::world, W::light},
+    {Op::mla_q_down, "mla_q_down", K::compute, S::compute, G::world, W::product},
+    {Op::mla_q_up, "mla_q_up", K::compute, S::compute, G::world, W::product},
+    {Op::mla_kv_down, "mla_kv_down", K::compute, S::compute, G::world, W::product},
+    {Op::mla_kv_up, "mla_kv_up", K::compute, S::compute, G::world, W::product},
+    {Op::mla_latent_norm, "mla_latent_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mla_pack, "mla_pack", K::memory, S::compute, G::world, W::light},
+    {Op::scan_exchange, "scan_exchange", K::collective, S::context, G::cp, W::none},
+    {Op::gdn_in_proj, "gdn_in_proj", K::compute, S::compute, G::world, W::product},
+    {Op::gdn_conv, "gdn_conv", K::memory, S::compute, G::world, W::scan},
+    {Op::gdn_gates, "gdn_gates", K::memory, S::compute, G::world, W::heavy},
+    {Op::gdn_scan, "gdn_scan", K::compute, S::compute, G::world, W::scan},
+    {Op::gdn_norm, "gdn_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::gdn_out_proj, "gdn_out_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mamba_in_proj, "mamba_in_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mamba_conv, "mamba_conv", K::memory, S::compute, G::world, W::scan},
+    {Op::mamba_gates, "mamba_gates", K::memory, S::compute, G::world, W::heavy},
+    {Op::mamba_scan, "mamba_scan", K::compute, S::compute, G::world, W::scan},
+    {Op::mamba_norm, "mamba_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mamba_out_proj, "mamba_out_proj", K::compute, S::compute, G::world, W::product},
     {Op::tp_gather, "tp_gather", K::collective, S::tensor, G::tp, W::none},
     {Op::tp_scatter, "tp_scatter", K::collective, S::tensor, G::tp, W::none},
     {Op::mlp_norm, "mlp_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::router_gemm, "router_gemm", K::compute, S::compute, G::world, W::product},
+    {Op::router_bias, "router_bias", K::memory, S::compute, G::world, W::light},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
     {Op::zero_sums, "zero_sums", K::memory, S::compute, G::world, W::none},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
@@ -42,6 +65,7 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::expand_experts, "expand_experts", K::dispatcher, S::compute, G::world, W::none},
     {Op::moe_preprocess, "moe_preprocess", K::dispatcher, S::compute, G::world, W::none},
     {Op::count_exchange, "count_exchange", K::collective, S::expert, G::ep, W::none},
+    {Op::latent_down, "latent_down", K::compute, S::compute, G::world, W::product},
     {Op::permute, "permute", K::dispatcher, S::compute, G::world, W::light},
     {Op::permute_probs, "permute_probs", K::dispatcher, S::compute, G::world, W::none},
     {Op::dispatch, "dispatch", K::collective, S::expert, G::ep, W::none},
@@ -50,18 +74,25 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::expert_fc1, "expert_fc1", K::compute, S::compute, G::world, W::grouped},
     {Op::expert_act, "expert_act", K::memory, S::compute, G::world, W::heavy},
     {Op::expert_fc2, "expert_fc2", K::compute, S::compute, G::world, W::grouped},
+    {Op::expert_bias, "expert_bias", K::memory, S::compute, G::world, W::light},
     {Op::unsort_rows, "unsort_rows", K::dispatcher, S::compute, G::world, W::none},
     {Op::combine, "combine", K::collective, S::expert, G::ep, W::none},
     {Op::unpermute, "unpermute", K::dispatcher, S::compute, G::world, W::light},
+    {Op::latent_up, "latent_up", K::compute, S::compute, G::world, W::product},
     {Op::zero_norm_grad, "zero_norm_grad", K::memory, S::compute, G::world, W::none},
     {Op::shared_fc1, "shared_fc1", K::compute, S::compute, G::world, W::product},
     {Op::shared_act, "shared_act", K::memory, S::compute, G::world, W::heavy},
     {Op::shared_fc2, "shared_fc2", K::compute, S::compute, G::world, W::product},
+    {Op::shared_gate, "shared_gate", K::compute, S::compute, G::world, W::product},
+    {Op::shared_scale, "shared_scale", K::memory, S::compute, G::world, W::heavy},
     {Op::mlp_fc1, "mlp_fc1", K::compute, S::compute, G::world, W::product},
     {Op::mlp_act, "mlp_act", K::memory, S::compute, G::world, W::heavy},
     {Op::mlp_fc2, "mlp_fc2", K::compute, S::compute, G::world, W::product},
     {Op::mlp_bias, "mlp_bias", K::memory, S::compute, G::world, W::light},
     {Op::ffn_residual, "ffn_residual", K::memory, S::compute, G::world, W::light},
+    {Op::mtp_norm, "mtp_norm", K::memory, S::compute, G::world, W::heavy},
+    {Op::mtp_proj, "mtp_proj", K::compute, S::compute, G::world, W::product},
+    {Op::mtp_slice, "mtp_slice", K::memory, S::compute, G::world, W::light},
     {Op::final_norm, "final_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::lm_head, "lm_head", K::compute, S::compute, G::world, W::product},
     {Op::cross_entropy_stats, "cross_entropy_stats", K::memory, S::compute, G::world, W::heavy},
@@ -108,6 +139,19 @@ const Labels& labels() {
   return kLabels;
 }
 
+/// Pairs of a query in [0, queries) and a key in [0, keys) that does not come after it.
+int64_t causal_pairs(int64_t queries, int64_t keys) {
+  if (queries <= 0) return 0;
+  // The first `seen` queries see one key more each, the others all.
+  const int64_t seen = std::min(queries, keys);
+  return seen * (seen + 1) / 2 + (queries - seen) * keys;
+}
+
+int64_t causal_pairs(int64_t first_query, int64_t end_query, const PositionRange& keys) {
+  return causal_pairs(end_query, keys.end) - causal_pairs(first_query, keys.end) -
+         causal_pairs(end_query, keys.begin) + causal_pairs(first_query, keys.begin);
+}
+
 }  // namespace
 
 std::span<const OpRow> op_table() { return kOps; }
@@ -142,12 +186,48 @@ const OpRow* find_op_label(std::string_view label) {
   return found == kByLabel.end() ? nullptr : found->second;
 }
 
-int64_t visible_pairs(const LayerDims& d) {
+int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
   const int64_t seq = d.context_tokens / std::max<int64_t>(d.sequences, 1);
-  const int64_t seen = d.window > 0 ? std::min(d.window, seq) : seq;
-  // The first `seen` queries see one key more each, the others as many as the last of them.
-  const int64_t pairs = seen * (seen + 1) / 2 + (seq - seen) * seen;
-  return d.sequences * pairs / d.cp;
+  const std::vector<PositionRange> keys =
+      key_rank ? local_ranges(d.cp, *key_rank, seq) : std::vector<PositionRange>{{0, seq}};
+  int64_t pairs = 0;
+  for (const PositionRange& queries : local_ranges(d.cp, d.cp_rank, seq)) {
+    for (const PositionRange& range : keys) {
+      pairs += causal_pairs(queries.begin, queries.end, range);
+      // Not what a query sees that is a window's length before it.
+      if (d.window > 0) {
+        pairs -= causal_pairs(queries.begin - d.window, queries.end - d.window, range);
+      }
+    }
+  }
+  return d.sequences * pairs;
+}
+
+int busiest_in_attention(const spec::TrialSpec& trial) {
+  int busiest = 0;
+  int64_t most = 0;
+  for (const int rank : layout_of(trial.knobs).group_ranks(Group::cp, 0)) {
+    int64_t pairs = 0;
+    for (int64_t layer = 0; layer < trial.model.num_layers; ++layer) {
+      pairs += visible_pairs(
+          layer_dims(trial.model, trial.knobs, trial.training.seq_length, layer, rank));
+    }
+    if (pairs <= most) continue;
+    busiest = rank;
+    most = pairs;
+  }
+  return busiest;
+}
+
+int64_t scan_flops(Op op, const LayerDims& d) {
+  switch (op) {
+    case Op::gdn_scan:
+      return 8 * d.scan_head_dim;
+    case Op::mamba_scan:
+      return 7 * d.scan_state;
+    default:
+      return 2 * d.conv_kernel;
+  }
 }
 
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands) {
@@ -171,9 +251,17 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       cost.row_flops = 2 * matrix.numel();
       break;
     }
-    case Work::attention:
-      cost.flops = (pass == Pass::backward ? 10 : 4) * visible_pairs(dims) * operands[0].cols /
-                   (dims.is_ring ? dims.cp : 1);
+    case Work::attention: {
+      const bool is_backward = pass == Pass::backward;
+      const int64_t cols =
+          (is_backward ? 3 : 1) * operands[0].cols + (is_backward ? 2 : 1) * operands[3].cols;
+      // A ring's keys are told by where they sit, which is one row for each rank.
+      const auto key_rank = dims.is_ring ? std::optional(operands.back().index_row) : std::nullopt;
+      cost.flops = 2 * cols * visible_pairs(dims, key_rank);
+      break;
+    }
+    case Work::scan:
+      cost.flops = (pass == Pass::backward ? 2 : 1) * scan_flops(op, dims) * operands[0].numel();
       break;
     case Work::light:
       cost.flops = largest;

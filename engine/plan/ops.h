@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ using spec::Work;
 
 enum class Op : uint8_t {
   embed,
+  embed_positions,  ///< rows of a table of learned positions
   attn_norm,
   qkv_proj,
   qkv_bias,
@@ -34,13 +36,34 @@ enum class Op : uint8_t {
   kv_shift,
   core_attn,
   attn_merge,
+  attn_gate,  ///< attention's output times a sigmoid of what the projections gave beside it
   o_proj,
   o_bias,
   attn_residual,
+  mla_q_down,
+  mla_q_up,  ///< or all of the queries' projection, where they have no latent
+  mla_kv_down,
+  mla_kv_up,
+  mla_latent_norm,
+  mla_pack,       ///< keys of all heads from their own part and the one that is rotated
+  scan_exchange,  ///< a share of the sequence with all heads for all of it with a share of them
+  gdn_in_proj,
+  gdn_conv,
+  gdn_gates,
+  gdn_scan,
+  gdn_norm,
+  gdn_out_proj,
+  mamba_in_proj,
+  mamba_conv,
+  mamba_gates,
+  mamba_scan,
+  mamba_norm,
+  mamba_out_proj,
   tp_gather,   ///< tokens of all tensor-parallel ranks, before a matrix that is split by rows
   tp_scatter,  ///< sums of the ranks' shares of an output, each rank's tokens to itself
   mlp_norm,
   router_gemm,
+  router_bias,
   router,
   zero_sums,  ///< what is added to later
   aux_loss_reduce,
@@ -48,6 +71,7 @@ enum class Op : uint8_t {
   expand_experts,
   moe_preprocess,
   count_exchange,
+  latent_down,  ///< to the width that experts work on
   permute,
   permute_probs,
   dispatch,
@@ -56,18 +80,25 @@ enum class Op : uint8_t {
   expert_fc1,
   expert_act,
   expert_fc2,
+  expert_bias,
   unsort_rows,
   combine,
   unpermute,
+  latent_up,
   zero_norm_grad,
   shared_fc1,
   shared_act,
   shared_fc2,
+  shared_gate,   ///< a number for each token
+  shared_scale,  ///< the shared experts' output times a sigmoid of it
   mlp_fc1,
   mlp_act,
   mlp_fc2,
   mlp_bias,
   ffn_residual,
+  mtp_norm,
+  mtp_proj,
+  mtp_slice,  ///< the rank's own tokens out of all
   final_norm,
   lm_head,
   cross_entropy_stats,
@@ -146,20 +177,32 @@ struct OperandShape {
   int64_t cols = 0;
   int64_t element_bytes = 0;
   bool is_updated = false;  ///< read and written
+  int64_t index_row = 0;    ///< of an index buffer, which of its rows this is
 
   [[nodiscard]] int64_t numel() const { return rows * cols; }
 };
 
 /// Cost of one launch from the shapes of its operands, in the order in which the block gives them.
 /// Bytes: every operand once, in its own type, updated ones twice. FLOPs: products 2 m n k; core
-/// attention 4 per visible pair of query and key and per query column, backward 10 (five products
-/// for two, Dao et al. 2022), of which each block of a ring is an equal part; else a fixed number
-/// an element of the largest operand.
+/// attention 2 per visible pair of query and key for each column of a head's queries and of its
+/// output, backward three of the former and two of the latter (five products for two, Dao et al.
+/// 2022); scans as scan_flops; else a fixed number an element of the largest operand.
 OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandShape> operands);
 
-/// Pairs of query and key that a rank's causal attention sees, all its sequences together: the mean
-/// over the context-parallel ranks. With a window each query sees that many keys at most.
-int64_t visible_pairs(const LayerDims& dims);
+/// FLOPs of Work::scan in a forward pass for each element of its first operand, which is what goes
+/// along the sequence: twice as many in a backward pass. Convolution: 2 a tap. Gated DeltaNet: 8 a
+/// value's column for each column of its head. Mamba-2: 7 for each number of its state. Both as
+/// Megatron-LM counts (num_floating_point_operations in megatron/training/training.py): what the
+/// chunks of today's kernels add is left out.
+int64_t scan_flops(Op op, const LayerDims& dims);
+
+/// Pairs of query and key that a rank's causal attention sees, all its sequences together: with all
+/// keys, or with those that lie on the context-parallel rank `key_rank`. With a window each query
+/// sees that many keys at most, so that most blocks of a ring are empty.
+int64_t visible_pairs(const LayerDims& dims, std::optional<int64_t> key_rank = {});
+
+/// The first of the ranks of a pipeline stage whose attention sees most, in all layers together.
+int busiest_in_attention(const spec::TrialSpec& trial);
 
 /// What the host takes for work of that many bytes, in modelled time: two bytes a nanosecond, which
 /// is what making index lists takes on one core (engine/exec/host_work.cpp).

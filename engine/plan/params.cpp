@@ -1,4 +1,4 @@
-// The parameter plan; see params.h.
+// Shapes of all weights in a layout, and how they are put into buckets.
 #include "engine/plan/params.h"
 
 #include <fmt/format.h>
@@ -28,21 +28,37 @@ void add_run(ParamDesc& param, int64_t global, int64_t count) {
 }
 
 /// Rows that `size` ranks share, block by block; `place` is this rank's.
-void add_blocks(ParamDesc& param, std::initializer_list<int64_t> local_rows, int64_t size,
+void add_blocks(ParamDesc& param, const std::vector<int64_t>& local_rows, int64_t size,
                 int64_t place, int64_t first = 0) {
   for (const int64_t count : local_rows) {
+    if (count == 0) continue;
     add_run(param, first + place * count, count);
     first += size * count;
   }
 }
 
+/// The same of each of the rank's experts.
+void add_experts(ParamDesc& param, const std::vector<int64_t>& local_rows, const LayerDims& d,
+                 const Layout& layout, int rank) {
+  const int64_t rows = param.rows / d.local_experts * layout.etp;  // of a whole expert
+  for (int64_t i = 0; i < d.local_experts; ++i) {
+    add_blocks(param, local_rows, layout.etp, layout.etp_rank(rank),
+               (layout.ep_rank(rank) * d.local_experts + i) * rows);
+  }
+  param.global_rows *= layout.etp * layout.ep;
+}
+
 /// Which rows and columns of the whole parameter `rank` holds.
-void map_shard(ParamDesc& param, Split split, const LayerDims& d, const Layout& layout, int rank) {
+void map_shard(ParamDesc& param, const ParamRow& row, const LayerDims& d, const Layout& layout,
+               int rank) {
   const int tp = layout.tp_rank(rank);
   param.global_rows = param.rows;
   param.global_cols = param.cols;
-  const int64_t half = param.rows / 2;
-  switch (split) {
+  const auto num_halves = static_cast<size_t>(d.fc1_halves);
+  const auto in_halves = [&](int64_t rows) {
+    return std::vector<int64_t>(num_halves, rows / d.fc1_halves);
+  };
+  switch (row.split) {
     case Split::whole:
       add_run(param, 0, param.rows);
       break;
@@ -51,11 +67,11 @@ void map_shard(ParamDesc& param, Split split, const LayerDims& d, const Layout& 
       param.global_rows *= layout.tp;
       break;
     case Split::projections:
-      add_blocks(param, {d.q, d.kv, d.kv}, layout.tp, tp);
+      add_blocks(param, row.projections(d), layout.tp, tp);
       param.global_rows *= layout.tp;
       break;
     case Split::halves:
-      add_blocks(param, {half, half}, layout.tp, tp);
+      add_blocks(param, in_halves(param.rows), layout.tp, tp);
       param.global_rows *= layout.tp;
       break;
     case Split::cols:
@@ -63,15 +79,12 @@ void map_shard(ParamDesc& param, Split split, const LayerDims& d, const Layout& 
       param.first_col = tp * param.cols;
       param.global_cols *= layout.tp;
       break;
-    case Split::expert_rows: {
-      const int64_t rows = 2 * d.moe_ffn * layout.etp;  // of a whole expert
-      for (int64_t i = 0; i < d.local_experts; ++i) {
-        add_blocks(param, {d.moe_ffn, d.moe_ffn}, layout.etp, layout.etp_rank(rank),
-                   (layout.ep_rank(rank) * d.local_experts + i) * rows);
-      }
-      param.global_rows *= layout.etp * layout.ep;
+    case Split::expert_rows:
+      add_experts(param, in_halves(param.rows / d.local_experts), d, layout, rank);
       break;
-    }
+    case Split::expert_part:
+      add_experts(param, {param.rows / d.local_experts}, d, layout, rank);
+      break;
     case Split::expert_cols:
       add_run(param, layout.ep_rank(rank) * param.rows, param.rows);
       param.global_rows *= layout.ep;
@@ -103,7 +116,7 @@ class PlanBuilder {
     param.cols = row.cols(dims);
     param.is_norm = name.ends_with("norm");
     param.is_bias = name.ends_with("bias");
-    map_shard(param, row.split, dims, layout_, rank_);
+    map_shard(param, row, dims, layout_, rank_);
     param.bucket = static_cast<int>(plan_.buckets.size()) - 1;
     bucket.has_gradient = row.sync != Sync::no_gradient;
     param.offset = bucket.numel;
@@ -131,7 +144,8 @@ class PlanBuilder {
 };
 
 bool is_of_experts(const ParamRow& row) {
-  return row.split == Split::expert_rows || row.split == Split::expert_cols;
+  return row.split == Split::expert_rows || row.split == Split::expert_cols ||
+         row.split == Split::expert_part;
 }
 
 /// Those of a block that the model has.
@@ -146,9 +160,7 @@ void append_rows(BlockKind kind, const ModelSpec& model, const LayerDims& dims,
 
 std::vector<const ParamRow*> declared_rows(const ModelSpec& model, const LayerDims& dims) {
   std::vector<const ParamRow*> rows;
-  const auto [attention, feed_forward] = halves_of(dims);
-  append_rows(attention, model, dims, rows);
-  append_rows(feed_forward, model, dims, rows);
+  for (const BlockKind half : halves_of(dims)) append_rows(half, model, dims, rows);
   return rows;
 }
 
@@ -189,21 +201,28 @@ void add_layer(PlanBuilder& builder, const std::vector<const ParamRow*>& rows,
   }
 }
 
+void add_end(PlanBuilder& builder, const ParamRow& row, const LayerDims& dims, bool is_tied_copy) {
+  const auto* kind = std::ranges::find_if(
+      kBucketKinds, [&](const BucketKind& other) { return belongs(row, other, dims); });
+  builder.begin_bucket(row.name, kind->group, -1, is_tied_copy);
+  builder.add(row, dims);
+}
+
 /// Outside of layers each parameter has a bucket of its own.
 void add_ends(PlanBuilder& builder, BlockKind block, const ModelSpec& model,
               const LayerDims& dims) {
   std::vector<const ParamRow*> rows;
   append_rows(block, model, dims, rows);
   for (const ParamRow* row : rows) {
-    const auto* kind = std::ranges::find_if(
-        kBucketKinds, [&](const BucketKind& other) { return belongs(*row, other, dims); });
-    const bool is_tied_copy = row->id == ParamKind::head && model.ties_embeddings;
-    builder.begin_bucket(row->name, kind->group, -1, is_tied_copy);
-    builder.add(*row, dims);
+    add_end(builder, *row, dims, row->id == ParamKind::head && model.ties_embeddings);
   }
 }
 
 }  // namespace
+
+bool has_embedding_copy(const ModelSpec& model, const Knobs& knobs) {
+  return model.mtp.depth > 0 && !model.ties_embeddings && knobs.pipeline_model_parallel_size > 1;
+}
 
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank) {
   return make_param_plan(model, knobs, rank, declared_rows);
@@ -223,7 +242,27 @@ ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
       const LayerDims dims = dims_of(stages[k].first + i);
       add_layer(builder, rows_of_layer(model, dims), dims, stages[k].first + i);
     }
-    if (k + 1 == stages.size()) add_ends(builder, BlockKind::head, model, dims_of(0));
+    if (k + 1 < stages.size()) continue;
+    const auto num_in_depth = static_cast<int64_t>(model.mtp.layers.size());
+    const int64_t num_depths =
+        model.mtp.repeats_layer ? std::min<int64_t>(model.mtp.depth, 1) : model.mtp.depth;
+    for (int64_t i = 0; i < num_depths * num_in_depth; ++i) {
+      const LayerDims dims = dims_of(model.num_layers + i);
+      std::vector<const ParamRow*> rows;
+      if (i % num_in_depth == 0) {
+        append_rows(BlockKind::mtp, model, dims, rows);
+        append_rows(BlockKind::mtp_head, model, dims, rows);
+        // The head is the model's own.
+        std::erase_if(rows, [](const ParamRow* row) { return row->id == ParamKind::head; });
+      }
+      const std::vector<const ParamRow*> of_layer = rows_of_layer(model, dims);
+      rows.insert(rows.end(), of_layer.begin(), of_layer.end());
+      add_layer(builder, rows, dims, model.num_layers + i);
+    }
+    if (has_embedding_copy(model, knobs)) {
+      add_end(builder, param_row(ParamKind::embedding), dims_of(0), true);
+    }
+    add_ends(builder, BlockKind::head, model, dims_of(0));
   }
   return builder.finish();
 }

@@ -36,6 +36,47 @@ enum class ParamKind : uint8_t {
   expert_fc2,    ///< [local experts * h, f]
   final_norm,    ///< [1, h]
   head,          ///< [vocab, h]
+  // What plans know and the engine does not run yet. Above are those whose numbers the engine draws
+  // by (optim/adamw.cpp): nothing may come between them.
+  position_embedding,  ///< [positions, h]
+  attn_norm_bias,      ///< [1, h], as other norms' biases
+  mlp_norm_bias,
+  final_norm_bias,
+  attn_sinks,       ///< [heads, 1]: a logit that takes a share and gives no value
+  mla_q_down,       ///< [q_lora, h]
+  mla_q_norm,       ///< [1, q_lora]
+  mla_q_up,         ///< [q, q_lora], or [q, h] where queries have no latent
+  mla_kv_down,      ///< [kv_lora + rope, h]
+  mla_kv_norm,      ///< [1, kv_lora]
+  mla_kv_up,        ///< [heads * (nope + v), kv_lora]
+  gdn_in_proj,      ///< [2 keys + 2 values + 2 heads, h]: q, k, v, z, b, a
+  gdn_conv,         ///< [2 keys + values, taps]
+  gdn_decay,        ///< [heads, 1]: A
+  gdn_dt_bias,      ///< [heads, 1]
+  gdn_norm,         ///< [1, head_dim]
+  gdn_out_proj,     ///< [h, values]
+  mamba_in_proj,    ///< [2 values + 2 keys + heads, h]: z, x, B, C, dt
+  mamba_conv,       ///< [values + 2 keys, taps]
+  mamba_conv_bias,  ///< [values + 2 keys, 1]
+  mamba_decay,      ///< [heads, 1]: A
+  mamba_dt_bias,    ///< [heads, 1]
+  mamba_skip,       ///< [heads, 1]: D
+  mamba_norm,       ///< [1, values]
+  mamba_out_proj,   ///< [h, values]
+  router_bias,      ///< [E, 1]
+  balance_bias,     ///< [E, 1]: state; chooses experts and weighs none
+  latent_down,      ///< [latent, h]
+  latent_up,        ///< [h, latent]
+  expert_fc1_bias,  ///< [local experts * 2 f, 1]
+  expert_fc2_bias,  ///< [local experts * h, 1]
+  shared_gate,      ///< [1, h]
+  mtp_embed_norm,   ///< [1, h]
+  mtp_embed_norm_bias,
+  mtp_hidden_norm,  ///< [1, h]
+  mtp_hidden_norm_bias,
+  mtp_proj,        ///< [h, 2 h]
+  mtp_final_norm,  ///< [1, h]
+  mtp_final_norm_bias,
   count
 };
 
@@ -43,11 +84,12 @@ enum class ParamKind : uint8_t {
 enum class Split : uint8_t {
   whole,        ///< all of it on every tensor-parallel rank
   rows,         ///< as many rows on every tensor-parallel rank
-  projections,  ///< as many of the q rows, of the k rows and of the v rows
+  projections,  ///< as many rows of each of the matrices below each other
   halves,       ///< as many gate rows and as many up rows
   cols,         ///< as many columns on every tensor-parallel rank
   expert_rows,  ///< the rank's experts; of each as many gate and up rows by expert-tensor rank
   expert_cols,  ///< the rank's experts; of each as many columns by expert-tensor rank
+  expert_part,  ///< the rank's experts; of each as many rows by expert-tensor rank
 };
 
 /// How the copies of a parameter on different ranks stay the same.
@@ -68,6 +110,8 @@ struct ParamRow {
   Sync sync = Sync::replicated;  ///< of what is whole; of what is split: sharded; or no_gradient
   /// Whether models have it; null: all with this block.
   bool (*is_there)(const ModelSpec&, const LayerDims&) = nullptr;
+  /// Of projections: the rows of each on one rank.
+  std::vector<int64_t> (*projections)(const LayerDims&) = nullptr;
 };
 const ParamRow& param_row(ParamKind kind);
 inline bool is_there(const ParamRow& row, const ModelSpec& model, const LayerDims& dims) {
@@ -156,6 +200,10 @@ ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank);
 using LayerRows = std::vector<const ParamRow*> (*)(const ModelSpec&, const LayerDims&);
 ParamPlan make_param_plan(const ModelSpec& model, const Knobs& knobs, int rank,
                           LayerRows rows_of_layer);
+
+/// Whether the last stage has the embedding's table a second time, for multi-token prediction. A
+/// head that is tied to the embedding is that already.
+bool has_embedding_copy(const ModelSpec& model, const Knobs& knobs);
 
 /// Elements of the bucket for each rank of its group, shared out in their order.
 int64_t shard_of(const BucketDesc& bucket, const Layout& layout);

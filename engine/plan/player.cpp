@@ -172,7 +172,8 @@ class Player {
         return communicate(index, instr, [&] { exchange(index, instr); });
       case Verb::record:
         if (!instr.device_only) {
-          c.events[static_cast<size_t>(instr.event)] = timeline.record_event(stream);
+          c.events[static_cast<size_t>(instr.event)] =
+              instr.is_for_slot ? timeline.record_slot(stream) : timeline.record_event(stream);
         }
         return true;
       case Verb::wait:
@@ -263,7 +264,7 @@ class Player {
     for (const size_t member : meeting.arrived) {
       share = spec::wider(share, sharing_of(cursors_[member]).links);
     }
-    if (instr.kind != spec::CollectiveKind::all_to_all) {
+    if (!instr.is_routed) {
       return spec::collective_ns(hardware_, instr.kind, meeting.ranks, instr.cost.bytes, share);
     }
     const size_t n = meeting.ranks.size();
@@ -351,7 +352,7 @@ int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Ins
                    const Route* route) {
   if (instr.verb == Verb::send) return instr.cost.bytes;
   if (instr.verb == Verb::recv) return 0;
-  if (instr.kind != spec::CollectiveKind::all_to_all) {
+  if (!instr.is_routed) {
     return sent_bytes(instr.kind, instr.cost.bytes, program.layout.group_size(instr.group));
   }
   MOETUNE_CHECK(route != nullptr, "a routed size without bindings");
@@ -365,10 +366,9 @@ int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Ins
 }
 
 BalancedBindings::BalancedBindings(const spec::TrialSpec& trial, int rank) {
-  for (size_t layer = 0; layer < trial.model.is_moe_layer.size(); ++layer) {
-    if (!trial.model.is_moe_layer[layer]) continue;
-    const LayerDims dims = layer_dims(trial.model, trial.knobs, trial.training.seq_length,
-                                      static_cast<int64_t>(layer));
+  for (int64_t layer = 0; layer < num_layers_with_mtp(trial.model); ++layer) {
+    const LayerDims dims = layer_dims(trial.model, trial.knobs, trial.training.seq_length, layer);
+    if (!dims.is_moe) continue;
     const Layout layout = layout_of(trial.knobs);
     route_ = dims.expert_ranks > 1
                  ? make_route(dims, layout.rank_in(Group::ep, rank), balanced_counts(dims))

@@ -1,4 +1,4 @@
-// Names of what programs are made of; see program.h.
+// The words for kinds of instructions and lifetimes, as listings and errors say them.
 #include "engine/plan/program.h"
 
 #include <array>
@@ -42,8 +42,8 @@ base::DType type_of(BucketPart part, const Precision& precision) {
 }
 
 const char* name_of(BlockKind block) {
-  static constexpr std::array kNames = {"embedding", "stage", "gqa",   "dense_mlp",
-                                        "moe",       "head",  "update"};
+  static constexpr std::array kNames = {"embedding", "stage", "gqa", "mla",      "gdn",  "mamba",
+                                        "dense_mlp", "moe",   "mtp", "mtp_head", "head", "update"};
   static_assert(kNames.size() == static_cast<size_t>(BlockKind::count));
   return kNames[static_cast<size_t>(block)];
 }

@@ -127,11 +127,14 @@ struct Instr {
   uint8_t what = 0;          ///< Mark, Fetch, Upload; alloc, free: MemoryGroup
   bool accumulate = false;   ///< adds to its output
   bool device_only = false;  ///< of real devices only, such as waits where memory is used again
-  bool is_routed = false;    ///< its size follows the rows of `chunk`
-  int32_t chunk = -1;        ///< of expert-parallel rows; -1: all of them
-  int32_t event = -1;        ///< record, wait: slot of the segment
-  int16_t peer = -1;         ///< send, recv: index within the pipeline group
-  int16_t tag = -1;          ///< send, recv: which border between virtual stages, which direction
+  /// record, wait: not for the end of the message before it but for its slot, which takes the data
+  /// once an earlier message has been read. On a device that is the end of the copy.
+  bool is_for_slot = false;
+  bool is_routed = false;  ///< its size follows the rows of `chunk`
+  int32_t chunk = -1;      ///< of expert-parallel rows; -1: all of them
+  int32_t event = -1;      ///< record, wait: slot of the segment
+  int16_t peer = -1;       ///< send, recv: index within the pipeline group
+  int16_t tag = -1;        ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
   /// spec::collective_ns takes, for send and recv the message, for alloc and free the
   /// allocation, for host what it reads and writes.
@@ -142,7 +145,21 @@ struct Instr {
 };
 
 /// Which block a segment belongs to.
-enum class BlockKind : uint8_t { embedding, stage, gqa, dense_mlp, moe, head, update, count };
+enum class BlockKind : uint8_t {
+  embedding,
+  stage,
+  gqa,
+  mla,
+  gdn,
+  mamba,
+  dense_mlp,
+  moe,
+  mtp,       ///< where multi-token prediction joins the stream with the next token
+  mtp_head,  ///< where it ends
+  head,
+  update,
+  count
+};
 const char* name_of(BlockKind block);
 
 /// One half (forward or backward) of a block, made once for each kind of layer. Immutable.
@@ -166,6 +183,12 @@ struct Item {
   ///   frame          0  1   4     2  3   5
   ///   next           1  4   -     3  5   -    where the layer's output goes
   ///   edge           4  4   4     5  5   5    the stage's output and gradient
+  /// Each depth of multi-token prediction goes on from an end like a stage with a first layer of
+  /// its own (mtp), whose frame is that end. With one layer a depth, behind stage 5 above:
+  ///   layer          mtp  6  end    mtp  7  end
+  ///   frame           5   6   7      7   8   9
+  ///   next            6   7   -      8   9   -
+  ///   edge            7   7   7      9   9   9
   int32_t frame = -1;
   int32_t next = -1;
   int32_t edge = -1;

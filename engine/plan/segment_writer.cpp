@@ -45,6 +45,12 @@ Instr& SegmentWriter::comm(Op op, spec::CollectiveKind kind, int64_t payload_byt
   return instr;
 }
 
+void SegmentWriter::exchange(Op op, int64_t cols, const Ref& from, const Ref& to) {
+  join(Stream::context, Stream::compute);
+  comm(op, spec::CollectiveKind::all_to_all, block_bytes(cols), {from, out(to)});
+  join(Stream::compute, Stream::context);
+}
+
 Instr& SegmentWriter::all_to_all(Op op, int64_t row_bytes, std::initializer_list<Ref> refs) {
   Instr& instr = comm(op, spec::CollectiveKind::all_to_all, 0, refs);
   instr.is_routed = true;
@@ -80,6 +86,13 @@ void SegmentWriter::join_for_reuse(Stream stream, Stream other) {
   }
 }
 
+void SegmentWriter::join_for_slot(Stream stream, Stream other) {
+  join(stream, other);
+  for (auto instr = segment_.code.end() - 2; instr != segment_.code.end(); ++instr) {
+    instr->is_for_slot = true;
+  }
+}
+
 Instr& SegmentWriter::mark(Mark what) {
   Instr& instr = add(Verb::mark, Stream::compute);
   instr.what = static_cast<uint8_t>(what);
@@ -112,11 +125,12 @@ Instr& SegmentWriter::fetch(Fetch what, Stream stream, const Ref& ref) {
   return instr;
 }
 
-void SegmentWriter::upload(Upload what, std::initializer_list<Ref> refs) {
+Instr& SegmentWriter::upload(Upload what, std::initializer_list<Ref> refs) {
   join_for_reuse(Stream::copy, Stream::compute);
   Instr& instr = add(Verb::upload, Stream::copy);
   instr.what = static_cast<uint8_t>(what);
   instr.refs = refs;
+  return instr;
 }
 
 void SegmentWriter::params(Verb verb, std::span<const ParamRow> also) {
@@ -130,6 +144,20 @@ void SegmentWriter::params(Verb verb, std::span<const ParamRow> also) {
   append(also);
 }
 
+Instr& SegmentWriter::norm(Op op_id, const Ref& x, ParamKind w, ParamKind bias, const Ref& y,
+                           const Ref& rstd) {
+  Instr& instr = op(op_id, {x, weight(w), out(y), out(rstd)});
+  if (model().has_layer_norm) instr.refs.push_back(weight(bias));
+  return instr;
+}
+
+Instr& SegmentWriter::norm_backward(Op op_id, const Ref& x, ParamKind w, ParamKind bias,
+                                    const Ref& rstd, const Ref& dy, const Ref& dx) {
+  Instr& instr = op(op_id, Pass::backward, {x, weight(w), rstd, dy, dx, grad(w)});
+  if (model().has_layer_norm) instr.refs.push_back(grad(bias));
+  return instr;
+}
+
 Instr& SegmentWriter::linear(Op op_id, const Ref& x, ParamKind w, const Ref& y, const Ref& bias) {
   return op(op_id, {x, weight(w), y, bias});
 }
@@ -141,10 +169,10 @@ void SegmentWriter::linear_backward(Op op_id, Op bias_op, const Ref& x, ParamKin
   op(op_id, Pass::wgrad, {dy, x, grad(w)}).accumulate = true;
 }
 
-SegmentWriter::Gathered SegmentWriter::gather(const Ref& own, const Ref& all) {
+SegmentWriter::Gathered SegmentWriter::gather(const Ref& own, const Ref& all, int64_t cols) {
   if (!is_tensor_parallel()) return {own};
   join(Stream::tensor, Stream::compute);
-  comm(Op::tp_gather, spec::CollectiveKind::all_gather, block_bytes(), {own, out(all)});
+  comm(Op::tp_gather, spec::CollectiveKind::all_gather, block_bytes(cols), {own, out(all)});
   const int event = new_event();
   record(Stream::tensor, event);
   return {all, event};
@@ -156,13 +184,14 @@ Ref SegmentWriter::arrived(Gathered& gathered) {
   return gathered.rows;
 }
 
-void SegmentWriter::scatter(const Ref& partial, const Ref& own) {
+void SegmentWriter::scatter(const Ref& partial, const Ref& own, int64_t cols) {
   join(Stream::tensor, Stream::compute);
-  comm(Op::tp_scatter, spec::CollectiveKind::reduce_scatter, block_bytes(), {partial, out(own)});
+  comm(Op::tp_scatter, spec::CollectiveKind::reduce_scatter, block_bytes(cols),
+       {partial, out(own)});
 }
 
-int64_t SegmentWriter::block_bytes() const {
-  return dims().block_tokens * dims().hidden * base::size_of(context_.precision.element);
+int64_t SegmentWriter::block_bytes(int64_t cols) const {
+  return dims().block_tokens * cols * base::size_of(context_.precision.element);
 }
 
 void SegmentWriter::row_parallel(Op op_id, const Ref& x, ParamKind w, const Ref& partial,
@@ -187,14 +216,14 @@ void SegmentWriter::row_parallel_backward(Op op_id, Op bias_op, const Ref& x, Pa
 
 void SegmentWriter::column_parallel_backward(Op op_id, Op bias_op, Gathered& x, ParamKind w,
                                              const Ref& dy, const Ref& partial, const Ref& dx,
-                                             const Ref& bias_grad) {
+                                             const Ref& bias_grad, int64_t cols) {
   if (!is_tensor_parallel()) {
     linear_backward(op_id, bias_op, x.rows, w, dy, dx, bias_grad);
     return;
   }
   if (bias_grad.space != Space::none) op(bias_op, {dy, bias_grad});
   op(op_id, {dy, weight(w), out(partial)});
-  scatter(partial, dx);
+  scatter(partial, dx, cols);
   const Ref gathered = arrived(x);
   op(op_id, Pass::wgrad, {dy, gathered, grad(w)}).accumulate = true;
   join(Stream::compute, Stream::tensor);

@@ -111,6 +111,7 @@ class SegmentWriter {
 
   /// Of what comes next.
   void set_pass(Pass pass) { pass_ = pass; }
+  [[nodiscard]] BlockKind block() const { return segment_.block; }
   [[nodiscard]] const LayerDims& dims() const { return context_.dims; }
   [[nodiscard]] const spec::ModelSpec& model() const { return context_.model; }
   [[nodiscard]] const spec::TrainingSpec& training() const { return context_.training; }
@@ -130,6 +131,9 @@ class SegmentWriter {
   /// A collective of the op's group and stream; `payload_bytes` as spec::collective_ns takes it.
   Instr& comm(Op op, spec::CollectiveKind kind, int64_t payload_bytes,
               std::initializer_list<Ref> refs);
+  /// The context-parallel ranks' shares of the sequence with all columns for all of it with a share
+  /// of the columns, or back; `cols`: all. The compute stream has waited for it.
+  void exchange(Op op, int64_t cols, const Ref& from, const Ref& to);
   /// Rows of the chunk to other ranks: pairs of what is sent and where it arrives.
   Instr& all_to_all(Op op, int64_t row_bytes, std::initializer_list<Ref> refs);
   Instr& message(Verb verb, Op op, int peer, const Ref& ref);
@@ -142,6 +146,9 @@ class SegmentWriter {
   void join(Stream stream, Stream other);
   /// The same, needed only because memory is used again.
   void join_for_reuse(Stream stream, Stream other);
+  /// The same for memory that a message was sent from: `other` sent it last. Who sends more than
+  /// has slots waits here, too.
+  void join_for_slot(Stream stream, Stream other);
 
   Instr& mark(Mark what);
   void begin(Part part, Space space = Space::frame) { part_mark(Mark::part_begin, part, space); }
@@ -157,11 +164,16 @@ class SegmentWriter {
 
   Instr& host(Op op, const OpCost& cost, const OpCost& cost_per_row = {});
   Instr& fetch(Fetch what, Stream stream, const Ref& ref);
-  void upload(Upload what, std::initializer_list<Ref> refs);
+  Instr& upload(Upload what, std::initializer_list<Ref> refs);
   /// The block's parameters, and those of another one that it uses.
   void acquire(std::span<const ParamRow> also = {}) { params(Verb::acquire, also); }
   void release(std::span<const ParamRow> also = {}) { params(Verb::release, also); }
 
+  /// y = norm(x), with what its gradient needs of each row; `bias` of a LayerNorm.
+  Instr& norm(Op op, const Ref& x, ParamKind w, ParamKind bias, const Ref& y, const Ref& rstd);
+  /// dx (+)= the norm's gradient; w.grad += ...
+  Instr& norm_backward(Op op, const Ref& x, ParamKind w, ParamKind bias, const Ref& rstd,
+                       const Ref& dy, const Ref& dx);
   /// y (+)= x W^T (+ bias).
   Instr& linear(Op op, const Ref& x, ParamKind w, const Ref& y, const Ref& bias = nothing());
   /// dx (+)= dy W; W.grad += dy^T x; the bias's gradient += column sums.
@@ -176,11 +188,14 @@ class SegmentWriter {
     Ref rows;
     int event = -1;
   };
-  Gathered gather(const Ref& own, const Ref& all);
+  Gathered gather(const Ref& own, const Ref& all) { return gather(own, all, dims().hidden); }
+  /// Of rows with so many columns.
+  Gathered gather(const Ref& own, const Ref& all, int64_t cols);
   /// The compute stream waits for them, once.
   Ref arrived(Gathered& gathered);
   /// Sums of `partial` over the ranks, of the rank's own tokens. The compute stream does not wait.
-  void scatter(const Ref& partial, const Ref& own);
+  void scatter(const Ref& partial, const Ref& own) { scatter(partial, own, dims().hidden); }
+  void scatter(const Ref& partial, const Ref& own, int64_t cols);
   [[nodiscard]] bool is_tensor_parallel() const { return dims().tp > 1; }
   /// A residual's op and what it reads.
   struct Residual {
@@ -198,7 +213,13 @@ class SegmentWriter {
   /// of dx are on their way. The compute stream has waited for them at the end.
   void column_parallel_backward(Op op, Op bias_op, Gathered& x, ParamKind w, const Ref& dy,
                                 const Ref& partial, const Ref& dx,
-                                const Ref& bias_grad = nothing());
+                                const Ref& bias_grad = nothing()) {
+    column_parallel_backward(op, bias_op, x, w, dy, partial, dx, bias_grad, dims().hidden);
+  }
+  /// Of rows with so many columns.
+  void column_parallel_backward(Op op, Op bias_op, Gathered& x, ParamKind w, const Ref& dy,
+                                const Ref& partial, const Ref& dx, const Ref& bias_grad,
+                                int64_t cols);
 
   Segment finish() { return std::move(segment_); }
 
@@ -206,7 +227,7 @@ class SegmentWriter {
   static int16_t to16(int value) { return static_cast<int16_t>(value); }
   void part_mark(Mark what, Part part, Space space);
   /// Of the rows of all tensor-parallel ranks.
-  [[nodiscard]] int64_t block_bytes() const;
+  [[nodiscard]] int64_t block_bytes(int64_t cols) const;
   void params(Verb verb, std::span<const ParamRow> also);
 
   const BlockContext& context_;

@@ -42,6 +42,8 @@ string sizes(const TrialParts& trial) {
   return {};
 }
 
+string engine_runs_model(const TrialParts& trial) { return engine_gap(trial.model); }
+
 string world_size(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
   const int64_t devices = trial.hardware.num_devices();
@@ -421,6 +423,8 @@ const std::vector<ConstraintRow>& constraint_table() {
   static const std::vector<ConstraintRow> rows = {
       {"sizes", "Every size is at least its smallest legal value.", sizes},
       {"layout_text", "A layout is letters, bars and repetitions.", layout_text},
+      {"engine_runs_model", "The engine runs every part of the model; plans know more.",
+       engine_runs_model},
       {"world_size",
        "Tensor x data x context x pipeline parallelism uses every device exactly once.",
        world_size},

@@ -1,4 +1,5 @@
-// Reading of training text; see corpus.h.
+// Reads files in a fixed order and within a limit, so that a folder gives the same bytes
+// everywhere.
 #include "engine/spec/corpus.h"
 
 #include <fmt/format.h>

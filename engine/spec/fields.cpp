@@ -19,11 +19,16 @@ bool is_number(const FieldPage& page) {
   return page.kind == FieldKind::integer || page.kind == FieldKind::number;
 }
 
-/// 1e15 as 1e15, 18874368 as 18874368, 0.15 as 0.15.
+/// 1e15 as 1e15, 2^60 as 2^60, 18874368 as 18874368, 0.15 as 0.15.
 std::string number_text(double value) {
   constexpr double kExact = 1e9;
   if (std::floor(value) == value && std::abs(value) <= kExact) return fmt::format("{:.0f}", value);
-  return fmt::format("{:g}", value);
+  if (const double power = std::log2(value); value > kExact && std::floor(power) == power) {
+    return fmt::format("2^{:.0f}", power);
+  }
+  std::string text = fmt::format("{:g}", value);
+  if (const size_t plus = text.find("e+"); plus != std::string::npos) text.erase(plus + 1, 1);
+  return text;
 }
 
 std::string escaped(std::string_view text) {
@@ -99,7 +104,8 @@ json value_schema(const FieldPage& page) {
     case FieldKind::texts:
       return {{"type", "array"}, {"items", {{"type", "string"}}}};
     case FieldKind::object:
-      return schema_of(page.children);
+      // One without rows is not looked into.
+      return page.children.empty() ? json{{"type", "object"}} : schema_of(page.children);
     case FieldKind::model:
     case FieldKind::hardware:
       return {{"type", {"object", "string"}}};
@@ -121,8 +127,12 @@ std::string type_text(const FieldPage& page) {
       return "true or false";
     case FieldKind::text:
       return "text";
-    case FieldKind::choice:
-      return fmt::format("`{}`", fmt::join(page.choices, "` `"));
+    case FieldKind::choice: {
+      // One without a name is what is there when the key is not.
+      std::vector<std::string_view> names = page.choices;
+      std::erase(names, std::string_view());
+      return fmt::format("`{}`", fmt::join(names, "` `"));
+    }
     case FieldKind::numbers:
       return "list of numbers";
     case FieldKind::texts:
@@ -183,9 +193,11 @@ void check_plausible(const Source& source, const std::vector<FieldPage>& pages, 
     if (value == 0 || (value >= plausible.min && value <= plausible.max)) continue;
     const std::string meant =
         likely_meaning(page.info.quantity, value, plausible.min, plausible.max);
+    const std::string_view unit = unit_name(page.info.quantity);
     problems.add(fmt::format(
-        "{}key '{}' is {}, {} in {}: no machine has that; {}", source.prefix(key), key,
-        found->dump(), quantity_text(page.info.quantity, value), unit_name(page.info.quantity),
+        "{}key '{}' is {}{}: no machine has that; {}", source.prefix(key), key, found->dump(),
+        unit.empty() ? ""
+                     : fmt::format(", {} in {}", quantity_text(page.info.quantity, value), unit),
         meant.empty()
             ? fmt::format("expected {} to {}", quantity_text(page.info.quantity, plausible.min),
                           quantity_text(page.info.quantity, plausible.max))

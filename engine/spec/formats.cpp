@@ -44,6 +44,7 @@ json json_schema(FileKind kind) {
   if (!row.is_foreign) return schema;
   schema.erase("additionalProperties");
   for (json& property : schema["properties"]) {
+    property.erase("additionalProperties");
     property = {{"anyOf", {property, {{"type", "null"}}}}};
   }
   return schema;
@@ -57,7 +58,8 @@ std::string formats_markdown() {
       "prints the same as a JSON Schema, for editors.\n\n"
       "All of these files may have comments, `//` and `/* */`. A number with a unit in its row may "
       "also be a text:\n`\"80GB\"`, `\"64GiB\"`, `\"450GB/s\"`, `\"400Gb/s\"` (bits), "
-      "`\"989TF\"`, `\"25us\"`, `\"10min\"`.\nFigures that no machine has are refused, with "
+      "`\"989TF\"`, `\"25us\"`, `\"10min\"`, `\"700W\"`.\nFigures that no machine has are refused, "
+      "with "
       "what was likely meant. An empty default says that the key may be left out.\n";
   for (const FileRow& row : kFiles) {
     std::string title(name_of(row.kind));

@@ -1,7 +1,12 @@
 // Reads cluster descriptions: the table of their keys.
 #include "engine/spec/hardware_spec.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "engine/spec/fields.h"
+#include "kernels/base/error.h"
 
 namespace moetune::spec {
 
@@ -14,14 +19,17 @@ constexpr double kMaxBytes = static_cast<double>(int64_t{1} << 60);
 constexpr double kMaxRate = 1e21;
 constexpr double kMinEfficiency = 1e-6;
 constexpr double kMaxHalfRows = 1e6;
+constexpr int64_t kMaxNodes = 65536;
 
 // What machines have, from an emulated device on one core to a rack that does not exist yet.
 constexpr Limits kRealMemory{1e5, 1e14};
 constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
 constexpr Limits kRealFlops{1e7, 1e18};
-constexpr Limits kRealLatency{1, 1e8};
-constexpr Limits kRealHostTime{1, 1e6};
+constexpr Limits kRealLatency{100, 1e8};
+constexpr Limits kRealHostTime{100, 1e6};
+constexpr Limits kRealSlowness{0.1, 10};
+constexpr Limits kRealPower{1, 1e5};
 
 std::span<const Field<LinkSpec>> link_fields() {
   static constexpr Field<LinkSpec> kRows[] = {
@@ -59,6 +67,7 @@ std::span<const Field<ByWork>> efficiency_fields() {
       by_work<Work::attention>(kShare, "In the core of attention."),
       by_work<Work::light>(kShare, "In operations of a FLOP or two an element."),
       by_work<Work::heavy>(kShare, "In norms, activations and softmax."),
+      by_work<Work::scan>(kShare, "In scans and convolutions along the sequence."),
   };
   static_assert(std::size(kRows) == static_cast<size_t>(Work::count));
   return kRows;
@@ -81,6 +90,15 @@ constexpr FieldInfo host_time(std::string_view key, std::string_view help) {
           .plausible = kRealHostTime};
 }
 
+constexpr FieldInfo narrow_peak(std::string_view key, std::string_view help) {
+  return {.key = key,
+          .quantity = Quantity::flops_per_s,
+          .limits = {0, kMaxRate},
+          .help = help,
+          .presence = Presence::written_if_set,
+          .plausible = kRealFlops};
+}
+
 constexpr FieldInfo link_info(std::string_view key, std::string_view help) {
   return {
       .key = key, .quantity = Quantity::text, .help = help, .presence = Presence::written_if_set};
@@ -93,13 +111,15 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
                                   .help = "What reports call it.",
                                   .presence = Presence::required}),
       field<&HardwareSpec::num_nodes>({.key = "num_nodes",
-                                       .limits = {1, 65536},
+                                       .limits = {1, kMaxNodes},
                                        .help = "Nodes of the cluster.",
                                        .presence = Presence::required}),
-      field<&HardwareSpec::devices_per_node>({.key = "devices_per_node",
-                                              .limits = {1, 1024},
-                                              .help = "Devices of each node.",
-                                              .presence = Presence::required}),
+      field<&HardwareSpec::devices_per_node>(
+          {.key = "devices_per_node",
+           .limits = {1, 1024},
+           .help = "Devices that intra_node joins: of a node, or as many as runs use of an NVLink "
+                   "domain (64 of 72).",
+           .presence = Presence::required}),
       field<&HardwareSpec::memory_bytes>({.key = "memory_bytes",
                                           .quantity = Quantity::bytes,
                                           .limits = {0, kMaxBytes},
@@ -111,6 +131,10 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
            .limits = {0, kMaxRate},
            .help = "Peak of one device in the precision that is trained in, without sparsity.",
            .plausible = kRealFlops}),
+      field<&HardwareSpec::fp8_flops_per_s>(
+          narrow_peak("fp8_flops_per_s", "The same of 8 bits, for plans; 0: there is none.")),
+      field<&HardwareSpec::fp4_flops_per_s>(
+          narrow_peak("fp4_flops_per_s", "The same of 4 bits, for plans; 0: there is none.")),
       field<&HardwareSpec::memory_bytes_per_s>({.key = "memory_bytes_per_s",
                                                 .quantity = Quantity::bytes_per_s,
                                                 .limits = {0, kMaxRate},
@@ -144,6 +168,25 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
            .limits = {0, kMaxBytes},
            .help = "What the kernels of a real device take for workspaces, on each rank.",
            .presence = Presence::written_if_set}),
+      field<&HardwareSpec::host_slowness>(
+          {.key = "host_slowness",
+           .quantity = Quantity::count,
+           .limits = {0.001, 1000},
+           .help = "Time of the host's work in plans, as a multiple of that on an x86 server; the "
+                   "times above are the machine's own.",
+           .presence = Presence::written_if_set,
+           .plausible = kRealSlowness}),
+      field<&HardwareSpec::power_watts>(
+          {.key = "power_watts",
+           .quantity = Quantity::watts,
+           .limits = {0, 1e9},
+           .help = "What one device takes at most; nothing is computed from it.",
+           .presence = Presence::written_if_set,
+           .plausible = kRealPower}),
+      field<&HardwareSpec::source>({.key = "source",
+                                    .quantity = Quantity::text,
+                                    .help = "Where the figures are from, and what is assumed.",
+                                    .presence = Presence::written_if_set}),
   };
   return kRows;
 }
@@ -165,6 +208,30 @@ HardwareSpec hardware_from_json(const json& document, const Source& source) {
   problems.attempt([&] { reader.refuse_unknown_keys(); });
   problems.throw_if_any();
   return hardware;
+}
+
+HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
+  const int64_t in_node = hardware.devices_per_node;
+  const auto refuse = [&](const std::string& why) {
+    throw base::UsageError(fmt::format("{}: {} devices: {}", hardware.name, num_devices, why));
+  };
+  if (num_devices < 1) refuse("expected at least 1");
+  const int64_t most = in_node * kMaxNodes;
+  if (num_devices > most) refuse(fmt::format("expected at most {}, {} nodes", most, kMaxNodes));
+  const bool has_several_nodes = num_devices > in_node;
+  if (has_several_nodes && num_devices % in_node != 0) {
+    const int64_t below = num_devices / in_node * in_node;
+    refuse(fmt::format("nodes of {} have to be full; the nearest counts are {} and {}", in_node,
+                       below, below + in_node));
+  }
+  if (has_several_nodes && hardware.inter_node.bytes_per_s <= 0) {
+    refuse(fmt::format("nothing joins nodes, as key 'inter_node' is missing; expected at most {}",
+                       in_node));
+  }
+  HardwareSpec resized = hardware;
+  resized.num_nodes = has_several_nodes ? num_devices / in_node : 1;
+  resized.devices_per_node = std::min(num_devices, in_node);
+  return resized;
 }
 
 json to_json(const HardwareSpec& hardware) { return write_fields(hardware_fields(), hardware); }

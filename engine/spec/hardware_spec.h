@@ -20,6 +20,11 @@ struct FieldPage;
 struct LinkSpec {
   int64_t latency_ns = 0;
   double bytes_per_s = 0;
+
+  /// Without the latency. A link without a bandwidth is free: single-device machines leave it out.
+  [[nodiscard]] double transfer_ns(double bytes) const {
+    return bytes_per_s > 0 ? bytes / bytes_per_s * 1e9 : 0.0;
+  }
 };
 
 /// What a kernel works at: how its FLOPs follow from its operands (plan/ops.h), and which share of
@@ -31,13 +36,16 @@ enum class Work : uint8_t {
   attention,
   light,  ///< a FLOP or two an element
   heavy,  ///< norms, activations, softmax: some eight
+  scan,   ///< along the sequence: causal convolutions and chunked scans
   count
 };
 template <>
 struct NameTable<Work> {
   static constexpr Named<Work> kRows[] = {
-      {Work::none, "none"},           {Work::product, "product"}, {Work::grouped, "grouped"},
-      {Work::attention, "attention"}, {Work::light, "light"},     {Work::heavy, "heavy"}};
+      {Work::none, "none"},       {Work::product, "product"},
+      {Work::grouped, "grouped"}, {Work::attention, "attention"},
+      {Work::light, "light"},     {Work::heavy, "heavy"},
+      {Work::scan, "scan"}};
 };
 
 using ByWork = std::array<double, static_cast<size_t>(Work::count)>;
@@ -48,6 +56,8 @@ struct HardwareSpec {
   int64_t devices_per_node = 1;
   int64_t memory_bytes = 0;       ///< capacity of one device, 0: unlimited
   double peak_flops_per_s = 0;    ///< of one device, for the cost model and modelled time
+  double fp8_flops_per_s = 0;     ///< the same of 8 bits, for plans; 0: the device has none
+  double fp4_flops_per_s = 0;     ///< the same of 4 bits, for plans; 0: the device has none
   double memory_bytes_per_s = 0;  ///< of one device's memory
   /// Share of both peaks that kernels of a kind reach.
   ByWork efficiency = [] {
@@ -69,6 +79,11 @@ struct HardwareSpec {
   /// What the kernels of a real device take for workspaces, per rank; the memory model adds it, and
   /// what attention needs beside it (attention_workspace.h).
   int64_t workspace_bytes = 0;
+  /// What plans know of a host's work was seen on x86 servers; here it takes this many times as
+  /// long. The times above are this machine's own.
+  double host_slowness = 1;
+  double power_watts = 0;  ///< of one device at most; for people, nothing is computed from it
+  std::string source;      ///< where the figures are from; for people
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
@@ -77,6 +92,10 @@ struct HardwareSpec {
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);
 nlohmann::json to_json(const HardwareSpec& hardware);
+/// The same machine with so many devices. Up to devices_per_node they are one node of that size.
+/// More are full nodes, so that all groups of ranks can lie alike. Throws base::UsageError with the
+/// reason and the nearest counts that work.
+HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices);
 /// The rows of a hardware file's table.
 std::vector<FieldPage> hardware_pages();
 /// Throws base::UsageError for figures that no machine has by orders of magnitude, with what was

@@ -30,6 +30,9 @@ constexpr double kMaxHeadDim = 1 << 13;
 constexpr double kMaxExperts = 1 << 14;
 constexpr double kMaxPositions = int64_t{1} << 28;
 constexpr double kMaxFactor = 1e6;
+constexpr double kMaxLayers = 1024;
+constexpr double kMaxMtpDepth = 64;
+constexpr double kMaxKernel = 1024;
 
 constexpr ModelKey size_key(std::string_view key, double min, double max, std::string_view help,
                             Presence presence = Presence::optional) {
@@ -47,66 +50,201 @@ constexpr ModelKey word_key(std::string_view key, FieldKind kind, std::string_vi
 }  // namespace detail
 
 /// Of the document. What is absent and not required has the default of the family in the reference
-/// implementation (transformers 5).
+/// implementation (transformers 5), in megatron_gpt and megatron_gpt_moe that of Megatron-LM.
 inline constexpr std::array kModelKeys = {
-    detail::word_key("model_type", FieldKind::text, "The family: llama, mixtral or qwen3_moe.",
+    detail::word_key("model_type", FieldKind::text,
+                     "The family. The engine runs llama, mixtral and qwen3_moe. Plans also know "
+                     "qwen2, qwen3, qwen2_moe, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
+                     "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h, gpt2, megatron_gpt "
+                     "and megatron_gpt_moe; qwen3_5, qwen3_5_moe and kimi_k25 are multimodal ones.",
                      Presence::required),
+    detail::word_key("text_config", FieldKind::object,
+                     "The text part of qwen3_5, qwen3_5_moe and kimi_k25: read in place of the "
+                     "document, which adds tie_word_embeddings. Ignored in other families."),
+    detail::word_key("vision_config", FieldKind::object,
+                     "Ignored: a vision tower is neither planned nor counted."),
     detail::size_key("vocab_size", 1, detail::kMaxVocab, "Tokens of the vocabulary.",
                      Presence::required),
+    detail::size_key("padded_vocab_size", 1, detail::kMaxVocab,
+                     "Rows of the embedding and the head, at least vocab_size; absent: as many."),
     detail::size_key("hidden_size", 1, detail::kMaxHidden, "Width of the residual stream.",
                      Presence::required),
-    detail::size_key("num_hidden_layers", 1, 1024, "Layers.", Presence::required),
+    detail::size_key("n_embd", 1, detail::kMaxHidden, "The same, gpt2's spelling."),
+    detail::size_key("num_hidden_layers", 1, detail::kMaxLayers,
+                     "Layers; nemotron_h may leave it to its pattern.", Presence::required),
+    detail::size_key("n_layer", 1, detail::kMaxLayers, "The same, gpt2's spelling."),
     detail::size_key("num_attention_heads", 1, detail::kMaxHeads, "Query heads.",
                      Presence::required),
+    detail::size_key("n_head", 1, detail::kMaxHeads, "The same, gpt2's spelling."),
     detail::size_key("num_key_value_heads", 1, detail::kMaxHeads,
-                     "Key and value heads; absent: as many as query heads."),
+                     "Key and value heads; absent: as many as query heads. Ignored in deepseek_v2, "
+                     "deepseek_v3 and kimi_k2, which have as many."),
     detail::size_key("head_dim", 1, detail::kMaxHeadDim,
-                     "Width of a head; absent: hidden_size / num_attention_heads."),
+                     "Width of a head; absent: hidden_size / num_attention_heads. Ignored where "
+                     "the qk_ and v_ keys below say it."),
+    detail::size_key(
+        "q_lora_rank", 0, detail::kMaxHidden,
+        "Width that queries are compressed to; null or 0: they are not. Of deepseek_v2, "
+        "deepseek_v3 and kimi_k2, as the next four, which are required there."),
+    detail::size_key("kv_lora_rank", 1, detail::kMaxHidden,
+                     "Width that keys and values are compressed to."),
+    detail::size_key("qk_nope_head_dim", 1, detail::kMaxHeadDim,
+                     "Width of a query's and a key's part without positions."),
+    detail::size_key("qk_rope_head_dim", 1, detail::kMaxHeadDim, "Of the part that is rotated."),
+    detail::size_key("v_head_dim", 1, detail::kMaxHeadDim, "Width of a value head."),
+    detail::word_key("attn_output_gate", FieldKind::boolean,
+                     "A gate on what attention puts out, as wide as the queries; absent: in "
+                     "qwen3_next and qwen3_5."),
+    detail::word_key("attention_sinks", FieldKind::boolean,
+                     "A learned logit of each query head; absent: in gpt_oss."),
+    detail::word_key("use_qk_norm", FieldKind::boolean,
+                     "Norms on queries and keys (on what they are compressed to, where they are); "
+                     "absent: as the family has them."),
+    detail::size_key(
+        "full_attention_interval", 1, detail::kMaxLayers,
+        "Every so many layers attend, the others are Gated DeltaNet; layer_types wins. "
+        "qwen3_next and qwen3_5, as the next five, which are required there.")
+        .or_else(4),
+    detail::size_key("linear_conv_kernel_dim", 1, detail::kMaxKernel,
+                     "Taps of Gated DeltaNet's convolution."),
+    detail::size_key("linear_num_key_heads", 1, detail::kMaxHeads, "Its key heads."),
+    detail::size_key("linear_num_value_heads", 1, detail::kMaxHeads,
+                     "Its value heads, a multiple of the key heads."),
+    detail::size_key("linear_key_head_dim", 1, detail::kMaxHeadDim, "Width of its key heads."),
+    detail::size_key("linear_value_head_dim", 1, detail::kMaxHeadDim, "Width of its value heads."),
+    detail::word_key("hybrid_override_pattern", FieldKind::text,
+                     "nemotron_h: a letter for each layer. M Mamba-2, E experts, * attention, - "
+                     "MLP. Required there, or layers_block_type."),
+    ModelKey{{.key = "layers_block_type",
+              .quantity = Quantity::text,
+              .help = "The same as words: mamba or linear_attention, moe, attention or "
+                      "full_attention, mlp."},
+             FieldKind::texts},
+    detail::size_key("mamba_num_heads", 1, detail::kMaxHeads,
+                     "Heads of Mamba-2, a multiple of n_groups. nemotron_h, as the next four, all "
+                     "required where there is an M."),
+    detail::size_key("mamba_head_dim", 1, detail::kMaxHeadDim, "Width of its heads."),
+    detail::size_key("ssm_state_size", 1, detail::kMaxHeadDim, "Its state, elements for each."),
+    detail::size_key("n_groups", 1, detail::kMaxHeads, "Its groups of heads."),
+    detail::size_key("conv_kernel", 1, detail::kMaxKernel, "Taps of its convolution."),
     detail::size_key(
         "intermediate_size", 1, detail::kMaxFfn,
-        "Width of dense layers, and of mixtral's experts. Required where the model has "
-        "either."),
+        "Width of dense layers, and of the experts of mixtral and gpt_oss. Required where the "
+        "model has either; in gpt2, megatron_gpt and megatron_gpt_moe absent: 4 x hidden_size."),
+    detail::size_key("n_inner", 1, detail::kMaxFfn, "The same, gpt2's spelling."),
+    detail::word_key("gated_mlp", FieldKind::boolean,
+                     "Three matrices in an MLP; false: two. Absent: two in nemotron_h, gpt2, "
+                     "megatron_gpt and megatron_gpt_moe."),
     detail::size_key("num_local_experts", 0, detail::kMaxExperts,
-                     "Experts of a layer, mixtral's spelling."),
+                     "Experts of a layer, the spelling of mixtral and gpt_oss."),
     detail::size_key("num_experts", 0, detail::kMaxExperts,
-                     "Experts of a layer. mixtral and qwen3_moe need it in one of both spellings."),
+                     "Experts of a layer. Families with experts need it in one of its spellings."),
+    detail::size_key("n_routed_experts", 0, detail::kMaxExperts,
+                     "Experts of a layer, the spelling of deepseek_v2, deepseek_v3, kimi_k2 and "
+                     "nemotron_h."),
     detail::size_key("num_experts_per_tok", 1, detail::kMaxExperts,
                      "Experts that a token is sent to. Required where there are experts."),
     detail::size_key("moe_intermediate_size", 1, detail::kMaxFfn,
-                     "Width of an expert. Required in qwen3_moe where there are experts."),
+                     "Width of an expert. Required where there are experts, but in mixtral and "
+                     "gpt_oss; in megatron_gpt_moe absent: intermediate_size."),
+    detail::size_key("moe_latent_size", 0, detail::kMaxHidden,
+                     "Width of what experts get and give; null or 0: hidden_size."),
     detail::size_key("shared_expert_intermediate_size", 0, detail::kMaxFfn,
-                     "Width of the shared expert; 0: none.")
+                     "Width of the shared expert; 0: none. Required in qwen2_moe, qwen3_next and "
+                     "qwen3_5_moe.")
         .or_else(0),
+    detail::size_key("moe_shared_expert_intermediate_size", 0, detail::kMaxFfn,
+                     "The same in nemotron_h, required there where there are experts."),
+    detail::size_key("n_shared_experts", 0, detail::kMaxExperts,
+                     "Shared experts, each as wide as an expert; null or 0: none. Required in "
+                     "deepseek_v2, deepseek_v3 and kimi_k2; 0 in nemotron_h: no shared expert."),
+    detail::word_key("shared_expert_gate", FieldKind::boolean,
+                     "A gate on the shared expert, one number a token; absent: in qwen2_moe, "
+                     "qwen3_next and qwen3_5_moe."),
+    detail::word_key("topk_method", FieldKind::text,
+                     "noaux_tc: a bias on the scores that choose experts. Absent: as the family "
+                     "has it."),
     detail::word_key("norm_topk_prob", FieldKind::boolean,
                      "The chosen experts' weights add up to 1; always so in mixtral.")
         .or_else(0),
     detail::size_key("decoder_sparse_step", 1, detail::kMaxPositions,
-                     "Layer i has experts where this divides i + 1; qwen3_moe.")
+                     "Layer i has experts where this divides i + 1; qwen2_moe, qwen3_moe, "
+                     "qwen3_next, qwen3_5_moe and megatron_gpt_moe.")
         .or_else(1),
     ModelKey{{.key = "mlp_only_layers",
               .limits = {0, detail::kMaxPositions},
-              .help = "Layers without experts; qwen3_moe."},
+              .help = "Layers without experts; the same families."},
              FieldKind::numbers},
-    detail::word_key("attention_bias", FieldKind::boolean, "Biases in attention.").or_else(0),
-    detail::word_key("mlp_bias", FieldKind::boolean, "Biases in dense layers; llama.").or_else(0),
+    detail::size_key("first_k_dense_replace", 0, detail::kMaxPositions,
+                     "Layers before the first with experts; required in deepseek_v2, deepseek_v3 "
+                     "and kimi_k2."),
+    detail::size_key("moe_layer_freq", 1, detail::kMaxPositions,
+                     "From there on layer i has experts where this divides i; the same families.")
+        .or_else(1),
+    detail::size_key("num_nextn_predict_layers", 0, detail::kMaxMtpDepth,
+                     "Blocks of multi-token prediction, each with a layer like the last.")
+        .or_else(0),
+    detail::size_key("mtp_num_hidden_layers", 0, detail::kMaxMtpDepth,
+                     "The same, the spelling of qwen3_next and qwen3_5.")
+        .or_else(0),
+    detail::word_key("mtp_hybrid_override_pattern", FieldKind::text,
+                     "nemotron_h: the layers of such a block, in letters; absent: *E."),
+    ModelKey{{.key = "mtp_layers_block_type",
+              .quantity = Quantity::text,
+              .help = "The same as words, as in layers_block_type."},
+             FieldKind::texts},
+    detail::word_key("mtp_use_repeated_layer", FieldKind::boolean,
+                     "All such blocks are one, with the same weights.")
+        .or_else(0),
+    detail::word_key("attention_bias", FieldKind::boolean,
+                     "Biases in attention. Absent: on queries, keys and values in qwen2 and "
+                     "qwen2_moe, on all in gpt_oss.")
+        .or_else(0),
+    detail::word_key("qkv_bias", FieldKind::boolean, "The same, the spelling of qwen2_moe."),
+    detail::word_key("mlp_bias", FieldKind::boolean,
+                     "Biases in dense layers; llama. Of experts and router in gpt_oss, absent: "
+                     "true. Ignored in mixtral and qwen3_moe, refused elsewhere.")
+        .or_else(0),
+    detail::word_key("use_bias", FieldKind::boolean,
+                     "Biases everywhere: gpt2 and megatron_gpt, absent: true. Refused in other "
+                     "families."),
     detail::size_key("max_position_embeddings", 1, detail::kMaxPositions,
                      "Longest sequence that the model was made for."),
+    detail::size_key("n_positions", 1, detail::kMaxPositions, "The same, gpt2's spelling."),
+    detail::word_key("position_embedding", FieldKind::text,
+                     "rope, learned (a row for each position) or none. Absent: none in nemotron_h, "
+                     "learned in gpt2, megatron_gpt and megatron_gpt_moe, rope elsewhere."),
     detail::word_key("use_sliding_window", FieldKind::boolean,
-                     "Whether sliding_window counts; qwen3_moe.")
+                     "Whether sliding_window counts; qwen2, qwen3, qwen2_moe and qwen3_moe.")
         .or_else(0),
     detail::size_key("sliding_window", 1, detail::kMaxPositions,
                      "Keys that a query sees; null or none: all before it."),
+    detail::size_key("max_window_layers", 0, detail::kMaxPositions,
+                     "qwen2 and qwen3: the first layer with a window. qwen2_moe: every other layer "
+                     "before it has one.")
+        .or_else(28),
     ModelKey{{.key = "layer_types",
               .quantity = Quantity::text,
-              .help = "A list of full_attention or sliding_attention, one for each layer."},
+              .help = "A list of full_attention or sliding_attention, one for each layer; in "
+                      "qwen3_next and qwen3_5 of full_attention or linear_attention."},
              FieldKind::texts},
+    detail::word_key("norm", FieldKind::text,
+                     "rmsnorm or layernorm (with a bias). Absent: layernorm in gpt2, megatron_gpt "
+                     "and megatron_gpt_moe."),
     detail::number_key("rms_norm_eps", 0, 1, "Epsilon of the norms."),
+    detail::number_key("layer_norm_epsilon", 0, 1,
+                       "The same, the spelling of gpt2 and nemotron_h."),
     detail::number_key("initializer_range", 0, 1, "Standard deviation of initial weights.")
         .or_else(0.02),
     detail::word_key("hidden_act", FieldKind::text,
-                     "silu, swish, gelu, gelu_pytorch_tanh, gelu_new or relu."),
+                     "silu, swish, gelu, gelu_pytorch_tanh, gelu_new or relu; but in llama, "
+                     "mixtral and qwen3_moe also relu2. Absent: relu2 in nemotron_h, gelu in "
+                     "megatron_gpt and megatron_gpt_moe, gelu_new in gpt2."),
+    detail::word_key("mlp_hidden_act", FieldKind::text, "The same, nemotron_h's spelling."),
+    detail::word_key("activation_function", FieldKind::text, "The same, gpt2's spelling."),
     detail::word_key("tie_word_embeddings", FieldKind::boolean,
-                     "The head uses the embedding's weights.")
+                     "The head uses the embedding's weights. Absent: true in gpt2, megatron_gpt "
+                     "and megatron_gpt_moe.")
         .or_else(0),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base of the rotary embedding."),
     detail::word_key("rope_scaling", FieldKind::object,
@@ -114,11 +252,23 @@ inline constexpr std::array kModelKeys = {
     detail::word_key("rope_parameters", FieldKind::object, "The same, the newer spelling."),
     detail::size_key("original_max_position_embeddings", 1, detail::kMaxPositions,
                      "Sequence length before scaling; wins over the one inside."),
-    detail::number_key("partial_rotary_factor", 0, 1, "Only 1 is supported.").or_else(1),
-    detail::number_key("attention_dropout", 0, 1, "Only 0 is supported.").or_else(0),
+    detail::number_key("partial_rotary_factor", 0, 1,
+                       "Share of a head that is rotated; only 1 is supported in llama, mixtral and "
+                       "qwen3_moe. Absent: 0.25 in qwen3_next and qwen3_5.")
+        .or_else(1),
+    detail::number_key("attention_dropout", 0, 1,
+                       "Only 0 is supported in llama, mixtral and qwen3_moe. Absent: 0.1 in gpt2, "
+                       "megatron_gpt and megatron_gpt_moe.")
+        .or_else(0),
+    detail::number_key("attn_pdrop", 0, 1, "The same, gpt2's spelling."),
+    detail::number_key("hidden_dropout", 0, 1,
+                       "Dropout behind attention and MLP, with the same defaults.")
+        .or_else(0),
+    detail::number_key("resid_pdrop", 0, 1, "The same, gpt2's spelling."),
     detail::number_key("router_jitter_noise", 0, 1, "Only 0 is supported.").or_else(0),
     detail::word_key("quantization_config", FieldKind::object,
-                     "Refused: quantized weights are not supported."),
+                     "Refused in llama, mixtral and qwen3_moe: quantized weights are not "
+                     "supported. Ignored elsewhere: plans read no weights."),
 };
 
 /// Of rope_scaling and rope_parameters.
@@ -126,7 +276,7 @@ inline constexpr std::array kRopeKeys = {
     detail::word_key("rope_type", FieldKind::text, "default, linear, dynamic, yarn or llama3."),
     detail::word_key("type", FieldKind::text, "The same, an older spelling."),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base."),
-    detail::number_key("partial_rotary_factor", 0, 1, "Only 1 is supported.").or_else(1),
+    detail::number_key("partial_rotary_factor", 0, 1, "As outside, and wins over it.").or_else(1),
     detail::size_key("original_max_position_embeddings", 1, detail::kMaxPositions,
                      "Sequence length before scaling."),
     detail::number_key("factor", 1e-6, detail::kMaxFactor,

@@ -1,60 +1,12 @@
 // Prices communication on a cluster: latency plus bytes over the bandwidth of the link spanned.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <map>
 
 #include "engine/spec/hardware_spec.h"
+#include "engine/spec/planned_links.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
-
-namespace {
-
-/// A link without a bandwidth is free: single-device machines leave it out.
-double transfer_ns(const LinkSpec& link, double bytes) {
-  return link.bytes_per_s > 0 ? bytes / link.bytes_per_s * 1e9 : 0.0;
-}
-
-int64_t rounded_ns(double ns) {
-  constexpr double kMax = 9e18;
-  return std::llround(std::min(ns, kMax));
-}
-
-/// How a group lies on the nodes.
-struct Placement {
-  size_t num_nodes = 0;
-  size_t most_in_a_node = 0;
-  size_t fewest_in_a_node = 0;  ///< so many rings can cross the nodes, each on a device of its own
-};
-
-Placement placement_of(const HardwareSpec& hardware, const std::vector<int>& ranks) {
-  std::map<int64_t, size_t> members;
-  for (const int rank : ranks) ++members[hardware.node_of(rank)];
-  Placement placement{members.size(), 0, ranks.size()};
-  for (const auto& [node, count] : members) {
-    placement.most_in_a_node = std::max(placement.most_in_a_node, count);
-    placement.fewest_in_a_node = std::min(placement.fewest_in_a_node, count);
-  }
-  return placement;
-}
-
-/// What rings move over each kind of link: reducing and gathering one after the other twice as
-/// much.
-LinkBytes ring_bytes(const Placement& placement, CollectiveKind kind, size_t num_ranks,
-                     int64_t bytes) {
-  const auto n = static_cast<double>(num_ranks);
-  const double times = kind == CollectiveKind::all_reduce ? 2 : 1;
-  const double moved = times * static_cast<double>(bytes) * (n - 1) / n;
-  const auto num_rails = static_cast<double>(placement.fewest_in_a_node);
-  return {placement.most_in_a_node > 1 ? moved : 0,
-          placement.num_nodes > 1 ? moved / num_rails : 0};
-}
-
-/// ceil(log2(n)).
-double num_rounds(size_t n) { return static_cast<double>(std::bit_width(n - 1)); }
-
-}  // namespace
 
 const char* name_of(CollectiveKind kind) {
   switch (kind) {
@@ -76,20 +28,21 @@ LinkShare wider(const LinkShare& a, const LinkShare& b) {
   return {std::max(a.intra, b.intra), std::max(a.inter, b.inter)};
 }
 
+Placement placement_of_ranks(const HardwareSpec& hardware, const std::vector<int>& ranks) {
+  std::map<int64_t, int64_t> members;
+  for (const int rank : ranks) ++members[hardware.node_of(rank)];
+  const auto num_ranks = static_cast<int64_t>(ranks.size());
+  Placement placement{num_ranks, static_cast<int64_t>(members.size()), 0, num_ranks};
+  for (const auto& [node, count] : members) {
+    placement.most_in_a_node = std::max(placement.most_in_a_node, count);
+    placement.fewest_in_a_node = std::min(placement.fewest_in_a_node, count);
+  }
+  return placement;
+}
+
 LinkBytes link_bytes(const HardwareSpec& hardware, CollectiveKind kind,
                      const std::vector<int>& ranks, int64_t bytes) {
-  if (ranks.size() < 2) return {};
-  const auto n = static_cast<double>(ranks.size());
-  const Placement placement = placement_of(hardware, ranks);
-  const auto whole = static_cast<double>(bytes);
-  if (kind == CollectiveKind::all_to_all) {
-    const auto in_node = static_cast<double>(placement.most_in_a_node);
-    return {whole / n * (in_node - 1), whole / n * (n - in_node)};
-  }
-  if (kind == CollectiveKind::ring_shift) {
-    return {placement.most_in_a_node > 1 ? whole : 0, placement.num_nodes > 1 ? whole : 0};
-  }
-  return ring_bytes(placement, kind, ranks.size(), bytes);
+  return placed_link_bytes(kind, placement_of_ranks(hardware, ranks), bytes);
 }
 
 int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
@@ -107,14 +60,7 @@ int64_t collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
     for (size_t i = 0; i < num_ranks; ++i) to_next[i * num_ranks + (i + 1) % num_ranks] = bytes;
     return all_to_all_ns(hardware, ranks, to_next, share);
   }
-  const Placement placement = placement_of(hardware, ranks);
-  const double latency =
-      num_rounds(placement.most_in_a_node) * static_cast<double>(hardware.intra_node.latency_ns) +
-      num_rounds(placement.num_nodes) * static_cast<double>(hardware.inter_node.latency_ns);
-  const LinkBytes moved = ring_bytes(placement, kind, ranks.size(), bytes);
-  const double transfer = std::max(transfer_ns(hardware.intra_node, moved.intra) * share.intra,
-                                   transfer_ns(hardware.inter_node, moved.inter) * share.inter);
-  return rounded_ns((kind == CollectiveKind::all_reduce ? 2 * latency : latency) + transfer);
+  return placed_collective_ns(hardware, kind, placement_of_ranks(hardware, ranks), bytes, share);
 }
 
 int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& ranks,
@@ -130,7 +76,7 @@ int64_t all_to_all_ns(const HardwareSpec& hardware, const std::vector<int>& rank
 
     [[nodiscard]] double on(const LinkSpec& link, double times) const {
       return num_peers * static_cast<double>(link.latency_ns) +
-             transfer_ns(link, std::max(sent, received)) * times;
+             link.transfer_ns(std::max(sent, received)) * times;
     }
   };
   double busiest = 0;
@@ -161,7 +107,7 @@ int64_t p2p_ns(const HardwareSpec& hardware, int from, int to, int64_t bytes,
   const bool is_inter = hardware.node_of(from) != hardware.node_of(to);
   const LinkSpec& link = is_inter ? hardware.inter_node : hardware.intra_node;
   return rounded_ns(static_cast<double>(link.latency_ns) +
-                    transfer_ns(link, static_cast<double>(bytes)) *
+                    link.transfer_ns(static_cast<double>(bytes)) *
                         (is_inter ? share.inter : share.intra));
 }
 

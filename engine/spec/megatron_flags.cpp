@@ -12,6 +12,7 @@ namespace moetune::spec {
 namespace {
 
 constexpr size_t kMaxColumns = 100;
+constexpr size_t kMaxCommentColumns = 120;
 
 /// What the flags are made from and where they go.
 struct Writing {
@@ -243,6 +244,23 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+/// "# ..." in lines of at most kMaxCommentColumns, those behind the first a little further in.
+std::string comment_of(std::string_view note) {
+  std::string text;
+  std::string_view lead = "# ";
+  while (!note.empty()) {
+    size_t size = note.size();
+    if (lead.size() + size > kMaxCommentColumns) {
+      const size_t blank = note.rfind(' ', kMaxCommentColumns - lead.size());
+      if (blank != std::string_view::npos && blank > 0) size = blank;
+    }
+    text += fmt::format("{}{}\n", lead, note.substr(0, size));
+    note.remove_prefix(std::min(note.size(), size + 1));
+    lead = "#   ";
+  }
+  return text;
+}
+
 }  // namespace
 
 bool has_megatron_flag(const KnobRow& row) { return row.megatron_flag.starts_with("--"); }
@@ -264,7 +282,71 @@ MegatronFlags megatron_flags(const ModelSpec& model, const TrainingSpec& trainin
   return std::move(out.result);
 }
 
+namespace {
+
+std::string size_text(const ModelSpec& model, const HardwareSpec& hardware) {
+  return fmt::format("{} layers, hidden size {}, {} devices", model.num_layers, model.hidden_size,
+                     hardware.num_devices());
+}
+
+/// Stages that are counted in the miniature's layers mean nothing where there are more.
+void drop_stage_sizes(const ModelSpec& miniature, const ModelSpec& model, Knobs& knobs,
+                      std::vector<std::string>& notes) {
+  if (miniature.num_layers == model.num_layers) return;
+  const Knobs defaults;
+  for (const char* name : {"pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers",
+                           "decoder_last_pipeline_num_layers"}) {
+    const KnobRow& row = *find_knob(name);
+    const std::string value = get_knob(knobs, row);
+    const std::string otherwise = get_knob(defaults, row);
+    if (value == otherwise) continue;
+    notes.push_back(fmt::format("left out: {}={}, of the miniature's {} layers (here are {})", name,
+                                value, miniature.num_layers, model.num_layers));
+    set_knob(knobs, row, otherwise);
+  }
+}
+
+/// The names of what was searched: all flags that knobs gave.
+std::string tuned_names(const MegatronFlags& flags) {
+  std::string names;
+  for (const MegatronFlag& flag : flags.flags) {
+    if (flag.group == "model" || flag.name == "--bf16" || flag.name == "--seq-length" ||
+        flag.name == "--global-batch-size") {
+      continue;
+    }
+    names += " " + flag.name;
+  }
+  return names;
+}
+
+MegatronFlags flags_of_original(const TrialSpec& trial, const StandsFor& original) {
+  TrainingSpec training = trial.training;
+  training.seq_length = original.seq_length;
+  training.global_batch_size = original.global_batch_size;
+  Knobs knobs = trial.knobs;
+  std::vector<std::string> notes = {
+      fmt::format("sizes and batch: those of what the miniature stands for ({})",
+                  size_text(original.model, original.hardware))};
+  drop_stage_sizes(trial.model, original.model, knobs, notes);
+  const int64_t num_ranks = original.hardware.num_devices();
+  knobs.data_parallel_size = std::max<int64_t>(
+      1, num_ranks / (knobs.tensor_model_parallel_size * knobs.context_parallel_size *
+                      knobs.pipeline_model_parallel_size));
+  MegatronFlags flags = megatron_flags(original.model, training, trial.dtype, knobs, num_ranks);
+  notes.push_back(fmt::format("tuned on a miniature ({}), what to try first:{}",
+                              size_text(trial.model, trial.hardware), tuned_names(flags)));
+  const TrialParts parts{original.model, original.hardware, training, knobs, trial.communicator};
+  for (const Violation& violation : check_constraints(parts)) {
+    notes.push_back(fmt::format("not as it is: {}: {}", violation.rule, violation.message));
+  }
+  flags.notes.insert(flags.notes.begin(), notes.begin(), notes.end());
+  return flags;
+}
+
+}  // namespace
+
 MegatronFlags megatron_flags(const TrialSpec& trial) {
+  if (trial.stands_for) return flags_of_original(trial, *trial.stands_for);
   return megatron_flags(trial.model, trial.training, trial.dtype, trial.knobs,
                         trial.hardware.num_devices());
 }
@@ -294,7 +376,7 @@ std::string shell_block(const MegatronFlags& flags) {
     group = flag.group;
   }
   std::string block = fmt::format("{}\n", fmt::join(lines, " \\\n"));
-  for (const std::string& note : flags.notes) block += "# " + note + "\n";
+  for (const std::string& note : flags.notes) block += comment_of(note);
   return block;
 }
 

@@ -29,6 +29,8 @@ struct MegatronFlags {
 /// `world_size`: number of ranks.
 MegatronFlags megatron_flags(const ModelSpec& model, const TrainingSpec& training, DType dtype,
                              const Knobs& knobs, int64_t world_size);
+/// Of a miniature: with the sizes and the batch of what it stands for, notes that name the flags
+/// that were tuned on the miniature, and the rules that they would break there.
 MegatronFlags megatron_flags(const TrialSpec& trial);
 
 /// Whether Megatron-LM has a flag that says just this (the row's megatron_flag is its name, or
@@ -39,7 +41,8 @@ bool has_megatron_flag(const KnobRow& row);
 std::vector<std::string> words_of(const MegatronFlags& flags);
 
 /// The flags as shell text of at most 100 columns that goes behind a command as it is: every line
-/// but the last flag's ends in a backslash; the notes come behind them as comments.
+/// but the last flag's ends in a backslash; the notes come behind them as comments, which may have
+/// 120.
 std::string shell_block(const MegatronFlags& flags);
 
 }  // namespace moetune::spec

@@ -2,6 +2,7 @@
 // data.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -14,10 +15,11 @@ namespace moetune::spec {
 struct FieldPage;
 
 /// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3 (Hugging
-/// Face's names).
+/// Face's names), or none where nothing is rotated.
 struct RopeSpec {
   std::string type = "default";
   double theta = 10000.0;
+  double rotary_ratio = 1.0;  ///< of a head's elements, those that are rotated
   double factor = 1.0;
   double low_freq_factor = 1.0;                  ///< llama3
   double high_freq_factor = 4.0;                 ///< llama3
@@ -49,7 +51,7 @@ enum class Mixer : uint8_t {
 /// What follows it in the layer.
 enum class FeedForward : uint8_t { dense, moe, none };
 
-/// Sizes of multi-head latent attention.
+/// Sizes of multi-head latent attention. num_kv_heads is num_heads and head_dim qk_head_dim() then.
 struct MlaSpec {
   int64_t q_lora_rank = 0;  ///< 0: queries are projected in one step
   int64_t kv_lora_rank = 0;
@@ -102,7 +104,7 @@ struct MtpSpec {
 
 /// All sizes are elements. Experts are absent (num_experts 0) in dense families.
 struct ModelSpec {
-  std::string family;  ///< model_type of the config: llama, mixtral, qwen3_moe
+  std::string family;  ///< model_type of the config, of a multimodal one that of its text part
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
@@ -113,15 +115,15 @@ struct ModelSpec {
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t moe_ffn_size = 0;
-  int64_t shared_ffn_size = 0;     ///< shared expert without a gate, 0: none
+  int64_t shared_ffn_size = 0;     ///< all shared experts together, 0: none
   std::vector<bool> is_moe_layer;  ///< one entry per layer
   int64_t max_position_embeddings = 0;
   /// Per layer: how many keys a query sees, 0: all before it.
   std::vector<int64_t> attention_window;
   double rms_norm_eps = 1e-6;
   double initializer_range = 0.02;
-  std::string hidden_act = "silu";  ///< silu, gelu, gelu_tanh, relu
-  bool has_qk_norm = false;
+  std::string hidden_act = "silu";         ///< silu, gelu, gelu_tanh, relu, relu2
+  bool has_qk_norm = false;                ///< of mla: on what queries and keys are compressed to
   bool has_attention_bias = false;         ///< on q, k, v
   bool has_attention_output_bias = false;  ///< on o
   bool has_mlp_bias = false;               ///< dense layers
@@ -160,22 +162,28 @@ struct ModelSpec {
   [[nodiscard]] int64_t q_size() const { return num_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const { return num_kv_heads * head_dim; }
   [[nodiscard]] int64_t num_moe_layers() const;
+  /// Published figures leave out multi-token prediction, and so do these two.
   [[nodiscard]] int64_t num_parameters() const;
   /// Parameters a token passes through (top-k experts only), embedding look-up included.
   [[nodiscard]] int64_t num_active_parameters() const;
+  /// What multi-token prediction adds to num_parameters; embedding and head are the model's.
+  [[nodiscard]] int64_t num_mtp_parameters() const;
   /// Training FLOPs per token (forward and backward, causal core halved, recompute not counted),
-  /// Megatron's num_floating_point_operations.
+  /// Megatron's num_floating_point_operations; multi-token prediction included.
   [[nodiscard]] double training_flops_per_token(int64_t seq_length) const;
 };
 
 /// Reads a model description: a Hugging Face config.json as it is (older and newer spellings),
 /// which is also moetune's own format with the additional key `shared_expert_intermediate_size` for
 /// mixtral and qwen3_moe. `source` names the file in messages. Throws base::UsageError for anything
-/// that cannot be trained faithfully (unknown family, dropout, unknown activation or rope type,
-/// sizes that do not fit together).
+/// that cannot be trained or planned faithfully (unknown family, unknown activation or rope type,
+/// sizes that do not fit together, dropout in a family that the engine runs).
 ModelSpec model_from_json(const nlohmann::json& json, const Source& source);
-/// What of the model only plans know so far, as a sentence; empty for one that the engine runs.
+/// The first part of the model that only plans know so far, as a sentence; empty for a model that
+/// the engine runs.
 std::string engine_gap(const ModelSpec& model);
+/// Throws base::UsageError with that sentence, if there is one. `source` names the model's file.
+void refuse_engine_gap(const ModelSpec& model, const Source& source);
 nlohmann::json to_json(const ModelSpec& model);
 /// The keys of a config.json that are read.
 std::vector<FieldPage> model_pages();

@@ -71,6 +71,12 @@ class NamedSet {
   [[nodiscard]] constexpr int size() const { return std::popcount(bits_); }
 
   constexpr bool operator==(const NamedSet&) const = default;
+  /// What is in both.
+  constexpr NamedSet operator&(const NamedSet& other) const {
+    NamedSet both;
+    both.bits_ = bits_ & other.bits_;
+    return both;
+  }
 
  private:
   static constexpr std::string_view kNone = "none";

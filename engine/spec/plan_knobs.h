@@ -208,6 +208,7 @@ struct PlanKnobs {
   PlanCp cp_comm_type = PlanCp::p2p;
   CrossEntropy cross_entropy = CrossEntropy::native;
   OptimizerKind optimizer = OptimizerKind::adam;
+  StateType params_dtype = StateType::bf16;  ///< of weights and activations
   StateType exp_avg = StateType::fp32;
   StateType exp_avg_sq = StateType::fp32;
   StateType main_params = StateType::fp32;

@@ -68,6 +68,8 @@ constexpr UnitRow kUnits[] = {
     {Quantity::seconds, "s", 1},
     {Quantity::seconds, "min", 60},
     {Quantity::seconds, "h", 3600},
+    {Quantity::watts, "W", 1},
+    {Quantity::watts, "kW", 1e3},
 };
 
 struct QuantityRow {
@@ -81,6 +83,7 @@ constexpr std::array kQuantities = {
     QuantityRow{Quantity::flops_per_s, "FLOP/s", "989TF"},
     QuantityRow{Quantity::nanoseconds, "ns", "25us"},
     QuantityRow{Quantity::seconds, "s", "10min"},
+    QuantityRow{Quantity::watts, "W", "700W"},
     QuantityRow{Quantity::ratio, "ratio", ""},
     QuantityRow{Quantity::count, "", ""},
     QuantityRow{Quantity::text, "", ""},
@@ -121,6 +124,9 @@ constexpr UnitSuffix kSuffixes[] = {
     {"_hours", "h", Quantity::seconds},
     {"_seconds", "s", Quantity::seconds},
     {"_s", "s", Quantity::seconds},
+    {"_watts", "", Quantity::watts},
+    {"_w", "", Quantity::watts},
+    {"_kw", "kW", Quantity::watts},
 };
 
 const QuantityRow& row_of(Quantity quantity) { return kQuantities[static_cast<size_t>(quantity)]; }

@@ -9,13 +9,14 @@
 
 namespace moetune::spec {
 
-/// The base unit of a value. Only the first five can be written with another unit.
+/// The base unit of a value. Only the first six can be written with another unit.
 enum class Quantity : uint8_t {
   bytes,
   bytes_per_s,
   flops_per_s,
   nanoseconds,
   seconds,
+  watts,
   ratio,  ///< 0 to 1
   count,  ///< of ranks, layers, steps, ...: the field's help says of what
   text,   ///< no number

@@ -34,6 +34,29 @@ std::string document_path(const JsonReader& reader, Shelf shelf, const char* key
   return path;
 }
 
+ModelSpec read_model(JsonReader& reader, const std::string& folder) {
+  const Document model = load_document(reader, Shelf::model, "model", folder);
+  return model_from_json(model.json, model.source);
+}
+
+HardwareSpec read_hardware(JsonReader& reader, const std::string& folder) {
+  const Document document = load_document(reader, Shelf::hardware, "hardware", folder);
+  HardwareSpec hardware = hardware_from_json(document.json, document.source);
+  check_plausible(hardware, document.source);
+  return hardware;
+}
+
+StandsFor read_stands_for(JsonReader reader, const std::string& folder) {
+  StandsFor original;
+  Problems problems;
+  problems.attempt([&] { original.model = read_model(reader, folder); });
+  problems.attempt([&] { original.hardware = read_hardware(reader, folder); });
+  read_fields(reader, stands_for_sizes(), original, problems);
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.throw_if_any();
+  return original;
+}
+
 }  // namespace
 
 Document load_document(JsonReader& reader, Shelf shelf, const char* key,
@@ -56,15 +79,13 @@ Document load_document(JsonReader& reader, Shelf shelf, const char* key,
 
 void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& spec,
                      Problems& problems) {
-  problems.attempt([&] {
-    const Document model = load_document(reader, Shelf::model, "model", folder);
-    spec.model = model_from_json(model.json, model.source);
-  });
-  problems.attempt([&] {
-    const Document hardware = load_document(reader, Shelf::hardware, "hardware", folder);
-    spec.hardware = hardware_from_json(hardware.json, hardware.source);
-    check_plausible(spec.hardware, hardware.source);
-  });
+  problems.attempt([&] { spec.model = read_model(reader, folder); });
+  problems.attempt([&] { spec.hardware = read_hardware(reader, folder); });
+  reader.ignore("stands_for");
+  if (reader.has("stands_for")) {
+    problems.attempt(
+        [&] { spec.stands_for = read_stands_for(reader.object("stands_for"), folder); });
+  }
   reader.ignore("knobs");
   if (!reader.has("knobs")) return;
   problems.attempt(

@@ -16,8 +16,8 @@ namespace moetune::spec {
 /// and near names.
 Document load_document(JsonReader& reader, Shelf shelf, const char* key, const std::string& folder);
 
-/// model, hardware and knobs of a file that a person wrote; what is wrong goes to `problems`, also
-/// figures that no machine has.
+/// model, hardware, knobs and what a miniature stands for, of a file that a person wrote; what is
+/// wrong goes to `problems`, also figures that no machine has.
 void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& spec,
                      Problems& problems);
 

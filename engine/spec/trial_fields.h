@@ -1,6 +1,7 @@
 // The parts of a trial file's table that a sweep file shares, for reading and for the page.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/spec/fields.h"
@@ -8,7 +9,10 @@
 
 namespace moetune::spec {
 
-/// model, hardware and knobs. What is wrong goes to `problems`.
+/// Of what a miniature stands for, all but model and hardware.
+std::span<const Field<StandsFor>> stands_for_sizes();
+
+/// model, hardware, knobs and what a miniature stands for. What is wrong goes to `problems`.
 void read_trial_parts(JsonReader& reader, TrialSpec& spec, Problems& problems);
 /// The recipe, the data, the modes and the steps, with what they demand of each other.
 void read_trial_run(JsonReader& reader, TrialSpec& spec, Problems& problems);

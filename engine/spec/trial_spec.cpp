@@ -77,13 +77,46 @@ std::span<const Field<InjectedFault>> fault_fields() {
   return kRows;
 }
 
+/// Of what a miniature stands for, where model and hardware are objects.
+const std::vector<Field<StandsFor>>& stands_for_fields() {
+  static const std::vector<Field<StandsFor>> kRows = [] {
+    std::vector<Field<StandsFor>> rows = {
+        {{.key = "model",
+          .quantity = Quantity::text,
+          .help = "The model itself.",
+          .presence = Presence::required},
+         FieldKind::model,
+         [](JsonReader& reader, const FieldInfo& row, StandsFor& original) {
+           original.model = model_from_json(reader.value(row.key), reader.source_of(row.key));
+         },
+         [](const StandsFor& original) { return to_json(original.model); },
+         nullptr,
+         nullptr},
+        {{.key = "hardware",
+          .quantity = Quantity::text,
+          .help = "The cluster itself.",
+          .presence = Presence::required},
+         FieldKind::hardware,
+         [](JsonReader& reader, const FieldInfo& row, StandsFor& original) {
+           original.hardware = hardware_from_json(reader.value(row.key), reader.source_of(row.key));
+         },
+         [](const StandsFor& original) { return to_json(original.hardware); },
+         nullptr,
+         nullptr},
+    };
+    rows.insert(rows.end(), stands_for_sizes().begin(), stands_for_sizes().end());
+    return rows;
+  }();
+  return kRows;
+}
+
 Field<TrialSpec> part(FieldKind kind, FieldInfo info,
                       void (*read)(JsonReader&, const FieldInfo&, TrialSpec&),
                       json (*write)(const TrialSpec&)) {
   return {info, kind, read, write, nullptr, nullptr};
 }
 
-/// The three parts that have readers of their own.
+/// The parts that have readers of their own.
 const std::vector<Field<TrialSpec>>& part_fields() {
   static const std::vector<Field<TrialSpec>> kRows = {
       part(
@@ -115,6 +148,25 @@ const std::vector<Field<TrialSpec>>& part_fields() {
             spec.knobs = knobs_from_json(reader.value(row.key), reader.source_of(row.key));
           },
           [](const TrialSpec& spec) { return to_json(spec.knobs); }),
+      {{.key = "stands_for",
+        .quantity = Quantity::text,
+        .help = "What a miniature was made for: Megatron-LM's flags have its sizes. No part of "
+                "what is run.",
+        .presence = Presence::written_if_set},
+       FieldKind::object,
+       [](JsonReader& reader, const FieldInfo& row, TrialSpec& spec) {
+         JsonReader object = reader.object(row.key);
+         Problems problems;
+         read_fields(object, std::span(stands_for_fields()), spec.stands_for.emplace(), problems);
+         problems.attempt([&] { object.refuse_unknown_keys(); });
+         problems.throw_if_any();
+       },
+       [](const TrialSpec& spec) {
+         return spec.stands_for ? write_fields(std::span(stands_for_fields()), *spec.stands_for)
+                                : json();
+       },
+       nullptr,
+       [](const TrialSpec&) { return pages_of(std::span(stands_for_fields()), StandsFor{}); }},
   };
   return kRows;
 }
@@ -196,6 +248,16 @@ void check_modes(JsonReader& reader, TrialSpec& spec, Problems& problems) {
 
 }  // namespace
 
+std::span<const Field<StandsFor>> stands_for_sizes() {
+  static constexpr Field<StandsFor> kRows[] = {
+      field<&StandsFor::seq_length>(
+          count("seq_length", {1, kMaxSequence}, "Tokens of a sequence there.")),
+      field<&StandsFor::global_batch_size>(
+          count("global_batch_size", {1, kMaxBatch}, "Sequences of a step there.")),
+  };
+  return kRows;
+}
+
 json to_json(const TrialSpec& spec) {
   json document = write_fields(std::span(part_fields()), spec);
   document.update(write_fields(run_fields(), spec));
@@ -273,9 +335,10 @@ double reference_tolerance_at(const TrialSpec& spec, int64_t step) {
 
 std::string spec_hash(const TrialSpec& spec) {
   json document = to_json(spec);
-  for (const char* key : {"data_path", "reference_loss", "reference_tolerance"}) {
+  for (const char* key : {"data_path", "reference_loss", "reference_tolerance", "stands_for"}) {
     document.erase(key);
   }
+  for (const char* key : {"power_watts", "source"}) document["hardware"].erase(key);
   // Ranks as threads are what every trial had before there were others.
   if (spec.communicator == CommunicatorKind::threads) document.erase("communicator");
   if (!spec.counts_hardware) document.erase("counts_hardware");

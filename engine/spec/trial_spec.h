@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,14 @@ struct InjectedFault {
   int64_t rank = 0;
 };
 
+/// The run that a miniature was made for (`moetune init`): whose sizes Megatron-LM's flags have.
+struct StandsFor {
+  ModelSpec model;
+  HardwareSpec hardware;
+  int64_t seq_length = 4096;
+  int64_t global_batch_size = 128;  ///< sequences
+};
+
 constexpr double kReferenceTolerance = 2e-3;
 /// With bf16 every activation is rounded to 8 bits, and each layout rounds others.
 constexpr double kReferenceToleranceBf16 = 2e-2;
@@ -74,6 +83,8 @@ struct TrialSpec {
   std::vector<double> reference_loss;
   double reference_tolerance = kReferenceTolerance;  ///< see reference_tolerance_at
   InjectedFault fault;
+  /// Of a miniature. It decides nothing of what is run, so it is no part of the identity.
+  std::optional<StandsFor> stands_for;
 };
 
 /// A device keeps its own time and has memory that the host cannot read.
@@ -97,7 +108,8 @@ double reference_tolerance_at(const TrialSpec& spec, int64_t step);
 nlohmann::json to_json(const TrialSpec& spec);
 TrialSpec trial_spec_from_json(const nlohmann::json& json, const Source& source);
 
-/// 16 hexadecimal digits over the canonical JSON without data_path and the reference.
+/// 16 hexadecimal digits over the canonical JSON without data_path, the reference and what a
+/// miniature stands for.
 std::string spec_hash(const TrialSpec& spec);
 
 /// One broken rule.

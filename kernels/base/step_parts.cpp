@@ -1,4 +1,4 @@
-// The tables of the vocabulary; see step_parts.h.
+// The rows of the vocabulary: each part with its wall, its words and its colour.
 #include "kernels/base/step_parts.h"
 
 #include <fmt/format.h>

@@ -72,6 +72,8 @@ std::string format_ratio(double ratio) { return fmt::format("{:.1f} %", ratio * 
 std::string format_value(double value, std::string_view unit) {
   if (unit == "ns") return scaled(value, 1000, {" ns", " us", " ms", " s"});
   if (unit == "bytes") return scaled(value, 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
+  if (unit == "ratio") return fmt::format("{:.5g} %", 100 * value);
+  if (unit == "1/s") return format_count(value) + "/s";
   constexpr double kPlainFrom = 1e5;
   constexpr double kPlainTo = 1e15;
   const double size = std::fabs(value);

@@ -22,8 +22,8 @@ std::string format_count(double count);
 /// "12.3 %" from a ratio 0..1.
 std::string format_ratio(double ratio);
 
-/// "42.871 ms" for ns, "3.2 MiB" for bytes, else the number with the unit behind it, if there is
-/// one: five digits, so that small changes show.
+/// "42.871 ms" for ns, "3.2 MiB" for bytes, "12.345 %" for ratio, "70.1k/s" for 1/s, else the
+/// number with the unit behind it, if there is one: five digits, so that small changes show.
 std::string format_value(double value, std::string_view unit);
 
 /// What a metric of that name is counted in: ns, bytes, s, or nothing.

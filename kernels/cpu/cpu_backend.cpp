@@ -1,4 +1,4 @@
-// Forwards each virtual of Backend to its operation; see cpu_backend.h.
+// Forwards each virtual of Backend to its operation.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>

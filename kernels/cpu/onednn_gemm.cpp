@@ -1,4 +1,4 @@
-// Calls into oneDNN; see onednn_gemm.h. This is the only file that includes dnnl.h.
+// Calls into oneDNN. This is the only file that includes dnnl.h.
 #include "kernels/cpu/onednn_gemm.h"
 
 #include <dnnl.h>

@@ -1,5 +1,5 @@
-// Register-blocked GEMM on the compiler's vector types; see row_gemm.h. Compiled with fused
-// multiply-adds.
+// Register-blocked loops on the compiler's vector types, one chain of multiply-adds for each
+// element. Compiled with fused multiply-adds.
 #include "kernels/cpu/row_gemm.h"
 
 #include <algorithm>

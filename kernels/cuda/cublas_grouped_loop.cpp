@@ -1,4 +1,5 @@
-// One dense product per expert; see cublas_grouped_loop.h.
+// Reads the experts' offsets back to the host and calls the dense product for each expert: slow,
+// and hard to get wrong.
 #include "kernels/cuda/cublas_grouped_loop.h"
 
 #include <cuda_runtime_api.h>

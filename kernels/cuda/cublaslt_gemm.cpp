@@ -1,4 +1,4 @@
-// Calls into cuBLASLt; see cublaslt_gemm.h. This is the only file that includes cublasLt.h.
+// Calls into cuBLASLt. This is the only file that includes cublasLt.h.
 #include "kernels/cuda/cublaslt_gemm.h"
 
 #include <cublasLt.h>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/column_major.h"
 #include "kernels/cuda/runtime_check.h"
@@ -199,6 +200,8 @@ bool CublasLtGemm::has_kernel(const GemmArgs& args, int64_t workspace_size) {
     static_cast<void>(impl_->plan_for(gemm, workspace_size));
     return true;
   } catch (const base::OutOfMemory&) {
+    throw;
+  } catch (const base::EnvironmentFailure&) {
     throw;
   } catch (const base::DeviceFailed&) {
     throw;

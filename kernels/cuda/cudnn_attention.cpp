@@ -1,5 +1,5 @@
-// Graphs of fused attention by cudnn-frontend; see cudnn_attention.h. This is the only file that
-// includes cudnn headers.
+// Graphs of fused attention by cudnn-frontend, kept by shape. This is the only file that includes
+// cudnn headers.
 #include "kernels/cuda/cudnn_attention.h"
 
 #include <cuda_runtime_api.h>
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/attention_plan.h"
 #include "kernels/cuda/lse_layout.h"
@@ -200,6 +201,8 @@ struct CudnnAttention::Impl {
         graph_for(key);
         return true;
       } catch (const base::OutOfMemory&) {
+        throw;
+      } catch (const base::EnvironmentFailure&) {
         throw;
       } catch (const base::DeviceFailed&) {
         throw;

@@ -1,4 +1,5 @@
-// Writes the shapes, pointers and strides of each expert's product; see grouped_gemm_setup.h.
+// The kernel that writes shapes, pointers and strides of each expert's product, one thread for each
+// expert.
 #include "kernels/cuda/grouped_gemm_setup.h"
 #include "kernels/cuda/launch.cuh"
 

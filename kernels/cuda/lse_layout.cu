@@ -1,6 +1,6 @@
-// Moves row statistics between two orders; see lse_layout.h. One thread per value, neighbours along
-// the by-head order: the other side's accesses are strided, but a whole layer's statistics fit the
-// second-level cache many times over.
+// The kernels that move row statistics between the two orders. One thread per value, neighbours
+// along the by-head order: the other side's accesses are strided, but a whole layer's statistics
+// fit the second-level cache many times over.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/lse_layout.h"
 

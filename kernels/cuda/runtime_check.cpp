@@ -54,6 +54,19 @@ int64_t bytes_of_others(int device) {
   return std::max<int64_t>(0, uses()[device].bytes_before - kMostContextBytes);
 }
 
+/// What to say where there would be room for `bytes` more but for what other programs held; empty
+/// where there would be none.
+std::string blame_of_others(int device, int64_t bytes) {
+  const DeviceMemory memory = device_memory_if_known();
+  const int64_t of_others = bytes_of_others(device);
+  const int64_t own = memory.total_bytes - memory.free_bytes - of_others;
+  if (of_others <= 0 || own + bytes > memory.total_bytes) return {};
+  return fmt::format(
+      "other programs held {} of GPU {}'s {} when this began, and now there is no room for more: "
+      "end them (nvidia-smi names them), or take another GPU (CUDA_VISIBLE_DEVICES)",
+      base::format_bytes(of_others), device, base::format_bytes(memory.total_bytes));
+}
+
 static_assert(kDeviceErrors ==
               std::array<int, 12>{cudaErrorDevicesUnavailable, cudaErrorECCUncorrectable,
                                   cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
@@ -86,7 +99,7 @@ void throw_library_error(const std::string& text, bool is_out_of_memory) {
     throw base::DeviceFailed(fmt::format("{}; CUDA: {} ({})", text, cudaGetErrorString(status),
                                          cudaGetErrorName(status)));
   }
-  if (is_out_of_memory) throw base::OutOfMemory(text);
+  if (is_out_of_memory) std::rethrow_exception(memory_failure(text));
   throw base::Error(text);
 }
 
@@ -120,16 +133,22 @@ DeviceUse::~DeviceUse() {
 }
 
 void throw_allocation_failed(int device, int64_t bytes) {
-  const DeviceMemory memory = device_memory_if_known();
-  const int64_t of_others = bytes_of_others(device);
-  const int64_t own = memory.total_bytes - memory.free_bytes - of_others;
-  if (of_others > 0 && own + bytes <= memory.total_bytes) {
-    throw base::EnvironmentFailure(fmt::format(
-        "other programs held {} of GPU {}'s {} when this began, and now there is no room for more: "
-        "end them (nvidia-smi names them), or take another GPU (CUDA_VISIBLE_DEVICES)",
-        base::format_bytes(of_others), device, base::format_bytes(memory.total_bytes)));
-  }
+  const std::string others = blame_of_others(device, bytes);
+  if (!others.empty()) throw base::EnvironmentFailure(others);
   throw_out_of_memory(device, bytes);
+}
+
+std::exception_ptr memory_failure(int device, const std::string& text) {
+  const std::string others = blame_of_others(device, 0);
+  return others.empty() ? std::make_exception_ptr(base::OutOfMemory(text))
+                        : std::make_exception_ptr(
+                              base::EnvironmentFailure(fmt::format("{}: {}", text, others)));
+}
+
+std::exception_ptr memory_failure(const std::string& text) {
+  int device = 0;
+  static_cast<void>(cudaGetDevice(&device));
+  return memory_failure(device, text);
 }
 
 void throw_out_of_memory(int device, int64_t bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace moetune::kernels::cuda {
 void check(int status, const char* what);
 
 /// For a call of one of NVIDIA's libraries that failed: throws base::DeviceFailed when the device
-/// is lost, else base::OutOfMemory when the library says so, else base::Error.
+/// is lost, else what memory_failure gives when the library says so, else base::Error.
 [[noreturn]] void throw_library_error(const std::string& text, bool is_out_of_memory);
 
 /// Held while what something takes of the device is measured as a difference, so that other ranks
@@ -47,5 +48,10 @@ class DeviceUse {
 /// base::EnvironmentFailure when there would be room but for what other programs held at the start,
 /// else base::OutOfMemory.
 [[noreturn]] void throw_allocation_failed(int device, int64_t bytes);
+/// The same judgement for a library, which says neither for what nor how much; `text` is all it
+/// says.
+std::exception_ptr memory_failure(int device, const std::string& text);
+/// Of the calling thread's device.
+std::exception_ptr memory_failure(const std::string& text);
 
 }  // namespace moetune::kernels::cuda

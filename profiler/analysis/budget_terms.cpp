@@ -1,4 +1,4 @@
-// The table of budget terms; see budget_terms.h.
+// The rows of the table: each term's name, and how it is read from a budget.
 #include "profiler/analysis/budget_terms.h"
 
 #include <algorithm>

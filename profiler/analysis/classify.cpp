@@ -1,4 +1,4 @@
-// Classification of records; see classify.h.
+// A record's kind decides first; the caller's rules tell kernels from each other.
 #include "profiler/analysis/classify.h"
 
 #include <algorithm>

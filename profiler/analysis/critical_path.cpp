@@ -1,4 +1,4 @@
-// The backward walk over binding predecessors; see critical_path.h.
+// Walks backwards from the last piece of work, each time to what it waited for.
 #include "profiler/analysis/critical_path.h"
 
 #include <algorithm>
@@ -90,13 +90,14 @@ class PathWalker {
         break;
     }
     const int64_t predecessor = index_.binding_predecessor(position);
-    const bool is_launch_binding =
-        predecessor == kNoPosition || index_.record(predecessor).end_ns < record.launch_end_ns;
-    if (is_launch_binding) {
+    const int64_t waited_until_ns = predecessor == kNoPosition
+                                        ? record.launch_end_ns
+                                        : index_.waited_until_ns(position, predecessor);
+    if (predecessor == kNoPosition || waited_until_ns < record.launch_end_ns) {
       emit(record.launch_end_ns, position, record.name, PathClass::stalled);
       go_to(position, true);
     } else {
-      emit(index_.record(predecessor).end_ns, position, record.name, PathClass::stalled);
+      emit(waited_until_ns, position, record.name, PathClass::stalled);
       go_to(predecessor, false);
     }
   }

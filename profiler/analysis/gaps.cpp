@@ -1,4 +1,5 @@
-// Follows the dependencies of the kernel that ends a gap backwards in time; see gaps.h.
+// Follows the dependencies of the kernel that ends a gap backwards in time, and cuts the gap where
+// the cause changes.
 #include "profiler/analysis/gaps.h"
 
 #include <algorithm>
@@ -53,10 +54,10 @@ class GapExplainer {
     explain_host(position, start_ns, enqueued_ns);
     const int64_t cursor = std::max(start_ns, enqueued_ns);
     const int64_t predecessor = index_.binding_predecessor(position);
-    const int64_t resolved_ns =
-        predecessor == kNoPosition
-            ? cursor
-            : std::clamp(index_.record(predecessor).end_ns, cursor, std::max(cursor, end_ns));
+    const int64_t resolved_ns = predecessor == kNoPosition
+                                    ? cursor
+                                    : std::clamp(index_.waited_until_ns(position, predecessor),
+                                                 cursor, std::max(cursor, end_ns));
     push_running(predecessor, cursor, resolved_ns);
     add(resolved_ns, end_ns, GapCause::dependency_stalled, position);
   }

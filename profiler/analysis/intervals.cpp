@@ -1,4 +1,4 @@
-// Sweeps over sorted intervals; see intervals.h.
+// Unions, intersections and differences by one sweep over sorted ends.
 #include "profiler/analysis/intervals.h"
 
 #include <algorithm>

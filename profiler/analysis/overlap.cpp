@@ -1,4 +1,4 @@
-// Matching collectives over ranks and summing what they cost; see overlap.h.
+// Matches a collective's records over its ranks, and sums what each of them waited and moved.
 #include "profiler/analysis/overlap.h"
 
 #include <algorithm>

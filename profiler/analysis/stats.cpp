@@ -1,4 +1,4 @@
-// Order statistics and binomial intervals; see stats.h.
+// Order statistics, and the binomial intervals that say which of them bound a median.
 #include "profiler/analysis/stats.h"
 
 #include <algorithm>

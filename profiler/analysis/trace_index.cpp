@@ -1,4 +1,4 @@
-// Building and checking the index; see trace_index.h.
+// Sorts the records, links them, and refuses a trace whose times or numbers contradict each other.
 #include "profiler/analysis/trace_index.h"
 
 #include <algorithm>
@@ -73,7 +73,15 @@ int64_t TraceIndex::binding_predecessor(int64_t position) const {
   const int64_t stream = stream_predecessor(position);
   if (event == kNoPosition) return stream;
   if (stream == kNoPosition) return event;
-  return record(event).end_ns >= record(stream).end_ns ? event : stream;
+  return waited_until_ns(position, event) >= record(stream).end_ns ? event : stream;
+}
+
+int64_t TraceIndex::waited_until_ns(int64_t position, int64_t predecessor) const {
+  const TraceRecord& awaited = record(predecessor);
+  const bool is_on_its_way =
+      awaited.kind == RecordKind::p2p && awaited.end_ns > record(position).start_ns;
+  return is_on_its_way ? std::max(awaited.start_ns, awaited.end_ns - awaited.transfer_ns)
+                       : awaited.end_ns;
 }
 
 size_t TraceIndex::first_sync_after(int64_t time_ns) const {

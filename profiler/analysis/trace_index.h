@@ -31,8 +31,11 @@ class TraceIndex {
   [[nodiscard]] int64_t stream_predecessor(int64_t position) const {
     return at(position).stream_predecessor;
   }
-  /// The one of the two above that ends later, the producer when equal.
+  /// The one of the two above that is waited for longer, the producer when equal.
   [[nodiscard]] int64_t binding_predecessor(int64_t position) const;
+  /// How long `position` waits for a predecessor: to its end, but of a message that is still on its
+  /// way to its begin, when it had found its memory free.
+  [[nodiscard]] int64_t waited_until_ns(int64_t position, int64_t predecessor) const;
 
   [[nodiscard]] const Interval& window() const { return window_; }
   /// The device record that ends last (the latest in program order when equal), or kNoPosition.

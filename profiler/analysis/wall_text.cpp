@@ -1,4 +1,4 @@
-// English for engineers; see wall_text.h.
+// One sentence for each wall, filled with the figures behind it.
 #include "profiler/analysis/wall_text.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The pool; see activity_buffers.h. Everything under its lock is a move of a pointer, apart from
-// the first use of a buffer beyond the reserve.
+// The pool of buffers. Everything under its lock is a move of a pointer, apart from the first use
+// of a buffer beyond the reserve.
 #include "profiler/device/activity_buffers.h"
 
 #include <algorithm>

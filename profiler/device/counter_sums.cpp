@@ -1,4 +1,4 @@
-// Weighted means and sums of counter samples; see counter_sums.h.
+// Weighted means and sums, by what each counter of the table is.
 #include "profiler/device/counter_sums.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reads the record layouts of CUDA 13; see cupti_decode.h.
+// Reads the record layouts of CUDA 13, each kind into its plain record.
 #include "profiler/device/cupti_decode.h"
 
 #include <cupti.h>

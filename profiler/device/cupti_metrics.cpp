@@ -1,4 +1,4 @@
-// Asks CUPTI's host library what a chip can count in one pass; see cupti_metrics.h.
+// Asks CUPTI's host library what a chip can count in one pass, and turns raw samples into values.
 #include "profiler/device/cupti_metrics.h"
 
 #include <cupti.h>

@@ -1,4 +1,4 @@
-// Subscribing, callbacks, and how each failure reads; see cupti_session.h.
+// Subscribes, answers the callbacks, and says how each failure reads.
 #include "profiler/device/cupti_session.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-// Joins by correlation id, and votes where there is nothing to join; see device_owners.h.
+// Joins device work to calls by correlation id, and lets neighbours vote where there is nothing to
+// join.
 #include "profiler/device/device_owners.h"
 
 #include <algorithm>

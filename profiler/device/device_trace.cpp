@@ -1,4 +1,4 @@
-// Drafts one record for each piece of work, then orders and links them; see device_trace.h.
+// Drafts one record for each piece of work, then orders and links them.
 #include "profiler/device/device_trace.h"
 
 #include <fmt/format.h>

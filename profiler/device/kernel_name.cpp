@@ -1,4 +1,4 @@
-// Demangling, and dropping all but the last name; see kernel_name.h.
+// Demangles a symbol and drops everything but its last name.
 #include "profiler/device/kernel_name.h"
 
 #include <cxxabi.h>

@@ -1,5 +1,5 @@
-// Chrome trace events from step traces; see chrome_json.h. Format: "Trace Event Format", Google,
-// section "JSON Object Format".
+// One process for each rank, one thread for each stream, arrows for dependencies, counters for
+// memory. Format: "Trace Event Format", Google, section "JSON Object Format".
 #include "profiler/export/chrome_json.h"
 
 #include <algorithm>
@@ -176,8 +176,12 @@ void write_waits(Writer& writer, const StepTrace& trace) {
     if (record.producer_id == kNoRecord || found == by_id.end()) continue;
     const TraceRecord& producer = *found->second;
     if (producer.stream == record.stream) continue;
-    // The last moment that is still within the slice.
-    const int64_t last_ns = std::max(producer.start_ns, producer.end_ns - 1);
+    // The last moment that is still within the slice; of a message that is still on its way, the
+    // one in which its memory was free.
+    const bool is_message = producer.kind == RecordKind::p2p;
+    const int64_t last_ns =
+        std::max(producer.start_ns,
+                 std::min(producer.end_ns - 1, is_message ? record.start_ns : producer.end_ns));
     writer.flow("waits for", {trace.rank, thread_id(producer.stream), last_ns},
                 {trace.rank, thread_id(record.stream), record.start_ns});
   }

@@ -1,4 +1,4 @@
-// Hunts in the runs database: writing and reading back; see store.h and bisect.h.
+// The store's tables of hunts: written, continued and read back.
 #include "profiler/store/bisect.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Who runs a trial, and whether that process still lives; see Lease in store.h.
+// Who runs a trial, and whether that process still lives: told by host, process id and start time.
 #include <unistd.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Lists of whole numbers as text; see internal.h.
+// Lists of whole numbers as text in one column, such as the samples of a measurement.
 #include <fmt/ranges.h>
 
 #include "profiler/store/internal.h"

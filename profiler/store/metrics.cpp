@@ -1,4 +1,4 @@
-// The metric table; see metrics.h.
+// The rows of the table: every metric that there is.
 #include "profiler/store/metrics.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Creating, checking and migrating schemas; see schema.h.
+// The statements that create the tables, compare a file's with them, and bring older ones over.
 #include "profiler/store/schema.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Writing a shard; see shard.h. Statements are prepared once, a commit is one append to the
+// Writes a shard while the ranks run. Statements are prepared once, a commit is one append to the
 // write-ahead log.
 #include "profiler/store/shard.h"
 

@@ -1,5 +1,6 @@
 #include "profiler/store/verdict.h"
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace moetune::store {
@@ -27,6 +28,19 @@ Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialR
     }
   }
   return validation;
+}
+
+std::set<int64_t> cleared_trials(const std::vector<DecisionRow>& decisions) {
+  std::set<int64_t> ids;
+  for (const DecisionRow& decision : decisions) {
+    if (decision.kind != "note" || !decision.trial_id) continue;
+    // Anybody may have edited the database.
+    const auto evidence = nlohmann::json::parse(decision.evidence_json, nullptr, false);
+    if (!evidence.is_object()) continue;
+    const auto found = evidence.find("is_cleared");
+    if (found != evidence.end() && *found == true) ids.insert(*decision.trial_id);
+  }
+  return ids;
 }
 
 }  // namespace moetune::store

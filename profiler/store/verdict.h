@@ -2,7 +2,9 @@
 // is. Text, JSON, report and exit code all ask here.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,11 @@ struct Validation {
   [[nodiscard]] std::string reason() const;
 };
 Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialRow& winner);
+
+/// Ids of the trials that ended as wrong and were cleared by the second reference run, whose
+/// rounding differs: what they are off is no more than that. Their rows say wrong as before.
+std::set<int64_t> cleared_trials(const std::vector<DecisionRow>& decisions);
+inline constexpr const char* kClearedText = "cleared by the perturbed reference";
 
 /// How many times the throughput of the first fit: 1 + the ratio. A gain ratio of 1.21 is a speedup
 /// of 2.21, and people are always shown the speedup ("2.21x").

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "sweeps/bisect/effect_text.h"
 #include "sweeps/bisect/text.h"

@@ -1,7 +1,7 @@
 // What answers of both kinds of hunts have in common, for programs and for people.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "sweeps/bisect/vocabulary.h"

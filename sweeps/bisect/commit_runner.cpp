@@ -1,4 +1,5 @@
-// Measuring one commit; see commit_runner.h.
+// The stages of one measurement in their order, each with its limit on time and its own way to
+// fail.
 #include "sweeps/bisect/commit_runner.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Measurements to rows of the store and back; see commit_source.h.
+// Looks a run up in the store before it makes one, and writes each new one before it is told.
 #include "sweeps/bisect/commit_source.h"
 
 #include <fmt/format.h>

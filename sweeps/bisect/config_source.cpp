@@ -1,4 +1,5 @@
-// Differences, combinations and their runs; see config_source.h.
+// The hunt over configurations: collects their differences, runs combinations of them, and says the
+// answer.
 #include "sweeps/bisect/config_source.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -36,7 +38,7 @@ using tuner::ChangeSet;
 using tuner::ConfigHunt;
 
 void collect(const json& good, const json& bad, const std::string& path,
-             std::vector<ConfigChange>& changes) {
+             std::vector<SpecChange>& changes) {
   if (good == bad) return;
   if (!good.is_object() || !bad.is_object()) {
     changes.push_back({path, good, bad});
@@ -79,12 +81,12 @@ std::string bits_of(const ChangeSet& set) {
   return bits;
 }
 
-std::string name_of_change(const ConfigChange& change) {
+std::string name_of_change(const SpecChange& change) {
   return fmt::format("{}: {} -> {}", change.path.substr(1), change.before.dump(),
                      change.after.dump());
 }
 
-std::string names_of(const std::vector<ConfigChange>& changes, const ChangeSet& set) {
+std::string names_of(const std::vector<SpecChange>& changes, const ChangeSet& set) {
   std::vector<std::string> names;
   for (size_t i = 0; i < set.size(); ++i) {
     if (set[i]) names.push_back(changes[i].path.substr(changes[i].path.rfind('/') + 1));
@@ -100,13 +102,13 @@ std::string failing_text(const std::string& failure) {
 
 }  // namespace
 
-std::vector<ConfigChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad) {
-  std::vector<ConfigChange> changes;
+std::vector<SpecChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad) {
+  std::vector<SpecChange> changes;
   collect(spec::to_json(good), spec::to_json(bad), "", changes);
   return changes;
 }
 
-spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<ConfigChange>& changes,
+spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<SpecChange>& changes,
                              const ChangeSet& set) {
   json document = spec::to_json(good);
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -430,7 +432,7 @@ json to_json(const ConfigAnswer& answer, const ConfigSetup& setup) {
     json changes = json::array();
     std::vector<std::string> names;
     for (const int index : culprit.changes) {
-      const ConfigChange& change = setup.changes[static_cast<size_t>(index)];
+      const SpecChange& change = setup.changes[static_cast<size_t>(index)];
       changes.push_back(
           {{"path", change.path}, {"before", change.before}, {"after", change.after}});
       names.push_back(name_of_change(change));

@@ -15,17 +15,17 @@
 namespace moetune::sweeps {
 
 /// One place where two effective configurations (all defaults filled in) differ.
-struct ConfigChange {
+struct SpecChange {
   std::string path;  ///< JSON pointer, such as /knobs/recompute
   nlohmann::json before;
   nlohmann::json after;
 };
 
 /// In the order of the document. Lists and plain values are whole; objects are looked into.
-std::vector<ConfigChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad);
+std::vector<SpecChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad);
 
 /// The good configuration with some changes. Throws base::UsageError when it is none.
-spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<ConfigChange>& changes,
+spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<SpecChange>& changes,
                              const tuner::ChangeSet& set);
 
 struct ConfigRunnerOptions {
@@ -42,7 +42,7 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
 
 struct ConfigSetup {
   spec::TrialSpec good;
-  std::vector<ConfigChange> changes;
+  std::vector<SpecChange> changes;
   tuner::ConfigHuntOptions options;
   ConfigRunnerOptions runner;
   std::string key_parts;   ///< what all measurements share

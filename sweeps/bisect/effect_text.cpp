@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace moetune::sweeps {
 
 std::string count_text(size_t count, const char* what) {

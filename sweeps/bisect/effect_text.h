@@ -1,7 +1,7 @@
 // Effects of a hunt, for programs and for people.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

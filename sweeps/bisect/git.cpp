@@ -1,4 +1,4 @@
-// Reading a repository; see git.h.
+// Asks git for commits, and reads what it prints as text from a stranger.
 #include "sweeps/bisect/git.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Calling git; see git_program.h.
+// Puts the arguments and the environment of a call together, and reads its end.
 #include "sweeps/bisect/git_program.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Following a metric from the ends to the culprits; see hunt.h.
+// Measures the ends, follows the likeliest metric to a culprit, and asks the metric in question
+// whether it agrees.
 #include "sweeps/bisect/hunt.h"
 
 #include <fmt/format.h>

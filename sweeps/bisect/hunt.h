@@ -1,7 +1,7 @@
 // The whole of a hunt: which metric to follow, what to run, what was found.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "sweeps/bisect/vocabulary.h"

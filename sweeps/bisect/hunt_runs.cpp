@@ -116,18 +116,17 @@ const std::map<std::string, std::string>& HuntRuns::config_at(int position) cons
   return kNone;
 }
 
-std::vector<HuntAnswer::ConfigChange> HuntRuns::config_changes_between(int before,
-                                                                       int after) const {
+std::vector<reports::ConfigChange> HuntRuns::config_changes_between(int before, int after) const {
   const std::map<std::string, std::string>& good = config_at(before);
   const std::map<std::string, std::string>& bad = config_at(after);
   if (good.empty() || bad.empty()) return {};
   std::map<std::string, std::string> names = good;
   names.insert(bad.begin(), bad.end());
-  std::vector<HuntAnswer::ConfigChange> changes;
+  std::vector<reports::ConfigChange> changes;
   const auto runs = used_runs();
   for (const auto& entry : names) {
     const std::string& name = entry.first;
-    HuntAnswer::ConfigChange change{name, config_value(good, name), config_value(bad, name)};
+    reports::ConfigChange change{name, config_value(good, name), config_value(bad, name)};
     if (change.before == change.after || is_place(name)) continue;
     // A time or a folder in it differs between any two runs.
     const bool is_steady = std::all_of(runs.begin(), runs.end(), [&](const HuntRun& run) {

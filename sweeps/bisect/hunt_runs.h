@@ -50,8 +50,8 @@ class HuntRuns : public RunLog {
   /// Numbers that every good run of both ends has.
   [[nodiscard]] std::set<std::string> common_metrics() const;
   /// In the effective configurations; nothing when one of them is not known.
-  [[nodiscard]] std::vector<HuntAnswer::ConfigChange> config_changes_between(int before,
-                                                                             int after) const;
+  [[nodiscard]] std::vector<reports::ConfigChange> config_changes_between(int before,
+                                                                          int after) const;
   [[nodiscard]] std::vector<HuntAnswer::Skipped> skipped() const;
   /// Of the metric that was asked for: ns, bytes, or not known.
   [[nodiscard]] std::string unit() const;

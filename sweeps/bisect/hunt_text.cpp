@@ -1,7 +1,8 @@
-// What a hunt has found, for programs and for people; see hunt.h.
+// A hunt through commits as JSON and as lines of text: the second half of what hunt.h declares.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kernels/base/units.h"
@@ -19,15 +20,15 @@ using tuner::HuntResult;
 
 constexpr size_t kMostListed = 20;  ///< suspects and the like, for people
 
-json config_json(const std::vector<HuntAnswer::ConfigChange>& changes) {
+json config_json(const std::vector<reports::ConfigChange>& changes) {
   json list = json::array();
-  for (const HuntAnswer::ConfigChange& change : changes) {
+  for (const reports::ConfigChange& change : changes) {
     list.push_back({{"name", change.name}, {"before", change.before}, {"after", change.after}});
   }
   return list;
 }
 
-std::string config_text(const std::vector<HuntAnswer::ConfigChange>& changes, const char* lead) {
+std::string config_text(const std::vector<reports::ConfigChange>& changes, const char* lead) {
   std::string text;
   for (size_t i = 0; i < std::min(changes.size(), kMostListed); ++i) {
     const auto shown = [](const std::string& value) {

@@ -63,7 +63,7 @@ std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetu
   });
   if (counters.size() > kMostCounters) counters.resize(kMostCounters);
   std::vector<std::string> names;
-  for (const HuntAnswer::ConfigChange& change : runs.config_changes_between(0, last)) {
+  for (const reports::ConfigChange& change : runs.config_changes_between(0, last)) {
     // What only one of them knows is a new option, not a changed one.
     if (!change.before.empty() && !change.after.empty() && names.size() < kMostCounters) {
       names.push_back(kConfigPrefix + change.name);

@@ -2,7 +2,7 @@
 // operations, memory groups, counters.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

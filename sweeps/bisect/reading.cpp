@@ -1,4 +1,4 @@
-// Numbers out of printed lines and stores; see reading.h.
+// Finds numbers in what a run printed, and sorts stored metrics into those that a hunt may follow.
 #include "sweeps/bisect/reading.h"
 
 #include <algorithm>

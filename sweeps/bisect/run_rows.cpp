@@ -1,4 +1,4 @@
-// CommitRun to a row and back; see run_rows.h.
+// Each field of a run beside its column, in both directions.
 #include "sweeps/bisect/run_rows.h"
 
 #include <array>

@@ -1,4 +1,5 @@
-// Running and ending the user's commands; see shell_stage.h.
+// Runs a command with its scratch folder in the environment, by which everything that it started is
+// found and ended.
 #include "sweeps/bisect/shell_stage.h"
 
 #include <fcntl.h>

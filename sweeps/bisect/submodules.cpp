@@ -1,5 +1,5 @@
-// Submodules of our checkouts; see submodules.h. "git submodule init" is never called: it would
-// write to the config. Setting submodule.active makes git take the addresses from .gitmodules.
+// Fetches what a commit's .gitmodules names. "git submodule init" is never called: it would write
+// to the config. Setting submodule.active makes git take the addresses from .gitmodules.
 #include "sweeps/bisect/submodules.h"
 
 #include <algorithm>

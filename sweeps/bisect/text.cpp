@@ -1,4 +1,4 @@
-// Cleaning foreign text; see text.h.
+// Takes control characters and broken UTF-8 out of foreign text, and cuts it at a limit.
 #include "sweeps/bisect/text.h"
 
 #include <algorithm>

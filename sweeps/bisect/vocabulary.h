@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/hunt_result.h"
 #include "tuner/bisect/commit_search.h"
 
 namespace moetune::sweeps {
@@ -124,15 +125,10 @@ struct HuntAnswer : AnyHuntAnswer {
   /// The metric that the culprit's effect was measured on; empty: the one that was asked for.
   std::string effect_metric;
   std::vector<Moved> moved_between_ends;
-  /// A value of the effective configuration that the two ends (or a culprit and its parent) fill in
-  /// differently for the same spec; as JSON text, empty where one of them has no such value.
-  struct ConfigChange {
-    std::string name;
-    std::string before;
-    std::string after;
-  };
-  std::vector<ConfigChange> config_changes;                       ///< between the ends
-  std::vector<std::vector<ConfigChange>> culprit_config_changes;  ///< by culprit
+  /// Values of the effective configuration that the two ends fill in differently for the same spec;
+  /// the same by culprit, between it and its parent.
+  std::vector<reports::ConfigChange> config_changes;
+  std::vector<std::vector<reports::ConfigChange>> culprit_config_changes;
   /// Commits that could not be measured.
   struct Skipped {
     int position = 0;

@@ -1,4 +1,4 @@
-// The scratch folder and its worktrees; see worktree.h.
+// Makes the bare repository, checks commits out of it, and repairs what a killed process has left.
 #include "sweeps/bisect/worktree.h"
 
 #include <fcntl.h>

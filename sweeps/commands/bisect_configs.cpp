@@ -48,7 +48,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
     throw base::UsageError(fmt::format(
         "{} and {} are the same trial once all defaults are filled in", files[0], files[1]));
   }
-  for (const ConfigChange& change : setup.changes) {
+  for (const SpecChange& change : setup.changes) {
     if (change.path.starts_with("/data_")) {
       throw base::UsageError(fmt::format("{} and {} train on different texts ({})", files[0],
                                          files[1], change.path.substr(1)));
@@ -98,7 +98,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   Progress progress(stderr, options.has("quiet") ? Progress::Mode::quiet : Progress::Mode::plain);
   setup.on_progress = [&](const std::string& line) { progress.note(line); };
   setup.is_stop_asked = [] { return num_interrupts() > 0; };
-  for (const ConfigChange& change : setup.changes) {
+  for (const SpecChange& change : setup.changes) {
     progress.note(plain_text(fmt::format("differs: {}: {} -> {}", change.path.substr(1),
                                          change.before.dump(), change.after.dump()),
                              300));

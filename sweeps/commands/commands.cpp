@@ -1,4 +1,4 @@
-// The table of sub-commands, --help and --version; see commands.h.
+// The rows of the table, and what stands above all of them: --help, --version and the exit codes.
 #include "sweeps/commands/commands.h"
 
 #include <fmt/format.h>
@@ -22,6 +22,16 @@ constexpr std::array kCommands = {
                sweep_options, run_sweep_command},
     CommandRow{"init", "write a sweep file to start from, for a model and hardware of yours",
                init_options, run_init_command},
+    CommandRow{"plan", "which configurations of a cluster fit, and how fast they will be",
+               plan_options, run_plan_command},
+    CommandRow{"estimate", "how much memory runs need and how fast they are, without running them",
+               estimate_options, run_estimate_command},
+    CommandRow{"import", "read a run of another framework: command or configuration",
+               import_options, run_import_command},
+    CommandRow{"export", "write a run in another framework's words", export_options,
+               run_export_command},
+    CommandRow{"calibrate", "fit what plans stand on to measured runs", calibrate_options,
+               run_calibrate_command},
     CommandRow{"trial", "run one trial", trial_options, run_trial_command},
     CommandRow{"program", "print what each rank runs in a step, before anything runs",
                program_options, run_program_command},

@@ -86,6 +86,7 @@ int run_init_command(const CommandOptions& options) {
   }
   const spec::Document model = document_of(spec::Shelf::model, start.model_text, "model");
   start.model = spec::model_from_json(model.json, model.source);
+  spec::refuse_engine_gap(start.model, model.source);
   start.cpu = hardware_of(document_of(spec::Shelf::hardware, kCpu, "hardware"));
   // Devices whose memory cannot hold the model leave its miniature's none.
   start.is_default_hardware = !options.has("hardware");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/megatron_flags.h"
+#include "engine/spec/plan_knobs.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/table.h"
@@ -15,15 +16,36 @@
 namespace moetune::sweeps {
 
 CommandOptions knobs_options() {
-  CommandOptions options(
-      "knobs [--markdown] [--format text|json]",
-      "Lists what can be tuned: name, values, default, Megatron-LM's flag and meaning.");
+  CommandOptions options("knobs [--plans] [--markdown] [--format text|json]",
+                         "Lists what can be tuned: name, values, default, Megatron-LM's flag and "
+                         "meaning. With --plans "
+                         "what moetune plan chooses from and --fix takes.");
   options.add()("markdown", "print the documentation page");
+  options.add()("plans", "list the knobs of plans, as text");
   options.add_format();
   return options;
 }
 
+namespace {
+
+int print_plan_knobs() {
+  TextTable table({{"knob"},
+                   {"default", TextTable::Align::right, 1},
+                   {"values", TextTable::Align::left, 2, true},
+                   {"meaning"}});
+  const spec::PlanKnobs defaults;
+  for (const spec::PlanKnobRow& knob : spec::plan_knob_table()) {
+    table.add({std::string(knob.name), spec::get_plan_knob(defaults, knob),
+               std::string(knob.values), std::string(knob.help)});
+  }
+  std::cout << table.text(terminal_width(STDOUT_FILENO));
+  return 0;
+}
+
+}  // namespace
+
 int run_knobs_command(const CommandOptions& options) {
+  if (options.has("plans")) return print_plan_knobs();
   if (options.has("markdown")) {
     std::cout << spec::knobs_markdown();
     return 0;

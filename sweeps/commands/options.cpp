@@ -1,4 +1,5 @@
-// Boost.Program_options with messages in our words; see options.h.
+// Boost.Program_options with messages in our own words, and the values that several commands check
+// alike.
 #include "sweeps/commands/options.h"
 
 #include <algorithm>
@@ -39,6 +40,7 @@ CommandOptions::CommandOptions(std::string_view usage, std::string_view help)
 
 void CommandOptions::add_format() {
   add()("format", po::value<std::string>()->value_name("text|json"), "how to print, default text");
+  prints_text_or_json_ = true;
 }
 
 void CommandOptions::add_set() {
@@ -91,7 +93,8 @@ bool CommandOptions::parse(const std::vector<std::string>& words) {
     std::cout << "usage: moetune " << usage_ << "\n\n" << help_ << "\n\n" << options_;
     return false;
   }
-  [[maybe_unused]] const bool is_known_format = wants_json();
+  if (prints_text_or_json_) [[maybe_unused]]
+    const bool is_known_format = wants_json();
   return true;
 }
 
@@ -142,6 +145,20 @@ int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t 
   if (error != std::errc() || end != value.data() + value.size() || number < min) {
     throw UsageError(
         fmt::format("--{} is '{}', expected a whole number of at least {}", option, value, min));
+  }
+  return number;
+}
+
+double CommandOptions::ratio(const std::string& option, double min, double max,
+                             double otherwise) const {
+  if (!has(option)) return otherwise;
+  const std::string value = text(option);
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() ||
+      !(number >= min && number <= max)) {
+    throw UsageError(fmt::format("--{} is '{}', expected a number from {:g} to {:g}", option,
+                                 value.substr(0, 40), min, max));
   }
   return number;
 }

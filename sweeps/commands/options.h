@@ -65,6 +65,9 @@ class CommandOptions {
   [[nodiscard]] std::string database(const std::string& option = "db") const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
+  /// A number from `min` to `max`; `otherwise` when the option is missing.
+  [[nodiscard]] double ratio(const std::string& option, double min, double max,
+                             double otherwise) const;
   [[nodiscard]] bool wants_json() const;
   /// The database and one more word, given as "--db PATH WORD" or as "PATH WORD" (positional option
   /// "id").
@@ -78,6 +81,7 @@ class CommandOptions {
   void apply_set(spec::Knobs& knobs) const;
 
  private:
+  bool prints_text_or_json_ = false;
   std::string usage_;
   std::string help_;
   boost::program_options::options_description options_;

@@ -34,7 +34,8 @@ JSON is {"rank", "world_size", "instructions": [{"verb", "op", "pass", "layer", 
                               sends; of recv and fetch 0, as in a trace; of alloc and free the
                               size; of upload what goes to the device; else 0
   waits                       of wait and fetch the number, from 0, of the instruction whose end
-                              they wait for: the last launch on a stream
+                              they wait for: the last launch on a stream; of a send not its end,
+                              but that the message has a slot
 peak_bytes is what the ledger will say at most, kernels' workspaces on a device included
 (workspace_bytes of the hardware file and cuDNN's), which no instruction makes.
 Orderings that only memory used again needs, on real devices, are left out.)";

@@ -38,13 +38,14 @@ struct Result {
   nlohmann::json best_json;
   std::optional<store::TrialRow> first_fit;
   std::vector<store::DecisionRow> undecided;  ///< what the noise did not let the sweep see
+  int64_t num_cleared = 0;                    ///< ended as wrong, and were not
 
   std::optional<store::Gain> gain;
   store::Validation validation;
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, {}, {}};
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, 0, {}, {}};
   const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
@@ -61,6 +62,7 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
     result.gain = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
   }
   if (result.best) result.validation = store::validation_of(decisions, *result.best);
+  result.num_cleared = static_cast<int64_t>(store::cleared_trials(decisions).size());
   for (const store::DecisionRow& decision : decisions) {
     if (decision.kind == "undecided") result.undecided.push_back(decision);
   }
@@ -100,6 +102,7 @@ nlohmann::json to_json(const Result& result) {
           {"num_run", result.summary.num_run},
           {"num_reused", result.summary.num_reused},
           {"num_by_status", result.summary.num_by_status},
+          {"num_cleared", result.num_cleared},
           {"best", result.best_json},
           {"megatron_flags", flags ? nlohmann::json(spec::words_of(*flags)) : nullptr},
           {"megatron_notes", flags ? nlohmann::json(flags->notes) : nullptr},
@@ -129,7 +132,12 @@ std::string to_text(const Result& result) {
   const SweepSummary& summary = result.summary;
   std::vector<std::string> counts;
   for (const auto& [status, count] : summary.num_by_status) {
-    counts.push_back(fmt::format("{} {}", count, status));
+    const bool is_wrong = status == spec::name_of(spec::TrialStatus::wrong);
+    const std::string cleared =
+        is_wrong && result.num_cleared > 0
+            ? fmt::format(", {} of them {}", result.num_cleared, store::kClearedText)
+            : "";
+    counts.push_back(fmt::format("{} {}{}", count, status, cleared));
   }
   std::string text =
       fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n", summary.status,

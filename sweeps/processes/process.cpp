@@ -1,5 +1,6 @@
-// Child processes on Linux; see process.h. The child leads a session of its own, so that everything
-// it starts can be found by session id in /proc, whatever became of parents and process groups.
+// Child processes on Linux, by fork, exec and waitpid. The child leads a session of its own, so
+// that everything it starts can be found by session id in /proc, whatever became of parents and
+// process groups.
 #include "sweeps/processes/process.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// The watching loop; see watch.h.
+// The loop: looks at the progress file now and then, and ends ranks when it stands still.
 #include "sweeps/processes/watch.h"
 
 #include <sys/stat.h>

@@ -31,6 +31,14 @@ BOOST_AUTO_TEST_CASE(rates_counts_and_ratios) {
   BOOST_TEST(format_ratio(0.123) == "12.3 %");
 }
 
+BOOST_AUTO_TEST_CASE(a_value_has_five_digits_and_its_unit) {
+  BOOST_TEST(format_value(42'871'000, "ns") == "42.871 ms");
+  BOOST_TEST(format_value(0.123456, "ratio") == "12.346 %");
+  BOOST_TEST(format_value(70'123, "1/s") == "70.1k/s");
+  BOOST_TEST(format_value(4.87123, "nats") == "4.8712 nats");
+  BOOST_TEST(format_value(123'456'789, "") == "123456789");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::base

@@ -1,4 +1,4 @@
-// The real OpenBLAS; see openblas_sgemm.h.
+// The call of the real OpenBLAS: the only file that includes cblas.h.
 #include "tests/bench/openblas_sgemm.h"
 
 #include <cblas.h>

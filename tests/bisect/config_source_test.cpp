@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(differences_are_those_of_the_effective_configurations) {
   spec::TrialSpec bad = good;
   bad.knobs.overlap_grad_reduce = !good.knobs.overlap_grad_reduce;
   bad.training.lr = good.training.lr * 2;
-  const std::vector<ConfigChange> changes = differences(good, bad);
+  const std::vector<SpecChange> changes = differences(good, bad);
   BOOST_REQUIRE(changes.size() == 2U);
   BOOST_TEST(changes[0].path == "/knobs/overlap_grad_reduce");
   BOOST_TEST(changes[1].path == "/training/lr");

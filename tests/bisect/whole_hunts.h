@@ -24,6 +24,17 @@ enum class EarlierRuns : uint8_t {
   stretches,  ///< each stretch by itself, as they are told by `moetune bisect`
 };
 
+/// A share that every history draws for itself.
+struct ShareRange {
+  double from = 0.0;
+  double to = 0.0;
+
+  template <typename Random>
+  double draw(Random& random) const {
+    return std::uniform_real_distribution<double>(from, to)(random);
+  }
+};
+
 struct WholeHuntCase {
   const char* name = "";
   int num_commits = 64;
@@ -33,18 +44,20 @@ struct WholeHuntCase {
   bool has_other_counter = false;  ///< kernels that change at a commit that slows nothing down
   bool has_moved_part = false;     ///< work that went from one operation to another at some commit
   bool has_hidden_part = false;    ///< that takes longer from some commit on, unlike the step
-  /// As has_part in part_share of the histories; in the others the operation is one that is hidden,
-  /// and in none_share of all nothing else happens. (The hunt assumes 0.75 and 0.15: kCoincidence
-  /// and kNoneAtAll of confirmation.cpp.)
+  /// As has_part with the probability part_share; otherwise the operation is one that is hidden,
+  /// and with none_of_rest nothing else happens. (The hunt assumes 0.75 and, of all histories, 0.15
+  /// without a change: kCoincidence and kNoneAtAll of confirmation.cpp. Drawn here are 0.7 and 0.18
+  /// in the mean.)
   bool has_doubtful_part = false;
-  double part_share = 0.75;
-  double none_share = 0.15;
+  ShareRange part_share{0.5, 0.9};
+  ShareRange none_of_rest{0.4, 0.8};
   bool has_part = false;  ///< an operation with a tenth of the noise that is what slows down
   /// The noise is the machine's speed, which all operations of the step have in common; one with a
-  /// share of 4 % slows down. In made_up_share of the histories the others become faster by as
-  /// much, all together, so that the step stays what it was. (Assumed: kMisled, 0.03.)
+  /// share of 4 % slows down. With the probability made_up_share the others become faster by as
+  /// much, all together, so that the step stays what it was. (Assumed: kMisled, 0.03; 0.04 in the
+  /// mean here.)
   bool has_common_speed = false;
-  double made_up_share = 0.04;
+  ShareRange made_up_share{0.0, 0.08};
   bool is_spread = false;  ///< of that step: over three of the other operations
   bool follows_leads = true;
   EarlierRuns earlier = EarlierRuns::none;
@@ -60,12 +73,14 @@ class SyntheticSource final : public sweeps::HuntSource {
   SyntheticSource(const WholeHuntCase& planned, unsigned seed) : case_(planned), random_(seed) {
     WholeHuntCase& c = case_;
     if (c.has_doubtful_part) {
+      const double part = c.part_share.draw(random_);
+      const double none = (1 - part) * c.none_of_rest.draw(random_);
       const double kind = share_(random_);
-      c.has_part = kind < c.part_share;
+      c.has_part = kind < part;
       c.has_hidden_part = !c.has_part;
-      if (kind >= 1 - c.none_share) c.num_culprits = 0;
+      if (kind >= 1 - none) c.num_culprits = 0;
     }
-    is_made_up_for_ = c.has_common_speed && share_(random_) < c.made_up_share;
+    is_made_up_for_ = c.has_common_speed && share_(random_) < c.made_up_share.draw(random_);
     std::uniform_int_distribution<int> place(1, c.num_commits);
     while (static_cast<int>(culprits.size()) < c.num_culprits) {
       const int at = place(random_);

@@ -76,13 +76,20 @@ class Comparison {
   [[nodiscard]] const profiler::TraceRecord& record_of(int64_t number) const {
     return records_[of_number_.at(number)];
   }
+  /// How long a record is waited for. Of a message that is sent: for its slot, where it had to wait
+  /// for that itself.
+  static int64_t awaited_ns(const profiler::TraceRecord& record) {
+    if (record.stream != static_cast<int>(plan::Stream::pipeline_send)) return record.end_ns;
+    const int64_t slot_ns = record.end_ns - record.transfer_ns;
+    return slot_ns > record.start_ns ? slot_ns : 0;
+  }
   /// The record that the stream waited for longest.
   [[nodiscard]] int64_t latest_of(const std::vector<int64_t>& numbers) const {
     int64_t end = 0;
     int64_t id = profiler::kNoRecord;
     for (const int64_t number : numbers) {
-      if (uploads_.contains(number) || record_of(number).end_ns <= end) continue;
-      end = record_of(number).end_ns;
+      if (uploads_.contains(number) || awaited_ns(record_of(number)) <= end) continue;
+      end = awaited_ns(record_of(number));
       id = record_of(number).id;
     }
     return id;

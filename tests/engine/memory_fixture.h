@@ -41,8 +41,7 @@ inline void check_memory(spec::TrialSpec trial, const spec::RoutingProfile& prof
   trial.num_traced_steps = 0;
   const TrainingRun run = train(trial, kMemorySteps);
   const auto ranks =
-      tuner::estimate_memory(
-          trial, tuner::ReceivedRows(profile, trial.model, trial.training.global_batch_size))
+      tuner::estimate_memory(trial, tuner::ReceivedRows(profile, trial.model, trial.training))
           .ranks;
   BOOST_TEST_REQUIRE(ranks.size() == run.ledgers.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -8,6 +8,8 @@
 #include "engine/comm/thread_world.h"
 #include "kernels/base/error.h"
 #include "tests/engine/memory_fixture.h"
+#include "tests/engine/played_fixture.h"
+#include "tests/engine/recorded_layouts.h"
 
 namespace moetune::engine {
 BOOST_AUTO_TEST_SUITE(message_slots)
@@ -52,6 +54,44 @@ BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
     BOOST_TEST(sent[static_cast<size_t>(i)].end_ns == (i < 2 ? 100 : 1000 * (i - 1) + 100));
     BOOST_TEST(read[static_cast<size_t>(i)].end_ns == 1000 * (i + 1));
   }
+}
+
+/// The first stage has only the embedding and runs ahead of the second, which reads a message when
+/// its host has come to it: three layers later.
+spec::TrialSpec hurried_trial() {
+  const spec::ModelSpec model = testing::with_layers(testing::tiny_model(), 6);
+  spec::TrialSpec trial =
+      testing::tiny_trial(model, testing::knobs_of(R"({"pipeline_model_parallel_size": 5,
+                                   "pipeline_model_parallel_layout": "E|ttt|t|t|tL"})"));
+  trial.training.global_batch_size = 8;
+  return trial;
+}
+
+BOOST_AUTO_TEST_CASE(compute_behind_a_message_without_a_slot_starts_late) {
+  const testing::TrainingRun run = testing::train(hurried_trial(), 1);
+  std::vector<profiler::TraceRecord> sends;
+  std::vector<profiler::TraceRecord> embeds;
+  for (const profiler::TraceRecord& record : run.traces.front().records) {
+    if (record.name == std::string("pp_send.forward")) sends.push_back(record);
+    if (record.name == std::string("embed.forward")) embeds.push_back(record);
+  }
+  BOOST_TEST_REQUIRE(embeds.size() == 8U);
+  BOOST_TEST_REQUIRE(sends.size() == 8U);
+  // Four warm-up forwards, and one more before the first backward. The first message is read at
+  // once, the second when the first has been worked on.
+  constexpr size_t kLate = 3;
+  const profiler::TraceRecord& late = sends[kLate];
+  const int64_t slot_ns = late.end_ns - late.transfer_ns;
+  BOOST_TEST(slot_ns > late.start_ns + 10'000);
+  BOOST_TEST(embeds[kLate + 1].start_ns == slot_ns);
+  BOOST_TEST(embeds[kLate + 1].producer_id == late.id);
+  // Where there are slots nothing waits.
+  BOOST_TEST(sends[1].end_ns - sends[1].transfer_ns == sends[1].start_ns);
+  BOOST_TEST(embeds[2].producer_id == profiler::kNoRecord);
+}
+
+BOOST_AUTO_TEST_CASE(played_senders_wait_as_those_of_the_engine) {
+  testing::check_played(hurried_trial());
 }
 
 // A sender that ends early does not leave its receiver with memory that is gone.

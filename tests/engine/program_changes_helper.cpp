@@ -1,3 +1,5 @@
+// The deliberate mistakes, one after the other: each changes a copy of a program in one place that
+// a device, a communicator or a memory would notice, so that the comparison is shown to see it.
 #include <algorithm>
 #include <utility>
 

@@ -1,3 +1,5 @@
+// Walks a program beside the recorded calls, and says where the two part: the comparison that keeps
+// the engine from doing anything that the program does not say.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -218,7 +220,7 @@ void ProgramOnTape::op(const Instr& instr) {
       touched[operand->data].add(access != recording::Access::write && !is_own,
                                  access != recording::Access::read);
     }
-    const recording::Work work = recording::work_of(*found, program_.layout.cp);
+    const recording::Work work = recording::work_of(*found);
     priced.counted.flops = work.flops < 0 ? -1 : priced.counted.flops + work.flops;
     priced.counted.bytes += work.bytes;
     priced.counted.elements = std::max(priced.counted.elements, work.elements);

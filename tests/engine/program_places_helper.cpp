@@ -1,3 +1,6 @@
+// Works out from buffers, chunks and routed rows where each operand has to lie: a second
+// computation of what the engine's frames do, so that the comparison does not ask the engine about
+// itself.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -263,6 +263,26 @@ BOOST_AUTO_TEST_CASE(refuses_impossible_layouts) {
   refuses("mixtral", {.cp = 5}, "cp_divides_sequence");
   refuses("mixtral", {.dp = 4}, "micro_batch_divides_global");
   refuses("llama", {.dp = 0}, "sizes");
+  refuses("mixtral", {.tp = 3}, "tp_divides_heads");
+  refuses("mixtral", {.tp = 8}, "tp_divides_heads");
+  refuses("mixtral", {.dp = 5, .etp = 5}, "etp_divides_width");
+  refuses("mixtral", {.dp = 2, .etp = 2, .ep = 2}, "ep_divides_plane");
+  refuses("mixtral", {.vpp = 2}, "vpp_needs_pp");
+  refuses("mixtral", {.pp = 2, .vpp = 2}, "vpp_divides_layers");
+  refuses("qwen3_moe_mixed", {.dp = 2, .pp = 2, .vpp = 2}, "vpp_divides_micro_batches");
+}
+
+// Before any tensor is read: a reference's may be large.
+BOOST_AUTO_TEST_CASE(impossible_layouts_are_refused_before_tensors_are_read) {
+  for (const char* model : {"mixtral", "llama"}) {
+    const Copy copy(model);
+    for (const auto& entry : fs::directory_iterator(copy.path())) {
+      if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), 3);
+    }
+    BOOST_CHECK_EXCEPTION(verify(copy.path(), knobs_of({.tp = 3})), UsageError,
+                          says("impossible", "tp_divides_heads"));
+    BOOST_CHECK_EXCEPTION(verify(copy.path(), spec::Knobs{}), UsageError, says(".safetensors"));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(expert_parallelism_means_nothing_to_a_dense_model) {
@@ -295,7 +315,7 @@ BOOST_AUTO_TEST_CASE(refuses_what_does_not_fit_together) {
     BOOST_CHECK_EXCEPTION(copy.run(), UsageError, says(message));
   };
   refuses(
-      "config.json", [](json& j) { j["model_type"] = "deepseek_v3"; }, "deepseek_v3");
+      "config.json", [](json& j) { j["model_type"] = "deepseek_v4"; }, "deepseek_v4");
   refuses(
       "config.json", [](json& j) { j["intermediate_size"] = 56; },
       "model.safetensors: tensor \"model.layers.0.mlp.down_proj.weight\" has shape [32, 48], "

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <optional>
 
+#include "kernels/cuda/runtime_check.h"
 #include "tests/engine_comm/nccl_fixture.h"
 #include "tests/fakes/nccl/fake_cudart.h"
 
@@ -99,6 +101,51 @@ BOOST_DATA_TEST_CASE(out_of_memory_inside_nccl, boost::unit_test::data::make(kMe
   fakes::inject({"ncclAllReduce", 1, 0, fakes::kNcclUnhandledCudaError});
   fakes::set_last_error(text);
   check_ends(test.run(kLayout, train), 1, Kind::memory, text);
+}
+
+/// Other programs held 70 of 80 GiB of this rank's device when it began.
+struct FullDevice {
+  static constexpr int kDevice = 41;
+  std::optional<kernels::cuda::DeviceUse> use;
+
+  FullDevice() { fakes::set_device_memory(size_t{10} << 30, size_t{80} << 30); }
+  ~FullDevice() {
+    use.reset();
+    fakes::set_device_memory(size_t{1} << 36, size_t{1} << 36);
+  }
+};
+
+// Another user's memory is no result of the trial.
+BOOST_AUTO_TEST_CASE(what_others_hold_is_not_told_as_the_trials_fault) {
+  FullDevice full;
+  NcclTest test;
+  test.before = [&](int rank, Rendezvous&) {
+    fakes::use_device(FullDevice::kDevice - 1 + rank);
+    if (rank == 1) full.use.emplace(FullDevice::kDevice);
+  };
+  fakes::inject({"ncclAllReduce", 1, 0, fakes::kNcclUnhandledCudaError});
+  fakes::set_last_error(kMemoryTexts.front());
+  const std::vector<Outcome> outcomes = test.run(kLayout, train);
+  check_ends(outcomes, 1, Kind::environment, kMemoryTexts.front());
+  BOOST_TEST(contains(outcomes[1].text, "other programs held 69.0 GiB of GPU 41's 80.0 GiB"),
+             outcomes[1].text);
+}
+
+BOOST_AUTO_TEST_CASE(neither_is_it_where_a_message_finds_no_room) {
+  FullDevice full;
+  NcclTest test;
+  test.before = [&](int, Rendezvous&) {
+    fakes::use_device(FullDevice::kDevice);
+    full.use.emplace(FullDevice::kDevice);
+  };
+  const auto outcomes = test.run({}, [&](NcclRank& rank) {
+    const auto comm = rank.world.communicator(Group::world);
+    fakes::inject_cuda("cudaMalloc", 2);
+    double on_host = 1;
+    comm->all_reduce(&on_host, 1, base::DType::f64, 0);
+  });
+  BOOST_TEST((outcomes[0].kind == Kind::environment));
+  BOOST_TEST(contains(outcomes[0].text, "other programs held"), outcomes[0].text);
 }
 
 BOOST_AUTO_TEST_CASE(error_that_comes_later) {

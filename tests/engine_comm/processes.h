@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/comm/socket.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine::testing {
@@ -63,7 +64,7 @@ inline std::vector<int> run_processes(int count, const std::function<int(int)>& 
 
 /// How a rank has ended.
 struct Outcome {
-  enum class Kind : uint8_t { fine, usage, peer, memory, device, error };
+  enum class Kind : uint8_t { fine, usage, peer, memory, device, environment, error };
   Kind kind = Kind::fine;
   std::string text;
 };
@@ -77,6 +78,8 @@ inline Outcome outcome_of(const std::function<void()>& body) {
     return {Outcome::Kind::peer, error.what()};
   } catch (const base::DeviceFailed& error) {
     return {Outcome::Kind::device, error.what()};
+  } catch (const base::EnvironmentFailure& error) {
+    return {Outcome::Kind::environment, error.what()};
   } catch (const base::OutOfMemory& error) {
     return {Outcome::Kind::memory, error.what()};
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// Memory, clock and rows of gpu_bench; see bench.h.
+// Allocates and fills device memory, times calls by events, and prints the rows of gpu_bench.
 #include "tests/gpu/bench.h"
 
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 
 #include "engine/plan/compile.h"
 #include "engine/plan/passes/passes.h"
+#include "tests/plan/planned_models.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
@@ -14,8 +15,22 @@ BOOST_AUTO_TEST_SUITE(blocks)
 
 namespace {
 
-constexpr BlockKind kBlocks[] = {BlockKind::embedding, BlockKind::gqa,  BlockKind::dense_mlp,
-                                 BlockKind::moe,       BlockKind::head, BlockKind::stage};
+/// Those that declare something.
+std::vector<BlockKind> declaring_blocks() {
+  std::vector<BlockKind> kinds;
+  for (int i = 0; i < static_cast<int>(BlockKind::count); ++i) {
+    if (static_cast<BlockKind>(i) != BlockKind::update) kinds.push_back(static_cast<BlockKind>(i));
+  }
+  return kinds;
+}
+
+/// Whether it is a parameter of another block that this one uses: the table that tokens are looked
+/// up in, the head that is that table.
+bool is_borrowed(BlockKind block, ParamKind kind) {
+  const bool is_table = kind == ParamKind::embedding || kind == ParamKind::head;
+  return is_table &&
+         (block == BlockKind::mtp || block == BlockKind::mtp_head || block == BlockKind::head);
+}
 
 /// All axes, layers of both kinds, everything that a model may have.
 spec::TrialSpec trial() {
@@ -38,7 +53,7 @@ spec::TrialSpec trial() {
 BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
   std::map<BlockKind, std::set<ParamKind>> params;
   std::map<BlockKind, std::set<Buf>> buffers;
-  for (const BlockKind kind : kBlocks) {
+  for (const BlockKind kind : declaring_blocks()) {
     for (const auto rows : block_of(kind).params) {
       for (const ParamRow& row : rows) BOOST_TEST(params[kind].insert(row.id).second);
     }
@@ -48,15 +63,16 @@ BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
   }
   const std::set<Buf>& residual = buffers[BlockKind::stage];
   int num_seen = 0;
-  for (const int rank : {0, 16}) {
-    for_each(compile(trial(), rank), [&](const Item&, const Segment& segment, const Instr& instr) {
+  const auto look_at = [&](const StepProgram& program) {
+    for_each(program, [&](const Item&, const Segment& segment, const Instr& instr) {
       if (segment.block == BlockKind::update || instr.verb == Verb::mark) return;
       for (const Ref& ref : instr.refs) {
         const bool is_work = instr.verb == Verb::op || instr.verb == Verb::comm;
         const char* what = is_work ? op_label(instr.op, instr.pass) : name_of(instr.verb);
         BOOST_TEST_CONTEXT(name_of(segment.block) << " " << what) {
           if (ref.space == Space::weight || ref.space == Space::grad) {
-            BOOST_TEST(params[segment.block].contains(static_cast<ParamKind>(ref.id)));
+            const auto kind = static_cast<ParamKind>(ref.id);
+            BOOST_TEST((params[segment.block].contains(kind) || is_borrowed(segment.block, kind)));
             ++num_seen;
           }
           const bool is_buffer =
@@ -68,8 +84,15 @@ BOOST_AUTO_TEST_CASE(instructions_name_what_their_block_declares) {
         }
       }
     });
-  }
+  };
+  for (const int rank : {0, 16}) look_at(compile(trial(), rank));
   BOOST_TEST(num_seen > 200);
+  const char* const both = R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2})";
+  for (const auto& [name, model] : testing::small_models()) {
+    num_seen = 0;
+    look_at(compile(testing::trial_of(model, both), 3));
+    BOOST_TEST(num_seen > 200, name);
+  }
 }
 
 /// What layers have, and a number for each expert that no gradient changes.

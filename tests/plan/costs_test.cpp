@@ -97,8 +97,6 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   BOOST_TEST(visible_pairs(dims) == 2 * (1 + 2 + 2 + 2 + 2 + 2));
   dims.window = 100;
   BOOST_TEST(visible_pairs(dims) == 2 * 21);
-  dims.cp = 2;
-  BOOST_TEST(visible_pairs(dims) == 21);
 
   spec::TrialSpec windowed = trial(spec::DType::f32);
   const Instr whole = find(windowed, Op::core_attn, Pass::forward);
@@ -106,6 +104,54 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   const Instr few = find(windowed, Op::core_attn, Pass::forward);
   BOOST_TEST(whole.cost.flops == 4 * (64 * 65 / 2) * windowed.model.q_size());
   BOOST_TEST(few.cost.flops == 4 * (8 * 9 / 2 + 56 * 8) * windowed.model.q_size());
+}
+
+/// Query-key pairs of each attention of the first layer's forward pass, in order.
+std::vector<int64_t> pairs_of(const spec::TrialSpec& spec, int rank) {
+  std::vector<int64_t> pairs;
+  for_each(compile(spec, rank), [&](const Item& item, const Segment&, const Instr& instr) {
+    if (item.layer != 0 || item.micro_batch != 0) return;
+    if (instr.op != Op::core_attn || instr.pass != Pass::forward) return;
+    pairs.push_back(instr.cost.flops / (4 * spec.model.q_size()));
+  });
+  return pairs;
+}
+
+struct ContextRank {
+  spec::CpCommType type;
+  int64_t window;
+  int rank;
+  std::vector<int64_t> pairs;
+};
+
+// Sequences of 64 in eight chunks of 8: rank r has chunks r and 7 - r. A chunk sees 36 pairs of its
+// own keys, 64 of an earlier chunk's; with a window of 8 only 28 of the one before it.
+BOOST_AUTO_TEST_CASE(a_context_rank_sees_what_its_positions_see) {
+  constexpr auto kRing = spec::CpCommType::p2p;
+  constexpr auto kGathered = spec::CpCommType::all_gather;
+  const ContextRank kCases[] = {
+      {kRing, 0, 0, {2 * 36 + 64, 128, 128, 128}},
+      {kRing, 0, 3, {2 * 36 + 64, 128, 128, 128}},
+      {kGathered, 0, 2, {2 * 36 + (2 + 5) * 64}},
+      // Of rank 0 only the last chunk has one before it, of rank 1.
+      {kRing, 8, 0, {72, 0, 0, 28}},
+      {kRing, 8, 1, {72, 28, 0, 28}},
+      {kRing, 8, 2, {72, 28, 0, 28}},
+      {kRing, 8, 3, {72 + 28, 28, 0, 0}},
+      {kGathered, 8, 0, {100}},
+      {kGathered, 8, 1, {128}},
+  };
+  for (const ContextRank& each : kCases) {
+    spec::TrialSpec spec = trial(spec::DType::f32);
+    spec.knobs = {};
+    spec.knobs.context_parallel_size = 4;
+    spec.knobs.cp_comm_type = each.type;
+    spec.model.attention_window.assign(spec.model.attention_window.size(), each.window);
+    BOOST_TEST_CONTEXT((each.type == kRing ? "ring" : "gathered")
+                       << ", window " << each.window << ", rank " << each.rank) {
+      BOOST_TEST(pairs_of(spec, each.rank) == each.pairs, boost::test_tools::per_element());
+    }
+  }
 }
 
 }  // namespace

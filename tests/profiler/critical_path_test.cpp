@@ -50,6 +50,29 @@ BOOST_AUTO_TEST_CASE(known_chain) {
   BOOST_TEST(path.segments[3].group == "ep");
 }
 
+// What a sender without a slot waits for ends before its message does.
+BOOST_AUTO_TEST_CASE(a_message_on_its_way_was_waited_for_until_it_left) {
+  TraceBuilder t(0, 120);
+  t.kernel("first", 0, 10, 10, 30).launch_start_ns = 0;
+  t.collective("pp", 1, 20, 30, 100, 25, 0).kind = RecordKind::p2p;  // ready at 30, left at 75
+  t.kernel("second", 0, 20, 75, 120, 1);
+  const CriticalPath path = critical_path(t.trace(), kRules);
+  check_tiles(path, t.trace());
+  using enum PathClass;
+  const std::vector<std::pair<std::string, PathClass>> expected = {
+      {"launch", host}, {"first", compute}, {"pp_op", wait}, {"second", compute}};
+  BOOST_REQUIRE(path.segments.size() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    BOOST_TEST(path.segments[i].name == expected[i].first);
+    BOOST_TEST((path.segments[i].path_class == expected[i].second));
+  }
+  BOOST_TEST(path.ns_by_class.at(wait) == 45);
+  // The same in the budget.
+  const StepBudget budget = compute_budget(t.trace(), kRules);
+  BOOST_TEST(budget.blocking_wait_ns == 45);
+  BOOST_TEST(budget.blocking_transfer_ns == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_synchronisation_leads_to_what_it_waited_for) {
   TraceBuilder t(0, 100);
   t.kernel("preprocess", 0, 0, 0, 40);

@@ -121,6 +121,22 @@ BOOST_AUTO_TEST_CASE(arrows_lead_from_launches_and_across_streams) {
   }
 }
 
+// What waited for a message's memory has gone on before the message arrived.
+BOOST_AUTO_TEST_CASE(arrows_never_lead_back_from_a_message) {
+  std::vector<StepTrace> traces = sample();
+  std::vector<TraceRecord>& records = traces[0].records;
+  records[0].kind = RecordKind::p2p;
+  records[1].producer_id = 0;
+  int num_waits = 0;
+  const json events = exported(traces)["traceEvents"];
+  for (const json& event : events) {
+    if (event["ph"] != "s" || event["name"] != "waits for") continue;
+    BOOST_TEST(event["ts"].get<double>() == 0.601);
+    ++num_waits;
+  }
+  BOOST_TEST(num_waits == 1);
+}
+
 BOOST_AUTO_TEST_CASE(rates_are_those_of_what_runs) {
   TraceRecord gemm;
   gemm.start_ns = 1000;

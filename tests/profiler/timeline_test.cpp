@@ -87,6 +87,29 @@ BOOST_AUTO_TEST_CASE(a_recorded_point_keeps_what_its_stream_waits_for) {
   BOOST_TEST(trace.records.back().producer_id == trace.records.front().id);
 }
 
+// A message's data are safe when its memory was free: who waits for that waits no longer.
+BOOST_AUTO_TEST_CASE(a_slot_is_there_before_its_message_has_arrived) {
+  const auto send = [](Timeline& clock, int64_t slot_ns) {
+    const int64_t ready = clock.launch(1);
+    clock.finish_communication(1, RecordKind::p2p, {"send"}, "pp", 0, ready,
+                               std::max(ready, slot_ns) + 50, 50);
+  };
+  Timeline clock = started();
+  send(clock, 200);
+  const Event slot = clock.record_slot(1);
+  BOOST_TEST(slot.time_ns == 200);
+  BOOST_TEST(clock.record_event(1).time_ns == 250);
+  clock.wait_event(0, slot);
+  run(clock, 0, 1);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records.back().start_ns == 200);
+  BOOST_TEST(trace.records.back().producer_id == slot.record_id);
+
+  Timeline free = started();
+  send(free, 0);
+  BOOST_TEST(free.record_slot(1).record_id == kNoRecord);
+}
+
 // Communication is launched by itself, and what comes after it needs a launch of its own.
 BOOST_AUTO_TEST_CASE(a_graph_is_cut_by_communication) {
   Timeline clock = started(3);

@@ -51,6 +51,22 @@ BOOST_AUTO_TEST_CASE(the_long_run_of_the_winner_says_whether_it_is_validated) {
   BOOST_TEST(validation_of({failed, note}, trial(1)).text == "It ended as oom.");
 }
 
+BOOST_AUTO_TEST_CASE(a_note_with_the_flag_clears_a_trial) {
+  const auto with = [](std::string kind, int64_t trial, std::string evidence) {
+    DecisionRow row = long_run(std::move(kind), trial, 1, "");
+    row.evidence_json = std::move(evidence);
+    return row;
+  };
+  const std::string flag = R"({"is_cleared": true})";
+  DecisionRow of_none = with("note", 0, flag);
+  of_none.trial_id.reset();
+  const std::set<int64_t> cleared =
+      cleared_trials({with("note", 2, flag), with("note", 3, R"({"is_cleared": false})"),
+                      with("rejected", 4, flag), with("note", 5, "[1"), with("note", 6, "[]"),
+                      with("note", 7, R"({"is_cleared": "yes"})"), of_none});
+  BOOST_TEST((cleared == std::set<int64_t>{2}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::store

@@ -1,5 +1,5 @@
-// Makes up a sweep with plausible figures; see fixture_helper.h. Everything is computed from
-// constants, so that the same options give the same database (its times of day excepted).
+// Makes up a sweep with plausible figures. Everything is computed from constants, so that the same
+// options give the same database (its times of day excepted).
 #include "tests/reports/fixture_helper.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Made-up hunts; see hunt_fixture_helper.h.
+// The made-up hunts themselves: their commits, runs and results, written through the store.
 #include "tests/reports/hunt_fixture_helper.h"
 
 #include <fmt/format.h>

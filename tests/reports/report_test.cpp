@@ -600,6 +600,31 @@ BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_trial_that_was_cleared_says_so) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  int64_t wrong = 0;
+  {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    for (const store::TrialRow& trial : store.list_trials(1)) {
+      if (trial.status == "wrong") wrong = trial.id;
+    }
+    BOOST_REQUIRE(wrong > 0);
+    store::DecisionRow row;
+    row.sweep_id = 1;
+    row.ordinal = 99;
+    row.phase = "validate";
+    row.kind = "note";
+    row.trial_id = wrong;
+    row.text = "Cleared.";
+    row.evidence_json = R"({"is_cleared": true})";
+    store.add_decision(row);
+  }
+  const std::string html = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  BOOST_TEST(html.find("<b>cleared by the perturbed reference</b>") != std::string::npos);
+  BOOST_TEST(html.find("; cleared by the perturbed reference\"") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
   const TempFolder folder;
   {

@@ -77,6 +77,32 @@ BOOST_AUTO_TEST_CASE(products_may_reach_half_of_their_rate_at_some_rows) {
   BOOST_TEST(contains(error_with("/half_rows/attention", 5), "attention"));
 }
 
+BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
+  for (const char* key :
+       {"fp8_flops_per_s", "fp4_flops_per_s", "host_slowness", "power_watts", "source"}) {
+    BOOST_TEST(!to_json(hardware()).contains(key), key);
+  }
+  BOOST_TEST(hardware().host_slowness == 1.0);
+  json document = cluster();
+  document.update({{"fp8_flops_per_s", "1979TF"},
+                   {"fp4_flops_per_s", 1e16},
+                   {"host_slowness", 0.5},
+                   {"power_watts", "1.2kW"},
+                   {"source", "a data sheet"}});
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  BOOST_TEST(h.fp8_flops_per_s == 1.979e15);
+  BOOST_TEST(h.fp4_flops_per_s == 1e16);
+  BOOST_TEST(h.host_slowness == 0.5);
+  BOOST_TEST(h.power_watts == 1200);
+  BOOST_TEST(h.source == "a data sheet");
+  BOOST_TEST(to_json(hardware_from_json(to_json(h), "x")) == to_json(h));
+  BOOST_TEST(usage_error([&] { check_plausible(h, "h.json"); }) == "");
+  BOOST_TEST(contains(error_with("/host_slowness", 0), "'host_slowness' is 0"));
+  BOOST_TEST(contains(error_with("/power_watts", -1), "'power_watts' is -1"));
+  BOOST_TEST(contains(error_with("/power_kw", 1.2), "write \"power_watts\": \"1.2kW\""));
+  BOOST_TEST(contains(error_with("/fp8_tflops", 1979), "write \"fp8_flops_per_s\": \"1979TF\""));
+}
+
 BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
   BOOST_TEST(contains(error_with("/num_nodes", 0), "h.json: key 'num_nodes' is 0, expected"));
   BOOST_TEST(contains(error_with("/num_nodes", 1e15), "'num_nodes'"));
@@ -129,17 +155,83 @@ BOOST_AUTO_TEST_CASE(figures_of_no_machine_are_refused_with_what_was_meant) {
   BOOST_TEST(contains(refusal("/intra_node/bytes_per_s", 4.5e14), "did you mean \"450GB/s\"?"));
   BOOST_TEST(contains(refusal("/memory_bytes", 81'920), "did you mean \"80GiB\"?"));
   BOOST_TEST(contains(refusal("/launch_ns", 4'000'000), "did you mean \"4us\"?"));
+  BOOST_TEST(contains(refusal("/fp8_flops_per_s", 1979), "did you mean \"1.979PF\"?"));
+  BOOST_TEST(contains(refusal("/power_watts", 0.7), "did you mean \"700W\"?"));
+  BOOST_TEST(refusal("/host_slowness", 50) ==
+             "h.json: key 'host_slowness' is 50.0: no machine has that; expected 0.1 to 10");
   check_plausible(hardware(), "h.json");
 }
+
+namespace {
+
+HardwareSpec shipped(const std::string& name) {
+  const Document document = read_document(samples::read_file("sweeps/hardware/" + name), name);
+  return hardware_from_json(document.json, document.source);
+}
+
+const char* const kPlannedMachines[] = {"a100-80g", "b200",        "b300", "gb200-nvl72",
+                                        "h100-80g", "gb300-nvl72", "h200", "mi300x"};
+
+}  // namespace
 
 BOOST_AUTO_TEST_CASE(shipped_clusters_are_plausible) {
   const std::string folder = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/hardware";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
-    const Document document = read_document(samples::read_file("sweeps/hardware/" + name), name);
-    const HardwareSpec h = hardware_from_json(document.json, document.source);
+    const HardwareSpec h = shipped(name);
     BOOST_TEST(usage_error([&] { check_plausible(h, name); }) == "");
   }
+}
+
+// One node or NVLink domain and how several are joined, so that plans can have as many as they
+// want.
+BOOST_DATA_TEST_CASE(shipped_machines_are_one_node_that_says_where_its_figures_are_from,
+                     boost::unit_test::data::make(kPlannedMachines)) {
+  const HardwareSpec h = shipped(std::string(sample) + ".json");
+  BOOST_TEST(h.num_nodes == 1);
+  BOOST_TEST(h.source != "");
+  BOOST_TEST(h.power_watts > 0);
+  BOOST_TEST(h.inter_node.bytes_per_s > 0);
+  BOOST_TEST(h.intra_node.bytes_per_s > h.inter_node.bytes_per_s);
+  BOOST_TEST(h.memory_bytes > int64_t{79} << 30);
+  if (h.fp8_flops_per_s > 0) {
+    BOOST_TEST(h.fp8_flops_per_s == 2 * h.peak_flops_per_s, boost::test_tools::tolerance(1e-3));
+  }
+  const bool has_grace = h.devices_per_node == 64;
+  BOOST_TEST(h.host_slowness == (has_grace ? 0.5 : 1));
+  BOOST_TEST(contains(h.source, "72 GPUs, of which runs use 64") == has_grace);
+  BOOST_TEST(with_devices(h, 1024).num_devices() == 1024);
+}
+
+BOOST_AUTO_TEST_CASE(a_machine_has_as_many_devices_as_are_wanted) {
+  const HardwareSpec h = hardware();
+  for (const int64_t wanted : {1, 2, 3, 4, 8, 12, 400, 4 * 65536}) {
+    const HardwareSpec resized = with_devices(h, wanted);
+    BOOST_TEST(resized.num_devices() == wanted);
+    BOOST_TEST(resized.devices_per_node == std::min<int64_t>(wanted, 4));
+    json rest = to_json(resized);
+    rest.update({{"num_nodes", 2}, {"devices_per_node", 4}});
+    BOOST_TEST(rest == to_json(h));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(counts_that_fill_no_nodes_are_refused) {
+  const auto refusal = [](const HardwareSpec& h, int64_t wanted) {
+    return usage_error([&] { with_devices(h, wanted); });
+  };
+  const HardwareSpec h = hardware();
+  BOOST_TEST(refusal(h, 13) ==
+             "two-by-four: 13 devices: nodes of 4 have to be full; the nearest counts are 12 and "
+             "16");
+  BOOST_TEST(contains(refusal(h, 5), "the nearest counts are 4 and 8"));
+  BOOST_TEST(contains(refusal(h, 7919), "the nearest counts are 7916 and 7920"));
+  BOOST_TEST(contains(refusal(h, 0), "0 devices: expected at least 1"));
+  BOOST_TEST(contains(refusal(h, -8), "-8 devices: expected at least 1"));
+  BOOST_TEST(contains(refusal(h, int64_t{1} << 40), "expected at most 262144, 65536 nodes"));
+  HardwareSpec alone = h;
+  alone.inter_node = {};
+  BOOST_TEST(refusal(alone, 4) == "");
+  BOOST_TEST(contains(refusal(alone, 8), "key 'inter_node' is missing; expected at most 4"));
 }
 
 namespace {

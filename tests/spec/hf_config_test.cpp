@@ -110,8 +110,9 @@ BOOST_AUTO_TEST_CASE(the_page_has_the_window_that_reading_takes) {
                                       [](const FieldPage& each) { return each.info.key; });
   BOOST_REQUIRE((page != pages.end()));
   const ModelSpec model = read(with(qwen3_moe(), {{"use_sliding_window", true}}));
-  BOOST_TEST(page->default_text ==
-             fmt::format("llama none, mixtral none, qwen3_moe {}", model.attention_window.front()));
+  BOOST_TEST(page->default_text.starts_with(
+      fmt::format("{} qwen3_moe, ", model.attention_window.front())));
+  BOOST_TEST(page->default_text.ends_with("; none elsewhere"));
 }
 
 BOOST_AUTO_TEST_CASE(sliding_windows) {
@@ -197,11 +198,12 @@ BOOST_AUTO_TEST_CASE(activations) {
 }
 
 BOOST_DATA_TEST_CASE(families_that_are_not_built,
-                     boost::unit_test::data::make({"deepseek_v3", "qwen3_next", "gpt_oss", "x"})) {
+                     boost::unit_test::data::make({"llama4", "kimi_k25", "x"})) {
   // The family comes first: nothing else of such a config has to make sense.
   const std::string message = error_of({{"model_type", sample}});
-  BOOST_TEST(message == std::string("config.json: key 'model_type': model family '") + sample +
-                            "' is not supported yet (supported: llama, mixtral, qwen3_moe)");
+  BOOST_TEST(message.starts_with(std::string("config.json: key 'model_type': model family '") +
+                                 sample +
+                                 "' is not supported yet (supported: llama, mixtral, qwen3_moe, "));
 }
 
 struct Refusal {

@@ -167,6 +167,69 @@ BOOST_AUTO_TEST_CASE(what_megatron_cannot_be_told_is_said) {
       "Megatron takes --use-precision-aware-optimizer only with --use-distributed-optimizer\n"));
 }
 
+// A miniature of two layers on eight devices, for six layers on sixteen.
+TrialSpec miniature() {
+  TrialSpec trial = trial_with({});
+  StandsFor& original = trial.stands_for.emplace();
+  original.model = trial.model;
+  original.model.hidden_size = 512;
+  original.model.max_position_embeddings = 4096;
+  original.model.num_layers = 6;
+  original.model.is_moe_layer.assign(6, true);
+  original.hardware = trial.hardware;
+  original.hardware.num_nodes *= 2;
+  original.seq_length = 4096;
+  original.global_batch_size = 256;
+  return trial;
+}
+
+BOOST_AUTO_TEST_CASE(a_miniature_has_the_sizes_of_what_it_stands_for) {
+  const TrialSpec trial = miniature();
+  BOOST_TEST(flags_like(trial, {"num-layers", "hidden-size", "seq-length", "batch-size"}) ==
+             "--num-layers 6 --hidden-size 512 --moe-ffn-hidden-size 16 --seq-length 4096 "
+             "--global-batch-size 256 --micro-batch-size 1");
+  const std::string notes = notes_of(trial);
+  BOOST_TEST(contains(notes, "stands for (6 layers, hidden size 512, 16 devices)\n"), notes);
+  BOOST_TEST(contains(notes,
+                      "tuned on a miniature (4 layers, hidden size 32, 8 devices), what to try "
+                      "first: --micro-batch-size --tensor-model-parallel-size"),
+             notes);
+  BOOST_TEST(contains(notes, "data_parallel_size=4 (derived: 16 ranks"), notes);
+  BOOST_TEST(!contains(notes, "not as it is"), notes);
+  const std::string block = shell_block(megatron_flags(trial));
+  BOOST_TEST(contains(block, "--micro-batch-size\n#   --tensor-model-parallel-size --context-"),
+             block);
+  for (size_t at = 0; at < block.size();) {
+    const size_t end = block.find('\n', at);
+    BOOST_TEST(end - at <= 120U, block.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_fits_only_the_miniature_is_said) {
+  TrialSpec trial = miniature();
+  set_knob(trial.knobs, *find_knob("decoder_first_pipeline_num_layers"), "1");
+  set_knob(trial.knobs, *find_knob("decoder_last_pipeline_num_layers"), "3");
+  BOOST_TEST(flags_like(trial, {"decoder"}) == "");
+  BOOST_TEST(contains(notes_of(trial),
+                      "left out: decoder_first_pipeline_num_layers=1, of the miniature's 4 layers "
+                      "(here are 6)\n"));
+  trial = miniature();
+  trial.stands_for->global_batch_size = 257;
+  BOOST_TEST(contains(notes_of(trial), "not as it is: "));
+}
+
+BOOST_AUTO_TEST_CASE(what_it_stands_for_is_read_again_and_is_no_part_of_the_identity) {
+  const TrialSpec trial = miniature();
+  const nlohmann::json written = to_json(trial);
+  const TrialSpec again = trial_spec_from_json(written, "trial.json");
+  BOOST_TEST(to_json(again) == written);
+  TrialSpec plain = trial;
+  plain.stands_for.reset();
+  BOOST_TEST(!to_json(plain).contains("stands_for"));
+  BOOST_TEST(spec_hash(plain) == spec_hash(trial));
+}
+
 BOOST_AUTO_TEST_CASE(the_block_can_be_pasted) {
   TrialSpec trial = trial_with({{"pipeline_model_parallel_layout", "Et*2|(t|)*1tL"},
                                 {"recompute", "norm,moe_act"},

@@ -1,8 +1,7 @@
-// Parameter counts and training FLOPs of public models against published figures, and by hand on a
-// tiny model.
+// Parameter counts and training FLOPs by hand on tiny models; of public ones in
+// model_counts_test.cpp.
 #include "engine/spec/model_spec.h"
 
-#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include "tests/spec/spec_samples.h"
@@ -10,69 +9,8 @@
 namespace moetune::spec {
 
 using samples::committed_model;
-namespace data = boost::unit_test::data;
 
 BOOST_AUTO_TEST_SUITE(model_spec)
-
-namespace {
-
-struct Size {
-  const char* name;
-  double total_billions;
-  double active_billions;
-};
-std::ostream& operator<<(std::ostream& out, const Size& row) { return out << row.name; }
-
-const Size kSizes[] = {
-    {"qwen3_30b_a3b", 30.53, 3.35}, {"qwen3_235b_a22b", 235.09, 22.19},
-    {"mixtral_8x7b", 46.70, 12.88}, {"mixtral_8x22b", 140.63, 39.16},
-    {"llama3_8b", 8.03, 8.03},      {"llama3_70b", 70.55, 70.55},
-};
-
-/// Trained GFLOP per token implied by published TFLOP/s and tokens/s of Megatron runs.
-struct Work {
-  const char* name;
-  int64_t seq_length;
-  double gflops;
-};
-std::ostream& operator<<(std::ostream& out, const Work& row) { return out << row.name; }
-
-const Work kWork[] = {
-    {"qwen3_30b_a3b", 4096, 23.006},
-    {"qwen3_235b_a22b", 4096, 148.03},
-    {"llama3_8b", 8192, 51.47},
-    {"llama3_70b", 8192, 449.22},
-};
-
-}  // namespace
-
-BOOST_DATA_TEST_CASE(published_sizes, data::make(kSizes)) {
-  const ModelSpec model = committed_model(sample.name);
-  BOOST_TEST(std::abs(static_cast<double>(model.num_parameters()) / 1e9 - sample.total_billions) <
-             0.0051);
-  BOOST_TEST(std::abs(static_cast<double>(model.num_active_parameters()) / 1e9 -
-                      sample.active_billions) < 0.0051);
-}
-
-BOOST_DATA_TEST_CASE(published_work_per_token, data::make(kWork)) {
-  const double gflops =
-      committed_model(sample.name).training_flops_per_token(sample.seq_length) / 1e9;
-  BOOST_TEST(gflops == sample.gflops, boost::test_tools::tolerance(1e-3));
-}
-
-BOOST_AUTO_TEST_CASE(llama_405b_from_its_dimensions) {
-  ModelSpec model = committed_model("llama3_70b");
-  model.num_layers = 126;
-  model.hidden_size = 16384;
-  model.num_heads = 128;
-  model.ffn_size = 53248;
-  model.is_moe_layer.assign(126, false);
-  model.attention_window.assign(126, 0);
-  BOOST_TEST(model.training_flops_per_token(8192) / 1e9 == 2523.96,
-             boost::test_tools::tolerance(1e-3));
-  BOOST_TEST(static_cast<double>(model.num_parameters()) / 1e9 == 405.85,
-             boost::test_tools::tolerance(1e-4));
-}
 
 BOOST_AUTO_TEST_CASE(tiny_models_by_hand) {
   samples::json config = samples::llama();

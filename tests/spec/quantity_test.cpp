@@ -34,6 +34,8 @@ const Row kTexts[] = {
     {Quantity::nanoseconds, "1ms", 1e6},
     {Quantity::seconds, "10min", 600},
     {Quantity::seconds, "0.5 h", 1800},
+    {Quantity::watts, "700W", 700},
+    {Quantity::watts, "1.2kW", 1200},
 };
 
 const Row kNoTexts[] = {
@@ -70,6 +72,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_can_be_read) {
   }
   BOOST_TEST(quantity_text(Quantity::bytes_per_s, 4.5e11) == "450GB/s");
   BOOST_TEST(quantity_text(Quantity::seconds, 90) == "1.5min");
+  BOOST_TEST(quantity_text(Quantity::watts, 1200) == "1.2kW");
 }
 
 BOOST_AUTO_TEST_CASE(what_was_meant) {

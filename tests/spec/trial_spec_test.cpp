@@ -194,11 +194,13 @@ BOOST_AUTO_TEST_CASE(hash_is_sixteen_digits_and_stable) {
   BOOST_TEST(hash == "f3e8a6b01397a23b");
 }
 
-BOOST_AUTO_TEST_CASE(hash_ignores_where_the_data_lies_and_the_reference) {
+BOOST_AUTO_TEST_CASE(hash_ignores_where_the_data_lies_the_reference_and_what_people_read) {
   TrialSpec spec = trial();
   spec.data_path = "/elsewhere";
   spec.reference_loss = {1.0};
   spec.reference_tolerance = 0.5;
+  spec.hardware.source = "a data sheet";
+  spec.hardware.power_watts = 700;
   BOOST_TEST(spec_hash(spec) == spec_hash(trial()));
 }
 

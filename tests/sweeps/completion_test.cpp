@@ -11,7 +11,7 @@
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
-BOOST_FIXTURE_TEST_SUITE(completion, Cli)
+BOOST_FIXTURE_TEST_SUITE(completion, tests::Cli)
 
 namespace {
 

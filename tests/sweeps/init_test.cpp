@@ -92,6 +92,27 @@ BOOST_AUTO_TEST_CASE(a_large_model_gets_a_miniature_that_can_run) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_flags_of_a_miniature_are_those_of_the_model) {
+  write({"--model", "qwen3-30b-a3b", "--hardware", folder.file("cluster.json")});
+  BOOST_TEST(contains(read_text(out), "\"stands_for\": {\n    \"model\": \"qwen3-30b-a3b\""));
+  run({"trial", out, "--db", db});  // by the fake rank, which does not know this model's ranks
+  const Answer shown = run({"show", db, "1"});
+  for (const char* part : {"--num-layers 48 --hidden-size 2048", "--seq-length 4096",
+                           "tuned on a miniature (8 layers"}) {
+    BOOST_TEST(contains(shown.out, part), shown.out);
+  }
+  BOOST_TEST(!contains(shown.out, "--num-layers 8"));
+  const json details = json::parse(run({"show", db, "1", "--format", "json"}).out);
+  BOOST_TEST(details.at("megatron_flags").at(1) == "48");
+  // A mistake in it is told by its place.
+  std::string text = read_text(out);
+  text.replace(text.find("\"qwen3-30b-a3b\""), 15, "\"qwen3-30b-a3\"");
+  const size_t second = text.find("\"model\": \"qwen3-30b-a3b\"");
+  if (second != std::string::npos) text.replace(second, 24, "\"model\": \"qwen3-30b-a3\"");
+  write_text(out, text);
+  check_refused({"program", out}, 2, {"stands_for.model", "qwen3-30b-a3b"});
+}
+
 BOOST_AUTO_TEST_CASE(a_large_model_alone_gets_a_cluster_that_holds_it) {
   for (const char* model : kLargeModels) {
     BOOST_TEST_CONTEXT(model) {
@@ -102,6 +123,24 @@ BOOST_AUTO_TEST_CASE(a_large_model_alone_gets_a_cluster_that_holds_it) {
       BOOST_TEST_CONTEXT(program.err) { BOOST_TEST(program.code == 0); }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_the_engine_does_not_run_is_refused) {
+  check_refused({"init", "--model", "deepseek-v3"}, 2,
+                {"deepseek_v3.json: line ", "key 'model_type' is \"deepseek_v3\"",
+                 "multi-head latent attention is planned, not run, by the engine yet",
+                 "it runs llama, mixtral and qwen3_moe"});
+  write({});
+  json sweep = json::parse(read_text(out), nullptr, true, true);
+  sweep["model"] = "qwen3.5-35b-a3b";
+  write_text(folder.file("gap.json"), sweep.dump());
+  const std::string gap = folder.file("gap.json");
+  const std::string database = folder.file("gap.db");
+  check_refused({"sweep", gap, "--db", database}, 2,
+                {"engine_runs_model", "Gated DeltaNet is planned, not run, by the engine yet"});
+  BOOST_TEST(!std::filesystem::exists(database));
+  check_refused({"program", gap}, 2, {"engine_runs_model"});
+  BOOST_TEST(run({"trial", gap}).code == 2);
 }
 
 BOOST_AUTO_TEST_CASE(a_config_of_ones_own_alone_is_named_after_its_folder) {

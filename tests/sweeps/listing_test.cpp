@@ -338,6 +338,36 @@ BOOST_AUTO_TEST_CASE(hunts_are_listed) {
   BOOST_TEST(json::parse(run({"ls", db, "--hunts", "--format", "json"}).out).size() == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(a_cleared_trial_is_marked_wherever_it_says_wrong) {
+  int64_t wrong = 0;
+  {
+    auto store = store::Store::open(db);
+    wrong = add(store, "validate", "wrong", {}, "validation over 90 steps");
+    store::DecisionRow note;
+    note.sweep_id = sweep;
+    note.ordinal = ++num_decisions;
+    note.phase = "validate";
+    note.kind = "note";
+    note.trial_id = wrong;
+    note.text = "Cleared by the perturbed reference: it was.";
+    note.evidence_json = R"({"is_cleared": true})";
+    store.add_decision(note);
+  }
+  const std::string listed = table(std::nullopt);
+  const std::string row = listed.substr(listed.find("\n " + std::to_string(wrong) + " "));
+  BOOST_TEST(row.find("cleared") < row.find("wrong"), row);
+  BOOST_TEST(row.find("cleared by the perturbed reference") != std::string::npos, row);
+  const Answer shown = run({"show", db, std::to_string(wrong)});
+  BOOST_TEST_CONTEXT(shown.err) { BOOST_REQUIRE(shown.code == 0); }
+  for (const char* part : {"cleared by the perturbed reference\n", "Cleared by the perturbed"}) {
+    BOOST_TEST(shown.out.find(part) != std::string::npos, shown.out);
+  }
+  const Answer list = run({"ls", "--db", db, "--format", "json"});
+  int num_cleared = 0;
+  for (const json& trial : json::parse(list.out)) num_cleared += trial.at("is_cleared") ? 1 : 0;
+  BOOST_TEST(num_cleared == 1);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::sweeps

@@ -53,7 +53,7 @@ ReceivedRows profile_of(const spec::TrialSpec& spec, double share, int64_t num_s
       }
     }
   }
-  return {profile, spec.model, kSequences};
+  return {profile, spec.model, spec.training};
 }
 
 int64_t received(const spec::TrialSpec& spec, int rank, const ReceivedRows& rows) {

@@ -190,6 +190,31 @@ BOOST_AUTO_TEST_CASE(more_micro_batches_shrink_the_share_of_the_bubble) {
   }
 }
 
+// With a window the ranks of a context see different numbers of pairs: all wait for those with
+// most.
+BOOST_AUTO_TEST_CASE(the_busiest_context_rank_is_played) {
+  for (const char* knobs : {R"({"context_parallel_size": 4})",
+                            R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})"}) {
+    spec::TrialSpec spec = trial(knobs);
+    spec.model.attention_window.assign(spec.model.attention_window.size(), 8);
+    const auto attention_flops = [](const plan::StepProgram& program) {
+      int64_t flops = 0;
+      plan::for_each(program, [&](const auto&, const auto&, const plan::Instr& instr) {
+        if (instr.op == plan::Op::core_attn) flops += instr.cost.flops;
+      });
+      return flops;
+    };
+    int64_t most = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      most = std::max(most, attention_flops(plan::compile(spec, rank)));
+    }
+    BOOST_TEST_CONTEXT(knobs) {
+      BOOST_TEST(attention_flops(plan::compile(spec, 0)) < most);
+      BOOST_TEST(attention_flops(CompiledStep(spec).stages().front()) == most);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(chunks_hide_an_all_to_all_as_long_as_the_experts) {
   spec::TrialSpec spec = trial(R"({"data_parallel_size": 4, "expert_model_parallel_size": 4})");
   spec.model.moe_ffn_size = 512;

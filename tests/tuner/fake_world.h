@@ -55,7 +55,7 @@ inline spec::SweepSpec small_sweep(std::map<std::string, std::vector<std::string
 
 inline int64_t peak_of(const spec::TrialSpec& spec) {
   const ReceivedRows rows(balanced_profile(spec.model, spec.training, spec::total_steps(spec)),
-                          spec.model, spec.training.global_batch_size);
+                          spec.model, spec.training);
   return estimate_memory(spec, rows).peak_bytes;
 }
 

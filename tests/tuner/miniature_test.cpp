@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "engine/spec/trial_spec.h"
+#include "kernels/base/error.h"
 #include "tuner/memory_model.h"
 
 namespace moetune::tuner {
@@ -56,6 +57,16 @@ spec::HardwareSpec cpu() {
 Miniature miniature() { return miniature_of(large_model(), cluster(), {4096, 64}, cpu()); }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_model_that_the_engine_does_not_run_has_none) {
+  spec::ModelSpec model = large_model();
+  model.layer_kinds.assign(48, {spec::Mixer::mla, spec::FeedForward::moe});
+  BOOST_CHECK_EXCEPTION(static_cast<void>(miniature_of(model, cluster(), {4096, 64}, cpu())),
+                        base::UsageError, [](const base::UsageError& error) {
+                          return std::string(error.what()).find("multi-head latent attention") !=
+                                 std::string::npos;
+                        });
+}
 
 BOOST_AUTO_TEST_CASE(a_large_model_becomes_one_that_a_cpu_trains) {
   const Miniature mini = miniature();

@@ -192,6 +192,36 @@ BOOST_DATA_TEST_CASE(an_operation_that_became_slower_moves_the_step, data::make(
   }
 }
 
+/// Query-key pairs of an attention of `rank`, counted position by position.
+int64_t pairs_of(const spec::TrialSpec& trial, const Instr& instr, int rank, int64_t window) {
+  const plan::Layout layout = plan::layout_of(trial.knobs);
+  const int key_rank = static_cast<int>(instr.refs.back().row);
+  int64_t pairs = 0;
+  for (const int32_t query : plan::local_positions(layout, rank, trial.training.seq_length)) {
+    for (const int32_t key : plan::local_positions(layout, key_rank, trial.training.seq_length)) {
+      if (key <= query && key > query - window) ++pairs;
+    }
+  }
+  return pairs;
+}
+
+// With a window most blocks of a ring are empty for most ranks, and take no time.
+BOOST_AUTO_TEST_CASE(blocks_of_a_ring_are_alike_where_they_see_as_much) {
+  constexpr int64_t kWindow = 4;
+  spec::TrialSpec trial = trial_of(R"({"context_parallel_size": 4, "cp_comm_type": "p2p"})");
+  trial.model.attention_window.assign(trial.model.attention_window.size(), kWindow);
+  const PlayedTrial played = played_on(trial, [&](const MeasuredStep& step, const Instr& instr) {
+    if (instr.op != plan::Op::core_attn) return 1.0;
+    const auto pairs = static_cast<double>(pairs_of(trial, instr, step.rank, kWindow));
+    return (1'000 + 5'000 * pairs) / quiet_ns(instr.cost);
+  });
+  for (size_t i = 0; i < played.played_ns.size(); ++i) {
+    BOOST_TEST(
+        static_cast<double>(played.played_ns[i]) == static_cast<double>(played.measured_ns[i]),
+        tt::tolerance(1e-3));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_probe_takes_the_machine_out) {
   const spec::TrialSpec trial = trial_of(kLayouts[1]);
   const auto truth = static_cast<double>(played_on(trial, quiet).step_ns);

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/plan/compile.h"
 #include "kernels/base/error.h"
 #include "tests/spec/spec_samples.h"
+#include "tuner/memory_model.h"
 
 namespace moetune::tuner {
 BOOST_AUTO_TEST_SUITE(profile_bindings)
@@ -41,14 +43,14 @@ std::array<int64_t, kTopK> experts_of(int64_t layer, int64_t sequence, int64_t p
   return {first, (first + 1 + mixed % 3) % kExperts};
 }
 
-spec::RoutingProfile profile(int64_t num_pieces) {
+spec::RoutingProfile profile(int64_t num_pieces, int64_t length = kLength) {
   spec::RoutingProfile made{2, 3, kSequences, num_pieces, kExperts, {}};
   made.counts.assign(static_cast<size_t>(made.index(2, 0, 0, 0, 0)), 0);
   for (int64_t step = 0; step < 2; ++step) {
     for (int64_t layer = 0; layer < 3; ++layer) {
       for (int64_t sequence = 0; sequence < kSequences; ++sequence) {
-        for (int64_t position = 0; position < kLength; ++position) {
-          const int64_t piece = position / (kLength / num_pieces);
+        for (int64_t position = 0; position < length; ++position) {
+          const int64_t piece = position / (length / num_pieces);
           // The second step is another one.
           for (const int64_t expert : experts_of(layer + 7 * step, sequence, position)) {
             ++made.counts[static_cast<size_t>(made.index(step, layer, sequence, piece, expert))];
@@ -91,6 +93,20 @@ const char* const kKnobs[] = {
     R"({"data_parallel_size": 4, "expert_tensor_parallel_size": 2, "expert_model_parallel_size": 2})",
     R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "expert_model_parallel_size": 4,
         "ep_chunks_forward": 3})",
+};
+
+/// Three ranks to a sequence: borders that no number of pieces has which is a power of two.
+constexpr int64_t kUnevenLength = 48;
+const char* const kUnevenKnobs[] = {
+    R"({"context_parallel_size": 3, "expert_model_parallel_size": 1, "data_parallel_size": 2})",
+    R"({"context_parallel_size": 3, "data_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"context_parallel_size": 3, "data_parallel_size": 4, "expert_model_parallel_size": 4,
+        "pipeline_model_parallel_size": 2, "ep_chunks_forward": 3})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 3, "expert_model_parallel_size": 2,
+        "ep_chunks_backward": 2})",
+    R"({"tensor_model_parallel_size": 2, "context_parallel_size": 3, "micro_batch_size": 2,
+        "expert_tensor_parallel_size": 2})",
+    R"({"tensor_model_parallel_size": 2, "micro_batch_size": 4, "expert_model_parallel_size": 2})",
 };
 
 // A piece of one token is the finest grain: nothing is left to be spread.
@@ -167,6 +183,29 @@ BOOST_DATA_TEST_CASE(coarse_pieces_lose_no_row, data::make(kKnobs), text) {
     }
   }
   BOOST_TEST(total == dims.tokens * layout.stage_size() * dims.slots_per_token());
+}
+
+// The memory of all ranks and that of one rank's program read the same profile.
+BOOST_DATA_TEST_CASE(memory_is_the_same_by_either_reader, data::make(kUnevenKnobs), text) {
+  spec::TrialSpec trial = trial_of(text);
+  trial.training.seq_length = kUnevenLength;
+  trial.num_warmup_steps = 0;
+  trial.num_steps = 1;  // of the profile the first
+  trial.num_traced_steps = 0;
+  for (const int64_t num_pieces : {1, 8, 48}) {
+    const spec::RoutingProfile made = profile(num_pieces, kUnevenLength);
+    const MemoryEstimate estimate =
+        estimate_memory(trial, ReceivedRows(made, trial.model, trial.training));
+    for (int rank = 0; rank < plan::layout_of(trial.knobs).world_size(); ++rank) {
+      const RankMemory by_rank =
+          rank_memory(trial, plan::compile(trial, rank), ProfileBindings(made, trial, rank));
+      BOOST_TEST_CONTEXT(num_pieces << " pieces, rank " << rank) {
+        const RankMemory& found = estimate.ranks[static_cast<size_t>(rank)];
+        BOOST_TEST(found.peak_bytes == by_rank.peak_bytes);
+        BOOST_TEST(found.group_bytes == by_rank.group_bytes, boost::test_tools::per_element());
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_a_piece_are_spread_evenly) {

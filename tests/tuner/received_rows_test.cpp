@@ -27,6 +27,13 @@ spec::ModelSpec model() {
   return made;
 }
 
+spec::TrainingSpec training(int64_t global_batch_size = kSequences) {
+  spec::TrainingSpec made;
+  made.global_batch_size = global_batch_size;
+  made.seq_length = kLength;
+  return made;
+}
+
 /// Expert of one of a token's choices: uneven, and different everywhere.
 int64_t expert_of(int64_t step, int64_t layer, int64_t sequence, int64_t position, int64_t choice) {
   const int64_t mixed = step * 7 + layer * 13 + sequence * 29 + position * position + choice * 3;
@@ -97,7 +104,7 @@ const char* const kKnobs[] = {
 };
 
 BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), text) {
-  const ReceivedRows rows(profile(16), model(), kSequences);
+  const ReceivedRows rows(profile(16), model(), training());
   const spec::Knobs knobs = spec::knobs_from_json(nlohmann::json::parse(text), "test");
   const plan::Layout layout = plan::layout_of(knobs);
   const int64_t num_micro_batches = plan::num_micro_batches(layout, knobs, kSequences);
@@ -121,7 +128,7 @@ BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), 
 }
 
 BOOST_AUTO_TEST_CASE(later_stages_receive_as_the_first_would) {
-  const ReceivedRows rows(profile(16), model(), kSequences);
+  const ReceivedRows rows(profile(16), model(), training());
   spec::Knobs knobs;
   knobs.data_parallel_size = 2;
   knobs.pipeline_model_parallel_size = 2;
@@ -133,7 +140,7 @@ BOOST_AUTO_TEST_CASE(later_stages_receive_as_the_first_would) {
 }
 
 BOOST_AUTO_TEST_CASE(pieces_too_coarse_for_the_zig_zag_are_shared_equally) {
-  const ReceivedRows rows(profile(2), model(), kSequences);
+  const ReceivedRows rows(profile(2), model(), training());
   spec::Knobs knobs;
   knobs.context_parallel_size = 4;
   const plan::Layout layout = plan::layout_of(knobs);
@@ -144,14 +151,14 @@ BOOST_AUTO_TEST_CASE(pieces_too_coarse_for_the_zig_zag_are_shared_equally) {
 
 BOOST_AUTO_TEST_CASE(profiles_of_another_model_or_batch_are_refused) {
   BOOST_TEST(!ReceivedRows().has_profile());
-  BOOST_TEST(ReceivedRows(profile(4), model(), kSequences).num_steps() == kSteps);
-  BOOST_CHECK_THROW(ReceivedRows(profile(4), model(), kSequences / 2), base::Error);
+  BOOST_TEST(ReceivedRows(profile(4), model(), training()).num_steps() == kSteps);
+  BOOST_CHECK_THROW(ReceivedRows(profile(4), model(), training(kSequences / 2)), base::Error);
   spec::ModelSpec other = model();
   other.is_moe_layer = {true, true, true, true};
-  BOOST_CHECK_THROW(ReceivedRows(profile(4), other, kSequences), base::Error);
+  BOOST_CHECK_THROW(ReceivedRows(profile(4), other, training()), base::Error);
   other = model();
   other.num_experts = 16;
-  BOOST_CHECK_THROW(ReceivedRows(profile(4), other, kSequences), base::Error);
+  BOOST_CHECK_THROW(ReceivedRows(profile(4), other, training()), base::Error);
 }
 
 }  // namespace

@@ -708,8 +708,8 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
 }
 
 /// The long runs go off the reference's losses, and a second reference as far as `spread`.
-World chaotic_world(double spread, std::vector<TrialRequest>& references) {
-  return [spread, &references](const TrialRequest& request) {
+World chaotic_world(double spread, std::vector<TrialRequest>& references, bool is_short = false) {
+  return [spread, is_short, &references](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);
     if (request.is_reference) {
       if (!references.empty()) {
@@ -717,7 +717,9 @@ World chaotic_world(double spread, std::vector<TrialRequest>& references) {
       }
       references.push_back(request);
     }
-    if (!request.is_final || request.spec.reference_tolerance > 0.5) return outcome;
+    const bool is_concerned = request.is_final || (is_short && !request.is_reference);
+    if (!is_concerned || request.spec.reference_tolerance > 0.5) return outcome;
+    if (outcome.status != TrialStatus::ok) return outcome;
     TrialOutcome off;
     off.status = TrialStatus::wrong;
     off.reason = "off the reference run's losses";
@@ -742,6 +744,65 @@ BOOST_AUTO_TEST_CASE(what_rounding_alone_does_is_not_wrong) {
   BOOST_TEST(story.best_hash == last.hash);
   BOOST_TEST(story.has_decision(Phase::validate, "kept"));
   BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+}
+
+/// What was said to be cleared, by hash.
+std::set<std::string> cleared_of(const Story& story) {
+  std::set<std::string> hashes;
+  for (const Decision& decision : story.decisions) {
+    if (decision.evidence.value("is_cleared", false)) hashes.insert(decision.trial_hash);
+  }
+  return hashes;
+}
+
+BOOST_AUTO_TEST_CASE(what_was_told_as_wrong_is_cleared_by_name) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(0.3, references));
+  const std::vector<TrialRequest> started = story.started();
+  const TrialRequest& first = started.at(started.size() - 3);
+  BOOST_TEST(first.is_final);
+  BOOST_TEST((story.outcome_of(first.hash).status == TrialStatus::wrong));
+  BOOST_TEST((cleared_of(story) == std::set<std::string>{first.hash}));
+}
+
+// The first that is off asks for the second reference; those after it have the wider band.
+BOOST_AUTO_TEST_CASE(a_short_trial_that_is_off_by_rounding_is_cleared,
+                     *boost::unit_test::timeout(60)) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(0.3, references, true));
+  check_manners(narrow_sweep(), story);
+  BOOST_TEST(references.size() == 2U);
+  BOOST_TEST((references.back().phase < Phase::validate));
+  int num_wrong = 0;
+  for (const TrialOutcome& outcome : story.outcomes) {
+    num_wrong += outcome.status == TrialStatus::wrong ? 1 : 0;
+  }
+  BOOST_TEST(num_wrong == 1);
+  BOOST_TEST(cleared_of(story).size() == 1U);
+  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.request_of(story.best_hash).spec.reference_tolerance == 0.9,
+             boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(a_short_trial_that_is_further_off_stays_wrong) {
+  std::vector<TrialRequest> references;
+  const Story story = drive(narrow_sweep(), chaotic_world(1e-6, references, true));
+  check_manners(narrow_sweep(), story);
+  BOOST_TEST(references.size() == 2U);
+  BOOST_TEST(cleared_of(story).empty());
+  BOOST_TEST(!story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST(story.best_hash == "");
+}
+
+// Of four trials one is the validation's: reference, baseline, and no two more.
+BOOST_AUTO_TEST_CASE(without_room_for_a_second_reference_what_is_off_is_wrong) {
+  spec::SweepSpec sweep = narrow_sweep();
+  sweep.budget.max_trials = 4;
+  std::vector<TrialRequest> references;
+  const Story story = drive(sweep, chaotic_world(0.3, references, true));
+  check_manners(sweep, story);
+  BOOST_TEST(references.size() == 1U);
+  BOOST_TEST(cleared_of(story).empty());
 }
 
 BOOST_AUTO_TEST_CASE(what_is_further_off_than_rounding_stays_wrong) {

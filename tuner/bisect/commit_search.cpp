@@ -1,4 +1,5 @@
-// The order of a hunt: the ends, the place, a fresh look at the suspect; see commit_search.h.
+// The order of a hunt: the ends, the place, a fresh look at the suspect; and when each of them has
+// been asked enough.
 #include "tuner/bisect/commit_search.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The order of a hunt: the ends, a minimal set, a fresh look at it, the rest; see config_search.h.
+// The order of a hunt: the ends, a minimal set, a fresh look at it, the rest.
 //
 // Every call of next() walks through delta debugging from the start over what is known by now,
 // until a classification is missing: a reading that turns one over changes the path by itself.

@@ -1,4 +1,4 @@
-// Grids, sums over segmentations, and what they say of each position; see change_points.h.
+// The grids, the sums over segmentations, and what they say of each position.
 #include "tuner/stats/change_points.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Trend, wandering and the course over time; see drift.h.
+// Tests for a trend and for wandering, and a smooth course through the readings.
 #include "tuner/stats/drift.h"
 
 #include <algorithm>

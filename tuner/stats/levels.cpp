@@ -1,4 +1,4 @@
-// Noise on a grid and differences on a lattice; see levels.h.
+// The grid of the noise, and the lattice on which differences of levels are summed.
 #include "tuner/stats/levels.h"
 
 #include <algorithm>

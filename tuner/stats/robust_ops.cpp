@@ -1,4 +1,4 @@
-// Medians, lines over rows, and the machine's speed; see robust_ops.h.
+// Medians of what is alike, lines over rows where sizes differ, and the probe's reading as a speed.
 #include "tuner/stats/robust_ops.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Precision-weighted means; see shrinkage.h.
+// Means weighted by precision, of measurement and prediction, and the spread between both.
 #include "tuner/stats/shrinkage.h"
 
 #include <algorithm>

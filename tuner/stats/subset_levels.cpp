@@ -1,4 +1,4 @@
-// Levels and noise on grids; see subset_levels.h.
+// The likelihood of a set's readings under each of the three levels, on the grids of levels.h.
 #include "tuner/stats/subset_levels.h"
 
 #include <algorithm>

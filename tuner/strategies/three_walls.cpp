@@ -25,6 +25,7 @@ std::optional<TrialRequest> ThreeWalls::ask() {
   rows_ = {};
   last_compiled_.reset();
   reference_loss_.clear();
+  rounding_band_.reset();
   is_too_large_for_one_ = false;
   baseline_.reset();
   first_fitting_.reset();
@@ -149,6 +150,7 @@ TrialRequest ThreeWalls::request_for(const spec::Knobs& knobs, Phase phase, std:
   request.spec = sweep_.base;
   request.spec.knobs = knobs;
   request.spec.reference_loss = reference_loss_;
+  if (rounding_band_) request.spec.reference_tolerance = *rounding_band_;
   const Point& point = point_of(knobs);
   request.hash = point.hash;
   request.phase = phase;

@@ -85,9 +85,17 @@ class ThreeWalls final : public Strategy {
   LongRun run_long(const Trial& candidate, std::optional<double> reference_tolerance = {});
   /// A run that ended as wrong, once more where rounding alone takes training as far.
   LongRun judged_by_rounding(LongRun run);
-  /// How far rounding alone takes the losses apart, by a second reference run that sums in another
-  /// order; none where there is no such run.
-  std::optional<double> rounding_spread();
+  /// The same of a short trial. Where one is cleared, the later ones have its band from the start.
+  Trial measure_judged(TrialRequest request);
+  /// The band of a trial that ended off the reference's losses, where rounding alone takes training
+  /// further than the band it had; told. None where it is wrong, or where nobody can tell.
+  std::optional<double> band_of_rounding(const Trial& trial);
+  /// How far rounding alone takes the losses of the first steps apart, by a second reference run
+  /// that sums in another order; none where there is no such run. `num_more`: trials that the
+  /// budget needs room for besides.
+  std::optional<double> rounding_spread(int64_t num_steps, int64_t num_more);
+  [[nodiscard]] bool is_off_reference(const Trial& trial) const;
+  void tell_cleared(const Trial& first, const Trial& second);
   void tell_long_run(const LongRun& run, const std::string& kind, const std::string& remark);
   /// What is to be added where it ended well but has not learned enough; else nothing.
   [[nodiscard]] std::string too_high_text(const LongRun& run) const;
@@ -200,7 +208,8 @@ class ThreeWalls final : public Strategy {
       0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
   ReceivedRows rows_;
   std::vector<double> reference_loss_;
-  bool is_too_large_for_one_ = false;  ///< device, so that there is no reference run
+  std::optional<double> rounding_band_;  ///< of short trials, in place of the sweep's tolerance
+  bool is_too_large_for_one_ = false;    ///< device, so that there is no reference run
   std::optional<Trial> baseline_;
   std::optional<Trial> first_fitting_;
   std::optional<Trial> incumbent_;

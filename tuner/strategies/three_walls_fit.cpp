@@ -1,5 +1,5 @@
-// The beginning of the workflow, up to something that fits: contract, fit; see three_walls.h. What
-// each phase looks for is said where it begins.
+// The beginning of the workflow, up to something that fits: contract and fit. What each phase looks
+// for is said where it begins.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ bool ThreeWalls::contract() {
     return true;
   }
   // It runs even when it is predicted not to fit: how it fails is evidence.
-  baseline_ = measure(std::move(baseline));
+  baseline_ = measure_judged(std::move(baseline));
   return true;
 }
 
@@ -134,7 +134,7 @@ bool ThreeWalls::measure_reference() {
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object() && profile.contains("num_steps")) {
     rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
-                         sweep_.base.training.global_batch_size);
+                         sweep_.base.training);
     last_compiled_.reset();
   }
   const spec::TrainingSpec& training = sweep_.base.training;
@@ -242,7 +242,7 @@ bool ThreeWalls::fit() {
           continue;
         }
         if (measured_.contains(request.hash)) continue;  // the start is one of the layouts, too
-        const Trial trial = measure(std::move(request));
+        const Trial trial = measure_judged(std::move(request));
         Decision& decision =
             decide(Phase::fit, trial.is_ok() ? "kept" : "rejected",
                    trial.is_ok()

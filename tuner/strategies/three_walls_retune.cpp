@@ -1,5 +1,5 @@
-// The second half of the workflow, for a given layout: profile and retune; see three_walls.h. What
-// each phase looks for is said where it begins.
+// The second half of the workflow, for a given layout: profile and retune. What each phase looks
+// for is said where it begins.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -129,7 +129,7 @@ bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
       contender.decision.knob = remedy.row->knob;
       contender.decision.value_before = before;
       contender.decision.value_after = remedy.value;
-      contender.trial = measure(std::move(request));
+      contender.trial = measure_judged(std::move(request));
       if (reject_failed(contender)) continue;
       contenders.push_back(std::move(contender));
       if (take_if_better(contenders)) return true;

@@ -1,4 +1,4 @@
-// Whether a long run that is off the reference's losses is wrong, or as far off as rounding alone
+// Whether a trial that is off the reference's losses is wrong, or as far off as rounding alone
 // takes training in so many steps; see three_walls.h. Training is chaotic: a text that repeats
 // itself took the losses of two correct layouts 0.5 apart in 66 steps.
 #include <fmt/format.h>
@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "engine/spec/loss_band.h"
+#include "tuner/judgement.h"
 #include "tuner/strategies/three_walls.h"
 
 namespace moetune::tuner {
@@ -16,14 +18,21 @@ namespace {
 
 /// One pair of runs says how far apart others may come only by order of magnitude.
 constexpr double kBandPerSpread = 3;
+/// A wider one would let anything pass.
+constexpr double kWidestBand = 1;
 /// The sizes that sum gradients in another order than the reference run does, the first legal one.
 constexpr std::array<int64_t, 4> kOtherMicroBatches = {2, 4, 3, 5};
+
+/// The subject of a sentence.
+std::string name_of_run(const TrialRequest& request) {
+  return request.is_final ? "The validation" : describe(request.spec.knobs);
+}
 
 }  // namespace
 
 // Only an early end of this kind asks for it: where all runs agree, the second reference would cost
-// as much as the first and change nothing.
-std::optional<double> ThreeWalls::rounding_spread() {
+// as much as the first and change nothing. It is made once, and serves all that ask.
+std::optional<double> ThreeWalls::rounding_spread(int64_t num_steps, int64_t num_more) {
   TrialRequest reference = reference_request();
   spec::TrialSpec& s = reference.spec;
   s.records_routing = false;
@@ -32,53 +41,108 @@ std::optional<double> ThreeWalls::rounding_spread() {
     return spec::check_constraints(spec::parts_of(s)).empty();
   });
   if (size == kOtherMicroBatches.end()) return std::nullopt;
-  reference.phase = Phase::validate;
+  reference.phase = phase_;
   reference.title = fmt::format("reference once more, in micro-batches of {}: what rounding does",
                                 s.knobs.micro_batch_size);
   reference.hash = spec::spec_hash(s);
+  // What is known already was asked for when there was room: so a replay goes the same way.
+  const bool is_known = outcomes_.contains({reference.hash, reference.attempt});
+  const int64_t num_needed = (measured_.contains(reference.hash) ? 0 : 1) + num_more;
+  if (num_started() + num_needed > sweep_.budget.max_trials) return std::nullopt;
+  if (!is_known && is_finishing_) return std::nullopt;
   const Trial trial = measure(std::move(reference));
   if (!trial.is_ok()) return std::nullopt;
-  return spec::largest_mean_difference(reference_loss_, trial.outcome.losses);
+  const auto first = [&](const std::vector<double>& losses) {
+    return std::span(losses).first(std::min(losses.size(), static_cast<size_t>(num_steps)));
+  };
+  return spec::largest_mean_difference(first(reference_loss_), first(trial.outcome.losses));
+}
+
+bool ThreeWalls::is_off_reference(const Trial& trial) const {
+  const TrialOutcome& outcome = trial.outcome;
+  if (outcome.status != spec::TrialStatus::wrong || is_too_large_for_one_) return false;
+  if (outcome.losses.empty() || !std::isfinite(outcome.losses.back())) return false;
+  // A gradient that is not a number ends a trial as wrong, too.
+  return spec::largest_mean_difference(outcome.losses, reference_loss_) >
+         trial.request.spec.reference_tolerance;
+}
+
+std::optional<double> ThreeWalls::band_of_rounding(const Trial& trial) {
+  if (!is_off_reference(trial)) return std::nullopt;
+  const int64_t num_steps = spec::total_steps(trial.request.spec);
+  // The run itself once more, and after a short one the validation.
+  const std::optional<double> spread = rounding_spread(num_steps, trial.request.is_final ? 1 : 2);
+  if (!spread) return std::nullopt;
+  const double band = kBandPerSpread * *spread;
+  const double widest = spec::reference_tolerance_at(trial.request.spec, num_steps);
+  const std::string who = name_of_run(trial.request);
+  std::string text;
+  if (band > kWidestBand) {
+    text = fmt::format(
+        "{} went off the reference's losses. Two reference runs that differ by rounding alone come "
+        "{:.2g} apart: over so many steps losses do not tell whether a layout is right. {}",
+        who, *spread,
+        trial.request.is_final ? "A shorter validation (validate_steps) does."
+                               : "Shorter trials (num_steps) do.");
+  } else if (band <= widest) {
+    text = fmt::format(
+        "Two reference runs that differ by rounding alone come {:.2g} apart in the mean of {} "
+        "losses. {} is off by more, so it stays wrong.",
+        *spread, spec::kLossMeanSteps, who);
+  } else {
+    text = fmt::format(
+        "{} went off the reference's losses, but so does a second reference run that differs by "
+        "rounding alone: by {:.2g} in the mean of {} losses. So it is run once more, within "
+        "{:.2g}.",
+        who, *spread, spec::kLossMeanSteps, band);
+  }
+  Decision& note = decide(phase_, "note", std::move(text));
+  note.evidence = {{"rounding_spread", *spread}, {"band", std::max(widest, band)}};
+  return band > widest && band <= kWidestBand ? std::optional(band) : std::nullopt;
+}
+
+// By its own row in the database it stays wrong: this takes that back where people look.
+void ThreeWalls::tell_cleared(const Trial& first, const Trial& second) {
+  Decision& note = decide(
+      phase_, "note",
+      fmt::format("Cleared by the perturbed reference: {}. It ended as wrong, as {}; within {:.2g} "
+                  "of the reference's losses, which is what rounding alone explains, it runs to "
+                  "its end.",
+                  first.request.title, first.outcome.reason,
+                  second.request.spec.reference_tolerance));
+  note.trial_hash = first.request.hash;
+  note.evidence = {{"is_cleared", true},
+                   {"cleared_by", second.request.hash},
+                   {"band", second.request.spec.reference_tolerance}};
 }
 
 // The second run needs no strict band in its first steps: those of the same configuration were
-// compared strictly in its short trial.
+// compared more strictly in its short trial.
 ThreeWalls::LongRun ThreeWalls::judged_by_rounding(LongRun run) {
-  const TrialOutcome& outcome = run.trial.outcome;
-  const bool is_off = outcome.status == spec::TrialStatus::wrong && !outcome.losses.empty() &&
-                      std::isfinite(outcome.losses.back()) && !reference_loss_.empty();
-  // For the reference and the run itself.
-  const bool has_room = num_started() + 2 <= sweep_.budget.max_trials && !is_finishing_;
-  if (!is_off || is_too_large_for_one_ || !has_room) return run;
-  const std::optional<double> spread = rounding_spread();
-  if (!spread) return run;
-  const double band = kBandPerSpread * *spread;
-  constexpr double kWidestBand = 1;
-  if (band > kWidestBand) {
-    decide(
-        Phase::validate, "note",
-        fmt::format("Two reference runs that differ by rounding alone come {:.2g} apart: over so "
-                    "many steps losses do not tell whether a layout is right. A shorter "
-                    "validation (validate_steps) does.",
-                    *spread))
-        .evidence = {{"rounding_spread", *spread}};
-    return run;
-  }
-  const double widest =
-      spec::reference_tolerance_at(sweep_.base, spec::total_steps(run.trial.request.spec));
-  const bool is_wrong = band <= widest;
-  Decision& note = decide(
-      Phase::validate, "note",
-      is_wrong
-          ? fmt::format("Two reference runs that differ by rounding alone come {:.2g} apart in the "
-                        "mean of {} losses: what the validation is off is more.",
-                        *spread, spec::kLossMeanSteps)
-          : fmt::format("The validation went off the reference's losses, but so does a second "
-                        "reference run that differs by rounding alone: by {:.2g} in the mean of {} "
-                        "losses. So the validation is made once more, within {:.2g}.",
-                        *spread, spec::kLossMeanSteps, band));
-  note.evidence = {{"rounding_spread", *spread}, {"band", is_wrong ? widest : band}};
-  return is_wrong ? run : run_long(run.candidate, band);
+  const std::optional<double> band = band_of_rounding(run.trial);
+  if (!band) return run;
+  LongRun second = run_long(run.candidate, band);
+  if (second.trial.is_ok()) tell_cleared(run.trial, second.trial);
+  return second;
+}
+
+ThreeWalls::Trial ThreeWalls::measure_judged(TrialRequest request) {
+  Trial trial = measure(std::move(request));
+  const std::optional<double> band = band_of_rounding(trial);
+  if (!band) return trial;
+  TrialRequest again = trial.request;
+  again.spec.reference_tolerance = *band;
+  // What losses a run is compared with is no part of what it is, but it is another run.
+  ++again.spec.num_steps;
+  again.hash = spec::spec_hash(again.spec);
+  again.title += fmt::format(", within {:.2g} of the reference", *band);
+  again.is_baseline = false;
+  predict(again);
+  Trial second = measure(std::move(again));
+  if (!second.is_ok()) return second;
+  tell_cleared(trial, second);
+  rounding_band_ = std::max(rounding_band_.value_or(0), *band);
+  return second;
 }
 
 }  // namespace moetune::tuner

@@ -143,7 +143,7 @@ void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
     contender.decision.remedy = "layout";
     contender.decision.knob = "layout";
     contender.decision.value_after = contender.name;
-    contender.trial = measure(std::move(request));
+    contender.trial = measure_judged(std::move(request));
     if (reject_failed(contender)) continue;
     contenders.push_back(std::move(contender));
     take_if_better(contenders);

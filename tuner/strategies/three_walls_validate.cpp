@@ -1,4 +1,4 @@
-// The end of the workflow: the winner over a long window; see three_walls.h.
+// The end of the workflow: the winner over a long window, and the runner-up where it fails.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,6 +40,8 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
     request.spec.reference_tolerance = *reference_tolerance;
     // What losses a run is compared with is no part of what it is, but it is another run.
     ++request.spec.num_steps;
+  } else if (rounding_band_) {
+    request.spec.reference_tolerance = *rounding_band_;
   }
   request.spec.reference_loss = reference_loss_;
   request.hash = spec::spec_hash(request.spec);

@@ -1,4 +1,5 @@
-// All blocks, and the tables of parameters and buffers that they declare; see blocks.h.
+// Collects the tables of parameters and buffers that all blocks declare, for those who need them
+// together.
 #include "engine/plan/blocks/blocks.h"
 
 #include <algorithm>
@@ -9,10 +10,24 @@
 namespace moetune::plan {
 namespace {
 
-const std::array<Block, 6>& blocks() {
-  static const std::array<Block, 6> kBlocks = {embedding(), residual(), gqa(),
-                                               dense_mlp(), moe(),      head()};
+const std::vector<Block>& blocks() {
+  static const std::vector<Block> kBlocks = {embedding(), residual(), gqa(),       mla(),
+                                             gdn(),       mamba(),    dense_mlp(), moe(),
+                                             mtp(),       mtp_head(), head()};
   return kBlocks;
+}
+
+BlockKind block_of_mixer(spec::Mixer mixer) {
+  switch (mixer) {
+    case spec::Mixer::mla:
+      return BlockKind::mla;
+    case spec::Mixer::gdn:
+      return BlockKind::gdn;
+    case spec::Mixer::mamba:
+      return BlockKind::mamba;
+    default:
+      return BlockKind::gqa;
+  }
 }
 
 /// Rows by their ids, each of which stands in one place.
@@ -58,8 +73,14 @@ std::vector<Part> parts_of(const Block& block) {
   return parts;
 }
 
-std::pair<BlockKind, BlockKind> halves_of(const LayerDims& dims) {
-  return {BlockKind::gqa, dims.is_moe ? BlockKind::moe : BlockKind::dense_mlp};
+std::vector<BlockKind> halves_of(const LayerDims& dims) {
+  std::vector<BlockKind> halves;
+  if (dims.mixer != spec::Mixer::none) halves.push_back(block_of_mixer(dims.mixer));
+  if (dims.has_feed_forward) {
+    halves.push_back(dims.is_moe ? BlockKind::moe : BlockKind::dense_mlp);
+  }
+  MOETUNE_CHECK(!halves.empty(), "a layer of nothing: {} tokens", dims.tokens);
+  return halves;
 }
 
 const ParamRow& param_row(ParamKind kind) {

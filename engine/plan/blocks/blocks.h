@@ -24,24 +24,51 @@ struct Block {
 const Block& block_of(BlockKind kind);
 /// Parts of a layer that the block's buffers belong to, in the order in which they begin.
 std::vector<Part> parts_of(const Block& block);
-/// The two halves of a layer.
-std::pair<BlockKind, BlockKind> halves_of(const LayerDims& dims);
+/// The halves of a layer in the order in which they run: what mixes the tokens and the feed-forward
+/// one, or one of them alone.
+std::vector<BlockKind> halves_of(const LayerDims& dims);
 
 /// What goes into the model: rows of the embedding's table.
 Block embedding();
 /// The residual stream at the borders of layers and virtual stages. What crosses them is below.
 Block residual();
 /// Attention with grouped queries: norm, projections, QK-norm, RoPE, core attention, output
-/// projection onto the residual `mid`. Forward begins the layer (its output's buffer among others),
-/// backward ends it.
+/// projection onto the residual. Its output may have a gate.
 Block gqa();
-/// The dense feed-forward half of a layer, from `mid` to the next layer's input.
+/// Multi-head latent attention: queries, keys and values are projected by way of latents, and a
+/// part of each key is the same for all heads.
+Block mla();
+/// Gated DeltaNet: a causal convolution and a scan along the sequence instead of attention.
+Block gdn();
+/// Mamba-2, likewise.
+Block mamba();
+/// The dense feed-forward half of a layer.
 Block dense_mlp();
 /// The Mixture-of-Experts half: router, dispatch, experts, combine; shared experts beside them.
 Block moe();
+/// Where a depth of multi-token prediction begins and ends.
+Block mtp();
+Block mtp_head();
 /// Final norm, head and loss, whose gradients are taken at once: linear cross-entropy in chunks of
 /// tokens.
 Block head();
+
+// Where the halves of a layer meet its borders. A layer with one half has no `mid`: that half reads
+// the layer's input and writes the next one's.
+/// What the feed-forward half adds to, and what the mixer has written.
+Ref feed_forward_input(const LayerDims& dims);
+Ref mixer_output(const LayerDims& dims);
+/// The layer's first half begins it (its output's buffer among others) and its last half ends that;
+/// backward the first half comes last and ends what the layer has saved.
+void begin_layer(SegmentWriter& w);
+void end_layer(SegmentWriter& w);
+void end_layer_backward(SegmentWriter& w);
+
+/// What every mixer has: the norm of its input, the rows that travel between tensor-parallel ranks.
+std::span<const ParamRow> mixer_params();
+std::span<const BufferRow> mixer_buffers();
+void mixer_norm(SegmentWriter& w);
+void mixer_norm_backward(SegmentWriter& w);
 
 /// What lies between the projections: from rotated queries and keys to `attn_out`; `attn_out` made
 /// again where recomputation has dropped it, and whatever the gradients need of other ranks; from
@@ -50,10 +77,14 @@ void core_attention_forward(SegmentWriter& w, const BlockContext& context);
 void core_attention_remake(SegmentWriter& w, const BlockContext& context);
 void core_attention_backward(SegmentWriter& w, const BlockContext& context);
 std::span<const BufferRow> core_attention_buffers();
+/// The projection of attention's output onto the residual.
+std::span<const ParamRow> attention_output_params();
 
 /// The norm of every feed-forward half.
 std::span<const ParamRow> feed_forward_params();
 std::span<const BufferRow> feed_forward_buffers();
+void feed_forward_norm(SegmentWriter& w);
+void feed_forward_norm_backward(SegmentWriter& w);
 
 /// Shared experts, written into the MoE block where they hide its first transfer; forward with the
 /// layer's residual.
@@ -61,6 +92,29 @@ void shared_experts_forward(SegmentWriter& w);
 void shared_experts_backward(SegmentWriter& w);
 std::span<const ParamRow> shared_experts_params();
 std::span<const BufferRow> shared_experts_buffers();
+
+/// A depth of multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2).
+struct MtpDepth {
+  int64_t number = 0;
+  bool is_last = true;  ///< no other one goes on from it
+};
+/// The end of the stream and the embedding of the token that was predicted there, each with a norm,
+/// side by side, become the input of the depth's layers.
+Segment mtp_forward(const BlockContext& context, const MtpDepth& depth);
+Segment mtp_backward(const BlockContext& context, const MtpDepth& depth);
+/// A norm of its own, the model's head, the loss of one token further than before.
+Segment mtp_head_forward(const BlockContext& context, const MtpDepth& depth);
+
+/// What heads share.
+struct HeadParts {
+  ParamKind norm;
+  ParamKind norm_bias;
+  Ref targets;     ///< of a whole micro-batch
+  bool is_joined;  ///< multi-token prediction goes on from its input, and ends that
+};
+void head_and_loss(SegmentWriter& w, const BlockContext& context, const HeadParts& parts);
+std::span<const ParamRow> head_params();
+std::span<const BufferRow> head_buffers();
 
 /// The border between virtual stage `number` and the next one, as seen from one of them.
 struct Border {

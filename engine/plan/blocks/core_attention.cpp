@@ -7,31 +7,47 @@
 namespace moetune::plan {
 namespace {
 
-int64_t kv2(D d) { return 2 * d.kv; }
+int64_t keys_and_values(D d) { return d.kv + d.v; }
+int64_t heads(D d) { return d.heads; }
 int64_t context_if_gathered(D d) { return d.is_gathered() ? d.context_tokens : 0; }
 int64_t block_if_ring(D d) { return d.is_ring ? d.block_tokens : 0; }
 int64_t block_if_cp(D d) { return d.cp > 1 ? d.block_tokens : 0; }
 
 constexpr BufferRow kBuffers[] = {
-    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp, kv2},
+    {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp,
+     keys_and_values},
     {Buf::kv_gathered, "kv_gathered", Part::attn, Keep::wire, kKept, kElement, context_if_gathered,
-     kv2},
-    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_gathered, kv2},
-    {Buf::kv_ring, "kv_ring", Part::attn, Keep::wire, kKept, kElement, block_if_ring, kv2},
+     keys_and_values},
+    {Buf::kv_full, "kv_full", Part::attn, Keep::both, kKept, kElement, context_if_gathered,
+     keys_and_values},
+    {Buf::kv_ring, "kv_ring", Part::attn, Keep::wire, kKept, kElement, block_if_ring,
+     keys_and_values},
     {Buf::d_kv_local, "d_kv_local", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
-     kv2},
+     keys_and_values},
     {Buf::d_kv_ring, "d_kv_ring", Part::attn, Keep::backward_wire, kKept, kElement, block_if_ring,
-     kv2},
-    {Buf::part_out, "part_out", Part::attn, Keep::both, kKept, kElement, block_if_ring,
-     [](D d) { return d.q; }},
-    {Buf::part_lse, "part_lse", Part::attn, Keep::both, kKept, kStat, block_if_ring,
-     [](D d) { return d.heads; }},
+     keys_and_values},
+    {Buf::part_out, "part_out", Part::attn, Keep::both, kKept, kElement, block_if_ring, dim::attn},
+    {Buf::part_lse, "part_lse", Part::attn, Keep::both, kKept, kStat, block_if_ring, heads},
     {Buf::attn_out, "attn_out", Part::attn, Keep::saved, RecomputeModule::core_attn, kElement,
-     dim::block, [](D d) { return d.q; }},
+     dim::block, dim::attn},
     {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, RecomputeModule::core_attn, kStat,
-     dim::block, [](D d) { return d.heads; }}};
+     dim::block, heads},
+    {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, dim::block,
+     dim::attn}};
+
+constexpr ParamRow kOutputParams[] = {
+    {ParamKind::o_proj, "o_proj", dim::hidden, dim::attn, Split::cols, Sync::sharded},
+    {ParamKind::o_bias, "o_bias", dim::one, dim::hidden, Split::whole, Sync::replicated,
+     [](const ModelSpec& m, D) { return m.has_attention_output_bias; }}};
 
 using spec::CollectiveKind;
+
+/// Sinks take part once, also where keys come block by block.
+void add_sinks(const SegmentWriter& w, Instr& instr, const Ref& sinks) {
+  if (!w.model().has_attention_sinks || has_latents(w.dims())) return;
+  // A ring's keys are told by the last operand.
+  instr.refs.insert(instr.refs.end() - 1, sinks);
+}
 
 /// Where each query of a sequence sits.
 Ref positions_of(const LayerDims& d) {
@@ -41,18 +57,18 @@ Ref positions_of(const LayerDims& d) {
 void pack_kv(SegmentWriter& w) {
   const LayerDims& d = w.dims();
   w.op(Op::kv_pack, {rotated_k(d), out(cols(in(Buf::kv_local), 0, d.kv))});
-  w.op(Op::kv_pack, {v_of(d, Buf::qkv), out(cols(in(Buf::kv_local), d.kv, d.kv))});
+  w.op(Op::kv_pack, {local_v(d), out(cols(in(Buf::kv_local), d.kv, d.v))});
 }
 
 void unpack_d_kv(SegmentWriter& w, Buf from) {
   const LayerDims& d = w.dims();
-  w.op(Op::kv_pack, {cols(in(from), 0, d.kv), out(k_of(d, Buf::d_qkv))});
-  w.op(Op::kv_pack, {cols(in(from), d.kv, d.kv), out(v_of(d, Buf::d_qkv))});
+  w.op(Op::kv_pack, {cols(in(from), 0, d.kv), out(d_k(d))});
+  w.op(Op::kv_pack, {cols(in(from), d.kv, d.v), out(d_v(d))});
 }
 
 /// Bytes of keys and values of so many tokens.
 int64_t kv_bytes(const BlockContext& context, int64_t tokens) {
-  return tokens * 2 * context.dims.kv * base::size_of(context.precision.element);
+  return tokens * keys_and_values(context.dims) * base::size_of(context.precision.element);
 }
 
 // Gathered: rows of a context-parallel rank lie sequence by sequence; gathered they lie rank by
@@ -70,7 +86,7 @@ Ref keys_of(const LayerDims& d) {
   return d.is_gathered() ? cols(in(Buf::kv_full), 0, d.kv) : rotated_k(d);
 }
 Ref values_of(const LayerDims& d) {
-  return d.is_gathered() ? cols(in(Buf::kv_full), d.kv, d.kv) : v_of(d, Buf::qkv);
+  return d.is_gathered() ? cols(in(Buf::kv_full), d.kv, d.v) : local_v(d);
 }
 
 // Ring attention (Liu et al. 2023): at step s the rank has the keys of the rank s places before it,
@@ -96,11 +112,14 @@ void ring_forward(SegmentWriter& w, const BlockContext& context) {
     const Ref block = in(kv_block(step));
     if (step > 0) w.join(Stream::compute, Stream::context);
     if (step + 1 < d.cp) shift(w, context, kv_block(step), kv_block(step + 1));
-    w.op(Op::core_attn,
-         {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.kv),
-          out(step == 0 ? Buf::attn_out : Buf::part_out),
-          out(step == 0 ? Buf::attn_lse : Buf::part_lse), positions_of(d), key_positions(d, step)});
-    if (step == 0) continue;
+    Instr& part = w.op(Op::core_attn, {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.v),
+                                       out(step == 0 ? Buf::attn_out : Buf::part_out),
+                                       out(step == 0 ? Buf::attn_lse : Buf::part_lse),
+                                       positions_of(d), key_positions(d, step)});
+    if (step == 0) {
+      add_sinks(w, part, weight(ParamKind::attn_sinks));
+      continue;
+    }
     w.op(Op::attn_merge,
          {inout(Buf::attn_out), inout(Buf::attn_lse), in(Buf::part_out), in(Buf::part_lse)});
   }
@@ -118,11 +137,13 @@ void ring_backward(SegmentWriter& w, const BlockContext& context) {
     const auto changed = [&](const Ref& ref) { return is_first ? out(ref) : inout(ref); };
     if (!is_first) w.join(Stream::compute, Stream::context);
     if (step + 1 < d.cp) shift(w, context, kv_block(step), kv_block(step + 1));
-    w.op(Op::core_attn, {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.kv),
-                         in(Buf::attn_out), in(Buf::attn_lse), positions_of(d), in(Buf::d_attn_out),
-                         changed(q_of(d, Buf::d_qkv)), changed(cols(d_block, 0, d.kv)),
-                         changed(cols(d_block, d.kv, d.kv)), key_positions(d, step)})
-        .accumulate = !is_first;
+    Instr& part =
+        w.op(Op::core_attn, {rotated_q(d), cols(block, 0, d.kv), cols(block, d.kv, d.v),
+                             in(Buf::attn_out), in(Buf::attn_lse), positions_of(d),
+                             in(Buf::d_attn_out), changed(d_q(d)), changed(cols(d_block, 0, d.kv)),
+                             changed(cols(d_block, d.kv, d.v)), key_positions(d, step)});
+    part.accumulate = !is_first;
+    if (is_first) add_sinks(w, part, grad(ParamKind::attn_sinks));
     shift(w, context, d_kv_block(step), d_kv_block(step + 1));
   }
   w.join(Stream::compute, Stream::context);
@@ -132,13 +153,15 @@ void ring_backward(SegmentWriter& w, const BlockContext& context) {
 }  // namespace
 
 std::span<const BufferRow> core_attention_buffers() { return kBuffers; }
+std::span<const ParamRow> attention_output_params() { return kOutputParams; }
 
 void core_attention_forward(SegmentWriter& w, const BlockContext& context) {
   const LayerDims& d = w.dims();
   if (d.is_ring) return ring_forward(w, context);
   if (d.is_gathered()) gather_kv(w, context);
-  w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), out(Buf::attn_out),
-                       out(Buf::attn_lse), positions_of(d)});
+  Instr& attention = w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d),
+                                          out(Buf::attn_out), out(Buf::attn_lse), positions_of(d)});
+  add_sinks(w, attention, weight(ParamKind::attn_sinks));
 }
 
 void core_attention_remake(SegmentWriter& w, const BlockContext& context) {
@@ -155,14 +178,14 @@ void core_attention_remake(SegmentWriter& w, const BlockContext& context) {
 void core_attention_backward(SegmentWriter& w, const BlockContext& context) {
   const LayerDims& d = w.dims();
   if (d.is_ring) return ring_backward(w, context);
-  const Ref dk = k_of(d, Buf::d_qkv);
-  const Ref dv = v_of(d, Buf::d_qkv);
   // The gradients of all keys go where the gathered keys have been.
   const bool is_gathered = d.is_gathered();
-  w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), in(Buf::attn_out), in(Buf::attn_lse),
-                       positions_of(d), in(Buf::d_attn_out), out(q_of(d, Buf::d_qkv)),
-                       out(is_gathered ? cols(in(Buf::kv_gathered), 0, d.kv) : dk),
-                       out(is_gathered ? cols(in(Buf::kv_gathered), d.kv, d.kv) : dv)});
+  Instr& attention =
+      w.op(Op::core_attn, {rotated_q(d), keys_of(d), values_of(d), in(Buf::attn_out),
+                           in(Buf::attn_lse), positions_of(d), in(Buf::d_attn_out), out(d_q(d)),
+                           out(is_gathered ? cols(in(Buf::kv_gathered), 0, d.kv) : d_k(d)),
+                           out(is_gathered ? cols(in(Buf::kv_gathered), d.kv, d.v) : d_v(d))});
+  add_sinks(w, attention, grad(ParamKind::attn_sinks));
   if (!is_gathered) return;
   w.op(Op::kv_reorder, {in(Buf::kv_gathered), table(Table::kv_inverse), out(Buf::kv_full)});
   w.join(Stream::context, Stream::compute);

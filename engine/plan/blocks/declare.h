@@ -21,7 +21,12 @@ inline int64_t tokens(D d) { return d.tokens; }
 inline int64_t block(D d) { return d.block_tokens; }
 inline int64_t block_if_tp(D d) { return d.tp > 1 ? d.block_tokens : 0; }
 inline int64_t hidden(D d) { return d.hidden; }
+inline int64_t attn(D d) { return d.attn; }
+/// What a norm keeps of each row: one over its deviation, and with LayerNorm its mean.
+inline int64_t stats(D d) { return d.has_layer_norm ? 2 : 1; }
 inline int64_t vocab(D d) { return d.vocab; }
 }  // namespace dim
+
+inline bool has_layer_norm(const ModelSpec& model, D) { return model.has_layer_norm; }
 
 }  // namespace moetune::plan

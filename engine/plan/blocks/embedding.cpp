@@ -1,12 +1,21 @@
-// What goes into a virtual stage and what leaves it; see blocks.h.
+// The block at the borders of a virtual stage: tokens or received rows go in, rows to send come
+// out.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 
 namespace moetune::plan {
 namespace {
 
+int64_t tokens_between_halves(D d) {
+  return d.mixer != spec::Mixer::none && d.has_feed_forward ? d.tokens : 0;
+}
+
 constexpr ParamRow kParams[] = {
     {ParamKind::embedding, "embedding", dim::vocab, dim::hidden, Split::rows, Sync::sharded}};
+constexpr ParamRow kPositionParams[] = {
+    {ParamKind::position_embedding, "position_embedding", [](D d) { return d.learned_positions; },
+     dim::hidden, Split::whole, Sync::replicated,
+     [](const ModelSpec& m, D) { return m.has_learned_positions; }}};
 
 constexpr BufferRow kBuffers[] = {{Buf::embed_partial, "embed_partial", Part::embed, Keep::wire,
                                    kKept, kElement, dim::block_if_tp, dim::hidden}};
@@ -14,7 +23,8 @@ constexpr BufferRow kBuffers[] = {{Buf::embed_partial, "embed_partial", Part::em
 // The residual stream at the borders of layers and stages.
 constexpr BufferRow kBorderBuffers[] = {
     {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, dim::tokens, dim::hidden},
-    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, dim::tokens, dim::hidden},
+    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, tokens_between_halves,
+     dim::hidden},
     {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, kElement, dim::tokens,
      dim::hidden}};
 
@@ -24,6 +34,8 @@ int16_t tag_of(const Border& border, bool is_backward) {
   return static_cast<int16_t>(2 * border.number + (is_backward ? 1 : 0));
 }
 Ref tokens(const LayerDims& d) { return tokens_of(Table::tokens, 0, d.block_tokens); }
+/// Of the rank's own tokens.
+Ref positions(const LayerDims& d) { return rows(table(Table::positions), 0, d.tokens); }
 
 Segment forward(const BlockContext& context) {
   SegmentWriter w(context, BlockKind::embedding, false);
@@ -37,6 +49,10 @@ Segment forward(const BlockContext& context) {
     w.scatter(in(Buf::embed_partial), in(Buf::input));
     w.join(Stream::compute, Stream::tensor);
   }
+  if (w.model().has_learned_positions) {
+    w.op(Op::embed_positions,
+         {by_token(weight(ParamKind::position_embedding)), positions(w.dims()), inout(Buf::input)});
+  }
   w.release();
   w.end(Part::embed);
   return w.finish();
@@ -48,6 +64,10 @@ Segment backward(const BlockContext& context) {
   w.acquire();
   SegmentWriter::Gathered dy = w.gather(d_hidden(), in(Space::edge, Buf::embed_partial));
   w.op(Op::embed, {by_token(grad(ParamKind::embedding)), tokens(w.dims()), w.arrived(dy)});
+  if (w.model().has_learned_positions) {
+    w.op(Op::embed_positions,
+         {by_token(grad(ParamKind::position_embedding)), positions(w.dims()), d_hidden()});
+  }
   w.release();
   w.end(Part::embed, Space::edge);
   w.end_saved(Part::grad, Space::edge);
@@ -56,7 +76,9 @@ Segment backward(const BlockContext& context) {
 
 }  // namespace
 
-Block embedding() { return {BlockKind::embedding, forward, backward, {kParams}, {kBuffers}}; }
+Block embedding() {
+  return {BlockKind::embedding, forward, backward, {kParams, kPositionParams}, {kBuffers}};
+}
 
 Block residual() { return {BlockKind::stage, nullptr, nullptr, {}, {kBorderBuffers}}; }
 
@@ -73,7 +95,7 @@ Segment send_forward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, false);
   w.join(Stream::pipeline_send, Stream::compute);
   w.message(Verb::send, Op::pp_send, border.peer, output()).tag = tag_of(border, false);
-  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.join_for_slot(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::input, Space::edge);
   return w.finish();
 }
@@ -91,7 +113,7 @@ Segment send_backward(const BlockContext& context, const Border& border) {
   SegmentWriter w(context, BlockKind::stage, true);
   w.join(Stream::pipeline_send, Stream::compute);
   w.message(Verb::send, Op::pp_send, border.peer, d_hidden()).tag = tag_of(border, true);
-  w.join_for_reuse(Stream::compute, Stream::pipeline_send);
+  w.join_for_slot(Stream::compute, Stream::pipeline_send);
   w.end_saved(Part::grad, Space::edge);
   return w.finish();
 }

@@ -1,4 +1,4 @@
-// Final norm, head and loss; see blocks.h.
+// The block that ends the model: final norm, head and loss, in chunks of tokens.
 #include <algorithm>
 
 #include "engine/plan/blocks/blocks.h"
@@ -13,14 +13,17 @@ int64_t ce_stats_if_tp(D d) { return d.tp > 1 ? d.ce_chunk : 0; }
 
 constexpr ParamRow kParams[] = {
     {ParamKind::final_norm, "final_norm", dim::one, dim::hidden, Split::whole, Sync::replicated},
-    {ParamKind::head, "head", dim::vocab, dim::hidden, Split::rows, Sync::sharded,
-     [](const ModelSpec&, D d) { return d.has_own_head; }}};
+    {ParamKind::final_norm_bias, "final_norm_bias", dim::one, dim::hidden, Split::whole,
+     Sync::replicated, has_layer_norm}};
+constexpr ParamRow kHeadParams[] = {{ParamKind::head, "head", dim::vocab, dim::hidden, Split::rows,
+                                     Sync::sharded,
+                                     [](const ModelSpec&, D d) { return d.has_own_head; }}};
 
 constexpr BufferRow kBuffers[] = {
     {Buf::final_norm_out, "final_norm_out", Part::head, Keep::forward, kKept, kElement, dim::tokens,
      dim::hidden},
     {Buf::final_norm_rstd, "final_norm_rstd", Part::head, Keep::forward, kKept, kStat, dim::tokens,
-     dim::one},
+     dim::stats},
     {Buf::head_gathered, "head_gathered", Part::head, Keep::wire, kKept, kElement, dim::block_if_tp,
      dim::hidden},
     {Buf::head_partial, "head_partial", Part::head, Keep::wire, kKept, kElement, dim::block_if_tp,
@@ -49,11 +52,24 @@ Ref stats_of_all(SegmentWriter& w, const BlockContext& context, const Ref& logit
   return all;
 }
 
+Segment forward(const BlockContext& context) {
+  SegmentWriter w(context, BlockKind::head, false);
+  head_and_loss(
+      w, context,
+      {ParamKind::final_norm, ParamKind::final_norm_bias,
+       tokens_of(Table::targets, 0, context.dims.block_tokens), context.dims.mtp_depth > 0});
+  return w.finish();
+}
+
+}  // namespace
+
+std::span<const ParamRow> head_params() { return kHeadParams; }
+std::span<const BufferRow> head_buffers() { return kBuffers; }
+
 // Linear cross-entropy: logits exist for one chunk of tokens at a time, and the gradients with
 // respect to the hidden states and the head are taken from them at once, so that nothing of size
 // tokens x vocabulary is ever kept.
-Segment forward(const BlockContext& context) {
-  SegmentWriter w(context, BlockKind::head, false);
+void head_and_loss(SegmentWriter& w, const BlockContext& context, const HeadParts& parts) {
   const LayerDims& d = w.dims();
   const auto edge = [](Buf buf) { return in(Space::edge, buf); };
   // A tied head on the stage that has the embedding is the embedding.
@@ -63,8 +79,8 @@ Segment forward(const BlockContext& context) {
   w.begin(Part::head, Space::edge);
   w.begin(Part::grad, Space::edge);
   w.acquire(tied);
-  w.op(Op::final_norm, {edge(Buf::input), weight(ParamKind::final_norm),
-                        out(edge(Buf::final_norm_out)), out(edge(Buf::final_norm_rstd))});
+  w.norm(Op::final_norm, edge(Buf::input), parts.norm, parts.norm_bias, edge(Buf::final_norm_out),
+         edge(Buf::final_norm_rstd));
   SegmentWriter::Gathered hidden = w.gather(edge(Buf::final_norm_out), edge(Buf::head_gathered));
   const Ref all_x = w.arrived(hidden);
   const Ref all_dx = edge(w.is_tensor_parallel() ? Buf::head_partial : Buf::d_hidden);
@@ -73,7 +89,9 @@ Segment forward(const BlockContext& context) {
     const Ref x = rows(all_x, begin, count);
     const Ref dx = rows(all_dx, begin, count);
     const Ref logits = rows(edge(Buf::logits), 0, count);
-    const Ref targets = tokens_of(Table::targets, begin, count);
+    Ref targets = parts.targets;
+    targets.row = begin;
+    targets.num_rows = count;
     w.op(Op::lm_head, Pass::forward, {x, weight(head), out(logits)});
     w.mark(Mark::observe_logits).refs = {logits, targets};
     w.op(Op::cross_entropy, Pass::forward,
@@ -85,17 +103,13 @@ Segment forward(const BlockContext& context) {
     w.scatter(all_dx, edge(Buf::d_hidden));
     w.join(Stream::compute, Stream::tensor);
   }
-  w.op(Op::final_norm, Pass::backward,
-       {edge(Buf::input), weight(ParamKind::final_norm), edge(Buf::final_norm_rstd),
-        edge(Buf::d_hidden), inout(edge(Buf::d_hidden)), grad(ParamKind::final_norm)});
+  w.norm_backward(Op::final_norm, edge(Buf::input), parts.norm, parts.norm_bias,
+                  edge(Buf::final_norm_rstd), edge(Buf::d_hidden), inout(edge(Buf::d_hidden)));
   w.release(tied);
   w.end(Part::head, Space::edge);
-  w.end_saved(Part::input, Space::edge);
-  return w.finish();
+  if (!parts.is_joined) w.end_saved(Part::input, Space::edge);
 }
 
-}  // namespace
-
-Block head() { return {BlockKind::head, forward, nullptr, {kParams}, {kBuffers}}; }
+Block head() { return {BlockKind::head, forward, nullptr, {kParams, kHeadParams}, {kBuffers}}; }
 
 }  // namespace moetune::plan

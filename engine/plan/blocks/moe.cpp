@@ -1,6 +1,6 @@
-// The Mixture-of-Experts half of a layer; see blocks.h. Saved rows lie in canonical order (expert,
-// source rank, token), which no chunk count changes: that is what makes chunking bit-identical.
-// What is written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
+// The block of a layer's Mixture-of-Experts half. Saved rows lie in canonical order (expert, source
+// rank, token), which no chunk count changes: that is what makes chunking bit-identical. What is
+// written here is for one chunk of rows; passes/ep_chunks.cpp makes several of it.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 
@@ -18,14 +18,34 @@ int64_t route_chunks(D d) {
 }
 int64_t sequences_if_moe(D d) { return d.is_moe ? d.sequences : 0; }
 int64_t own_sequences_if_moe(D d) { return d.is_moe ? d.own_sequences : 0; }
+int64_t experts(D d) { return d.experts; }
+int64_t latent(D d) { return d.latent; }
+int64_t expert_hidden(D d) { return d.expert_hidden(); }
+int64_t fc1(D d) { return d.fc1_halves * d.moe_ffn; }
+int64_t all_fc1(D d) { return d.local_experts * fc1(d); }
+bool has_latent(const ModelSpec& model, D) { return model.moe_latent_size > 0; }
+bool has_expert_bias(const ModelSpec& model, D) { return model.has_expert_bias; }
 
 constexpr ParamRow kParams[] = {
-    {ParamKind::router, "router", [](D d) { return d.experts; }, dim::hidden, Split::whole,
-     Sync::replicated},
-    {ParamKind::expert_fc1, "expert_fc1", [](D d) { return d.local_experts * 2 * d.moe_ffn; },
-     dim::hidden, Split::expert_rows, Sync::sharded},
-    {ParamKind::expert_fc2, "expert_fc2", [](D d) { return d.local_experts * d.hidden; },
-     [](D d) { return d.moe_ffn; }, Split::expert_cols, Sync::sharded}};
+    {ParamKind::router, "router", experts, dim::hidden, Split::whole, Sync::replicated},
+    {ParamKind::router_bias, "router_bias", experts, dim::one, Split::whole, Sync::replicated,
+     has_expert_bias},
+    {ParamKind::balance_bias, "balance_bias", experts, dim::one, Split::whole, Sync::no_gradient,
+     [](const ModelSpec& m, D) { return m.has_router_bias; }},
+    {ParamKind::latent_down, "latent_down", latent, dim::hidden, Split::whole, Sync::replicated,
+     has_latent},
+    {ParamKind::latent_up, "latent_up", dim::hidden, latent, Split::whole, Sync::replicated,
+     has_latent},
+    {ParamKind::expert_fc1, "expert_fc1", all_fc1, expert_hidden, Split::expert_rows,
+     Sync::sharded},
+    {ParamKind::expert_fc1_bias, "expert_fc1_bias", all_fc1, dim::one, Split::expert_rows,
+     Sync::sharded, has_expert_bias},
+    {ParamKind::expert_fc2, "expert_fc2", [](D d) { return d.local_experts * d.expert_hidden(); },
+     [](D d) { return d.moe_ffn; }, Split::expert_cols, Sync::sharded},
+    // Each slice of an expert adds its part.
+    {ParamKind::expert_fc2_bias, "expert_fc2_bias",
+     [](D d) { return d.local_experts * d.expert_hidden() / d.etp; }, dim::one, Split::expert_part,
+     Sync::sharded, has_expert_bias}};
 
 constexpr BufferRow kBuffers[] = {
     {Buf::router_probs, "router_probs", Part::route, Keep::saved, kKept, kStat, tokens_if_moe,
@@ -65,32 +85,40 @@ constexpr BufferRow kBuffers[] = {
     {Buf::offsets, "offsets", Part::experts, Keep::saved, kKept, kIndex,
      [](D d) { return 1 + d.chunks_forward + d.chunks_backward; },
      [](D d) { return d.local_experts + 1; }},
+    {Buf::latent_in, "latent_in", Part::route, Keep::forward, kKept, kElement, tokens_if_moe,
+     latent},
+    {Buf::latent_out, "latent_out", Part::route, Keep::saved, kKept, kElement, tokens_if_moe,
+     latent},
+    {Buf::d_latent_out, "d_latent_out", Part::route, Keep::backward, kKept, kElement, tokens_if_moe,
+     latent},
+    {Buf::d_latent_in, "d_latent_in", Part::route, Keep::backward, kKept, kElement, tokens_if_moe,
+     latent},
     {Buf::send_rows, "send_rows", Part::route, Keep::wire, kKept, kElement, slots_if_ep,
-     dim::hidden},
+     expert_hidden},
     {Buf::recv_rows, "recv_rows", Part::experts, Keep::wire, kKept, kElement, received_if_ep,
-     dim::hidden},
+     expert_hidden},
     {Buf::send_probs, "send_probs", Part::route, Keep::wire, kKept, kStat, slots_if_ep, dim::one},
     {Buf::recv_probs, "recv_probs", Part::experts, Keep::wire, kKept, kStat, received_if_ep,
      dim::one},
     {Buf::expert_input, "expert_input", Part::experts, Keep::saved, kKept, kElement, rows_in,
-     dim::hidden},
+     expert_hidden},
     {Buf::expert_probs, "expert_probs", Part::experts, Keep::saved, kKept, kStat, rows_in,
      dim::one},
     {Buf::fc1_out, "fc1_out", Part::experts, Keep::saved, RecomputeModule::experts, kElement,
-     rows_in, [](D d) { return 2 * d.moe_ffn; }},
+     rows_in, fc1},
     {Buf::act_out, "act_out", Part::experts, Keep::saved, RecomputeModule::moe_act, kElement,
      rows_in, [](D d) { return d.moe_ffn; }},
-    {Buf::fc2_out, "fc2_out", Part::experts, Keep::forward, kKept, kElement, rows_in, dim::hidden},
+    {Buf::fc2_out, "fc2_out", Part::experts, Keep::forward, kKept, kElement, rows_in,
+     expert_hidden},
     {Buf::d_fc2_out, "d_fc2_out", Part::experts, Keep::backward, kKept, kElement, rows_in,
-     dim::hidden},
+     expert_hidden},
     {Buf::d_act, "d_act", Part::experts, Keep::backward, kKept, kElement, rows_in,
      [](D d) { return d.moe_ffn; }},
-    {Buf::d_fc1, "d_fc1", Part::experts, Keep::backward, kKept, kElement, rows_in,
-     [](D d) { return 2 * d.moe_ffn; }},
+    {Buf::d_fc1, "d_fc1", Part::experts, Keep::backward, kKept, kElement, rows_in, fc1},
     {Buf::d_expert_probs, "d_expert_probs", Part::experts, Keep::backward, kKept, kStat, rows_in,
      dim::one},
     {Buf::d_expert_input, "d_expert_input", Part::experts, Keep::backward, kKept, kElement, rows_in,
-     dim::hidden}};
+     expert_hidden}};
 
 using spec::CollectiveKind;
 using spec::GraphScope;
@@ -138,17 +166,19 @@ void route(SegmentWriter& w, const BlockContext& context) {
   const LayerDims& d = w.dims();
   const bool has_balance = w.training().aux_loss_coeff > 0;
   w.open(GraphScope::moe_router);
-  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), out(Buf::mlp_norm_out),
-                      out(Buf::mlp_norm_rstd)});
-  w.linear(Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router, out(Buf::router_probs));
+  feed_forward_norm(w);
+  w.linear(Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router, out(Buf::router_probs),
+           w.model().has_expert_bias ? weight(ParamKind::router_bias) : nothing());
   // Rows of other tensor-parallel ranks' sequences.
   if (has_balance && d.own_sequences < d.sequences) {
     w.op(Op::zero_sums, {out(Buf::aux_sums)});
   }
-  w.op(Op::router, {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
-                    out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
-                    has_balance ? out(own_aux_sums(d, d.sequences)) : nothing(),
-                    has_balance ? in(Buf::expert_counts) : nothing()});
+  Instr& router =
+      w.op(Op::router, {inout(Buf::router_probs), out(Buf::router_lse), out(Buf::topk_indices),
+                        out(Buf::topk_weights), out(Buf::expert_counts), out(own_aux_sums(d, 0)),
+                        has_balance ? out(own_aux_sums(d, d.sequences)) : nothing(),
+                        has_balance ? in(Buf::expert_counts) : nothing()});
+  if (w.model().has_router_bias) router.refs.push_back(weight(ParamKind::balance_bias));
   // Losses are means over the global batch: a sequence's sums are those of all its ranks.
   if (has_balance && d.sequence_ranks() > 1) {
     w.join(Stream::context, Stream::compute);
@@ -188,8 +218,12 @@ void preprocess(SegmentWriter& w) {
            d.expert_ranks * counts * base::size_of(base::DType::i32),
            {in(Buf::chunk_counts), out(Buf::gathered_counts)});
   }
-  w.op(Op::permute, {in(Buf::mlp_norm_out), out(is_parallel ? Buf::send_rows : Buf::expert_input),
-                     slots(kForwardOrder), slots(kForwardPosition)});
+  if (d.latent > 0) {
+    w.linear(Op::latent_down, in(Buf::mlp_norm_out), ParamKind::latent_down, out(Buf::latent_in));
+  }
+  w.op(Op::permute, {in(d.latent > 0 ? Buf::latent_in : Buf::mlp_norm_out),
+                     out(is_parallel ? Buf::send_rows : Buf::expert_input), slots(kForwardOrder),
+                     slots(kForwardPosition)});
   w.op(Op::permute_probs,
        {in(Buf::topk_weights), out(is_parallel ? Buf::send_probs : Buf::expert_probs),
         slots(kForwardOrder)});
@@ -198,8 +232,26 @@ void preprocess(SegmentWriter& w) {
 }
 
 int64_t row_bytes(const BlockContext& context, bool has_probs) {
-  return context.dims.hidden * base::size_of(context.precision.element) +
+  return context.dims.expert_hidden() * base::size_of(context.precision.element) +
          (has_probs ? base::size_of(context.precision.stat) : 0);
+}
+
+/// Experts' matrices have one, which the last operand says.
+void add_bias(const SegmentWriter& w, Instr& product, ParamKind kind) {
+  if (w.model().has_expert_bias) product.refs.push_back(weight(kind));
+}
+
+/// What the experts have given, back at its tokens, onto the layer's output.
+void bring_back(SegmentWriter& w, const Ref& rows) {
+  const Ref output = in(Space::next, Buf::input);
+  if (w.dims().latent == 0) {
+    w.op(Op::unpermute, {rows, inout(output), slots(kForwardPosition)});
+    return;
+  }
+  w.op(Op::zero_sums, {out(Buf::latent_out)});
+  w.op(Op::unpermute, {rows, inout(Buf::latent_out), slots(kForwardPosition)});
+  w.linear(Op::latent_up, in(Buf::latent_out), ParamKind::latent_up, inout(output)).accumulate =
+      true;
 }
 
 Segment forward(const BlockContext& context) {
@@ -207,7 +259,7 @@ Segment forward(const BlockContext& context) {
   const LayerDims& d = w.dims();
   const Lists lists = lists_of(d, false);
   const bool is_parallel = d.expert_ranks > 1;
-  const Ref output = in(Space::next, Buf::input);
+  begin_layer(w);
   w.begin(Part::route);
   w.acquire();
   route(w, context);
@@ -236,7 +288,7 @@ Segment forward(const BlockContext& context) {
   if (d.shared_ffn > 0) {
     shared_experts_forward(w);
   } else {
-    w.op(Op::ffn_residual, {in(Buf::mid), out(output)});
+    w.op(Op::ffn_residual, {feed_forward_input(d), out(in(Space::next, Buf::input))});
   }
   // What comes next is the first to read what write_route has sent.
   if (is_parallel) w.join(Stream::compute, Stream::copy);
@@ -248,12 +300,16 @@ Segment forward(const BlockContext& context) {
     w.expert_op(Op::sort_probs,
                 {received(in(Buf::recv_probs)), out(Buf::expert_probs), arrival(lists)});
   }
-  w.expert_op(Op::expert_fc1, {in(Buf::expert_input), weight(ParamKind::expert_fc1),
-                               out(Buf::fc1_out), chunk_list(lists), offsets(lists)});
+  add_bias(w,
+           w.expert_op(Op::expert_fc1, {in(Buf::expert_input), weight(ParamKind::expert_fc1),
+                                        out(Buf::fc1_out), chunk_list(lists), offsets(lists)}),
+           ParamKind::expert_fc1_bias);
   w.expert_op(Op::expert_act,
               {in(Buf::fc1_out), in(Buf::expert_probs), out(Buf::act_out), chunk_list(lists)});
-  w.expert_op(Op::expert_fc2, {in(Buf::act_out), weight(ParamKind::expert_fc2), out(Buf::fc2_out),
-                               chunk_list(lists), offsets(lists)});
+  add_bias(w,
+           w.expert_op(Op::expert_fc2, {in(Buf::act_out), weight(ParamKind::expert_fc2),
+                                        out(Buf::fc2_out), chunk_list(lists), offsets(lists)}),
+           ParamKind::expert_fc2_bias);
   if (is_parallel) {
     w.expert_op(Op::unsort_rows,
                 {in(Buf::fc2_out), out(received(in(Buf::recv_rows))), arrival(lists)});
@@ -263,12 +319,11 @@ Segment forward(const BlockContext& context) {
   }
   w.mark(Mark::chunk_done);
   if (is_parallel) w.join(Stream::compute, Stream::expert);
-  w.op(Op::unpermute,
-       {in(is_parallel ? Buf::send_rows : Buf::fc2_out), inout(output), slots(kForwardPosition)});
+  bring_back(w, in(is_parallel ? Buf::send_rows : Buf::fc2_out));
   w.release();
   w.end(Part::experts);
   w.end(Part::route);
-  w.end(Part::block);
+  end_layer(w);
   return w.finish();
 }
 
@@ -282,8 +337,13 @@ Segment backward(const BlockContext& context) {
   w.begin(Part::experts);
   w.acquire();
   w.remake({Buf::mlp_norm_out});
-  w.op(Op::unpermute, {d_hidden, out(is_parallel ? Buf::send_rows : Buf::d_fc2_out),
-                       slots(kBackwardOrder), slots(kBackwardPosition)});
+  if (d.latent > 0) {
+    w.linear_backward(Op::latent_up, Op::latent_up, in(Buf::latent_out), ParamKind::latent_up,
+                      d_hidden, out(Buf::d_latent_out));
+  }
+  w.op(Op::unpermute, {d.latent > 0 ? in(Buf::d_latent_out) : d_hidden,
+                       out(is_parallel ? Buf::send_rows : Buf::d_fc2_out), slots(kBackwardOrder),
+                       slots(kBackwardPosition)});
   const int arrived = w.new_event();
   if (is_parallel) {
     w.join(Stream::expert, Stream::compute);
@@ -330,9 +390,21 @@ Segment backward(const BlockContext& context) {
               {in(Buf::d_fc2_out), in(Buf::act_out), grad(ParamKind::expert_fc2), offsets(lists)});
   w.expert_op(Op::expert_fc1, Pass::wgrad,
               {in(Buf::d_fc1), in(Buf::expert_input), grad(ParamKind::expert_fc1), offsets(lists)});
+  if (w.model().has_expert_bias) {
+    w.expert_op(Op::expert_bias,
+                {in(Buf::d_fc2_out), grad(ParamKind::expert_fc2_bias), offsets(lists)});
+    w.expert_op(Op::expert_bias,
+                {in(Buf::d_fc1), grad(ParamKind::expert_fc1_bias), offsets(lists)});
+  }
   if (is_parallel) w.join(Stream::compute, Stream::expert);
-  w.op(Op::permute, {in(is_parallel ? Buf::send_rows : Buf::d_expert_input), inout(Buf::d_mlp_norm),
-                     slots(kBackwardPosition)});
+  if (d.latent > 0) w.op(Op::zero_sums, {out(Buf::d_latent_in)});
+  w.op(Op::permute,
+       {in(is_parallel ? Buf::send_rows : Buf::d_expert_input),
+        inout(d.latent > 0 ? Buf::d_latent_in : Buf::d_mlp_norm), slots(kBackwardPosition)});
+  if (d.latent > 0) {
+    w.linear_backward(Op::latent_down, Op::latent_down, in(Buf::mlp_norm_out),
+                      ParamKind::latent_down, in(Buf::d_latent_in), inout(Buf::d_mlp_norm));
+  }
   // Every slice of an expert gives a part of its weight's gradient.
   if (d.etp > 1) w.op(Op::zero_sums, {out(Buf::d_topk_weights)});
   const Ref d_weights = in(Buf::d_topk_weights);
@@ -342,14 +414,14 @@ Segment backward(const BlockContext& context) {
   w.op(Op::router, {in(Buf::router_probs), in(Buf::router_lse), in(Buf::topk_indices),
                     in(Buf::topk_weights), in(Buf::d_topk_weights), out(Buf::d_router),
                     w.training().aux_loss_coeff > 0 ? own_aux_sums(d, d.sequences) : nothing()});
-  w.linear_backward(Op::router_gemm, Op::router_gemm, in(Buf::mlp_norm_out), ParamKind::router,
-                    in(Buf::d_router), inout(Buf::d_mlp_norm));
-  w.op(Op::mlp_norm, {in(Buf::mid), weight(ParamKind::mlp_norm), in(Buf::mlp_norm_rstd),
-                      in(Buf::d_mlp_norm), inout(d_hidden), grad(ParamKind::mlp_norm)})
-      .accumulate = true;
+  w.linear_backward(Op::router_gemm, Op::router_bias, in(Buf::mlp_norm_out), ParamKind::router,
+                    in(Buf::d_router), inout(Buf::d_mlp_norm),
+                    w.model().has_expert_bias ? grad(ParamKind::router_bias) : nothing());
+  feed_forward_norm_backward(w);
   w.release();
   w.end(Part::experts);
   w.end(Part::route);
+  end_layer_backward(w);
   return w.finish();
 }
 

@@ -1,4 +1,5 @@
-// The beginning and the end of a step, outside of micro-batches; see blocks.h.
+// What a step does outside of micro-batches: it clears gradients at the beginning, and updates
+// weights at the end.
 #include "engine/plan/blocks/blocks.h"
 
 namespace moetune::plan {
@@ -71,8 +72,9 @@ Segment setup(const UpdateContext& c) {
 Segment begin_step(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
-  w.upload(Upload::step,
-           {out(table(Table::tokens)), out(table(Table::targets)), out(scalar(Scalar::loss))});
+  Instr& tokens = w.upload(Upload::step, {out(table(Table::tokens)), out(table(Table::targets)),
+                                          out(scalar(Scalar::loss))});
+  if (w.dims().mtp_depth > 0) tokens.refs.push_back(out(table(Table::mtp_targets)));
   // All that comes later on the compute stream can read the tokens.
   w.join(Stream::compute, Stream::copy);
   Instr& zero = w.priced(Op::zero_grads, {}, {});

@@ -1,6 +1,6 @@
-// What instructions share with communication in flight; see passes.h. One rule, which reads the
-// grid and the program and never a clock, so that neither threads nor the order in which ranks are
-// played change it:
+// The pass that works out what instructions share with communication in flight. One rule, which
+// reads the grid and the program and never a clock, so that neither threads nor the order in which
+// ranks are played change it:
 //   * A transfer is in flight from its launch until its stream is waited for. Two transfers of a
 //     rank on different streams share a link where neither's launch has waited for the other, and
 //     both put bytes on that kind of link (spec::link_bytes).
@@ -94,7 +94,9 @@ class Walk {
         transfer(segment, instr, known_on(stream), stream);
         return;
       case Verb::record:
-        if (!instr.device_only) events_[static_cast<size_t>(instr.event)] = known_on(stream);
+        // A message that has its slot is still in flight.
+        if (instr.device_only || instr.is_for_slot) return;
+        events_[static_cast<size_t>(instr.event)] = known_on(stream);
         return;
       case Verb::wait:
         if (!instr.device_only) {

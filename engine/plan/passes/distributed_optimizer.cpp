@@ -1,4 +1,4 @@
-// The distributed optimizer; see passes.h. ZeRO stage 1 (Rajbhandari et al. 2020): ranks that hold
+// The pass that shares the optimizer out: ZeRO stage 1 (Rajbhandari et al. 2020). Ranks that hold
 // the same parameters keep the optimizer's state of a shard each. Gradients are added up only where
 // their shard is, AdamW works on the shard, and the weights are gathered again at the end of the
 // step. The norm is shared out like that in any case: its sum is over all ranks.

@@ -36,7 +36,7 @@ OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::Trainin
       shape = {row.rows(dims), row.cols(dims), base::size_of(precision.of(row.content))};
     }
   }
-  if (ref.is_index_row) shape = {shape.cols, 1, shape.element_bytes};
+  if (ref.is_index_row) shape = {shape.cols, 1, shape.element_bytes, false, ref.row};
   if (ref.rows == RowsOf::range || ref.rows == RowsOf::micro_batch) shape.rows = ref.num_rows;
   if (ref.rows == RowsOf::by_token) shape.rows = std::min(shape.rows, dims.block_tokens);
   if (ref.num_cols > 0) shape.cols = ref.num_cols;

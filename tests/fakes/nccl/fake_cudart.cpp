@@ -99,6 +99,8 @@ Memory& memory() {
   return instance;
 }
 
+std::atomic<size_t> g_free_bytes{size_t{1} << 36};
+std::atomic<size_t> g_total_bytes{size_t{1} << 36};
 std::atomic<int> g_num_devices{0};
 thread_local int t_device = -1;
 
@@ -141,6 +143,11 @@ void inject_cuda(const std::string& call, int error) {
 void reset_cuda() {
   const std::scoped_lock lock(memory().mutex);
   memory().faults.clear();
+}
+
+void set_device_memory(size_t free_bytes, size_t total_bytes) {
+  g_free_bytes = free_bytes;
+  g_total_bytes = total_bytes;
 }
 
 void use_device(int device) { t_device = device; }
@@ -197,6 +204,10 @@ const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "some CUDA error";
 }
 
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorUnknown";
+}
+
 cudaError_t cudaGetDevice(int* device) {
   *device = device_of_thread();
   return fault_of("cudaGetDevice");
@@ -210,6 +221,11 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *free_bytes = g_free_bytes;
+  *total_bytes = g_total_bytes;
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   const cudaError_t error = fault_of("cudaMalloc");
   if (error != cudaSuccess) return error;

@@ -1,6 +1,7 @@
 // Streams of the fake CUDA runtime, for the fake NCCL that puts work on them.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -15,5 +16,7 @@ void enqueue(CUstream_st* stream, std::function<void()> work);
 /// From now on a call of the runtime fails, as it does after a bad kernel.
 void inject_cuda(const std::string& call, int error);
 void reset_cuda();
+/// What the driver says of every device's memory from now on.
+void set_device_memory(size_t free_bytes, size_t total_bytes);
 
 }  // namespace moetune::fakes

@@ -1,4 +1,4 @@
-// What collectives compute; see fake_nccl_math.h.
+// Sums and copies in the order of ranks, by dtype, so that results have the same bits in every run.
 #include "tests/fakes/nccl/fake_nccl_math.h"
 
 #include <cstdint>

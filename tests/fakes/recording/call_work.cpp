@@ -57,23 +57,25 @@ int64_t grouped_flops(const Entry& call) {
   return 2 * (rows != nullptr ? rows->rows : x->rows) * x->cols * y->cols;
 }
 
-/// (query, key) pairs that a rank's queries see, on average over the ranks that share the
-/// sequences: each position sees those up to itself, or the last `window` of them.
+/// (query, key) pairs that the call's queries see, position by position: keys up to their own, or
+/// the last `window` of them. Keys without positions of their own lie from the first one on.
 int64_t visible_pairs(const Entry& call) {
   const int64_t batch = call.number("batch").value();
   const int64_t window = call.number("window").value();
-  const int64_t queries = at(call, "q").rows / batch;
-  const int64_t keys = at(call, "k").rows / batch * call.number("key ranks").value();
+  const Operand* listed = call.find("key_positions");
+  const int64_t num_keys = at(call, "k").rows / batch;
   int64_t pairs = 0;
-  for (int64_t position = 0; position < keys; ++position) {
-    pairs += window > 0 ? std::min(window, position + 1) : position + 1;
+  for (const int64_t query : at(call, "positions").values) {
+    for (int64_t i = 0; i < num_keys; ++i) {
+      const int64_t key = listed != nullptr ? listed->values[static_cast<size_t>(i)] : i;
+      if (key <= query && (window == 0 || key > query - window)) ++pairs;
+    }
   }
-  return batch * (pairs * queries / keys);
+  return batch * pairs;
 }
 
-/// Of the pairs with all keys those with the keys of one rank, on average.
 int64_t attention_flops_of(const Entry& call, int64_t each) {
-  return each * visible_pairs(call) * at(call, "q").cols / call.number("key ranks").value();
+  return each * visible_pairs(call) * at(call, "q").cols;
 }
 int64_t attention_flops(const Entry& call) { return attention_flops_of(call, 4); }
 int64_t attention_backward_flops(const Entry& call) { return attention_flops_of(call, 10); }
@@ -233,9 +235,7 @@ int64_t touched_elements(const RoleRow& row, const Operand& operand, const Entry
 
 }  // namespace
 
-Work work_of(const Entry& recorded, int64_t num_key_ranks) {
-  Entry call = recorded;
-  call.numbers.push_back({"key ranks", call.find("key_positions") ? num_key_ranks : 1});
+Work work_of(const Entry& call) {
   const FunctionRow& function = row_of(call);
   Work work;
   for (const Operand& operand : call.operands) {

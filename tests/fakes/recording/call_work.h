@@ -19,11 +19,10 @@ struct Work {
 
 /// Bytes: the sum over the operands of what the call touches of them, each element in its own type,
 /// those of updated operands twice. Where a list of rows picks from an operand, that is as many
-/// rows as the list has, at most all. Attention counts the pairs that its queries see, the average
-/// over the ranks of the context-parallel group. Throws base::Error for a call that is in no row of
-/// the table.
-/// `num_key_ranks`: ranks that share a sequence's keys, where the call sees one rank's of them.
-Work work_of(const Entry& call, int64_t num_key_ranks = 1);
+/// rows as the list has, at most all. Attention counts the pairs that its queries see, by the
+/// positions that the device was given. Throws base::Error for a call that is in no row of the
+/// table.
+Work work_of(const Entry& call);
 
 /// The operands of a call that has a row, or is one of communicator or copies.
 std::vector<std::pair<const Operand*, Access>> accesses_of(const Entry& call);

@@ -1,4 +1,4 @@
-// Vector clocks over streams and the host; see ordering.h.
+// Vector clocks over streams and the host, moved by what the recording device is told.
 #include "tests/fakes/recording/ordering.h"
 
 #include <fmt/format.h>

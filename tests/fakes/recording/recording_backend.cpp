@@ -2,6 +2,7 @@
 #include "tests/fakes/recording/recording_backend.h"
 
 #include <cstring>
+#include <iterator>
 
 #include "kernels/base/error.h"
 
@@ -14,6 +15,7 @@ constexpr int64_t kRangeBytes = int64_t{1} << 40;
 constexpr int64_t kPageBytes = int64_t{64} << 10;
 
 char* address(int64_t value) { return reinterpret_cast<char*>(value); }
+int64_t number_of(const void* address) { return reinterpret_cast<int64_t>(address); }
 
 class AddressRange final : public kernels::DeviceRange {
  public:
@@ -41,6 +43,20 @@ Entry& RecordingBackend::write(std::string_view function, std::initializer_list<
   return entry;
 }
 
+Operand RecordingBackend::positions_at(std::string_view role, const kernels::Tensor& tensor) const {
+  Operand made = operand(role, tensor);
+  if (made.data == nullptr) return made;
+  const int64_t at = number_of(made.data);
+  const auto after = uploaded_.upper_bound(at);
+  MOETUNE_CHECK(after != uploaded_.begin(), "{} were never written", role);
+  const auto& [start, bytes] = *std::prev(after);
+  MOETUNE_CHECK(at + made.bytes() <= start + static_cast<int64_t>(bytes.size()),
+                "{} end behind what was written", role);
+  made.values.resize(static_cast<size_t>(made.numel()));
+  std::memcpy(made.values.data(), bytes.data() + (at - start), static_cast<size_t>(made.bytes()));
+  return made;
+}
+
 void* RecordingBackend::allocate(int64_t /*bytes*/) {
   return address(kFirstAddress + num_ranges_++ * kRangeBytes);
 }
@@ -53,8 +69,10 @@ void RecordingBackend::fill_zero(void* pointer, int64_t bytes) {
   write("fill_zero", {bytes_at("to", pointer, bytes)});
 }
 
-void RecordingBackend::copy_to_device(void* device, const void* /*host*/, int64_t bytes) {
+void RecordingBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
   write("copy_to_device", {bytes_at("to", device, bytes)});
+  const auto* from = static_cast<const char*>(host);
+  uploaded_[number_of(device)].assign(from, from + bytes);
 }
 
 void RecordingBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
@@ -126,8 +144,8 @@ void RecordingBackend::rope(const kernels::RopeArgs& args) {
 void RecordingBackend::attention(const kernels::AttentionArgs& args) {
   write("attention",
         {operand("q", args.q), operand("k", args.k), operand("v", args.v), operand("out", args.out),
-         operand("lse", args.lse), operand("positions", args.positions),
-         operand("key_positions", args.key_positions)},
+         operand("lse", args.lse), positions_at("positions", args.positions),
+         positions_at("key_positions", args.key_positions)},
         {{"batch", args.batch},
          {"heads", args.heads},
          {"kv_heads", args.kv_heads},
@@ -139,9 +157,9 @@ void RecordingBackend::attention_backward(const kernels::AttentionBackwardArgs& 
   write("attention_backward",
         {operand("q", forward.q), operand("k", forward.k), operand("v", forward.v),
          operand("out", forward.out), operand("lse", forward.lse),
-         operand("positions", forward.positions), operand("key_positions", forward.key_positions),
-         operand("dout", args.dout), operand("dq", args.dq), operand("dk", args.dk),
-         operand("dv", args.dv)},
+         positions_at("positions", forward.positions),
+         positions_at("key_positions", forward.key_positions), operand("dout", args.dout),
+         operand("dq", args.dq), operand("dk", args.dk), operand("dv", args.dv)},
         {{"batch", forward.batch},
          {"heads", forward.heads},
          {"kv_heads", forward.kv_heads},

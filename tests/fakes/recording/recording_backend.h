@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <initializer_list>
+#include <map>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "tests/fakes/recording/tape.h"
@@ -75,6 +77,8 @@ class RecordingBackend final : public kernels::Backend {
  private:
   Entry& write(std::string_view function, std::initializer_list<Operand> operands,
                std::initializer_list<Number> numbers = {});
+  /// An operand whose content counts, not only its shape.
+  [[nodiscard]] Operand positions_at(std::string_view role, const kernels::Tensor& tensor) const;
 
   Tape& tape_;
   Answer answer_;
@@ -83,6 +87,7 @@ class RecordingBackend final : public kernels::Backend {
   int64_t num_graphs_ = 0;
   int64_t num_fetches_ = 0;
   int64_t num_ranges_ = 0;
+  std::map<int64_t, std::vector<char>> uploaded_;  ///< by address
 };
 
 }  // namespace moetune::recording

@@ -21,6 +21,7 @@ struct Operand {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t ld = 0;
+  std::vector<int32_t> values = {};  ///< of positions: what the host has written there
 
   [[nodiscard]] int64_t element_bytes() const { return dtype ? base::size_of(*dtype) : 1; }
   [[nodiscard]] int64_t numel() const { return rows * cols; }

@@ -1,4 +1,4 @@
-// Who watches, and which of a thread's calls is the outermost. See simt_observer.h.
+// Who watches, and which of a thread's calls is the outermost.
 #include "tests/fakes/simt/simt_observer.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Streams and events of the fake device. See simt_streams.h.
+// Streams, events and captured graphs of the fake device, and the order in which it runs what they
+// hold.
 #include "tests/fakes/simt/simt_streams.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the fake device reports, as CUPTI's records. See fake_session.h.
+// Writes what the fake device reports as CUPTI's records, into the subscriber's buffers.
 #include "tests/fakes/simt_cupti/fake_session.h"
 
 #include <unistd.h>

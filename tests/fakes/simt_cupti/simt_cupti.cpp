@@ -1,4 +1,4 @@
-// CUPTI's functions that the recorder calls, over the reports of the fake device. See simt_cupti.h.
+// CUPTI's functions that the recorder calls, over the reports of the fake device.
 #include "tests/fakes/simt_cupti/simt_cupti.h"
 
 #include <cstring>

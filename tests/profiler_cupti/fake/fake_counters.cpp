@@ -1,5 +1,5 @@
-// The functions that cupti_counters.cpp and cupti_metrics.cpp call; see fake_counters.h. Drivers,
-// versions and clocks are fake_cupti.cpp's.
+// The functions that cupti_counters.cpp and cupti_metrics.cpp call. Drivers, versions and clocks
+// are fake_cupti.cpp's.
 #include "tests/profiler_cupti/fake/fake_counters.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,4 @@
-// The functions that cupti_recorder.cpp calls; see fake_cupti.h. Reading records stays the real
-// library's work.
+// The functions that cupti_recorder.cpp calls. Reading records stays the real library's work.
 #include "tests/profiler_cupti/fake/fake_cupti.h"
 
 #include <cuda_runtime_api.h>

@@ -1,0 +1,267 @@
+// Command lines: which of a script's commands trains, what its launcher says, and its settings.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/text_cursor.h"
+#include "engine/spec/dialects/texts.h"
+#include "engine/spec/dialects/values.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+using Words = std::span<const std::string>;
+
+constexpr int64_t kMostRanks = 1'000'000;
+
+bool is_flag(std::string_view word) {
+  return word.size() > 2 && word.starts_with("--") && word[2] != '-';
+}
+
+/// What launchers count.
+struct Ranks {
+  int64_t nodes = 0;
+  int64_t per_node = 0;
+  int64_t all = 0;
+
+  [[nodiscard]] int64_t product() const {
+    if (per_node > 0) return per_node * std::max<int64_t>(nodes, 1);
+    return all;
+  }
+};
+struct LauncherOption {
+  std::string_view name;
+  int64_t Ranks::*member;
+};
+constexpr std::array kLauncherOptions = {
+    LauncherOption{"--nproc_per_node", &Ranks::per_node},
+    LauncherOption{"--nproc-per-node", &Ranks::per_node},
+    LauncherOption{"--ntasks-per-node", &Ranks::per_node},
+    LauncherOption{"--nnodes", &Ranks::nodes},
+    LauncherOption{"--nodes", &Ranks::nodes},
+    LauncherOption{"-N", &Ranks::nodes},
+    LauncherOption{"--ntasks", &Ranks::all},
+    LauncherOption{"-n", &Ranks::all},
+    LauncherOption{"-np", &Ranks::all},
+    LauncherOption{"--num_gpus", &Ranks::all},
+    LauncherOption{"--num-gpus", &Ranks::all},
+    LauncherOption{"-ng", &Ranks::all},
+};
+
+void read_option(const std::string& word, const std::string* next, Ranks& ranks) {
+  const size_t equals = word.find('=');
+  for (const LauncherOption& option : kLauncherOptions) {
+    if (option.name != std::string_view(word).substr(0, equals)) continue;
+    std::string value =
+        equals == std::string::npos ? (next == nullptr ? "" : *next) : word.substr(equals + 1);
+    value = value.substr(0, value.find(':'));  // elastic: from the least on
+    const auto count = parse_integer(value);
+    if (count && *count > 0 && *count <= kMostRanks) ranks.*option.member = *count;
+  }
+}
+
+/// The first word behind the training script, or behind the launcher where there is no script.
+size_t first_argument(Words words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].ends_with(".py") || (words[i].ends_with(".sh") && words[i] != "sh")) return i + 1;
+    const bool is_module = words[i] == "-m" && i + 1 < words.size();
+    if (is_module && !words[i + 1].starts_with("torch.distributed")) return i + 2;
+  }
+  return 0;
+}
+
+size_t num_known(const ShellCommand& command, Dialect dialect) {
+  return static_cast<size_t>(std::ranges::count_if(command.words, [&](const std::string& word) {
+    return is_known(key_in_word(word, dialect), dialect);
+  }));
+}
+
+/// One flag and the words behind it.
+struct Flag {
+  std::string name;
+  std::vector<std::string> words;
+};
+
+std::vector<Flag> flags_of(Words words, std::vector<std::string>& others) {
+  std::vector<Flag> flags;
+  for (const std::string& word : words) {
+    if (is_flag(word)) {
+      const size_t equals = word.find('=');
+      flags.push_back({word.substr(0, equals), {}});
+      if (equals != std::string::npos) flags.back().words.push_back(word.substr(equals + 1));
+    } else if (flags.empty()) {
+      others.push_back(word);
+    } else {
+      flags.back().words.push_back(word);
+    }
+  }
+  return flags;
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  std::vector<std::string> parts;
+  for (const std::string& word : words) parts.push_back(shell_quoted(word));
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+void add_flag(Flag flag, Reading& in) {
+  Setting setting{.key = std::move(flag.name), .words = std::move(flag.words)};
+  setting.value = quoted(setting.words);
+  in.settings.add(std::move(setting), in.problems);
+}
+
+/// "--section.option", "--section.no-option": tyro takes dashes for underscores.
+void add_titan_flag(Flag flag, Reading& in) {
+  std::string key = key_in_word(flag.name, Dialect::torchtitan);
+  if (key.empty()) {
+    if (flag.name == "--module" || flag.name == "--config") {
+      in.run.model_name += (in.run.model_name.empty() ? "" : "/") + quoted(flag.words);
+    }
+    add_flag(std::move(flag), in);
+    return;
+  }
+  const size_t no = key.find(".no_");
+  if (no != std::string::npos && !is_known(key, Dialect::torchtitan)) {
+    std::string positive = key;
+    positive.erase(no + 1, 3);
+    if (is_known(positive, Dialect::torchtitan)) {
+      key = std::move(positive);
+      flag.words = {"false"};
+    }
+  }
+  if (flag.words.empty()) flag.words = {"true"};
+  if (key == "job.config_file") {
+    const std::string name = flag.words[0].substr(flag.words[0].rfind('/') + 1);
+    if (!in.options.files.contains(name)) {
+      in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
+    }
+  }
+  Setting setting{.key = std::move(key), .words = std::move(flag.words)};
+  Node value;
+  value.kind = Node::Kind::list;
+  for (const std::string& word : setting.words) value.items.push_back(scalar_node(word));
+  setting.value = toml_text(setting.words.size() == 1 ? value.items[0] : value);
+  in.settings.remove(setting.key);  // of the file, which the command line overrides
+  in.settings.add(std::move(setting), in.problems);
+}
+
+/// "key=value" as Hydra takes it, and options of the script.
+void add_overrides(Words words, Reading& in) {
+  std::vector<std::string> options;
+  for (const std::string& word : words) {
+    const std::string key = key_in_word(word, Dialect::megatron_bridge);
+    if (key.empty()) {
+      options.push_back(word);
+      continue;
+    }
+    const std::string text = word.substr(word.find('=') + 1);
+    const bool is_structured = text.starts_with('[') || text.starts_with('{') ||
+                               text.starts_with('"') || text.starts_with('\'');
+    const Node value = is_structured ? read_yaml_value(text, in.source) : scalar_node(text);
+    const bool is_map = value.kind == Node::Kind::map;
+    Setting setting{.key = key, .is_null = value.is_null(), .value = yaml_text(value)};
+    if (value.kind == Node::Kind::list) {
+      for (const Node& item : value.items) {
+        setting.words.push_back(item.kind == Node::Kind::scalar ? item.text : yaml_text(item));
+      }
+    } else if (!setting.is_null) {
+      setting.words = {is_map ? setting.value : value.text};
+    }
+    in.settings.add(std::move(setting), in.problems);
+  }
+  std::vector<std::string> others;
+  for (Flag& flag : flags_of(options, others)) {
+    if (flag.name == "--recipe" || flag.name == "--model") in.run.model_name = quoted(flag.words);
+    add_flag(std::move(flag), in);
+  }
+}
+
+/// Where torchtitan's command line names a file that was given.
+void read_named_files(Words words, Reading& in) {
+  for (const std::string& word : words) {
+    const std::string name = word.substr(std::min(word.rfind('/'), word.rfind('=')) + 1);
+    const auto at = in.options.files.find(name.substr(name.rfind('/') + 1));
+    if (at == in.options.files.end() || !at->first.ends_with(".toml")) continue;
+    flatten(read_toml(at->second, at->first), "", toml_text, in.settings, in.problems);
+  }
+}
+
+}  // namespace
+
+std::string key_in_word(std::string_view word, Dialect dialect) {
+  const size_t equals = word.find('=');
+  if (dialect == Dialect::megatron_lm) {
+    return is_flag(word) ? std::string(word.substr(0, equals)) : "";
+  }
+  if (dialect == Dialect::torchtitan) {
+    if (!is_flag(word) || word.substr(0, equals).find('.') == std::string_view::npos) return "";
+    std::string key(word.substr(2, equals == std::string_view::npos ? equals : equals - 2));
+    std::ranges::replace(key, '-', '_');
+    return key;
+  }
+  if (dialect == Dialect::primus || equals == std::string_view::npos) return "";
+  while (word.starts_with('+')) word.remove_prefix(1);
+  const std::string_view key = word.substr(0, word.find('='));
+  const bool is_path = !key.empty() && std::ranges::all_of(key, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+  return is_path ? std::string(key) : "";
+}
+
+void set_environment(Reading& reading, const std::string& name, const std::string& value) {
+  const auto names = environment_names();
+  if (std::ranges::find(names, name) != names.end()) reading.run.environment[name] = value;
+}
+
+void read_command(std::string_view text, Reading& in) {
+  const std::vector<ShellCommand> commands = read_shell(text, in.source);
+  const ShellCommand* training = nullptr;
+  size_t most = 0;
+  for (const ShellCommand& command : commands) {
+    const size_t known = num_known(command, in.dialect);
+    if (known <= most) continue;
+    most = known;
+    training = &command;
+  }
+  if (training == nullptr) return;
+  const Words words = training->words;
+  const size_t first = first_argument(words);
+  Ranks ranks;
+  for (const auto& [name, value] : training->environment) {
+    set_environment(in, name, value);
+    const bool is_titan = in.dialect == Dialect::torchtitan && name == "NGPU";
+    if (is_titan) read_option("-n=" + value, nullptr, ranks);
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    // Behind the script only Megatron-Bridge's has such options.
+    if (i >= first && in.dialect != Dialect::megatron_bridge) break;
+    read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
+  }
+  in.run.world_size = ranks.product();
+  const Words arguments = words.subspan(first);
+  if (in.dialect == Dialect::megatron_bridge) {
+    add_overrides(arguments, in);
+    return;
+  }
+  std::vector<std::string> others;
+  if (in.dialect == Dialect::torchtitan) read_named_files(arguments, in);
+  for (Flag& flag : flags_of(arguments, others)) {
+    if (in.dialect == Dialect::torchtitan) {
+      add_titan_flag(std::move(flag), in);
+    } else {
+      add_flag(std::move(flag), in);
+    }
+  }
+  if (first > 0 && !others.empty()) {
+    in.note(fmt::format("'{}' in front of the flags was not understood", shown(others.front())));
+  }
+}
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,103 @@
+// The table of concepts: what moetune calls a choice, a size or a figure of a run, and how each
+// dialect does. Reading, writing and the list of what is known come from its rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/spec/dialects/run_config.h"
+
+namespace moetune::spec::dialects {
+
+/// How a value that is no member of RunConfig is written.
+enum class Kind : uint8_t { flag, integer, number, word, list };
+
+/// One of the several settings that make a knob: a writer of its own puts them together.
+struct Part {
+  Kind kind;
+};
+/// A size or trait of the model in Megatron's terms; model_sizes.h makes Hugging Face's of them.
+struct Trait {
+  Kind kind;
+};
+using Target =
+    std::variant<PlanKnobMember, int64_t RunConfig::*, std::string RunConfig::*, Part, Trait>;
+
+/// A value of ours and of theirs. Of several rows with one value of ours the first is written.
+struct Word {
+  std::string_view ours;  ///< empty: theirs is none of ours, and is passed on with a note
+  std::string_view theirs;
+  /// Of which dialect; none: of those that have no words of their own in the row.
+  std::optional<Dialect> dialect = std::nullopt;
+};
+
+/// By dialect, in the order of the enum.
+using ByDialect = std::array<std::string_view, kNumDialects>;
+
+/// In a row's keys: Megatron-LM's, without dashes and in the place where the dialect has it.
+inline constexpr std::string_view kSame = "=";
+/// In a row's keys: other rows of the table make it, put together by parts_of_megatron.cpp and
+/// parts_of_titan.cpp.
+inline constexpr std::string_view kByParts = "*";
+
+struct Row {
+  std::string_view name;  ///< of the knob, or Megatron's name
+  Target target;
+  /// Empty: the dialect cannot say it. A '!' before it: what it says is the contrary.
+  ByDialect keys;
+  /// What holds where it is not said, in our words; empty: nothing does.
+  ByDialect fallbacks;
+  std::span<const Word> words = {};  ///< empty: values are the same everywhere
+  bool is_always_said = false;       ///< also where it is the fallback
+};
+
+/// Other keys of a row: older spellings, and where a dialect keeps a thing twice.
+struct OtherKey {
+  enum class Use : uint8_t {
+    read,    ///< the row's key wins
+    agrees,  ///< has to be the same, and is written as well
+  };
+  std::string_view row;
+  Dialect dialect;
+  std::string_view key;
+  Use use = Use::read;
+};
+
+/// An older setting and what it means today: the settings of the same dialect that it stands for.
+struct OldSetting {
+  Dialect dialect;
+  std::string_view key;
+  struct Meaning {
+    std::string_view key;
+    std::string_view value;  ///< empty: that of the old one
+  };
+  std::array<Meaning, 2> means;  ///< the second may be empty
+};
+
+/// The two halves of the table, and both.
+std::span<const Row> knob_rows();
+std::span<const Row> trait_rows();
+std::span<const Row> rows();
+std::span<const OtherKey> other_keys();
+std::span<const OldSetting> old_settings();
+/// Environment variables that change how fast a run is or what it needs.
+std::span<const std::string_view> environment_names();
+
+/// The key of a row in a dialect, without '!'; empty where it cannot say it.
+std::string key_of(const Row& row, Dialect dialect);
+bool is_inverted(const Row& row, Dialect dialect);
+std::string_view fallback_of(const Row& row, Dialect dialect);
+const Row& row_of(std::string_view name);
+/// Whether a row, an older setting or another key has it.
+bool is_known(std::string_view key, Dialect dialect);
+Kind kind_of(const Row& row);
+/// The row that has the key; null for unknown ones.
+const Row* find_row(std::string_view key, Dialect dialect);
+
+}  // namespace moetune::spec::dialects

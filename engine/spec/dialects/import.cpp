@@ -1,0 +1,127 @@
+// A text to a run: its settings by the table, what several of them say together, and what follows.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/spec/dialects/model_sizes.h"
+#include "engine/spec/dialects/texts.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr int64_t kDefaultVocabMultiple = 128;
+constexpr int64_t kMostReplicas = 1'000'000;
+
+/// Keys of which nothing was understood, in their order.
+void keep_the_rest(Reading& in) {
+  for (const std::string& name : in.parts.taken()) {
+    in.settings.remove(in.key(name));
+    for (const OtherKey& other : other_keys()) {
+      if (other.dialect == in.dialect && other.row == name) in.settings.remove(other.key);
+    }
+  }
+  for (const Setting& setting : in.settings.all()) {
+    // Which class of Python a part is goes without saying where one writes overrides.
+    if (setting.key == "_target_" || setting.key.ends_with("._target_")) continue;
+    in.run.unknown.push_back({setting.key, setting.value});
+  }
+}
+
+std::string product_text(Reading& in, std::initializer_list<std::string_view> rows,
+                         std::initializer_list<int64_t> sizes) {
+  std::vector<std::string> parts;
+  auto size = sizes.begin();
+  for (const std::string_view row : rows) {
+    parts.push_back(fmt::format("'{}' {}", in.key(row), *size++));
+  }
+  return fmt::format("{}", fmt::join(parts, " x "));
+}
+
+void place_ranks(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  if (!in.problems.empty()) return;
+  if (!in.has_etp && in.dialect != Dialect::torchtitan) k.etp = k.tp;
+  const int64_t world = in.run.world_size;
+  const int64_t replica = int64_t{k.tp} * k.cp * k.pp;
+  if (replica > kMostReplicas) {
+    in.problem(fmt::format("{} are more than {} ranks",
+                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}),
+                           kMostReplicas));
+    return;
+  }
+  if (world == 0) {
+    if (in.dialect != Dialect::torchtitan) {
+      in.note("the number of ranks is not said: one replica is taken");
+    }
+    return;
+  }
+  if (world % replica != 0) {
+    in.problem(fmt::format("{} are {}, which does not divide the {} ranks",
+                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}), replica,
+                           world));
+    return;
+  }
+  if (in.dialect != Dialect::torchtitan) k.dp = static_cast<int32_t>(world / replica);
+  const int64_t experts = int64_t{k.etp} * k.ep * k.pp;
+  if (k.ep > 1 && world % experts != 0) {
+    in.problem(fmt::format("{} are {}, which does not divide the {} ranks",
+                           product_text(in, {"etp", "ep", "pp"}, {k.etp, k.ep, k.pp}), experts,
+                           world));
+  }
+}
+
+void make_model(Reading& in) {
+  in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
+  if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
+    // Megatron pads the table so that every tensor-parallel rank gets the same.
+    const auto vocab = in.run.model["vocab_size"].get<int64_t>();
+    const int64_t multiple =
+        in.traits.value("make_vocab_size_divisible_by", kDefaultVocabMultiple) * in.run.knobs.tp;
+    if (multiple > 0) {
+      in.run.model["padded_vocab_size"] = (vocab + multiple - 1) / multiple * multiple;
+    }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// A text of something else would make a run of defaults.
+void refuse_strangers(const Reading& in) {
+  const bool has_any = std::ranges::any_of(
+      in.settings.all(), [&](const Setting& setting) { return is_known(setting.key, in.dialect); });
+  if (has_any || !in.run.model_name.empty()) return;
+  throw base::UsageError(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
+                                     name_of(in.dialect), in.key("tp")));
+}
+
+}  // namespace
+
+RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options) {
+  Reading in(dialect, options);
+  read_text(text, in);
+  refuse_strangers(in);
+  if (options.world_size > 0) in.run.world_size = options.world_size;
+  read_rows(in);
+  // What follows is judged by these.
+  in.problems.throw_if_any();
+  if (dialect == Dialect::torchtitan) {
+    read_parts_of_titan(in);
+  } else {
+    read_parts_of_megatron(in);
+    make_model(in);
+  }
+  place_ranks(in);
+  keep_the_rest(in);
+  in.problems.throw_if_any();
+  const PlanKnobs& k = in.run.knobs;
+  if (in.run.global_batch_size == 0 && in.run.world_size > 0 && dialect == Dialect::megatron_lm) {
+    in.run.global_batch_size = int64_t{k.micro_batch_size} * k.dp;  // Megatron-LM's default
+  }
+  return std::move(in.run);
+}
+
+}  // namespace moetune::spec::dialects

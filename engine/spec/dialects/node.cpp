@@ -1,0 +1,100 @@
+// Nodes as text again.
+#include "engine/spec/dialects/node.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace moetune::spec::dialects {
+
+Node::Node() = default;
+Node::Node(const Node& other) = default;
+Node::Node(Node&& other) noexcept = default;
+Node& Node::operator=(const Node& other) = default;
+Node& Node::operator=(Node&& other) noexcept = default;
+Node::~Node() = default;
+namespace {
+
+std::string in_double_quotes(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+/// Stands in YAML without quotes and is not read as something else.
+bool is_plain(std::string_view text) {
+  constexpr std::string_view kInside = "_-./+*()$%@~^=<>| ";
+  constexpr std::string_view kNotFirst = "-*%@~|> <=?!&";
+  if (text.empty() || text.ends_with(' ')) return false;
+  const bool is_first_wrong = kNotFirst.find(text[0]) != std::string_view::npos;
+  const bool is_number = text.size() > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9';
+  if (is_first_wrong && !is_number && !text.starts_with("--")) return false;
+  return std::ranges::all_of(text, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kInside.find(c) != std::string_view::npos;
+  });
+}
+
+bool is_bare_in_toml(const Node& node) {
+  if (node.is_quoted || node.text.empty()) return false;
+  if (node.text == "true" || node.text == "false") return true;
+  return std::ranges::all_of(node.text, [](char c) {
+    return (c >= '0' && c <= '9') || std::string_view("+-.eE").find(c) != std::string_view::npos;
+  });
+}
+
+using Printer = std::string (*)(const Node&);
+
+std::string list_text(const Node& node, Printer print) {
+  std::vector<std::string> parts;
+  for (const Node& item : node.items) parts.push_back(print(item));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string yaml_text(const Node& node) {
+  if (node.kind == Node::Kind::list) return list_text(node, yaml_text);
+  if (node.kind == Node::Kind::scalar) {
+    if (node.is_quoted || (!node.text.empty() && !is_plain(node.text))) {
+      return in_double_quotes(node.text);
+    }
+    return node.text.empty() ? "null" : node.text;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : node.fields) {
+    parts.push_back(fmt::format("{}: {}", yaml_text(scalar_node(key)), yaml_text(value)));
+  }
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
+std::string toml_text(const Node& node) {
+  if (node.kind == Node::Kind::list) return list_text(node, toml_text);
+  if (node.kind == Node::Kind::scalar) {
+    return is_bare_in_toml(node) ? node.text : in_double_quotes(node.text);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : node.fields) {
+    parts.push_back(fmt::format("{} = {}", in_double_quotes(key), toml_text(value)));
+  }
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
+Node scalar_node(std::string text, bool is_quoted) {
+  Node node;
+  node.text = std::move(text);
+  node.is_quoted = is_quoted;
+  return node;
+}
+
+}  // namespace moetune::spec::dialects

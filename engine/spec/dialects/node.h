@@ -1,0 +1,66 @@
+// What a YAML or TOML text says, as a tree of texts: numbers keep the digits that they were written
+// with, so that what is passed on is not changed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace moetune::spec::dialects {
+
+/// Beyond this a text is no configuration, and readers would use the stack up.
+inline constexpr int kMaxDepth = 32;
+
+struct Node {
+  enum class Kind : uint8_t { scalar, list, map };
+
+  Kind kind = Kind::scalar;
+  std::string text;                                  ///< scalars: without quotes and escapes
+  bool is_quoted = false;                            ///< what looks like a number or null is none
+  std::vector<Node> items;                           ///< lists
+  std::vector<std::pair<std::string, Node>> fields;  ///< maps, in their order
+  int64_t line = 0;                                  ///< on which it stands, from 1
+
+  // Where the node is no incomplete type any more: fields are pairs with one.
+  Node();
+  Node(const Node& other);
+  Node(Node&& other) noexcept;
+  Node& operator=(const Node& other);
+  Node& operator=(Node&& other) noexcept;
+  ~Node();
+
+  [[nodiscard]] const Node* find(std::string_view key) const {
+    for (const auto& [name, node] : fields) {
+      if (name == key) return &node;
+    }
+    return nullptr;
+  }
+  /// Nothing is said.
+  [[nodiscard]] bool is_null() const {
+    return kind == Kind::scalar && !is_quoted &&
+           (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL");
+  }
+};
+
+/// The subset of YAML that configurations use: maps, lists, flow lists and maps, scalars, comments.
+/// Throws base::UsageError with the line for anchors, tags, several documents, block scalars, and
+/// for what is no YAML.
+Node read_yaml(std::string_view text, const std::string& source);
+/// One value as YAML's flow style writes it: "[a, b]", "{k: 1}", a scalar.
+Node read_yaml_value(std::string_view text, const std::string& source);
+
+/// The subset of TOML: tables, dotted keys, strings of one line, numbers, booleans, lists, inline
+/// tables. Throws base::UsageError with the line.
+Node read_toml(std::string_view text, const std::string& source);
+
+/// A value on one line, quoted where it has to be: flow style, which TOML takes for scalars and
+/// lists, too.
+std::string yaml_text(const Node& node);
+std::string toml_text(const Node& node);
+
+/// A node that stands for words of ours.
+Node scalar_node(std::string text, bool is_quoted = false);
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,71 @@
+#include "engine/spec/dialects/parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/spec/dialects/values.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+/// Defaults of lists stand in the table with blanks between the words.
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+}  // namespace
+
+std::vector<std::string> Parts::list(std::string_view name) {
+  const auto at = words_.find(name);
+  if (at == words_.end()) return split(fallback_of(row_of(name), dialect_));
+  taken_.emplace(name);
+  return at->second;
+}
+
+std::string Parts::word(std::string_view name) {
+  const std::vector<std::string> words = list(name);
+  return words.empty() ? "" : words.front();
+}
+
+std::optional<int64_t> Parts::integer(std::string_view name) { return parse_integer(word(name)); }
+
+bool Parts::is_on(std::string_view name) const {
+  const auto at = words_.find(name);
+  if (at == words_.end()) return fallback_of(row_of(name), dialect_) == "true";
+  return !at->second.empty() && at->second.front() == "true";
+}
+
+Reading::Reading(Dialect dialect_in, const ImportOptions& options_in)
+    : dialect(dialect_in),
+      options(options_in),
+      source(options_in.source.empty() ? std::string(name_of(dialect_in)) : options_in.source),
+      settings(source),
+      parts(dialect_in) {
+  run.dialect = dialect;
+}
+
+void Reading::note(std::string text) {
+  if (std::ranges::find(run.notes, text) == run.notes.end()) run.notes.push_back(std::move(text));
+}
+
+void Reading::problem(const std::string& text) { problems.add(source + ": " + text); }
+
+std::string Reading::key(std::string_view row) const { return key_of(row_of(row), dialect); }
+
+void Writing::cannot_say(std::string_view what, std::string_view why) {
+  for (const DialectRow& row : NameTable<Dialect>::kRows) {
+    if (row.value != dialect) continue;
+    notes.push_back(
+        fmt::format("{} cannot be told {}{}{}", row.title, what, why.empty() ? "" : ": ", why));
+  }
+}
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,114 @@
+// What is between a text and a RunConfig while one is made of the other: the settings of which
+// several make one knob, and the model in Megatron's terms.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/settings.h"
+#include "engine/spec/problems.h"
+
+namespace moetune::spec::dialects {
+
+/// Values of the table's Part rows by the row's name. What is asked for is taken: what nobody asks
+/// for is passed on as unknown.
+class Parts {
+ public:
+  explicit Parts(Dialect dialect) : dialect_(dialect) {}
+
+  void say(std::string_view name, std::vector<std::string> words) {
+    words_[std::string(name)] = std::move(words);
+  }
+  void say(std::string_view name, std::string_view word) { say(name, {{std::string(word)}}); }
+  void say(std::string_view name, bool is_on) { say(name, is_on ? "true" : "false"); }
+  void say(std::string_view name, const char* word) { say(name, std::string_view(word)); }
+  void say(std::string_view name, int64_t value) { say(name, std::to_string(value)); }
+
+  [[nodiscard]] bool has(std::string_view name) const { return words_.contains(name); }
+  /// Takes it; what is not said is the dialect's default. null is an empty text.
+  std::string word(std::string_view name);
+  bool flag(std::string_view name) { return word(name) == "true"; }
+  std::vector<std::string> list(std::string_view name);
+  /// None where it is neither said nor has a default.
+  std::optional<int64_t> integer(std::string_view name);
+  /// Without taking it.
+  [[nodiscard]] bool is_on(std::string_view name) const;
+  /// Gives back what was taken only in part.
+  void leave(std::string_view name) { taken_.erase(std::string(name)); }
+
+  [[nodiscard]] const std::set<std::string, std::less<>>& taken() const { return taken_; }
+  [[nodiscard]] const std::map<std::string, std::vector<std::string>, std::less<>>& said() const {
+    return words_;
+  }
+
+ private:
+  Dialect dialect_;
+  std::map<std::string, std::vector<std::string>, std::less<>> words_;
+  std::set<std::string, std::less<>> taken_;
+};
+
+/// A text that becomes a run.
+struct Reading {
+  Reading(Dialect dialect_in, const ImportOptions& options_in);
+
+  Dialect dialect;
+  const ImportOptions& options;
+  std::string source;
+  Settings settings;
+  Parts parts;
+  nlohmann::json traits = nlohmann::json::object();  ///< by the names of the Trait rows
+  RunConfig run;
+  Problems problems;
+  bool has_etp = false;
+
+  void note(std::string text);
+  /// "SOURCE: text" as a mistake.
+  void problem(const std::string& text);
+  /// The key that a part was said with, for messages.
+  [[nodiscard]] std::string key(std::string_view row) const;
+};
+
+/// A run that becomes a text.
+struct Writing {
+  Writing(Dialect dialect_in, const RunConfig& run_in)
+      : dialect(dialect_in),
+        run(run_in),
+        parts(dialect_in),
+        overrides_others(dialect_in == Dialect::megatron_bridge ||
+                         (dialect_in == Dialect::primus && run_in.dialect == dialect_in &&
+                          !run_in.model_name.empty())) {}
+
+  Dialect dialect;
+  const RunConfig& run;
+  Parts parts;
+  nlohmann::json traits = nlohmann::json::object();
+  std::vector<std::string> notes;
+  /// What is written changes a recipe or a model's file: defaults have to be said as well.
+  bool overrides_others = false;
+
+  [[nodiscard]] const PlanKnobs& knobs() const { return run.knobs; }
+  /// "Primus cannot be told ..."
+  void cannot_say(std::string_view what, std::string_view why = "");
+};
+
+/// Settings of the table's rows to knobs, figures, traits and parts; and back.
+void read_rows(Reading& reading);
+std::vector<Setting> write_rows(Writing& writing);
+
+/// What several settings say together.
+void read_parts_of_megatron(Reading& reading);
+void write_parts_of_megatron(Writing& writing);
+void read_parts_of_titan(Reading& reading);
+void write_parts_of_titan(Writing& writing);
+
+/// What of precision is only Megatron's: presets, formats and recipes.
+void read_precision(Reading& reading);
+void write_precision(Writing& writing);
+
+}  // namespace moetune::spec::dialects

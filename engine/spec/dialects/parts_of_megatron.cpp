@@ -1,0 +1,387 @@
+// What Megatron-LM and those that build on it say with several settings at once. All three have the
+// same parts under keys of their own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/spec/dialects/parts.h"
+#include "engine/spec/dialects/text_cursor.h"
+#include "engine/spec/dialects/values.h"
+#include "engine/spec/pipeline_layout.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr int64_t kMostStages = 10'000;
+
+std::vector<std::string> names_in(const auto& set, const auto& all) {
+  std::vector<std::string> names;
+  for (const auto member : all) {
+    if (set.has(member)) names.emplace_back(name_of(member));
+  }
+  return names;
+}
+
+/// The members of a set that have one of the names; others are noted.
+template <class E>
+NamedSet<E> set_of(const std::vector<std::string>& names, std::string_view row, Reading& in) {
+  NamedSet<E> set;
+  for (const std::string& name : names) {
+    if (const auto member = find_by_name<E>(name)) {
+      set.add(*member);
+    } else {
+      in.note(fmt::format("'{}' names '{}', for which moetune has no word: left out", in.key(row),
+                          shown(name)));
+    }
+  }
+  return set;
+}
+
+void both_said(Reading& in, std::string_view one, std::string_view other) {
+  in.problem(
+      fmt::format("'{}' and '{}' contradict each other: leave one", in.key(one), in.key(other)));
+}
+
+/// A hand-written layout says all stages itself.
+void read_layout(Reading& in, std::optional<int64_t> stages, std::optional<int64_t> layers) {
+  PlanKnobs& k = in.run.knobs;
+  constexpr std::string_view kLayout = "pipeline_model_parallel_layout";
+  if (k.first_stage_layers > 0) both_said(in, kLayout, "first_stage_layers");
+  if (k.last_stage_layers > 0) both_said(in, kLayout, "last_stage_layers");
+  if (layers) both_said(in, kLayout, "num_layers_per_virtual_pipeline_stage");
+  const bool may_both_be_said = in.dialect == Dialect::megatron_bridge;
+  if (stages && !may_both_be_said) {
+    both_said(in, kLayout, "num_virtual_stages_per_pipeline_rank");
+  }
+  in.problems.attempt([&] {
+    const auto count = static_cast<int64_t>(pipeline_stages_of(in.run.pipeline_layout).size());
+    if (count % k.pp != 0) {
+      in.problem(fmt::format("'{}' has {} stages, which '{}' ({}) does not divide", in.key(kLayout),
+                             count, in.key("pp"), k.pp));
+      return;
+    }
+    k.vpp = static_cast<int32_t>(count / k.pp);
+    if (stages && may_both_be_said && *stages != k.vpp) {
+      in.problem(fmt::format("'{}' has {} stages a rank and '{}' is {}", in.key(kLayout), k.vpp,
+                             in.key("num_virtual_stages_per_pipeline_rank"), *stages));
+    }
+  });
+}
+
+void read_stages(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  constexpr std::string_view kStages = "num_virtual_stages_per_pipeline_rank";
+  constexpr std::string_view kLayers = "num_layers_per_virtual_pipeline_stage";
+  const auto stages = in.parts.integer(kStages);
+  const auto layers = in.parts.integer(kLayers);
+  if (stages && layers) both_said(in, kStages, kLayers);
+  if (!in.run.pipeline_layout.empty()) {
+    read_layout(in, stages, layers);
+  } else if (stages) {
+    if (*stages < 1 || *stages > kMostStages) {
+      in.problem(
+          fmt::format("'{}' is {}, expected from 1 to {}", in.key(kStages), *stages, kMostStages));
+      return;
+    }
+    k.vpp = static_cast<int32_t>(*stages);
+  } else if (layers) {
+    const auto total = in.traits.find("num_layers");
+    if (total == in.traits.end()) {
+      in.note(
+          fmt::format("'{}' counts layers, and how many there are is not said", in.key(kLayers)));
+      in.parts.leave(kLayers);
+      return;
+    }
+    const auto num_layers = total->get<int64_t>();
+    if (*layers < 1 || num_layers < 1 || num_layers % k.pp != 0 ||
+        num_layers / k.pp % *layers != 0 || num_layers / k.pp / *layers > kMostStages) {
+      in.problem(fmt::format(
+          "'{}' ({}) does not divide the layers of a rank: '{}' is {}, '{}' is {}", in.key(kLayers),
+          *layers, in.key("num_layers"), num_layers, in.key("pp"), k.pp));
+      return;
+    }
+    k.vpp = static_cast<int32_t>(num_layers / k.pp / *layers);
+  }
+}
+
+void write_stages(Writing& out) {
+  const bool is_in_layout = !out.run.pipeline_layout.empty();
+  if (out.knobs().vpp > 1 && !is_in_layout) {
+    out.parts.say("num_virtual_stages_per_pipeline_rank", int64_t{out.knobs().vpp});
+  } else if (out.overrides_others) {
+    out.parts.say("num_virtual_stages_per_pipeline_rank", "null");
+  }
+}
+
+void read_recompute(Reading& in) {
+  const std::string granularity = in.parts.word("recompute_granularity");
+  const std::string method = in.parts.word("recompute_method");
+  const auto layers = in.parts.integer("recompute_num_layers");
+  std::vector<std::string> modules = in.parts.list("recompute_modules");
+  PlanRecomputeSet& recompute = in.run.knobs.recompute;
+  if (granularity.empty() || granularity == "none") {
+    if (!modules.empty() || !method.empty()) {
+      in.note(fmt::format("nothing is recomputed without '{}'", in.key("recompute_granularity")));
+    }
+  } else if (granularity == "full") {
+    recompute = {PlanRecompute::full};
+    if (method == "block" || layers.value_or(1) != 1) {
+      in.note(fmt::format("'{}' is '{}' with {} layers: moetune recomputes each layer",
+                          in.key("recompute_method"), shown(method), layers.value_or(1)));
+    }
+  } else if (granularity == "selective") {
+    if (!method.empty()) both_said(in, "recompute_granularity", "recompute_method");
+    if (layers) both_said(in, "recompute_granularity", "recompute_num_layers");
+    if (modules.empty()) modules = {"core_attn"};
+    std::erase(modules, "full");
+    recompute = set_of<PlanRecompute>(modules, "recompute_modules", in);
+  } else {
+    in.problem(fmt::format("'{}' is '{}', expected full or selective",
+                           in.key("recompute_granularity"), shown(granularity)));
+  }
+}
+
+void write_recompute(Writing& out) {
+  const PlanRecomputeSet& recompute = out.knobs().recompute;
+  if (out.overrides_others) {
+    for (const char* part : {"recompute_granularity", "recompute_method", "recompute_num_layers"}) {
+      out.parts.say(part, "null");
+    }
+  }
+  if (recompute.empty()) return;
+  if (recompute.has(PlanRecompute::full)) {
+    out.parts.say("recompute_granularity", "full");
+    out.parts.say("recompute_method", "uniform");
+    out.parts.say("recompute_num_layers", int64_t{1});
+    return;
+  }
+  out.parts.say("recompute_granularity", "selective");
+  out.parts.say("recompute_modules", names_in(recompute, all_values<PlanRecompute>()));
+}
+
+void read_graphs(Reading& in) {
+  const std::string impl = in.parts.word("cuda_graph_impl");
+  std::vector<std::string> modules = in.parts.list("cuda_graph_modules");
+  PlanGraphSet& graphs = in.run.knobs.cuda_graphs;
+  const auto names = [&](std::string_view name) {
+    return std::ranges::find(modules, name) != modules.end();
+  };
+  if (impl.empty() || impl == "none") {
+    // Primus' own default is "full", which means nothing there.
+    if (!modules.empty() && !names("full")) {
+      in.note(fmt::format("nothing is captured without '{}'", in.key("cuda_graph_impl")));
+    }
+  } else if (impl == "full_iteration" || (impl == "local" && names("full_iteration"))) {
+    graphs = {PlanGraph::full_iteration};
+    in.parts.flag("check_for_nan_in_loss_and_grad");  // has to be off, and is written again
+  } else if (impl == "local" || impl == "transformer_engine") {
+    if (modules.empty() || names("full")) {
+      modules = {"attn", "mlp"};
+      if (in.traits.value("num_experts", int64_t{0}) > 0) modules.emplace_back("moe");
+      in.note("whole layers are captured: taken as " +
+              std::string(modules.size() == 2 ? "attn and mlp" : "attn, mlp and moe"));
+    }
+    std::erase(modules, "full_iteration");
+    graphs = set_of<PlanGraph>(modules, "cuda_graph_modules", in);
+  } else {
+    in.problem(
+        fmt::format("'{}' is '{}', expected one of none, local, transformer_engine, full_iteration",
+                    in.key("cuda_graph_impl"), shown(impl)));
+  }
+}
+
+void write_graphs(Writing& out) {
+  const PlanGraphSet& graphs = out.knobs().cuda_graphs;
+  if (graphs.empty()) out.parts.say("cuda_graph_impl", "none");
+  if (graphs.empty()) return;
+  if (!graphs.has(PlanGraph::full_iteration)) {
+    out.parts.say("cuda_graph_impl", "transformer_engine");
+    out.parts.say("cuda_graph_modules", names_in(graphs, all_values<PlanGraph>()));
+    return;
+  }
+  // The Megatron-LM that Primus is built on calls it a scope.
+  const bool is_scope = out.dialect == Dialect::primus;
+  out.parts.say("cuda_graph_impl", is_scope ? "local" : "full_iteration");
+  if (is_scope) out.parts.say("cuda_graph_modules", "full_iteration");
+  // The check reads the loss on the host, which a graph cannot.
+  out.parts.say("check_for_nan_in_loss_and_grad", false);
+}
+
+void read_offload(Reading& in) {
+  const bool is_on = in.parts.flag("fine_grained_activation_offloading");
+  const std::vector<std::string> modules = in.parts.list("offload_modules");
+  if (is_on) {
+    in.run.knobs.offload = set_of<Offload>(modules, "offload_modules", in);
+  } else if (!modules.empty()) {
+    in.note(fmt::format("nothing is offloaded without '{}'",
+                        in.key("fine_grained_activation_offloading")));
+  }
+  if (!in.parts.flag("optimizer_cpu_offload")) return;
+  const double ratio = parse_number(in.parts.word("optimizer_offload_fraction")).value_or(-1);
+  if (ratio < 0 || ratio > 1) {
+    in.problem(fmt::format("'{}' is {}, expected from 0 to 1", in.key("optimizer_offload_fraction"),
+                           ratio));
+  } else {
+    in.run.knobs.optimizer_offload_ratio = static_cast<float>(ratio);
+  }
+}
+
+void write_offload(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  out.parts.say("fine_grained_activation_offloading", !k.offload.empty());
+  if (!k.offload.empty()) {
+    out.parts.say("offload_modules", names_in(k.offload, all_values<Offload>()));
+  }
+  out.parts.say("optimizer_cpu_offload", k.optimizer_offload_ratio > 0);
+  if (k.optimizer_offload_ratio > 0) {
+    out.parts.say("optimizer_offload_fraction", fmt::format("{}", k.optimizer_offload_ratio));
+  }
+}
+
+void read_dispatcher(Reading& in) {
+  const std::string type = in.parts.word("moe_token_dispatcher_type");
+  Dispatcher& dispatcher = in.run.knobs.dispatcher;
+  const bool has_turbo = in.parts.is_on("enable_primus_turbo");
+  const bool is_sync_free =
+      has_turbo && in.parts.integer("turbo_sync_free_moe_stage").value_or(0) >= 2;
+  in.parts.leave("turbo_sync_free_moe_stage");
+  const bool is_deepep = in.parts.flag("moe_enable_deepep") ||
+                         (has_turbo && in.parts.is_on("use_turbo_deepep")) || is_sync_free;
+  if (is_deepep && in.dialect == Dialect::primus) {
+    dispatcher = Dispatcher::deepep;
+  } else if (type == "alltoall" || type == "alltoall_seq") {
+    dispatcher = Dispatcher::alltoall;
+  } else if (type == "allgather") {
+    dispatcher = Dispatcher::allgather;
+  } else if (type == "flex") {
+    const std::string backend = in.parts.word("moe_flex_dispatcher_backend");
+    dispatcher = backend == "deepep" ? Dispatcher::deepep : Dispatcher::hybridep;
+    if (backend == "ncclep") {
+      in.note("the dispatcher ncclep is not known: taken as hybridep");
+    } else if (backend != "deepep" && backend != "hybridep") {
+      in.problem(fmt::format("'{}' is '{}', expected one of deepep, hybridep, ncclep",
+                             in.key("moe_flex_dispatcher_backend"), shown(backend)));
+    }
+  } else {
+    in.problem(fmt::format("'{}' is '{}', expected one of allgather, alltoall, flex",
+                           in.key("moe_token_dispatcher_type"), shown(type)));
+  }
+  if (is_sync_free) in.run.knobs.moe_permute_fusion = true;  // which that stage turns on by itself
+  if (has_turbo && in.parts.is_on("use_turbo_grouped_gemm")) in.run.knobs.moe_grouped_gemm = true;
+}
+
+void write_dispatcher(Writing& out) {
+  const Dispatcher dispatcher = out.knobs().dispatcher;
+  if (dispatcher == Dispatcher::alltoall || dispatcher == Dispatcher::allgather) {
+    out.parts.say("moe_token_dispatcher_type", name_of(dispatcher));
+    if (out.dialect == Dialect::primus) out.parts.say("moe_enable_deepep", false);
+    return;
+  }
+  out.parts.say("moe_token_dispatcher_type", "flex");
+  if (out.dialect != Dialect::primus) {
+    out.parts.say("moe_flex_dispatcher_backend", name_of(dispatcher));
+    return;
+  }
+  out.parts.say("moe_enable_deepep", true);
+  if (dispatcher == Dispatcher::hybridep)
+    out.cannot_say("dispatcher=hybridep", "deepep is written");
+}
+
+void read_cross_entropy(Reading& in) {
+  const bool is_fused = in.parts.flag("cross_entropy_loss_fusion");
+  const std::string impl = in.parts.word("cross_entropy_fusion_impl");
+  CrossEntropy& loss = in.run.knobs.cross_entropy;
+  loss =
+      !is_fused ? CrossEntropy::unfused : (impl == "te" ? CrossEntropy::te : CrossEntropy::native);
+  if (is_fused && impl != "te" && impl != "native") {
+    in.note(fmt::format("'{}' is '{}': taken as native", in.key("cross_entropy_fusion_impl"),
+                        shown(impl)));
+  }
+  if (in.parts.flag("enable_fused_linear_ce")) loss = CrossEntropy::chunked;
+}
+
+void write_cross_entropy(Writing& out) {
+  const CrossEntropy loss = out.knobs().cross_entropy;
+  const bool is_chunked = loss == CrossEntropy::chunked;
+  if (is_chunked) {
+    if (out.dialect == Dialect::primus) {
+      out.parts.say("enable_fused_linear_ce", true);
+    } else {
+      out.cannot_say("cross_entropy=chunked");
+    }
+  }
+  const bool is_fused = loss == CrossEntropy::native || loss == CrossEntropy::te;
+  out.parts.say("cross_entropy_loss_fusion", is_fused);
+  if (is_fused) out.parts.say("cross_entropy_fusion_impl", name_of(loss));
+}
+
+void read_sharding(Reading& in) {
+  const bool is_megatron = in.parts.flag("use_megatron_fsdp");
+  const bool is_torch = in.parts.flag("use_torch_fsdp2");
+  if (is_megatron && is_torch) both_said(in, "use_megatron_fsdp", "use_torch_fsdp2");
+  Fsdp& fsdp = in.run.knobs.fsdp;
+  fsdp = is_megatron ? Fsdp::megatron : (is_torch ? Fsdp::torch : Fsdp::none);
+  if (!is_megatron) return;
+  if (in.parts.word("ckpt_format") != "fsdp_dtensor") in.parts.leave("ckpt_format");
+  const std::string strategy = in.parts.word("data_parallel_sharding_strategy");
+  if (strategy != "optim_grads_params") {
+    in.parts.leave("data_parallel_sharding_strategy");
+    in.note(fmt::format("'{}' is '{}': moetune knows only optim_grads_params",
+                        in.key("data_parallel_sharding_strategy"), shown(strategy)));
+  }
+}
+
+void write_sharding(Writing& out) {
+  out.parts.say("use_torch_fsdp2", out.knobs().fsdp == Fsdp::torch);
+  out.parts.say("use_megatron_fsdp", out.knobs().fsdp == Fsdp::megatron);
+  if (out.knobs().fsdp != Fsdp::megatron) return;
+  out.parts.say("data_parallel_sharding_strategy", "optim_grads_params");
+  out.parts.say("ckpt_format", "fsdp_dtensor");  // it takes no other
+}
+
+void read_task(Reading& in) {
+  std::string adapter = in.parts.word("peft");
+  std::ranges::transform(adapter, adapter.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  });
+  if (in.parts.word("stage") == "sft" || in.parts.flag("sft")) {
+    in.run.knobs.task = TrainingTask::sft;
+  }
+  if (in.parts.flag("lora") || adapter.find("lora") != std::string::npos) {
+    in.run.knobs.task = TrainingTask::lora;
+  }
+}
+
+void write_task(Writing& out) {
+  const TrainingTask task = out.knobs().task;
+  if (task == TrainingTask::pretrain || out.dialect == Dialect::megatron_bridge) return;
+  if (out.dialect == Dialect::primus) {
+    out.parts.say("stage", "sft");
+    if (task == TrainingTask::lora) out.parts.say("lora", true);
+  } else if (task == TrainingTask::sft) {
+    out.parts.say("sft", true);
+  } else {
+    out.cannot_say("task=lora");
+  }
+}
+
+}  // namespace
+
+void read_parts_of_megatron(Reading& reading) {
+  for (void (*read)(Reading&) :
+       {read_stages, read_precision, read_recompute, read_graphs, read_offload, read_dispatcher,
+        read_cross_entropy, read_sharding, read_task}) {
+    read(reading);
+  }
+}
+
+void write_parts_of_megatron(Writing& writing) {
+  for (void (*write)(Writing&) :
+       {write_stages, write_precision, write_recompute, write_graphs, write_offload,
+        write_dispatcher, write_cross_entropy, write_sharding, write_task}) {
+    write(writing);
+  }
+}
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,335 @@
+// What torchtitan says with several settings, and what it says otherwise than Megatron: the batch,
+// data-parallel degrees, schedules, checkpointing of activations, compilation.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/spec/dialects/parts.h"
+#include "engine/spec/dialects/text_cursor.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int64_t kLargestDegree = 1'000'000;
+/// The schedules of torch that have one stage a rank.
+constexpr std::array<std::string_view, 2> kSingleStage = {"1F1B", "GPipe"};
+constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
+constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
+constexpr std::string_view kMxLinear = "quantize.linear.mx";
+constexpr std::string_view kMxExperts = "quantize.grouped_mm.mx";
+
+int64_t ranks_of_replica(const PlanKnobs& k) { return int64_t{k.tp} * k.cp * k.pp; }
+
+int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
+  if (value >= 1 && value <= kLargestDegree) return static_cast<int32_t>(value);
+  in.problem(
+      fmt::format("'{}' makes {}, expected from 1 to {}", in.key(row), value, kLargestDegree));
+  return 1;
+}
+
+void read_degrees(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const int64_t replicas = in.parts.integer("data_parallel_replicate_degree").value_or(1);
+  int64_t shards = in.parts.integer("data_parallel_shard_degree").value_or(-1);
+  const int64_t world = in.run.world_size;
+  if (replicas < 1 || replicas > kLargestDegree || shards == 0 || shards > kLargestDegree) {
+    in.problem(fmt::format("'{}' is {} and '{}' is {}, expected from 1 to {}",
+                           in.key("data_parallel_replicate_degree"), replicas,
+                           in.key("data_parallel_shard_degree"), shards, kLargestDegree));
+    return;
+  }
+  const int64_t others = ranks_of_replica(k) * replicas;
+  if (shards < 0 && world > 0) {
+    if (world % others != 0) {
+      in.problem(fmt::format("{} ranks are no multiple of '{}' {} x '{}' {} x '{}' {} x '{}' {}",
+                             world, in.key("data_parallel_replicate_degree"), replicas,
+                             in.key("tp"), k.tp, in.key("cp"), k.cp, in.key("pp"), k.pp));
+      return;
+    }
+    shards = world / others;
+  } else if (shards < 0) {
+    in.note("the number of ranks is not said: one replica is taken, with FSDP2");
+    k.fsdp = Fsdp::torch;
+    k.distributed_optimizer = true;
+    k.optimizer_instances = static_cast<int32_t>(replicas);
+    k.dp = static_cast<int32_t>(replicas);
+    return;
+  } else if (world > 0 && world != others * shards) {
+    in.problem(fmt::format("'{}' {} x '{}' {} x tp {} x cp {} x pp {} are {} ranks, not {}",
+                           in.key("data_parallel_replicate_degree"), replicas,
+                           in.key("data_parallel_shard_degree"), shards, k.tp, k.cp, k.pp,
+                           others * shards, world));
+    return;
+  } else {
+    in.run.world_size = others * shards;
+  }
+  k.dp = as_knob(in, "data_parallel_shard_degree", replicas * shards);
+  const bool is_sharded = shards > 1 || k.cp > 1;
+  k.fsdp = is_sharded ? Fsdp::torch : Fsdp::none;
+  k.distributed_optimizer = is_sharded;
+  k.optimizer_instances = is_sharded ? static_cast<int32_t>(replicas) : 1;
+}
+
+void write_degrees(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  const bool is_replicated =
+      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.cp == 1;
+  int64_t replicas = is_replicated ? k.dp : k.optimizer_instances;
+  // Experts are spread over shards only.
+  const bool needs_shards = !is_replicated && k.ep > 1;
+  if (k.dp % replicas != 0 || (needs_shards && replicas == k.dp && replicas > 1)) {
+    out.cannot_say(fmt::format("optimizer_instances={}", k.optimizer_instances),
+                   "it leaves no shards");
+    replicas = 1;
+  }
+  out.parts.say("data_parallel_replicate_degree", replicas);
+  out.parts.say("data_parallel_shard_degree", out.run.world_size > 0 ? k.dp / replicas : -1);
+  if (k.fsdp == Fsdp::megatron || (k.fsdp == Fsdp::none && !is_replicated && k.dp * k.cp > 1)) {
+    out.cannot_say(fmt::format("fsdp={}", name_of(k.fsdp)), "it shards with FSDP2 here");
+  }
+}
+
+/// On main the batch counts tokens.
+bool read_tokens(Reading& in) {
+  if (!in.parts.has("num_tokens_per_microbatch_per_dp_rank")) return false;
+  PlanKnobs& k = in.run.knobs;
+  const int64_t tokens = *in.parts.integer("num_tokens_per_microbatch_per_dp_rank");
+  const int64_t all = in.parts.integer("num_tokens_per_train_step").value_or(-1);
+  const int64_t micro_batches = k.pp > 1 ? in.parts.integer("num_pp_microbatches").value_or(1) : 1;
+  const int64_t length = in.run.seq_length;
+  if (tokens < 1 || tokens % length != 0 || (all > 0 && all % length != 0)) {
+    in.note(fmt::format("'{}' ({}) are no whole sequences of {} tokens",
+                        in.key("num_tokens_per_microbatch_per_dp_rank"), tokens, length));
+  }
+  k.micro_batch_size =
+      as_knob(in, "num_tokens_per_microbatch_per_dp_rank", std::max<int64_t>(1, tokens / length));
+  const int64_t sequences = int64_t{k.micro_batch_size} * micro_batches;
+  if (micro_batches < 1 || micro_batches > kLargestDegree) {
+    in.problem(fmt::format("'{}' is {}, expected from 1 to {}", in.key("num_pp_microbatches"),
+                           micro_batches, kLargestDegree));
+    return true;
+  }
+  const int64_t of_replicas = in.run.world_size > 0 ? sequences * k.dp : 0;
+  in.run.global_batch_size = all > 0 ? std::max<int64_t>(1, all / length) : of_replicas;
+  return true;
+}
+
+void read_batch(Reading& in) {
+  if (read_tokens(in)) return;
+  PlanKnobs& k = in.run.knobs;
+  const int64_t local = in.parts.integer("local_batch_size").value_or(8);
+  const int64_t global = in.parts.integer("sequences_per_step").value_or(-1);
+  const int64_t micro = in.parts.integer("pipeline_parallel_microbatch_size").value_or(1);
+  k.micro_batch_size = k.pp > 1 ? as_knob(in, "pipeline_parallel_microbatch_size", micro)
+                                : as_knob(in, "local_batch_size", local);
+  const int64_t of_replicas = int64_t{as_knob(in, "local_batch_size", local)} * k.dp;
+  const bool has_ranks = in.run.world_size > 0;
+  in.run.global_batch_size = global > 0 ? global : (has_ranks ? of_replicas : 0);
+  if (k.pp > 1 && has_ranks && global > of_replicas) {
+    in.note(fmt::format("the pipeline drains every {} sequences: moetune takes it to run through",
+                        of_replicas));
+  }
+}
+
+void write_batch(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  const int64_t global = out.run.global_batch_size;
+  if (global > 0) out.parts.say("sequences_per_step", global);
+  if (k.pp == 1) {
+    out.parts.say("local_batch_size", int64_t{k.micro_batch_size});
+    return;
+  }
+  if (global == 0 || global % k.dp != 0) {
+    out.cannot_say("a pipeline's batch", "the global batch is no multiple of the replicas");
+    return;
+  }
+  // All of a replica's batch in one pass of the pipeline.
+  out.parts.say("local_batch_size", global / k.dp);
+  out.parts.say("pipeline_parallel_microbatch_size", int64_t{k.micro_batch_size});
+}
+
+void read_schedule(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const std::string schedule = in.parts.word("pipeline_parallel_schedule");
+  const bool is_single = std::ranges::find(kSingleStage, schedule) != kSingleStage.end();
+  if (k.pp == 1) return;
+  k.vpp = is_single ? 1 : 2;
+  if (!is_single && schedule != "Interleaved1F1B") {
+    in.note(fmt::format("'{}' is '{}': taken as Interleaved1F1B",
+                        in.key("pipeline_parallel_schedule"), shown(schedule)));
+  }
+  if (in.parts.has("pipeline_parallel_layers_per_stage")) {
+    in.note(
+        fmt::format("'{}' counts layers, and how many there are is not said: {} stages a rank "
+                    "are taken",
+                    in.key("pipeline_parallel_layers_per_stage"), k.vpp));
+  }
+  const auto first = in.parts.integer("pipeline_parallel_first_stage_less_layers");
+  const auto last = in.parts.integer("pipeline_parallel_last_stage_less_layers");
+  if (first != 0 || last != 0) {
+    in.note("the first and the last stage have fewer layers: an even split is taken");
+    in.parts.leave("pipeline_parallel_first_stage_less_layers");
+    in.parts.leave("pipeline_parallel_last_stage_less_layers");
+  }
+}
+
+void write_schedule(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  if (k.pp == 1) return;
+  out.parts.say("pipeline_parallel_schedule", k.vpp == 1 ? "1F1B" : "Interleaved1F1B");
+  out.parts.say("pipeline_parallel_first_stage_less_layers", int64_t{0});
+  out.parts.say("pipeline_parallel_last_stage_less_layers", int64_t{0});
+  if (k.vpp <= 2) return;
+  const int64_t layers = out.traits.value("num_layers", int64_t{0});
+  const int64_t stages = int64_t{k.pp} * k.vpp;
+  if (layers == 0 || layers % stages != 0) {
+    out.cannot_say(fmt::format("vpp={}", k.vpp), "the layers of a stage are not a whole number");
+  } else {
+    out.parts.say("pipeline_parallel_layers_per_stage", layers / stages);
+  }
+}
+
+void read_types(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const std::string dtype = in.parts.word("dtype");
+  const std::string param = in.parts.word("mixed_precision_param");
+  k.precision =
+      param == "bfloat16" || dtype == "bfloat16" ? PrecisionRecipe::bf16 : PrecisionRecipe::fp32;
+  if (dtype == "bfloat16") {
+    k.exp_avg = k.exp_avg_sq = k.main_params = k.main_grads = StateType::bf16;
+  } else if (dtype != "float32") {
+    in.problem(
+        fmt::format("'{}' is '{}', expected bfloat16 or float32", in.key("dtype"), shown(dtype)));
+  }
+  std::vector<std::string> others;
+  for (const std::string& name : in.parts.list("converters")) {
+    if (name == kFloat8Linear || name == kFloat8Experts || name == "float8") {
+      k.precision = PrecisionRecipe::fp8_current;
+    } else if (name == kMxLinear || name == kMxExperts || name == "mx") {
+      k.precision = PrecisionRecipe::mxfp8;
+    } else {
+      in.note(fmt::format("the converter '{}' is not known", shown(name)));
+      in.parts.leave("converters");
+    }
+  }
+  const std::string recipe = in.parts.word("float8_recipe");
+  const bool is_float8 = k.precision == PrecisionRecipe::fp8_current;
+  if (is_float8 && !recipe.empty() && recipe != "tensorwise") {
+    in.note(
+        fmt::format("'{}' is '{}': taken as tensorwise", in.key("float8_recipe"), shown(recipe)));
+  }
+  if (!is_float8) in.parts.leave("float8_recipe");
+  if (is_float8) in.parts.list("float8_experts");
+  if (k.precision == PrecisionRecipe::mxfp8) in.parts.list("mx_experts");
+}
+
+void write_types(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  const std::array states = {k.exp_avg, k.exp_avg_sq, k.main_params, k.main_grads};
+  const bool is_narrow =
+      std::ranges::all_of(states, [](StateType type) { return type == StateType::bf16; });
+  const bool is_wide =
+      std::ranges::all_of(states, [](StateType type) { return type == StateType::fp32; });
+  if (is_narrow) out.parts.say("dtype", "bfloat16");
+  if (!is_narrow && !is_wide) {
+    out.cannot_say("types of moments, weights and gradients that differ", "fp32 is written");
+  }
+  switch (k.precision) {
+    case PrecisionRecipe::bf16:
+      break;
+    case PrecisionRecipe::fp32:
+      out.parts.say("mixed_precision_param", "float32");
+      break;
+    case PrecisionRecipe::fp8_current:
+      out.parts.say("converters", Words{std::string(kFloat8Linear), std::string(kFloat8Experts)});
+      out.parts.say("float8_recipe", "tensorwise");
+      out.parts.say("float8_experts", Words{"experts"});
+      break;
+    case PrecisionRecipe::mxfp8:
+      out.parts.say("converters", Words{std::string(kMxLinear), std::string(kMxExperts)});
+      out.parts.say("mx_experts", Words{"experts"});
+      break;
+    default:
+      out.cannot_say(fmt::format("precision={}", name_of(k.precision)), "bf16 is written");
+  }
+}
+
+void read_memory(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const std::string mode = in.parts.word("activation_checkpoint");
+  if (mode == "full") {
+    k.recompute = {PlanRecompute::full};
+  } else if (mode != "none") {
+    in.note(fmt::format("'{}' is '{}', for which moetune has no word: nothing is recomputed",
+                        in.key("activation_checkpoint"), shown(mode)));
+    in.parts.leave("activation_checkpoint");
+  }
+  if (in.parts.flag("enable_cpu_offload")) {
+    k.optimizer_offload_ratio = 1;
+    in.note("weights and gradients are in the host's memory as well as the optimizer's state");
+  }
+}
+
+void write_memory(Writing& out) {
+  const PlanKnobs& k = out.knobs();
+  const bool is_full = k.recompute.has(PlanRecompute::full);
+  if (is_full || k.recompute.empty()) {
+    out.parts.say("activation_checkpoint", is_full ? "full" : "none");
+  } else {
+    out.parts.say("activation_checkpoint", "selective");
+    out.cannot_say("recompute=" + k.recompute.text(), "it chooses by operation");
+  }
+  if (k.optimizer_offload_ratio == 0) return;
+  out.parts.say("enable_cpu_offload", true);
+  out.cannot_say(fmt::format("optimizer_offload_ratio={}", k.optimizer_offload_ratio),
+                 "it offloads all of it, and weights and gradients");
+}
+
+void read_kernels(Reading& in) {
+  const bool is_on = in.parts.flag("compile");
+  const std::vector<std::string> parts = in.parts.list("compile_components");
+  const auto compiles = [&](std::string_view name) {
+    return is_on && std::ranges::find(parts, name) != parts.end();
+  };
+  in.run.knobs.fused_activation = compiles("model");
+  in.run.knobs.cross_entropy = compiles("loss") ? CrossEntropy::native : CrossEntropy::unfused;
+}
+
+void write_kernels(Writing& out) {
+  const CrossEntropy loss = out.knobs().cross_entropy;
+  std::vector<std::string> parts;
+  if (out.knobs().fused_activation) parts.emplace_back("model");
+  if (loss != CrossEntropy::unfused) parts.emplace_back("loss");
+  if (loss == CrossEntropy::te || loss == CrossEntropy::chunked) {
+    out.cannot_say(fmt::format("cross_entropy={}", name_of(loss)), "the loss is compiled");
+  }
+  if (parts.empty()) return;
+  out.parts.say("compile", true);
+  out.parts.say("compile_components", std::move(parts));
+}
+
+}  // namespace
+
+void read_parts_of_titan(Reading& reading) {
+  for (void (*read)(Reading&) :
+       {read_degrees, read_batch, read_schedule, read_types, read_memory, read_kernels}) {
+    read(reading);
+  }
+}
+
+void write_parts_of_titan(Writing& writing) {
+  for (void (*write)(Writing&) :
+       {write_degrees, write_batch, write_schedule, write_types, write_memory, write_kernels}) {
+    write(writing);
+  }
+  const PlanKnobs& k = writing.knobs();
+  if (k.etp != 1 && k.etp != k.tp) {
+    writing.cannot_say(fmt::format("etp={}", k.etp), "it takes 1 or the tensor-parallel size");
+  }
+}
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,183 @@
+// Primus' YAML: an experiment names a preset and a model, which extend others, and overrides what
+// they say. Variables of the environment stand in the values with a default.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/spec/dialects/text_cursor.h"
+#include "engine/spec/dialects/texts.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr int kDeepestChain = 8;
+
+/// Figures that the preset for fine-tuning has otherwise than the one for training.
+struct Preset {
+  std::string_view key;
+  std::string_view value;
+};
+/// What every model with experts has otherwise than their common base.
+constexpr std::array kModels = {
+    Preset{"moe_token_dispatcher_type", "alltoall"},
+    Preset{"moe_grouped_gemm", "true"},
+};
+constexpr std::string_view kBaseModel = "language_model.yaml";
+constexpr std::array kFineTuning = {
+    Preset{"global_batch_size", "128"},
+    Preset{"micro_batch_size", "1"},
+    Preset{"seq_length", "2048"},
+};
+
+/// "${NAME:default}" as if the variable were not set.
+std::string substituted(std::string_view text, Reading& in) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t start = std::min(text.find("${"), text.size());
+    result += text.substr(0, start);
+    text.remove_prefix(start);
+    if (text.empty()) break;
+    const size_t end = text.find('}');
+    if (end == std::string_view::npos) return result + std::string(text);
+    const std::string_view inside = text.substr(2, end - 2);
+    const size_t colon = inside.find(':');
+    if (colon == std::string_view::npos) {
+      in.note(fmt::format("the variable {} has no default and is not read", shown(inside)));
+      result += text.substr(0, end + 1);
+    } else {
+      result += inside.substr(colon + 1);
+    }
+    text.remove_prefix(end + 1);
+  }
+  return result;
+}
+
+void substitute(Node& node, Reading& in) {
+  if (node.text.find("${") != std::string::npos) node.text = substituted(node.text, in);
+  for (Node& item : node.items) substitute(item, in);
+  for (auto& [key, value] : node.fields) substitute(value, in);
+}
+
+/// What `over` says wins; maps are merged.
+void merge(Node& base, const Node& over) {
+  for (const auto& own : over.fields) {
+    const std::string& key = own.first;
+    const Node& value = own.second;
+    const auto at =
+        std::ranges::find_if(base.fields, [&](const auto& field) { return field.first == key; });
+    if (at == base.fields.end()) {
+      base.fields.emplace_back(key, value);
+    } else if (at->second.kind == Node::Kind::map && value.kind == Node::Kind::map) {
+      merge(at->second, value);
+    } else {
+      at->second = value;
+    }
+  }
+}
+
+std::string file_name(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+/// A file with all that it extends; a map without fields where it was not given.
+Node read_chain(const std::string& path, Reading& in, int depth) {
+  Node all;
+  all.kind = Node::Kind::map;
+  const std::string name = file_name(path);
+  const auto file = in.options.files.find(name);
+  if (file == in.options.files.end()) {
+    const bool is_told = depth > 0 || name == kBaseModel;
+    if (!is_told) {
+      in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
+    }
+    return all;
+  }
+  if (depth > kDeepestChain) {
+    in.problem(fmt::format("'{}' extends more than {} files in a row", shown(name), kDeepestChain));
+    return all;
+  }
+  Node root = read_yaml(file->second, name);
+  substitute(root, in);
+  if (const Node* bases = root.find("extends")) {
+    for (const Node& base : bases->items) merge(all, read_chain(base.text, in, depth + 1));
+  }
+  std::erase_if(root.fields, [](const auto& field) { return field.first == "extends"; });
+  merge(all, root);
+  return all;
+}
+
+std::string text_at(const Node& node, std::string_view key) {
+  const Node* value = node.find(key);
+  return value == nullptr ? "" : value->text;
+}
+
+/// The trainer of the experiment. Its other modules do not train.
+const Node* trainer_of(const Node& modules) {
+  for (const std::string_view name : {"pre_trainer", "post_trainer", "sft_trainer"}) {
+    if (const Node* module = modules.find(name)) return module;
+  }
+  return nullptr;
+}
+
+void read_module(const Node& module, Reading& in) {
+  const std::string framework = text_at(module, "framework");
+  if (!framework.empty() && framework != "megatron") {
+    in.problem(fmt::format("'framework' is '{}', expected megatron: the others are not read",
+                           shown(framework)));
+  }
+  const std::string model = text_at(module, "model");
+  const std::string preset = text_at(module, "config");
+  in.run.model_name = model.ends_with(".yaml") ? model.substr(0, model.size() - 5) : model;
+  Node all;
+  all.kind = Node::Kind::map;
+  if (!preset.empty() && in.options.files.contains(file_name(preset))) {
+    merge(all, read_chain(preset, in, 0));
+  }
+  if (!model.empty()) merge(all, read_chain(model, in, 0));
+  const bool is_unseen = !model.empty() && !in.options.files.contains(file_name(model));
+  if (is_unseen && file_name(model) != kBaseModel) {
+    in.note("its experts are taken as those of all of Primus' models: alltoall, grouped products");
+    for (const Preset& row : kModels) {
+      all.fields.emplace_back(row.key, scalar_node(std::string(row.value)));
+    }
+  }
+  if (const Node* overrides = module.find("overrides")) merge(all, *overrides);
+  flatten(all, "", yaml_text, in.settings, in.problems);
+  if (preset != "sft_trainer.yaml") return;
+  for (const Preset& row : kFineTuning) {
+    if (in.settings.find(row.key) != nullptr) continue;
+    in.settings.add({.key = std::string(row.key), .words = {std::string(row.value)}, .value = {}},
+                    in.problems);
+  }
+  in.parts.say("stage", "sft");
+}
+
+}  // namespace
+
+void read_primus(std::string_view text, Reading& in) {
+  Node root = read_yaml(text, in.source);
+  if (root.kind != Node::Kind::map) {
+    throw base::UsageError(fmt::format("{}: is no map of settings", in.source));
+  }
+  substitute(root, in);
+  const Node* modules = root.find("modules");
+  if (modules == nullptr) {
+    // Only the overrides, or a model's file.
+    flatten(root, "", yaml_text, in.settings, in.problems);
+    return;
+  }
+  const Node* trainer = trainer_of(*modules);
+  if (trainer == nullptr) {
+    throw base::UsageError(
+        fmt::format("{}: 'modules' has neither pre_trainer nor post_trainer", in.source));
+  }
+  read_module(*trainer, in);
+  for (const auto& [key, value] : root.fields) {
+    if (key == "modules") continue;
+    flatten(value, std::string(1, kOutside) + key, yaml_text, in.settings, in.problems);
+  }
+}
+
+}  // namespace moetune::spec::dialects

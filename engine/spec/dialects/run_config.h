@@ -1,0 +1,98 @@
+// A training run as other frameworks write it down: read from a command or a configuration file,
+// and written as one. What moetune does not know is kept, so that nothing is lost on the way.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/spec/names.h"
+#include "engine/spec/plan_knobs.h"
+
+namespace moetune::spec {
+
+namespace dialects {
+
+/// Who spells it.
+enum class Dialect : uint8_t { megatron_lm, megatron_bridge, torchtitan, primus };
+inline constexpr size_t kNumDialects = 4;
+
+struct DialectRow {
+  Dialect value;
+  std::string_view name;
+  std::string_view title;    ///< for people
+  std::string_view release;  ///< whose spelling is read and written
+};
+
+}  // namespace dialects
+
+template <>
+struct NameTable<dialects::Dialect> {
+  static constexpr std::array kRows = {
+      dialects::DialectRow{dialects::Dialect::megatron_lm, "megatron-lm", "Megatron-LM",
+                           "core_v0.19.0 (main d98e8a64, 2026-08-22)"},
+      dialects::DialectRow{dialects::Dialect::megatron_bridge, "megatron-bridge", "Megatron-Bridge",
+                           "v0.6.0 (main 067f987d, 2026-08-22)"},
+      dialects::DialectRow{dialects::Dialect::torchtitan, "torchtitan", "torchtitan",
+                           "0.2.2 (73a0e697, 2026-02-20)"},
+      dialects::DialectRow{dialects::Dialect::primus, "primus", "Primus",
+                           "v26.5.1 (fd1eeabb, 2026-08-22)"}};
+};
+
+namespace dialects {
+
+/// What a configuration says that moetune has no word for.
+struct UnknownSetting {
+  std::string key;    ///< "--lr", "optimizer.lr"
+  std::string value;  ///< as it is written there; empty: a switch
+
+  bool operator==(const UnknownSetting&) const = default;
+};
+
+/// A run. Figures of 0 and empty texts are not said.
+struct RunConfig {
+  Dialect dialect = Dialect::megatron_lm;  ///< whose words `unknown` has
+  PlanKnobs knobs;
+  /// The architecture in terms of a Hugging Face config.json, as model_from_json reads it. Sizes
+  /// that the run does not say are missing; empty: it says none.
+  nlohmann::json model = nlohmann::json::object();
+  std::string model_name;         ///< a recipe, a flavour, a file with the sizes
+  int64_t global_batch_size = 0;  ///< sequences
+  int64_t seq_length = 0;         ///< tokens
+  int64_t world_size = 0;         ///< ranks
+  std::string pipeline_layout;    ///< stages written by hand, as in "Et*3|(tt|)*2tL"
+  /// Variables that change how fast the run is or what it needs.
+  std::map<std::string, std::string, std::less<>> environment;
+  std::vector<UnknownSetting> unknown;  ///< in their order
+  std::vector<std::string> notes;       ///< what was understood only in part, a sentence each
+};
+
+struct ImportOptions {
+  std::string source;      ///< names the text in messages; empty: the dialect's name
+  int64_t world_size = 0;  ///< ranks, where the text does not say them
+  /// Files that the text names, by their name without the folder: Primus' models and presets.
+  std::map<std::string, std::string, std::less<>> files;
+};
+
+/// Whose words a text has, by its content; none where it looks like none of them.
+std::optional<Dialect> detect_dialect(std::string_view text);
+
+/// Reads a command (with its variables, launcher and quotes) or a configuration file. What is not
+/// said has the dialect's default. Throws base::UsageError for what is no such text, values out of
+/// range, and settings that contradict each other.
+RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options = {});
+
+/// The run as text that `dialect` takes: a shell command, or a file. What it cannot be told stands
+/// in comments; the first one names the release.
+std::string export_run(const RunConfig& run, Dialect dialect);
+
+/// The settings that moetune has a word for, as the dialect spells them, in the table's order.
+std::vector<std::string> known_settings(Dialect dialect);
+
+}  // namespace dialects
+}  // namespace moetune::spec

@@ -1,0 +1,32 @@
+// The forms that dialects come in (command lines, YAML, TOML), to and from settings.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/spec/dialects/parts.h"
+
+namespace moetune::spec::dialects {
+
+/// Fills settings, environment, ranks and the model's name.
+void read_text(std::string_view text, Reading& reading);
+/// The same of a shell's text: a script, a command, or only its flags.
+void read_command(std::string_view text, Reading& reading);
+/// Of Primus' YAML, with the files that it names as far as the options have them.
+void read_primus(std::string_view text, Reading& reading);
+
+/// Settings of the table, and what is passed on as it is.
+std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
+                       const std::vector<UnknownSetting>& unknown);
+
+/// The name of a setting that a word of a command line gives; empty where it gives none.
+std::string key_in_word(std::string_view word, Dialect dialect);
+
+/// Takes a variable over if it matters.
+void set_environment(Reading& reading, const std::string& name, const std::string& value);
+
+/// In Primus' settings: what stands outside of the overrides.
+inline constexpr char kOutside = '/';
+
+}  // namespace moetune::spec::dialects

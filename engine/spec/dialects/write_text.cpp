@@ -1,0 +1,251 @@
+// Settings to texts: commands, TOML and YAML, each with the release whose words they are.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/texts.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr size_t kMaxColumns = 100;
+constexpr int64_t kRanksOfNode = 8;
+
+std::string header(const Writing& out) {
+  std::string text;
+  for (const DialectRow& row : NameTable<Dialect>::kRows) {
+    if (row.value == out.dialect) {
+      text = fmt::format("# Written by moetune in the words of {} {}.\n", row.title, row.release);
+    }
+  }
+  return text;
+}
+
+std::string notes_of(const Writing& out) {
+  std::string text;
+  for (std::string note : out.notes) {
+    std::ranges::replace(note, '\n', ' ');
+    text += "# " + note + "\n";
+  }
+  return text;
+}
+
+/// What a file has no key for, in comments that read_text.cpp reads.
+std::string own_comments(const Writing& out) {
+  std::string text;
+  if (out.run.world_size > 0) text += fmt::format("# moetune: world_size={}\n", out.run.world_size);
+  for (const auto& [name, value] : out.run.environment) {
+    text += fmt::format("# moetune: {}={}\n", name, value);
+  }
+  return text;
+}
+
+/// Whether a value stands bare in TOML and YAML: numbers and switches do.
+bool is_bare(const Setting& setting) {
+  const Row* row = find_row(setting.key, Dialect::torchtitan);
+  if (row == nullptr) row = find_row(setting.key, Dialect::primus);
+  if (row == nullptr) return false;
+  const Kind kind = kind_of(*row);
+  return kind == Kind::flag || kind == Kind::integer || kind == Kind::number;
+}
+
+bool is_list(const Setting& setting, Dialect dialect) {
+  const Row* row = find_row(setting.key, dialect);
+  return row != nullptr && kind_of(*row) == Kind::list;
+}
+
+Node node_of(const Setting& setting, Dialect dialect) {
+  if (setting.words.size() == 1 && !is_list(setting, dialect)) {
+    const bool is_text = dialect == Dialect::torchtitan && !is_bare(setting);
+    return scalar_node(setting.words[0], is_text);
+  }
+  Node node;
+  node.kind = Node::Kind::list;
+  for (const std::string& word : setting.words) {
+    node.items.push_back(scalar_node(word, dialect == Dialect::torchtitan));
+  }
+  return node;
+}
+
+/// Pieces side by side in lines that end in a backslash.
+std::string continued(const std::vector<std::string>& pieces) {
+  std::vector<std::string> lines;
+  for (const std::string& piece : pieces) {
+    if (!lines.empty() && lines.back().size() + piece.size() + 3 <= kMaxColumns) {
+      lines.back() += " " + piece;
+    } else {
+      lines.push_back((lines.empty() ? "" : "  ") + piece);
+    }
+  }
+  return fmt::format("{}\n", fmt::join(lines, " \\\n"));
+}
+
+std::string launcher(const Writing& out, std::string_view script) {
+  std::string text = "torchrun";
+  if (const int64_t world = out.run.world_size; world > 0) {
+    int64_t ranks = std::min(world, kRanksOfNode);
+    while (world % ranks != 0) --ranks;
+    text += fmt::format(" --nproc-per-node {} --nnodes {}", ranks, world / ranks);
+  }
+  return fmt::format("{} {}", text, script);
+}
+
+std::string command_text(const Writing& out, const std::vector<Setting>& settings,
+                         const std::vector<UnknownSetting>& unknown) {
+  const bool is_bridge = out.dialect == Dialect::megatron_bridge;
+  std::vector<std::string> pieces;
+  for (const auto& [name, value] : out.run.environment) {
+    pieces.push_back(name + "=" + shell_quoted(value));
+  }
+  pieces.push_back(launcher(out, is_bridge ? "run_recipe.py" : "pretrain_gpt.py"));
+  // Options of the script stand before its overrides.
+  for (const UnknownSetting& setting : unknown) {
+    const bool is_option = setting.key.starts_with("--");
+    if (is_option && is_bridge) {
+      pieces.push_back(setting.key + (setting.value.empty() ? "" : " " + setting.value));
+    }
+  }
+  for (const Setting& setting : settings) {
+    if (is_bridge) {
+      const bool is_scalar = setting.words.size() == 1 && !is_list(setting, out.dialect);
+      const std::string value =
+          is_scalar ? setting.words[0] : yaml_text(node_of(setting, out.dialect));
+      pieces.push_back(shell_quoted(setting.key + "=" + value));
+      continue;
+    }
+    const Row* row = find_row(setting.key, out.dialect);
+    std::string piece = setting.key;
+    if (row != nullptr && kind_of(*row) == Kind::flag) {
+      if (setting.words[0] != "true") continue;
+    } else {
+      for (const std::string& word : setting.words) piece += " " + shell_quoted(word);
+    }
+    pieces.push_back(std::move(piece));
+  }
+  for (const UnknownSetting& setting : unknown) {
+    if (!is_bridge) {
+      pieces.push_back(setting.key + (setting.value.empty() ? "" : " " + setting.value));
+    } else if (!setting.key.starts_with("--")) {
+      pieces.push_back(shell_quoted(setting.key + "=" + setting.value));
+    }
+  }
+  std::string text = header(out) + continued(pieces) + notes_of(out);
+  const bool has_fields = std::ranges::any_of(
+      settings, [](const Setting& setting) { return setting.key.starts_with("mixed_precision."); });
+  if (has_fields) text += "# mixed_precision.* needs a recipe that has no preset's name there\n";
+  const bool has_recipe =
+      std::ranges::find(unknown, "--recipe", &UnknownSetting::key) != unknown.end();
+  if (is_bridge && !has_recipe)
+    text += "# the recipe that these change goes in with --recipe NAME\n";
+  return text;
+}
+
+/// A tree of maps out of dotted keys.
+void place(Node& root, std::string_view path, Node value) {
+  Node* node = &root;
+  while (true) {
+    const size_t dot = path.find('.');
+    const std::string key(path.substr(0, dot));
+    auto at =
+        std::ranges::find_if(node->fields, [&](const auto& field) { return field.first == key; });
+    if (at == node->fields.end()) at = node->fields.insert(node->fields.end(), {key, Node{}});
+    if (dot == std::string_view::npos) {
+      at->second = std::move(value);
+      return;
+    }
+    at->second.kind = Node::Kind::map;
+    node = &at->second;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+/// A value that is text in its dialect already.
+Node raw(const std::string& text) {
+  Node node = scalar_node(text);
+  node.line = -1;
+  return node;
+}
+
+std::string toml_tables(const Node& node, const std::string& path) {
+  std::string text;
+  for (const auto& [key, value] : node.fields) {
+    if (value.kind == Node::Kind::map) continue;
+    text += fmt::format("{} = {}\n", key, value.line < 0 ? value.text : toml_text(value));
+  }
+  if (!path.empty() && !text.empty()) text = fmt::format("\n[{}]\n{}", path, text);
+  for (const auto& [key, value] : node.fields) {
+    if (value.kind != Node::Kind::map) continue;
+    text += toml_tables(value, path.empty() ? key : path + "." + key);
+  }
+  return text;
+}
+
+std::string yaml_block(const Node& node, size_t indent) {
+  std::string text;
+  for (const auto& [key, value] : node.fields) {
+    text += fmt::format("{}{}:", std::string(indent, ' '), key);
+    if (value.kind == Node::Kind::map) {
+      text += "\n" + yaml_block(value, indent + 2);
+    } else {
+      text += fmt::format(" {}\n", value.line < 0 ? value.text : yaml_text(value));
+    }
+  }
+  return text;
+}
+
+std::string toml_file(const Writing& out, const std::vector<Setting>& settings,
+                      const std::vector<UnknownSetting>& unknown) {
+  Node root;
+  root.kind = Node::Kind::map;
+  std::string flags;
+  for (const UnknownSetting& setting : unknown) {
+    if (setting.key.starts_with("--")) {
+      flags += fmt::format("# and on the command line: {} {}\n", setting.key, setting.value);
+    } else {
+      place(root, setting.key, raw(setting.value));
+    }
+  }
+  for (const Setting& setting : settings) place(root, setting.key, node_of(setting, out.dialect));
+  return header(out) + own_comments(out) + flags + notes_of(out) + toml_tables(root, "");
+}
+
+std::string primus_file(const Writing& out, const std::vector<Setting>& settings,
+                        const std::vector<UnknownSetting>& unknown) {
+  const bool is_sft = out.knobs().task != TrainingTask::pretrain;
+  Node root;
+  root.kind = Node::Kind::map;
+  const std::string trainer = is_sft ? "modules.post_trainer" : "modules.pre_trainer";
+  const auto name = [&](const UnknownSetting& setting) {
+    return setting.key.starts_with(kOutside) ? setting.key.substr(1)
+                                             : trainer + ".overrides." + setting.key;
+  };
+  for (const UnknownSetting& setting : unknown) {
+    if (setting.key.starts_with(kOutside)) place(root, name(setting), raw(setting.value));
+  }
+  const bool has_name = out.run.dialect == Dialect::primus && !out.run.model_name.empty();
+  place(root, trainer + ".framework", scalar_node("megatron"));
+  place(root, trainer + ".config", scalar_node(is_sft ? "sft_trainer.yaml" : "pre_trainer.yaml"));
+  place(root, trainer + ".model",
+        scalar_node((has_name ? out.run.model_name : "language_model") + ".yaml"));
+  for (const Setting& setting : settings) {
+    place(root, trainer + ".overrides." + setting.key, node_of(setting, out.dialect));
+  }
+  for (const UnknownSetting& setting : unknown) {
+    if (!setting.key.starts_with(kOutside)) place(root, name(setting), raw(setting.value));
+  }
+  return header(out) + own_comments(out) + notes_of(out) + yaml_block(root, 0);
+}
+
+}  // namespace
+
+std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
+                       const std::vector<UnknownSetting>& unknown) {
+  if (writing.dialect == Dialect::torchtitan) return toml_file(writing, settings, unknown);
+  if (writing.dialect == Dialect::primus) return primus_file(writing, settings, unknown);
+  return command_text(writing, settings, unknown);
+}
+
+}  // namespace moetune::spec::dialects

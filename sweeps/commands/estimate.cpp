@@ -1,0 +1,157 @@
+// moetune estimate: memory and throughput of runs, without running them.
+#include "sweeps/planning/estimate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/planning/row_files.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kEstimateHelp =
+    R"(Says how much memory runs need and how fast they are, on machines that need not be here.
+--rows FILE prices every row of a JSON array of runs, in the format of published results, and
+compares with what each says was measured. --run prices one run, in the words of Megatron-LM,
+Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware.)";
+
+std::string percent(const json& value) {
+  return value.is_number() ? fmt::format("{:+.1f} %", 100 * value.get<double>()) : "";
+}
+
+void print_rows(const json& document) {
+  TextTable table({{"id"},
+                   {"memory", TextTable::Align::right},
+                   {"off by", TextTable::Align::right},
+                   {"verdict"},
+                   {"TFLOP/s", TextTable::Align::right},
+                   {"off by", TextTable::Align::right},
+                   {"wall"},
+                   {"remark"}});
+  for (const json& row : document["rows"]) {
+    if (!row["supported"].get<bool>()) {
+      table.add(
+          {row["id"].get<std::string>(), "", "", "", "", "", "", row["reason"].get<std::string>()});
+      continue;
+    }
+    const auto off = [&](const char* predicted, const char* published) {
+      return row[published].is_number() && row[published].get<double>() > 0
+                 ? percent(row[predicted].get<double>() / row[published].get<double>() - 1)
+                 : std::string{};
+    };
+    table.add({row["id"].get<std::string>(),
+               base::format_bytes(row["peak_allocated_bytes"].get<int64_t>()),
+               off("peak_allocated_bytes", "published_peak_allocated_bytes"),
+               row["verdict"].get<std::string>(),
+               fmt::format("{:.0f}", row["tflops_per_gpu"].get<double>()),
+               off("tokens_per_s_per_gpu", "published_tokens_per_s_per_gpu"),
+               row["wall"].get<std::string>(), ""});
+  }
+  std::cout << table.text(std::nullopt);
+  const json& summary = document["summary"];
+  std::cout << fmt::format("\n{} rows, {} priced\n", summary["num_rows"].get<int>(),
+                           summary["num_supported"].get<int>());
+  for (const auto& [key, what] :
+       {std::pair{"memory_error_ratio", "memory"}, {"throughput_log_error", "throughput"}}) {
+    const json& errors = summary[key];
+    if (errors["count"].get<int>() == 0) continue;
+    std::cout << fmt::format("{}: {} rows, mean error {:.1f} %, median {:.1f} %, worst {:.1f} %\n",
+                             what, errors["count"].get<int>(), 100 * errors["mean"].get<double>(),
+                             100 * errors["median"].get<double>(),
+                             100 * errors["worst"].get<double>());
+  }
+  const json& order = summary["order"];
+  if (order["tau"].is_number()) {
+    std::cout << fmt::format("order of like rows: Kendall's tau {:.2f} in {} groups\n",
+                             order["tau"].get<double>(), order["num_groups"].get<int>());
+  }
+}
+
+int estimate_one(const CommandOptions& options, const Calibration& calibration) {
+  const auto hardware = machine_of(options.required("hardware", "a hardware file or name"),
+                                   options.integer("gpus", 1, 1));
+  const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
+  OwnedRun owned =
+      owned_run(run_config_of(options, "run", hardware->num_devices()), model, hardware);
+  owned.run.load = options.ratio("imbalance", 1, 1000, 1);
+  const RunEstimate estimate = estimate_run(owned.run, calibration, {});
+  if (options.wants_json()) {
+    json row = to_json(estimate);
+    row["id"] = "run";
+    row["supported"] = true;
+    row["reason"] = nullptr;
+    row["knobs"] = to_json(owned.run.knobs);
+    row["notes"] = owned.notes;
+    const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
+    std::cout << document.dump(2) << '\n';
+    return 0;
+  }
+  std::cout << fmt::format(
+      "{:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {:.0f} tokens/s, {} a step ({})\n"
+      "{} allocated ({} to {}), {}; fits up to an imbalance of {:.2f}; wall {}\n",
+      estimate.tflops.value, estimate.tflops.low, estimate.tflops.high, estimate.tokens_per_s.value,
+      base::format_ns(std::llround(estimate.step_seconds.value * 1e9)), estimate.grade,
+      base::format_bytes(std::llround(estimate.allocated_bytes.value)),
+      base::format_bytes(std::llround(estimate.allocated_bytes.low)),
+      base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
+      estimate.load_that_fits, base::name_of(tuner::planner::wall_of(estimate.step)));
+  for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
+  return 0;
+}
+
+}  // namespace
+
+CommandOptions estimate_options() {
+  namespace po = boost::program_options;
+  CommandOptions options(
+      "estimate (--rows FILE | --run COMMAND --hardware HARDWARE --gpus N [--model MODEL]) "
+      "[--calibration FILE] [--format text|json]",
+      kEstimateHelp);
+  const auto text = [&](const char* name, const char* value, const char* help) {
+    options.add()(name, po::value<std::string>()->value_name(value), help);
+  };
+  text("run", "COMMAND", "a command or configuration, a file with one, or - for standard input");
+  text("dialect", "NAME", "whose words it has; default: told by its content");
+  text("model", "MODEL", "a config.json or the name of a shipped model; default: the run's sizes");
+  text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
+  text("gpus", "N", "devices");
+  text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
+  options.add()("rows", po::value<std::string>()->value_name("FILE"),
+                "runs to price, a JSON array; - for standard input");
+  options.add()("calibration", po::value<std::string>()->value_name("FILE"),
+                "rates from moetune calibrate, default the shipped fit to published runs");
+  options.add_format();
+  return options;
+}
+
+int run_estimate_command(const CommandOptions& options) {
+  const Calibration calibration = options.has("calibration")
+                                      ? load_calibration(options.text("calibration"))
+                                      : default_calibration();
+  if (options.has("rows") == options.has("run")) {
+    throw base::UsageError("expected one of --rows FILE and --run COMMAND");
+  }
+  if (options.has("run")) return estimate_one(options, calibration);
+  const std::vector<PublishedRow> rows = load_rows(options.text("rows"));
+  const json document = estimate_rows(rows, calibration);
+  if (options.wants_json()) {
+    std::cout << document.dump(2) << '\n';
+  } else {
+    print_rows(document);
+  }
+  return 0;
+}
+
+}  // namespace moetune::sweeps

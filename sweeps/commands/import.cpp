@@ -1,0 +1,96 @@
+// moetune import and export: runs in the words of other frameworks.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/planning/named_files.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace dialects = spec::dialects;
+using nlohmann::json;
+namespace po = boost::program_options;
+
+void add_run(CommandOptions& options) {
+  options.add()("run", po::value<std::string>()->value_name("COMMAND"),
+                "a command or configuration, a file with one, or - for standard input");
+  options.positional("run");
+  options.add()("dialect", po::value<std::string>()->value_name("NAME"),
+                "whose words it has: megatron-lm, megatron-bridge, torchtitan or primus; default: "
+                "told by its content");
+  options.add()("gpus", po::value<std::string>()->value_name("N"),
+                "devices, where the text does not say");
+}
+
+dialects::RunConfig read_run(const CommandOptions& options) {
+  static_cast<void>(options.required("run", "a command or configuration"));
+  return run_config_of(options, "run", options.integer("gpus", 1, 0));
+}
+
+}  // namespace
+
+CommandOptions import_options() {
+  CommandOptions options("import COMMAND|FILE [--dialect NAME] [--gpus N]",
+                         "Reads a training command or configuration of Megatron-LM, "
+                         "Megatron-Bridge, torchtitan or Primus and prints what moetune "
+                         "understands of it as JSON: knobs of plans, sizes of the model, what is "
+                         "unknown, and the release whose spelling is read.");
+  add_run(options);
+  return options;
+}
+
+int run_import_command(const CommandOptions& options) {
+  const dialects::RunConfig run = read_run(options);
+  json unknown = json::array();
+  for (const dialects::UnknownSetting& setting : run.unknown) {
+    unknown.push_back({{"key", setting.key}, {"value", setting.value}});
+  }
+  for (const auto& row : spec::NameTable<dialects::Dialect>::kRows) {
+    if (row.value != run.dialect) continue;
+    std::cout << json({{"dialect", row.name},
+                       {"release", row.release},
+                       {"knobs", to_json(run.knobs)},
+                       {"model", run.model},
+                       {"model_name", run.model_name},
+                       {"global_batch_size", run.global_batch_size},
+                       {"seq_length", run.seq_length},
+                       {"world_size", run.world_size},
+                       {"pipeline_layout", run.pipeline_layout},
+                       {"environment", run.environment},
+                       {"unknown", unknown},
+                       {"notes", run.notes}})
+                     .dump(2)
+              << '\n';
+  }
+  return 0;
+}
+
+CommandOptions export_options() {
+  CommandOptions options("export COMMAND|FILE --format NAME [--dialect NAME] [--gpus N]",
+                         "Writes a training command or configuration of one framework in the "
+                         "words of another. What it cannot be told stands in comments; settings "
+                         "that moetune does not know go along where the dialect is the same.");
+  add_run(options);
+  options.add()("format", po::value<std::string>()->value_name("NAME"),
+                "megatron-lm, megatron-bridge, torchtitan or primus");
+  return options;
+}
+
+int run_export_command(const CommandOptions& options) {
+  const std::string name = options.required("format", "whose words to write (--format NAME)");
+  const auto dialect = spec::find_by_name<dialects::Dialect>(name);
+  if (!dialect) {
+    throw base::UsageError(
+        fmt::format("--format is '{}', expected megatron-lm, megatron-bridge, torchtitan or primus",
+                    name.substr(0, 40)));
+  }
+  std::cout << dialects::export_run(read_run(options), *dialect);
+  return 0;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,222 @@
+// moetune plan: which configurations of a cluster fit, and how fast they will be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/document.h"
+#include "engine/spec/json_reader.h"
+#include "engine/spec/library.h"
+#include "kernels/base/error.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/load.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/planning/plan_answer.h"
+#include "tuner/planner/rules.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace planner = tuner::planner;
+
+constexpr const char* kPlanHelp =
+    R"(Searches all layouts and choices of a run of Megatron-Core on a cluster that need not be here:
+which fit, how fast they will be, why the first is first. Nothing is run.
+
+Exit code 1: nothing fits; the bytes that are missing are told.)";
+
+struct Fixed {
+  const spec::PlanKnobRow* row;
+  std::string value;
+};
+
+std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& base) {
+  std::vector<Fixed> fixed;
+  for (const std::string& word : options.texts("fix")) {
+    const size_t equals = word.find('=');
+    const spec::PlanKnobRow* row =
+        equals == std::string::npos ? nullptr : spec::find_plan_knob(word.substr(0, equals));
+    if (row == nullptr) {
+      std::vector<std::string> names;
+      for (const spec::PlanKnobRow& known : spec::plan_knob_table()) names.emplace_back(known.name);
+      const std::string nearest = spec::nearest_name(word.substr(0, equals), names);
+      throw base::UsageError(fmt::format(
+          "--fix is '{}', expected KNOB=VALUE{}", word.substr(0, 80),
+          nearest.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest)));
+    }
+    set_plan_knob(base, *row, word.substr(equals + 1));
+    fixed.push_back({row, get_plan_knob(base, *row)});
+  }
+  return fixed;
+}
+
+/// Tokens of a step where nobody says: about four million, in a power of two of sequences.
+int64_t usual_batch(int64_t seq_length) {
+  constexpr int64_t kTokens = int64_t{4} << 20;
+  int64_t batch = 32;
+  while (batch * seq_length * 2 <= kTokens) batch *= 2;
+  return batch;
+}
+
+}  // namespace
+
+CommandOptions plan_options() {
+  namespace po = boost::program_options;
+  CommandOptions options(
+      "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] [--fix KNOB=VALUE "
+      "...] [--top N] [--format text|json]",
+      kPlanHelp);
+  const auto text = [&](const char* name, const char* value, const char* help) {
+    options.add()(name, po::value<std::string>()->value_name(value), help);
+  };
+  text("model", "MODEL", "a Hugging Face config.json, the name of a shipped model, or -");
+  text("hardware", "HARDWARE", "a hardware file or the name of a shipped one, such as h100-80g");
+  text("gpus", "N", "devices; default: as few as it fits on");
+  text("seq", "N", "tokens of a sequence, default 4096");
+  text("gbs", "N", "sequences of a step, default about four million tokens");
+  options.add()("fix", po::value<std::vector<std::string>>()->value_name("KNOB=VALUE"),
+                "keeps a knob of plans at a value; repeatable (moetune knobs --plans lists them)");
+  text(
+      "against", "COMMAND",
+      "the run of today: a command or configuration of Megatron-LM, Megatron-Bridge, torchtitan or "
+      "Primus, a file with one, or -; says flag by flag what a change buys");
+  text("dialect", "NAME", "whose words --against has; default: told by its content");
+  text("export", "NAME", "prints the first plan in a dialect's words behind the answer");
+  text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
+  text("memory", "X", "share of a device's memory that may be used, default 1");
+  text("top", "N", "how many to show, default 10");
+  text("calibration", "FILE", "rates from moetune calibrate, default the shipped ones");
+  options.add()("play", "plays the first plan's step instruction by instruction");
+  options.add_format();
+  return options;
+}
+
+namespace {
+
+spec::dialects::Dialect dialect_of(const CommandOptions& options) {
+  const auto dialect = spec::find_by_name<spec::dialects::Dialect>(options.text("export"));
+  if (dialect) return *dialect;
+  throw base::UsageError(
+      fmt::format("--export is '{}', expected megatron-lm, megatron-bridge, torchtitan or primus",
+                  options.text("export").substr(0, 40)));
+}
+
+/// Whether the engine behind a dialect has a loss in chunks of tokens.
+bool chunks_loss(spec::dialects::Dialect dialect) {
+  return dialect == spec::dialects::Dialect::torchtitan ||
+         dialect == spec::dialects::Dialect::primus;
+}
+
+/// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
+[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
+  planner::PlanRun run;
+  run.model = question.model;
+  run.hardware = question.hardware;
+  run.knobs = question.base;
+  run.global_batch_size = question.global_batch_size;
+  run.seq_length = question.seq_length;
+  const int64_t plane = int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.pp;
+  if (num_devices % plane == 0) run.knobs.dp = static_cast<int32_t>(num_devices / plane);
+  std::string text = "no configuration is legal";
+  for (const planner::PlanRule* rule : planner::broken_rules(run)) {
+    text += fmt::format("; {}: {}", rule->name, rule->message(run));
+  }
+  throw base::UsageError(text);
+}
+
+/// The first plan as somebody's command or configuration.
+std::string exported(const CommandOptions& options, const PlanResult& result) {
+  const spec::dialects::Dialect dialect = dialect_of(options);
+  spec::dialects::RunConfig config;
+  config.dialect = dialect;
+  config.knobs = result.answer.best.front().knobs;
+  config.global_batch_size = result.question.global_batch_size;
+  config.seq_length = result.question.seq_length;
+  config.world_size = result.question.hardware->num_devices();
+  return spec::dialects::export_run(config, dialect);
+}
+
+}  // namespace
+
+int run_plan_command(const CommandOptions& options) {
+  const std::shared_ptr<const spec::ModelSpec> model =
+      model_named(options.required("model", "a model"));
+  const std::string machine = options.required("hardware", "a hardware file or name");
+  const Calibration calibration = options.has("calibration")
+                                      ? load_calibration(options.text("calibration"))
+                                      : default_calibration();
+  planner::PlanQuestion question;
+  question.model = model.get();
+  question.seq_length = options.integer("seq", 1, 4096);
+  constexpr int64_t kMostTokens = int64_t{1} << 28;
+  if (question.seq_length > kMostTokens) {
+    throw base::UsageError(
+        fmt::format("--seq is {}, expected at most {}", question.seq_length, kMostTokens));
+  }
+  question.global_batch_size = options.integer("gbs", 1, usual_batch(question.seq_length));
+  if (question.global_batch_size > kMostTokens) {
+    throw base::UsageError(
+        fmt::format("--gbs is {}, expected at most {}", question.global_batch_size, kMostTokens));
+  }
+  constexpr int kMostShown = 1000;
+  question.num_best =
+      static_cast<int>(std::min<int64_t>(kMostShown, options.integer("top", 1, 10)));
+  question.load = options.ratio("imbalance", 1, 1000, 1);
+  question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
+  const std::vector<Fixed> fixed = fixed_knobs(options, question.base);
+  question.keeps = [&fixed](const spec::PlanKnobs& knobs) {
+    return std::all_of(fixed.begin(), fixed.end(), [&](const Fixed& one) {
+      return get_plan_knob(knobs, *one.row) == one.value;
+    });
+  };
+  if (fixed.empty()) question.keeps = nullptr;
+  if (options.has("export")) question.may_chunk_loss = chunks_loss(dialect_of(options));
+  std::shared_ptr<const spec::HardwareSpec> hardware;
+  PlanResult result;
+  if (options.has("gpus")) {
+    hardware = machine_of(machine, options.integer("gpus", 1, 1));
+    question.hardware = hardware.get();
+    std::optional<OwnedRun> theirs;
+    if (options.has("against")) {
+      const spec::dialects::RunConfig config =
+          run_config_of(options, "against", hardware->num_devices());
+      theirs = owned_run(config, model, hardware);
+      if (!chunks_loss(config.dialect)) question.may_chunk_loss = false;
+      if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
+      if (config.global_batch_size > 0 && !options.has("gbs")) {
+        question.global_batch_size = config.global_batch_size;
+      }
+      // What is not searched over stays as it is there, such as precision and types.
+      if (fixed.empty()) question.base = theirs->run.knobs;
+    }
+    result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
+  } else {
+    if (options.has("against")) throw base::UsageError("--against needs --gpus");
+    constexpr int64_t kMostDevices = 4096;
+    for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
+      hardware = machine_of(machine, devices);
+      question.hardware = hardware.get();
+      result = make_plan(question, calibration, std::nullopt);
+      if (result.answer.num_fit > 0) break;
+    }
+    result.assumptions.push_back(fmt::format(
+        "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
+  }
+  if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
+  if (options.has("play")) play_first(calibration, result);
+  if (options.wants_json()) {
+    std::cout << to_json(result).dump(2) << '\n';
+  } else {
+    std::cout << to_text(result);
+    if (options.has("export") && !result.answer.best.empty()) {
+      std::cout << '\n' << exported(options, result);
+    }
+  }
+  return result.answer.best.empty() ? 1 : 0;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,121 @@
+// Errors and order.
+#include "sweeps/planning/accuracy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "profiler/analysis/stats.h"
+#include "sweeps/planning/estimate.h"
+#include "sweeps/planning/published_rows.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+using nlohmann::json;
+
+/// "bridge-012" is of the family "bridge".
+std::string family_of(const std::string& id) { return id.substr(0, id.rfind('-')); }
+
+json errors_json(std::vector<double> errors) {
+  json document = {{"count", errors.size()}};
+  if (errors.empty()) return document;
+  double signed_sum = 0;
+  double sum = 0;
+  for (const double error : errors) {
+    signed_sum += error;
+    sum += std::abs(error);
+  }
+  const auto count = static_cast<double>(errors.size());
+  document["mean_signed"] = signed_sum / count;
+  document["median_signed"] = profiler::median(errors);
+  for (double& error : errors) error = std::abs(error);
+  std::sort(errors.begin(), errors.end());
+  document["mean"] = sum / count;
+  document["median"] = profiler::median(errors);
+  document["p90"] = errors[std::min(errors.size() - 1, errors.size() * 9 / 10)];
+  document["worst"] = errors.back();
+  return document;
+}
+
+}  // namespace
+
+void Accuracy::add_unsupported(const PublishedRow& row) {
+  ++num_rows_;
+  if (row.is_for_memory || row.is_for_throughput) ++num_priceable_;
+}
+
+void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
+  ++num_rows_;
+  ++num_supported_;
+  if (row.is_for_memory || row.is_for_throughput) {
+    ++num_priceable_;
+    ++num_priceable_supported_;
+  }
+  if (estimate.verdict == Verdict::tight) ++num_tight_;
+  if (row.ran && estimate.verdict == Verdict::oom) ++num_called_impossible_;
+  if (row.is_suspect) return;
+  const std::string family = family_of(row.id);
+  if (row.is_for_memory && row.allocated_bytes) {
+    // Within the range that the source's unit leaves open there is no error.
+    const StatedFigure& stated = *row.allocated_bytes;
+    const double told = std::clamp(estimate.allocated_bytes.value, stated.low, stated.high);
+    const double error = estimate.allocated_bytes.value / told - 1;
+    memory_errors_.push_back(error);
+    memory_by_family_[family].push_back(error);
+  }
+  if (row.is_for_throughput && row.tokens_per_s && *row.tokens_per_s > 0) {
+    const double error = std::log(estimate.tokens_per_s.value / *row.tokens_per_s);
+    time_errors_.push_back(error);
+    time_by_family_[family].push_back(error);
+    groups_[row.group].push_back({estimate.tokens_per_s.value, *row.tokens_per_s});
+  }
+}
+
+json Accuracy::summary() const {
+  json document = {{"num_rows", num_rows_},
+                   {"num_supported", num_supported_},
+                   {"num_priceable", num_priceable_},
+                   {"num_priceable_supported", num_priceable_supported_},
+                   {"num_tight", num_tight_},
+                   {"num_running_called_oom", num_called_impossible_},
+                   {"memory_error_ratio", errors_json(memory_errors_)},
+                   {"throughput_log_error", errors_json(time_errors_)}};
+  for (const auto& [family, errors] : memory_by_family_) {
+    document["memory_error_ratio_by_family"][family] = errors_json(errors);
+  }
+  for (const auto& [family, errors] : time_by_family_) {
+    document["throughput_log_error_by_family"][family] = errors_json(errors);
+  }
+  int right = 0;
+  int wrong = 0;
+  int tied = 0;
+  int num_groups = 0;
+  for (const auto& [name, pairs] : groups_) {
+    const int before = right + wrong + tied;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const double published = std::log(pairs[i].published / pairs[j].published);
+        const double predicted = std::log(pairs[i].predicted / pairs[j].predicted);
+        constexpr double kNoise = 0.02;
+        if (std::abs(published) <= kNoise) continue;
+        if (std::abs(predicted) < 1e-9) {
+          ++tied;
+        } else {
+          ++(predicted * published > 0 ? right : wrong);
+        }
+      }
+    }
+    if (right + wrong + tied > before) ++num_groups;
+  }
+  const int all = right + wrong + tied;
+  document["order"] = {{"num_groups", num_groups},
+                       {"num_right", right},
+                       {"num_wrong", wrong},
+                       {"num_tied", tied},
+                       {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
+  return document;
+}
+
+}  // namespace moetune::sweeps

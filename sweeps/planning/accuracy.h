@@ -1,0 +1,42 @@
+// How far estimates are from what was published: errors by kind of figure, and whether they order
+// like runs as the measurements do.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace moetune::sweeps {
+
+struct PublishedRow;
+struct RunEstimate;
+
+class Accuracy {
+ public:
+  void add(const PublishedRow& row, const RunEstimate& estimate);
+  void add_unsupported(const PublishedRow& row);
+  /// Counts, errors of memory and throughput (ratios: predicted / published - 1; of throughput the
+  /// absolute logarithm), and Kendall's tau-b in groups of like rows.
+  [[nodiscard]] nlohmann::json summary() const;
+
+ private:
+  struct Pair {
+    double predicted = 0;
+    double published = 0;
+  };
+
+  int num_rows_ = 0;
+  int num_supported_ = 0;
+  int num_priceable_ = 0;
+  int num_priceable_supported_ = 0;
+  int num_tight_ = 0;
+  int num_called_impossible_ = 0;  ///< that ran
+  std::vector<double> memory_errors_;
+  std::vector<double> time_errors_;
+  std::map<std::string, std::vector<Pair>> groups_;
+  std::map<std::string, std::vector<double>> time_by_family_;
+  std::map<std::string, std::vector<double>> memory_by_family_;
+};
+
+}  // namespace moetune::sweeps

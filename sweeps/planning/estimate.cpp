@@ -1,0 +1,193 @@
+// Memory and time of one run, and of many that were measured.
+#include "sweeps/planning/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "profiler/analysis/stats.h"
+#include "sweeps/planning/accuracy.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+using nlohmann::json;
+namespace planner = tuner::planner;
+
+/// Memory's interval: 80 % of the published runs lie within, natural routing further up.
+constexpr double kMemoryLow = 0.95;
+constexpr double kMemoryHigh = 1.06;
+constexpr double kMemoryHighNatural = 1.12;
+constexpr double kMemoryOpen = 0.8;
+/// Step time's, as a logarithm: with all knobs stated, and with some left open.
+constexpr double kTimeKnown = 0.20;
+constexpr double kTimeUnknown = 0.33;
+
+Interval scaled(const Interval& interval, double factor) {
+  return {interval.value * factor, interval.low * factor, interval.high * factor};
+}
+Interval inverse(double numerator, const Interval& interval) {
+  return {numerator / interval.value, numerator / interval.high, numerator / interval.low};
+}
+
+double allocated_at(const planner::PlanRun& run, int stage) {
+  const planner::MemoryPrediction memory = planner::predict_memory(run);
+  const int place = stage < 0 ? memory.worst_stage : stage;
+  return memory.stages[static_cast<size_t>(place)].peak.total();
+}
+
+/// The largest load, to a hundredth, with which the run fits; 0 where it does not even balanced.
+double load_that_fits(const planner::PlanRun& run) {
+  const auto capacity = static_cast<double>(run.hardware->memory_bytes);
+  planner::PlanRun other = run;
+  const auto fits = [&](double load) {
+    other.load = load;
+    return planner::device_bytes(allocated_at(other, -1)) <= capacity;
+  };
+  if (!fits(1)) return 0;
+  constexpr double kMost = 16;
+  if (run.model->num_experts == 0 || fits(kMost)) return kMost;
+  double low = 1;
+  double high = kMost;
+  while (high - low > 0.01) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "fits";
+    case Verdict::tight:
+      return "tight";
+    case Verdict::oom:
+      return "oom";
+  }
+  return "?";
+}
+
+RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
+                         const EstimateContext& context) {
+  RunEstimate estimate;
+  estimate.memory = planner::predict_memory(run);
+  estimate.stage = context.stage < 0 ? estimate.memory.worst_stage : context.stage;
+  const double allocated = estimate.memory.stages[static_cast<size_t>(estimate.stage)].peak.total();
+  const double high = context.is_load_stated ? kMemoryHigh : kMemoryHighNatural;
+  estimate.allocated_bytes = {allocated, allocated * kMemoryLow, allocated * high};
+  estimate.reserved_bytes = {planner::reserved_bytes(allocated),
+                             planner::reserved_bytes(estimate.allocated_bytes.low),
+                             planner::reserved_bytes(estimate.allocated_bytes.high)};
+  const auto capacity = static_cast<double>(run.hardware->memory_bytes);
+  const double worst = estimate.memory.peak_bytes();
+  // What is not stated may well be chosen so that it fits.
+  const double least = worst * (context.is_memory_open ? kMemoryOpen : 1);
+  if (capacity > 0 && planner::device_bytes(least) > capacity) {
+    const bool is_certain = !context.is_memory_open && worst * kMemoryLow * 0.95 > capacity;
+    estimate.verdict = is_certain ? Verdict::oom : Verdict::tight;
+  }
+  estimate.load_that_fits = load_that_fits(run);
+  estimate.step = planner::predict_step(run, calibration.rates, {context.months});
+  const double seconds = estimate.step.seconds;
+  const double spread = context.num_unknown > 0 ? kTimeUnknown : kTimeKnown;
+  estimate.step_seconds = {seconds, seconds * std::exp(-spread), seconds * std::exp(spread)};
+  const double tokens = static_cast<double>(run.global_batch_size) *
+                        static_cast<double>(run.seq_length) /
+                        static_cast<double>(planner::world_size(run));
+  estimate.tokens_per_s = inverse(tokens, estimate.step_seconds);
+  const double gflop = context.gflop_per_token > 0
+                           ? context.gflop_per_token
+                           : run.model->training_flops_per_token(run.seq_length) / 1e9;
+  estimate.tflops = scaled(estimate.tokens_per_s, gflop / 1e3);
+  estimate.grade = calibration.fitted.empty() ? "analytic" : "calibrated";
+  return estimate;
+}
+
+json to_json(const RunEstimate& estimate) {
+  json document = json::object();
+  const auto put = [&](const char* key, const Interval& interval) {
+    document[key] = interval.value;
+    document[std::string(key) + "_low"] = interval.low;
+    document[std::string(key) + "_high"] = interval.high;
+  };
+  const auto put_whole = [&](const char* key, const Interval& interval) {
+    document[key] = std::llround(interval.value);
+    document[std::string(key) + "_low"] = std::llround(interval.low);
+    document[std::string(key) + "_high"] = std::llround(interval.high);
+  };
+  put_whole("peak_allocated_bytes", estimate.allocated_bytes);
+  put_whole("peak_reserved_bytes", estimate.reserved_bytes);
+  const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
+  document["memory_stage"] = estimate.stage;
+  document["memory_moment"] = stage.moment;
+  const planner::MemoryParts& parts = stage.peak;
+  const std::pair<const char*, double> all[] = {{"weights", parts.weights},
+                                                {"gradients", parts.gradients},
+                                                {"optimizer", parts.optimizer},
+                                                {"narrow_weights", parts.narrow_weights},
+                                                {"dummy_gradients", parts.dummy_gradients},
+                                                {"workspaces", parts.workspaces},
+                                                {"gathered", parts.gathered},
+                                                {"activations", parts.activations},
+                                                {"transient", parts.transient}};
+  for (const auto& [name, bytes] : all) document["memory_parts_bytes"][name] = std::llround(bytes);
+  document["start_bytes"] = std::llround(stage.at_start);
+  document["first_step_bytes"] = std::llround(stage.first_step);
+  document["verdict"] = name_of(estimate.verdict);
+  document["load_that_fits"] = estimate.load_that_fits;
+  put_whole("step_time_ns", scaled(estimate.step_seconds, 1e9));
+  put("tflops_per_gpu", estimate.tflops);
+  put("tokens_per_s_per_gpu", estimate.tokens_per_s);
+  document["wall"] = base::name_of(planner::wall_of(estimate.step));
+  for (size_t i = 0; i < estimate.step.parts.size(); ++i) {
+    document["step_parts_ns"][std::string(name_of(static_cast<planner::TimePart>(i)))] =
+        std::llround(estimate.step.parts[i] * 1e9);
+  }
+  document["grade"] = estimate.grade;
+  return document;
+}
+
+json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& calibration) {
+  json document = {{"rows", json::array()}};
+  Accuracy accuracy;
+  for (const PublishedRow& row : rows) {
+    json entry = {{"id", row.id}, {"supported", row.reason.empty()}, {"reason", nullptr}};
+    if (!row.reason.empty()) entry["reason"] = row.reason;
+    if (row.reason.empty()) {
+      EstimateContext context;
+      context.months = row.months;
+      context.num_unknown = row.num_unknown;
+      context.is_load_stated = row.routing != "natural";
+      context.is_memory_open = row.is_memory_open;
+      context.gflop_per_token = row.gflop_per_token;
+      if (row.is_last_rank) context.stage = row.run.knobs.pp - 1;
+      if (row.is_first_rank) context.stage = 0;
+      const RunEstimate estimate = estimate_run(row.run, calibration, context);
+      entry.update(to_json(estimate));
+      entry["assumed"] = row.assumed;
+      accuracy.add(row, estimate);
+    } else {
+      accuracy.add_unsupported(row);
+    }
+    const auto put = [&](const char* key, const std::optional<double>& value) {
+      entry[key] = value ? json(*value) : json(nullptr);
+    };
+    put("published_tflops_per_gpu", row.tflops);
+    put("published_tokens_per_s_per_gpu", row.tokens_per_s);
+    put("published_step_time_ns", row.step_seconds
+                                      ? std::optional<double>(std::round(*row.step_seconds * 1e9))
+                                      : std::nullopt);
+    put("published_peak_allocated_bytes",
+        row.allocated_bytes ? std::optional<double>(row.allocated_bytes->value) : std::nullopt);
+    document["rows"].push_back(std::move(entry));
+  }
+  document["summary"] = accuracy.summary();
+  return document;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,41 @@
+// Hardware files from the library or a path, read once.
+#include "sweeps/planning/machines.h"
+
+#include <map>
+#include <mutex>
+
+#include "engine/spec/document.h"
+#include "engine/spec/library.h"
+#include "kernels/base/error.h"
+#include "sweeps/load.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+const spec::HardwareSpec& file_of(const std::string& name_or_path) {
+  static std::mutex mutex;
+  static std::map<std::string, spec::HardwareSpec> files;
+  const std::scoped_lock lock(mutex);
+  const auto found = files.find(name_or_path);
+  if (found != files.end()) return found->second;
+  const std::string path = spec::find_file(spec::Shelf::hardware, name_or_path, ".");
+  if (path.empty()) {
+    throw base::UsageError(fmt::format("there is no hardware '{}': {}", name_or_path,
+                                       spec::library_hint(spec::Shelf::hardware, name_or_path)));
+  }
+  const spec::Document document = spec::read_document(read_spec_file(path), path);
+  const spec::HardwareSpec hardware = spec::hardware_from_json(document.json, document.source);
+  spec::check_plausible(hardware, document.source);
+  return files.emplace(name_or_path, hardware).first->second;
+}
+
+}  // namespace
+
+std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_path,
+                                                     int64_t num_devices) {
+  return std::make_shared<const spec::HardwareSpec>(
+      spec::with_devices(file_of(name_or_path), num_devices));
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,109 @@
+// Looks up what options name; completes a run with the devices that it has.
+#include "sweeps/planning/named_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/document.h"
+#include "engine/spec/library.h"
+#include "engine/spec/pipeline_layout.h"
+#include "kernels/base/error.h"
+#include "sweeps/load.h"
+#include "tuner/planner/rules.h"
+
+namespace moetune::sweeps {
+
+namespace dialects = spec::dialects;
+
+std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path) {
+  const auto read = [](const spec::Document& document) {
+    return std::make_shared<const spec::ModelSpec>(
+        spec::model_from_json(document.json, document.source));
+  };
+  if (name_or_path == "-") {
+    return read(spec::read_document(read_standard_input(), kStandardInput));
+  }
+  const std::string path = spec::find_file(spec::Shelf::model, name_or_path, ".");
+  if (path.empty()) {
+    throw base::UsageError(fmt::format("--model is '{}', expected a file or a name; {}",
+                                       name_or_path.substr(0, 200),
+                                       spec::library_hint(spec::Shelf::model, name_or_path)));
+  }
+  return read(spec::read_document(read_spec_file(path), path));
+}
+
+dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
+                                  int64_t world_size) {
+  std::string text = options.text(option);
+  dialects::ImportOptions how;
+  how.world_size = world_size;
+  how.source = fmt::format("--{}", option);
+  std::error_code error;
+  if (text == "-") {
+    text = read_standard_input();
+    how.source = kStandardInput;
+  } else if (text.size() < 4096 && std::filesystem::is_regular_file(text, error)) {
+    how.source = text;
+    text = read_spec_file(text);
+  }
+  if (options.has("dialect")) {
+    const auto dialect = spec::find_by_name<dialects::Dialect>(options.text("dialect"));
+    if (!dialect) {
+      throw base::UsageError(
+          fmt::format("--dialect is '{}', expected megatron-lm, megatron-bridge, torchtitan or "
+                      "primus",
+                      options.text("dialect").substr(0, 40)));
+    }
+    return dialects::import_run(text, *dialect, how);
+  }
+  const auto dialect = dialects::detect_dialect(text);
+  if (!dialect) {
+    throw base::UsageError(
+        fmt::format("{}: looks like no command or configuration of Megatron-LM, Megatron-Bridge, "
+                    "torchtitan or Primus; --dialect says whose it is",
+                    how.source));
+  }
+  return dialects::import_run(text, *dialect, how);
+}
+
+OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec::ModelSpec> model,
+                   std::shared_ptr<const spec::HardwareSpec> hardware) {
+  OwnedRun owned;
+  if (model == nullptr) {
+    if (config.model.empty()) {
+      throw base::UsageError("the run does not say its model's sizes: name it with --model");
+    }
+    model = std::make_shared<const spec::ModelSpec>(
+        spec::model_from_json(config.model, spec::Source("the run's model")));
+  }
+  owned.model = std::move(model);
+  owned.hardware = std::move(hardware);
+  owned.notes = config.notes;
+  tuner::planner::PlanRun& run = owned.run;
+  run.model = owned.model.get();
+  run.hardware = owned.hardware.get();
+  run.knobs = config.knobs;
+  const int64_t devices = owned.hardware->num_devices();
+  const int64_t plane = int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.pp;
+  if (devices % plane != 0) {
+    throw base::UsageError(fmt::format("tp {} x cp {} x pp {} do not divide the {} devices",
+                                       run.knobs.tp, run.knobs.cp, run.knobs.pp, devices));
+  }
+  run.knobs.dp = static_cast<int32_t>(devices / plane);
+  run.seq_length = config.seq_length > 0 ? config.seq_length : 4096;
+  run.global_batch_size = config.global_batch_size > 0
+                              ? config.global_batch_size
+                              : int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
+  if (!config.pipeline_layout.empty()) {
+    run.stages = spec::pipeline_stages_of(config.pipeline_layout);
+  }
+  const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
+  if (broken != nullptr) {
+    throw base::UsageError(fmt::format("{}: {}", broken->name, broken->message(run)));
+  }
+  return owned;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,34 @@
+// Models and runs that a command line names.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/commands/options.h"
+#include "tuner/planner/run.h"
+
+namespace moetune::sweeps {
+
+/// The value of --model: a config.json, the name of a shipped model, or - for standard input.
+std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path);
+
+/// Text of a run in another framework's words: what the option holds is a file's path, or else the
+/// text itself; - is standard input. Its dialect is told by its content, or by --dialect.
+spec::dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
+                                        int64_t world_size);
+
+/// A run that is somebody's, with the model and machine that it refers to.
+struct OwnedRun {
+  std::shared_ptr<const spec::ModelSpec> model;
+  std::shared_ptr<const spec::HardwareSpec> hardware;
+  tuner::planner::PlanRun run;
+  std::vector<std::string> notes;
+};
+/// `model` may be null: then the text has to say its sizes. Throws base::UsageError where the run
+/// lacks a size or breaks a rule of the engine that it is for.
+OwnedRun owned_run(const spec::dialects::RunConfig& config,
+                   std::shared_ptr<const spec::ModelSpec> model,
+                   std::shared_ptr<const spec::HardwareSpec> hardware);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,250 @@
+// A plan as JSON and as text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/units.h"
+#include "sweeps/planning/plan_answer.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+namespace planner = tuner::planner;
+using nlohmann::json;
+
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+std::string layout_text(const spec::PlanKnobs& k) {
+  std::string text = fmt::format("tp {} cp {} ep {} pp {}", k.tp, k.cp, k.ep, k.pp);
+  if (k.etp > 1) text += fmt::format(" etp {}", k.etp);
+  if (k.vpp > 1) text += fmt::format(" vpp {}", k.vpp);
+  return text + fmt::format(" dp {} mbs {}", k.dp, k.micro_batch_size);
+}
+
+std::string choices_text(const spec::PlanKnobs& k) {
+  std::vector<std::string> parts = {"recompute " + k.recompute.text()};
+  if (k.fsdp != spec::Fsdp::none) parts.push_back("FSDP");
+  if (k.cross_entropy == spec::CrossEntropy::chunked) parts.push_back("chunked loss");
+  if (k.ep > 1) parts.push_back(std::string(name_of(k.dispatcher)));
+  if (k.overlap_moe_expert_parallel_comm) parts.push_back("EP overlap");
+  if (!k.cuda_graphs.empty()) parts.push_back("graphs " + k.cuda_graphs.text());
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// Missing bytes of a configuration that does not fit.
+double missing_bytes(const PlanResult& result, const planner::PlannedConfig& config) {
+  return planner::device_bytes(config.peak_bytes) -
+         static_cast<double>(result.question.hardware->memory_bytes) * result.question.memory_ratio;
+}
+
+json change_json(const KnobGain& change) {
+  json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
+  entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
+  entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
+  entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
+  return entry;
+}
+
+/// The part of the step in which two configurations differ most, and by how much.
+std::string why_slower(const planner::StepTime& best, const planner::StepTime& other) {
+  size_t most = 0;
+  for (size_t i = 0; i < best.parts.size(); ++i) {
+    if (other.parts[i] - best.parts[i] > other.parts[most] - best.parts[most]) most = i;
+  }
+  const double more = other.parts[most] - best.parts[most];
+  return fmt::format("{} takes {} more", name_of(static_cast<planner::TimePart>(most)),
+                     base::format_ns(std::llround(more * 1e9)));
+}
+
+void add_memory(const planner::StageMemory& stage, std::string& text) {
+  const planner::MemoryParts& parts = stage.peak;
+  const std::pair<const char*, double> rows[] = {
+      {"weights", parts.weights},
+      {"gradients", parts.gradients},
+      {"optimizer", parts.optimizer},
+      {"weights in 8 bits or less", parts.narrow_weights},
+      {"dummy gradients", parts.dummy_gradients},
+      {"workspaces", parts.workspaces},
+      {"gathered units", parts.gathered},
+      {"saved activations", parts.activations},
+      {"on top", parts.transient}};
+  text += fmt::format("\nmemory of the first, stage {} (worst), in the {}:\n", stage.stage,
+                      stage.moment);
+  for (const auto& [name, bytes] : rows) {
+    if (bytes > 0) {
+      text += fmt::format("  {:26} {:>9}\n", name, base::format_bytes(std::llround(bytes)));
+    }
+  }
+  text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "allocated",
+                      base::format_bytes(std::llround(parts.total())),
+                      base::format_bytes(std::llround(stage.at_start)),
+                      base::format_bytes(std::llround(stage.first_step)));
+}
+
+void add_nothing_fits(const PlanResult& result, std::string& text) {
+  if (result.answer.nearest.empty()) {
+    text += "nothing is legal\n";
+    return;
+  }
+  const planner::PlannedConfig& least = result.answer.nearest.front();
+  text += fmt::format("nothing fits: {:.1f} GiB are missing with the least of all\n",
+                      missing_bytes(result, least) / kGiB);
+  for (const planner::PlannedConfig& config : result.answer.nearest) {
+    text += fmt::format("  {}; {}: {:.1f} GiB missing\n", layout_text(config.knobs),
+                        choices_text(config.knobs), missing_bytes(result, config) / kGiB);
+  }
+  text +=
+      "ways out: more devices (--gpus), narrower moments (--fix exp_avg=bf16), the optimizer's "
+      "state in the host's memory (--fix optimizer_offload_ratio=1)\n";
+}
+
+void add_against(const PlanResult& result, std::string& text) {
+  const Against& theirs = *result.against;
+  text += fmt::format(
+      "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated, {}\n",
+      layout_text(theirs.run.knobs), choices_text(theirs.run.knobs), theirs.estimate.tflops.value,
+      theirs.estimate.tflops.low, theirs.estimate.tflops.high,
+      base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
+      name_of(theirs.estimate.verdict));
+  if (result.estimates.empty()) return;
+  text +=
+      fmt::format("the first plan is {:.2f} times as fast. Each change alone:\n",
+                  theirs.estimate.step_seconds.value / result.estimates.front().step_seconds.value);
+  for (const KnobGain& change : theirs.changes) {
+    std::string what;
+    if (!change.gain) {
+      what = fmt::format("not alone: {}", change.broken_rule);
+    } else {
+      what = fmt::format("{:+.1f} % speed, {}{}", 100 * *change.gain, *change.bytes < 0 ? "-" : "+",
+                         base::format_bytes(std::llround(std::abs(*change.bytes))));
+    }
+    text += fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, what);
+  }
+}
+
+}  // namespace
+
+json to_json(const PlanResult& result) {
+  json document = {{"plans", json::array()},
+                   {"num_points", result.answer.num_points},
+                   {"num_legal", result.answer.num_legal},
+                   {"num_fit", result.answer.num_fit},
+                   {"num_timed", result.answer.num_timed},
+                   {"search_seconds", result.seconds},
+                   {"nearest_misses", json::array()},
+                   {"assumptions", result.assumptions}};
+  for (size_t i = 0; i < result.answer.best.size(); ++i) {
+    json plan = to_json(result.estimates[i]);
+    plan["rank"] = i + 1;
+    plan["knobs"] = to_json(result.answer.best[i].knobs);
+    if (i > 0) {
+      plan["why_slower"] = why_slower(result.estimates.front().step, result.estimates[i].step);
+    }
+    document["plans"].push_back(std::move(plan));
+  }
+  for (const planner::PlannedConfig& config : result.answer.nearest) {
+    document["nearest_misses"].push_back(
+        {{"knobs", to_json(config.knobs)},
+         {"peak_allocated_bytes", std::llround(config.peak_bytes)},
+         {"missing_bytes", std::llround(missing_bytes(result, config))}});
+  }
+  for (const ThumbOpinion& thumb : result.thumbs) {
+    document["rules_of_thumb"].push_back(
+        {{"name", thumb.name}, {"says", thumb.says}, {"agrees", thumb.agrees}});
+  }
+  if (result.played) {
+    document["played"] = {{"step_time_ns", result.played->step_ns},
+                          {"seconds", result.play_seconds},
+                          {"parts_ns", result.played->parts_ns}};
+  }
+  if (result.against) {
+    json against = to_json(result.against->estimate);
+    against["knobs"] = to_json(result.against->run.knobs);
+    against["changes"] = json::array();
+    for (const KnobGain& change : result.against->changes) {
+      against["changes"].push_back(change_json(change));
+    }
+    document["against"] = std::move(against);
+  }
+  return document;
+}
+
+std::string to_text(const PlanResult& result) {
+  const PlanResult& r = result;
+  std::string text = fmt::format(
+      "{} devices of {}, sequence {}, global batch {}\n{} points, {} legal, {} fit; searched in "
+      "{:.1f} s\n",
+      r.question.hardware->num_devices(), r.question.hardware->name, r.question.seq_length,
+      r.question.global_batch_size, r.answer.num_points, r.answer.num_legal, r.answer.num_fit,
+      r.seconds);
+  for (const std::string& assumption : r.assumptions) text += "assumed: " + assumption + "\n";
+  text += '\n';
+  if (r.answer.best.empty()) {
+    add_nothing_fits(r, text);
+    if (r.against) add_against(r, text);
+    return text;
+  }
+  using Align = TextTable::Align;
+  TextTable table({{"", Align::right},
+                   {"TFLOP/s", Align::right},
+                   {"from, to"},
+                   {"tokens/s", Align::right},
+                   {"peak", Align::right},
+                   {"load", Align::right},
+                   {"wall"},
+                   {"layout"},
+                   {"choices"}});
+  for (size_t i = 0; i < r.answer.best.size(); ++i) {
+    const RunEstimate& estimate = r.estimates[i];
+    table.add({std::to_string(i + 1), fmt::format("{:.0f}", estimate.tflops.value),
+               fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
+               fmt::format("{:.0f}", estimate.tokens_per_s.value),
+               base::format_bytes(std::llround(estimate.allocated_bytes.value)),
+               r.question.model->num_experts > 0 ? fmt::format("{:.2f}", estimate.load_that_fits)
+                                                 : std::string("-"),
+               std::string(base::name_of(planner::wall_of(estimate.step))),
+               layout_text(r.answer.best[i].knobs), choices_text(r.answer.best[i].knobs)});
+  }
+  text += table.text(std::nullopt);
+  text += fmt::format(
+      "TFLOP/s and tokens/s are of one GPU ({}). load: fits while the busiest rank's experts get "
+      "at most so many times their share.\n",
+      r.estimates.front().grade);
+  add_memory(r.estimates.front().memory.worst(), text);
+  text += "\nwhere the step of the first goes:\n";
+  const planner::StepTime& step = r.estimates.front().step;
+  for (size_t i = 0; i < step.parts.size(); ++i) {
+    const double share = step.parts[i] / step.seconds;
+    if (share < 0.005) continue;
+    text +=
+        fmt::format("  {:26} {:5.1f} %\n", name_of(static_cast<planner::TimePart>(i)), 100 * share);
+  }
+  if (r.estimates.size() > 1) {
+    text += fmt::format(
+        "the second is {:.1f} % slower: {}\n",
+        100 * (r.estimates[1].step_seconds.value / r.estimates[0].step_seconds.value - 1),
+        why_slower(r.estimates[0].step, r.estimates[1].step));
+  }
+  if (r.played) {
+    text += fmt::format(
+        "\nplayed as a step of moetune's own engine, one rank a stage, in {:.1f} s: {}\n",
+        r.play_seconds, base::format_ns(r.played->step_ns));
+    for (const auto& [part, ns] : r.played->parts_ns) {
+      const double share = static_cast<double>(ns) / static_cast<double>(r.played->step_ns);
+      if (share >= 0.005) text += fmt::format("  {:26} {:5.1f} %\n", part, 100 * share);
+    }
+  }
+  if (!r.thumbs.empty()) text += "\nrules of thumb:\n";
+  for (const ThumbOpinion& thumb : r.thumbs) {
+    text += fmt::format("  {} {}\n", thumb.agrees ? "agrees:  " : "differs: ", thumb.says);
+  }
+  if (r.against) add_against(r, text);
+  return text;
+}
+
+}  // namespace moetune::sweeps

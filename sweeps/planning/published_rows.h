@@ -1,0 +1,61 @@
+// Rows of measured runs, as a JSON array: what moetune estimate prices and moetune calibrate fits
+// to. The format is that of published results (docs/formats.md, "rows").
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/planner/run.h"
+
+namespace moetune::sweeps {
+
+/// A figure that a source states, with the range that its unit leaves open.
+struct StatedFigure {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// One run of somebody.
+struct PublishedRow {
+  std::string id;
+  std::string reason;  ///< why it cannot be priced; empty: it can
+  /// Model and machine of `run`.
+  std::shared_ptr<const spec::ModelSpec> model;
+  std::shared_ptr<const spec::HardwareSpec> hardware;
+  std::string hardware_name;  ///< of the file
+  tuner::planner::PlanRun run;
+  double months = 0;  ///< of the software, after 2026-06
+  std::string routing = "unknown";
+  std::vector<std::string>
+      assumed;          ///< what the row leaves open and how it was priced, a line each
+  int num_unknown = 0;  ///< knobs of those that move the figure
+  /// One of them decides memory: then no run is called impossible.
+  bool is_memory_open = false;
+
+  bool is_last_rank = false;  ///< its memory is that of the last stage, not of the worst rank
+  bool is_first_rank = false;
+  bool is_for_memory = false;      ///< states what is needed to price the figure
+  bool is_for_throughput = false;  //
+  bool is_suspect = false;
+  bool ran = true;  ///< false: out of memory, or no result
+  std::optional<StatedFigure> allocated_bytes;
+  std::optional<double> tflops;
+  std::optional<double> tokens_per_s;
+  std::optional<double> step_seconds;
+  /// GFLOP a token as the source counts them; 0: the usual way.
+  double gflop_per_token = 0;
+  std::string accounting;  ///< how the source counts; empty: the usual way
+  std::string source;      ///< document and place
+  std::string group;       ///< rows that differ in layout and knobs only have the same
+};
+
+/// Every row gets an answer: one that cannot be priced has a reason. Throws base::UsageError where
+/// the document is no array of objects.
+std::vector<PublishedRow> published_rows_of(const nlohmann::json& document,
+                                            const std::string& source);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,99 @@
+// Reading and writing of fitted rates.
+#include "sweeps/planning/rates_file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/document.h"
+#include "engine/spec/json_reader.h"
+#include "engine/spec/library.h"
+#include "kernels/base/error.h"
+#include "sweeps/load.h"
+
+namespace moetune::sweeps {
+
+using nlohmann::json;
+using tuner::planner::FittedRate;
+using tuner::planner::rate_table;
+using tuner::planner::RateRow;
+
+json to_json(const Calibration& calibration) {
+  json rates = json::array();
+  for (const RateRow& row : rate_table()) {
+    json entry = {{"name", row.name}, {"value", calibration.rates.*row.member}, {"help", row.help}};
+    for (const FittedRate& fitted : calibration.fitted) {
+      if (fitted.name != row.name) continue;
+      entry["low"] = fitted.low;
+      entry["high"] = fitted.high;
+    }
+    rates.push_back(std::move(entry));
+  }
+  return {{"date", calibration.date},
+          {"basis", calibration.basis},
+          {"median_error_ratio", calibration.median_error},
+          {"p90_error_ratio", calibration.p90_error},
+          {"rates", std::move(rates)}};
+}
+
+namespace {
+
+Calibration calibration_of(const spec::Document& document) {
+  spec::JsonReader reader(document.json, document.source);
+  Calibration calibration;
+  calibration.date = reader.text("date");
+  calibration.basis = reader.text("basis");
+  calibration.median_error = reader.number_or("median_error_ratio", 0, 0, 100);
+  calibration.p90_error = reader.number_or("p90_error_ratio", 0, 0, 100);
+  const json& entries = reader.value("rates");
+  if (!entries.is_array()) reader.fail("rates", "a list");
+  for (const json& entry : entries) {
+    spec::JsonReader rate(entry, document.source.within("rates"));
+    const std::string name = rate.text("name");
+    const RateRow* found = nullptr;
+    for (const RateRow& row : rate_table()) {
+      if (row.name == name) found = &row;
+    }
+    if (found == nullptr) rate.refuse("name", fmt::format("'{}' is no rate", name.substr(0, 60)));
+    constexpr double kSlack = 1e-6;
+    calibration.rates.*found->member =
+        rate.number("value", found->low * (1 - kSlack), found->high * (1 + kSlack));
+    rate.ignore("help");
+    if (rate.has("low") && rate.has("high")) {
+      calibration.fitted.push_back({name, calibration.rates.*found->member,
+                                    rate.number("low", 0, 1e12), rate.number("high", 0, 1e12)});
+    }
+    rate.refuse_unknown_keys();
+  }
+  reader.refuse_unknown_keys();
+  return calibration;
+}
+
+}  // namespace
+
+Calibration load_calibration(const std::string& path_or_name) {
+  std::string path = path_or_name;
+  if (path.find('/') == std::string::npos && !std::filesystem::exists(path)) {
+    path = spec::share_folder() / "calibration" / (path_or_name + ".json");
+  }
+  if (!std::filesystem::exists(path)) {
+    throw base::UsageError(
+        fmt::format("there is no calibration '{}'", path_or_name.substr(0, 200)));
+  }
+  return calibration_of(spec::read_document(read_spec_file(path), path));
+}
+
+const Calibration& default_calibration() {
+  static const Calibration kDefault = [] {
+    const auto path = spec::share_folder() / "calibration" / "published.json";
+    if (std::filesystem::exists(path)) return load_calibration(path);
+    Calibration calibration;
+    calibration.date = "2026-06";
+    calibration.basis = "rates of the sources";
+    return calibration;
+  }();
+  return kDefault;
+}
+
+}  // namespace moetune::sweeps

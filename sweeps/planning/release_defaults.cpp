@@ -1,0 +1,167 @@
+// Performance recipes by release: rules read off the recipe files of Megatron-Bridge's tags v0.2.0
+// to v0.6.0, by kinds of blocks, machine and month.
+#include "sweeps/planning/release_defaults.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tuner/planner/rates.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+using nlohmann::json;
+using spec::Dispatcher;
+using spec::Mixer;
+using spec::PlanGraph;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+
+/// Months after 2026-06, in which container 26.06 came.
+constexpr double kFullGraphs = 0;
+
+std::string text_at(const json& row, const char* object, const char* key) {
+  const auto found = row.find(object);
+  if (found == row.end() || !found->is_object()) return {};
+  const auto value = found->find(key);
+  return value != found->end() && value->is_string() ? value->get<std::string>() : std::string{};
+}
+
+bool states(const json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && !found->is_null();
+}
+
+using tuner::planner::has_mixer;
+
+/// Whether NVLink joins more than a node's devices (NVL72).
+bool is_rack(const PublishedRow& row) { return row.hardware_name.find("nvl") != std::string::npos; }
+
+class Defaults {
+ public:
+  Defaults(const json& row, PublishedRow& result)
+      : row_(row),
+        result_(result),
+        knobs_(result.run.knobs),
+        generation_(tuner::planner::generation_of(*result.hardware)) {}
+
+  void apply() {
+    const bool is_moe = result_.model->num_experts > 0;
+    if (is_moe) {
+      graphs_of_moe();
+      dispatcher();
+      overlap();
+      recompute();
+    } else if (!states(row_, "cuda_graphs") && result_.model->num_parameters() < 10'000'000'000) {
+      knobs_.cuda_graphs = {PlanGraph::full_iteration};
+      note("cuda_graphs full_iteration: small dense model");
+    }
+    if (!states(row_, "cuda_graphs")) ++result_.num_unknown;
+    if (!states(row_, "recompute")) ++result_.num_unknown;
+    if (is_moe && !states(row_, "dispatcher")) ++result_.num_unknown;
+    knobs_.cross_entropy = spec::CrossEntropy::native;
+  }
+
+ private:
+  void note(const std::string& what) {
+    result_.assumed.push_back(what + " (recipe of the release)");
+  }
+
+  [[nodiscard]] bool is_blackwell() const {
+    return generation_ == tuner::planner::Generation::blackwell;
+  }
+  /// From 26.06 on recipes for racks and B300 capture the whole iteration.
+  [[nodiscard]] bool has_full_graphs() const {
+    const bool is_hybrid = has_mixer(*result_.model, Mixer::mamba);
+    return is_blackwell() && result_.months >= kFullGraphs && !is_hybrid &&
+           (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware)) &&
+           knobs_.precision != spec::PrecisionRecipe::bf16;
+  }
+
+  void graphs_of_moe() {
+    if (states(row_, "cuda_graphs")) {
+      const json& stated = row_.at("cuda_graphs");
+      knobs_.fused_grouped_mlp = has_full_graphs() && stated == "full_iteration";
+      knobs_.fp8_attention = knobs_.fused_grouped_mlp;
+      return;
+    }
+    const bool is_latent = has_mixer(*result_.model, Mixer::mla);
+    if (has_full_graphs()) {
+      knobs_.cuda_graphs = {PlanGraph::full_iteration};
+      knobs_.fused_grouped_mlp = true;
+      knobs_.fp8_attention = true;
+      note("cuda_graphs full_iteration, fused grouped MLP, attention in FP8");
+    } else if (has_mixer(*result_.model, Mixer::mamba) && is_blackwell()) {
+      knobs_.cuda_graphs = {PlanGraph::attn, PlanGraph::mamba, PlanGraph::moe_router,
+                            PlanGraph::moe_preprocess};
+      note("cuda_graphs attn, mamba, moe_router, moe_preprocess");
+    } else if (is_blackwell() && !is_latent &&
+               (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware))) {
+      knobs_.cuda_graphs = {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess};
+      note("cuda_graphs attn, moe_router, moe_preprocess");
+    } else {
+      note("cuda_graphs none");
+    }
+  }
+
+  void dispatcher() {
+    if (states(row_, "dispatcher") || knobs_.ep * knobs_.etp == 1) return;
+    // On B200 recipes of models with latent attention took it up with 26.02.
+    const bool has_new_recipe = has_mixer(*result_.model, Mixer::mla) && result_.months >= -4;
+    const bool has_flex = is_rack(result_) || (is_blackwell() && has_new_recipe) ||
+                          tuner::planner::is_later_revision(*result_.hardware) ||
+                          (generation_ == tuner::planner::Generation::hopper && knobs_.ep > 8);
+    knobs_.dispatcher = has_flex ? Dispatcher::hybridep : Dispatcher::alltoall;
+    note(std::string("dispatcher ") + std::string(name_of(knobs_.dispatcher)));
+  }
+
+  void overlap() {
+    if (!has_full_graphs() || knobs_.ep == 1) return;
+    knobs_.overlap_moe_expert_parallel_comm = true;
+    knobs_.delay_wgrad_compute = true;
+    note("overlap_moe_expert_parallel_comm");
+  }
+
+  void recompute() {
+    if (states(row_, "recompute")) return;
+    const bool is_latent = has_mixer(*result_.model, Mixer::mla);
+    if (is_latent && !has_full_graphs()) {
+      knobs_.recompute.add(PlanRecompute::mla_up_proj);
+      note("recompute mla_up_proj");
+    } else if (has_mixer(*result_.model, Mixer::mamba) && !is_blackwell()) {
+      for (const PlanRecompute module : {PlanRecompute::moe, PlanRecompute::layernorm,
+                                         PlanRecompute::core_attn, PlanRecompute::moe_act}) {
+        knobs_.recompute.add(module);
+      }
+      note("recompute moe, layernorm, core_attn, moe_act");
+    } else if (result_.model->has_attention_sinks) {
+      knobs_.recompute.add(PlanRecompute::layernorm);
+      knobs_.recompute.add(PlanRecompute::moe_act);
+      note("recompute layernorm, moe_act");
+    }
+  }
+
+  const json& row_;
+  PublishedRow& result_;
+  PlanKnobs& knobs_;
+  tuner::planner::Generation generation_;
+};
+
+}  // namespace
+
+void apply_release_defaults(const json& row, PublishedRow& result) {
+  const std::string framework = text_at(row, "software", "name");
+  if (framework == "Megatron-Bridge") {
+    Defaults(row, result).apply();
+    return;
+  }
+  const bool is_moe = result.model->num_experts > 0;
+  for (const char* key : {"cuda_graphs", "recompute"}) {
+    if (!states(row, key)) ++result.num_unknown;
+  }
+  if (is_moe && !states(row, "dispatcher")) ++result.num_unknown;
+}
+
+}  // namespace moetune::sweeps

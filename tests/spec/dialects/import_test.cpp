@@ -1,0 +1,356 @@
+// Texts as people have them: what is understood, what is passed on, and what is refused.
+#include <array>
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/knobs.h"
+#include "engine/spec/model_spec.h"
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+BOOST_AUTO_TEST_SUITE(imports_of_dialects)
+
+namespace {
+
+using samples::contains;
+using samples::golden;
+using samples::refusal;
+
+constexpr Dialect kLm = Dialect::megatron_lm;
+constexpr Dialect kBridge = Dialect::megatron_bridge;
+constexpr Dialect kTitan = Dialect::torchtitan;
+constexpr Dialect kPrimus = Dialect::primus;
+
+RunConfig flags(const std::string& text, int64_t world_size = 0) {
+  return import_run("--tensor-model-parallel-size 1 " + text, kLm, {.world_size = world_size});
+}
+
+std::string value_of(const RunConfig& run, const std::string& key) {
+  for (const UnknownSetting& setting : run.unknown) {
+    if (setting.key == key) return setting.value;
+  }
+  return "missing";
+}
+
+bool has_note(const RunConfig& run, std::string_view part) {
+  for (const std::string& note : run.notes) {
+    if (contains(note, part)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_script_of_megatron) {
+  const std::string text = golden("qwen3_235b.sh");
+  BOOST_TEST((detect_dialect(text) == kLm));
+  const RunConfig run = import_run(text, kLm);
+  const PlanKnobs& k = run.knobs;
+  BOOST_TEST(run.world_size == 256);
+  BOOST_TEST(k.tp == 2);
+  BOOST_TEST(k.pp == 8);
+  BOOST_TEST(k.vpp == 4);
+  BOOST_TEST(k.dp == 16);
+  BOOST_TEST(k.ep == 32);
+  BOOST_TEST(k.etp == 1);
+  BOOST_TEST(run.pipeline_layout == "Et*2|(t*3|)*30t*2L");
+  BOOST_TEST((k.precision == PrecisionRecipe::fp8_blockwise));
+  BOOST_TEST((k.dispatcher == Dispatcher::deepep));
+  BOOST_TEST(k.recompute.text() == "layernorm,moe_act");
+  BOOST_TEST(k.cuda_graphs.text() == "attn,moe_router");
+  BOOST_TEST((k.exp_avg == StateType::bf16));
+  BOOST_TEST((k.cross_entropy == CrossEntropy::unfused));
+  BOOST_TEST(!k.tp_comm_overlap);
+  BOOST_TEST(run.global_batch_size == 1024);
+  BOOST_TEST(run.environment.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+  BOOST_TEST(run.environment.size() == 2U);
+  BOOST_TEST(value_of(run, "--lr") == "1e-4");
+  BOOST_TEST(value_of(run, "--data-path") == "\"$DATA_PATH/my data\"");
+  BOOST_TEST(run.unknown.front().key == "--moe-router-load-balancing-type");
+  const ModelSpec model = model_from_json(run.model, "the script");
+  BOOST_TEST(model.family == "qwen3_moe");
+  BOOST_TEST(model.num_layers == 94);
+  BOOST_TEST(model.num_experts == 128);
+  BOOST_TEST(model.num_kv_heads == 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_defaults_of_megatron) {
+  const RunConfig run = import_run("--tensor-model-parallel-size 4", kLm, {.world_size = 8});
+  const PlanKnobs& k = run.knobs;
+  BOOST_TEST(k.etp == 4);  // not 1
+  BOOST_TEST(k.dp == 2);
+  BOOST_TEST((k.dispatcher == Dispatcher::allgather));
+  BOOST_TEST((k.precision == PrecisionRecipe::fp32));
+  BOOST_TEST(!k.sequence_parallel);
+  BOOST_TEST(!k.distributed_optimizer);
+  BOOST_TEST(!k.moe_grouped_gemm);
+  BOOST_TEST(k.gradient_accumulation_fusion);
+  BOOST_TEST(run.global_batch_size == 2);  // micro-batch x replicas
+  BOOST_TEST(has_note(run, "fp32"));
+}
+
+BOOST_AUTO_TEST_CASE(old_spellings_of_megatron) {
+  BOOST_TEST((flags("--moe-token-dispatcher-type flex --moe-enable-deepep").knobs.dispatcher ==
+              Dispatcher::deepep));
+  BOOST_TEST(flags("--external-cuda-graph --cuda-graph-scope attn").knobs.cuda_graphs.text() ==
+             "attn");
+  BOOST_TEST(flags("--enable-cuda-graph --cuda-graph-scope full_iteration "
+                   "--no-check-for-nan-in-loss-and-grad")
+                 .knobs.cuda_graphs.text() == "full_iteration");
+  BOOST_TEST(flags("--recompute-activations").knobs.recompute.text() == "core_attn");
+  BOOST_TEST((flags("--use-custom-fsdp").knobs.fsdp == Fsdp::megatron));
+  BOOST_TEST(value_of(flags("--moe-deepep-num-sms 20"), "--moe-flex-dispatcher-num-sms") == "20");
+}
+
+BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {
+  const RunConfig run = flags(
+      "--pipeline-model-parallel-size 4 --num-layers 32 --num-layers-per-virtual-pipeline-stage 2");
+  BOOST_TEST(run.knobs.vpp == 4);
+  const RunConfig unknown =
+      flags("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2");
+  BOOST_TEST(value_of(unknown, "--num-layers-per-virtual-pipeline-stage") == "2");
+}
+
+BOOST_AUTO_TEST_CASE(a_configuration_of_bridge) {
+  const std::string text = golden("run_config.yaml");
+  BOOST_TEST((detect_dialect(text) == kBridge));
+  const RunConfig run = import_run(text, kBridge, {.world_size = 64});
+  const PlanKnobs& k = run.knobs;
+  BOOST_TEST((k.precision == PrecisionRecipe::mxfp8));
+  BOOST_TEST((k.dispatcher == Dispatcher::hybridep));
+  BOOST_TEST(k.cuda_graphs.text() == "attn,moe_router");
+  BOOST_TEST(k.recompute.text() == "moe_act");
+  BOOST_TEST((k.exp_avg == StateType::bf16));
+  BOOST_TEST((k.exp_avg_sq == StateType::fp32));
+  BOOST_TEST(k.overlap_moe_expert_parallel_comm);
+  BOOST_TEST(k.overlap_grad_reduce);
+  BOOST_TEST(!k.overlap_param_gather);  // comm_overlap says nothing, ddp does
+  BOOST_TEST(k.dp == 64);
+  BOOST_TEST(k.etp == 1);
+  BOOST_TEST(run.seq_length == 8192);
+  BOOST_TEST(run.model_name == "Qwen3MoEModelProvider");
+  BOOST_TEST(run.model.at("model_type") == "qwen3_moe");
+  BOOST_TEST(run.environment.at("NVTE_FWD_LAYERNORM_SM_MARGIN") == "20");
+  BOOST_TEST(value_of(run, "train.manual_gc") == "true");
+}
+
+BOOST_AUTO_TEST_CASE(overrides_of_bridge) {
+  const std::string text =
+      "NVTE_CPU_OFFLOAD_V1=1 torchrun --nproc-per-node=8 --nnodes=2 run_recipe.py --recipe "
+      "qwen3_30b model.tensor_model_parallel_size=2 +model.recompute_modules=[moe_act,mlp] "
+      "model.recompute_granularity=selective mixed_precision=bf16-with-nvfp4-mixed "
+      "'optimizer.lr=1e-4' model.virtual_pipeline_model_parallel_size=null";
+  BOOST_TEST((detect_dialect(text) == kBridge));
+  const RunConfig run = import_run(text, kBridge);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(run.knobs.dp == 8);
+  BOOST_TEST(run.knobs.recompute.text() == "moe_act,mlp");
+  BOOST_TEST((run.knobs.precision == PrecisionRecipe::nvfp4));
+  BOOST_TEST(run.model_name == "qwen3_30b");
+  BOOST_TEST(value_of(run, "--recipe") == "qwen3_30b");
+  BOOST_TEST(value_of(run, "optimizer.lr") == "1e-4");
+  BOOST_TEST(contains(export_run(run, kBridge), "run_recipe.py --recipe qwen3_30b"));
+}
+
+BOOST_AUTO_TEST_CASE(an_experiment_of_primus) {
+  const std::string text = golden("primus.yaml");
+  BOOST_TEST((detect_dialect(text) == kPrimus));
+  const ImportOptions files = {
+      .world_size = 8,
+      .files = {{"mixtral_8x7B_v0.1.yaml", golden("primus_mixtral.yaml")},
+                {"mixtral_base.yaml", golden("primus_mixtral_base.yaml")}}};
+  const RunConfig run = import_run(text, kPrimus, files);
+  const PlanKnobs& k = run.knobs;
+  BOOST_TEST(k.ep == 8);
+  BOOST_TEST(k.micro_batch_size == 2);
+  BOOST_TEST((k.dispatcher == Dispatcher::deepep));  // Turbo's
+  BOOST_TEST((k.precision == PrecisionRecipe::bf16));
+  BOOST_TEST(k.moe_grouped_gemm);
+  BOOST_TEST(k.distributed_optimizer);
+  BOOST_TEST(k.recompute.text() == "full");
+  BOOST_TEST(has_note(run, "recompute_method"));
+  BOOST_TEST(run.model.at("model_type") == "mixtral");
+  BOOST_TEST(run.model.at("num_hidden_layers") == 32);
+  BOOST_TEST(run.model.at("num_key_value_heads") == 8);
+  BOOST_TEST(value_of(run, "wandb_project") == "\"Primus: Mixtral\"");
+  BOOST_TEST(value_of(run, "/work_group") == "amd");
+  // The defaults of the preset, not those of Megatron-LM.
+  const RunConfig bare =
+      import_run("modules:\n  pre_trainer:\n    overrides:\n      bf16: true\n", kPrimus);
+  BOOST_TEST(bare.knobs.micro_batch_size == 2);
+  BOOST_TEST(bare.global_batch_size == 16);
+  BOOST_TEST(bare.seq_length == 1024);
+  const RunConfig unseen = import_run(text, kPrimus);
+  BOOST_TEST(has_note(unseen, "mixtral_8x7B_v0.1.yaml"));
+  BOOST_TEST(unseen.model.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_configuration_of_torchtitan) {
+  const std::string text = golden("torchtitan.toml");
+  BOOST_TEST((detect_dialect(text) == kTitan));
+  const RunConfig run = import_run(text, kTitan, {.world_size = 256});
+  const PlanKnobs& k = run.knobs;
+  BOOST_TEST(k.dp == 32);
+  BOOST_TEST(k.optimizer_instances == 2);
+  BOOST_TEST((k.fsdp == Fsdp::torch));
+  BOOST_TEST(k.vpp == 2);
+  BOOST_TEST(k.micro_batch_size == 1);
+  BOOST_TEST(run.global_batch_size == 4096);
+  BOOST_TEST((k.precision == PrecisionRecipe::fp8_current));
+  BOOST_TEST((k.cross_entropy == CrossEntropy::native));
+  BOOST_TEST(k.recompute.text() == "full");
+  BOOST_TEST(run.model_name == "deepseek_v3/671B");
+  BOOST_TEST(has_note(run, "rowwise"));
+  const RunConfig command = import_run(
+      "NGPU=512 ./run_train.sh --job.config_file ./deepseek.toml "
+      "--parallelism.tensor-parallel-degree=2 --training.seq_len 8192 "
+      "--compile.no-enable --model.converters mx",
+      kTitan, {.files = {{"deepseek.toml", text}}});
+  BOOST_TEST(command.knobs.tp == 2);
+  BOOST_TEST(command.seq_length == 8192);
+  BOOST_TEST((command.knobs.precision == PrecisionRecipe::mxfp8));
+  BOOST_TEST((command.knobs.cross_entropy == CrossEntropy::unfused));
+}
+
+BOOST_AUTO_TEST_CASE(tokens_of_torchtitan_main) {
+  const RunConfig run = import_run(
+      "torchrun --nproc_per_node=8 -m torchtitan.train --module deepseek_v3 --config dsv3_16b "
+      "--training.num_tokens_per_microbatch_per_dp_rank 16384 --training.max_context_length 4096 "
+      "--training.num_tokens_per_train_step 1048576 --parallelism.expert_parallel_degree 8",
+      kTitan);
+  BOOST_TEST(run.world_size == 8);
+  BOOST_TEST(run.knobs.micro_batch_size == 4);
+  BOOST_TEST(run.seq_length == 4096);
+  BOOST_TEST(run.global_batch_size == 256);
+  BOOST_TEST(run.model_name == "deepseek_v3/dsv3_16b");
+}
+
+/// What is refused, and the two settings that the message names.
+struct Contradiction {
+  Dialect dialect;
+  const char* text;
+  const char* one;
+  const char* other;
+  int64_t world_size = 0;
+};
+std::ostream& operator<<(std::ostream& out, const Contradiction& row) { return out << row.text; }
+
+const std::vector<Contradiction> kContradictions = {
+    {kLm,
+     "--pipeline-model-parallel-size 2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 2 "
+     "--num-virtual-stages-per-pipeline-rank 2",
+     "'--num-virtual-stages-per-pipeline-rank'", "'--num-layers-per-virtual-pipeline-stage'"},
+    {kLm,
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|tL' "
+     "--decoder-first-pipeline-num-layers 1",
+     "'--pipeline-model-parallel-layout'", "'--decoder-first-pipeline-num-layers'"},
+    {kLm,
+     "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|t|t|tL' "
+     "--num-virtual-stages-per-pipeline-rank 2",
+     "'--pipeline-model-parallel-layout'", "'--num-virtual-stages-per-pipeline-rank'"},
+    {kLm, "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|t|tL'", "3 stages",
+     "'--pipeline-model-parallel-size' (2)"},
+    {kLm, "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2",
+     "'--tensor-model-parallel-size' 4", "12 ranks", 12},
+    {kLm, "--expert-model-parallel-size 8", "'--expert-model-parallel-size' 8", "4 ranks", 4},
+    {kLm, "--tensor-model-parallel-size 4 --tensor-model-parallel-size 2", "megatron-lm: '--tensor",
+     "as '4' and as '2'"},
+    {kLm, "--tensor-model-parallel-size 1 --bf16 --fp16", "'--bf16'", "'--fp16'"},
+    {kLm, "--bf16 --fp8-format hybrid --fp4-format e2m1", "'--fp8-format'", "'--fp4-format'"},
+    {kLm, "--recompute-granularity selective --recompute-method uniform",
+     "'--recompute-granularity'", "'--recompute-method'"},
+    {kLm, "--use-megatron-fsdp --use-torch-fsdp2", "'--use-megatron-fsdp'", "'--use-torch-fsdp2'"},
+    {kLm, "--moe-token-dispatcher-type alltoall --moe-enable-deepep", "'alltoall'", "'flex'"},
+    {kBridge, "model.seq_length=4096 dataset.seq_length=8192", "'model.seq_length' is '4096'",
+     "'dataset.seq_length' is '8192'"},
+    {kBridge, "ddp.use_distributed_optimizer=true optimizer.use_distributed_optimizer=false",
+     "'ddp.use_distributed_optimizer'", "'optimizer.use_distributed_optimizer'"},
+    {kTitan, "[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 2\n",
+     "'parallelism.data_parallel_shard_degree' 4", "8 ranks, not 16", 16},
+    {kTitan, "[parallelism]\ntensor_parallel_degree = 2\ntensor_parallel_degree = 4\n", "line 3",
+     "line 2"},
+    {kPrimus, "fp8: hybrid\nfp4: e2m1\n", "'fp8'", "'fp4'"},
+};
+
+BOOST_DATA_TEST_CASE(contradictions_are_told, boost::unit_test::data::make(kContradictions), row) {
+  const std::string message = refusal(row.text, row.dialect, row.world_size);
+  BOOST_TEST_CONTEXT(message) {
+    BOOST_TEST(contains(message, row.one));
+    BOOST_TEST(contains(message, row.other));
+  }
+}
+
+struct Wrong {
+  const char* flags;
+  const char* message;
+};
+std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << row.flags; }
+
+const std::vector<Wrong> kWrong = {
+    {"--context-parallel-size -2", "'--context-parallel-size' is '-2', expected an integer from 1"},
+    {"--context-parallel-size 99999999999999999999", "expected an integer from 1 to 1000000"},
+    {"--context-parallel-size", "'--context-parallel-size' is '', expected a value behind it"},
+    {"--num-layers -1", "'--num-layers' is '-1', expected an integer from 0"},
+    {"--seq-length 1e400", "'--seq-length' is '1e400'"},
+    {"--bf16 yes", "'--bf16' is 'yes', expected nothing behind it"},
+    {"--cp-comm-type ring", "'--cp-comm-type' is 'ring', expected one of p2p, allgather"},
+    {"--exp-avg-dtype int8", "expected one of fp32, bf16"},
+    {"--recompute-granularity some", "expected full or selective"},
+    {"--cuda-graph-impl some", "expected one of none, local"},
+    {"--moe-token-dispatcher-type ring", "expected one of allgather, alltoall, flex"},
+    {"--optimizer-cpu-offload --optimizer-offload-fraction 2", "expected from 0 to 1"},
+    {"--moe-expert-capacity-factor nan", "expected a number from 0"},
+    {"--num-layers 4 --hidden-size 8 --num-attention-heads 2 --num-experts 4 --moe-layer-freq "
+     "'([0]*1+[1]*4)'",
+     "has 5 layers, and the model 4"},
+    {"--moe-layer-freq '[0]*999999999' --num-layers 4 --hidden-size 8 --num-attention-heads 2 "
+     "--num-experts 4",
+     "the pattern of layers with experts"},
+};
+
+BOOST_DATA_TEST_CASE(wrong_values_are_told, boost::unit_test::data::make(kWrong), row) {
+  const std::string message =
+      refusal(std::string("--tensor-model-parallel-size 1 ") + row.flags, kLm);
+  BOOST_TEST_CONTEXT(message) { BOOST_TEST(contains(message, row.message)); }
+}
+
+BOOST_AUTO_TEST_CASE(values_without_a_word_are_passed_on) {
+  const RunConfig run = flags(
+      "--cp-comm-type a2a+p2p --optimizer lion --recompute-granularity "
+      "selective --recompute-modules mhc mlp");
+  BOOST_TEST(value_of(run, "--cp-comm-type") == "a2a+p2p");
+  BOOST_TEST(value_of(run, "--optimizer") == "lion");
+  BOOST_TEST(run.knobs.recompute.text() == "mlp");
+  BOOST_TEST(has_note(run, "mhc"));
+}
+
+BOOST_AUTO_TEST_CASE(every_flag_is_known_or_passed_on) {
+  std::istringstream flags_of_megatron(golden("megatron_flags.txt"));
+  size_t count = 0;
+  for (std::string flag; std::getline(flags_of_megatron, flag); ++count) {
+    if (is_known(flag, kLm)) continue;
+    const RunConfig run = import_run("--tensor-model-parallel-size 1 " + flag + " 7", kLm);
+    BOOST_TEST(value_of(run, flag) == "7", flag);
+    BOOST_TEST(contains(export_run(run, kLm), flag + " 7"), flag);
+  }
+  BOOST_TEST(count == 148U);
+  // What the engine's own trials are written as is understood as well.
+  for (const KnobRow& row : knob_table()) {
+    const std::string flags_of_row(row.megatron_flag);
+    if (!flags_of_row.starts_with("--") || contains(flags_of_row, ",")) continue;
+    BOOST_TEST(is_known(flags_of_row, kLm), flags_of_row);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(texts_that_are_none) {
+  BOOST_TEST(!detect_dialect("Dear all, see you on Monday.").has_value());
+  BOOST_TEST(!detect_dialect("").has_value());
+  for (const Dialect dialect : samples::kDialects) {
+    BOOST_TEST(!refusal("hello world", dialect).empty());
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,144 @@
+// The model on the way: what a config.json says comes back from the words of Megatron.
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "engine/spec/dialects/model_sizes.h"
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+BOOST_AUTO_TEST_SUITE(models_of_dialects)
+
+namespace {
+
+using nlohmann::json;
+
+json decoder(json others) {
+  json model = {{"hidden_size", 64},           {"num_hidden_layers", 4}, {"num_attention_heads", 8},
+                {"num_key_value_heads", 2},    {"head_dim", 16},         {"intermediate_size", 192},
+                {"vocab_size", 1000},          {"hidden_act", "silu"},   {"rope_theta", 1e6},
+                {"tie_word_embeddings", false}};
+  model.update(others);
+  return model;
+}
+
+/// As published runs are written down; each key comes back as it is.
+const std::vector<json>& models() {
+  static const std::vector<json> kModels = {
+      decoder({{"model_type", "llama"}}),
+      decoder({{"model_type", "llama"}, {"num_key_value_heads", 8}, {"tie_word_embeddings", true}}),
+      decoder({{"model_type", "qwen2"}, {"attention_bias", true}}),
+      decoder({{"model_type", "qwen3"}, {"use_qk_norm", true}}),
+      decoder({{"model_type", "mixtral"}, {"num_local_experts", 8}, {"num_experts_per_tok", 2}}),
+      decoder({{"model_type", "qwen3_moe"},
+               {"num_experts", 16},
+               {"num_experts_per_tok", 4},
+               {"moe_intermediate_size", 48},
+               {"mlp_only_layers", {0, 2}},
+               {"norm_topk_prob", false},
+               {"use_qk_norm", true}}),
+      decoder({{"model_type", "qwen2_moe"},
+               {"num_experts", 16},
+               {"num_experts_per_tok", 4},
+               {"moe_intermediate_size", 48},
+               {"shared_expert_intermediate_size", 96},
+               {"shared_expert_gate", true},
+               {"attention_bias", true}}),
+      decoder({{"model_type", "qwen3_next"},
+               {"num_experts", 16},
+               {"num_experts_per_tok", 4},
+               {"moe_intermediate_size", 48},
+               {"shared_expert_intermediate_size", 48},
+               {"shared_expert_gate", true},
+               {"full_attention_interval", 4},
+               {"attn_output_gate", true},
+               {"linear_conv_kernel_dim", 4},
+               {"linear_key_head_dim", 16},
+               {"linear_value_head_dim", 16},
+               {"linear_num_key_heads", 4},
+               {"linear_num_value_heads", 8}}),
+      {{"model_type", "deepseek_v3"},
+       {"hidden_size", 64},
+       {"num_hidden_layers", 4},
+       {"num_attention_heads", 8},
+       {"num_key_value_heads", 8},
+       {"q_lora_rank", 24},
+       {"kv_lora_rank", 16},
+       {"qk_nope_head_dim", 12},
+       {"qk_rope_head_dim", 4},
+       {"v_head_dim", 12},
+       {"intermediate_size", 192},
+       {"moe_intermediate_size", 48},
+       {"n_routed_experts", 16},
+       {"num_experts_per_tok", 4},
+       {"n_shared_experts", 2},
+       {"first_k_dense_replace", 1},
+       {"n_group", 4},
+       {"topk_group", 2},
+       {"scoring_func", "sigmoid"},
+       {"topk_method", "noaux_tc"},
+       {"routed_scaling_factor", 2.5},
+       {"num_nextn_predict_layers", 1},
+       {"vocab_size", 1000},
+       {"hidden_act", "silu"},
+       {"tie_word_embeddings", false}},
+      decoder({{"model_type", "megatron_gpt_moe"},
+               {"num_experts", 8},
+               {"num_experts_per_tok", 1},
+               {"moe_intermediate_size", 192},
+               {"hidden_act", "gelu"},
+               {"gated_mlp", false},
+               {"norm", "layernorm"},
+               {"use_bias", true},
+               {"use_qk_norm", false},
+               {"position_embedding", "learned"},
+               {"hidden_dropout", 0.1},
+               {"attention_dropout", 0.1}}),
+      decoder({{"model_type", "megatron_gpt"},
+               {"hidden_act", "relu2"},
+               {"gated_mlp", false},
+               {"norm", "layernorm"},
+               {"use_bias", false},
+               {"position_embedding", "rope"},
+               {"hidden_dropout", 0.0}}),
+  };
+  return kModels;
+}
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(a_model_comes_back, boost::unit_test::data::make(samples::kDialects),
+                     dialect) {
+  if (dialect == Dialect::torchtitan) return;  // names its models, and has no sizes
+  for (const json& model : models()) {
+    RunConfig run;
+    run.model = model;
+    run.global_batch_size = run.seq_length = 8;
+    const std::string text = export_run(run, dialect);
+    BOOST_TEST_CONTEXT(text) {
+      const RunConfig found = import_run(text, dialect);
+      for (const auto& [key, value] : model.items()) {
+        BOOST_TEST(found.model.value(key, json()).dump() == value.dump(), key);
+      }
+      // Padded so that every rank gets as much, by Megatron's default of 128.
+      BOOST_TEST(found.model.at("padded_vocab_size") == 1024);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(patterns_of_layers) {
+  const std::vector<bool> one_in_three = {true, false, false, true};
+  BOOST_TEST(moe_layers_of("3", 4) == one_in_three);
+  const std::vector<bool> dense_first = {false, true, true, true};
+  BOOST_TEST(moe_layers_of("([0]*1+[1]*3)", 4) == dense_first);
+  BOOST_TEST(moe_layers_of("[0, 1, 1, 1]", 4) == dense_first);
+  BOOST_TEST(moe_layers_of("0,1,1,1", 4) == dense_first);
+  BOOST_TEST(moe_pattern_of(dense_first) == "([0]*1+[1]*3)");
+  BOOST_CHECK_THROW(moe_layers_of("0", 4), base::UsageError);
+  BOOST_CHECK_THROW(moe_layers_of("[2]*4", 4), base::UsageError);
+  BOOST_CHECK_THROW(moe_layers_of("[1]*-4", 4), base::UsageError);
+  BOOST_CHECK_THROW(moe_layers_of("1", 1'000'000'000), base::UsageError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::spec::dialects

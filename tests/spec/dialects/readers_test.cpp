@@ -1,0 +1,224 @@
+// The small readers by themselves: what of YAML, TOML and the shell is read, and what is refused.
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "engine/spec/dialects/node.h"
+#include "engine/spec/dialects/shell.h"
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+BOOST_AUTO_TEST_SUITE(readers_of_dialects)
+
+namespace {
+
+using samples::contains;
+
+struct Text {
+  const char* text;
+  const char* result;  ///< in flow style, or a part of the message
+};
+std::ostream& operator<<(std::ostream& out, const Text& row) { return out << row.text; }
+
+template <class Read>
+std::string result_of(Read read) {
+  try {
+    return read();
+  } catch (const base::UsageError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+const std::vector<Text> kYaml = {
+    {"a: 1\nb:\n  c: x y # no\n  d:\n", "{a: 1, b: {c: x y, d: null}}"},
+    {"a:\n- 1\n- b: 2\n  c: 3\n- [x, 'y z']\n", "{a: [1, {b: 2, c: 3}, [x, \"y z\"]]}"},
+    {"a:\n  - - 1\n    - 2\n", "{a: [[1, 2]]}"},
+    {"---\na: \"x\\ty: #\"\n", "{a: \"x\\ty: #\"}"},
+    {"a: 'it''s'\n", "{a: \"it's\"}"},
+    {"a: {b: [1,\n  2], c: }\n", "{a: {b: [1, 2], c: null}}"},
+    {"a: this goes\n  on here\nb: 2\n", "{a: this goes on here, b: 2}"},
+    {"--tp: 2\n--x: null\n", "{--tp: 2, --x: null}"},
+    {"a: ${VAR:3}\n", "{a: \"${VAR:3}\"}"},
+    {"a: 1.0e-5\r\nb: 2\r\n", "{a: 1.0e-5, b: 2}"},
+    {"", "null"},
+    {"a: &x 1\n", "line 1: '&x 1': anchors are not read"},
+    {"a: *x\n", "anchors are not read"},
+    {"a: !!python/object 1\n", "tags are not read"},
+    {"a: |\n  text\n", "texts of several lines"},
+    {"<<: 1\n", "merge keys"},
+    {"a: 1\na: 2\n", "key 'a' stands here and on line 1"},
+    {"a: 1\n---\nb: 2\n", "a second document begins"},
+    {"a: 1\n   b: 2\n", "deeper than its neighbours"},
+    {"a: [1, 2\n", "expected ',' or ']'"},
+    {"a: \"x\n", "a quote is not closed"},
+    {"\ta: 1\n", "a tab begins the line"},
+    {"a: 1\njust words\n", "'just words' is no 'key: value'"},
+};
+BOOST_DATA_TEST_CASE(yaml, boost::unit_test::data::make(kYaml), row) {
+  const std::string result = result_of([&] { return yaml_text(read_yaml(row.text, "file")); });
+  BOOST_TEST_CONTEXT(result) {
+    BOOST_TEST(
+        (result == row.result || (result.starts_with("file: ") && contains(result, row.result))));
+  }
+}
+
+const std::vector<Text> kToml = {
+    {"a = 1_000\n[b.c]\nd = \"x # y\" # z\ne = 'q'\n",
+     "{a: 1000, b: {c: {d: \"x # y\", e: \"q\"}}}"},
+    {"a = [1, # one\n  2,\n]\nb = {c = true, d.e = 1.5e-3}\n",
+     "{a: [1, 2], b: {c: true, d: {e: 1.5e-3}}}"},
+    {"x.y = -1\n", "{x: {y: -1}}"},
+    {"[[a]]\n", "lists of tables"},
+    {"a = \"\"\"x\"\"\"\n", "texts of several lines"},
+    {"a = 1\na = 2\n", "key 'a' stands here and on line 1"},
+    {"a = word\n", "'word' is no value"},
+    {"a = 1 b = 2\n", "expected the end of the line"},
+    {"a 1\n", "expected '='"},
+    {"a = \"x\n", "a quote is not closed"},
+    {"a = 1\n[a]\nb = 2\n", "'a' is a value on line 1"},
+};
+BOOST_DATA_TEST_CASE(toml, boost::unit_test::data::make(kToml), row) {
+  const std::string result = result_of([&] { return yaml_text(read_toml(row.text, "file")); });
+  BOOST_TEST_CONTEXT(result) {
+    BOOST_TEST(
+        (result == row.result || (result.starts_with("file: ") && contains(result, row.result))));
+  }
+}
+
+const std::vector<Text> kShell = {
+    {"a 'b c' \"d $X\" e\\ f", "a|b c|d $X|e f"},
+    {"X=1\na $X ${X} \"$X\" '$X' ${Y:-2} ${Y}", "a|1|1|1|$X|2|${Y}"},
+    {"A=(-x 'y z'\n  # no\n  w)\nA+=(v)\nrun ${A[@]} \"${A[@]}\"", "run|-x|y|z|w|v|-x|y z|w|v"},
+    {"ARGS=\"-a 1 \\\n -b 2\"; run $ARGS", "run|-a|1|-b|2"},
+    {"run a \\\n  b # c\n", "run|a|b"},
+    {"N=4\nrun $(($N*8)) `date` $(hostname -s)", "run|32|`date`|$(hostname -s)"},
+    {"run a > log 2>&1 | tee x", "run|a / tee|x"},
+    {"cd x && run a; run b", "cd|x / run|a / run|b"},
+    {"E= run a\"\"b ''", "run|ab|"},
+    {"srun bash -c 'run \"a b\" --c'", "run|a b|--c / srun|bash|-c|run \"a b\" --c"},
+    {"run 'a", "line 1: a quote (') is not closed"},
+    {"run \"a", "a quote (\") is not closed"},
+    {"run ${A", "'${' is not closed"},
+    {"run $(a", "a parenthesis is not closed"},
+    {"A=(a b", "a parenthesis is not closed"},
+    {"A=(a;b)", "';' in an array"},
+};
+BOOST_DATA_TEST_CASE(shell, boost::unit_test::data::make(kShell), row) {
+  const std::string result = result_of([&] {
+    std::string text;
+    for (const ShellCommand& command : read_shell(row.text, "file")) {
+      std::string words;
+      for (const std::string& word : command.words) words += (words.empty() ? "" : "|") + word;
+      text += (text.empty() ? "" : " / ") + words;
+    }
+    return text;
+  });
+  BOOST_TEST_CONTEXT(result) {
+    BOOST_TEST(
+        (result == row.result || (result.starts_with("file: ") && contains(result, row.result))));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_environment_of_a_command) {
+  const auto commands = read_shell("export A=1\nB=2\nunused\nC=3 run x\nrun y\n", "file");
+  BOOST_REQUIRE(commands.size() == 3U);
+  BOOST_TEST(commands[1].environment.at("A") == "1");
+  BOOST_TEST(commands[1].environment.at("B") == "2");
+  BOOST_TEST(commands[1].environment.at("C") == "3");
+  BOOST_TEST(!commands[2].environment.contains("C"));
+}
+
+BOOST_AUTO_TEST_CASE(words_are_quoted_for_a_shell) {
+  BOOST_TEST(shell_quoted("a-b/c=1") == "a-b/c=1");
+  BOOST_TEST(shell_quoted("Et|(t|)*2") == "'Et|(t|)*2'");
+  BOOST_TEST(shell_quoted("it's") == "'it'\\''s'");
+  BOOST_TEST(shell_quoted("$A/b c") == "\"$A/b c\"");
+  BOOST_TEST(shell_quoted("") == "''");
+}
+
+/// Texts that no person writes end in a message, soon.
+BOOST_DATA_TEST_CASE(hostile_texts, boost::unit_test::data::make(samples::kDialects), dialect) {
+  using std::string;
+  const auto many = [](const string& part, size_t times) {
+    string text;
+    for (size_t i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  string doubling = "A=" + string(1000, 'x') + "\n";
+  for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
+  string deep_yaml;
+  for (size_t i = 0; i < 100; ++i) deep_yaml += string(i, ' ') + "a:\n";
+  const std::vector<string> texts = {
+      string(1 << 20, 'a'),
+      "--tensor-model-parallel-size " + string(1 << 20, '9'),
+      many("--lr 1\n", 1'000'000),
+      "--tensor-model-parallel-size 1 '",
+      "--tensor-model-parallel-size 1 \"" + string(1000, '$'),
+      string("--tensor-model-parallel-size 1\0 2", 33),
+      "--tensor-model-parallel-size " + string(400, '9'),
+      "--tensor-model-parallel-size -1",
+      "model.tensor_model_parallel_size=-1",
+      "model.recompute_modules=" + string(10'000, '['),
+      "--parallelism.tensor_parallel_degree -1",
+      "modules:\n  pre_trainer:\n    overrides: {tensor_model_parallel_size: -1}\n",
+      "[parallelism]\ntensor_parallel_degree = -1\n",
+      "[parallelism]\na = " + string(10'000, '['),
+      "model: " + string(10'000, '{'),
+      "model: " + string(10'000, '['),
+      deep_yaml,
+      many("- ", 10'000),
+      doubling,
+      many("${", 10'000),
+      many("bash -c '", 100),
+      string("\xff\xfe\x00", 3),
+      "[" + many("a.", 10'000) + "a]\n",
+      "modules: 1\n",
+      "MODEL_ARGS: 1\n",
+      "\\",
+      "$",
+      "`",
+      "a: \"\\",
+  };
+  for (const string& text : texts) {
+    BOOST_TEST_CONTEXT(text.substr(0, 60)) {
+      static_cast<void>(detect_dialect(text));
+      BOOST_CHECK_THROW(import_run(text, dialect), base::UsageError);
+    }
+  }
+}
+
+/// Neither do other exceptions come out of damaged files.
+BOOST_AUTO_TEST_CASE(damaged_texts) {
+  std::mt19937 dice(7);
+  const std::vector<std::pair<const char*, Dialect>> files = {
+      {"qwen3_235b.sh", Dialect::megatron_lm},
+      {"run_config.yaml", Dialect::megatron_bridge},
+      {"primus.yaml", Dialect::primus},
+      {"torchtitan.toml", Dialect::torchtitan}};
+  for (const auto& [name, dialect] : files) {
+    const std::string text = samples::golden(name);
+    BOOST_REQUIRE(!text.empty());
+    for (int i = 0; i < 500; ++i) {
+      std::string damaged = text;
+      for (int k = 0; k < 3; ++k) {
+        const size_t at = dice() % damaged.size();
+        constexpr std::string_view kBytes = "\"'[]{}:=#-$( )\n\\9,*&!|\t";
+        if (dice() % 2 == 0) {
+          damaged[at] = kBytes[dice() % kBytes.size()];
+        } else {
+          damaged.erase(at, 1 + dice() % 20);
+        }
+      }
+      try {
+        export_run(import_run(damaged, dialect), dialect);
+      } catch (const base::UsageError&) {
+      }
+    }
+  }
+  BOOST_TEST(true);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::spec::dialects

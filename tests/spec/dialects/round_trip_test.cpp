@@ -1,0 +1,221 @@
+// Random runs, written and read again in each dialect: what it can be told comes back.
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <random>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/values.h"
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+
+BOOST_AUTO_TEST_SUITE(round_trips_of_dialects)
+
+namespace {
+
+constexpr int kCases = 500;
+constexpr uint32_t kSeed = 20260822;
+
+class Dice {
+ public:
+  explicit Dice(uint32_t seed) : generator_(seed) {}
+
+  int64_t upto(int64_t most) {
+    return static_cast<int64_t>(generator_() % static_cast<uint64_t>(most + 1));
+  }
+  bool flip() { return upto(1) == 1; }
+  template <class T, size_t Size>
+  T one_of(const std::array<T, Size>& values) {
+    return values[static_cast<size_t>(upto(Size - 1))];
+  }
+  template <HasNames E>
+  E any() {
+    const std::vector<E> values = all_values<E>();
+    return values[static_cast<size_t>(upto(static_cast<int64_t>(values.size()) - 1))];
+  }
+  /// Any members that stand together.
+  template <HasNames E>
+  NamedSet<E> set() {
+    NamedSet<E> set;
+    for (const auto& row : NameTable<E>::kRows) {
+      if (row.stands_alone) {
+        if (upto(4) == 0) return {row.value};
+      } else if (flip()) {
+        set.add(row.value);
+      }
+    }
+    return set;
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
+RunConfig random_run(Dice& dice) {
+  RunConfig run;
+  PlanKnobs& k = run.knobs;
+  constexpr std::array kSizes = {1, 2, 4, 8};
+  k.tp = dice.one_of(kSizes);
+  k.cp = dice.one_of(kSizes);
+  k.pp = dice.one_of(kSizes);
+  k.dp = dice.one_of(std::array{1, 2, 3, 8, 16});
+  k.etp = dice.flip() ? 1 : k.tp;
+  k.ep = 1;
+  while (dice.flip() && (k.tp * k.cp * k.dp) % (k.etp * k.ep * 2) == 0) k.ep *= 2;
+  k.vpp = k.pp == 1 ? 1 : static_cast<int32_t>(1 + dice.upto(3));
+  k.micro_batch_size = static_cast<int32_t>(1 + dice.upto(7));
+  if (dice.flip()) k.first_stage_layers = static_cast<int32_t>(dice.upto(9));
+  if (dice.flip()) k.last_stage_layers = static_cast<int32_t>(dice.upto(9));
+  k.precision = dice.any<PrecisionRecipe>();
+  k.recompute = dice.set<PlanRecompute>();
+  k.cuda_graphs = dice.set<PlanGraph>();
+  k.offload = dice.set<Offload>();
+  k.dispatcher = dice.any<Dispatcher>();
+  k.fsdp = dice.any<Fsdp>();
+  k.cp_comm_type = dice.any<PlanCp>();
+  k.cross_entropy = dice.any<CrossEntropy>();
+  k.optimizer = dice.any<OptimizerKind>();
+  for (const auto state : {&PlanKnobs::exp_avg, &PlanKnobs::exp_avg_sq, &PlanKnobs::main_params,
+                           &PlanKnobs::main_grads}) {
+    k.*state = dice.any<StateType>();
+  }
+  if (dice.upto(3) == 0) {
+    k.exp_avg = k.exp_avg_sq = k.main_params = k.main_grads =
+        dice.flip() ? StateType::bf16 : StateType::fp32;
+  }
+  k.task = dice.any<TrainingTask>();
+  for (const Row& row : knob_rows()) {
+    const auto* member = std::get_if<PlanKnobMember>(&row.target);
+    if (member == nullptr) continue;
+    if (const auto* is_on = std::get_if<bool PlanKnobs::*>(member)) k.** is_on = dice.flip();
+  }
+  k.optimizer_offload_ratio = dice.flip() ? 0.0F : static_cast<float>(dice.upto(10)) / 10.0F;
+  k.capacity_factor = dice.flip() ? 0.0F : static_cast<float>(dice.upto(12)) / 8.0F;
+  k.optimizer_instances = k.dp % 2 == 0 && dice.flip() ? 2 : 1;
+  run.world_size = int64_t{k.tp} * k.cp * k.dp * k.pp;
+  run.global_batch_size = int64_t{k.dp} * k.micro_batch_size * (1 + dice.upto(63));
+  run.seq_length = 1024 * (1 + dice.upto(31));
+  if (dice.flip()) run.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = dice.flip() ? "1" : "32";
+  if (dice.flip()) run.environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True";
+  return run;
+}
+
+/// Stages by hand, in the place of what they contradict.
+void write_stages_by_hand(RunConfig& run) {
+  PlanKnobs& k = run.knobs;
+  k.first_stage_layers = k.last_stage_layers = 0;
+  const int stages = k.pp * k.vpp;
+  if (stages > 1)
+    run.pipeline_layout =
+        fmt::format("Et|{}tL", stages > 2 ? fmt::format("(t|)*{}", stages - 2) : "");
+}
+
+/// What cannot be said is not compared: it becomes what the dialect always has.
+void leave_out(RunConfig& run, Dialect dialect) {
+  PlanKnobs& k = run.knobs;
+  for (const Row& row : knob_rows()) {
+    const auto* member = std::get_if<PlanKnobMember>(&row.target);
+    const bool is_left_out = member != nullptr && row.keys[static_cast<size_t>(dialect)].empty();
+    if (!is_left_out) continue;
+    BOOST_REQUIRE_MESSAGE(set_text(k, *member, fallback_of(row, dialect)), row.name);
+  }
+  if (dialect != Dialect::torchtitan) {
+    if (k.main_grads != StateType::bf16) k.main_grads = StateType::fp32;
+    if (k.cross_entropy == CrossEntropy::chunked && dialect != Dialect::primus) {
+      k.cross_entropy = CrossEntropy::unfused;
+    }
+    if (k.dispatcher == Dispatcher::hybridep && dialect == Dialect::primus) {
+      k.dispatcher = Dispatcher::deepep;
+    }
+    if (k.task == TrainingTask::lora && dialect == Dialect::megatron_lm) {
+      k.task = TrainingTask::pretrain;
+    }
+    return;
+  }
+  const bool is_replicated =
+      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.cp == 1;
+  if (!is_replicated && k.ep > 1 && k.optimizer_instances == k.dp) k.optimizer_instances = 1;
+  const bool is_sharded = !is_replicated && (k.dp / k.optimizer_instances > 1 || k.cp > 1);
+  k.fsdp = is_sharded ? Fsdp::torch : Fsdp::none;
+  k.distributed_optimizer = is_sharded;
+  if (!is_sharded) k.optimizer_instances = 1;
+  if (k.pp > 1 && k.vpp > 2) k.vpp = 2;
+  const bool has_precision =
+      k.precision != PrecisionRecipe::fp16 && k.precision != PrecisionRecipe::fp8_delayed &&
+      k.precision != PrecisionRecipe::fp8_blockwise && k.precision != PrecisionRecipe::nvfp4;
+  if (!has_precision) k.precision = PrecisionRecipe::bf16;
+  const bool are_narrow = k.exp_avg == StateType::bf16 && k.exp_avg_sq == StateType::bf16 &&
+                          k.main_params == StateType::bf16 && k.main_grads == StateType::bf16;
+  k.exp_avg = k.exp_avg_sq = k.main_params = k.main_grads =
+      are_narrow ? StateType::bf16 : StateType::fp32;
+  // All of it in bf16 leaves nothing in fp32.
+  if (are_narrow && k.precision == PrecisionRecipe::fp32) k.precision = PrecisionRecipe::bf16;
+  if (!k.recompute.has(PlanRecompute::full)) k.recompute = {};
+  if (k.dispatcher == Dispatcher::allgather || k.dispatcher == Dispatcher::hybridep) {
+    k.dispatcher = Dispatcher::alltoall;
+  }
+  if (k.cp_comm_type == PlanCp::a2a) k.cp_comm_type = PlanCp::all_gather;
+  if (k.cross_entropy != CrossEntropy::unfused) k.cross_entropy = CrossEntropy::native;
+  if (k.optimizer != OptimizerKind::adam) k.optimizer = OptimizerKind::adam;
+  if (k.optimizer_offload_ratio > 0) k.optimizer_offload_ratio = 1;
+}
+
+/// "tp=2 (not 4), ...": the knobs that differ.
+std::string differences(const PlanKnobs& found, const PlanKnobs& expected) {
+  std::string text;
+  for (const Row& row : knob_rows()) {
+    const auto* member = std::get_if<PlanKnobMember>(&row.target);
+    if (member == nullptr || text_of(found, *member) == text_of(expected, *member)) continue;
+    text += fmt::format("{}={} (not {}), ", row.name, text_of(found, *member),
+                        text_of(expected, *member));
+  }
+  return text;
+}
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(what_is_written_is_read, boost::unit_test::data::make(samples::kDialects),
+                     dialect) {
+  Dice dice(kSeed);
+  for (int i = 0; i < kCases; ++i) {
+    RunConfig run = random_run(dice);
+    const bool has_layouts = dialect != Dialect::torchtitan;
+    if (has_layouts && i % 5 == 0) write_stages_by_hand(run);
+    const std::string text = export_run(run, dialect);
+    leave_out(run, dialect);
+    BOOST_TEST_CONTEXT("case " << i << "\n" << text) {
+      BOOST_TEST((detect_dialect(text) == dialect));
+      RunConfig found;
+      BOOST_REQUIRE_NO_THROW(found = import_run(text, dialect));
+      BOOST_TEST(differences(found.knobs, run.knobs) == "");
+      BOOST_TEST((found.knobs == run.knobs));
+      BOOST_TEST(found.global_batch_size == run.global_batch_size);
+      BOOST_TEST(found.seq_length == run.seq_length);
+      BOOST_TEST(found.world_size == run.world_size);
+      BOOST_TEST(found.pipeline_layout == run.pipeline_layout);
+      BOOST_TEST((found.environment == run.environment));
+      // torchtitan's own choice of what to recompute is passed on.
+      std::erase(found.unknown, UnknownSetting{"activation_checkpoint.mode", "\"selective\""});
+      BOOST_TEST(found.unknown.empty());
+      // And nothing changes when it is written once more.
+      const std::string again = export_run(found, dialect);
+      BOOST_TEST(export_run(import_run(again, dialect), dialect) == again);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_knob_has_a_row) {
+  size_t count = 0;
+  for (const Row& row : knob_rows()) {
+    count += std::holds_alternative<PlanKnobMember>(row.target) ? 1 : 0;
+  }
+  // As many as PlanKnobs has members: one that is added there has to be spelled here.
+  BOOST_TEST(count == 42U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,254 @@
+// Rows of measured runs and the commands that price them: accuracy on published rows, hostile rows,
+// plan, estimate, import, export and calibrate as people type them.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "kernels/base/error.h"
+#include "sweeps/planning/accuracy.h"
+#include "sweeps/planning/estimate.h"
+#include "sweeps/planning/row_files.h"
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+
+namespace data = boost::unit_test::data;
+using nlohmann::json;
+using tests::Answer;
+using tests::Cli;
+
+namespace {
+
+std::string rows_file() {
+  return std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json";
+}
+
+json rows_document() {
+  std::ifstream file(rows_file());
+  return json::parse(file);
+}
+
+const json& row_of(const json& document, const std::string& id) {
+  for (const json& row : document["rows"]) {
+    if (row["id"] == id) return row;
+  }
+  throw base::Error("no row " + id);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(planning)
+
+BOOST_AUTO_TEST_CASE(published_memory_is_predicted) {
+  const json document = estimate_rows(load_rows(rows_file()), default_calibration());
+  const json& memory = document["summary"]["memory_error_ratio"];
+  BOOST_TEST_REQUIRE(memory["count"].get<int>() >= 40);
+  BOOST_TEST(memory["mean"].get<double>() < 0.03, memory.dump());
+  BOOST_TEST(memory["median"].get<double>() < 0.02, memory.dump());
+  // No run that was published as running is called impossible, and few are close.
+  BOOST_TEST(document["summary"]["num_running_called_oom"] == 0);
+  BOOST_TEST(5 * document["summary"]["num_tight"].get<int>() <=
+             document["summary"]["num_rows"].get<int>());
+}
+
+BOOST_AUTO_TEST_CASE(published_throughput_is_predicted) {
+  const json document = estimate_rows(load_rows(rows_file()), default_calibration());
+  const json& time = document["summary"]["throughput_log_error"];
+  BOOST_TEST_REQUIRE(time["count"].get<int>() >= 35);
+  BOOST_TEST(time["median"].get<double>() < 0.12, time.dump());
+  for (const json& row : document["rows"]) {
+    if (!row["supported"].get<bool>()) continue;
+    for (const char* key : {"step_time_ns", "tflops_per_gpu", "peak_allocated_bytes"}) {
+      const auto value = row[key].get<double>();
+      BOOST_TEST(row[std::string(key) + "_low"].get<double>() <= value);
+      BOOST_TEST(row[std::string(key) + "_high"].get<double>() >= value);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_the_reference_collection) {
+  const std::string path =
+      std::string(MOETUNE_SOURCE_DIR) + "/../shared/reference/published_runs.json";
+  if (!std::filesystem::exists(path)) {
+    BOOST_TEST_MESSAGE("skipped: the collection of published runs is not here");
+    return;
+  }
+  const json document = estimate_rows(load_rows(path), default_calibration());
+  const json& summary = document["summary"];
+  BOOST_TEST(summary["memory_error_ratio"]["mean"].get<double>() < 0.03);
+  BOOST_TEST(summary["throughput_log_error"]["median"].get<double>() < 0.1);
+  BOOST_TEST(summary["num_running_called_oom"] == 0);
+  BOOST_TEST(summary["num_priceable_supported"].get<double>() >=
+             0.95 * summary["num_priceable"].get<double>());
+}
+
+struct Hostile {
+  const char* name;
+  void (*change)(json& row);
+  const char* reason;  ///< part of it
+};
+std::ostream& operator<<(std::ostream& out, const Hostile& row) { return out << row.name; }
+
+const Hostile kHostile[] = {
+    {"no object", [](json& row) { row = 7; }, "is no object"},
+    {"no model", [](json& row) { row.erase("model"); }, "states no model"},
+    {"a model without layers", [](json& row) { row["model"].erase("num_hidden_layers"); },
+     "num_hidden_layers"},
+    {"a huge model", [](json& row) { row["model"]["hidden_size"] = int64_t{1} << 60; },
+     "hidden_size"},
+    {"a negative size", [](json& row) { row["tp"] = -2; }, "'tp' is not"},
+    {"half a rank", [](json& row) { row["pp"] = 1.5; }, "'pp' is not"},
+    {"a size as text", [](json& row) { row["ep"] = "8"; }, "'ep' is not"},
+    {"sizes that do not multiply", [](json& row) { row["tp"] = 7; }, "are not world_size"},
+    {"a machine that is not known", [](json& row) { row["hardware"] = "abacus"; }, "has no file"},
+    {"a precision that is not known", [](json& row) { row["precision"] = "fp2"; }, "fp2"},
+    {"no sequence", [](json& row) { row.erase("seq_length"); }, "seq_length"},
+    {"a layout of other layers", [](json& row) { row["pipeline_layout"] = "Et|tL"; }, "layers"},
+    {"a layout that is none", [](json& row) { row["pipeline_layout"] = "E(t|"; }, ""},
+    {"a split of other layers",
+     [](json& row) {
+       row.erase("pipeline_layout");
+       row["pipeline_split"] = {1, 2};
+     },
+     "add up"},
+    {"endless devices", [](json& row) { row["world_size"] = 1e300; }, "world_size"},
+    {"lists for texts",
+     [](json& row) {
+       row["recompute"] = {1, 2};
+       row["optimizer"] = {3};
+       row["software"] = "x";
+       row["tp"] = json::array();
+     },
+     "'tp' is not"},
+};
+
+BOOST_DATA_TEST_CASE(a_hostile_row_has_a_reason, data::make(kHostile), hostile) {
+  json rows = rows_document();
+  json one = json::array({rows[0]});
+  hostile.change(one[0]);
+  const std::vector<PublishedRow> read = published_rows_of(one, "test");
+  BOOST_TEST_REQUIRE(read.size() == 1);
+  BOOST_TEST(!read[0].reason.empty());
+  BOOST_TEST(read[0].reason.find(hostile.reason) != std::string::npos, read[0].reason);
+  const json document = estimate_rows(read, default_calibration());
+  BOOST_TEST(document["rows"][0]["supported"] == false);
+}
+
+BOOST_FIXTURE_TEST_CASE(estimate_prints_documented_keys, Cli) {
+  const Answer answer = run({"estimate", "--rows", rows_file(), "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const json& row = row_of(document, "skill-001");
+  BOOST_TEST(row["published_peak_allocated_bytes"].is_number());
+}
+
+BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
+  const std::vector<std::string> words = {
+      "plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16"};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const Answer answer = run(with_json);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document["plans"].size() == 10);
+  BOOST_TEST(document["num_fit"].get<int64_t>() > 0);
+  BOOST_TEST(document["plans"][0]["knobs"]["ep"].is_number());
+  const Answer text = run(words);
+  BOOST_TEST(text.out.find("memory of the first") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {
+  const Answer answer = run({"plan", "--model", "deepseek_v3", "--hardware", "h100-80g", "--gpus",
+                             "8", "--seq", "131072"});
+  BOOST_TEST(answer.code == 1);
+  BOOST_TEST(answer.out.find("nothing fits: ") != std::string::npos, answer.out);
+  BOOST_TEST(answer.out.find("GiB are missing") != std::string::npos, answer.out);
+}
+
+BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --expert-model-parallel-size 8 "
+      "--expert-tensor-parallel-size 1 --sequence-parallel --micro-batch-size 1 "
+      "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer "
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+      "--moe-token-dispatcher-type alltoall --lr 3e-4";
+  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
+                             "16", "--against", command, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const json& changes = document["against"]["changes"];
+  BOOST_TEST(!changes.empty());
+  bool has_tp = false;
+  for (const json& change : changes) has_tp = has_tp || change["knob"] == "tp";
+  BOOST_TEST(has_tp);
+  // Megatron-LM has no chunked loss: a plan for it has none either.
+  BOOST_TEST(document["plans"][0]["knobs"]["cross_entropy"] != "chunked");
+}
+
+BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --sequence-parallel "
+      "--micro-batch-size 1 --global-batch-size 64 --seq-length 4096 --bf16";
+  const Answer imported = run({"import", command, "--gpus", "8"});
+  BOOST_TEST_REQUIRE(imported.code == 0, imported.err);
+  BOOST_TEST(json::parse(imported.out)["knobs"]["tp"] == 2);
+  const Answer exported = run({"export", command, "--gpus", "8", "--format", "primus"});
+  BOOST_TEST_REQUIRE(exported.code == 0, exported.err);
+  BOOST_TEST(exported.out.find("tensor_model_parallel_size: 2") != std::string::npos, exported.out);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
+  const std::string file = folder.file("rates.json");
+  const Answer made = run({"calibrate", "--rows", rows_file(), "--out", file});
+  BOOST_TEST_REQUIRE(made.code == 0, made.err);
+  const Answer answer =
+      run({"estimate", "--rows", rows_file(), "--calibration", file, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json summary = json::parse(answer.out)["summary"];
+  BOOST_TEST(summary["throughput_log_error"]["median"].get<double>() < 0.12);
+}
+
+struct Wrong {
+  std::vector<std::string> words;
+  const char* helps;
+};
+std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << row.helps; }
+
+const Wrong kWrong[] = {
+    {{"plan"}, "a model"},
+    {{"plan", "--model", "qwen3-30b-a3b"}, "a hardware file"},
+    {{"plan", "--model", "qwen3-30b-a3c", "--hardware", "h100-80g"}, "qwen3-30b-a3b"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100", "--gpus", "8"}, "h100"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "0"}, "--gpus"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "13"}, "13"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "1099511627776"},
+     "devices"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--seq", "1e9"}, "--seq"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--fix", "pq=2"}, "--fix"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--fix", "tp=3"},
+     "tp_divides_heads"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--fix", "pp=zwei"}, "pp"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--imbalance", "nan"},
+     "--imbalance"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--against",
+      "hello"},
+     "looks like no command"},
+    {{"estimate"}, "one of --rows FILE and --run"},
+    {{"estimate", "--rows", "nowhere.json"}, "cannot be read"},
+    {{"calibrate"}, "a file of rows"},
+    {{"import"}, "a command or configuration"},
+    {{"export", "x"}, "--format NAME"},
+};
+
+BOOST_DATA_TEST_CASE_F(Cli, a_wrong_line_is_told_and_ends_with_2, data::make(kWrong), wrong) {
+  const Answer answer = run(wrong.words);
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(answer.err.find(wrong.helps) != std::string::npos, answer.err);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

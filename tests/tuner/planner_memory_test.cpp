@@ -1,0 +1,177 @@
+// The profile of Megatron's memory: sizes that can be worked out by hand, and what each choice
+// does.
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+
+#include "tests/tuner/planner_samples.h"
+#include "tuner/planner/memory_profile.h"
+
+namespace moetune::tuner::planner {
+
+using samples::dense_model;
+using samples::machine;
+using samples::moe_model;
+using samples::run_of;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+
+BOOST_AUTO_TEST_SUITE(planner_memory)
+
+BOOST_AUTO_TEST_CASE(static_parts_are_bytes_a_parameter) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  const MemoryParts parts = predict_memory(run).worst().peak;
+  const auto n = static_cast<double>(model.num_parameters());
+  BOOST_TEST(parts.weights == 2 * n);
+  BOOST_TEST(parts.gradients == 4 * n);
+  BOOST_TEST(parts.optimizer == 12 * n / 8, boost::test_tools::tolerance(1e-12));
+  run.knobs.distributed_optimizer = false;
+  BOOST_TEST(predict_memory(run).worst().peak.optimizer == 12 * n);
+  run.knobs.main_grads = spec::StateType::bf16;
+  run.knobs.precision_aware_optimizer = true;
+  run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
+  const MemoryParts narrow = predict_memory(run).worst().peak;
+  BOOST_TEST(narrow.gradients == 2 * n);
+  // Both moments in two bytes, and the half of the master weight that the weight lacks.
+  BOOST_TEST(narrow.optimizer == 6 * n);
+}
+
+BOOST_AUTO_TEST_CASE(experts_have_replicas_of_their_own) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  const double alone = predict_memory(run).worst().peak.weights;
+  run.knobs.ep = 4;
+  const double spread = predict_memory(run).worst().peak.weights;
+  const double experts = 2.0 * 3 *
+                         static_cast<double>(model.num_layers * model.num_experts *
+                                             model.moe_ffn_size * model.hidden_size);
+  BOOST_TEST(alone - spread == experts * 3 / 4, boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(a_dense_layer_saves_what_korthikanti_counts) {
+  // 34 s b h with dropout and GELU of four times the width (Korthikanti et al. 2022); attention is
+  // fused, whose statistics are 4 bytes a head and row.
+  spec::ModelSpec model = dense_model();
+  model.num_kv_heads = model.num_heads;
+  model.has_gated_mlp = false;
+  model.ffn_size = 4 * model.hidden_size;
+  model.hidden_dropout = 0.1;
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  const double activations = predict_memory(run).worst().peak.activations;
+  const auto tokens = static_cast<double>(run.seq_length);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double statistics = tokens * (2 * 4 + 4 * static_cast<double>(model.num_heads));
+  const double per_layer = 34 * tokens * hidden + statistics;
+  const double mask = tokens * hidden;  // of the embedding's dropout
+  BOOST_TEST(activations == static_cast<double>(model.num_layers) * per_layer + mask,
+             boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(recomputation_keeps_less_the_more_it_covers) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 8;
+  const auto saved = [&](spec::PlanRecomputeSet modules) {
+    run.knobs.recompute = modules;
+    return predict_memory(run).worst().peak.activations;
+  };
+  const double none = saved({});
+  const double activation = saved({PlanRecompute::moe_act});
+  const double norm_too = saved({PlanRecompute::moe_act, PlanRecompute::layernorm});
+  const double experts = saved({PlanRecompute::moe, PlanRecompute::layernorm});
+  const double full = saved({PlanRecompute::full});
+  BOOST_TEST(none > activation);
+  BOOST_TEST(activation > norm_too);
+  BOOST_TEST(norm_too > experts);
+  BOOST_TEST(experts > full);
+  // Attention is fused: its core leaves only statistics to drop.
+  BOOST_TEST(saved({PlanRecompute::core_attn}) > 0.99 * none);
+  // Full recomputation keeps a layer's input: two bytes an element.
+  const double input = 2.0 * static_cast<double>(run.seq_length * model.hidden_size);
+  BOOST_TEST(full == static_cast<double>(model.num_layers) * input);
+}
+
+BOOST_AUTO_TEST_CASE(stages_hold_as_many_micro_batches_as_their_schedule) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.global_batch_size = 16;
+  for (int stage = 0; stage < 4; ++stage) {
+    BOOST_TEST(micro_batches_in_flight(run, stage) == std::vector<int64_t>{4 - stage},
+               boost::test_tools::per_element());
+  }
+  run.global_batch_size = 2;
+  BOOST_TEST(micro_batches_in_flight(run, 0).front() == 2);
+  run.global_batch_size = 16;
+  run.knobs.vpp = 2;
+  // 2 (4 - 1) + 4 + 1 forwards come first, in groups of four.
+  const std::vector<int64_t> first = micro_batches_in_flight(run, 0);
+  BOOST_TEST(std::accumulate(first.begin(), first.end(), int64_t{0}) == 11);
+  BOOST_TEST(first == (std::vector<int64_t>{7, 4}), boost::test_tools::per_element());
+  BOOST_TEST(micro_batches_in_flight(run, 3) == (std::vector<int64_t>{4, 1}),
+             boost::test_tools::per_element());
+  run.knobs.overlap_moe_expert_parallel_comm = true;
+  const std::vector<int64_t> with = micro_batches_in_flight(run, 0);
+  BOOST_TEST(std::accumulate(with.begin(), with.end(), int64_t{0}) == 12);
+}
+
+BOOST_AUTO_TEST_CASE(the_loss_needs_its_logits) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  const auto logits = static_cast<double>(run.seq_length * model.vocab_size);
+  const auto hidden = static_cast<double>(run.seq_length * model.hidden_size);
+  const StageMemory native = predict_memory(run).worst();
+  BOOST_TEST(native.moment == "loss");
+  BOOST_TEST(native.peak.transient == 6 * logits + 4 * hidden);
+  run.knobs.cross_entropy = spec::CrossEntropy::chunked;
+  BOOST_TEST(predict_memory(run).worst().peak.transient < logits);
+  run.knobs.cross_entropy = spec::CrossEntropy::te;
+  BOOST_TEST(predict_memory(run).worst().peak.transient == 2 * logits + 8 * hidden);
+}
+
+BOOST_AUTO_TEST_CASE(a_prepared_pipeline_says_the_same) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 4;
+  run.knobs.pp = 2;
+  run.knobs.ep = 4;
+  run.global_batch_size = 32;
+  const PreparedMemory prepared(run);
+  for (const spec::PlanRecomputeSet recompute :
+       {spec::PlanRecomputeSet{}, spec::PlanRecomputeSet{PlanRecompute::moe},
+        spec::PlanRecomputeSet{PlanRecompute::full}}) {
+    for (const double load : {1.0, 2.5}) {
+      run.knobs.recompute = recompute;
+      run.load = load;
+      BOOST_TEST(prepared.peak_bytes(run.knobs, load) == predict_memory(run).peak_bytes());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(uneven_routing_costs_memory) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 8;
+  const double balanced = predict_memory(run).peak_bytes();
+  run.load = 2;
+  BOOST_TEST(predict_memory(run).peak_bytes() > balanced);
+  // Of a capacity nobody gets more, whatever the router says.
+  run.knobs.capacity_factor = 1;
+  BOOST_TEST(predict_memory(run).peak_bytes() == balanced);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,144 @@
+// Plans: the search finds what trying everything finds, and says what it counted; rules.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <limits>
+
+#include "tests/tuner/planner_samples.h"
+#include "tuner/planner/rules.h"
+#include "tuner/planner/search.h"
+
+namespace moetune::tuner::planner {
+
+using samples::dense_model;
+using samples::machine;
+using samples::moe_model;
+using samples::run_of;
+
+namespace {
+
+PlanQuestion question_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
+  PlanQuestion question;
+  question.model = &model;
+  question.hardware = &hardware;
+  question.global_batch_size = 64;
+  question.seq_length = 4096;
+  return question;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(planner_search)
+
+BOOST_AUTO_TEST_CASE(all_that_is_best_is_legal_and_fits_and_is_sorted) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  const PlanQuestion question = question_of(model, hardware);
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(answer.best.size() == 10);
+  BOOST_TEST(answer.num_points >= answer.num_legal);
+  BOOST_TEST(answer.num_legal >= answer.num_fit);
+  BOOST_TEST(answer.num_fit > 0);
+  double before = 0;
+  for (const PlannedConfig& config : answer.best) {
+    PlanRun run = run_of(model, hardware);
+    run.knobs = config.knobs;
+    BOOST_TEST((broken_rule(run) == nullptr));
+    BOOST_TEST(device_bytes(config.peak_bytes) <= static_cast<double>(hardware.memory_bytes));
+    BOOST_TEST(config.peak_bytes == predict_memory(run).peak_bytes());
+    BOOST_TEST(config.seconds == predict_step(run, {}).seconds,
+               boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(config.seconds >= before);
+    before = config.seconds;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  hardware.memory_bytes = int64_t{8} << 30;
+  PlanQuestion question = question_of(model, hardware);
+  const PlanAnswer few = search_plans(question, {});
+  // With room for all of them no layout is left out.
+  question.num_best = 1'000'000;
+  const PlanAnswer all = search_plans(question, {});
+  BOOST_TEST_REQUIRE(all.best.size() > few.best.size());
+  BOOST_TEST(all.num_fit == few.num_fit);
+  BOOST_TEST(all.num_timed > few.num_timed);
+  for (size_t i = 0; i < few.best.size(); ++i) {
+    BOOST_TEST(few.best[i].seconds == all.best[i].seconds);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_fixed_stays) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanQuestion question = question_of(model, hardware);
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.pp == 2 && knobs.tp == 2; };
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  for (const PlannedConfig& config : answer.best) {
+    BOOST_TEST(config.knobs.pp == 2);
+    BOOST_TEST(config.knobs.tp == 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(where_nothing_fits_the_nearest_are_told) {
+  const spec::ModelSpec model = dense_model();
+  spec::HardwareSpec hardware = machine(2);
+  hardware.memory_bytes = int64_t{1} << 30;
+  const PlanAnswer answer = search_plans(question_of(model, hardware), {});
+  BOOST_TEST(answer.best.empty());
+  BOOST_TEST(answer.num_fit == 0);
+  BOOST_TEST_REQUIRE(!answer.nearest.empty());
+  for (size_t i = 1; i < answer.nearest.size(); ++i) {
+    BOOST_TEST(answer.nearest[i].peak_bytes >= answer.nearest[i - 1].peak_bytes);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
+  const spec::ModelSpec moe = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  const PlanRun legal = [&] {
+    PlanRun run = run_of(moe, hardware);
+    run.knobs.dp = 16;
+    return run;
+  }();
+  BOOST_TEST((broken_rule(legal) == nullptr));
+  using K = spec::PlanKnobs;
+  const std::pair<const char*, void (*)(K&)> kBroken[] = {
+      {"world_size", [](K& k) { k.dp = 8; }},
+      {"tp_divides_heads", [](K& k) { k.tp = 3; }},
+      {"pp_within_layers", [](K& k) { k.pp = 16; }},
+      {"vpp_needs_pp", [](K& k) { k.vpp = 2; }},
+      {"ep_divides_experts", [](K& k) { k.ep = 3; }},
+      {"etp_divides_width", [](K& k) { k.etp = 3; }},
+      {"ep_divides_plane",
+       [](K& k) {
+         k.ep = 16;
+         k.etp = 2;
+       }},
+      {"batch_divides", [](K& k) { k.micro_batch_size = 3; }},
+      {"overlap_needs_ep", [](K& k) { k.overlap_moe_expert_parallel_comm = true; }},
+      {"static_shapes", [](K& k) { k.cuda_graphs = {spec::PlanGraph::full_iteration}; }},
+      {"recompute_fits_model", [](K& k) { k.recompute = {spec::PlanRecompute::mla_up_proj}; }},
+      {"sequence_parallel_with_experts",
+       [](K& k) {
+         k.tp = 2;
+         k.dp = 8;
+         k.sequence_parallel = false;
+       }},
+  };
+  for (const auto& [name, change] : kBroken) {
+    PlanRun run = legal;
+    change(run.knobs);
+    const std::vector<const PlanRule*> broken = broken_rules(run);
+    const bool is_there = std::any_of(broken.begin(), broken.end(),
+                                      [&](const PlanRule* rule) { return rule->name == name; });
+    BOOST_TEST(is_there, name);
+    for (const PlanRule* rule : broken) BOOST_TEST(!rule->message(run).empty());
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::tuner::planner

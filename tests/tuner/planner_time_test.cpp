@@ -1,0 +1,178 @@
+// Step times of plans: what grows, what shrinks, and a fit that finds rates again.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+
+#include "tests/tuner/planner_samples.h"
+#include "tuner/planner/fit.h"
+#include "tuner/planner/step_time.h"
+
+namespace moetune::tuner::planner {
+
+using samples::dense_model;
+using samples::machine;
+using samples::moe_model;
+using samples::run_of;
+
+namespace {
+
+double sum_of(const StepTime& step) {
+  double sum = 0;
+  for (const double part : step.parts) sum += part;
+  return sum;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(planner_time)
+
+BOOST_AUTO_TEST_CASE(parts_add_up_to_the_step) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.pp = 2;
+  run.knobs.ep = 8;
+  const StepTime step = predict_step(run, {});
+  BOOST_TEST(step.seconds > 0);
+  BOOST_TEST(step.seconds == sum_of(step), boost::test_tools::tolerance(1e-12));
+  for (const TimePart part : {TimePart::products, TimePart::experts, TimePart::attention,
+                              TimePart::memory, TimePart::expert_exchange, TimePart::bubble,
+                              TimePart::data, TimePart::optimizer, TimePart::host}) {
+    BOOST_TEST(step.part(part) > 0, name_of(part));
+  }
+  BOOST_TEST(step.part(TimePart::tensor) == 0);
+  BOOST_TEST(step.part(TimePart::recompute) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_bubble_is_that_of_the_schedule) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.global_batch_size = 12;
+  // (p - 1) / (m v) of what the fullest stage computes (Narayanan et al. 2021).
+  const auto bubble_over_work = [&] {
+    const StepTime step = predict_step(run, {});
+    const double work = step.seconds - step.part(TimePart::bubble) - step.part(TimePart::data) -
+                        step.part(TimePart::optimizer) - step.part(TimePart::fixed) -
+                        step.part(TimePart::pipeline);
+    return step.part(TimePart::bubble) / work;
+  };
+  BOOST_TEST(bubble_over_work() == 3.0 / 12, boost::test_tools::tolerance(1e-9));
+  run.knobs.vpp = 2;
+  BOOST_TEST(bubble_over_work() == 3.0 / 24, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(products_take_what_their_flops_say) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  Rates rates;
+  const StepTime step = predict_step(run, rates);
+  const auto tokens = static_cast<double>(run.global_batch_size * run.seq_length);
+  const double per_token = static_cast<double>(model.num_parameters()) -
+                           static_cast<double>(model.vocab_size * model.hidden_size);
+  const double least = 6 * per_token * tokens / (hardware.peak_flops_per_s * rates.product_hopper);
+  BOOST_TEST(step.part(TimePart::products) == least, boost::test_tools::tolerance(0.02));
+}
+
+BOOST_AUTO_TEST_CASE(choices_move_the_parts_that_they_are_for) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  const StepTime plain = predict_step(run, {});
+  spec::PlanKnobs knobs = run.knobs;
+  run.knobs.overlap_moe_expert_parallel_comm = true;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::expert_exchange) <
+             plain.part(TimePart::expert_exchange));
+  run.knobs = knobs;
+  run.knobs.dispatcher = spec::Dispatcher::hybridep;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::expert_exchange) <
+             plain.part(TimePart::expert_exchange));
+  run.knobs = knobs;
+  run.knobs.cuda_graphs = {spec::PlanGraph::full_iteration};
+  BOOST_TEST(predict_step(run, {}).part(TimePart::host) == 0);
+  run.knobs = knobs;
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  const StepTime full = predict_step(run, {});
+  BOOST_TEST(full.part(TimePart::recompute) > 0);
+  BOOST_TEST(full.part(TimePart::products) == plain.part(TimePart::products));
+  run.knobs = knobs;
+  run.load = 2;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::experts) > plain.part(TimePart::experts));
+  run.load = 1;
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::products) < plain.part(TimePart::products));
+  // Low-rank adapters: no gradients of frozen weights, nothing to update.
+  run.knobs = knobs;
+  run.knobs.task = spec::TrainingTask::lora;
+  const StepTime adapters = predict_step(run, {});
+  BOOST_TEST(adapters.part(TimePart::optimizer) == 0);
+  BOOST_TEST(adapters.part(TimePart::experts) < plain.part(TimePart::experts));
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_of_context_ranks_computes_attention_once) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.seq_length = 65536;
+  run.global_batch_size = 8;
+  run.knobs.dp = 8;
+  const double alone = predict_step(run, {}).part(TimePart::attention);
+  run.knobs.dp = 1;
+  run.knobs.cp = 8;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::attention) == alone,
+             boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(a_fit_finds_the_rates_that_made_the_runs) {
+  const spec::ModelSpec dense = dense_model();
+  const spec::ModelSpec moe = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  Rates truth;
+  truth.product_hopper = 0.7;
+  truth.memory_moe = 3.1;
+  truth.exchange = 0.6;
+  std::vector<PreparedStep> steps;
+  for (const spec::ModelSpec* model : {&dense, &moe}) {
+    for (const int32_t ep : {1, 4, 16}) {
+      for (const int32_t mbs : {1, 2, 4}) {
+        for (const bool is_graphed : {false, true}) {
+          PlanRun run = run_of(*model, hardware);
+          run.global_batch_size = 256;
+          run.knobs.dp = 16;
+          run.knobs.ep = model == &dense ? 1 : ep;
+          run.knobs.micro_batch_size = mbs;
+          if (is_graphed) run.knobs.cuda_graphs = {spec::PlanGraph::full_iteration};
+          steps.emplace_back(run);
+        }
+      }
+    }
+  }
+  std::vector<MeasuredRun> runs;
+  for (const PreparedStep& step : steps) {
+    runs.push_back({&step, {}, tokens_per_s_per_device(step.run(), step.price(truth).seconds), 1});
+  }
+  const Fit fit = fit_rates(runs);
+  BOOST_TEST(fit.median_error < 0.01);
+  // Of a run that it has not seen, whatever single rates can be told apart.
+  PlanRun other = run_of(moe, hardware);
+  other.global_batch_size = 256;
+  other.seq_length = 8192;
+  other.knobs.dp = 8;
+  other.knobs.pp = 2;
+  other.knobs.ep = 8;
+  BOOST_TEST(predict_step(other, fit.rates).seconds == predict_step(other, truth).seconds,
+             boost::test_tools::tolerance(0.03));
+  BOOST_TEST(fit.rates.memory_moe == truth.memory_moe, boost::test_tools::tolerance(0.1));
+  for (const FittedRate& rate : fit.fitted) {
+    BOOST_TEST(rate.low <= rate.value);
+    BOOST_TEST(rate.value <= rate.high);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,67 @@
+// Placements from the grid, bytes from the dispatcher, shares of bandwidth by published kernels.
+#include "tuner/planner/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/spec/planned_links.h"
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::Dispatcher;
+
+/// Of a link's bandwidth, what an exchange gets. More than all of the network's: bytes are those
+/// that leave a node, of which some stay with the rank's own node.
+struct LinkShares {
+  double intra;
+  double inter;
+};
+LinkShares shares_of(Dispatcher dispatcher) {
+  switch (dispatcher) {
+    case Dispatcher::deepep:
+    case Dispatcher::hybridep:
+      return {0.78, 1.1};
+    case Dispatcher::alltoall:
+      return {0.6, 0.9};
+    case Dispatcher::allgather:
+      return {0.7, 0.8};
+  }
+  return {0.6, 0.9};
+}
+
+}  // namespace
+
+double group_seconds(const spec::HardwareSpec& hardware, spec::CollectiveKind kind, double size,
+                     double stride, double bytes) {
+  if (size <= 1) return 0;
+  const spec::GridGroup group{std::llround(size), std::llround(stride), 0};
+  return 1e-9 * static_cast<double>(spec::placed_collective_ns(
+                    hardware, kind, placement_of(hardware, group), std::llround(bytes)));
+}
+
+double exchange_seconds(const PlanRun& run) {
+  const spec::PlanKnobs& k = run.knobs;
+  const int64_t ranks = int64_t{k.ep} * k.etp;
+  if (ranks <= 1) return 0;
+  const spec::HardwareSpec& hardware = *run.hardware;
+  const spec::Placement placement = placement_of(hardware, spec::GridGroup{ranks, 1, 0});
+  const spec::ModelSpec& model = *run.model;
+  const int64_t width = model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size;
+  int64_t tokens = int64_t{k.micro_batch_size} * run.seq_length / k.cp;
+  if (k.sequence_parallel) tokens /= k.tp;
+  // Each slice of an expert is one to send to.
+  const spec::ExpertTraffic traffic{tokens, 2 * width,
+                                    std::max<int64_t>(model.num_experts, 1) * k.etp,
+                                    std::max<int64_t>(model.experts_per_token, 1) * k.etp};
+  const spec::LinkBytes bytes = spec::dispatch_bytes(k.dispatcher, placement, traffic);
+  const LinkShares shares = shares_of(k.dispatcher);
+  const double intra = hardware.intra_node.transfer_ns(bytes.intra) / shares.intra;
+  const double inter = hardware.inter_node.transfer_ns(bytes.inter) / shares.inter;
+  const double latency = static_cast<double>(
+      placement.num_nodes > 1 ? hardware.inter_node.latency_ns : hardware.intra_node.latency_ns);
+  return 1e-9 * (latency + run.load * std::max(intra, inter));
+}
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,19 @@
+// Time of communication in a plan: published link costs, with what software really gets out of each
+// kind of link.
+#pragma once
+
+#include "engine/spec/hardware_spec.h"
+#include "tuner/planner/run.h"
+
+namespace moetune::tuner::planner {
+
+/// Seconds of a collective among `size` ranks that are `stride` apart; `bytes` as
+/// spec::collective_ns takes them.
+double group_seconds(const spec::HardwareSpec& hardware, spec::CollectiveKind kind, double size,
+                     double stride, double bytes);
+
+/// Seconds to bring the rows of a micro-batch to their experts, or the results back. Each
+/// dispatcher reaches its own share of NVLink and of the network (arXiv 2603.07685, table 7).
+double exchange_seconds(const PlanRun& run);
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,43 @@
+// Rates from measured runs: least squares on the logarithm of throughput, with priors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tuner/planner/step_time.h"
+
+namespace moetune::tuner::planner {
+
+/// A run with what it measured.
+struct MeasuredRun {
+  const PreparedStep* step = nullptr;
+  TimeContext context;
+  double tokens_per_s = 0;  ///< of one device
+  double weight = 1;
+};
+
+struct FittedRate {
+  std::string name;
+  double value = 0;
+  double low = 0;   ///< of an 80 % interval
+  double high = 0;  //
+};
+
+struct Fit {
+  Rates rates;
+  std::vector<FittedRate> fitted;
+  double median_error = 0;  ///< |ln(predicted / measured)|, of the runs that were fitted
+  double p90_error = 0;
+  double bias = 0;  ///< median of the logarithm; above 0: predicted too fast
+};
+
+/// ln(predicted / measured).
+double log_error(const MeasuredRun& run, const Rates& rates);
+
+/// Levenberg-Marquardt steps on the logarithms of the rates with a prior, residuals weighed by
+/// Huber's rule beyond 0.15. Intervals follow from the curvature at the end, residuals being of
+/// their own spread. Deterministic.
+Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start = {});
+
+}  // namespace moetune::tuner::planner

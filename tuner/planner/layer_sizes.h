@@ -1,0 +1,78 @@
+// Sizes of a layer on one rank, as the terms of memory and time need them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/buffers.h"
+#include "tuner/planner/run.h"
+
+namespace moetune::tuner::planner {
+
+/// Sizes are multiplied as floating-point numbers.
+inline double f64(int64_t value) { return static_cast<double>(value); }
+
+/// Of one kind of layer and one configuration. Counts as floating-point numbers, since they are
+/// only multiplied.
+struct LayerSizes {
+  const spec::ModelSpec* model = nullptr;
+  spec::LayerKind kind;
+  double seq = 0;         ///< tokens of a sequence
+  double context = 0;     ///< keys that a query sees at most: the sequence, or its window
+  double tokens = 0;      ///< T: of a micro-batch on a context-parallel rank
+  double own_tokens = 0;  ///< Ts: of them between the matrices, T / tp with sequence parallelism
+  double rows = 0;        ///< R: that this rank's experts receive, with the run's load
+  double tp = 1;
+  double cp = 1;
+  double etp = 1;
+  double ep = 1;
+  double hidden = 0;
+  double element = 2;      ///< bytes of an activation
+  double operand = 2;      ///< bytes of a product's saved operand: 1 in FP8
+  bool is_narrow = false;  ///< products in 8 bits or less
+};
+
+/// Of layer `layer` of the model; the layers of multi-token prediction have numbers behind those.
+LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window);
+
+/// Parameters of some kind on one rank, in elements.
+struct Weights {
+  double split = 0;       ///< of matrices that tensor parallelism cuts
+  double replicated = 0;  ///< the same on all tensor-parallel ranks: norms, routers
+  double experts = 0;
+  double products = 0;  ///< of all of these, the ones that products of the layers multiply with
+  /// Matrices of the layers' products: rows, columns.
+  struct Shape {
+    int64_t rows = 0;
+    int64_t cols = 0;
+    auto operator<=>(const Shape&) const = default;
+  };
+  std::vector<Shape> shapes;
+
+  [[nodiscard]] double total() const { return split + replicated + experts; }
+  void add(const Weights& other, double times = 1);
+};
+
+/// Of one layer: what the blocks of engine/plan declare for it.
+Weights layer_weights(const PlanRun& run, spec::LayerKind kind);
+Weights embedding_weights(const PlanRun& run);
+/// Final norm and head; of a head that is the embedding on the same stage, the norm.
+Weights head_weights(const PlanRun& run, bool has_embedding_beside);
+/// All depths of multi-token prediction; `has_embedding_beside`: else a copy of the table comes
+/// with it.
+Weights mtp_weights(const PlanRun& run, bool has_embedding_beside);
+
+/// Whether activations and parameters have 32 bits: without mixed precision.
+bool has_wide_elements(const spec::PlanKnobs& knobs);
+
+/// Where a layer's window does not matter, as for its parameters.
+inline constexpr int64_t kAnyWindow = -1;
+/// What engine/plan knows of a layer of that kind and window; of one that only multi-token
+/// prediction has, too.
+plan::LayerDims dims_of(const PlanRun& run, spec::LayerKind kind, int64_t window,
+                        int64_t seq_length);
+
+/// What engine/plan calls the sizes of the run.
+spec::Knobs sizes_as_knobs(const spec::PlanKnobs& knobs);
+
+}  // namespace moetune::tuner::planner

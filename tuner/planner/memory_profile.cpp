@@ -1,0 +1,433 @@
+// Parameters, what is saved for backward, and what comes on top at the worst moment.
+#include "tuner/planner/memory_profile.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::CrossEntropy;
+using spec::FeedForward;
+using spec::Fsdp;
+using spec::LayerKind;
+using spec::OptimizerKind;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using spec::PrecisionRecipe;
+using spec::StateType;
+
+constexpr double kMiB = 1 << 20;
+
+double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; }
+
+double bytes_of(StateType type) {
+  switch (type) {
+    case StateType::fp32:
+      return 4;
+    case StateType::bf16:
+    case StateType::fp16:
+      return 2;
+    case StateType::fp8:
+      return 1;
+  }
+  return 4;
+}
+
+/// Optimizer state of one parameter that a rank owns: moments and master weight.
+double state_bytes(const PlanKnobs& k) {
+  double moments = bytes_of(k.exp_avg) + bytes_of(k.exp_avg_sq);
+  // Muon has one moment for matrices, and nearly all parameters are matrices. Sharded it holds more
+  // than its share, since whole matrices go to ranks.
+  if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer) moments = bytes_of(k.exp_avg);
+  if (k.optimizer == OptimizerKind::sgd) moments = 0;
+  double master = 4;
+  if (has_wide_elements(k)) {
+    master = 0;
+  } else if (k.precision_aware_optimizer) {
+    // Of an fp32 master only what the 16-bit weight lacks is stored.
+    master = 2;
+  }
+  return (moments + master) * (1 - static_cast<double>(k.optimizer_offload_ratio));
+}
+
+/// Copies of a linear weight in the products' own type, beside the 16-bit one.
+double narrow_bytes(const PlanRun& run) {
+  switch (run.knobs.precision) {
+    case PrecisionRecipe::fp8_current:
+    case PrecisionRecipe::fp8_delayed:
+      // The matrix and its transpose; Blackwell multiplies with either layout.
+      return run.hardware->fp4_flops_per_s > 0 ? 1 : 2;
+    case PrecisionRecipe::fp8_blockwise:
+      return 2;
+    case PrecisionRecipe::mxfp8:
+      return 2 + 2.0 / 32;  // by rows and by columns, each with its scales
+    case PrecisionRecipe::nvfp4:
+      return 1 + 2.0 / 16;
+    default:
+      return 0;
+  }
+}
+
+/// Everything that is there from the first step to the last, of one stage.
+MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shapes_elements) {
+  const PlanKnobs& k = run.knobs;
+  const double element = element_bytes(k);
+  const double dense = weights.split + weights.replicated;
+  const double replicas = static_cast<double>(k.dp) * k.cp;
+  const auto expert_copies = static_cast<double>(expert_replicas(k));
+  const auto shards = [&](double all) {
+    return k.distributed_optimizer ? all / std::min<double>(all, k.optimizer_instances) : 1.0;
+  };
+  const bool is_sharded = k.fsdp != Fsdp::none;
+  const double held_dense = is_sharded ? dense / replicas : dense;
+  const double held_experts = is_sharded ? weights.experts / expert_copies : weights.experts;
+  const double owned = is_sharded
+                           ? held_dense + held_experts
+                           : dense / shards(replicas) + weights.experts / shards(expert_copies);
+  // Frozen weights have neither gradients nor state.
+  const double trained = k.task == spec::TrainingTask::lora ? 0 : 1;
+  MemoryParts parts;
+  parts.weights = element * (held_dense + held_experts);
+  const double gradient = bytes_of(k.main_grads);
+  parts.gradients = trained * gradient * (held_dense + held_experts);
+  parts.optimizer = trained * state_bytes(k) * owned;
+  if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += trained * 4 * owned;
+  parts.narrow_weights = narrow_bytes(run) * weights.products * (is_sharded ? 1 / replicas : 1);
+  if (k.gradient_accumulation_fusion) parts.dummy_gradients = trained * element * shapes_elements;
+  return parts;
+}
+
+/// cuBLAS and Transformer Engine: one workspace for each of three handles, four more where experts
+/// are multiplied in groups; the gathered input of the head with sequence parallelism, and the
+/// gathered tokens of the allgather dispatcher.
+double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
+  const PlanKnobs& k = run.knobs;
+  const bool is_grouped = has_experts && k.moe_grouped_gemm;
+  constexpr double kHandle = 32 * kMiB;
+  double bytes = (is_grouped ? 7 : 3) * kHandle;
+  const double tokens =
+      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
+  const auto hidden = static_cast<double>(run.model->hidden_size);
+  if (has_head && k.sequence_parallel && k.tp > 1) bytes += 2 * tokens * hidden;
+  if (has_experts && k.dispatcher == spec::Dispatcher::allgather && k.ep * k.etp > 1) {
+    const double own = k.sequence_parallel ? tokens / k.tp : tokens;
+    bytes += 2 * hidden * own * k.ep * k.etp;
+  }
+  return bytes;
+}
+
+using LayerMemory = PreparedMemory::LayerMemory;
+
+LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
+  const LayerSizes sizes = sizes_of(run, kind, window);
+  const PlanKnobs& k = run.knobs;
+  LayerMemory memory;
+  double whole = 0;
+  for (const SavedTerm& term : saved_terms()) {
+    if (term.is_there != nullptr && !term.is_there(sizes, k)) continue;
+    const double bytes = term.bytes(sizes, k);
+    whole += bytes;
+    if (!(k.offload & term.offloaded_by).empty()) {
+      memory.offloaded += bytes;
+      continue;
+    }
+    const bool is_dropped = !(k.recompute & term.dropped_by).empty();
+    if (!is_dropped) {
+      memory.saved += bytes;
+    } else if (term.left != nullptr) {
+      memory.saved += term.left(sizes, k);
+    }
+  }
+  const double own = sizes.own_tokens * sizes.hidden;
+  const double all = sizes.tokens * sizes.hidden;
+  if (kind.feed_forward == FeedForward::moe) {
+    const int64_t latent = run.model->moe_latent_size;
+    const double width = latent > 0 ? static_cast<double>(latent) : sizes.hidden;
+    // Rows before and after they are sorted or exchanged, and the gradients of the stream.
+    memory.transient = 2 * sizes.rows * sizes.element * width + 2 * sizes.element * own;
+  } else if (kind.feed_forward == FeedForward::dense) {
+    const double factor = run.model->has_gated_mlp ? 2 : 1;
+    memory.transient =
+        2 * sizes.element * all + sizes.element * own +
+        sizes.tokens * sizes.element * factor * static_cast<double>(run.model->ffn_size) / sizes.tp;
+  } else {
+    memory.transient = 2 * sizes.element * all + sizes.element * own;
+  }
+  if (k.recompute.has(PlanRecompute::full)) {
+    memory.saved = sizes.element * own;
+    memory.transient += whole;
+  }
+  return memory;
+}
+
+/// What a rank's own tokens of a micro-batch take with so many bytes in each column (twice that in
+/// fp32).
+double token_bytes(const PlanRun& run, double of_column) {
+  const PlanKnobs& k = run.knobs;
+  const double tokens =
+      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
+  const double own = k.sequence_parallel ? tokens / k.tp : tokens;
+  return own * static_cast<double>(run.model->hidden_size) * of_column * element_bytes(k) / 2;
+}
+
+double num_logits(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  const double tokens =
+      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
+  return tokens * static_cast<double>(run.model->vocab_rows()) / k.tp;
+}
+
+/// fp32 probabilities that the loss leaves for its backward pass.
+double softmax_bytes(const PlanRun& run) {
+  const CrossEntropy loss = run.knobs.cross_entropy;
+  const bool is_kept = loss == CrossEntropy::native || loss == CrossEntropy::unfused;
+  return is_kept ? 4 * num_logits(run) : 0;
+}
+
+struct OnTop {
+  double bytes = 0;
+  std::string_view moment;
+};
+/// What the loss takes: logits and what is made of them, at its worst moment.
+OnTop loss_on_top(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  const double gathered = token_bytes(run, 4) * (k.sequence_parallel ? k.tp : 1);
+  const double kept = token_bytes(run, 4);  // the head's input, and the final norm's
+  if (k.cross_entropy == CrossEntropy::chunked) return {kept + gathered, "loss"};
+  const double logits = num_logits(run);
+  const bool keeps_softmax = softmax_bytes(run) > 0;
+  const bool is_wide = has_wide_elements(k);
+  const double at_loss = logits * (keeps_softmax ? (is_wide ? 4 : 6) : 2);
+  const double at_head = 2 * logits + gathered;
+  // Each depth of multi-token prediction leaves its own until its backward.
+  const double before = softmax_bytes(run) * static_cast<double>(run.model->mtp.depth);
+  if (at_head > at_loss) return {kept + before + at_head, "backward of the head"};
+  return {kept + before + at_loss, "loss"};
+}
+
+double elements_of(const Weights& weights) {
+  double sum = 0;
+  for (const Weights::Shape& shape : weights.shapes) {
+    sum += static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
+  const int64_t pp = run.knobs.pp;
+  const int64_t vpp = num_virtual_stages(run);
+  const int64_t all = num_micro_batches(run);
+  std::vector<int64_t> in_flight(static_cast<size_t>(vpp), 0);
+  if (vpp == 1) {
+    in_flight[0] = std::min(pp - stage, all);
+    if (run.knobs.overlap_moe_expert_parallel_comm && pp > 1) {
+      in_flight[0] = std::min(in_flight[0] + 1, all);
+    }
+    return in_flight;
+  }
+  // Forwards of virtual stages go round in groups of pp micro-batches; so many of them come before
+  // the first backward (Narayanan et al. 2021, section 2.2).
+  int64_t forwards = 2 * (pp - stage - 1) + (vpp - 1) * pp + 1;
+  if (run.knobs.overlap_moe_expert_parallel_comm) ++forwards;
+  forwards = std::min(forwards, all * vpp);
+  for (int64_t i = 0; i < forwards; ++i) ++in_flight[static_cast<size_t>(i / pp % vpp)];
+  return in_flight;
+}
+
+PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
+  const std::vector<Chunk> chunks = chunks_of(run);
+  const auto pp = static_cast<size_t>(run.knobs.pp);
+  stages_.resize(pp);
+  std::map<LayerKind, Weights> weights;
+  std::vector<bool> has_embedding(pp, false);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (chunks[i].has_embedding) has_embedding[i % pp] = true;
+  }
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const Chunk& chunk = chunks[i];
+    Stage& stage = stages_[i % pp];
+    Part part;
+    part.has_head = chunk.has_head;
+    part.has_mtp = chunk.has_mtp && run.model->mtp.depth > 0;
+    part.has_embedding = chunk.has_embedding;
+    for (int64_t layer = chunk.first; layer < chunk.first + chunk.count; ++layer) {
+      const auto index = static_cast<size_t>(layer);
+      const auto& windows = run.model->attention_window;
+      const LayerKind kind = run.model->kind_of(layer);
+      const size_t place = place_of(kind, index < windows.size() ? windows[index] : 0);
+      if (part.layers.size() <= place) part.layers.resize(place + 1, 0);
+      part.layers[place] += 1;
+      part.last = static_cast<int>(place);
+      const auto [found, is_new] = weights.try_emplace(kind);
+      if (is_new) found->second = layer_weights(run, kind);
+      stage.weights.add(found->second);
+      stage.largest_layer = std::max(stage.largest_layer, found->second.total());
+      stage.has_experts = stage.has_experts || kind.feed_forward == FeedForward::moe;
+    }
+    if (chunk.has_embedding) {
+      const Weights embedding = embedding_weights(run);
+      stage.weights.add(embedding);
+      stage.largest_layer = std::max(stage.largest_layer, embedding.total());
+    }
+    if (part.has_mtp) {
+      stage.weights.add(mtp_weights(run, has_embedding[i % pp]));
+      for (const LayerKind kind : run.model->mtp.layers) {
+        part.last = static_cast<int>(place_of(kind, 0));
+        stage.has_experts = stage.has_experts || kind.feed_forward == FeedForward::moe;
+      }
+    }
+    if (chunk.has_head) {
+      const Weights head = head_weights(run, has_embedding[i % pp]);
+      stage.weights.add(head);
+      stage.largest_layer = std::max(stage.largest_layer, head.total());
+      stage.has_head = true;
+    }
+    stage.parts.push_back(std::move(part));
+  }
+  for (size_t p = 0; p < pp; ++p) {
+    Stage& stage = stages_[p];
+    PlanRun other = run;
+    other.knobs.overlap_moe_expert_parallel_comm = false;
+    stage.in_flight = micro_batches_in_flight(other, static_cast<int>(p));
+    other.knobs.overlap_moe_expert_parallel_comm = true;
+    stage.in_flight_overlap = micro_batches_in_flight(other, static_cast<int>(p));
+    stage.shapes_elements = elements_of(stage.weights);
+    // Later stages hold fewer micro-batches: of those with the same layers the first holds most.
+    const auto is_like = [&](const Stage& before) {
+      return before.weights.total() == stage.weights.total() && before.has_head == stage.has_head &&
+             before.parts.size() == stage.parts.size() &&
+             std::equal(before.parts.begin(), before.parts.end(), stage.parts.begin(),
+                        [](const Part& a, const Part& b) { return a.layers == b.layers; });
+    };
+    if (std::none_of(stages_.begin(), stages_.begin() + static_cast<std::ptrdiff_t>(p), is_like)) {
+      different_.push_back(p);
+    }
+  }
+}
+
+size_t PreparedMemory::place_of(LayerKind kind, int64_t window) {
+  for (size_t i = 0; i < alike_.size(); ++i) {
+    if (alike_[i].kind == kind && alike_[i].window == window) return i;
+  }
+  alike_.push_back({kind, window});
+  return alike_.size() - 1;
+}
+
+PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
+  PlanRun run;
+  run.model = run_.model;
+  run.hardware = run_.hardware;
+  run.knobs = knobs;
+  run.global_batch_size = run_.global_batch_size;
+  run.seq_length = run_.seq_length;
+  run.load = load;
+  return run;
+}
+
+std::vector<LayerMemory> PreparedMemory::layer_memories(const PlanRun& run) const {
+  std::vector<LayerMemory> layers;
+  for (const Alike& alike : alike_) layers.push_back(layer_memory(run, alike.kind, alike.window));
+  return layers;
+}
+
+StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
+                                         const std::vector<LayerMemory>& layers) const {
+  const PlanKnobs& k = run.knobs;
+  const Stage& stage = stages_[number];
+  const std::vector<int64_t>& in_flight =
+      k.overlap_moe_expert_parallel_comm ? stage.in_flight_overlap : stage.in_flight;
+  double activations = 0;
+  double last_transient = 0;
+  OnTop on_top{0, "backward of a layer"};
+  for (size_t i = 0; i < stage.parts.size(); ++i) {
+    const Part& part = stage.parts[i];
+    double saved = 0;
+    for (size_t kind = 0; kind < part.layers.size(); ++kind) {
+      saved += part.layers[kind] * layers[kind].saved;
+    }
+    last_transient = layers[static_cast<size_t>(part.last)].transient;
+    // The mask of the embedding's dropout.
+    if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
+    if (part.has_mtp) {
+      double of_depth = token_bytes(run, 10);
+      for (const LayerKind kind : run.model->mtp.layers) {
+        for (size_t j = 0; j < alike_.size(); ++j) {
+          if (alike_[j].kind == kind && alike_[j].window == 0) of_depth += layers[j].saved;
+        }
+      }
+      saved += static_cast<double>(run.model->mtp.depth) * of_depth;
+    }
+    activations += saved * static_cast<double>(in_flight[i]);
+    if (part.has_head) on_top = loss_on_top(run);
+  }
+  // The loss of the last micro-batch in flight, or the first backward behind it.
+  const bool is_beside_softmax = stage.has_head && k.recompute.has(PlanRecompute::full);
+  double in_layer = last_transient + (is_beside_softmax ? softmax_bytes(run) : 0);
+  // Of what goes to the host's memory, two layers' worth is still here: on its way out, or back.
+  double on_its_way = 0;
+  for (const LayerMemory& layer : layers) on_its_way = std::max(on_its_way, 2 * layer.offloaded);
+  on_top.bytes += on_its_way;
+  in_layer += on_its_way;
+  if (in_layer > on_top.bytes) on_top = {in_layer, "backward of a layer"};
+  StageMemory result;
+  result.stage = static_cast<int>(number);
+  result.peak = static_parts(run, stage.weights, stage.shapes_elements);
+  result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head);
+  // Two units are there at once, the one in use and the next; the gradients of one.
+  if (k.fsdp != Fsdp::none) {
+    result.peak.gathered = stage.largest_layer * (2 * element_bytes(k) + 4);
+  }
+  result.peak.activations = activations;
+  result.peak.transient = on_top.bytes;
+  result.moment = on_top.moment;
+  result.at_start = result.peak.weights + result.peak.gradients;
+  result.first_step =
+      result.peak.total() - result.peak.dummy_gradients - 2.0 / 3 * result.peak.optimizer;
+  return result;
+}
+
+MemoryPrediction PreparedMemory::predict(const PlanKnobs& knobs, double load) const {
+  const PlanRun run = with(knobs, load);
+  const std::vector<LayerMemory> layers = layer_memories(run);
+  MemoryPrediction prediction;
+  for (size_t p = 0; p < stages_.size(); ++p) {
+    prediction.stages.push_back(stage_memory(p, run, layers));
+    if (prediction.stages.back().peak.total() > prediction.worst().peak.total()) {
+      prediction.worst_stage = static_cast<int>(p);
+    }
+  }
+  return prediction;
+}
+
+double PreparedMemory::peak_bytes(const PlanKnobs& knobs, double load) const {
+  const PlanRun run = with(knobs, load);
+  const std::vector<LayerMemory> layers = layer_memories(run);
+  double peak = 0;
+  for (const size_t p : different_) {
+    peak = std::max(peak, stage_memory(p, run, layers).peak.total());
+  }
+  return peak;
+}
+
+MemoryPrediction predict_memory(const PlanRun& run) {
+  return PreparedMemory(run).predict(run.knobs, run.load);
+}
+
+double reserved_bytes(double allocated_bytes) {
+  constexpr double kFragments = 0.06;
+  constexpr double kLeast = 512 * kMiB;
+  return allocated_bytes * (1 + kFragments) + kLeast;
+}
+
+double device_bytes(double allocated_bytes) {
+  constexpr double kContextAndCommunicators = 2560 * kMiB;
+  constexpr double kFragmentsUnderPressure = 0.02;
+  return allocated_bytes * (1 + kFragmentsUnderPressure) + kContextAndCommunicators;
+}
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,142 @@
+// What Megatron-Core with Transformer Engine holds in device memory: the profile of memory that
+// plans are priced by for runs of other engines. (What our own engine holds is its program's
+// allocations: tuner/memory_model.h.) Terms and their sources: docs/planner.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tuner/planner/layer_sizes.h"
+
+namespace moetune::tuner::planner {
+
+/// Where a term comes from.
+enum class Evidence : uint8_t {
+  source,    ///< read in the source of the engine
+  measured,  ///< leaving it out makes predictions of published runs worse
+  assumed,   ///< no published run tells
+};
+
+/// One tensor, or some alike, that a layer keeps from its forward to its backward pass.
+struct SavedTerm {
+  std::string_view name;
+  Evidence evidence = Evidence::source;
+  bool (*is_there)(const LayerSizes&, const spec::PlanKnobs&) = nullptr;  ///< null: in every layer
+  double (*bytes)(const LayerSizes&, const spec::PlanKnobs&) = nullptr;
+  spec::PlanRecomputeSet dropped_by;  ///< any of these modules; full drops all
+  /// What stays where it is dropped; null: nothing.
+  double (*left)(const LayerSizes&, const spec::PlanKnobs&) = nullptr;
+  spec::OffloadSet offloaded_by;
+};
+
+/// In the order of a layer.
+std::span<const SavedTerm> saved_terms();
+
+/// Bytes of a device at some moment, or of some part of it.
+struct MemoryParts {
+  double weights = 0;
+  double gradients = 0;
+  double optimizer = 0;
+  double narrow_weights = 0;   ///< copies of the weights in 8 bits or less
+  double dummy_gradients = 0;  ///< placeholders that autograd is given instead of gradients
+  double workspaces = 0;
+  double gathered = 0;     ///< units that FSDP has gathered
+  double activations = 0;  ///< kept for backward, all micro-batches in flight
+  double transient = 0;    ///< what comes on top at the worst moment
+
+  [[nodiscard]] double total() const {
+    return weights + gradients + optimizer + narrow_weights + dummy_gradients + workspaces +
+           gathered + activations + transient;
+  }
+};
+
+/// Of the ranks of one pipeline stage.
+struct StageMemory {
+  int stage = 0;
+  MemoryParts peak;
+  double at_start = 0;      ///< before the first step: weights and gradients
+  double first_step = 0;    ///< peak of the first step, in which the optimizer's state appears
+  std::string_view moment;  ///< when the peak is: loss, head's backward, a layer's backward
+};
+
+struct MemoryPrediction {
+  std::vector<StageMemory> stages;
+  int worst_stage = 0;
+
+  [[nodiscard]] const StageMemory& worst() const {
+    return stages[static_cast<size_t>(worst_stage)];
+  }
+  /// What PyTorch has allocated at most, on the worst rank. Bytes.
+  [[nodiscard]] double peak_bytes() const { return worst().peak.total(); }
+};
+
+/// The pipeline of a run whose sizes are known: what its ranks hold under any choice that changes
+/// no size (recomputation, types, sharding of state, loss, overlap).
+class PreparedMemory {
+ public:
+  /// Of what `run` refers to, model and machine have to outlive it.
+  explicit PreparedMemory(const PlanRun& run);
+
+  /// `knobs` with the sizes of the run.
+  [[nodiscard]] MemoryPrediction predict(const spec::PlanKnobs& knobs, double load) const;
+  /// Its worst rank's peak alone, in bytes.
+  [[nodiscard]] double peak_bytes(const spec::PlanKnobs& knobs, double load) const;
+
+  struct LayerMemory {
+    double saved = 0;      ///< from forward to backward
+    double offloaded = 0;  ///< that is in the host's memory meanwhile
+    double transient = 0;  ///< on top, in the layer's backward
+  };
+  /// Layers that hold the same.
+  struct Alike {
+    spec::LayerKind kind;
+    int64_t window = 0;
+  };
+  /// A virtual stage: how many layers of each kind, and what it has beside.
+  struct Part {
+    std::vector<double> layers;
+    int last = 0;  ///< kind of its last layer
+    bool has_head = false;
+    bool has_mtp = false;
+    bool has_embedding = false;
+  };
+  struct Stage {
+    std::vector<Part> parts;
+    std::vector<int64_t> in_flight;          ///< of each part
+    std::vector<int64_t> in_flight_overlap;  ///< with one more, as overlap of exchanges needs
+    Weights weights;
+    double largest_layer = 0;    ///< parameters, of embedding and head, too: a unit of FSDP
+    double shapes_elements = 0;  ///< of all different matrices
+    bool has_experts = false;
+    bool has_head = false;
+  };
+
+ private:
+  size_t place_of(spec::LayerKind kind, int64_t window);
+  [[nodiscard]] StageMemory stage_memory(size_t number, const PlanRun& run,
+                                         const std::vector<LayerMemory>& layers) const;
+  [[nodiscard]] std::vector<LayerMemory> layer_memories(const PlanRun& run) const;
+  [[nodiscard]] PlanRun with(const spec::PlanKnobs& knobs, double load) const;
+
+  PlanRun run_;
+  std::vector<Alike> alike_;
+  std::vector<Stage> stages_;
+  std::vector<size_t> different_;  ///< stages, one of each that are alike or hold less than it
+};
+
+/// Peak of what PyTorch has allocated, by stage. Fragmentation, communicators and the CUDA context
+/// come on top: reserved_bytes, device_bytes.
+MemoryPrediction predict_memory(const PlanRun& run);
+
+/// What the caching allocator holds for so many allocated bytes, and what the device is left with:
+/// the published runs that state more than one of the three (docs/planner.md).
+double reserved_bytes(double allocated_bytes);
+double device_bytes(double allocated_bytes);
+
+/// Micro-batches (or, of virtual stages, each one's) whose forward a pipeline rank holds at most.
+/// One entry for each of its virtual stages.
+std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage);
+
+}  // namespace moetune::tuner::planner

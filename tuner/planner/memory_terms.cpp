@@ -1,0 +1,263 @@
+// The table of what a layer saves, in Megatron-Core with Transformer Engine.
+#include <algorithm>
+
+#include "tuner/planner/memory_profile.h"
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::FeedForward;
+using spec::Mixer;
+using spec::Offload;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using spec::PlanRecomputeSet;
+using S = const LayerSizes&;
+using K = const PlanKnobs&;
+
+// Bytes of statistics, indices and what else is always 32 bits wide.
+constexpr double kWide = 4;
+
+bool is_gqa(S s, K) { return s.kind.mixer == Mixer::gqa; }
+bool is_mla(S s, K) { return s.kind.mixer == Mixer::mla; }
+bool is_attention(S s, K k) { return is_gqa(s, k) || is_mla(s, k); }
+bool mixes(S s, K) { return s.kind.mixer != Mixer::none; }
+bool is_moe(S s, K) { return s.kind.feed_forward == FeedForward::moe; }
+bool is_dense(S s, K) { return s.kind.feed_forward == FeedForward::dense; }
+bool has_feed_forward(S s, K) { return s.kind.feed_forward != FeedForward::none; }
+
+double query_heads(S s) { return f64(s.model->num_heads) / s.tp; }
+/// Key-value heads of a rank: at least one, where there are fewer than ranks.
+double kv_heads(S s) { return std::max(1.0, f64(s.model->num_kv_heads) / s.tp); }
+double head_dim(S s) { return f64(s.model->head_dim); }
+/// Columns of attention's output on a rank.
+double attention_cols(S s) {
+  const bool is_latent = s.kind.mixer == Mixer::mla;
+  return query_heads(s) * (is_latent ? f64(s.model->mla.v_head_dim) : head_dim(s));
+}
+/// Statistics of a norm: one number a row, two of LayerNorm.
+double norm_stats(S s) { return s.model->has_layer_norm ? 2 * kWide : kWide; }
+double experts_width(S s) {
+  const int64_t latent = s.model->moe_latent_size;
+  return latent > 0 ? f64(latent) : s.hidden;
+}
+double gate_factor(S s) { return s.model->has_gated_mlp ? 2 : 1; }
+
+double norm_input(S s, K) { return s.own_tokens * (s.hidden * s.element + norm_stats(s)); }
+double mixer_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
+
+double qkv(S s, K) {
+  return s.tokens * s.element * head_dim(s) * (query_heads(s) + 2 * kv_heads(s));
+}
+double qk_norm(S s, K) {
+  return s.tokens * (s.element * head_dim(s) + kWide) * (query_heads(s) + kv_heads(s));
+}
+double attention_out(S s, K) {
+  // The output projection keeps a narrow copy of its own beside what attention keeps.
+  return s.tokens * attention_cols(s) * (s.element + (s.is_narrow ? s.operand : 0));
+}
+double log_sum_exp(S s, K) { return s.tokens * query_heads(s) * kWide; }
+double other_layout(S s, K) { return s.tokens * attention_cols(s) * s.element; }
+double attention_scores(S s, K) {
+  // Softmax; with dropout also the mask, one byte, and the result.
+  const double each = s.element + (s.model->attention_dropout > 0 ? 1 + s.element : 0);
+  return s.tokens * query_heads(s) * s.seq * each;
+}
+double output_gate(S s, K) { return s.tokens * 2 * attention_cols(s) * s.element; }
+
+double query_latent(S s, K) {
+  const double rank = f64(s.model->mla.q_lora_rank);
+  return s.own_tokens * (rank * (s.element + s.operand) + kWide);
+}
+double query_latent_left(S s, K) {
+  return s.own_tokens * f64(s.model->mla.q_lora_rank) * s.element;
+}
+double kv_latent(S s, K) {
+  const spec::MlaSpec& mla = s.model->mla;
+  return s.own_tokens * (s.element * f64(mla.kv_lora_rank + mla.qk_rope_head_dim) + kWide +
+                         s.operand * f64(mla.kv_lora_rank));
+}
+double kv_latent_left(S s, K) {
+  const spec::MlaSpec& mla = s.model->mla;
+  return s.own_tokens * s.element * f64(mla.kv_lora_rank + mla.qk_rope_head_dim);
+}
+double latent_qkv(S s, K) {
+  const spec::MlaSpec& mla = s.model->mla;
+  // Keys are made for all heads.
+  return s.tokens * s.element * query_heads(s) * f64(2 * mla.qk_head_dim() + mla.v_head_dim);
+}
+
+double delta_net(S s, K) {
+  const spec::GdnSpec& gdn = s.model->gdn;
+  const double qk = f64(gdn.key_size());
+  const double v = f64(gdn.value_size());
+  const double heads = f64(gdn.num_value_heads);
+  constexpr double kChunkState = 264;  // of each value head and token: the scan's chunks
+  return s.tokens / s.tp *
+         (s.element * (2 * qk + 2 * v + 2 * heads) + 2 * s.element * (2 * qk + v) +
+          2 * s.element * v + kChunkState * heads);
+}
+double mamba(S s, K) {
+  const spec::MambaSpec& m = s.model->mamba;
+  const double inner = f64(m.inner_size());
+  const double state = f64(m.num_groups * m.state_size);
+  return s.tokens / s.tp *
+         (s.element * (2 * inner + 2 * state + f64(m.num_heads)) + 3 * s.element * inner);
+}
+
+double dropout_mask(S s, K) { return s.own_tokens * s.hidden; }
+
+double mlp_input(S s, K) {
+  return s.own_tokens * s.hidden * (is_dense(s, {}) ? s.operand : s.element);
+}
+double dense_fc1(S s, K) {
+  return s.tokens * gate_factor(s) * f64(s.model->ffn_size) / s.tp * s.element;
+}
+double dense_act(S s, K) { return s.tokens * f64(s.model->ffn_size) / s.tp * s.operand; }
+
+double router(S s, K) {
+  const double experts = f64(s.model->num_experts);
+  // Logits, scores and probabilities, a map of one byte, and of each choice its number and its
+  // weights.
+  return s.own_tokens * (3 * kWide * experts + experts + 16 * f64(s.model->experts_per_token));
+}
+double row_map(S s, K) { return s.own_tokens * kWide * (2 * f64(s.model->num_experts) + 1); }
+double expert_input(S s, K) { return s.rows * experts_width(s) * s.operand; }
+double expert_probs(S s, K) { return s.rows * kWide; }
+double expert_width(S s) { return f64(s.model->moe_ffn_size) / s.etp; }
+double expert_fc1(S s, K) { return s.rows * gate_factor(s) * expert_width(s) * s.element; }
+double expert_act(S s, K) { return s.rows * expert_width(s) * s.operand; }
+double unscaled_act(S s, K) { return s.rows * expert_width(s) * s.element; }
+double latent_projections(S s, K) {
+  return s.own_tokens * 2 * s.element * f64(s.model->moe_latent_size);
+}
+double shared_width(S s) { return f64(s.model->shared_ffn_size) / s.tp; }
+double shared_fc1(S s, K) { return s.tokens * gate_factor(s) * shared_width(s) * s.element; }
+double shared_act(S s, K) { return s.tokens * shared_width(s) * s.operand; }
+
+constexpr PlanRecomputeSet kFullOnly;
+constexpr PlanRecomputeSet kNorm{PlanRecompute::layernorm};
+constexpr PlanRecomputeSet kCore{PlanRecompute::core_attn};
+constexpr PlanRecomputeSet kUpProjection{PlanRecompute::mla_up_proj};
+constexpr PlanRecomputeSet kMlp{PlanRecompute::mlp};
+constexpr PlanRecomputeSet kMoe{PlanRecompute::moe};
+constexpr PlanRecomputeSet kMoeAct{PlanRecompute::moe_act, PlanRecompute::moe};
+constexpr PlanRecomputeSet kShared{PlanRecompute::shared_experts, PlanRecompute::moe};
+constexpr PlanRecomputeSet kMoeNorm{PlanRecompute::layernorm, PlanRecompute::moe};
+
+constexpr auto kSource = Evidence::source;
+constexpr auto kMeasured = Evidence::measured;
+constexpr auto kAssumed = Evidence::assumed;
+
+const SavedTerm kTerms[] = {
+    {"input of the mixer's norm",
+     kMeasured,
+     mixes,
+     norm_input,
+     kFullOnly,
+     nullptr,
+     {Offload::attn_norm}},
+    // Norm and projection are one module where the projection follows at once.
+    {"input of the projections",
+     kMeasured,
+     [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
+     mixer_input,
+     kFullOnly,
+     nullptr,
+     {Offload::qkv_linear}},
+    {"input of the down projections",
+     kMeasured,
+     is_mla,
+     mixer_input,
+     kNorm,
+     nullptr,
+     {Offload::qkv_linear}},
+    {"queries, keys, values", kMeasured, is_gqa, qkv, kFullOnly, nullptr, {Offload::core_attn}},
+    {"inputs of the norms of queries and keys", kSource,
+     [](S s, K k) { return is_gqa(s, k) && s.model->has_qk_norm; }, qk_norm, kFullOnly},
+    {"query latent", kSource, [](S s, K k) { return is_mla(s, k) && s.model->mla.q_lora_rank > 0; },
+     query_latent, kUpProjection, query_latent_left},
+    {"key-value latent", kSource, is_mla, kv_latent, kUpProjection, kv_latent_left},
+    {"queries, keys, values of all heads",
+     kMeasured,
+     is_mla,
+     latent_qkv,
+     kUpProjection,
+     nullptr,
+     {Offload::core_attn}},
+    {"attention's output",
+     kMeasured,
+     is_attention,
+     attention_out,
+     kFullOnly,
+     nullptr,
+     {Offload::attn_proj}},
+    {"log-sum-exp", kMeasured, is_attention, log_sum_exp, kCore},
+    // The exchange makes a second copy, split by heads.
+    {"attention's output by heads", kMeasured,
+     [](S s, K k) { return is_attention(s, k) && s.cp > 1 && k.cp_comm_type == spec::PlanCp::a2a; },
+     other_layout, kFullOnly},
+    {"attention's scores",
+     kMeasured,
+     [](S s, K k) { return is_attention(s, k) && !k.fused_attention; },
+     attention_scores,
+     kCore,
+     nullptr,
+     {Offload::core_attn}},
+    {"output gate", kSource, [](S s, K k) { return is_gqa(s, k) && s.model->has_attention_gate; },
+     output_gate, kFullOnly},
+    {"Gated DeltaNet", kAssumed, [](S s, K) { return s.kind.mixer == Mixer::gdn; }, delta_net,
+     kFullOnly},
+    {"Mamba-2", kAssumed, [](S s, K) { return s.kind.mixer == Mixer::mamba; }, mamba, kFullOnly},
+    {"mask of dropout behind the mixer", kMeasured,
+     [](S s, K k) { return mixes(s, k) && s.model->hidden_dropout > 0; }, dropout_mask, kFullOnly},
+    {"input of the MLP's norm",
+     kMeasured,
+     has_feed_forward,
+     norm_input,
+     kFullOnly,
+     nullptr,
+     {Offload::mlp_norm}},
+    {"input of the MLP", kMeasured, is_dense, mlp_input, kMlp},
+    {"input of router and experts", kMeasured, is_moe, mlp_input, kMoeNorm},
+    {"first product of the MLP", kMeasured, is_dense, dense_fc1, kMlp},
+    {"activation of the MLP", kMeasured, is_dense, dense_act, kMlp},
+    {"router", kSource, is_moe, router, kMoe},
+    {"map of rows", kSource, [](S s, K k) { return is_moe(s, k) && k.moe_permute_fusion; }, row_map,
+     kMoe},
+    {"input of the experts", kMeasured, is_moe, expert_input, kMoe},
+    {"weights of the experts' rows", kSource, is_moe, expert_probs, kMoe},
+    {"first product of the experts",
+     kMeasured,
+     is_moe,
+     expert_fc1,
+     kMoe,
+     nullptr,
+     {Offload::expert_fc1}},
+    {"activation of the experts",
+     kMeasured,
+     is_moe,
+     expert_act,
+     kMoeAct,
+     nullptr,
+     {Offload::moe_act}},
+    {"activation before its weight", kMeasured,
+     [](S s, K k) { return is_moe(s, k) && !k.fused_activation; }, unscaled_act, kMoeAct},
+    {"projections to and from the experts' width", kSource,
+     [](S s, K k) { return is_moe(s, k) && s.model->moe_latent_size > 0; }, latent_projections,
+     kMoe},
+    {"first product of the shared expert", kSource,
+     [](S s, K k) { return is_moe(s, k) && s.model->shared_ffn_size > 0; }, shared_fc1, kShared},
+    {"activation of the shared expert", kSource,
+     [](S s, K k) { return is_moe(s, k) && s.model->shared_ffn_size > 0; }, shared_act, kShared},
+    {"mask of dropout behind the MLP", kMeasured,
+     [](S s, K k) { return has_feed_forward(s, k) && s.model->hidden_dropout > 0; }, dropout_mask,
+     kFullOnly},
+};
+
+}  // namespace
+
+std::span<const SavedTerm> saved_terms() { return kTerms; }
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,88 @@
+// From a plan to a trial; the engine's cost model plays it.
+#include "tuner/planner/played_plan.h"
+
+#include <algorithm>
+
+#include "tuner/planner/layer_sizes.h"
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::PlanGraph;
+using spec::PlanRecompute;
+using spec::Work;
+
+spec::RecomputeSet recompute_of(const spec::PlanRecomputeSet& modules) {
+  using M = spec::RecomputeModule;
+  spec::RecomputeSet set;
+  if (modules.has(PlanRecompute::full)) return {M::full};
+  if (modules.has(PlanRecompute::core_attn)) set.add(M::core_attn);
+  if (modules.has(PlanRecompute::layernorm)) set.add(M::norm);
+  if (modules.has(PlanRecompute::moe_act)) set.add(M::moe_act);
+  if (modules.has(PlanRecompute::moe)) set.add(M::experts);
+  return set;
+}
+
+spec::GraphSet graphs_of(const spec::PlanGraphSet& scopes) {
+  using G = spec::GraphScope;
+  spec::GraphSet set;
+  if (scopes.has(PlanGraph::full_iteration)) return {G::full_iteration};
+  if (scopes.has(PlanGraph::attn)) set.add(G::attn);
+  if (scopes.has(PlanGraph::moe_router)) set.add(G::moe_router);
+  if (scopes.has(PlanGraph::moe_preprocess)) set.add(G::moe_preprocess);
+  return set;
+}
+
+/// Shares of the peaks as the rates have them.
+spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
+  spec::HardwareSpec hardware = *run.hardware;
+  const double revision = is_later_revision(hardware) ? rates.later_revision : 1;
+  const double peak = hardware.peak_flops_per_s;
+  const double product = product_flops_per_s(rates, hardware, run.knobs.precision) * revision;
+  const auto seq = static_cast<double>(run.seq_length);
+  const auto width = static_cast<double>(run.model->head_dim);
+  // Five products of seven go backward.
+  const double attention =
+      1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, false) +
+           5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, false));
+  const auto set = [&](Work work, double share) {
+    hardware.efficiency[static_cast<size_t>(work)] = share;
+  };
+  hardware.peak_flops_per_s = std::max(peak, product);
+  set(Work::product, product / hardware.peak_flops_per_s);
+  set(Work::grouped, rates.grouped * product / hardware.peak_flops_per_s);
+  set(Work::attention, attention * revision / hardware.peak_flops_per_s);
+  set(Work::scan, rates.scan * peak * revision / hardware.peak_flops_per_s);
+  hardware.half_rows[static_cast<size_t>(Work::grouped)] = rates.grouped_half_rows;
+  const double memory = revision / rates.memory_dense;
+  for (const Work work : {Work::none, Work::light, Work::heavy}) set(work, std::min(1.0, memory));
+  return hardware;
+}
+
+}  // namespace
+
+spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
+  spec::TrialSpec trial;
+  trial.model = *run.model;
+  trial.hardware = machine_at(run, rates);
+  trial.knobs = sizes_as_knobs(run.knobs);
+  trial.knobs.recompute = recompute_of(run.knobs.recompute);
+  trial.knobs.cuda_graph_modules = graphs_of(run.knobs.cuda_graphs);
+  trial.knobs.use_distributed_optimizer = run.knobs.distributed_optimizer;
+  trial.knobs.overlap_grad_reduce = run.knobs.overlap_grad_reduce;
+  trial.knobs.ep_chunks_forward = trial.knobs.ep_chunks_backward =
+      run.knobs.overlap_moe_expert_parallel_comm ? 2 : 1;
+  trial.training.global_batch_size = run.global_batch_size;
+  trial.training.seq_length = run.seq_length;
+  trial.dtype = spec::DType::bf16;
+  trial.backend = spec::BackendKind::cuda;
+  trial.clock = spec::ClockMode::virtual_modelled;
+  return trial;
+}
+
+CostEstimate play_plan(const PlanRun& run, const Rates& rates) {
+  return play_step(trial_of(run, rates), Calibration());
+}
+
+}  // namespace moetune::tuner::planner

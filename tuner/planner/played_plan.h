@@ -1,0 +1,22 @@
+// A planned step played instruction by instruction, one rank for each pipeline stage: what the
+// closed form cannot see, such as who waits for whom.
+#pragma once
+
+#include <cstdint>
+
+#include "tuner/cost_model.h"
+#include "tuner/planner/rates.h"
+#include "tuner/planner/run.h"
+
+namespace moetune::tuner::planner {
+
+/// The run as a trial of our own engine on a machine whose kernels work at these rates. What the
+/// engine has no word for (FSDP, narrow types, dispatchers other than all-to-all, overlap of whole
+/// micro-batches) is left out.
+spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates);
+
+/// Its step, played. Of a run whose program the engine could be given; throws base::Error where
+/// ranks would wait for each other forever.
+CostEstimate play_plan(const PlanRun& run, const Rates& rates);
+
+}  // namespace moetune::tuner::planner

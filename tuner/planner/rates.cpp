@@ -1,0 +1,116 @@
+// The table of fitted coefficients, and rates of products and attention.
+#include "tuner/planner/rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::HardwareSpec;
+using spec::PrecisionRecipe;
+using R = Rates;
+
+constexpr RateRow kRates[] = {
+    {"product_ampere", &R::product_ampere, 0.2, 1, 0.15, "Products in 16 bits, A100."},
+    {"product_hopper", &R::product_hopper, 0.2, 1, 0.2, "Products in 16 bits, Hopper."},
+    {"product_hopper_fp8", &R::product_hopper_fp8, 0.15, 1, 0.2, "Products in FP8, Hopper."},
+    {"product_blackwell", &R::product_blackwell, 0.2, 1, 0.2, "Products in 16 bits, Blackwell."},
+    {"product_blackwell_fp8", &R::product_blackwell_fp8, 0.15, 1, 0.2,
+     "Products in FP8 with a scale a tensor, Blackwell."},
+    {"product_blackwell_mxfp8", &R::product_blackwell_mxfp8, 0.15, 1, 0.2,
+     "Products in MXFP8, Blackwell."},
+    {"product_blackwell_nvfp4", &R::product_blackwell_nvfp4, 0.1, 1, 0.2,
+     "Products in NVFP4, Blackwell."},
+    {"grouped", &R::grouped, 0.3, 1.2, 0, "Experts' products over the others."},
+    {"grouped_half_rows", &R::grouped_half_rows, 10, 3000, 0.5,
+     "Rows of an expert at which its products reach half of their rate."},
+    {"attention", &R::attention, 0.3, 1.2, 0.25, "Attention's core over published kernels."},
+    {"attention_fp8", &R::attention_fp8, 1, 2, 0, "Attention in FP8 over 16 bits."},
+    {"scan", &R::scan, 0.001, 0.2, 0.5, "Gated DeltaNet and Mamba-2 of the 16-bit peak."},
+    {"memory_dense", &R::memory_dense, 0.5, 5, 0.3, "Time over bytes, dense layers."},
+    {"memory_moe", &R::memory_moe, 0.5, 8, 0.4, "Time over bytes, routing and experts."},
+    {"biased_experts", &R::biased_experts, 1, 5, 0.4, "Time of experts with biases over others."},
+    {"fused_mlp", &R::fused_mlp, 0.2, 1, 0.3, "What a fused grouped MLP leaves of those."},
+    {"later_revision", &R::later_revision, 1, 1.8, 0.15, "B300 and GB300 beside B200 and GB200."},
+    {"host_layer_ns", &R::host_layer_ns, 1e4, 5e7, 0.6, "Host time of an MoE layer, eager."},
+    {"host_expert_ns", &R::host_expert_ns, 1e3, 2e6, 0.6, "Host time of a local expert, eager."},
+    {"host_dense", &R::host_dense, 0.05, 1, 0, "Host time of a dense layer over that."},
+    {"host_graphed", &R::host_graphed, 0.05, 1, 0.4, "What partial graphs leave of host time."},
+    {"exchange", &R::exchange, 0.2, 2, 0.3, "Exchange of rows over published kernels."},
+    {"exchange_exposed", &R::exchange_exposed, 0.02, 1, 0.4, "Exposed part, with overlap."},
+    {"tensor_factor", &R::tensor_factor, 0.5, 4, 0.3, "Tensor-parallel time over bytes."},
+    {"data_exposed", &R::data_exposed, 0.02, 1, 0.4, "Exposed data-parallel part, with overlap."},
+    {"pipeline_exposed", &R::pipeline_exposed, 0.02, 1, 0, "Exposed part of messages."},
+    {"optimizer_factor", &R::optimizer_factor, 0.5, 5, 0, "Optimizer's time over bytes."},
+    {"fixed_ns", &R::fixed_ns, 1e5, 1e9, 0.7, "Of each step, whatever it does."},
+    {"drift_moe", &R::drift_moe, 0, 0.05, 0, "Monthly gain of releases, MoE."},
+    {"drift_dense", &R::drift_dense, 0, 0.05, 0, "Monthly gain of releases, dense."},
+};
+static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double),
+              "every member of Rates has one row");
+
+/// Between two points, along the logarithm of the sequence; constant outside.
+double along(double seq, double at_4k, double at_16k) {
+  const double place = std::clamp(std::log2(seq / 4096) / 2, -0.5, 1.0);
+  return at_4k + place * (at_16k - at_4k);
+}
+
+}  // namespace
+
+std::span<const RateRow> rate_table() { return kRates; }
+
+Generation generation_of(const HardwareSpec& hardware) {
+  if (hardware.fp4_flops_per_s > 0) return Generation::blackwell;
+  return hardware.fp8_flops_per_s > 0 ? Generation::hopper : Generation::ampere;
+}
+
+bool is_later_revision(const HardwareSpec& hardware) {
+  constexpr double kUsual = 4.5;  // four times the 16-bit peak, and some room
+  return hardware.fp4_flops_per_s > kUsual * hardware.peak_flops_per_s;
+}
+
+double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
+                           PrecisionRecipe recipe) {
+  const double wide = hardware.peak_flops_per_s;
+  const double fp8 = hardware.fp8_flops_per_s > 0 ? hardware.fp8_flops_per_s : wide;
+  const double fp4 = hardware.fp4_flops_per_s > 0 ? 4 * wide : fp8;
+  const Generation generation = generation_of(hardware);
+  const bool is_blackwell = generation == Generation::blackwell;
+  switch (recipe) {
+    case PrecisionRecipe::fp8_current:
+    case PrecisionRecipe::fp8_delayed:
+    case PrecisionRecipe::fp8_blockwise:
+      return fp8 * (is_blackwell ? rates.product_blackwell_fp8 : rates.product_hopper_fp8);
+    case PrecisionRecipe::mxfp8:
+      return fp8 * (is_blackwell ? rates.product_blackwell_mxfp8 : rates.product_hopper_fp8);
+    case PrecisionRecipe::nvfp4:
+      return fp4 * (is_blackwell ? rates.product_blackwell_nvfp4 : rates.product_hopper_fp8);
+    case PrecisionRecipe::fp32:
+      return wide / 8 * rates.product_hopper;
+    default:
+      break;
+  }
+  const double share = is_blackwell                       ? rates.product_blackwell
+                       : generation == Generation::ampere ? rates.product_ampere
+                                                          : rates.product_hopper;
+  return wide * share;
+}
+
+double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, double seq,
+                             double head_dim, bool is_backward, bool is_fp8) {
+  const bool is_blackwell = generation_of(hardware) == Generation::blackwell;
+  // TFLOP/s on Hopper (989 in 16 bits) and on Blackwell (2250).
+  double share = 0;
+  if (is_blackwell) {
+    share = (is_backward ? along(seq, 1083, 1298) : along(seq, 1324, 1698)) / 2250;
+  } else {
+    share = (is_backward ? along(seq, 422, 523) : along(seq, 553, 638)) / 989;
+  }
+  // Half of the width leaves the products of attention half as deep.
+  if (head_dim <= 64) share *= 0.6;
+  return hardware.peak_flops_per_s * share * rates.attention * (is_fp8 ? rates.attention_fp8 : 1.0);
+}
+
+}  // namespace moetune::tuner::planner

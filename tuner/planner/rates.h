@@ -1,0 +1,78 @@
+// How fast kernels, links and hosts work in practice, as shares of what a machine's data sheet
+// says: few numbers, fitted to published runs. moetune calibrate fits them anew.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/spec/hardware_spec.h"
+#include "engine/spec/plan_knobs.h"
+
+namespace moetune::tuner::planner {
+
+/// Generations of devices that share efficiencies.
+enum class Generation : uint8_t { ampere, hopper, blackwell };
+/// By what a device computes in: no FP8, FP8, FP4.
+Generation generation_of(const spec::HardwareSpec& hardware);
+/// Whether it is a later revision of its generation, by its peak in FP4 (B300, GB300).
+bool is_later_revision(const spec::HardwareSpec& hardware);
+
+/// Shares are of a peak or bandwidth; factors are of the time that the plain arithmetic gives.
+struct Rates {
+  // Products of the layers, by generation and by what they compute in.
+  double product_ampere = 0.76;
+  double product_hopper = 0.59;
+  double product_hopper_fp8 = 0.58;
+  double product_blackwell = 0.48;
+  double product_blackwell_fp8 = 0.67;
+  double product_blackwell_mxfp8 = 0.61;
+  double product_blackwell_nvfp4 = 0.38;
+  double grouped = 0.95;           ///< experts' products, over the others
+  double grouped_half_rows = 400;  ///< rows of an expert at which half of that is reached
+  double attention = 0.7;          ///< over published kernel measurements
+  double attention_fp8 = 1.25;
+  double scan = 0.012;        ///< of the 16-bit peak: Gated DeltaNet, Mamba-2
+  double memory_dense = 1.3;  ///< time over bytes / bandwidth
+  double memory_moe = 2.4;
+  /// Experts with biases and a clamped activation run without the fused kernels: time over that of
+  /// the usual ones.
+  double biased_experts = 1.5;
+  double fused_mlp = 0.6;         ///< of the time of the experts' activation and packing
+  double later_revision = 1.3;    ///< speed of B300 and GB300 beside B200 and GB200
+  double host_layer_ns = 5e6;     ///< of an MoE layer, forward and backward, eager, x86
+  double host_expert_ns = 0.2e6;  ///< of each local expert
+  double host_dense = 0.35;       ///< a dense layer over an MoE layer
+  double host_graphed = 0.5;      ///< what partial graphs leave of both
+  double exchange = 0.82;         ///< exchange of experts' rows, over published kernel measurements
+  double exchange_exposed = 0.32;  ///< with overlap
+  double tensor_factor = 1.8;      ///< tensor-parallel transfers, time over bytes / bandwidth
+  double data_exposed = 0.49;      ///< of gradients and weights, with overlap
+  double pipeline_exposed = 0.24;
+  double optimizer_factor = 1.5;  ///< time over the bytes of its state
+  double fixed_ns = 60e6;         ///< of each step
+  double drift_moe = 0.014;       ///< gain of a month's releases at the same configuration
+  double drift_dense = 0.005;
+};
+
+/// A coefficient as calibration sees it.
+struct RateRow {
+  std::string_view name;
+  double Rates::*member;
+  double low;    ///< plausible range
+  double high;   //
+  double sigma;  ///< of the prior on its logarithm, around the default; 0: not fitted
+  std::string_view help;
+};
+std::span<const RateRow> rate_table();
+
+/// Of the peak that products reach in that recipe on that machine, the peak included: FLOP/s.
+double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
+                           spec::PrecisionRecipe recipe);
+/// FLOP/s of attention's core. Published kernel measurements by sequence length
+/// (arXiv 2603.07685, table 9), times Rates::attention.
+double attention_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, double seq,
+                             double head_dim, bool is_backward, bool is_fp8);
+
+}  // namespace moetune::tuner::planner

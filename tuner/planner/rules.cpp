@@ -1,0 +1,243 @@
+// The tables of legality and of rules of thumb. Sources: docs/planner.md.
+#include "tuner/planner/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::Mixer;
+using spec::PlanGraph;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using Run = const PlanRun&;
+
+bool has_experts(Run run) { return run.model->num_experts > 0; }
+
+bool divides(int64_t size, int64_t count) { return count % size == 0; }
+
+bool batch_divides(Run run) {
+  return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
+}
+
+constexpr PlanRule kRules[] = {
+    {"world_size",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return int64_t{k.tp} * k.cp * k.dp * k.pp == run.hardware->num_devices();
+     },
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return fmt::format("tp {} x cp {} x dp {} x pp {} are not the {} devices", k.tp, k.cp, k.dp,
+                          k.pp, run.hardware->num_devices());
+     }},
+    {"tp_divides_heads",
+     [](Run run) {
+       const int64_t heads = run.model->num_heads;
+       return heads == 0 || divides(run.knobs.tp, heads);
+     },
+     [](Run run) {
+       return fmt::format("tp {} does not divide the {} attention heads", run.knobs.tp,
+                          run.model->num_heads);
+     }},
+    {"tp_within_groups",
+     [](Run run) {
+       const int64_t groups = run.model->num_kv_heads;
+       return groups == 0 || has_mixer(*run.model, Mixer::mla) || divides(run.knobs.tp, groups) ||
+              divides(groups, run.knobs.tp);
+     },
+     [](Run run) {
+       return fmt::format("tp {} neither divides the {} key-value groups nor is a multiple",
+                          run.knobs.tp, run.model->num_kv_heads);
+     }},
+    {"tp_divides_widths",
+     [](Run run) {
+       return divides(run.knobs.tp, run.model->hidden_size) &&
+              divides(run.knobs.tp, std::max<int64_t>(run.model->ffn_size, 0)) &&
+              divides(run.knobs.tp, run.model->shared_ffn_size);
+     },
+     [](Run run) {
+       return fmt::format("tp {} does not divide the widths of the model", run.knobs.tp);
+     }},
+    {"pp_within_layers",
+     [](Run run) {
+       return !run.stages.empty() || int64_t{run.knobs.pp} * run.knobs.vpp <= run.model->num_layers;
+     },
+     [](Run run) {
+       return fmt::format("pp {} x vpp {} are more stages than the model's {} layers", run.knobs.pp,
+                          run.knobs.vpp, run.model->num_layers);
+     }},
+    {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
+     [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
+    {"cp_divides_sequence",
+     [](Run run) {
+       return run.knobs.cp == 1 || divides(2 * int64_t{run.knobs.cp}, run.seq_length);
+     },
+     [](Run run) {
+       return fmt::format("2 x cp {} does not divide the sequence of {}", run.knobs.cp,
+                          run.seq_length);
+     }},
+    {"tp_divides_tokens",
+     [](Run run) { return divides(run.knobs.tp, run.seq_length / run.knobs.cp); },
+     [](Run run) {
+       return fmt::format("tp {} does not divide the {} tokens of a context-parallel rank",
+                          run.knobs.tp, run.seq_length / run.knobs.cp);
+     }},
+    {"ep_divides_experts",
+     [](Run run) {
+       return has_experts(run) ? divides(run.knobs.ep, run.model->num_experts) : run.knobs.ep == 1;
+     },
+     [](Run run) {
+       return fmt::format("ep {} does not divide the {} experts", run.knobs.ep,
+                          run.model->num_experts);
+     }},
+    {"etp_divides_width",
+     [](Run run) {
+       return has_experts(run) ? divides(run.knobs.etp, run.model->moe_ffn_size)
+                               : run.knobs.etp == 1;
+     },
+     [](Run run) {
+       return fmt::format("etp {} does not divide the experts' width {}", run.knobs.etp,
+                          run.model->moe_ffn_size);
+     }},
+    {"ep_divides_plane",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return divides(int64_t{k.ep} * k.etp, int64_t{k.tp} * k.cp * k.dp);
+     },
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return fmt::format("ep {} x etp {} does not divide the {} ranks of a pipeline stage", k.ep,
+                          k.etp, int64_t{k.tp} * k.cp * k.dp);
+     }},
+    {"batch_divides", batch_divides,
+     [](Run run) {
+       return fmt::format("micro-batch {} x dp {} does not divide the global batch of {}",
+                          run.knobs.micro_batch_size, run.knobs.dp, run.global_batch_size);
+     }},
+    {"vpp_divides_micro_batches",
+     [](Run run) {
+       return num_virtual_stages(run) == 1 || divides(run.knobs.pp, num_micro_batches(run));
+     },
+     [](Run run) {
+       return fmt::format("{} micro-batches are no multiple of pp {}, as virtual stages need",
+                          num_micro_batches(run), run.knobs.pp);
+     }},
+    {"sequence_parallel_with_experts",
+     [](Run run) { return run.knobs.tp == 1 || run.knobs.sequence_parallel || !has_experts(run); },
+     [](Run) { return std::string("experts with tp need sequence parallelism"); }},
+    {"overlap_needs_ep",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.overlap_moe_expert_parallel_comm ||
+              (k.ep > 1 && k.dispatcher != spec::Dispatcher::allgather &&
+               (k.pp == 1 || num_virtual_stages(run) > 1));
+     },
+     [](Run) {
+       return std::string(
+           "overlap of the experts' exchange needs ep, an all-to-all dispatcher, and virtual "
+           "stages where there are pipeline stages");
+     }},
+    {"overlap_or_recompute",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.overlap_moe_expert_parallel_comm ||
+              (!k.recompute.has(PlanRecompute::full) && !k.recompute.has(PlanRecompute::moe));
+     },
+     [](Run) {
+       return std::string("overlap of the experts' exchange excludes recompute full and moe");
+     }},
+    {"graphs_or_recompute",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.recompute.has(PlanRecompute::full) || k.cuda_graphs.empty() ||
+              k.cuda_graphs.has(PlanGraph::full_iteration);
+     },
+     [](Run) { return std::string("full recompute excludes graphs of parts of a layer"); }},
+    {"static_shapes",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       const bool needs_them = k.cuda_graphs.has(PlanGraph::moe) ||
+                               (k.cuda_graphs.has(PlanGraph::full_iteration) && has_experts(run));
+       return !needs_them || k.capacity_factor > 0 || k.fused_grouped_mlp;
+     },
+     [](Run) {
+       return std::string(
+           "graphs behind the router need static shapes: a capacity, or a paged stash");
+     }},
+    {"recompute_fits_model",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return (!k.recompute.has(PlanRecompute::mla_up_proj) || has_mixer(*run.model, Mixer::mla)) &&
+              (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
+     },
+     [](Run) { return std::string("a module is recomputed that the model does not have"); }},
+    {"fsdp_without_pipeline",
+     [](Run run) {
+       return run.knobs.fsdp != spec::Fsdp::torch || (run.knobs.pp == 1 && run.knobs.ep == 1) ||
+              run.knobs.pp == 1;
+     },
+     [](Run) { return std::string("FSDP2 goes without pipeline stages"); }},
+};
+
+double tokens_per_rank(Run run) { return static_cast<double>(run.seq_length) / run.knobs.cp; }
+
+constexpr Thumb kThumbs[] = {
+    {"cp_by_length", "Context parallelism of about the sequence over 4096 tokens.",
+     [](Run run) { return run.seq_length > 8192; },
+     [](Run run) {
+       const double tokens = tokens_per_rank(run) / run.knobs.tp;
+       return tokens >= 2048 && tokens <= 16384;
+     }},
+    {"keep_data_parallelism", "At least two replicas stay, so that state can be shared out.",
+     [](Run run) { return run.hardware->num_devices() >= 8; },
+     [](Run run) { return run.knobs.dp * run.knobs.cp >= 2; }},
+    {"selective_before_full", "Selective recomputation first, full only where that does not do.",
+     [](Run run) { return !run.knobs.recompute.empty(); },
+     [](Run run) { return !run.knobs.recompute.has(PlanRecompute::full); }},
+    {"no_attention_again", "No recomputation of attention's core at long context.",
+     [](Run run) { return run.seq_length >= 65536; },
+     [](Run run) {
+       return !run.knobs.recompute.has(PlanRecompute::core_attn) &&
+              !run.knobs.recompute.has(PlanRecompute::full);
+     }},
+    {"experts_within_domain", "The exchange of experts' rows stays within the NVLink domain.",
+     [](Run run) { return has_experts(run) && run.knobs.ep > 1; },
+     [](Run run) {
+       return int64_t{run.knobs.ep} * run.knobs.etp <= run.hardware->devices_per_node;
+     }},
+    {"ep_before_tp", "Expert parallelism rather than slices of experts.", has_experts,
+     [](Run run) { return run.knobs.etp == 1; }},
+    {"small_bubble", "At least four micro-batches a pipeline stage, over its virtual stages.",
+     [](Run run) { return run.knobs.pp > 1; },
+     [](Run run) {
+       return num_micro_batches(run) * num_virtual_stages(run) >= 4 * (int64_t{run.knobs.pp} - 1);
+     }},
+};
+
+}  // namespace
+
+std::span<const PlanRule> plan_rules() { return kRules; }
+
+const PlanRule* broken_rule(const PlanRun& run) {
+  for (const PlanRule& rule : kRules) {
+    if (!rule.holds(run)) return &rule;
+  }
+  return nullptr;
+}
+
+std::vector<const PlanRule*> broken_rules(const PlanRun& run) {
+  std::vector<const PlanRule*> broken;
+  for (const PlanRule& rule : kRules) {
+    if (!rule.holds(run)) broken.push_back(&rule);
+  }
+  return broken;
+}
+
+std::span<const Thumb> thumbs() { return kThumbs; }
+
+}  // namespace moetune::tuner::planner

@@ -1,0 +1,38 @@
+// What makes a configuration impossible for the engine that is planned for, and the rules of thumb
+// that explain one. Predicates are cheap, their messages are made only when somebody reads them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuner/planner/run.h"
+
+namespace moetune::tuner::planner {
+
+/// One rule of Megatron-Core's.
+struct PlanRule {
+  std::string_view name;
+  bool (*holds)(const PlanRun&);
+  std::string (*message)(const PlanRun&);  ///< of a run that breaks it
+};
+std::span<const PlanRule> plan_rules();
+
+/// The first rule that a run breaks, null when it is legal.
+const PlanRule* broken_rule(const PlanRun& run);
+/// All of them.
+std::vector<const PlanRule*> broken_rules(const PlanRun& run);
+
+/// A rule of thumb of people who tune: what it says of a run, never a filter.
+struct Thumb {
+  std::string_view name;
+  std::string_view says;
+  /// Whether it speaks for the run; rules that have nothing to say of it are left out.
+  bool (*applies)(const PlanRun&);
+  bool (*agrees)(const PlanRun&);
+};
+std::span<const Thumb> thumbs();
+
+}  // namespace moetune::tuner::planner

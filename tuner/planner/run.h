@@ -1,0 +1,69 @@
+// A training run as plans price it: model, machine, recipe and configuration, whoever's engine it
+// is for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/spec/hardware_spec.h"
+#include "engine/spec/model_spec.h"
+#include "engine/spec/plan_knobs.h"
+
+namespace moetune::tuner::planner {
+
+/// What is priced. Model and machine are somebody else's and outlive it: many runs share them.
+struct PlanRun {
+  const spec::ModelSpec* model = nullptr;
+  /// With as many devices as the run has.
+  const spec::HardwareSpec* hardware = nullptr;
+  spec::PlanKnobs knobs;
+  int64_t global_batch_size = 1;  ///< sequences
+  int64_t seq_length = 1;         ///< tokens
+  /// A hand-written layout's virtual stages, each as its letters (spec::pipeline_stages_of), in the
+  /// order of the model; empty: an even split, or as stage_layers says.
+  std::vector<std::string> stages;
+  std::vector<int64_t> stage_layers;  ///< layers of each pipeline rank; empty: even
+  /// Rows that the busiest rank's experts receive over their balanced share; 1 is balanced.
+  double load = 1;
+};
+
+/// Micro-batches of a step that a replica runs one after the other, at least 1.
+inline int64_t num_micro_batches(const PlanRun& run) {
+  const int64_t per_pass = int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
+  return run.global_batch_size > per_pass ? run.global_batch_size / per_pass : 1;
+}
+
+/// Replicas of the experts' parameters.
+inline int64_t expert_replicas(const spec::PlanKnobs& k) {
+  const int64_t plane = int64_t{k.tp} * k.cp * k.dp;
+  const int64_t ranks = int64_t{k.ep} * k.etp;
+  return plane > ranks ? plane / ranks : 1;
+}
+
+/// Whether any layer of the model mixes its tokens like that.
+inline bool has_mixer(const spec::ModelSpec& model, spec::Mixer mixer) {
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    if (model.kind_of(layer).mixer == mixer) return true;
+  }
+  return false;
+}
+
+/// A virtual stage.
+struct Chunk {
+  int64_t first = 0;  ///< layer of the model
+  int64_t count = 0;
+  bool has_embedding = false;
+  bool has_head = false;
+  bool has_mtp = false;
+};
+
+/// The virtual stages in the order of the model: stage k is number k / pp of pipeline rank k % pp.
+/// Where nothing is written, layers are split evenly, the remainder goes to the first stages;
+/// multi-token prediction is beside the head.
+std::vector<Chunk> chunks_of(const PlanRun& run);
+
+/// Virtual stages of each pipeline rank.
+int64_t num_virtual_stages(const PlanRun& run);
+
+}  // namespace moetune::tuner::planner

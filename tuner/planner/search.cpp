@@ -1,0 +1,265 @@
+// Layouts by their divisors, choices by short lists, bounds to leave out what cannot win.
+#include "tuner/planner/search.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "tuner/planner/rules.h"
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using spec::CrossEntropy;
+using spec::Dispatcher;
+using spec::Fsdp;
+using spec::Mixer;
+using spec::PlanGraph;
+using spec::PlanGraphSet;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using spec::PlanRecomputeSet;
+
+std::vector<int32_t> divisors(int64_t count, int64_t most) {
+  std::vector<int32_t> all;
+  for (int64_t d = 1; d <= std::min(count, most); ++d) {
+    if (count % d == 0) all.push_back(static_cast<int32_t>(d));
+  }
+  return all;
+}
+
+/// A choice of what decides memory, for one layout.
+struct MemoryChoice {
+  PlanRecomputeSet recompute;
+  CrossEntropy cross_entropy;
+  Fsdp fsdp;
+};
+
+/// A choice of what decides time only.
+struct TimeChoice {
+  Dispatcher dispatcher;
+  bool has_overlap;
+  PlanGraphSet graphs;
+};
+
+std::vector<PlanRecomputeSet> recompute_choices(const spec::ModelSpec& model) {
+  using M = PlanRecompute;
+  const bool is_moe = model.num_experts > 0;
+  const bool is_latent = has_mixer(model, Mixer::mla);
+  std::vector<PlanRecomputeSet> all = {{}};
+  if (is_latent) all.push_back({M::mla_up_proj});
+  if (is_moe) {
+    all.push_back({M::moe_act});
+    all.push_back({M::layernorm, M::moe_act});
+    if (is_latent) all.push_back({M::layernorm, M::moe_act, M::mla_up_proj});
+    all.push_back({M::layernorm, M::moe});
+    if (is_latent) all.push_back({M::layernorm, M::moe, M::mla_up_proj, M::mlp});
+  } else {
+    all.push_back({M::mlp});
+  }
+  all.push_back({M::full});
+  return all;
+}
+
+class Search {
+ public:
+  Search(const PlanQuestion& question, const Rates& rates)
+      : q_(question), rates_(rates), recomputes_(recompute_choices(*question.model)) {
+    capacity_ = static_cast<double>(q_.hardware->memory_bytes) * q_.memory_ratio;
+    const bool is_moe = q_.model->num_experts > 0;
+    for (const PlanRecomputeSet& recompute : recomputes_) {
+      for (const CrossEntropy loss : {CrossEntropy::native, CrossEntropy::chunked}) {
+        if (loss == CrossEntropy::chunked && !q_.may_chunk_loss) continue;
+        for (const Fsdp fsdp : {Fsdp::none, Fsdp::megatron}) {
+          memory_choices_.push_back({recompute, loss, fsdp});
+        }
+      }
+    }
+    std::vector<PlanGraphSet> graphs = {
+        {},
+        is_moe ? PlanGraphSet{PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess}
+               : PlanGraphSet{PlanGraph::full_iteration}};
+    const std::vector<Dispatcher> dispatchers =
+        is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
+               : std::vector<Dispatcher>{Dispatcher::alltoall};
+    for (const Dispatcher dispatcher : dispatchers) {
+      for (const bool has_overlap : {true, false}) {
+        if (has_overlap && !is_moe) continue;
+        for (const PlanGraphSet& set : graphs) {
+          time_choices_.push_back({dispatcher, has_overlap, set});
+        }
+      }
+    }
+  }
+
+  PlanAnswer search() {
+    enumerate_layouts();
+    // The most promising first, so that the others are soon known to be slower.
+    std::sort(layouts_.begin(), layouts_.end(),
+              [](const Layout& a, const Layout& b) { return a.bound < b.bound; });
+    for (const Layout& layout : layouts_) look_at(layout);
+    std::sort(answer_.best.begin(), answer_.best.end(), is_faster);
+    std::sort(
+        answer_.nearest.begin(), answer_.nearest.end(),
+        [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
+    constexpr size_t kNearest = 5;
+    if (answer_.nearest.size() > kNearest) answer_.nearest.resize(kNearest);
+    return std::move(answer_);
+  }
+
+ private:
+  struct Layout {
+    PlanKnobs knobs;
+    double bound = 0;
+  };
+
+  static bool is_faster(const PlannedConfig& a, const PlannedConfig& b) {
+    return a.seconds < b.seconds;
+  }
+
+  [[nodiscard]] PlanRun run_with(const PlanKnobs& knobs) const {
+    PlanRun run;
+    run.model = q_.model;
+    run.hardware = q_.hardware;
+    run.knobs = knobs;
+    run.global_batch_size = q_.global_batch_size;
+    run.seq_length = q_.seq_length;
+    run.load = q_.load;
+    return run;
+  }
+
+  void enumerate_layouts() {
+    const int64_t devices = q_.hardware->num_devices();
+    const spec::ModelSpec& model = *q_.model;
+    constexpr int64_t kMostTp = 16;
+    constexpr int64_t kMostCp = 64;
+    constexpr int64_t kMostPp = 64;
+    constexpr int64_t kMostVpp = 8;
+    const bool is_moe = model.num_experts > 0;
+    const int64_t choices =
+        static_cast<int64_t>(memory_choices_.size()) * static_cast<int64_t>(time_choices_.size());
+    for (const int32_t tp : divisors(devices, std::min(kMostTp, q_.hardware->devices_per_node))) {
+      for (const int32_t cp : divisors(devices / tp, kMostCp)) {
+        for (const int32_t pp : divisors(devices / tp / cp, std::min(kMostPp, model.num_layers))) {
+          const int64_t dp = devices / tp / cp / pp;
+          const int64_t plane = int64_t{tp} * cp * dp;
+          for (const int32_t ep :
+               is_moe ? divisors(model.num_experts, plane) : std::vector<int32_t>{1}) {
+            for (const int32_t etp :
+                 is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
+              for (int32_t vpp = 1; vpp <= (pp > 1 ? kMostVpp : 1); ++vpp) {
+                for (int32_t mbs = 1; mbs <= 8; mbs *= 2) {
+                  answer_.num_points += choices;
+                  PlanKnobs knobs = q_.base;
+                  knobs.tp = tp;
+                  knobs.cp = cp;
+                  knobs.pp = pp;
+                  knobs.dp = static_cast<int32_t>(dp);
+                  knobs.ep = ep;
+                  knobs.etp = etp;
+                  knobs.vpp = vpp;
+                  knobs.micro_batch_size = mbs;
+                  add_layout(knobs);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void add_layout(PlanKnobs knobs) {
+    knobs.recompute = {};
+    knobs.overlap_moe_expert_parallel_comm = false;
+    knobs.cuda_graphs = {};
+    if (broken_rule(run_with(knobs)) != nullptr) return;
+    layouts_.push_back({knobs, bound_of(knobs)});
+  }
+
+  /// No choice of this layout is faster: everything overlapped, nothing recomputed, no host.
+  double bound_of(PlanKnobs knobs) {
+    knobs.overlap_moe_expert_parallel_comm = knobs.ep > 1;
+    knobs.dispatcher = Dispatcher::hybridep;
+    knobs.cuda_graphs = {PlanGraph::full_iteration};
+    return price(knobs).seconds;
+  }
+
+  /// Works are shared by layouts with the same sizes in a layer.
+  StepTime price(const PlanKnobs& knobs) {
+    ++answer_.num_timed;
+    return PreparedStep(run_with(knobs), works_).price(rates_);
+  }
+
+  void look_at(const Layout& layout) {
+    const PlanRun run = run_with(layout.knobs);
+    const PreparedMemory memory(run);
+    const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
+                             layout.bound > answer_.best.front().seconds;
+    PlannedConfig best;
+    best.seconds = std::numeric_limits<double>::infinity();
+    PlannedConfig least;
+    least.peak_bytes = std::numeric_limits<double>::infinity();
+    for (const MemoryChoice& choice : memory_choices_) {
+      PlanKnobs knobs = layout.knobs;
+      knobs.recompute = choice.recompute;
+      knobs.cross_entropy = choice.cross_entropy;
+      knobs.fsdp = choice.fsdp;
+      double peak[2] = {-1, -1};
+      for (const TimeChoice& time : time_choices_) {
+        knobs.dispatcher = time.dispatcher;
+        knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
+        knobs.delay_wgrad_compute = time.has_overlap;
+        knobs.cuda_graphs = time.graphs;
+        if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
+        if (broken_rule(run_with(knobs)) != nullptr) continue;
+        ++answer_.num_legal;
+        double& bytes = peak[time.has_overlap ? 1 : 0];
+        if (bytes < 0) bytes = memory.peak_bytes(knobs, q_.load);
+        if (device_bytes(bytes) > capacity_) {
+          if (bytes < least.peak_bytes) least = {knobs, bytes, 0};
+          continue;
+        }
+        ++answer_.num_fit;
+        if (is_hopeless) continue;
+        const double seconds = price(knobs).seconds;
+        if (seconds < best.seconds) best = {knobs, bytes, seconds};
+      }
+    }
+    if (best.seconds < std::numeric_limits<double>::infinity()) {
+      keep(best);
+    } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
+      answer_.nearest.push_back(least);
+    }
+  }
+
+  /// The slowest of the best stands in front.
+  void keep(const PlannedConfig& config) {
+    answer_.best.push_back(config);
+    std::push_heap(answer_.best.begin(), answer_.best.end(), is_faster);
+    if (answer_.best.size() <= static_cast<size_t>(q_.num_best)) return;
+    std::pop_heap(answer_.best.begin(), answer_.best.end(), is_faster);
+    answer_.best.pop_back();
+  }
+
+  const PlanQuestion& q_;
+  const Rates& rates_;
+  std::vector<PlanRecomputeSet> recomputes_;
+  std::vector<MemoryChoice> memory_choices_;
+  std::vector<TimeChoice> time_choices_;
+  double capacity_ = 0;
+  std::vector<Layout> layouts_;
+  WorkCache works_;
+  PlanAnswer answer_;
+};
+
+}  // namespace
+
+PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates) {
+  return Search(question, rates).search();
+}
+
+}  // namespace moetune::tuner::planner

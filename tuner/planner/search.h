@@ -1,0 +1,53 @@
+// The best configurations of a run on a machine, out of all that are legal.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tuner/planner/memory_profile.h"
+#include "tuner/planner/rates.h"
+#include "tuner/planner/step_time.h"
+
+namespace moetune::tuner::planner {
+
+/// What is asked for.
+struct PlanQuestion {
+  const spec::ModelSpec* model = nullptr;
+  const spec::HardwareSpec* hardware = nullptr;  ///< with all devices
+  int64_t global_batch_size = 1;
+  int64_t seq_length = 1;
+  /// What is searched over is varied from this; everything else stays.
+  spec::PlanKnobs base;
+  /// Of a knob that has been fixed: whether a configuration keeps it. Null: all do.
+  std::function<bool(const spec::PlanKnobs&)> keeps;
+  /// Whether the loss may be chunked over tokens, which not every engine does.
+  bool may_chunk_loss = true;
+  double load = 1;          ///< of the busiest rank's experts
+  double memory_ratio = 1;  ///< share of a device's memory that may be used
+  int num_best = 10;
+};
+
+struct PlannedConfig {
+  spec::PlanKnobs knobs;
+  double peak_bytes = 0;  ///< allocated, on the worst rank
+  double seconds = 0;
+};
+
+struct PlanAnswer {
+  std::vector<PlannedConfig> best;     ///< the fastest that fit, each with another layout
+  std::vector<PlannedConfig> nearest;  ///< where nothing fits: those that miss by least
+  int64_t num_points = 0;              ///< of the space
+  int64_t num_legal = 0;
+  int64_t num_fit = 0;
+  int64_t num_timed = 0;  ///< whose step was priced; the others cannot be among the best
+};
+
+/// All layouts of the devices, each with recomputation, loss, sharding, dispatcher, overlap and
+/// graphs. Memory is asked of every legal point; a layout whose bound (nothing recomputed, all
+/// overlapped, no host) is slower than the worst of the best so far is not timed.
+PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
+
+}  // namespace moetune::tuner::planner

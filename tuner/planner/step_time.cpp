@@ -1,0 +1,494 @@
+// Work over rates, per layer, then per stage, then per step.
+#include "tuner/planner/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tuner/planner/exchange.h"
+#include "tuner/planner/layer_sizes.h"
+#include "tuner/planner/layer_work.h"
+
+namespace moetune::tuner::planner {
+
+namespace {
+
+using plan::Op;
+using plan::Pass;
+using spec::FeedForward;
+using spec::LayerKind;
+using spec::Mixer;
+using spec::PlanGraph;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using spec::Work;
+
+constexpr std::array<std::string_view, static_cast<size_t>(TimePart::count)> kPartNames = {
+    "products",
+    "experts",
+    "attention",
+    "memory",
+    "recompute",
+    "expert exchange",
+    "tensor parallel",
+    "context parallel",
+    "pipeline",
+    "bubble",
+    "data parallel",
+    "optimizer",
+    "host",
+    "fixed"};
+
+/// Seconds of one micro-batch in one layer.
+struct LayerTime {
+  std::array<double, static_cast<size_t>(TimePart::count)> parts{};
+  double host = 0;  ///< that the host takes to launch it
+
+  double& operator[](TimePart part) { return parts[static_cast<size_t>(part)]; }
+  [[nodiscard]] double device() const {
+    double sum = 0;
+    for (const double part : parts) sum += part;
+    return sum;
+  }
+};
+
+bool is_of_experts(Op op) {
+  switch (op) {
+    case Op::router:
+    case Op::router_gemm:
+    case Op::moe_preprocess:
+    case Op::permute:
+    case Op::permute_probs:
+    case Op::sort_rows:
+    case Op::sort_probs:
+    case Op::expert_act:
+    case Op::unsort_rows:
+    case Op::unpermute:
+    case Op::expand_experts:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Whether a fused grouped MLP does it along with the products.
+bool is_in_fused_mlp(Op op) {
+  return op == Op::expert_act || op == Op::permute || op == Op::unpermute || op == Op::sort_rows ||
+         op == Op::unsort_rows;
+}
+
+/// Modules that have an operation computed again.
+spec::PlanRecomputeSet modules_of(Op op, FeedForward half) {
+  using M = PlanRecompute;
+  switch (op) {
+    case Op::core_attn:
+      return {M::core_attn};
+    case Op::attn_norm:
+      return {M::layernorm};
+    case Op::mlp_norm:
+      return half == FeedForward::moe ? spec::PlanRecomputeSet{M::layernorm}
+                                      : spec::PlanRecomputeSet{M::mlp};
+    case Op::expert_act:
+      return {M::moe_act, M::moe};
+    case Op::mla_q_up:
+    case Op::mla_kv_up:
+    case Op::mla_pack:
+      return {M::mla_up_proj};
+    case Op::gdn_norm:
+      return {M::gdn_norm_out};
+    case Op::mlp_fc1:
+    case Op::mlp_act:
+      return {M::mlp};
+    case Op::shared_fc1:
+    case Op::shared_act:
+      return {M::shared_experts, M::moe};
+    case Op::expert_fc1:
+    case Op::sort_rows:
+    case Op::permute:
+    case Op::router:
+    case Op::router_gemm:
+    case Op::dispatch:
+      return {M::moe};
+    default:
+      return {};
+  }
+}
+
+class StepPricer {
+ public:
+  StepPricer(const PlanRun& run, const Rates& rates, const TimeContext& context)
+      : run_(run), k_(run.knobs), hw_(*run.hardware), rates_(rates) {
+    revision_ = is_later_revision(hw_) ? rates.later_revision : 1;
+    const bool is_moe = run.model->num_experts > 0;
+    drift_ = std::exp(-(is_moe ? rates.drift_moe : rates.drift_dense) * context.months);
+  }
+
+  LayerTime layer(const PreparedStep::Alike& alike) const {
+    LayerTime time;
+    const FeedForward half = alike.kind.feed_forward;
+    for (const OpWork& op : alike.work->ops) add_op(op, half, time);
+    for (const CommWork& comm : alike.work->comms) add_comm(comm, half, time);
+    time.host = host_seconds(alike.kind);
+    return time;
+  }
+
+  LayerTime head(const LayerWork& work) const {
+    LayerTime time;
+    for (const OpWork& op : work.ops) add_op(op, FeedForward::none, time);
+    return time;
+  }
+
+  static void add(const LayerTime& one, double times, LayerTime& sum) {
+    for (size_t i = 0; i < sum.parts.size(); ++i) sum.parts[i] += times * one.parts[i];
+    sum.host += times * one.host;
+  }
+
+  StepTime step(const LayerTime& worst, const Weights& weights) const {
+    const double seconds = on_host(worst);
+    const auto m = static_cast<double>(num_micro_batches(run_));
+    const auto vpp = static_cast<double>(num_virtual_stages(run_));
+    StepTime step;
+    for (size_t i = 0; i < worst.parts.size(); ++i) step.parts[i] = m * worst.parts[i];
+    step.part(TimePart::host) = m * (seconds - worst.device());
+    step.part(TimePart::bubble) = (static_cast<double>(k_.pp) - 1) / vpp * seconds;
+    if (k_.pp > 1) {
+      // Each virtual stage sends once forward and once back.
+      step.part(TimePart::pipeline) = m * 2 * vpp * message_seconds() * rates_.pipeline_exposed;
+    }
+    add_update(weights, step);
+    for (double& part : step.parts) part *= drift_;
+    for (const double part : step.parts) step.seconds += part;
+    return step;
+  }
+
+  /// Device and host go on beside each other; what is slower decides, softly where both are alike.
+  [[nodiscard]] static double on_host(const LayerTime& stage) {
+    const double device = stage.device();
+    return std::pow(std::pow(device, 4) + std::pow(stage.host, 4), 0.25);
+  }
+
+ private:
+  [[nodiscard]] bool is_recomputed(Op op, FeedForward half) const {
+    if (k_.recompute.has(PlanRecompute::full)) return true;
+    return !(k_.recompute & modules_of(op, half)).empty();
+  }
+
+  void add_op(const OpWork& op, FeedForward half, LayerTime& time) const {
+    if (op.pass == Pass::wgrad && k_.task == spec::TrainingTask::lora) return;
+    const bool is_biased =
+        run_.model->has_expert_bias && (op.work == Work::grouped || is_of_experts(op.op));
+    const double seconds = op_seconds(op) * (is_biased ? rates_.biased_experts : 1);
+    const TimePart part = op.work == Work::grouped   ? TimePart::experts
+                          : op.work == Work::product ? TimePart::products
+                          : op.work == Work::attention || op.work == Work::scan
+                              ? TimePart::attention
+                              : TimePart::memory;
+    time[part] += seconds;
+    const bool is_layer = half != FeedForward::none || op.op != Op::lm_head;
+    if (op.pass == Pass::forward && is_layer && is_recomputed(op.op, half)) {
+      time[TimePart::recompute] += seconds;
+    }
+  }
+
+  [[nodiscard]] double op_seconds(const OpWork& op) const {
+    const double bandwidth = hw_.memory_bytes_per_s * revision_;
+    const bool is_wide = op.op == Op::router_gemm || op.op == Op::lm_head;
+    const spec::PrecisionRecipe recipe = is_wide && k_.precision != spec::PrecisionRecipe::fp32
+                                             ? spec::PrecisionRecipe::bf16
+                                             : k_.precision;
+    const bool is_narrow = recipe != spec::PrecisionRecipe::bf16 &&
+                           recipe != spec::PrecisionRecipe::fp16 &&
+                           recipe != spec::PrecisionRecipe::fp32;
+    switch (op.work) {
+      case Work::product:
+      case Work::grouped: {
+        double rate = product_flops_per_s(rates_, hw_, recipe) * revision_;
+        double flops = op.flops;
+        if (op.work == Work::grouped) {
+          rate *= rates_.grouped;
+          flops += rates_.grouped_half_rows * (is_narrow ? 2 : 1) * op.row_flops;
+        }
+        double seconds = std::max(flops / rate, op.bytes / bandwidth);
+        // Operands are brought into the narrow type first: 4.5 bytes an element of 2.
+        if (is_narrow) {
+          seconds += 4.5 / 4 * std::max(0.0, op.bytes - op.weight_bytes) / bandwidth;
+        }
+        return seconds;
+      }
+      case Work::attention: {
+        const bool is_latent = run_.model->mla.kv_lora_rank > 0;
+        const double dim =
+            static_cast<double>(is_latent ? run_.model->mla.qk_head_dim() : run_.model->head_dim);
+        return op.flops / (attention_flops_per_s(rates_, hw_, static_cast<double>(run_.seq_length),
+                                                 dim, op.pass == Pass::backward, k_.fp8_attention) *
+                           revision_);
+      }
+      case Work::scan:
+        if (op.op == Op::gdn_conv || op.op == Op::mamba_conv) break;
+        return op.flops / (hw_.peak_flops_per_s * rates_.scan * revision_);
+      default:
+        break;
+    }
+    const bool is_routed = is_of_experts(op.op);
+    double factor = is_routed ? rates_.memory_moe : rates_.memory_dense;
+    if (k_.fused_grouped_mlp && is_in_fused_mlp(op.op)) factor *= rates_.fused_mlp;
+    return factor * op.bytes / bandwidth;
+  }
+
+  void add_comm(const CommWork& comm, FeedForward half, LayerTime& time) const {
+    const double latency = 1e-9 * static_cast<double>(hw_.intra_node.latency_ns);
+    switch (comm.group) {
+      case plan::Group::tp: {
+        const double exposed = k_.tp_comm_overlap ? 0.5 : 1.0;
+        time[TimePart::tensor] +=
+            rates_.tensor_factor * exposed * collective_seconds(comm, k_.tp, 1);
+        break;
+      }
+      case plan::Group::cp:
+      case plan::Group::tp_cp: {
+        // A ring's blocks travel while attention works on the one before.
+        const double exposed = k_.cp_comm_type == spec::PlanCp::p2p ? 0.3 : 1.0;
+        time[TimePart::context] += exposed * collective_seconds(comm, k_.cp, k_.tp);
+        break;
+      }
+      case plan::Group::ep: {
+        if (comm.kind != spec::CollectiveKind::all_to_all) {
+          time[TimePart::expert_exchange] += latency;
+          break;
+        }
+        const double whole = exchange_seconds(run_) / rates_.exchange;
+        const double exposed = k_.overlap_moe_expert_parallel_comm ? rates_.exchange_exposed : 1;
+        time[TimePart::expert_exchange] += exposed * whole;
+        if (comm.pass == Pass::forward && is_recomputed(comm.op, half) &&
+            !k_.recompute.has(PlanRecompute::moe_act)) {
+          time[TimePart::expert_exchange] += exposed * whole;
+        }
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  /// On ranks that are `stride` apart.
+  [[nodiscard]] double collective_seconds(const CommWork& comm, double size, double stride) const {
+    return group_seconds(hw_, comm.kind, size, stride, comm.bytes);
+  }
+
+  /// Launches that the host is busy with, forward and backward, of a layer of that kind.
+  [[nodiscard]] double host_seconds(LayerKind kind) const {
+    if (k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
+    const double slowness = hw_.host_slowness > 0 ? hw_.host_slowness : 1;
+    double ns = rates_.host_layer_ns;
+    if (kind.feed_forward == FeedForward::moe) {
+      const double local = static_cast<double>(run_.model->num_experts) / k_.ep;
+      ns += rates_.host_expert_ns * local;
+    } else {
+      ns *= rates_.host_dense;
+    }
+    if (!k_.cuda_graphs.empty()) ns *= rates_.host_graphed;
+    return 1e-9 * slowness * ns;
+  }
+
+  [[nodiscard]] double message_seconds() const {
+    const LayerSizes sizes = sizes_of(run_, run_.model->kind_of(0), 0);
+    const double bytes = sizes.own_tokens * sizes.hidden * sizes.element;
+    const double plane = static_cast<double>(k_.tp) * k_.cp * k_.dp;
+    const bool is_near = plane * 2 <= static_cast<double>(hw_.devices_per_node);
+    const spec::LinkSpec& link = is_near ? hw_.intra_node : hw_.inter_node;
+    return link.bytes_per_s > 0 ? bytes / link.bytes_per_s : 0;
+  }
+
+  void add_update(const Weights& weights, StepTime& step) const {
+    if (k_.task == spec::TrainingTask::lora) {
+      step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
+      return;
+    }
+    const double dense = weights.split + weights.replicated;
+    const double gradient = k_.main_grads == spec::StateType::fp32 ? 4 : 2;
+    const auto reduced = [&](double elements, double size, double stride, double times) {
+      using spec::CollectiveKind;
+      return times * (group_seconds(hw_, CollectiveKind::reduce_scatter, size, stride,
+                                    gradient * elements) +
+                      group_seconds(hw_, CollectiveKind::all_gather, size, stride, 2 * elements));
+    };
+    // Units of FSDP are gathered for the forward and again for the backward of each micro-batch.
+    const double times =
+        k_.fsdp == spec::Fsdp::none ? 1 : 1.5 * static_cast<double>(num_micro_batches(run_));
+    const double wire = reduced(dense, static_cast<double>(k_.dp) * k_.cp, k_.tp, times) +
+                        reduced(weights.experts, static_cast<double>(expert_replicas(k_)),
+                                static_cast<double>(k_.ep) * k_.etp, times);
+    const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
+    step.part(TimePart::data) = wire * (is_hidden ? rates_.data_exposed : 1);
+    const double owned = k_.distributed_optimizer
+                             ? dense / (static_cast<double>(k_.dp) * k_.cp) +
+                                   weights.experts / static_cast<double>(expert_replicas(k_))
+                             : dense + weights.experts;
+    // Gradient, master and both moments read, the latter three written, and the weight.
+    constexpr double kBytes = 4 + 2 * 12 + 2;
+    step.part(TimePart::optimizer) =
+        rates_.optimizer_factor * owned * kBytes / hw_.memory_bytes_per_s;
+    // State in the host's memory goes over its link twice.
+    constexpr double kHostLink = 25e9;
+    step.part(TimePart::optimizer) +=
+        static_cast<double>(k_.optimizer_offload_ratio) * owned * 24 / kHostLink;
+    step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
+  }
+
+  const PlanRun& run_;
+  const PlanKnobs& k_;
+  const spec::HardwareSpec& hw_;
+  const Rates& rates_;
+  double revision_ = 1;
+  double drift_ = 1;
+};
+
+}  // namespace
+
+std::string_view name_of(TimePart part) { return kPartNames[static_cast<size_t>(part)]; }
+
+WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size};
+}
+
+const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {
+  const auto [place, is_new] = layers_.try_emplace({sizes_key(run), kind, window});
+  if (is_new) place->second = layer_work(run, kind, window);
+  return place->second;
+}
+
+const LayerWork& WorkCache::head(const PlanRun& run) {
+  const auto [place, is_new] = heads_.try_emplace(sizes_key(run));
+  if (is_new) place->second = head_work(run);
+  return place->second;
+}
+
+const Weights& WorkCache::weights(const PlanRun& run, LayerKind kind) {
+  const auto [place, is_new] = weights_.try_emplace({sizes_key(run), kind});
+  if (is_new) place->second = layer_weights(run, kind);
+  return place->second;
+}
+
+PreparedStep::PreparedStep(const PlanRun& run) : run_(run), own_(std::make_shared<WorkCache>()) {
+  prepare(*own_);
+}
+
+PreparedStep::PreparedStep(const PlanRun& run, WorkCache& cache) : run_(run) { prepare(cache); }
+
+void PreparedStep::prepare(WorkCache& cache) {
+  const PlanRun& run = run_;
+  head_ = &cache.head(run);
+  is_split_by_hand_ = !run.stages.empty() || !run.stage_layers.empty() ||
+                      run.knobs.first_stage_layers > 0 || run.knobs.last_stage_layers > 0;
+  const auto num_layers = static_cast<double>(run.model->num_layers + run.model->mtp.depth);
+  const double num_stages = static_cast<double>(run.knobs.pp) * run.knobs.vpp;
+  unevenness_ = std::ceil(num_layers / num_stages) * num_stages / num_layers;
+  const std::vector<Chunk> chunks = chunks_of(run);
+  const auto pp = static_cast<size_t>(run.knobs.pp);
+  stages_.resize(pp);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const Chunk& chunk = chunks[i];
+    Stage& stage = stages_[i % pp];
+    for (int64_t layer = chunk.first; layer < chunk.first + chunk.count; ++layer) {
+      const auto index = static_cast<size_t>(layer);
+      const auto& windows = run.model->attention_window;
+      const LayerKind kind = run.model->kind_of(layer);
+      count(kind, index < windows.size() ? windows[index] : 0, 1, cache, stage);
+      stage.weights.add(cache.weights(run, kind));
+    }
+    if (chunk.has_embedding) stage.weights.add(embedding_weights(run));
+    if (chunk.has_mtp) {
+      const spec::MtpSpec& mtp = run.model->mtp;
+      stage.weights.add(mtp_weights(run, true));
+      for (const LayerKind kind : mtp.layers) {
+        count(kind, 0, static_cast<double>(mtp.depth), cache, stage);
+      }
+      stage.num_heads += static_cast<double>(mtp.depth);
+    }
+    if (chunk.has_head) {
+      stage.weights.add(head_weights(run, chunk.has_embedding));
+      stage.num_heads += 1;
+    }
+  }
+}
+
+void PreparedStep::count(LayerKind kind, int64_t window, double times, WorkCache& cache,
+                         Stage& stage) {
+  size_t place = 0;
+  while (place < alike_.size() && (alike_[place].kind != kind || alike_[place].window != window)) {
+    ++place;
+  }
+  if (place == alike_.size()) alike_.push_back({kind, window, &cache.layer(run_, kind, window)});
+  if (stage.layers.size() <= place) stage.layers.resize(place + 1, 0);
+  stage.layers[place] += times;
+}
+
+StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) const {
+  const StepPricer pricer(run_, rates, context);
+  std::vector<LayerTime> layers;
+  for (const Alike& alike : alike_) layers.push_back(pricer.layer(alike));
+  const LayerTime head = pricer.head(*head_);
+  LayerTime worst;
+  double worst_seconds = -1;
+  const Stage* worst_stage = nullptr;
+  LayerTime all;
+  for (const Stage& stage : stages_) {
+    LayerTime sum;
+    for (size_t i = 0; i < stage.layers.size(); ++i) {
+      StepPricer::add(layers[i], stage.layers[i], sum);
+    }
+    StepPricer::add(head, stage.num_heads, sum);
+    StepPricer::add(sum, 1, all);
+    const double seconds = StepPricer::on_host(sum);
+    if (seconds <= worst_seconds) continue;
+    worst_seconds = seconds;
+    worst = sum;
+    worst_stage = &stage;
+  }
+  if (is_split_by_hand_) return pricer.step(worst, worst_stage->weights);
+  // Where no layout is written people balance their stages, head and multi-token prediction
+  // included, as well as whole layers allow.
+  const double share = unevenness_ / static_cast<double>(stages_.size());
+  LayerTime balanced;
+  StepPricer::add(all, share, balanced);
+  if (StepPricer::on_host(balanced) < worst_seconds) worst = balanced;
+  return pricer.step(worst, worst_stage->weights);
+}
+
+StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {
+  return PreparedStep(run).price(rates, context);
+}
+
+int64_t world_size(const PlanRun& run) {
+  return int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.dp * run.knobs.pp;
+}
+
+double tokens_per_s_per_device(const PlanRun& run, double step_seconds) {
+  if (step_seconds <= 0) return 0;
+  return static_cast<double>(run.global_batch_size) * static_cast<double>(run.seq_length) /
+         step_seconds / static_cast<double>(world_size(run));
+}
+
+double model_flops_per_s(const PlanRun& run, double step_seconds) {
+  return run.model->training_flops_per_token(run.seq_length) *
+         tokens_per_s_per_device(run, step_seconds);
+}
+
+base::Wall wall_of(const StepTime& step) {
+  std::array<double, base::kNumWalls> shares{};
+  const auto add = [&](base::Wall wall, TimePart part) {
+    shares[static_cast<size_t>(wall)] += step.part(part) / step.seconds;
+  };
+  for (const TimePart part : {TimePart::expert_exchange, TimePart::tensor, TimePart::context,
+                              TimePart::pipeline, TimePart::bubble, TimePart::data}) {
+    add(base::Wall::communication, part);
+  }
+  add(base::Wall::host, TimePart::host);
+  add(base::Wall::memory, TimePart::recompute);
+  return base::binding_wall(shares);
+}
+
+}  // namespace moetune::tuner::planner

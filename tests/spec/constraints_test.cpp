@@ -67,6 +67,9 @@ const Case kCases[] = {
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_size = 3; }},
     {"ep_divides_plane", "expert_model_parallel_size 8 does not divide",
      [](TrialSpec& s) { s.knobs.expert_model_parallel_size = 8; }},
+    {"ep_divides_plane",
+     "expert_model_parallel_size 4 x expert_tensor_parallel_size 2 does not divide",
+     [](TrialSpec& s) { s.knobs.expert_tensor_parallel_size = 2; }},
     {"ep_divides_experts", "expert_model_parallel_size 4 does not divide the 6 experts",
      [](TrialSpec& s) { s.model.num_experts = 6; }},
     {"ep_needs_experts",
@@ -87,6 +90,17 @@ const Case kCases[] = {
        with_tp(s, 2);
        s.model.vocab_size = 33;
      }},
+    {"tp_divides_widths", "does not divide the 49 columns of the MLP",
+     [](TrialSpec& s) {
+       with_tp(s, 2);
+       s.model.is_moe_layer[1] = false;
+       s.model.ffn_size = 49;
+     }},
+    {"tp_divides_widths", "does not divide the 15 columns of the shared expert",
+     [](TrialSpec& s) {
+       with_tp(s, 2);
+       s.model.shared_ffn_size = 15;
+     }},
     {"tp_divides_tokens", "does not split 3 sequences of 64 tokens",
      [](TrialSpec& s) {
        with_tp(s, 2);
@@ -106,6 +120,18 @@ const Case kCases[] = {
      }},
     {"layout_text", "'z' at 2 is no letter",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Etz|tL"; }},
+    {"layout_text", "has 1048576 characters, at most 10000 are read",
+     [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = std::string(1 << 20, 't'); }},
+    {"layout_stages", "excludes decoder_first_pipeline_num_layers",
+     [](TrialSpec& s) {
+       s.knobs.pipeline_model_parallel_layout = "Ett|ttL";
+       s.knobs.decoder_first_pipeline_num_layers = 2;
+     }},
+    {"layout_stages", "and decoder_last_pipeline_num_layers; use 0 for both",
+     [](TrialSpec& s) {
+       s.knobs.pipeline_model_parallel_layout = "Ett|ttL";
+       s.knobs.decoder_last_pipeline_num_layers = 2;
+     }},
     {"layout_stages", "has 3 layers (t), the model has 4",
      [](TrialSpec& s) { s.knobs.pipeline_model_parallel_layout = "Et|ttL"; }},
     {"vpp_needs_pp", "2 virtual stages need pipeline_model_parallel_size above 1",

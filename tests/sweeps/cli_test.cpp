@@ -387,6 +387,36 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
   refused("{\"dp\"", "--layout: ");
 }
 
+BOOST_AUTO_TEST_CASE(the_rank_program_refuses_layouts_that_cannot_be) {
+  const auto refused = [&](const std::string& model, const std::string& layout,
+                           const std::string& rule) {
+    std::filesystem::remove(folder.file("err"));
+    SystemProcessRunner runner;
+    const Command command{
+        {tests::bin("moetune-rank"), "--verify",
+         std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/" + model, "--layout", layout},
+        {},
+        "/dev/null",
+        folder.file("err")};
+    const auto end = runner.start(command)->wait(seconds(60));
+    BOOST_REQUIRE(end.has_value());
+    const std::string error = tests::read_text(folder.file("err"));
+    BOOST_TEST_CONTEXT(layout << ": " << error) {
+      BOOST_TEST(end->code == 2);
+      BOOST_TEST(error.find("impossible") != std::string::npos);
+      BOOST_TEST(error.find("(" + rule + ")") != std::string::npos);
+    }
+  };
+  refused("mixtral", R"({"tp": 3})", "tp_divides_heads");
+  refused("mixtral", R"({"tp": 4})", "tp_divides_heads");
+  refused("mixtral", R"({"dp": 2, "etp": 2, "ep": 2})", "ep_divides_plane");
+  refused("mixtral", R"({"dp": 5, "etp": 5})", "etp_divides_width");
+  refused("mixtral", R"({"vpp": 2})", "vpp_needs_pp");
+  refused("mixtral", R"({"pp": 2, "vpp": 2})", "vpp_divides_layers");
+  refused("qwen3_moe_mixed", R"({"dp": 2, "pp": 2, "vpp": 2})", "vpp_divides_micro_batches");
+  refused("llama", R"({"cp": 5, "cp_comm_type": "p2p"})", "cp_divides_sequence");
+}
+
 BOOST_AUTO_TEST_CASE(the_rank_program_takes_every_axis_of_a_layout) {
   const auto verdict = [&](const std::string& layout) {
     std::filesystem::remove(folder.file("out"));

@@ -152,6 +152,65 @@ const Changed kTrials[] = {
     {"/trace", "everything", "one of \"none\", \"ops\", \"all\""},
 };
 
+/// Layouts that cannot be, by several changes at once (RFC 7396).
+struct Patched {
+  json patch;
+  const char* helps;
+};
+std::ostream& operator<<(std::ostream& out, const Patched& row) {
+  return out << row.patch.dump().substr(0, 200);
+}
+
+json two_tensor_ranks(json patch) {
+  patch["knobs"]["tensor_model_parallel_size"] = 2;
+  patch["knobs"]["context_parallel_size"] = 1;
+  return patch;
+}
+
+json with_layout(const std::string& layout, json knobs = json::object()) {
+  knobs["pipeline_model_parallel_layout"] = layout;
+  return {{"knobs", knobs}};
+}
+
+// Of 8 devices: dp 2, cp 2, pp 2, ep 4; 4 layers, 4 heads, 8 sequences.
+const Patched kImpossible[] = {
+    {two_tensor_ranks({{"model", {{"mlp_only_layers", {1}}, {"intermediate_size", 49}}}}),
+     "tensor_model_parallel_size 2 does not divide the 49 columns of the MLP"},
+    {two_tensor_ranks({{"model", {{"shared_expert_intermediate_size", 15}}}}),
+     "does not divide the 15 columns of the shared expert"},
+    {two_tensor_ranks({{"model", {{"vocab_size", 63}}}}), "the 63 entries of the vocabulary"},
+    {two_tensor_ranks({{"training", {{"seq_length", 127}}}}),
+     "does not split 1 sequences of 127 tokens"},
+    {{{"knobs", {{"tensor_model_parallel_size", 3}}}}, "does not divide the 4 attention heads"},
+    {{{"knobs",
+       {{"tensor_model_parallel_size", 4},
+        {"context_parallel_size", 1},
+        {"data_parallel_size", 1}}}},
+     "tensor_model_parallel_size 4 does not divide the 2 key-value groups"},
+    {{{"knobs", {{"expert_tensor_parallel_size", 2}}}},
+     "expert_model_parallel_size 4 x expert_tensor_parallel_size 2 does not divide"},
+    {{{"knobs", {{"expert_tensor_parallel_size", 3}}}}, "the 16 columns of an expert"},
+    {{{"knobs",
+       {{"pipeline_model_parallel_size", 1},
+        {"data_parallel_size", 4},
+        {"virtual_pipeline_model_parallel_size", 2}}}},
+     "2 virtual stages need pipeline_model_parallel_size above 1"},
+    {{{"knobs", {{"virtual_pipeline_model_parallel_size", 2}}},
+      {"training", {{"global_batch_size", 6}}}},
+     "the 3 micro-batches of a step are not a multiple of pipeline_model_parallel_size 2"},
+    {with_layout(std::string(1 << 20, 't')), "has 1048576 characters, at most 10000 are read"},
+    {with_layout("Etz|ttL"), "'z' at 2 is no letter"},
+    {with_layout("Et\n|ttL"), "is no letter"},
+    {with_layout("Ett|tL"), "has 3 layers (t), the model has 4"},
+    {with_layout("Et|t|ttL"), "has 3 stages; a multiple of pipeline_model_parallel_size 2"},
+    {with_layout("Ett|ttL", {{"decoder_first_pipeline_num_layers", 2}}),
+     "excludes decoder_first_pipeline_num_layers"},
+    {with_layout("Ett|ttL", {{"decoder_last_pipeline_num_layers", 2}}),
+     "and decoder_last_pipeline_num_layers; use 0 for both"},
+    {with_layout("Ett|ttL", {{"virtual_pipeline_model_parallel_size", 2}}),
+     "has 1 virtual stages a rank, virtual_pipeline_model_parallel_size says 2"},
+};
+
 const Changed kSweeps[] = {
     {"/strategy", "four_walls", "known are: three_walls"},
     {"/num_steps", 3, "95 % interval"},
@@ -195,6 +254,7 @@ struct WrongInputs : Cli {
       BOOST_TEST(answer.code == 2);
       BOOST_TEST(answer.out == "");
       BOOST_TEST(answer.err.starts_with("moetune: "));
+      BOOST_TEST(answer.err.size() < 4000U);  // whatever was put in
       BOOST_TEST(answer.err.find(helps) != std::string::npos, "the message says " << helps);
       BOOST_TEST(answer.err.find("moetune: ", 1) == std::string::npos);
       BOOST_TEST(!std::regex_search(
@@ -217,6 +277,12 @@ BOOST_DATA_TEST_CASE_F(WrongInputs, what_is_typed, boost::unit_test::data::make(
 BOOST_DATA_TEST_CASE_F(WrongInputs, trial_files, boost::unit_test::data::make(kTrials)) {
   write_spec([&](json& document) { document[json::json_pointer(sample.pointer)] = sample.value; });
   check_helps({"program", spec}, sample.helps);
+}
+
+BOOST_DATA_TEST_CASE_F(WrongInputs, impossible_layouts, boost::unit_test::data::make(kImpossible)) {
+  write_spec([&](json& document) { document.merge_patch(sample.patch); });
+  check_helps({"program", spec}, sample.helps);
+  check_helps({"trial", spec, "--db", db}, sample.helps);
 }
 
 BOOST_DATA_TEST_CASE_F(WrongInputs, sweep_files, boost::unit_test::data::make(kSweeps)) {

@@ -170,11 +170,27 @@ const Change kAdds[] = {
     {R"({"data_parallel_size": 4})",
      R"({"data_parallel_size": 4, "pipeline_model_parallel_size": 2})", "bubble"},
     {"{}", R"({"data_parallel_size": 2})", "blocking_dp_cp"},
+    {"{}", R"({"tensor_model_parallel_size": 2})", "blocking_tp"},
+    {R"({"data_parallel_size": 4})",
+     R"({"data_parallel_size": 4, "expert_tensor_parallel_size": 2})", "blocking_ep"},
+    {R"({"data_parallel_size": 4})",
+     R"({"data_parallel_size": 4, "context_parallel_size": 2, "cp_comm_type": "p2p"})",
+     "blocking_cp"},
+    {"{}", R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})",
+     "bubble"},
 };
 
 BOOST_DATA_TEST_CASE(each_dimension_brings_its_part, data::make(kAdds), change) {
   BOOST_TEST(part(replay(trial(change.before)), change.part) == 0);
   BOOST_TEST(part(replay(trial(change.after)), change.part) > 0);
+}
+
+// Narayanan et al. 2021: the bubble is (pp - 1) / (m vpp) of the work.
+BOOST_AUTO_TEST_CASE(virtual_stages_shrink_the_bubble) {
+  const CostEstimate whole = replay(trial(R"({"pipeline_model_parallel_size": 2})"));
+  const CostEstimate interleaved = replay(
+      trial(R"({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})"));
+  BOOST_TEST(part(interleaved, "bubble") < part(whole, "bubble"));
 }
 
 BOOST_AUTO_TEST_CASE(more_micro_batches_shrink_the_share_of_the_bubble) {

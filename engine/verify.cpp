@@ -36,8 +36,7 @@ class ReferenceTokens final : public TokenSource {
 spec::HardwareSpec plain_hardware(const spec::Knobs& knobs) {
   spec::HardwareSpec hardware;
   hardware.name = "verify";
-  hardware.devices_per_node = knobs.tensor_model_parallel_size * knobs.data_parallel_size *
-                              knobs.context_parallel_size * knobs.pipeline_model_parallel_size;
+  hardware.devices_per_node = knobs.world_size();
   hardware.peak_flops_per_s = 1e12;
   hardware.memory_bytes_per_s = 1e12;
   hardware.intra_node = {0, 1e12};

@@ -82,8 +82,7 @@ void ProfileRows::add(const plan::Layout& layout, int rank, int64_t step, int64_
                       std::span<int64_t> by_expert) const {
   const int64_t piece_tokens = seq_length_ / profile_.num_pieces;
   int64_t first = 0;  // of the range's tokens among the rank's
-  for (const plan::PositionRange& range :
-       plan::local_ranges(layout.cp, layout.cp_rank(rank), seq_length_)) {
+  for (const plan::PositionRange& range : plan::local_ranges(layout, rank, seq_length_)) {
     const int64_t shift = range.begin - first;
     first += range.end - range.begin;
     const int64_t to = std::min(end + shift, range.end);

@@ -30,9 +30,9 @@ class ProfileRows {
   [[nodiscard]] int64_t moe_layer(int64_t layer) const {
     return moe_layer_[static_cast<size_t>(layer)];
   }
-  /// Tokens that a context-parallel rank holds of a sequence.
+  /// Tokens that a rank holds of a sequence.
   [[nodiscard]] int64_t local_tokens(const plan::Layout& layout) const {
-    return seq_length_ / layout.cp;
+    return plan::num_local(layout, seq_length_);
   }
 
   /// Adds, by expert, the rows of the tokens [begin, end) of those that `rank` holds of a sequence,

@@ -36,9 +36,7 @@ std::vector<std::string> SearchSpace::values(std::string_view knob) const {
 spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
   const int64_t devices = sweep_.base.hardware.num_devices();
   // Knobs are not checked yet: products of 64 bits hold any three of them.
-  const int64_t sequence_ranks = knobs.tensor_model_parallel_size * knobs.context_parallel_size;
-  const int64_t model_ranks =
-      std::max<int64_t>(1, sequence_ranks * knobs.pipeline_model_parallel_size);
+  const int64_t model_ranks = std::max<int64_t>(1, knobs.replica_ranks());
   if (!sweep_.space.contains("data_parallel_size")) {
     // Where nothing fits, the constraint on the world size says so.
     knobs.data_parallel_size = std::max<int64_t>(1, devices / model_ranks);
@@ -47,7 +45,7 @@ spec::Knobs SearchSpace::completed(spec::Knobs knobs) const {
     knobs.ep_chunks_forward = 1;
     knobs.ep_chunks_backward = 1;
   }
-  if (sequence_ranks * knobs.data_parallel_size == 1) knobs.overlap_grad_reduce = false;
+  if (knobs.stage_ranks() == 1) knobs.overlap_grad_reduce = false;
   if (!spec::is_ring_attention(knobs)) knobs.cp_comm_type = spec::Knobs{}.cp_comm_type;
   if (knobs.pipeline_model_parallel_size == 1) {
     knobs.decoder_first_pipeline_num_layers = 0;

@@ -219,12 +219,18 @@ std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq
   return ranges;
 }
 
+std::vector<PositionRange> local_ranges(const Layout& layout, int rank, int64_t seq_length) {
+  return local_ranges(layout.cp, layout.cp_rank(rank), seq_length);
+}
+
+int64_t num_local(const Layout& layout, int64_t seq_length) { return seq_length / layout.cp; }
+
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length) {
   MOETUNE_CHECK(rank >= 0 && rank < layout.world_size(), "rank {} is not in a world of {}", rank,
                 layout.world_size());
   std::vector<int32_t> positions;
-  positions.reserve(static_cast<size_t>(seq_length / layout.cp));
-  for (const PositionRange& range : local_ranges(layout.cp, layout.cp_rank(rank), seq_length)) {
+  positions.reserve(static_cast<size_t>(num_local(layout, seq_length)));
+  for (const PositionRange& range : local_ranges(layout, rank, seq_length)) {
     for (int64_t p = range.begin; p < range.end; ++p) positions.push_back(static_cast<int32_t>(p));
   }
   return positions;

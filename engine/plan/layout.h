@@ -104,7 +104,11 @@ struct PositionRange {
 /// has_local_positions().
 std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length);
 
-/// The same of a rank's place, position by position.
+/// The same of a rank's place, and how many that are.
+std::vector<PositionRange> local_ranges(const Layout& layout, int rank, int64_t seq_length);
+int64_t num_local(const Layout& layout, int64_t seq_length);
+
+/// The same, position by position.
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
 
 /// Whether a sequence of this length can be split like that.

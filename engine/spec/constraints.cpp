@@ -47,8 +47,7 @@ string engine_runs_model(const TrialParts& trial) { return engine_gap(trial.mode
 string world_size(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
   const int64_t devices = trial.hardware.num_devices();
-  const int64_t model_ranks =
-      k.tensor_model_parallel_size * k.context_parallel_size * k.pipeline_model_parallel_size;
+  const int64_t model_ranks = k.replica_ranks();
   if (devices % model_ranks == 0 && devices / model_ranks == k.data_parallel_size) return {};
   const string advice =
       devices % model_ranks == 0
@@ -121,8 +120,7 @@ bool has_expert_parallelism(const Knobs& k) {
 
 string ep_divides_plane(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
-  const int64_t plane =
-      k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
+  const int64_t plane = k.stage_ranks();
   const int64_t etp = k.expert_tensor_parallel_size;
   const int64_t ep = k.expert_model_parallel_size;
   if (plane % (etp * ep) == 0) return {};
@@ -403,9 +401,7 @@ string ep_chunks_within_tokens(const TrialParts& trial) {
 
 string overlap_needs_replicas(const TrialParts& trial) {
   const Knobs& k = trial.knobs;
-  const int64_t plane =
-      k.tensor_model_parallel_size * k.data_parallel_size * k.context_parallel_size;
-  if (!k.overlap_grad_reduce || plane > 1) return {};
+  if (!k.overlap_grad_reduce || k.stage_ranks() > 1) return {};
   return "overlap_grad_reduce is true, but tensor_model_parallel_size x data_parallel_size x "
          "context_parallel_size is 1: there is nothing to reduce; use false";
 }

@@ -45,6 +45,16 @@ struct Knobs {
   MomentType exp_avg_sq_dtype = MomentType::fp32;  ///< of its second
 
   bool operator==(const Knobs&) const = default;
+
+  /// Ranks of a pipeline stage.
+  [[nodiscard]] int64_t stage_ranks() const {
+    return tensor_model_parallel_size * context_parallel_size * data_parallel_size;
+  }
+  /// Ranks that hold the model once.
+  [[nodiscard]] int64_t replica_ranks() const {
+    return tensor_model_parallel_size * context_parallel_size * pipeline_model_parallel_size;
+  }
+  [[nodiscard]] int64_t world_size() const { return stage_ranks() * pipeline_model_parallel_size; }
 };
 
 /// The one text is the pipeline's layout.

@@ -329,9 +329,7 @@ MegatronFlags flags_of_original(const TrialSpec& trial, const StandsFor& origina
                   size_text(original.model, original.hardware))};
   drop_stage_sizes(trial.model, original.model, knobs, notes);
   const int64_t num_ranks = original.hardware.num_devices();
-  knobs.data_parallel_size = std::max<int64_t>(
-      1, num_ranks / (knobs.tensor_model_parallel_size * knobs.context_parallel_size *
-                      knobs.pipeline_model_parallel_size));
+  knobs.data_parallel_size = std::max<int64_t>(1, num_ranks / knobs.replica_ranks());
   MegatronFlags flags = megatron_flags(original.model, training, trial.dtype, knobs, num_ranks);
   notes.push_back(fmt::format("tuned on a miniature ({}), what to try first:{}",
                               size_text(trial.model, trial.hardware), tuned_names(flags)));

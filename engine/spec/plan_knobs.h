@@ -2,6 +2,7 @@
 // one row each. What the engine runs stands in knobs.h. Spelled as Megatron-LM spells them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -234,6 +235,18 @@ struct PlanKnobs {
   int32_t optimizer_instances = 1;    ///< replicas of the distributed optimizer's shards
 
   bool operator==(const PlanKnobs&) const = default;
+
+  /// Ranks of a pipeline stage.
+  [[nodiscard]] int64_t stage_ranks() const { return int64_t{tp} * cp * dp; }
+  /// Ranks that hold the model once.
+  [[nodiscard]] int64_t replica_ranks() const { return int64_t{tp} * cp * pp; }
+  [[nodiscard]] int64_t world_size() const { return stage_ranks() * pp; }
+  /// Ranks that hold the same slice of the dense weights.
+  [[nodiscard]] int64_t dense_copies() const { return int64_t{cp} * dp; }
+  /// Ranks that hold the same slice of the same experts, at least 1.
+  [[nodiscard]] int64_t expert_copies() const {
+    return std::max<int64_t>(stage_ranks() / (int64_t{ep} * etp), 1);
+  }
 };
 
 using PlanKnobMember =

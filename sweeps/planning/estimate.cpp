@@ -98,7 +98,7 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   estimate.step_seconds = {seconds, seconds * std::exp(-spread), seconds * std::exp(spread)};
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /
-                        static_cast<double>(planner::world_size(run));
+                        static_cast<double>(run.knobs.world_size());
   estimate.tokens_per_s = inverse(tokens, estimate.step_seconds);
   const double gflop = context.gflop_per_token > 0
                            ? context.gflop_per_token

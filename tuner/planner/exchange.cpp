@@ -49,8 +49,7 @@ double exchange_seconds(const PlanRun& run) {
   const spec::Placement placement = placement_of(hardware, spec::GridGroup{ranks, 1, 0});
   const spec::ModelSpec& model = *run.model;
   const int64_t width = model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size;
-  int64_t tokens = int64_t{k.micro_batch_size} * run.seq_length / k.cp;
-  if (k.sequence_parallel) tokens /= k.tp;
+  const auto tokens = static_cast<int64_t>(sequence_tokens(run));
   // Each slice of an expert is one to send to.
   const spec::ExpertTraffic traffic{tokens, 2 * width,
                                     std::max<int64_t>(model.num_experts, 1) * k.etp,

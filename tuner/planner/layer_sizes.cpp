@@ -115,11 +115,10 @@ LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   sizes.seq = static_cast<double>(run.seq_length);
   sizes.context = window > 0 ? std::min(static_cast<double>(window), sizes.seq) : sizes.seq;
   sizes.tp = k.tp;
-  sizes.cp = k.cp;
   sizes.ep = k.ep;
   sizes.etp = k.etp;
-  sizes.tokens = k.micro_batch_size * sizes.seq / k.cp;
-  sizes.own_tokens = k.sequence_parallel ? sizes.tokens / k.tp : sizes.tokens;
+  sizes.tokens = context_tokens(run);
+  sizes.own_tokens = sequence_tokens(run);
   const double padded = k.capacity_factor > 0 ? static_cast<double>(k.capacity_factor) : run.load;
   sizes.rows = sizes.own_tokens * static_cast<double>(model.experts_per_token) * k.etp * padded;
   sizes.hidden = static_cast<double>(model.hidden_size);

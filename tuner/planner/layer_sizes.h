@@ -23,7 +23,6 @@ struct LayerSizes {
   double own_tokens = 0;  ///< Ts: of them between the matrices, T / tp with sequence parallelism
   double rows = 0;        ///< R: that this rank's experts receive, with the run's load
   double tp = 1;
-  double cp = 1;
   double etp = 1;
   double ep = 1;
   double hidden = 0;

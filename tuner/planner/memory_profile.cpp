@@ -76,17 +76,17 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   const PlanKnobs& k = run.knobs;
   const double element = element_bytes(k);
   const double dense = weights.split + weights.replicated;
-  const double replicas = static_cast<double>(k.dp) * k.cp;
-  const auto expert_copies = static_cast<double>(expert_replicas(k));
+  const auto copies = static_cast<double>(k.dense_copies());
+  const auto expert_copies = static_cast<double>(k.expert_copies());
   const auto shards = [&](double all) {
     return k.distributed_optimizer ? all / std::min<double>(all, k.optimizer_instances) : 1.0;
   };
   const bool is_sharded = k.fsdp != Fsdp::none;
-  const double held_dense = is_sharded ? dense / replicas : dense;
+  const double held_dense = is_sharded ? dense / copies : dense;
   const double held_experts = is_sharded ? weights.experts / expert_copies : weights.experts;
   const double owned = is_sharded
                            ? held_dense + held_experts
-                           : dense / shards(replicas) + weights.experts / shards(expert_copies);
+                           : dense / shards(copies) + weights.experts / shards(expert_copies);
   // Frozen weights have neither gradients nor state.
   const double trained = k.task == spec::TrainingTask::lora ? 0 : 1;
   MemoryParts parts;
@@ -95,7 +95,7 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   parts.gradients = trained * gradient * (held_dense + held_experts);
   parts.optimizer = trained * state_bytes(k) * owned;
   if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += trained * 4 * owned;
-  parts.narrow_weights = narrow_bytes(run) * weights.products * (is_sharded ? 1 / replicas : 1);
+  parts.narrow_weights = narrow_bytes(run) * weights.products * (is_sharded ? 1 / copies : 1);
   if (k.gradient_accumulation_fusion) parts.dummy_gradients = trained * element * shapes_elements;
   return parts;
 }
@@ -108,13 +108,10 @@ double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
   const bool is_grouped = has_experts && k.moe_grouped_gemm;
   constexpr double kHandle = 32 * kMiB;
   double bytes = (is_grouped ? 7 : 3) * kHandle;
-  const double tokens =
-      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
   const auto hidden = static_cast<double>(run.model->hidden_size);
-  if (has_head && k.sequence_parallel && k.tp > 1) bytes += 2 * tokens * hidden;
+  if (has_head && k.sequence_parallel && k.tp > 1) bytes += 2 * context_tokens(run) * hidden;
   if (has_experts && k.dispatcher == spec::Dispatcher::allgather && k.ep * k.etp > 1) {
-    const double own = k.sequence_parallel ? tokens / k.tp : tokens;
-    bytes += 2 * hidden * own * k.ep * k.etp;
+    bytes += 2 * hidden * sequence_tokens(run) * k.ep * k.etp;
   }
   return bytes;
 }
@@ -166,18 +163,12 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
 /// What a rank's own tokens of a micro-batch take with so many bytes in each column (twice that in
 /// fp32).
 double token_bytes(const PlanRun& run, double of_column) {
-  const PlanKnobs& k = run.knobs;
-  const double tokens =
-      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
-  const double own = k.sequence_parallel ? tokens / k.tp : tokens;
-  return own * static_cast<double>(run.model->hidden_size) * of_column * element_bytes(k) / 2;
+  return sequence_tokens(run) * static_cast<double>(run.model->hidden_size) * of_column *
+         element_bytes(run.knobs) / 2;
 }
 
 double num_logits(const PlanRun& run) {
-  const PlanKnobs& k = run.knobs;
-  const double tokens =
-      static_cast<double>(k.micro_batch_size) * static_cast<double>(run.seq_length) / k.cp;
-  return tokens * static_cast<double>(run.model->vocab_rows()) / k.tp;
+  return context_tokens(run) * static_cast<double>(run.model->vocab_rows()) / run.knobs.tp;
 }
 
 /// fp32 probabilities that the loss leaves for its backward pass.

@@ -28,7 +28,7 @@ constexpr PlanRule kRules[] = {
     {"world_size",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return int64_t{k.tp} * k.cp * k.dp * k.pp == run.hardware->num_devices();
+       return k.world_size() == run.hardware->num_devices();
      },
      [](Run run) {
        const PlanKnobs& k = run.knobs;
@@ -107,12 +107,12 @@ constexpr PlanRule kRules[] = {
     {"ep_divides_plane",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return divides(int64_t{k.ep} * k.etp, int64_t{k.tp} * k.cp * k.dp);
+       return divides(int64_t{k.ep} * k.etp, k.stage_ranks());
      },
      [](Run run) {
        const PlanKnobs& k = run.knobs;
        return fmt::format("ep {} x etp {} does not divide the {} ranks of a pipeline stage", k.ep,
-                          k.etp, int64_t{k.tp} * k.cp * k.dp);
+                          k.etp, k.stage_ranks());
      }},
     {"batch_divides", batch_divides,
      [](Run run) {
@@ -195,7 +195,7 @@ constexpr Thumb kThumbs[] = {
      }},
     {"keep_data_parallelism", "At least two replicas stay, so that state can be shared out.",
      [](Run run) { return run.hardware->num_devices() >= 8; },
-     [](Run run) { return run.knobs.dp * run.knobs.cp >= 2; }},
+     [](Run run) { return run.knobs.dense_copies() >= 2; }},
     {"selective_before_full", "Selective recomputation first, full only where that does not do.",
      [](Run run) { return !run.knobs.recompute.empty(); },
      [](Run run) { return !run.knobs.recompute.has(PlanRecompute::full); }},

@@ -34,11 +34,14 @@ inline int64_t num_micro_batches(const PlanRun& run) {
   return run.global_batch_size > per_pass ? run.global_batch_size / per_pass : 1;
 }
 
-/// Replicas of the experts' parameters.
-inline int64_t expert_replicas(const spec::PlanKnobs& k) {
-  const int64_t plane = int64_t{k.tp} * k.cp * k.dp;
-  const int64_t ranks = int64_t{k.ep} * k.etp;
-  return plane > ranks ? plane / ranks : 1;
+/// Tokens of a micro-batch on a context-parallel rank.
+inline double context_tokens(const PlanRun& run) {
+  return static_cast<double>(int64_t{run.knobs.micro_batch_size} * run.seq_length) / run.knobs.cp;
+}
+
+/// Of them what tensor-parallel ranks with sequence parallelism keep between the matrices.
+inline double sequence_tokens(const PlanRun& run) {
+  return run.knobs.sequence_parallel ? context_tokens(run) / run.knobs.tp : context_tokens(run);
 }
 
 /// Whether any layer of the model mixes its tokens like that.

@@ -295,8 +295,7 @@ class StepPricer {
   [[nodiscard]] double message_seconds() const {
     const LayerSizes sizes = sizes_of(run_, run_.model->kind_of(0), 0);
     const double bytes = sizes.own_tokens * sizes.hidden * sizes.element;
-    const double plane = static_cast<double>(k_.tp) * k_.cp * k_.dp;
-    const bool is_near = plane * 2 <= static_cast<double>(hw_.devices_per_node);
+    const bool is_near = k_.stage_ranks() * 2 <= hw_.devices_per_node;
     const spec::LinkSpec& link = is_near ? hw_.intra_node : hw_.inter_node;
     return link.bytes_per_s > 0 ? bytes / link.bytes_per_s : 0;
   }
@@ -317,15 +316,15 @@ class StepPricer {
     // Units of FSDP are gathered for the forward and again for the backward of each micro-batch.
     const double times =
         k_.fsdp == spec::Fsdp::none ? 1 : 1.5 * static_cast<double>(num_micro_batches(run_));
-    const double wire = reduced(dense, static_cast<double>(k_.dp) * k_.cp, k_.tp, times) +
-                        reduced(weights.experts, static_cast<double>(expert_replicas(k_)),
-                                static_cast<double>(k_.ep) * k_.etp, times);
+    const auto copies = static_cast<double>(k_.dense_copies());
+    const auto expert_copies = static_cast<double>(k_.expert_copies());
+    const double wire =
+        reduced(dense, copies, k_.tp, times) +
+        reduced(weights.experts, expert_copies, static_cast<double>(k_.ep) * k_.etp, times);
     const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
     step.part(TimePart::data) = wire * (is_hidden ? rates_.data_exposed : 1);
-    const double owned = k_.distributed_optimizer
-                             ? dense / (static_cast<double>(k_.dp) * k_.cp) +
-                                   weights.experts / static_cast<double>(expert_replicas(k_))
-                             : dense + weights.experts;
+    const double owned = k_.distributed_optimizer ? dense / copies + weights.experts / expert_copies
+                                                  : dense + weights.experts;
     // Gradient, master and both moments read, the latter three written, and the weight.
     constexpr double kBytes = 4 + 2 * 12 + 2;
     step.part(TimePart::optimizer) =
@@ -462,14 +461,10 @@ StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext&
   return PreparedStep(run).price(rates, context);
 }
 
-int64_t world_size(const PlanRun& run) {
-  return int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.dp * run.knobs.pp;
-}
-
 double tokens_per_s_per_device(const PlanRun& run, double step_seconds) {
   if (step_seconds <= 0) return 0;
   return static_cast<double>(run.global_batch_size) * static_cast<double>(run.seq_length) /
-         step_seconds / static_cast<double>(world_size(run));
+         step_seconds / static_cast<double>(run.knobs.world_size());
 }
 
 double model_flops_per_s(const PlanRun& run, double step_seconds) {

@@ -113,7 +113,6 @@ StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext&
 /// Model FLOP/s of one device, as published: training_flops_per_token, recomputation not counted.
 double model_flops_per_s(const PlanRun& run, double step_seconds);
 double tokens_per_s_per_device(const PlanRun& run, double step_seconds);
-int64_t world_size(const PlanRun& run);
 
 /// The wall that the parts speak for.
 base::Wall wall_of(const StepTime& step);

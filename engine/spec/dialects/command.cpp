@@ -16,9 +16,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
-using Words = std::span<const std::string>;
-
-constexpr int64_t kMostRanks = 1'000'000;
+using Arguments = std::span<const std::string>;
 
 bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--") && word[2] != '-';
@@ -67,7 +65,7 @@ void read_option(const std::string& word, const std::string* next, Ranks& ranks)
 }
 
 /// The first word behind the training script, or behind the launcher where there is no script.
-size_t first_argument(Words words) {
+size_t first_argument(Arguments words) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i].ends_with(".py") || (words[i].ends_with(".sh") && words[i] != "sh")) return i + 1;
     const bool is_module = words[i] == "-m" && i + 1 < words.size();
@@ -88,7 +86,7 @@ struct Flag {
   std::vector<std::string> words;
 };
 
-std::vector<Flag> flags_of(Words words, std::vector<std::string>& others) {
+std::vector<Flag> flags_of(Arguments words, std::vector<std::string>& others) {
   std::vector<Flag> flags;
   for (const std::string& word : words) {
     if (is_flag(word)) {
@@ -152,7 +150,7 @@ void add_titan_flag(Flag flag, Reading& in) {
 }
 
 /// "key=value" as Hydra takes it, and options of the script.
-void add_overrides(Words words, Reading& in) {
+void add_overrides(Arguments words, Reading& in) {
   std::vector<std::string> options;
   for (const std::string& word : words) {
     const std::string key = key_in_word(word, Dialect::megatron_bridge);
@@ -183,7 +181,7 @@ void add_overrides(Words words, Reading& in) {
 }
 
 /// Where torchtitan's command line names a file that was given.
-void read_named_files(Words words, Reading& in) {
+void read_named_files(Arguments words, Reading& in) {
   for (const std::string& word : words) {
     const std::string name = word.substr(std::min(word.rfind('/'), word.rfind('=')) + 1);
     const auto at = in.options.files.find(name.substr(name.rfind('/') + 1));
@@ -231,7 +229,7 @@ void read_command(std::string_view text, Reading& in) {
     training = &command;
   }
   if (training == nullptr) return;
-  const Words words = training->words;
+  const Arguments words = training->words;
   const size_t first = first_argument(words);
   Ranks ranks;
   for (const auto& [name, value] : training->environment) {
@@ -245,7 +243,7 @@ void read_command(std::string_view text, Reading& in) {
     read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
   }
   in.run.world_size = ranks.product();
-  const Words arguments = words.subspan(first);
+  const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {
     add_overrides(arguments, in);
     return;

@@ -50,7 +50,7 @@ constexpr std::array kMarks = {
 };
 
 /// How many of a text's words the table knows in a dialect; YAML's and TOML's keys count as words.
-size_t num_known(std::string_view text, Dialect dialect) {
+size_t num_known_words(std::string_view text, Dialect dialect) {
   size_t known = 0;
   for (size_t first = 0; first < text.size();) {
     const size_t end = std::min(text.find_first_of(" \t\r\n'\"", first), text.size());
@@ -115,7 +115,7 @@ std::optional<Dialect> detect_dialect(std::string_view text) {
   std::optional<Dialect> best;
   size_t most = 0;
   for (const DialectRow& row : NameTable<Dialect>::kRows) {
-    const size_t known = num_known(text, row.value);
+    const size_t known = num_known_words(text, row.value);
     if (known <= most) continue;
     most = known;
     best = row.value;

@@ -12,7 +12,6 @@ namespace moetune::spec::dialects {
 namespace {
 
 constexpr int64_t kDefaultVocabMultiple = 128;
-constexpr int64_t kMostReplicas = 1'000'000;
 
 /// Keys of which nothing was understood, in their order.
 void keep_the_rest(Reading& in) {
@@ -44,11 +43,10 @@ void place_ranks(Reading& in) {
   if (!in.problems.empty()) return;
   if (!in.has_etp && in.dialect != Dialect::torchtitan) k.etp = k.tp;
   const int64_t world = in.run.world_size;
-  const int64_t replica = int64_t{k.tp} * k.cp * k.pp;
-  if (replica > kMostReplicas) {
+  const int64_t replica = k.replica_ranks();
+  if (replica > kMostRanks) {
     in.problem(fmt::format("{} are more than {} ranks",
-                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}),
-                           kMostReplicas));
+                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}), kMostRanks));
     return;
   }
   if (world == 0) {

@@ -26,13 +26,11 @@ inline constexpr std::array kPairs = {
     Pair{"hidden_dropout", "hidden_dropout"},
     Pair{"attention_dropout", "attention_dropout"},
     Pair{"moe_latent_size", "moe_latent_size"},
-    Pair{"attention_output_gate", "attn_output_gate"},
     Pair{"linear_conv_kernel_dim", "linear_conv_kernel_dim"},
     Pair{"linear_key_head_dim", "linear_key_head_dim"},
     Pair{"linear_value_head_dim", "linear_value_head_dim"},
     Pair{"linear_num_key_heads", "linear_num_key_heads"},
     Pair{"linear_num_value_heads", "linear_num_value_heads"},
-    Pair{"add_qkv_bias", "attention_bias"},
 };
 inline constexpr std::array kLatentPairs = {
     Pair{"q_lora_rank", "q_lora_rank"},      Pair{"kv_lora_rank", "kv_lora_rank"},

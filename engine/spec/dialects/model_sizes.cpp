@@ -87,6 +87,7 @@ void write_deepseek(const json& traits, const Shape& shape, json& model,
                     std::vector<std::string>& notes) {
   model["model_type"] = "deepseek_v3";
   model["num_key_value_heads"] = shape.heads;
+  model["use_qk_norm"] = is_on(traits, "qk_layernorm");
   copy(kLatentPairs, traits, model);
   if (shape.experts == 0) return;
   copy(kRouterPairs, traits, model);
@@ -121,6 +122,21 @@ void write_plain_gpt(const json& traits, const Shape& shape, json& model) {
   }
 }
 
+/// Which layers are linear: all but each n-th, or as a pattern says.
+void write_linear_layers(const json& traits, const Shape& shape, json& model) {
+  model["attn_output_gate"] = is_on(traits, "attention_output_gate");
+  const std::string text = word_of(traits, "linear_attention_freq");
+  if (const auto interval = parse_integer(text)) {
+    model["full_attention_interval"] = *interval;
+    return;
+  }
+  json types = json::array();
+  for (const bool is_linear : moe_layers_of(text, shape.layers)) {
+    types.push_back(is_linear ? "linear_attention" : "full_attention");
+  }
+  model["layer_types"] = std::move(types);
+}
+
 void write_family(const json& traits, const Shape& shape, json& model,
                   std::vector<std::string>& notes) {
   const bool has_qk_norm = is_on(traits, "qk_layernorm");
@@ -138,10 +154,12 @@ void write_family(const json& traits, const Shape& shape, json& model,
     const bool has_bias = is_on(traits, "add_qkv_bias");
     model["model_type"] = has_qk_norm ? "qwen3" : (has_bias ? "qwen2" : "llama");
     if (has_qk_norm) model["use_qk_norm"] = true;
+    if (has_bias) model["attention_bias"] = true;
   } else if (has_linear || has_qk_norm || shape.shared_ffn > 0) {
     model["model_type"] = has_linear ? "qwen3_next" : (has_qk_norm ? "qwen3_moe" : "qwen2_moe");
     model["num_experts"] = shape.experts;
     model["use_qk_norm"] = has_qk_norm;
+    model["attention_bias"] = is_on(traits, "add_qkv_bias");
     // A softmax over the chosen experts only adds up to 1.
     model["norm_topk_prob"] = !is_on(traits, "moe_router_pre_softmax");
     write_dense_layers(shape, model);
@@ -149,10 +167,7 @@ void write_family(const json& traits, const Shape& shape, json& model,
       model["shared_expert_intermediate_size"] = shape.shared_ffn;
       model["shared_expert_gate"] = is_on(traits, "moe_shared_expert_gate");
     }
-    if (has_linear) {
-      const auto frequency = parse_integer(word_of(traits, "linear_attention_freq"));
-      if (frequency) model["full_attention_interval"] = *frequency;
-    }
+    if (has_linear) write_linear_layers(traits, shape, model);
   } else if (shape.has_moe_everywhere()) {
     model["model_type"] = "mixtral";
     model["num_local_experts"] = shape.experts;

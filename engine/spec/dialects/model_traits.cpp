@@ -15,6 +15,45 @@ namespace {
 
 constexpr int64_t kMostLayers = 10'000;
 
+/// What a family has where its config.json says nothing.
+struct Family {
+  std::string_view name;
+  bool has_qk_norm = false;
+  bool has_attention_bias = false;
+  bool has_attention_gate = false;
+  bool has_shared_gate = false;
+  bool has_router_bias = false;
+  bool is_plain_gpt = false;  ///< LayerNorm, biases, learned positions, dropout, tied embeddings
+};
+constexpr std::array kFamilies = {
+    Family{.name = "llama"},
+    Family{.name = "mixtral"},
+    Family{.name = "qwen2", .has_attention_bias = true},
+    Family{.name = "qwen2_moe", .has_attention_bias = true, .has_shared_gate = true},
+    Family{.name = "qwen3", .has_qk_norm = true},
+    Family{.name = "qwen3_moe", .has_qk_norm = true},
+    Family{.name = "qwen3_next",
+           .has_qk_norm = true,
+           .has_attention_gate = true,
+           .has_shared_gate = true},
+    Family{.name = "qwen3_5_moe",
+           .has_qk_norm = true,
+           .has_attention_gate = true,
+           .has_shared_gate = true},
+    Family{.name = "qwen3_5_moe_text",
+           .has_qk_norm = true,
+           .has_attention_gate = true,
+           .has_shared_gate = true},
+    Family{.name = "deepseek_v2", .has_qk_norm = true},
+    Family{.name = "deepseek_v3", .has_qk_norm = true, .has_router_bias = true},
+    Family{.name = "kimi_k2", .has_qk_norm = true, .has_router_bias = true},
+    Family{.name = "gpt2", .is_plain_gpt = true},
+    Family{.name = "megatron_gpt", .is_plain_gpt = true},
+    Family{.name = "megatron_gpt_moe", .is_plain_gpt = true},
+};
+constexpr std::string_view kLinear = "linear_attention";
+constexpr double kPlainDropout = 0.1;
+
 }  // namespace
 
 std::vector<bool> moe_layers_of(const std::string& pattern, int64_t num_layers) {
@@ -70,33 +109,39 @@ std::string moe_pattern_of(const std::vector<bool>& is_moe) {
 
 namespace {
 
-void read_experts(const json& model, json& traits) {
+void read_experts(const json& model, const Family& family, json& traits) {
   int64_t experts = 0;
   for (const char* key : {"num_experts", "n_routed_experts", "num_local_experts"}) {
     experts = std::max(experts, size_of(model, key));
   }
   if (experts == 0) return;
   const int64_t layers = size_of(model, "num_hidden_layers");
-  const bool is_mixtral = model.contains("num_local_experts");
-  const int64_t width = size_of(model, is_mixtral ? "intermediate_size" : "moe_intermediate_size");
+  const int64_t width =
+      size_of(model, family.name == "mixtral" ? "intermediate_size" : "moe_intermediate_size");
   traits["num_experts"] = experts;
   traits["moe_router_topk"] = size_of(model, "num_experts_per_tok", 2);
   traits["moe_ffn_hidden_size"] = width;
   const int64_t shared = std::max(size_of(model, "shared_expert_intermediate_size"),
                                   size_of(model, "n_shared_experts") * width);
-  if (shared > 0) traits["moe_shared_expert_intermediate_size"] = shared;
+  if (shared > 0) {
+    traits["moe_shared_expert_intermediate_size"] = shared;
+    traits["moe_shared_expert_gate"] = is_on(model, "shared_expert_gate", family.has_shared_gate);
+  }
   if (!is_on(model, "norm_topk_prob", true)) traits["moe_router_pre_softmax"] = true;
-  if (is_on(model, "shared_expert_gate")) traits["moe_shared_expert_gate"] = true;
   copy_back(kRouterPairs, model, traits);
   const std::string method = word_of(model, "topk_method");
-  const bool has_bias =
-      method.empty() ? word_of(model, "model_type") == "deepseek_v3" : method == "noaux_tc";
-  if (has_bias) traits["moe_router_enable_expert_bias"] = true;
+  if (method.empty() ? family.has_router_bias : method == "noaux_tc") {
+    traits["moe_router_enable_expert_bias"] = true;
+  }
   if (layers < 1 || layers > kMostLayers) return;
-  const int64_t step = std::max<int64_t>(1, size_of(model, "decoder_sparse_step", 1));
   const int64_t first = size_of(model, "first_k_dense_replace");
+  // Of deepseek, and of the others.
+  const int64_t frequency = std::max<int64_t>(1, size_of(model, "moe_layer_freq", 1));
+  const int64_t step = std::max<int64_t>(1, size_of(model, "decoder_sparse_step", 1));
   std::vector<bool> is_moe;
-  for (int64_t i = 0; i < layers; ++i) is_moe.push_back(i >= first && (i + 1) % step == 0);
+  for (int64_t i = 0; i < layers; ++i) {
+    is_moe.push_back(i >= first && i % frequency == 0 && (i + 1) % step == 0);
+  }
   for (const json& dense : model.value("mlp_only_layers", json::array())) {
     const int64_t layer = dense.is_number_integer() ? dense.get<int64_t>() : -1;
     if (layer >= 0 && layer < layers) is_moe[static_cast<size_t>(layer)] = false;
@@ -106,26 +151,11 @@ void read_experts(const json& model, json& traits) {
   }
 }
 
-}  // namespace
-
-json traits_of(const json& model, std::vector<std::string>& notes) {
-  json traits = json::object();
-  if (!model.contains("model_type")) return traits;
-  const std::string family = word_of(model, "model_type");
-  constexpr std::array<std::string_view, 10> kKnown = {
-      "llama",     "mixtral",    "qwen2",        "qwen2_moe",        "qwen3",
-      "qwen3_moe", "qwen3_next", "megatron_gpt", "megatron_gpt_moe", "deepseek_v3"};
-  if (std::ranges::find(kKnown, family) == kKnown.end()) {
-    notes.push_back(fmt::format("of the model family {} only the sizes are written", family));
-  }
-  copy_back(kPairs, model, traits);
-  const bool is_gpt = family.starts_with("megatron_gpt") || family == "gpt2";
-  const bool is_latent = model.contains("kv_lora_rank");
-  traits["ffn_hidden_size"] = size_of(model, "intermediate_size");
-  if (size_of(model, "intermediate_size") == 0) traits.erase("ffn_hidden_size");
-  if (is_latent) {
+void read_attention(const json& model, const Family& family, json& traits) {
+  if (model.contains("kv_lora_rank")) {
     traits["multi_latent_attention"] = true;
     copy_back(kLatentPairs, model, traits);
+    if (size_of(traits, "q_lora_rank") == 0) traits.erase("q_lora_rank");
   } else {
     const int64_t heads = size_of(model, "num_attention_heads");
     const int64_t groups = size_of(model, "num_key_value_heads", heads);
@@ -135,35 +165,78 @@ json traits_of(const json& model, std::vector<std::string>& notes) {
     }
     if (model.contains("head_dim")) traits["kv_channels"] = model["head_dim"];
   }
-  const bool has_layer_norm = word_of(model, "norm") == "layernorm" || family == "gpt2";
+  const auto set = [&](const char* trait, const char* key, bool otherwise) {
+    if (is_on(model, key, otherwise)) traits[trait] = true;
+  };
+  set("qk_layernorm", "use_qk_norm", family.has_qk_norm);
+  set("add_qkv_bias", "attention_bias", family.has_attention_bias);
+  set("attention_output_gate", "attn_output_gate", family.has_attention_gate);
+  // Which layers are linear: every one but each n-th, or as a pattern.
+  const json types = model.value("layer_types", json::array());
+  std::vector<bool> is_linear;
+  for (const json& type : types) {
+    is_linear.push_back(type.is_string() && type.get_ref<const std::string&>() == kLinear);
+  }
+  if (std::ranges::find(is_linear, true) != is_linear.end()) {
+    traits["linear_attention_freq"] = moe_pattern_of(is_linear);
+  } else if (model.contains("full_attention_interval")) {
+    traits["linear_attention_freq"] = std::to_string(size_of(model, "full_attention_interval"));
+  }
+  if (traits.contains("linear_attention_freq")) {
+    traits["experimental_attention_variant"] = "gated_delta_net";
+  }
+}
+
+void read_traits(const json& model, const Family& family, json& traits) {
+  const std::string norm = word_of(model, "norm");
+  const bool has_layer_norm = norm.empty() ? family.is_plain_gpt : norm == "layernorm";
   traits["normalization"] = has_layer_norm ? "LayerNorm" : "RMSNorm";
-  traits["swiglu"] = is_on(model, "gated_mlp", !is_gpt);
+  traits["swiglu"] = is_on(model, "gated_mlp", !family.is_plain_gpt);
   const std::string activation = word_of(model, "hidden_act");
   if (activation == "relu2") traits["squared_relu"] = true;
   if (!activation.empty()) {
     traits["activation_func"] = activation == "relu2" ? "squared_relu" : activation;
   }
-  traits["add_bias_linear"] = is_on(model, "use_bias");
-  traits["untie_embeddings_and_output_weights"] = !is_on(model, "tie_word_embeddings");
-  const bool has_qk_norm = family.starts_with("qwen3") && is_on(model, "use_qk_norm", true);
-  if (has_qk_norm || is_on(model, "use_qk_norm")) traits["qk_layernorm"] = true;
+  traits["add_bias_linear"] =
+      is_on(model, "use_bias", family.is_plain_gpt && family.name != "megatron_gpt_moe");
+  traits["untie_embeddings_and_output_weights"] =
+      !is_on(model, "tie_word_embeddings", family.is_plain_gpt);
   const std::string position = word_of(model, "position_embedding");
+  const bool is_learned = position.empty() ? family.is_plain_gpt : position == "learned";
   traits["position_embedding_type"] =
-      position == "learned" ? "learned_absolute" : (position.empty() ? "rope" : position);
+      is_learned ? "learned_absolute" : (position.empty() ? "rope" : position);
   for (const char* key : {"hidden_dropout", "attention_dropout"}) {
-    if (!traits.contains(key)) traits[key] = 0.0;
+    if (!traits.contains(key)) traits[key] = family.is_plain_gpt ? kPlainDropout : 0.0;
   }
-  if (model.contains("full_attention_interval")) {
-    traits["experimental_attention_variant"] = "gated_delta_net";
-    traits["linear_attention_freq"] = std::to_string(size_of(model, "full_attention_interval"));
+}
+
+}  // namespace
+
+json traits_of(const json& model, std::vector<std::string>& notes) {
+  json traits = json::object();
+  const std::string name = word_of(model, "model_type");
+  if (name.empty()) return traits;
+  const auto family = std::ranges::find(kFamilies, name, &Family::name);
+  if (family == kFamilies.end()) {
+    notes.push_back(fmt::format(
+        "the sizes of a model of the family {} are not written: take those that you have", name));
+    return traits;
   }
+  copy_back(kPairs, model, traits);
+  const json rope = model.value("rope_parameters", json::object());
+  if (rope.contains("rope_theta")) traits["rotary_base"] = rope["rope_theta"];
+  if (size_of(model, "intermediate_size") > 0) {
+    traits["ffn_hidden_size"] = model["intermediate_size"];
+  }
+  read_attention(model, *family, traits);
+  read_traits(model, *family, traits);
+  read_experts(model, *family, traits);
   const int64_t depth =
       std::max(size_of(model, "num_nextn_predict_layers"), size_of(model, "mtp_num_hidden_layers"));
   if (depth > 0) traits["mtp_num_layers"] = depth;
   if (model.contains("make_vocab_size_divisible_by")) {
     traits["make_vocab_size_divisible_by"] = model["make_vocab_size_divisible_by"];
   }
-  read_experts(model, traits);
   return traits;
 }
 

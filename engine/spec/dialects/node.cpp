@@ -8,12 +8,6 @@
 
 namespace moetune::spec::dialects {
 
-Node::Node() = default;
-Node::Node(const Node& other) = default;
-Node::Node(Node&& other) noexcept = default;
-Node& Node::operator=(const Node& other) = default;
-Node& Node::operator=(Node&& other) noexcept = default;
-Node::~Node() = default;
 namespace {
 
 std::string in_double_quotes(std::string_view text) {
@@ -62,6 +56,16 @@ std::string list_text(const Node& node, Printer print) {
 }
 
 }  // namespace
+
+const Node* Node::find(std::string_view key) const {
+  const auto at = std::ranges::find(fields, key, &Field::key);
+  return at == fields.end() ? nullptr : &at->value;
+}
+
+bool Node::is_null() const {
+  return kind == Kind::scalar && !is_quoted &&
+         (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL");
+}
 
 std::string yaml_text(const Node& node) {
   if (node.kind == Node::Kind::list) return list_text(node, yaml_text);

@@ -5,43 +5,36 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace moetune::spec::dialects {
 
 /// Beyond this a text is no configuration, and readers would use the stack up.
 inline constexpr int kMaxDepth = 32;
+/// Keys of one map: each is compared with all before it.
+inline constexpr size_t kMaxFields = 10'000;
+
+struct Field;
 
 struct Node {
   enum class Kind : uint8_t { scalar, list, map };
 
   Kind kind = Kind::scalar;
-  std::string text;                                  ///< scalars: without quotes and escapes
-  bool is_quoted = false;                            ///< what looks like a number or null is none
-  std::vector<Node> items;                           ///< lists
-  std::vector<std::pair<std::string, Node>> fields;  ///< maps, in their order
-  int64_t line = 0;                                  ///< on which it stands, from 1
+  std::string text;           ///< scalars: without quotes and escapes
+  bool is_quoted = false;     ///< what looks like a number or null is none
+  std::vector<Node> items;    ///< lists
+  std::vector<Field> fields;  ///< maps, in their order
+  int64_t line = 0;           ///< on which it stands, from 1
 
-  // Where the node is no incomplete type any more: fields are pairs with one.
-  Node();
-  Node(const Node& other);
-  Node(Node&& other) noexcept;
-  Node& operator=(const Node& other);
-  Node& operator=(Node&& other) noexcept;
-  ~Node();
-
-  [[nodiscard]] const Node* find(std::string_view key) const {
-    for (const auto& [name, node] : fields) {
-      if (name == key) return &node;
-    }
-    return nullptr;
-  }
+  /// Null where the map has no such key.
+  [[nodiscard]] const Node* find(std::string_view key) const;
   /// Nothing is said.
-  [[nodiscard]] bool is_null() const {
-    return kind == Kind::scalar && !is_quoted &&
-           (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL");
-  }
+  [[nodiscard]] bool is_null() const;
+};
+
+struct Field {
+  std::string key;
+  Node value;
 };
 
 /// The subset of YAML that configurations use: maps, lists, flow lists and maps, scalars, comments.

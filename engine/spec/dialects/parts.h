@@ -16,6 +16,9 @@
 
 namespace moetune::spec::dialects {
 
+/// More ranks than any cluster has.
+inline constexpr int64_t kMostRanks = 1'000'000;
+
 /// Values of the table's Part rows by the row's name. What is asked for is taken: what nobody asks
 /// for is passed on as unknown.
 class Parts {

@@ -14,7 +14,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int64_t kLargestDegree = 1'000'000;
 /// The schedules of torch that have one stage a rank.
 constexpr std::array<std::string_view, 2> kSingleStage = {"1F1B", "GPipe"};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
@@ -22,12 +21,9 @@ constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
 constexpr std::string_view kMxExperts = "quantize.grouped_mm.mx";
 
-int64_t ranks_of_replica(const PlanKnobs& k) { return int64_t{k.tp} * k.cp * k.pp; }
-
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
-  if (value >= 1 && value <= kLargestDegree) return static_cast<int32_t>(value);
-  in.problem(
-      fmt::format("'{}' makes {}, expected from 1 to {}", in.key(row), value, kLargestDegree));
+  if (value >= 1 && value <= kMostRanks) return static_cast<int32_t>(value);
+  in.problem(fmt::format("'{}' makes {}, expected from 1 to {}", in.key(row), value, kMostRanks));
   return 1;
 }
 
@@ -36,13 +32,13 @@ void read_degrees(Reading& in) {
   const int64_t replicas = in.parts.integer("data_parallel_replicate_degree").value_or(1);
   int64_t shards = in.parts.integer("data_parallel_shard_degree").value_or(-1);
   const int64_t world = in.run.world_size;
-  if (replicas < 1 || replicas > kLargestDegree || shards == 0 || shards > kLargestDegree) {
+  if (replicas < 1 || replicas > kMostRanks || shards == 0 || shards > kMostRanks) {
     in.problem(fmt::format("'{}' is {} and '{}' is {}, expected from 1 to {}",
                            in.key("data_parallel_replicate_degree"), replicas,
-                           in.key("data_parallel_shard_degree"), shards, kLargestDegree));
+                           in.key("data_parallel_shard_degree"), shards, kMostRanks));
     return;
   }
-  const int64_t others = ranks_of_replica(k) * replicas;
+  const int64_t others = k.replica_ranks() * replicas;
   if (shards < 0 && world > 0) {
     if (world % others != 0) {
       in.problem(fmt::format("{} ranks are no multiple of '{}' {} x '{}' {} x '{}' {} x '{}' {}",
@@ -88,7 +84,8 @@ void write_degrees(Writing& out) {
   }
   out.parts.say("data_parallel_replicate_degree", replicas);
   out.parts.say("data_parallel_shard_degree", out.run.world_size > 0 ? k.dp / replicas : -1);
-  if (k.fsdp == Fsdp::megatron || (k.fsdp == Fsdp::none && !is_replicated && k.dp * k.cp > 1)) {
+  if (k.fsdp == Fsdp::megatron ||
+      (k.fsdp == Fsdp::none && !is_replicated && k.dense_copies() > 1)) {
     out.cannot_say(fmt::format("fsdp={}", name_of(k.fsdp)), "it shards with FSDP2 here");
   }
 }
@@ -108,9 +105,9 @@ bool read_tokens(Reading& in) {
   k.micro_batch_size =
       as_knob(in, "num_tokens_per_microbatch_per_dp_rank", std::max<int64_t>(1, tokens / length));
   const int64_t sequences = int64_t{k.micro_batch_size} * micro_batches;
-  if (micro_batches < 1 || micro_batches > kLargestDegree) {
+  if (micro_batches < 1 || micro_batches > kMostRanks) {
     in.problem(fmt::format("'{}' is {}, expected from 1 to {}", in.key("num_pp_microbatches"),
-                           micro_batches, kLargestDegree));
+                           micro_batches, kMostRanks));
     return true;
   }
   const int64_t of_replicas = in.run.world_size > 0 ? sequences * k.dp : 0;

@@ -62,17 +62,14 @@ void substitute(Node& node, Reading& in) {
 
 /// What `over` says wins; maps are merged.
 void merge(Node& base, const Node& over) {
-  for (const auto& own : over.fields) {
-    const std::string& key = own.first;
-    const Node& value = own.second;
-    const auto at =
-        std::ranges::find_if(base.fields, [&](const auto& field) { return field.first == key; });
+  for (const Field& field : over.fields) {
+    const auto at = std::ranges::find(base.fields, field.key, &Field::key);
     if (at == base.fields.end()) {
-      base.fields.emplace_back(key, value);
-    } else if (at->second.kind == Node::Kind::map && value.kind == Node::Kind::map) {
-      merge(at->second, value);
+      base.fields.push_back(field);
+    } else if (at->value.kind == Node::Kind::map && field.value.kind == Node::Kind::map) {
+      merge(at->value, field.value);
     } else {
-      at->second = value;
+      at->value = field.value;
     }
   }
 }
@@ -103,7 +100,7 @@ Node read_chain(const std::string& path, Reading& in, int depth) {
   if (const Node* bases = root.find("extends")) {
     for (const Node& base : bases->items) merge(all, read_chain(base.text, in, depth + 1));
   }
-  std::erase_if(root.fields, [](const auto& field) { return field.first == "extends"; });
+  std::erase_if(root.fields, [](const auto& field) { return field.key == "extends"; });
   merge(all, root);
   return all;
 }
@@ -140,7 +137,7 @@ void read_module(const Node& module, Reading& in) {
   if (is_unseen && file_name(model) != kBaseModel) {
     in.note("its experts are taken as those of all of Primus' models: alltoall, grouped products");
     for (const Preset& row : kModels) {
-      all.fields.emplace_back(row.key, scalar_node(std::string(row.value)));
+      all.fields.push_back({std::string(row.key), scalar_node(std::string(row.value))});
     }
   }
   if (const Node* overrides = module.find("overrides")) merge(all, *overrides);

@@ -25,7 +25,7 @@ void read_comments(std::string_view text, Reading& in) {
     const std::string value(rest.substr(equals + 1));
     if (name == "world_size") {
       const auto ranks = parse_integer(value);
-      if (ranks && *ranks > 0 && *ranks <= 1'000'000) in.run.world_size = *ranks;
+      if (ranks && *ranks > 0 && *ranks <= kMostRanks) in.run.world_size = *ranks;
     } else {
       set_environment(in, name, value);
     }
@@ -39,7 +39,7 @@ void read_environment(const Node* node, Reading& in) {
   }
 }
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> split_at_blanks(const std::string& text) {
   std::vector<std::string> words;
   for (size_t first = 0; first < text.size();) {
     const size_t end = std::min(text.find(' ', first), text.size());
@@ -66,7 +66,7 @@ void read_model_args(std::string_view text, Reading& in) {
     } else if (!is_switch) {
       const Row* row = find_row(key, in.dialect);
       const bool is_list = row != nullptr && kind_of(*row) == Kind::list;
-      setting.words = is_list ? words_of(value.text) : std::vector<std::string>{value.text};
+      setting.words = is_list ? split_at_blanks(value.text) : std::vector<std::string>{value.text};
       setting.value = value.text;
     }
     in.settings.add(std::move(setting), in.problems);

@@ -11,7 +11,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
-std::string words_of(const Setting& setting) {
+std::string told(const Setting& setting) {
   if (setting.is_null) return "null";
   if (setting.words.empty()) return "set";
   return fmt::format("'{}'", shown(fmt::format("{}", fmt::join(setting.words, " "))));
@@ -22,10 +22,13 @@ std::string words_of(const Setting& setting) {
 void Settings::add(Setting setting, Problems& problems) {
   const Setting* first = find(setting.key);
   if (first == nullptr) {
+    if (settings_.size() == kMaxFields) {
+      throw base::UsageError(fmt::format("{}: has more than {} settings", source_, kMaxFields));
+    }
     settings_.push_back(std::move(setting));
   } else if (first->words != setting.words || first->is_null != setting.is_null) {
     problems.add(fmt::format("{}: '{}' stands twice, as {} and as {}: leave one", source_,
-                             shown(setting.key), words_of(*first), words_of(setting)));
+                             shown(setting.key), told(*first), told(setting)));
   }
 }
 

@@ -88,7 +88,7 @@ class TomlReader {
         Node table;
         table.kind = Node::Kind::map;
         table.line = in_.line();
-        next = &node->fields.emplace_back(name, std::move(table)).second;
+        next = &add(*node, name, std::move(table));
       }
       if (next->kind != Node::Kind::map) {
         in_.fail(fmt::format("'{}' is a value on line {}, not a table", shown(name), next->line));
@@ -111,7 +111,13 @@ class TomlReader {
     }
     Node node = value(depth);
     node.line = line;
-    owner.fields.emplace_back(key, std::move(node));
+    add(owner, key, std::move(node));
+  }
+
+  Node& add(Node& table, const std::string& key, Node node) {
+    if (table.fields.size() == kMaxFields) in_.fail(fmt::format("more than {} keys", kMaxFields));
+    table.fields.push_back({key, std::move(node)});
+    return table.fields.back().value;
   }
 
   Node value(int depth) {

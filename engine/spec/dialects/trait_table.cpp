@@ -15,7 +15,7 @@ constexpr ByDialect same(std::string_view flag) { return {flag, kSame, "", kSame
 constexpr ByDialect same_but(std::string_view flag, std::string_view bridge) {
   return {flag, bridge, "", kSame};
 }
-constexpr ByDialect all(std::string_view text) { return {text, text, text, text}; }
+constexpr ByDialect everywhere(std::string_view text) { return {text, text, text, text}; }
 
 constexpr Row kTraits[] = {
     {"num_layers", kSize, same("--num-layers"), {}},
@@ -33,7 +33,7 @@ constexpr Row kTraits[] = {
      same("--position-embedding-type"),
      {"learned_absolute", "learned_absolute", "", "learned_absolute"}},
     {"rotary_base", kNumber, same("--rotary-base"), {}},
-    {"normalization", kWord, same("--normalization"), all("LayerNorm")},
+    {"normalization", kWord, same("--normalization"), everywhere("LayerNorm")},
     {"norm_epsilon", kNumber, same_but("--norm-epsilon", "model.layernorm_epsilon"), {}},
     {"swiglu",
      kFlag,
@@ -52,16 +52,16 @@ constexpr Row kTraits[] = {
      same_but("--untie-embeddings-and-output-weights",
               "!model.share_embeddings_and_output_weights"),
      {"false", "false", "", "true"}},
-    {"hidden_dropout", kNumber, same("--hidden-dropout"), all("0.1")},
-    {"attention_dropout", kNumber, same("--attention-dropout"), all("0.1")},
+    {"hidden_dropout", kNumber, same("--hidden-dropout"), everywhere("0.1")},
+    {"attention_dropout", kNumber, same("--attention-dropout"), everywhere("0.1")},
     {"attention_output_gate", kFlag, same("--attention-output-gate"), {}},
     // Multi-head latent attention.
     {"multi_latent_attention", kFlag, same("--multi-latent-attention"), {}},
     {"q_lora_rank", kSize, same("--q-lora-rank"), {}},
     {"kv_lora_rank", kSize, same("--kv-lora-rank"), {"32", "512", "", "32"}},
-    {"qk_head_dim", kSize, same("--qk-head-dim"), all("128")},
-    {"qk_pos_emb_head_dim", kSize, same("--qk-pos-emb-head-dim"), all("64")},
-    {"v_head_dim", kSize, same("--v-head-dim"), all("128")},
+    {"qk_head_dim", kSize, same("--qk-head-dim"), everywhere("128")},
+    {"qk_pos_emb_head_dim", kSize, same("--qk-pos-emb-head-dim"), everywhere("64")},
+    {"v_head_dim", kSize, same("--v-head-dim"), everywhere("128")},
     // Gated DeltaNet.
     {"experimental_attention_variant", kWord, same("--experimental-attention-variant"), {}},
     {"linear_attention_freq", kWord, same("--linear-attention-freq"), {}},
@@ -72,18 +72,19 @@ constexpr Row kTraits[] = {
     {"linear_num_value_heads", kSize, same("--linear-num-value-heads"), {}},
     // Experts.
     {"num_experts", kSize, same_but("--num-experts", "model.num_moe_experts"), {}},
-    {"moe_router_topk", kSize, same("--moe-router-topk"), all("2")},
+    {"moe_router_topk", kSize, same("--moe-router-topk"), everywhere("2")},
     {"moe_ffn_hidden_size", kSize, same("--moe-ffn-hidden-size"), {}},
     {"moe_shared_expert_intermediate_size",
      kSize,
      same("--moe-shared-expert-intermediate-size"),
      {}},
     {"moe_shared_expert_gate", kFlag, same("--moe-shared-expert-gate"), {}},
-    {"moe_layer_freq", kWord, same("--moe-layer-freq"), all("1")},
+    {"moe_layer_freq", kWord, same("--moe-layer-freq"), everywhere("1")},
     {"moe_latent_size", kSize, same("--moe-latent-size"), {}},
     {"moe_router_num_groups", kSize, same("--moe-router-num-groups"), {}},
     {"moe_router_group_topk", kSize, same("--moe-router-group-topk"), {}},
-    {"moe_router_score_function", kWord, same("--moe-router-score-function"), all("softmax")},
+    {"moe_router_score_function", kWord, same("--moe-router-score-function"),
+     everywhere("softmax")},
     {"moe_router_topk_scaling_factor", kNumber, same("--moe-router-topk-scaling-factor"), {}},
     {"moe_router_pre_softmax", kFlag, same("--moe-router-pre-softmax"), {}},
     {"moe_router_enable_expert_bias", kFlag, same("--moe-router-enable-expert-bias"), {}},

@@ -11,7 +11,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
-constexpr int32_t kMostRanks = 1'000'000;
+constexpr int32_t kMostCount = 1'000'000;
 constexpr double kMostRatio = 1'000;
 
 /// The one member where 0 stands for "not said".
@@ -93,7 +93,7 @@ bool set_text(PlanKnobs& knobs, const PlanKnobMember& member, std::string_view t
           return parsed.has_value();
         } else if constexpr (std::integral<Value>) {
           const auto parsed = parse_integer(text);
-          if (!parsed || *parsed < least_of(pointer) || *parsed > kMostRanks) return false;
+          if (!parsed || *parsed < least_of(pointer) || *parsed > kMostCount) return false;
           value = static_cast<Value>(*parsed);
           return true;
         } else if constexpr (std::floating_point<Value>) {
@@ -121,7 +121,7 @@ std::string values_of(const PlanKnobMember& member) {
         if constexpr (std::same_as<Value, bool>) {
           return "true or false";
         } else if constexpr (std::integral<Value>) {
-          return fmt::format("an integer from {} to {}", least_of(pointer), kMostRanks);
+          return fmt::format("an integer from {} to {}", least_of(pointer), kMostCount);
         } else if constexpr (std::floating_point<Value>) {
           return fmt::format("a number from 0 to {}", kMostRatio);
         } else if constexpr (IsSet<Value>) {

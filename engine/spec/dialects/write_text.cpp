@@ -149,15 +149,14 @@ void place(Node& root, std::string_view path, Node value) {
   while (true) {
     const size_t dot = path.find('.');
     const std::string key(path.substr(0, dot));
-    auto at =
-        std::ranges::find_if(node->fields, [&](const auto& field) { return field.first == key; });
+    auto at = std::ranges::find(node->fields, key, &Field::key);
     if (at == node->fields.end()) at = node->fields.insert(node->fields.end(), {key, Node{}});
     if (dot == std::string_view::npos) {
-      at->second = std::move(value);
+      at->value = std::move(value);
       return;
     }
-    at->second.kind = Node::Kind::map;
-    node = &at->second;
+    at->value.kind = Node::Kind::map;
+    node = &at->value;
     path.remove_prefix(dot + 1);
   }
 }

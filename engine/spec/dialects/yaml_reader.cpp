@@ -118,8 +118,13 @@ class YamlReader {
       }
       Node value = value_of_key(column, depth);
       value.line = line;
-      node.fields.emplace_back(std::move(key), std::move(value));
+      add(node, std::move(key), std::move(value));
     }
+  }
+
+  void add(Node& node, std::string key, Node value) {
+    if (node.fields.size() == kMaxFields) in_.fail(fmt::format("more than {} keys", kMaxFields));
+    node.fields.push_back({std::move(key), std::move(value)});
   }
 
   std::string read_key() {
@@ -295,7 +300,7 @@ class YamlReader {
       }
       Node item = flow_item(depth);
       if (is_map) {
-        node.fields.emplace_back(std::move(key), std::move(item));
+        add(node, std::move(key), std::move(item));
       } else {
         node.items.push_back(std::move(item));
       }

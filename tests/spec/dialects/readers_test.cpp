@@ -1,4 +1,7 @@
 // The small readers by themselves: what of YAML, TOML and the shell is read, and what is refused.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -150,7 +153,21 @@ BOOST_DATA_TEST_CASE(hostile_texts, boost::unit_test::data::make(samples::kDiale
   for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
   string deep_yaml;
   for (size_t i = 0; i < 100; ++i) deep_yaml += string(i, ' ') + "a:\n";
+  string flags;
+  string keys;
+  string lines;
+  for (int i = 0; i < 300'000; ++i) {
+    flags += fmt::format("--a{}\n", i);
+    keys += fmt::format("a{}: 1\n", i);
+    lines += fmt::format("a{} = 1\n", i);
+  }
+  std::ranges::replace(flags, '\n', ' ');
+  for (size_t i = 50'000; i < flags.size(); i += 50'000) flags.insert(i, "\\\n");
   const std::vector<string> texts = {
+      "--tensor-model-parallel-size 1 " + flags,
+      "tensor_model_parallel_size: 1\n" + keys,
+      "modules:\n  pre_trainer:\n    overrides:\n      tensor_model_parallel_size: 1\n" + keys,
+      "[parallelism]\ntensor_parallel_degree = 1\n" + lines,
       string(1 << 20, 'a'),
       "--tensor-model-parallel-size " + string(1 << 20, '9'),
       many("--lr 1\n", 1'000'000),

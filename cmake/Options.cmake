@@ -24,8 +24,7 @@ target_include_directories(moetune_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_B
 
 # From nothing, sources are compiled eight at a time, so that a library's templates are instantiated once for eight, and
 # the libraries' headers that nearly every source reads once for all (not for sanitizers, which keep all warnings). Not
-# where ccache is, which would not know a source again then. `make tidy` compiles every source of the product alone, so
-# that a forgotten #include is found.
+# where ccache is, which would not know a source again then: such a build finds forgotten #includes.
 find_program(CCACHE_PROGRAM ccache)
 set(PRECOMPILES ON)
 if(CCACHE_PROGRAM OR MOETUNE_SANITIZE)

@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# clang-tidy's short list (.clang-tidy) over the project's sources, as errors. Needs a configured build folder
-# that compiles every source by itself (preset tidy; built it need not be).
-#   scripts/tidy.sh BUILD_FOLDER [SOURCE...]     all sources that the build compiles, or those named
+# clang-tidy's short list (.clang-tidy) over the project's sources, as errors. Needs a configured build folder (preset
+# tidy; built it need not be). That builds eight sources as one, which reads their headers once: four minutes, not 14.
+#   scripts/tidy.sh BUILD_FOLDER [SOURCE...]     all sources that the build compiles, or those that hold the named ones
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=${1:?the build folder}
+build=$(realpath "${1:?the build folder}")
 shift
-if [ $# -eq 0 ]; then
-  mapfile -t known < <(sed -n "s|^ *\"file\": \"$PWD/\(.*\)\",\{0,1\}$|\1|p" "$build/compile_commands.json" | sort -u)
-  mapfile -t sources < <(printf '%s\n' "${known[@]}" | grep -E '^(kernels|profiler|engine|tuner|sweeps|reports)/.*\.cpp$')
-else
-  sources=("$@")
+folders='(kernels|profiler|engine|tuner|sweeps|reports)'
+mapfile -t sources < <(sed -n 's|^ *"file": "\(.*\)",\{0,1\}$|\1|p' "$build/compile_commands.json" | sort -u |
+  grep -E "^($PWD/$folders/.*\.cpp|$build/$folders/.*/unity_[0-9]+_cxx\.cxx)$")
+if [ $# -gt 0 ]; then
+  chosen=()
+  for name in "$@"; do
+    path=$(realpath "$name")
+    for source in "${sources[@]}"; do
+      if [ "$source" = "$path" ] || { [[ $source == *.cxx ]] && grep -qF "\"$path\"" "$source"; }; then chosen+=("$source"); fi
+    done
+  done
+  mapfile -t sources < <(printf '%s\n' "${chosen[@]}" | sort -u)
 fi
-[ ${#sources[@]} -gt 0 ] || { echo "tidy: no sources in $build/compile_commands.json"; exit 1; }
+[ "${#sources[@]}" -gt 0 ] && [ -n "${sources[0]}" ] || { echo "tidy: no sources in $build/compile_commands.json"; exit 1; }
 # Tests compile some sources a second time, against fakes of the vendors' headers that clang cannot read: those
 # commands are left out.
 commands=$(mktemp -d)
@@ -29,4 +36,4 @@ awk '
 # count of suppressed warnings of system headers is noise; everything else is shown.
 printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$commands" --quiet \
   --extra-arg=-Wno-error --extra-arg=-Wno-unknown-warning-option \
-  2> >(grep -vE '^[0-9]+ warnings? generated|^$' >&2) && echo "tidy: ${#sources[@]} files are clean"
+  2> >(grep -vE '^[0-9]+ warnings? generated|^$' >&2) && echo "tidy: ${#sources[@]} units are clean"

@@ -282,7 +282,13 @@ BOOST_DATA_TEST_CASE_F(WrongInputs, trial_files, boost::unit_test::data::make(kT
 BOOST_DATA_TEST_CASE_F(WrongInputs, impossible_layouts, boost::unit_test::data::make(kImpossible)) {
   write_spec([&](json& document) { document.merge_patch(sample.patch); });
   check_helps({"program", spec}, sample.helps);
-  check_helps({"trial", spec, "--db", db}, sample.helps);
+  // A trial that cannot run is a row with its reason.
+  const Answer answer = run({"trial", spec, "--db", db});
+  BOOST_TEST_CONTEXT(answer.out << answer.err) {
+    BOOST_TEST(answer.code == 2);
+    BOOST_TEST((answer.out + answer.err).find(sample.helps) != std::string::npos, sample.helps);
+    BOOST_TEST(answer.out.find("ms per step") == std::string::npos, "no rank was started");
+  }
 }
 
 BOOST_DATA_TEST_CASE_F(WrongInputs, sweep_files, boost::unit_test::data::make(kSweeps)) {

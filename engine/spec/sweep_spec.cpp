@@ -27,6 +27,11 @@ std::span<const Field<SweepBudget>> budget_fields() {
       field<&SweepBudget::max_trials>({.key = "max_trials",
                                        .limits = {static_cast<double>(kMinTrials), kMaxCount},
                                        .help = "Runs that may be started, repeats included."}),
+      field<&SweepBudget::min_trials>(
+          {.key = "min_trials",
+           .limits = {0, kMaxCount},
+           .help = "Runs that are started even where none is predicted to gain enough, so that "
+                   "more of the space is seen."}),
       field<&SweepBudget::max_seconds>({.key = "max_seconds",
                                         .quantity = Quantity::seconds,
                                         .limits = {1, kMaxCount},

@@ -17,6 +17,7 @@ constexpr int64_t kMinTrials = 4;
 
 struct SweepBudget {
   int64_t max_trials = 60;  ///< started ones; at least kMinTrials
+  int64_t min_trials = 0;   ///< started even where none is predicted to gain enough
   int64_t max_seconds = 600;
   double trial_timeout_s = 60;  ///< no new step within this: hung
 };

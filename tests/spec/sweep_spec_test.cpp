@@ -117,24 +117,27 @@ BOOST_AUTO_TEST_CASE(a_space_too_large_to_enumerate_is_refused) {
 
 BOOST_AUTO_TEST_CASE(every_key_reaches_its_member) {
   json file = document();
-  file.update({{"strategy", "other"},
-               {"budget", {{"max_trials", 7}, {"max_seconds", 8}, {"trial_timeout_s", 2.5}}},
-               {"scale_trials", 3},
-               {"min_gain_ratio", 0.25},
-               {"validate_steps", 11},
-               {"validate_max_loss", 1.5},
-               {"memory_margin_ratio", 0.125},
-               {"clock", "virtual_modelled"},
-               {"dtype", "f64"},
-               {"trace", "all"},
-               {"num_warmup_steps", 2},
-               {"num_steps", 6},
-               {"num_traced_steps", 3},
-               {"reference_tolerance", 0.5},
-               {"data_path", "/elsewhere/corpus"}});
+  file.update(
+      {{"strategy", "other"},
+       {"budget",
+        {{"max_trials", 7}, {"min_trials", 5}, {"max_seconds", 8}, {"trial_timeout_s", 2.5}}},
+       {"scale_trials", 3},
+       {"min_gain_ratio", 0.25},
+       {"validate_steps", 11},
+       {"validate_max_loss", 1.5},
+       {"memory_margin_ratio", 0.125},
+       {"clock", "virtual_modelled"},
+       {"dtype", "f64"},
+       {"trace", "all"},
+       {"num_warmup_steps", 2},
+       {"num_steps", 6},
+       {"num_traced_steps", 3},
+       {"reference_tolerance", 0.5},
+       {"data_path", "/elsewhere/corpus"}});
   const SweepSpec sweep = read(file);
   BOOST_TEST(sweep.strategy == "other");
   BOOST_TEST(sweep.budget.max_trials == 7);
+  BOOST_TEST(sweep.budget.min_trials == 5);
   BOOST_TEST(sweep.budget.max_seconds == 8);
   BOOST_TEST(sweep.budget.trial_timeout_s == 2.5);
   BOOST_TEST(sweep.scale_trials == 3);

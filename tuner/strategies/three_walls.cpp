@@ -12,11 +12,12 @@
 #include "tuner/prediction.h"
 
 namespace moetune::tuner {
-ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep)
+ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep, TimePredictor predictor)
     : sweep_(sweep),
       space_(sweep_),
       cost_models_(1),
-      contests_(sweep_.min_gain_ratio, sweep_.base.clock == spec::ClockMode::virtual_modelled) {}
+      contests_(sweep_.min_gain_ratio, sweep_.base.clock == spec::ClockMode::virtual_modelled),
+      predictor_(predictor) {}
 
 std::optional<TrialRequest> ThreeWalls::ask() {
   pending_.reset();
@@ -106,7 +107,8 @@ ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
   const bool is_new = measured_.insert(trial.request.hash).second;
   if (is_new) calibrations_before_[trial.request.hash] = num_calibrations_;
   if (is_new && trial.is_ok()) contests_.add(trial.request, trial.outcome);
-  if (is_new && trial.is_ok() && !trial.outcome.op_times.empty()) {
+  if (is_new && trial.is_ok() && !trial.outcome.op_times.empty() &&
+      predictor_ == TimePredictor::calibrated) {
     ++num_calibrations_;
     if (cost_models_.size() <= num_calibrations_) {
       cost_models_.push_back(cost_models_.back());
@@ -195,17 +197,61 @@ const Prediction& ThreeWalls::prediction_of(const TrialRequest& request, size_t 
     } else {
       put_memory(estimate_memory(request.spec, compiled(request.spec), rows_), prediction);
     }
-    put_time(cost_models_[num_calibrations].estimate(request.spec, compiled(request.spec)),
-             prediction);
+    if (predictor_ == TimePredictor::none) {
+      prediction.step_ns = 1;
+    } else {
+      put_time(cost_models_[num_calibrations].estimate(request.spec, compiled(request.spec)),
+               prediction);
+    }
     found = predictions_.emplace(key, std::move(prediction)).first;
   }
   return found->second;
 }
 
 int64_t ThreeWalls::predicted_step_ns(const spec::Knobs& knobs) {
+  if (predictor_ == TimePredictor::none) return 1;
   spec::TrialSpec spec = sweep_.base;
   spec.knobs = knobs;
   return cost_models_[num_calibrations_].estimate(spec, compiled(spec)).step_ns;
+}
+
+double ThreeWalls::optimism() {
+  // Until predictions have been put to the test.
+  constexpr size_t kFewestTests = 4;
+  constexpr double kUntested = 0.8;
+  double lowest = 1;
+  size_t num_tests = 0;
+  for (const auto& [hash, known] : calibrations_before_) {
+    const auto outcome = outcomes_.find({hash, 0});
+    const auto prediction = predictions_.find({hash, known});
+    if (known == 0 || outcome == outcomes_.end() || prediction == predictions_.end()) continue;
+    if (outcome->second.status != spec::TrialStatus::ok || prediction->second.step_ns <= 0)
+      continue;
+    ++num_tests;
+    lowest = std::min(lowest, static_cast<double>(outcome->second.step_ns) /
+                                  static_cast<double>(prediction->second.step_ns));
+  }
+  return num_tests < kFewestTests ? std::min(lowest, kUntested) : lowest;
+}
+
+bool ThreeWalls::is_promising(const TrialRequest& request) {
+  if (predictor_ == TimePredictor::none || num_started() < sweep_.budget.min_trials) return true;
+  const auto now = static_cast<double>(predicted_step_ns(incumbent_->request.spec.knobs));
+  const double best = optimism() * static_cast<double>(request.prediction.step_ns);
+  return best * (1 + sweep_.min_gain_ratio) < now;
+}
+
+void ThreeWalls::tell_hopeless(const TrialRequest& request, std::string_view what) {
+  const double optimism_ratio = optimism();
+  Decision& decision = decide(
+      phase_, "note",
+      fmt::format("No more {}: the best of those left is predicted to take {}. Even if it were "
+                  "{:.1f} % faster than that, as the most surprising trial so far may have been, "
+                  "it would not gain the {:.1f} % that count.",
+                  what, base::format_ns(request.prediction.step_ns), 100 * (1 - optimism_ratio),
+                  100 * sweep_.min_gain_ratio));
+  decision.evidence = {{"predicted_step_ns", request.prediction.step_ns},
+                       {"optimism", optimism_ratio}};
 }
 
 // A configuration fits when its short trial fits and, as far as the routing of the reference run

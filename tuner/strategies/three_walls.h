@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,13 +21,21 @@
 
 namespace moetune::tuner {
 
+/// What times are predicted by. Searches use the best; benchmarks show what it is worth.
+enum class TimePredictor : uint8_t {
+  none,       ///< all points alike
+  analytic,   ///< rooflines and links
+  calibrated  ///< corrected by each trial
+};
+
 /// The workflow is written as one straight program (run()) that measures trials as it goes. ask()
 /// runs it from the start with the outcomes known so far and stops it at the first one that is
 /// missing: so it has no states to keep in step, and a resumed sweep takes the same way as the one
 /// that was interrupted. Predictions are kept between runs.
 class ThreeWalls final : public Strategy {
  public:
-  explicit ThreeWalls(const spec::SweepSpec& sweep);
+  explicit ThreeWalls(const spec::SweepSpec& sweep,
+                      TimePredictor predictor = TimePredictor::calibrated);
 
   std::optional<TrialRequest> ask() override;
   void tell(const TrialRequest& request, const TrialOutcome& outcome) override;
@@ -107,10 +116,41 @@ class ThreeWalls final : public Strategy {
   /// With other values of the schedule knobs, as long as one is predicted to gain enough and fits.
   TrialRequest with_best_schedule(TrialRequest request);
   spec::Knobs best_schedule(const TrialRequest& request);
+  /// With the cheapest recompute, no less than these have, that fits; none where none does.
+  std::optional<spec::Knobs> with_room(const spec::Knobs& knobs);
   /// By the cost model as it is.
   int64_t predicted_step_ns(const spec::Knobs& knobs);
+  /// How much faster than predicted a trial may be: as much as the most surprising one so far.
+  /// Measured over predicted, at most 1.
+  double optimism();
+  /// It may gain what counts over the incumbent, by optimism(), or the sweep asks for more trials
+  /// whatever they promise.
+  bool is_promising(const TrialRequest& request);
+  void tell_hopeless(const TrialRequest& request, std::string_view what);
   /// The best few of the ranked layouts, each with its own key.
   void measure_layouts(std::vector<TrialRequest> ranked, std::vector<Contender>& contenders);
+  /// A knob and the value that it gets.
+  struct Change {
+    std::string knob;
+    std::string value;
+  };
+  /// A change of the incumbent that may be worth a trial.
+  struct Move {
+    TrialRequest request;
+    Decision decision;  ///< what it is: phase, wall, remedy, knob, values
+    std::string why;
+    Change change;  ///< the first of them
+  };
+  /// All that fit, the most promising first.
+  std::vector<Move> moves();
+  /// Those that the playbook names; `looked_at`: hashes of points that need not be named again.
+  std::vector<Move> playbook_moves(std::set<std::string>& looked_at);
+  /// The incumbent with these changes; none, and told, where that is not legal or does not fit.
+  std::optional<Move> move_to(std::span<const Change> changes,
+                              const std::set<std::string>& looked_at);
+  std::optional<Move> move_to(const Change& change, const std::set<std::string>& looked_at) {
+    return move_to(std::span(&change, 1), looked_at);
+  }
   /// One pass over the playbook for the incumbent; true when a change was kept.
   bool retune_once();
   /// Its remedies, until one is clearly better; true then.
@@ -197,6 +237,7 @@ class ThreeWalls final : public Strategy {
   std::pair<spec::Knobs, int64_t> last_compiled_key_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial
   Contests contests_;  ///< its runs are those of the current run of the program
+  TimePredictor predictor_;
   size_t num_taken_ = 0;
   bool is_done_ = false;
   bool is_finishing_ = false;

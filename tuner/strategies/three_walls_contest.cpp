@@ -91,6 +91,7 @@ void ThreeWalls::look_at_incumbent_again() {
 
 std::optional<double> ThreeWalls::predicted_ratio(const Trial& incumbent,
                                                   const Contender& contender) {
+  if (predictor_ == TimePredictor::none) return std::nullopt;
   // What a prediction has learnt from the very measurement it is asked about would count twice.
   const size_t known = calibrations_before_[contender.trial.request.hash];
   const int64_t before = prediction_of(incumbent.request, known).step_ns;

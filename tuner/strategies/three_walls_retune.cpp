@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -13,8 +14,8 @@
 namespace moetune::tuner {
 namespace {
 
-// A change that the calibrated cost model expects to slow the step down by so much is not measured.
-constexpr double kHopelessSlowdown = 1.25;
+/// Single changes that are also looked at two at a time.
+constexpr size_t kMostPaired = 8;
 
 std::string recompute_text(const spec::Knobs& knobs) {
   return spec::get_knob(knobs, *spec::find_knob("recompute"));
@@ -80,15 +81,85 @@ bool ThreeWalls::retune_once() {
 }
 
 bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
+  for (Move& move : moves()) {
+    TrialRequest& request = move.request;
+    if (!measured_.contains(request.hash) && !is_promising(request)) {
+      refuse(request, Action::pruned,
+             fmt::format("predicted step {}: it would not gain enough even as the most surprising "
+                         "trial so far",
+                         base::format_ns(request.prediction.step_ns)),
+             kMaxPrunedPerPhase);
+      continue;
+    }
+    look_at_incumbent_again();
+    Contender contender;
+    contender.name = request.title;
+    contender.why = move.why;
+    contender.decision = std::move(move.decision);
+    contender.trial = measure_judged(std::move(request));
+    if (reject_failed(contender)) continue;
+    contenders.push_back(std::move(contender));
+    if (take_if_better(contenders)) return true;
+  }
+  return false;
+}
+
+// What the playbook names for the walls, what the cost model alone would change (also back to what
+// was left before), and of the best of these two at a time. Most gain for a trial's time first:
+// trials run equally many steps, so that is the order of the predicted steps.
+std::vector<ThreeWalls::Move> ThreeWalls::moves() {
+  const spec::Knobs now = incumbent_->request.spec.knobs;
+  const auto now_ns = static_cast<double>(predicted_step_ns(now));
+  std::set<std::string> looked_at = {incumbent_->request.hash};
+  std::vector<Move> moves = playbook_moves(looked_at);
+  const auto gains = [&](const TrialRequest& request, double before_ns) {
+    const auto ns = static_cast<double>(request.prediction.step_ns);
+    return ns < before_ns && ns * (1 + sweep_.min_gain_ratio) <= before_ns;
+  };
+  const bool has_model = predictor_ != TimePredictor::none;
+  for (const auto& [knob, values] : sweep_.space) {
+    if (!has_model) break;
+    for (const std::string& value : values) {
+      std::optional<Move> move = move_to(Change{knob, value}, looked_at);
+      if (!move || !gains(move->request, now_ns)) continue;
+      looked_at.insert(move->request.hash);
+      move->decision.remedy = "predicted";
+      move->why = "The playbook does not name it; the calibrated model expects it to gain.";
+      moves.push_back(std::move(*move));
+    }
+  }
+  const auto by_step = [&] {
+    std::ranges::stable_sort(moves, {},
+                             [](const Move& move) { return move.request.prediction.step_ns; });
+  };
+  by_step();
+  const size_t num_paired = has_model ? std::min(moves.size(), kMostPaired) : 0;
+  for (size_t b = 0; b < num_paired; ++b) {
+    for (size_t a = 0; a < b; ++a) {
+      const std::array<Change, 2> both = {moves[a].change, moves[b].change};
+      if (both[0].knob == both[1].knob) continue;
+      std::optional<Move> move = move_to(both, looked_at);
+      // Worth more than the better one of them alone, which is a.
+      if (!move || !gains(move->request, now_ns) ||
+          !gains(move->request, static_cast<double>(moves[a].request.prediction.step_ns))) {
+        continue;
+      }
+      looked_at.insert(move->request.hash);
+      move->decision.remedy = "predicted_pair";
+      move->why = "The calibrated model expects more of both than of either alone.";
+      moves.push_back(std::move(*move));
+    }
+  }
+  by_step();
+  return moves;
+}
+
+std::vector<ThreeWalls::Move> ThreeWalls::playbook_moves(std::set<std::string>& looked_at) {
   const TrialOutcome outcome = incumbent_->outcome;
-  const spec::Knobs now_knobs = incumbent_->request.spec.knobs;
-  const Situation situation{space_, now_knobs, outcome};
+  const spec::Knobs now = incumbent_->request.spec.knobs;
+  const Situation situation{space_, now, outcome};
   const WallReading reading = read_walls(outcome);
-  // By the same state of the cost model as the candidates.
-  TrialRequest again = incumbent_->request;
-  predict(again);
-  const auto expected_now = static_cast<double>(again.prediction.step_ns);
-  std::set<std::string> looked_at;
+  std::vector<Move> moves;
   for (const Wall wall : reading.order()) {
     // A wall that could not give back more than the smallest gain that counts is none.
     if (!outcome.wall.empty() && wall != reading.binding && wall != Wall::compute &&
@@ -96,46 +167,51 @@ bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
       continue;
     }
     for (const Remedy& remedy : remedies_for(wall, situation)) {
-      const std::string before = spec::get_knob(now_knobs, *spec::find_knob(remedy.row->knob));
-      std::string title = fmt::format("{} {} -> {}", remedy.row->knob, before, remedy.value);
-      const bool names_recompute = remedy.row->knob == std::string_view("recompute");
-      const spec::Knobs knobs = names_recompute ? remedy.knobs : with_less_recompute(remedy.knobs);
-      if (knobs != remedy.knobs) {
-        title += fmt::format(", recompute {} -> {}", recompute_text(remedy.knobs),
-                             recompute_text(knobs));
-      }
-      TrialRequest request = request_for(knobs, Phase::retune, title);
-      if (!looked_at.insert(request.hash).second) continue;
-      if (is_illegal(knobs, Phase::retune, title)) continue;
-      if (!fits(request)) {
-        refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
-        continue;
-      }
-      const auto expected = static_cast<double>(request.prediction.step_ns);
-      if (!measured_.contains(request.hash) && expected > kHopelessSlowdown * expected_now) {
-        refuse(request, Action::pruned,
-               fmt::format("predicted step {} the best so far",
-                           describe_change(expected_now / expected - 1.0, "than")),
-               kMaxPrunedPerPhase);
-        continue;
-      }
-      look_at_incumbent_again();
-      Contender contender;
-      contender.name = title;
-      contender.why = remedy.row->why;
-      contender.decision.phase = Phase::retune;
-      contender.decision.wall = name_of(wall);
-      contender.decision.remedy = remedy.row->name;
-      contender.decision.knob = remedy.row->knob;
-      contender.decision.value_before = before;
-      contender.decision.value_after = remedy.value;
-      contender.trial = measure_judged(std::move(request));
-      if (reject_failed(contender)) continue;
-      contenders.push_back(std::move(contender));
-      if (take_if_better(contenders)) return true;
+      std::optional<Move> move = move_to(Change{remedy.row->knob, remedy.value}, looked_at);
+      if (!move) continue;
+      looked_at.insert(move->request.hash);
+      move->decision.wall = name_of(wall);
+      move->decision.remedy = remedy.row->name;
+      move->why = remedy.row->why;
+      moves.push_back(std::move(*move));
     }
   }
-  return false;
+  return moves;
+}
+
+std::optional<ThreeWalls::Move> ThreeWalls::move_to(std::span<const Change> changes,
+                                                    const std::set<std::string>& looked_at) {
+  const spec::Knobs now = incumbent_->request.spec.knobs;
+  spec::Knobs changed = now;
+  std::string title;
+  bool names_recompute = false;
+  for (const Change& change : changes) {
+    names_recompute |= change.knob == "recompute";
+    title += fmt::format("{}{} {} -> {}", title.empty() ? "" : ", ", change.knob,
+                         spec::get_knob(now, *spec::find_knob(change.knob)), change.value);
+    changed = space_.with(changed, change.knob, change.value);
+  }
+  if (changed == space_.completed(now)) return std::nullopt;
+  const spec::Knobs knobs = names_recompute ? changed : with_less_recompute(changed);
+  if (knobs != changed) {
+    title += fmt::format(", recompute {} -> {}", recompute_text(changed), recompute_text(knobs));
+  }
+  Move move;
+  move.request = request_for(knobs, Phase::retune, title);
+  if (looked_at.contains(move.request.hash)) return std::nullopt;
+  if (is_illegal(knobs, Phase::retune, title)) return std::nullopt;
+  if (!fits(move.request)) {
+    refuse(move.request, Action::pruned, over_capacity_text(move.request), kMaxPrunedPerPhase);
+    return std::nullopt;
+  }
+  const Change& first = changes.front();
+  move.change = first;
+  move.decision.phase = Phase::retune;
+  move.decision.wall = name_of(read_walls(incumbent_->outcome).binding);
+  move.decision.knob = first.knob;
+  move.decision.value_before = spec::get_knob(now, *spec::find_knob(first.knob));
+  move.decision.value_after = first.value;
+  return move;
 }
 
 // A change that frees memory is worth what the memory is worth: a smaller micro-batch that still

@@ -13,6 +13,8 @@ namespace {
 
 /// So many times the layouts that are measured are looked at more closely before.
 constexpr size_t kRefinedShare = 4;
+/// Micro-batches of a layout that are looked at more closely.
+constexpr int kMostOfLayout = 2;
 
 /// What a layout is measured with, where it is not what the sweep starts from: ",
 /// overlap_grad_reduce true".
@@ -30,9 +32,10 @@ std::string schedule_text(const spec::Knobs& knobs, const spec::Knobs& from,
 }  // namespace
 
 // Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
-// cost model; of the best few each with the schedule that is predicted to suit it, as one that
-// needs its gradients reduced meanwhile is not to be judged without; the best of these, no two with
-// the same layout, are measured.
+// cost model; of the best few each with the schedule, and the recompute that makes room for it,
+// that are predicted to suit it: one that needs its gradients reduced meanwhile is not to be judged
+// without. The best of these, no two with the same layout, are measured, and after each of them the
+// others are ranked again.
 void ThreeWalls::scale() {
   phase_ = Phase::scale;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
@@ -48,16 +51,22 @@ void ThreeWalls::scale() {
                              [](const TrialRequest& r) { return r.prediction.step_ns; });
   };
   sort();
-  const auto num_refined =
-      std::min(ranked.size(), kRefinedShare * static_cast<size_t>(sweep_.scale_trials));
-  for (size_t i = 0; i < num_refined; ++i) ranked[i] = with_best_schedule(std::move(ranked[i]));
+  const size_t num_fitting = ranked.size();
+  // Of a layout one is measured: no need to look at all its micro-batches.
+  std::map<std::string, int> num_of_layout;
+  std::erase_if(ranked, [&](const TrialRequest& request) {
+    return ++num_of_layout[layout_text(request.spec.knobs)] > kMostOfLayout;
+  });
+  // No trial corrects predictions by so much that one of the others becomes the best.
+  ranked.resize(std::min(ranked.size(), kRefinedShare * static_cast<size_t>(sweep_.scale_trials)));
+  for (TrialRequest& request : ranked) request = with_best_schedule(std::move(request));
   sort();
   Decision& ranking = decide(
       Phase::scale, "note",
       fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
-                  "predicted to be fastest are measured, each layout once, with the schedule that "
-                  "is predicted to suit it.",
-                  num_points, ranked.size(), sweep_.scale_trials));
+                  "predicted to be fastest, at most, are measured, each layout once, with the "
+                  "schedule that is predicted to suit it.",
+                  num_points, num_fitting, sweep_.scale_trials));
   constexpr size_t kMaxListed = 50;
   for (size_t i = 0; i < std::min(ranked.size(), kMaxListed); ++i) {
     ranking.evidence["predicted"].push_back({{"layout", describe(ranked[i].spec.knobs)},
@@ -110,13 +119,19 @@ spec::Knobs ThreeWalls::best_schedule(const TrialRequest& request) {
     has_changed = false;
     for (const std::string_view name : space_.schedule_knobs()) {
       for (const std::string& value : space_.values(name)) {
-        const spec::Knobs knobs = space_.with(best, name, value);
-        if (knobs == best || !is_legal(knobs)) continue;
+        const spec::Knobs changed = space_.with(best, name, value);
+        if (changed == best || !is_legal(changed)) continue;
         // A gain that would not count is not worth leaving what the sweep starts from.
-        const auto ns = static_cast<double>(predicted_step_ns(knobs));
-        if (ns >= best_ns || ns * (1 + sweep_.min_gain_ratio) > best_ns) continue;
-        if (!fits(request_for(knobs, Phase::scale, {}))) continue;
-        best = knobs;
+        const auto gains = [&](double ns) {
+          return ns < best_ns && ns * (1 + sweep_.min_gain_ratio) <= best_ns;
+        };
+        auto ns = static_cast<double>(predicted_step_ns(changed));
+        if (!gains(ns)) continue;
+        const std::optional<spec::Knobs> knobs = with_room(changed);
+        if (!knobs) continue;
+        if (*knobs != changed) ns = static_cast<double>(predicted_step_ns(*knobs));
+        if (!gains(ns)) continue;
+        best = *knobs;
         best_ns = ns;
         has_changed = true;
       }
@@ -125,16 +140,35 @@ spec::Knobs ThreeWalls::best_schedule(const TrialRequest& request) {
   return best;
 }
 
+std::optional<spec::Knobs> ThreeWalls::with_room(const spec::Knobs& knobs) {
+  const int weight = recompute_weight(knobs.recompute);
+  for (const std::string& rung : recompute_ladder()) {
+    const spec::Knobs heavier = space_.with(knobs, "recompute", rung);
+    if (recompute_weight(heavier.recompute) < weight || !is_legal(heavier)) continue;
+    if (fits(request_for(heavier, Phase::scale, {}))) return heavier;
+  }
+  return std::nullopt;
+}
+
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
   std::set<std::string> seen;
-  int64_t num_measured = 0;
-  const spec::Knobs& from = first_fitting_->request.spec.knobs;
-  for (TrialRequest& request : ranked) {
-    if (num_measured >= sweep_.scale_trials) break;
-    if (!seen.insert(layout_text(request.spec.knobs)).second) continue;
+  const spec::Knobs from = first_fitting_->request.spec.knobs;
+  for (int64_t num_measured = 0; num_measured < sweep_.scale_trials; ++num_measured) {
+    std::erase_if(ranked, [&](const TrialRequest& request) {
+      return measured_.contains(request.hash) || seen.contains(layout_text(request.spec.knobs));
+    });
+    if (ranked.empty()) return;
+    for (TrialRequest& request : ranked) predict(request);
+    // By what is known now, and with the schedule that now seems to suit it.
+    const TrialRequest request = with_best_schedule(*std::ranges::min_element(
+        ranked, {}, [](const TrialRequest& r) { return r.prediction.step_ns; }));
+    seen.insert(layout_text(request.spec.knobs));
     if (measured_.contains(request.hash)) continue;
-    ++num_measured;
+    if (!is_promising(request)) {
+      tell_hopeless(request, "layouts");
+      return;
+    }
     look_at_incumbent_again();
     Contender contender;
     contender.name = describe(request.spec.knobs) +
@@ -143,7 +177,7 @@ void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
     contender.decision.remedy = "layout";
     contender.decision.knob = "layout";
     contender.decision.value_after = contender.name;
-    contender.trial = measure_judged(std::move(request));
+    contender.trial = measure_judged(request);
     if (reject_failed(contender)) continue;
     contenders.push_back(std::move(contender));
     take_if_better(contenders);

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -11,10 +13,13 @@
 #include "kernels/base/units.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/load.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/row_files.h"
 #include "sweeps/table.h"
+#include "tuner/cost_model.h"
+#include "tuner/memory_model.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -25,7 +30,8 @@ constexpr const char* kEstimateHelp =
     R"(Says how much memory runs need and how fast they are, on machines that need not be here.
 --rows FILE prices every row of a JSON array of runs, in the format of published results, and
 compares with what each says was measured. --run prices one run, in the words of Megatron-LM,
-Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware.)";
+Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware. SPEC prices a trial of
+moetune's own engine, with balanced routing: its memory is what the ledger will say.)";
 
 std::string percent(const json& value) {
   return value.is_number() ? fmt::format("{:+.1f} %", 100 * value.get<double>()) : "";
@@ -111,14 +117,72 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
   return 0;
 }
 
+/// A trial of our engine, by its own profile: its program is what runs.
+int estimate_trial(const CommandOptions& options) {
+  const spec::TrialSpec trial = options.trial().spec;
+  check_can_run(trial, options.text("spec"));
+  const tuner::MemoryEstimate memory = tuner::estimate_memory(trial, {});
+  const tuner::CostEstimate step = tuner::play_step(trial, {});
+  const auto worst = std::ranges::max_element(
+      memory.ranks, {}, [](const tuner::RankMemory& rank) { return rank.peak_bytes; });
+  const int64_t capacity = trial.hardware.memory_bytes;
+  const bool fits = capacity == 0 || memory.peak_bytes <= capacity;
+  const double tokens_per_s = static_cast<double>(trial.training.global_batch_size) *
+                              static_cast<double>(trial.training.seq_length) * 1e9 /
+                              static_cast<double>(step.step_ns);
+  const auto worst_rank = worst - memory.ranks.begin();
+  const Verdict verdict = fits ? Verdict::fits : Verdict::oom;
+  if (options.wants_json()) {
+    json row = {
+        {"id", "trial"},
+        {"supported", true},
+        {"reason", nullptr},
+        {"knobs", spec::to_json(trial.knobs)},
+        {"peak_allocated_bytes", memory.peak_bytes},
+        {"worst_rank", worst_rank},
+        {"verdict", name_of(verdict)},
+        {"step_time_ns", step.step_ns},
+        {"step_parts_ns", step.parts_ns},
+        {"tokens_per_s_per_gpu", tokens_per_s / static_cast<double>(trial.hardware.num_devices())},
+        {"grade", tuner::name_of(step.grade)}};
+    for (size_t group = 0; group < worst->group_bytes.size(); ++group) {
+      row["memory_parts_bytes"][name_of(static_cast<tuner::MemoryGroup>(group))] =
+          worst->group_bytes[group];
+    }
+    const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
+    std::cout << document.dump(2) << '\n';
+    return 0;
+  }
+  std::cout << fmt::format("{} a step, {:.0f} tokens/s ({}: no trial has corrected it)\n",
+                           base::format_ns(step.step_ns), tokens_per_s, tuner::name_of(step.grade));
+  std::vector<std::pair<int64_t, std::string>> parts;
+  for (const auto& [name, ns] : step.parts_ns) parts.emplace_back(ns, name);
+  std::ranges::sort(parts, std::greater{});
+  for (const auto& [ns, name] : parts) {
+    std::cout << fmt::format("  {:<28} {:5.1f} %\n", name,
+                             100 * static_cast<double>(ns) / static_cast<double>(step.step_ns));
+  }
+  std::cout << fmt::format(
+      "{} on rank {}, the fullest: {}\n", base::format_bytes(memory.peak_bytes), worst_rank,
+      capacity == 0 ? std::string("there is no limit")
+                    : fmt::format("{} of {}", fits ? "fits" : "oom", base::format_bytes(capacity)));
+  for (size_t group = 0; group < worst->group_bytes.size(); ++group) {
+    if (worst->group_bytes[group] == 0) continue;
+    std::cout << fmt::format("  {:<28} {}\n", name_of(static_cast<tuner::MemoryGroup>(group)),
+                             base::format_bytes(worst->group_bytes[group]));
+  }
+  return 0;
+}
+
 }  // namespace
 
 CommandOptions estimate_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "estimate (--rows FILE | --run COMMAND --hardware HARDWARE --gpus N [--model MODEL]) "
-      "[--calibration FILE] [--format text|json]",
+      "estimate (SPEC [--set KNOB=VALUE ...] | --rows FILE | --run COMMAND --hardware HARDWARE "
+      "--gpus N [--model MODEL]) [--calibration FILE] [--format text|json]",
       kEstimateHelp);
+  options.add_trial();
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
   };
@@ -140,9 +204,10 @@ int run_estimate_command(const CommandOptions& options) {
   const Calibration calibration = options.has("calibration")
                                       ? load_calibration(options.text("calibration"))
                                       : default_calibration();
-  if (options.has("rows") == options.has("run")) {
-    throw base::UsageError("expected one of --rows FILE and --run COMMAND");
+  if (options.has("rows") + options.has("run") + options.has("spec") != 1) {
+    throw base::UsageError("expected one of SPEC, --rows FILE and --run COMMAND");
   }
+  if (options.has("spec")) return estimate_trial(options);
   if (options.has("run")) return estimate_one(options, calibration);
   const std::vector<PublishedRow> rows = load_rows(options.text("rows"));
   const json document = estimate_rows(rows, calibration);

@@ -6,7 +6,7 @@
 namespace moetune::sweeps {
 
 inline constexpr OutputKey kEstimateKeys[] = {
-    {"rows[].id", "text", "", "Of the row; of --run \"run\"."},
+    {"rows[].id", "text", "", "Of the row; of --run \"run\", of a SPEC \"trial\"."},
     {"rows[].supported", "true or false", "", "It could be priced."},
     {"rows[].reason", "text or null", "", "Why not."},
     {"rows[].peak_allocated_bytes", "integer", "bytes",
@@ -15,6 +15,7 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].start_bytes", "integer", "bytes", "Before the first step."},
     {"rows[].first_step_bytes", "integer", "bytes", "Peak of the first step."},
     {"rows[].memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},
+    {"rows[].worst_rank", "integer", "", "Of a SPEC: the rank that this is of."},
     {"rows[].memory_moment", "text", "", "When the peak is."},
     {"rows[].memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
     {"rows[].verdict", "text", "", "fits, tight or oom."},

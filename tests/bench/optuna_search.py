@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random search and Optuna's TPE and GP on the tables that search_bench wrote: live trials to within 2 % of the best.
 
-Only the benchmark needs Optuna (pip install optuna scikit-learn scipy torch). Points that break a rule are not in the
+Only the benchmark needs Optuna (pip install optuna scipy torch). Points that break a rule are not in the
 tables: they are drawn again and do not count. A point that does not fit counts, and is told to the sampler as one and
 a half times the slowest step of the table.
 
@@ -15,7 +15,7 @@ import statistics
 import sys
 
 GOOD_ENOUGH = 1.02
-MOST_TRIALS = 400
+MOST_TRIALS = 100
 MOST_DRAWS = 200  # for one legal point
 
 

@@ -200,6 +200,36 @@ BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
   BOOST_TEST(exported.out.find("tensor_model_parallel_size: 2") != std::string::npos, exported.out);
 }
 
+// A trial of our engine: the memory that each rank's program says.
+BOOST_FIXTURE_TEST_CASE(a_trial_is_estimated_by_its_program, Cli) {
+  const Answer answer = run({"estimate", spec, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json row = json::parse(answer.out)["rows"][0];
+  int64_t highest = 0;
+  int64_t fullest = -1;
+  for (int64_t rank = 0; rank < tests::small_trial().hardware.num_devices(); ++rank) {
+    const Answer program =
+        run({"program", spec, "--rank", std::to_string(rank), "--format", "json"});
+    BOOST_TEST_REQUIRE(program.code == 0, program.err);
+    const auto peak = json::parse(program.out)["peak_bytes"].get<int64_t>();
+    if (peak <= highest) continue;
+    highest = peak;
+    fullest = rank;
+  }
+  BOOST_TEST(row["peak_allocated_bytes"] == highest);
+  BOOST_TEST(row["worst_rank"] == fullest);
+  int64_t groups = 0;
+  for (const json& bytes : row["memory_parts_bytes"]) groups += bytes.get<int64_t>();
+  BOOST_TEST(groups == highest);
+  int64_t parts = 0;
+  for (const json& ns : row["step_parts_ns"]) parts += ns.get<int64_t>();
+  BOOST_TEST(row["step_time_ns"] == parts);
+  BOOST_TEST(row["step_time_ns"].get<int64_t>() > 0);
+  const Answer text = run({"estimate", spec});
+  BOOST_TEST(text.code == 0);
+  BOOST_TEST(text.out.find("a step, ") != std::string::npos, text.out);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
   const std::string file = folder.file("rates.json");
   const Answer made = run({"calibrate", "--rows", rows_file(), "--out", file});
@@ -236,7 +266,8 @@ const Wrong kWrong[] = {
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--against",
       "hello"},
      "looks like no command"},
-    {{"estimate"}, "one of --rows FILE and --run"},
+    {{"estimate"}, "one of SPEC, --rows FILE and --run"},
+    {{"estimate", "trial.json", "--rows", "rows.json"}, "one of SPEC, --rows FILE and --run"},
     {{"estimate", "--rows", "nowhere.json"}, "cannot be read"},
     {{"calibrate"}, "a file of rows"},
     {{"import"}, "a command or configuration"},

@@ -1,0 +1,32 @@
+// The sections of a plan's page, each from the same data to HTML; empty: it has nothing to show.
+#pragma once
+
+#include <string>
+
+#include "reports/plan_page.h"
+
+namespace moetune::reports {
+
+std::string plan_verdict(const PlanPage& page);
+std::string plan_table(const PlanPage& page);
+std::string plan_misses(const PlanPage& page);
+std::string plan_front(const PlanPage& page);
+std::string plan_space(const PlanPage& page);
+std::string plan_memory(const PlanPage& page);
+std::string plan_budget(const PlanPage& page);
+std::string plan_timeline(const PlanPage& page);
+std::string plan_against(const PlanPage& page);
+std::string plan_advice(const PlanPage& page);
+std::string plan_basis(const PlanPage& page);
+
+/// "25 s (21 to 31 s)": a figure and its interval, each as `text` writes it. Plain text.
+template <typename Text>
+std::string with_interval(const PlanFigure& figure, Text text) {
+  return text(figure.value) + " (" + text(figure.low) + " to " + text(figure.high) + ")";
+}
+
+/// Bytes that are no whole number yet, rounded; with a sign where they are a difference.
+std::string rounded_bytes(double bytes);
+std::string signed_bytes(double bytes);
+
+}  // namespace moetune::reports

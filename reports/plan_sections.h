@@ -19,12 +19,6 @@ std::string plan_against(const PlanPage& page);
 std::string plan_advice(const PlanPage& page);
 std::string plan_basis(const PlanPage& page);
 
-/// "25 s (21 to 31 s)": a figure and its interval, each as `text` writes it. Plain text.
-template <typename Text>
-std::string with_interval(const PlanFigure& figure, Text text) {
-  return text(figure.value) + " (" + text(figure.low) + " to " + text(figure.high) + ")";
-}
-
 /// Bytes that are no whole number yet, rounded; with a sign where they are a difference.
 std::string rounded_bytes(double bytes);
 std::string signed_bytes(double bytes);

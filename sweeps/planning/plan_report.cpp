@@ -30,7 +30,7 @@ double allocatable_bytes(double capacity_bytes) {
   return (capacity_bytes - fixed) / slope * 1e9;
 }
 
-reports::PlanMark mark_of(const PlanResult& result, const planner::PlannedConfig& config) {
+reports::PlanMark plan_mark(const PlanResult& result, const planner::PlannedConfig& config) {
   planner::PlanRun run;
   run.hardware = result.question.hardware;
   run.knobs = config.knobs;
@@ -41,7 +41,7 @@ reports::PlanMark mark_of(const PlanResult& result, const planner::PlannedConfig
           missing_bytes(result.question, config.peak_bytes) <= 0};
 }
 
-void add_rows(const PlanResult& result, PlanPage& page) {
+void fill_rows(const PlanResult& result, PlanPage& page) {
   for (size_t i = 0; i < result.answer.best.size(); ++i) {
     const spec::PlanKnobs& knobs = result.answer.best[i].knobs;
     const RunEstimate& estimate = result.estimates[i];
@@ -65,26 +65,26 @@ void add_rows(const PlanResult& result, PlanPage& page) {
   }
 }
 
-void add_regions(const PlanResult& result, PlanPage& page) {
+void fill_regions(const PlanResult& result, PlanPage& page) {
   for (const planner::PlanCell& cell : result.answer.cells) {
     // What the fixed knobs leave out is no part of the space.
     if (cell.num_legal == 0 && cell.broken == nullptr) continue;
     reports::PlanRegion& region = page.regions.emplace_back(reports::PlanRegion{
         cell.tp, cell.cp, cell.ep, cell.pp, cell.num_legal, cell.num_fit, {}, {}});
     if (cell.fastest) {
-      region.best = mark_of(result, *cell.fastest);
+      region.best = plan_mark(result, *cell.fastest);
     } else if (cell.leanest) {
-      region.best = mark_of(result, *cell.leanest);
+      region.best = plan_mark(result, *cell.leanest);
     } else {
       region.reason = cell.broken->name;
     }
   }
   for (const planner::PlannedConfig& config : result.answer.front) {
-    page.front.push_back(mark_of(result, config));
+    page.front.push_back(plan_mark(result, config));
   }
 }
 
-void add_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
+void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
   for (const planner::StageMemory& stage : estimate.memory.stages) {
     reports::PlanStage& shown = page.stages.emplace_back();
     shown.moment = stage.moment;
@@ -104,7 +104,7 @@ reports::PlanChange change_of(const KnobGain& gain) {
   return {{gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule};
 }
 
-void add_against(const Against& theirs, PlanPage& page) {
+void fill_against(const Against& theirs, PlanPage& page) {
   reports::PlanAgainst& against = page.against.emplace();
   against.layout = layout_text(theirs.run.knobs);
   against.choices = choices_text(theirs.run.knobs);
@@ -116,7 +116,7 @@ void add_against(const Against& theirs, PlanPage& page) {
   for (const KnobGain& change : theirs.changes) against.changes.push_back(change_of(change));
 }
 
-void add_played(PlanResult& result, PlanPage& page) {
+void fill_played(PlanResult& result, PlanPage& page) {
   if (!result.played) return;
   tuner::PlayedStep& step = *result.played;
   reports::PlanPlayed& played = page.played.emplace();
@@ -151,12 +151,12 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   page.capacity_bytes =
       static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
   page.allocatable_bytes = allocatable_bytes(page.capacity_bytes);
-  add_rows(result, page);
-  add_regions(result, page);
-  if (!result.estimates.empty()) add_memory_and_time(result.estimates.front(), page);
+  fill_rows(result, page);
+  fill_regions(result, page);
+  if (!result.estimates.empty()) fill_memory_and_time(result.estimates.front(), page);
   page.not_played = result.not_played;
-  add_played(result, page);
-  if (result.against) add_against(*result.against, page);
+  fill_played(result, page);
+  if (result.against) fill_against(*result.against, page);
   for (const ThumbOpinion& thumb : result.thumbs) {
     page.thumbs.push_back({thumb.says, thumb.agrees, thumb.cost_ratio});
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/reports/fixture_helper.h"
+#include "tests/reports/plan_sample.h"
 
 namespace moetune::reports {
 BOOST_AUTO_TEST_SUITE(plan_page)
@@ -14,79 +15,8 @@ BOOST_AUTO_TEST_SUITE(plan_page)
 namespace {
 
 using nlohmann::json;
-
-constexpr double kGiB = 1 << 30;
-
-profiler::StepTrace trace_of(int rank) {
-  profiler::StepTrace trace;
-  trace.rank = rank;
-  trace.end_ns = 1'000'000;
-  for (int i = 0; i < 4; ++i) {
-    profiler::TraceRecord& record = trace.records.emplace_back();
-    record.id = i;
-    record.rank = rank;
-    record.name = i == 3 ? "dispatch.forward" : "core_attn.forward";
-    record.micro_batch = i;
-    record.start_ns = 250'000 * i;
-    record.end_ns = record.start_ns + 200'000;
-  }
-  return trace;
-}
-
-/// `text` is in every text that somebody else could have written.
-PlanPage sample(const std::string& text = "") {
-  PlanPage page;
-  page.model = text + "model";
-  page.hardware = text + "machine";
-  page.date = "2026-11-24 10:00 UTC";
-  page.num_devices = 16;
-  page.seq_length = 4096;
-  page.global_batch_size = 1024;
-  page.num_points = 1000;
-  page.num_legal = 500;
-  page.num_fit = 20;
-  page.has_experts = true;
-  page.assumptions = {text + "balanced routing"};
-  page.capacity_bytes = 80 * kGiB;
-  page.allocatable_bytes = 75 * kGiB;
-  PlanRow row;
-  row.layout = text + "tp 2";
-  row.choices = text + "recompute full";
-  row.step_ns = {2e9, 1e9, 3e9};
-  row.tflops = {300, 250, 350};
-  row.tokens_per_s = {1234, 1000, 1500};
-  row.peak_bytes = {60 * kGiB, 55 * kGiB, 65 * kGiB};
-  row.load_that_fits = 1.37;
-  row.wall = "communication";
-  row.grade = text + "calibrated";
-  page.rows = {row, row};
-  page.rows[1].to_first = {{text + "tp", text + "2", text + "4"}};
-  page.rows[1].why_slower = text + "bubble takes more";
-  const PlanMark mark = {text + "tp 2 cp 1", 60 * kGiB, 1234, true};
-  page.front = {mark, {text + "tp 1 cp 1", 90 * kGiB, 1300, false}};
-  page.regions = {{2, 1, 8, 1, 9, 4, mark, ""},
-                  {1, 1, 8, 1, 5, 0, PlanMark{text + "tp 1", 500 * kGiB, 1500, false}, ""},
-                  {4, 1, 8, 1, 0, 0, {}, text + "tp_divides_heads"}};
-  page.memory_terms = {text + "weights", "saved activations"};
-  page.stages = {{text + "loss", {20 * kGiB, 40 * kGiB}}, {text + "loss", {10 * kGiB, 5 * kGiB}}};
-  page.step_parts = {{text + "products", 1.5}, {"bubble", 0.5}};
-  PlanPlayed& played = page.played.emplace();
-  played.step_ns = 1'000'000;
-  played.stage_parts_ns = {{{"compute", 800'000}, {"blocking_ep", 200'000}},
-                           {{"compute", 600'000}, {"bubble", 400'000}}};
-  played.wall = "communication";
-  played.traces = {trace_of(0), trace_of(8)};
-  played.num_records = 8;
-  played.num_micro_batches = 4;
-  played.left_out = {text + "FSDP"};
-  page.against = PlanAgainst{text + "tp 4", text + "none", row.step_ns, row.tflops,
-                             row.tokens_per_s, row.peak_bytes, "fits", {}};
-  page.against->changes = {{{text + "ep", "1", "8"}, 0.25, -3 * kGiB, ""},
-                           {{text + "vpp", "1", "2"}, {}, {}, text + "vpp_needs_pp"}};
-  page.thumbs = {{text + "Two replicas.", false, 0.125}};
-  page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};
-  return page;
-}
+using tests::kGiB;
+using tests::sample_plan;
 
 json data_of(const std::string& html, const std::string& name) {
   const std::string mark = "id=\"data-" + name + "\">";
@@ -103,7 +33,7 @@ bool has(const std::string& html, const std::string& part) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
-  const std::string html = render_plan(sample());
+  const std::string html = render_plan(sample_plan());
   for (const char* id : {"verdict", "plans", "front", "space", "memory", "budget", "timeline",
                          "against", "advice", "basis"}) {
     BOOST_TEST(has(html, "<section id=\"" + std::string(id) + "\""), id);
@@ -144,7 +74,7 @@ BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
 }
 
 BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {
-  PlanPage page = sample();
+  PlanPage page = sample_plan();
   page.played->is_thinned = true;
   page.played->num_records = 2'400'000;
   const std::string html = render_plan(page);
@@ -153,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {
 }
 
 BOOST_AUTO_TEST_CASE(where_nothing_fits_the_page_says_what_is_missing) {
-  PlanPage page = sample();
+  PlanPage page = sample_plan();
   page.rows.clear();
   page.stages.clear();
   page.played.reset();
@@ -172,8 +102,8 @@ BOOST_AUTO_TEST_CASE(where_nothing_fits_the_page_says_what_is_missing) {
 }
 
 BOOST_AUTO_TEST_CASE(no_text_becomes_markup_and_no_path_gets_in) {
-  const std::string plain = render_plan(sample());
-  const std::string html = render_plan(sample(tests::kHostileText));
+  const std::string plain = render_plan(sample_plan());
+  const std::string html = render_plan(sample_plan(tests::kHostileText));
   // Everything but the program's own script.
   const auto count = [](const std::string& text, const std::string& part) {
     size_t result = 0;
@@ -184,7 +114,7 @@ BOOST_AUTO_TEST_CASE(no_text_becomes_markup_and_no_path_gets_in) {
   for (const char* part : {"<script", "</script", "<img", "<b>", "<!--", "<td", "<section"}) {
     BOOST_TEST(count(html, part) == count(plain, part), part);
   }
-  const std::string paths = render_plan(sample("/home/somebody/secret/"));
+  const std::string paths = render_plan(sample_plan("/home/somebody/secret/"));
   BOOST_TEST(!has(paths, "somebody"));
 }
 

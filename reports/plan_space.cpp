@@ -136,7 +136,8 @@ std::string plan_space(const PlanPage& page) {
   }
   return figure("space",
                 "Each cell is the best of all configurations with these sizes. A cross: none fits; "
-                "a dot: none is legal. Point at a cell for the configuration or the reason.",
+                "a dot: none is legal; empty: the sizes do not divide the devices, or --fix leaves "
+                "them out. Point at a cell for the configuration or the reason.",
                 "<label>Sizes <select data-space>" + options + "</select></label>", table) +
          json_element("data-space", columns);
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "tuner/planner/rules.h"
@@ -231,24 +232,34 @@ class Search {
     knobs.cuda_graphs = {};
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
-      layouts_.push_back({knobs, bound_of(knobs), answer_.cells.size() - 1});
+      layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
     } else if (q_.wants_space && knobs.etp == 1 && knobs.vpp == 1 && knobs.micro_batch_size == 1) {
       answer_.cells.back().broken = broken;
     }
   }
 
-  /// No choice of this layout that holds the same memory is faster: everything overlapped, no host.
-  double bound_of(PlanKnobs knobs) {
-    knobs.overlap_moe_expert_parallel_comm = knobs.ep > 1;
+  /// No choice of this layout that holds the same memory is faster: no host, and where
+  /// `has_overlap`, everything overlapped.
+  double bound_of(PlanKnobs knobs, bool has_overlap) {
+    knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
     return price(knobs).seconds;
   }
 
-  /// Works are shared by layouts with the same sizes in a layer.
+  static bool has_same_sizes(const PlanKnobs& a, const PlanKnobs& b) {
+    return a.tp == b.tp && a.cp == b.cp && a.dp == b.dp && a.pp == b.pp && a.vpp == b.vpp &&
+           a.ep == b.ep && a.etp == b.etp && a.micro_batch_size == b.micro_batch_size;
+  }
+
+  /// Works are shared by layouts with the same sizes in a layer, all but the price by one layout.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
-    return PreparedStep(run_with(knobs), works_).price(rates_);
+    if (!prepared_ || !has_same_sizes(prepared_->run().knobs, knobs)) {
+      prepared_.emplace(run_with(knobs), works_);
+    }
+    prepared_->choose(knobs);
+    return prepared_->price(rates_);
   }
 
   void look_at(const Layout& layout) {
@@ -267,7 +278,7 @@ class Search {
       knobs.cross_entropy = choice.cross_entropy;
       knobs.fsdp = choice.fsdp;
       double peak[2] = {-1, -1};
-      double bound = -1;
+      double bounds[2] = {-1, -1};  // without and with overlap
       for (const TimeChoice& time : time_choices_) {
         knobs.dispatcher = time.dispatcher;
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
@@ -288,11 +299,13 @@ class Search {
         if (cell != nullptr) {
           ++cell->num_legal;
           if (fits) ++cell->num_fit;
-          if (!cell->leanest || bytes < cell->leanest->peak_bytes)
+          if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
             cell->leanest = {knobs, bytes, 0};
+          }
           if (!is_wanted && is_ahead(*cell, bytes, fits, layout.bound)) {
-            // The layout's bound recomputes nothing; this one is nearer.
-            if (bound < 0) bound = bound_of(knobs);
+            // The layout's bound recomputes nothing and overlaps all; this one is nearer.
+            double& bound = bounds[time.has_overlap ? 1 : 0];
+            if (bound < 0) bound = bound_of(knobs, time.has_overlap);
             is_wanted = is_ahead(*cell, bytes, fits, bound);
           }
         }
@@ -337,6 +350,7 @@ class Search {
   Front front_;
   std::vector<Layout> layouts_;
   WorkCache works_;
+  std::optional<PreparedStep> prepared_;  ///< of the layout that was priced last
   PlanAnswer answer_;
 };
 

@@ -34,14 +34,14 @@ export function drawFront() {
     series.push({...points('best plan', [data.first], star, 18, {color: c.green, borderColor: c.page, borderWidth: 1}), z: 5});
   }
   series[0].markLine = {silent: true, symbol: 'none', lineStyle: {color: c.red, width: 2, type: 'solid'},
-    label: {formatter: `fits up to ${bytes(data.capacity)}`, position: 'insideEndTop', color: c.text, fontWeight: 600}, data: [{xAxis: data.capacity}]};
+    label: {formatter: `fits up to ${bytes(data.capacity)}`, position: 'end', color: c.text, fontWeight: 600}, data: [{xAxis: data.capacity}]};
   draw('front', {
     ...common(c),
     tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.mark ? describeMark(p.data.mark, p.data.what) : '')},
-    grid: {left: isNarrow() ? 56 : 76, right: 24, top: 40, bottom: 50},
+    grid: {left: isNarrow() ? 56 : 76, right: 24, top: isNarrow() ? 84 : 62, bottom: 50},
     xAxis: axis(c, {type: 'value', min: 0, max: Math.ceil(most / interval) * interval, interval, name: 'peak memory, allocated on the worst rank', nameLocation: 'middle', nameGap: 30,
       axisLabel: {formatter: axisLabels('bytes', 0, most), showMaxLabel: false}}),
-    yAxis: axis(c, {type: 'value', min: 0, name: 'tokens/s', nameTextStyle: {align: 'right'}, axisLabel: {formatter: axisLabels('count', 0, fastest)}}),
+    yAxis: axis(c, {type: 'value', min: 0, name: 'tokens/s', nameGap: 12, nameTextStyle: {align: 'right'}, axisLabel: {formatter: axisLabels('count', 0, fastest)}}),
     series,
   }, forPrint() ? 340 : 440);
 }

@@ -29,7 +29,7 @@ constexpr PlanSection kPlanSections[] = {
     {"front", "Memory and throughput", "Front",
      "What more memory buys, and what less costs. Left of the line it fits.", plan_front},
     {"space", "Map of the layouts", "Map",
-     "The best of each cell. Darker is faster; crosses do not fit, dots are not legal.",
+     "The best of each cell. Stronger blue is faster; crosses do not fit, dots are not legal.",
      plan_space},
     {"memory", "Memory per stage", "Memory",
      "What the highest moment of each pipeline stage of the first plan is made of, against what "

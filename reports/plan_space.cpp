@@ -65,6 +65,11 @@ std::string plan_front(const PlanPage& page) {
     }
     (region.best->fits ? fitting : others).push_back(mark_json(*region.best));
   }
+  if (front.empty() && fitting.empty() && others.empty()) {
+    return fmt::format(
+        "<p>All {} choices of tp, cp, ep and pp need over {:.0f} times a device.</p>\n", num_beyond,
+        kMostOfDevice);
+  }
   json data = {{"capacity", std::llround(page.allocatable_bytes)},
                {"front", front},
                {"fits", fitting},

@@ -165,8 +165,8 @@ std::string plan_misses(const PlanPage& page) {
   html += "</tbody></table></div>\n";
   if (page.ways_out.empty()) return html;
   html +=
-      "<div class=\"scroll\"><table class=\"compact\"><caption>Ways out, each alone, the one that "
-      "leaves least missing first</caption><thead><tr><th>change</th><th class=\"num\">then "
+      "<h3>Ways out, each alone, the one that leaves least missing first</h3>\n<div "
+      "class=\"scroll\"><table class=\"compact\"><thead><tr><th>change</th><th class=\"num\">then "
       "missing</th><th></th></tr></thead><tbody>\n";
   for (const PlanWayOut& way : page.ways_out) {
     const bool fits = way.missing_bytes <= 0;

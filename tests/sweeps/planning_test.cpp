@@ -220,7 +220,12 @@ BOOST_FIXTURE_TEST_CASE(a_report_where_nothing_fits_names_ways_out, Cli) {
   const json document = json::parse(answer.out);
   const std::string page = tests::read_text(path);
   BOOST_TEST(page.find("Nothing fits on 8 devices") != std::string::npos);
-  BOOST_TEST(page.find(document["ways_out"][0]["what"].get<std::string>()) != std::string::npos);
+  BOOST_TEST_REQUIRE(!document["ways_out"].empty());
+  for (const json& way : document["ways_out"]) {
+    // Apostrophes are escaped there.
+    const auto what = way["what"].get<std::string>();
+    BOOST_TEST(page.find(what.substr(0, what.find('\''))) != std::string::npos, what);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {

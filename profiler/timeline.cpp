@@ -47,7 +47,11 @@ int64_t Timeline::launch(int stream, bool is_captured) {
 
 TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag) {
   TraceRecord* record = &scratch_record_;
-  if (level_ != TraceLevel::none) record = &trace_.records.emplace_back();
+  if (level_ != TraceLevel::none) {
+    filter_last();
+    record = &trace_.records.emplace_back();
+    is_last_new_ = true;
+  }
   record->id = next_id_++;
   if (level_ == TraceLevel::none) return *record;
   record->rank = rank_;
@@ -64,6 +68,11 @@ TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag)
   record->graph_id = in_graph_ && graph_launched_ ? graph_id_ : 0;
   record->is_recompute = tag.is_recompute;
   return *record;
+}
+
+void Timeline::filter_last() {
+  if (is_last_new_ && keeps_ && !keeps_(trace_.records.back())) trace_.records.pop_back();
+  is_last_new_ = false;
 }
 
 Event Timeline::finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
@@ -158,10 +167,12 @@ void Timeline::begin_step(int step, TraceLevel level) {
   num_graphs_ = 0;
   num_launches_ = 0;
   trace_ = StepTrace{rank_, step, host_ns(), 0, {}};
+  is_last_new_ = false;
   for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0, 0};
 }
 
 StepTrace Timeline::end_step(int64_t end_ns) {
+  filter_last();
   host_ns_ = end_ns;
   for (Stream& s : streams_) s.end_ns = end_ns;
   trace_.end_ns = end_ns;

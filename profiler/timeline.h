@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/modes.h"
@@ -81,6 +83,10 @@ class Timeline {
   /// null: nowhere.
   void record_durations(std::vector<int64_t>* durations) { durations_ = durations; }
 
+  /// From now on each record is shown to `keeps` once, when it is complete, in program order; what
+  /// that refuses is left out of the trace. So a long step can be read without being held.
+  void filter_records(std::function<bool(const TraceRecord&)> keeps) { keeps_ = std::move(keeps); }
+
   void begin_step(int step, TraceLevel level);
   /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns
   /// the trace, empty records when the level is none.
@@ -102,6 +108,7 @@ class Timeline {
   };
 
   TraceRecord& add_record(int stream, RecordKind kind, const OpTag& tag);
+  void filter_last();
 
   ClockMode mode_;
   int rank_;
@@ -119,6 +126,8 @@ class Timeline {
   int64_t next_id_ = 0;
   int64_t num_launches_ = 0;
   std::vector<int64_t>* durations_ = nullptr;
+  std::function<bool(const TraceRecord&)> keeps_;
+  bool is_last_new_ = false;  ///< the trace's last record has not been shown to keeps_
   TraceRecord scratch_record_;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "profiler/store/store.h"
+#include "reports/page.h"
 
 namespace moetune::reports {
 
@@ -23,11 +24,6 @@ struct ReportOptions {
 /// The page: the sweep, and all hunts of the database. Throws base::UsageError when it holds no
 /// such sweep or trial, or nothing at all.
 std::string render_report(const store::Store& store, const ReportOptions& options = {});
-
-/// Throws base::UsageError where `output_path` is no place for a page: a folder, a device, the
-/// database itself, or in a folder that is not there. `option` is what the user gave it as.
-void check_target(const std::string& database_path, const std::string& output_path,
-                  const std::string& option);
 
 /// Opens the database for reading only, renders, and puts the page at `output_path` by renaming a
 /// finished temporary file: a failure leaves no half-written page. Returns the size of the page in

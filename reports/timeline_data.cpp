@@ -14,35 +14,28 @@ namespace moetune::reports {
 namespace {
 
 using nlohmann::json;
+using profiler::RecordKind;
+using profiler::TraceRecord;
 
 constexpr std::array kClassNames = {"forward",       "backward", "recompute", "update",
                                     "communication", "copy",     "host sync", "launch"};
 
-// The values of column "kind" (profiler/store/schema.sql).
-enum Kind : int64_t {
-  kKernel = 0,
-  kCollective = 1,
-  kP2p = 2,
-  kMemcpy = 3,
-  kHostSync = 4,
-  kHostWork = 5
-};
-
-SliceClass class_of(int64_t kind, const std::string& name, bool is_recompute) {
-  switch (kind) {
-    case kCollective:
-    case kP2p:
+SliceClass class_of(const TraceRecord& record) {
+  const std::string& name = record.name;
+  switch (record.kind) {
+    case RecordKind::collective:
+    case RecordKind::p2p:
       return SliceClass::communication;
-    case kMemcpy:
+    case RecordKind::memcpy:
       return SliceClass::copy;
-    case kHostSync:
-    case kHostWork:
+    case RecordKind::host_sync:
+    case RecordKind::host_work:
       return SliceClass::host_sync;
     default:
       break;
   }
   // Kernels are named op.pass.
-  if (is_recompute || name.ends_with(".recompute")) {
+  if (record.is_recompute || name.ends_with(".recompute")) {
     return SliceClass::recompute;
   }
   if (name.ends_with(".backward") || name.ends_with(".wgrad")) {
@@ -81,44 +74,63 @@ class Names {
 }  // namespace
 
 std::vector<Slice> collect_slices(const Rows& rows) {
-  const size_t c_rank = rows.empty() ? 0 : rows.column("rank");
+  std::vector<TraceRecord> records(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TraceRecord& record = records[i];
+    // The values of column "kind" (profiler/store/schema.sql) are those of RecordKind.
+    const int64_t kind = rows.integer(i, "kind").value_or(0);
+    const bool is_known = kind >= 0 && kind <= static_cast<int64_t>(RecordKind::host_work);
+    record.kind = is_known ? static_cast<RecordKind>(kind) : RecordKind::kernel;
+    record.rank = static_cast<int32_t>(rows.integer(i, "rank").value_or(0));
+    record.stream = static_cast<int32_t>(rows.integer(i, "stream").value_or(0));
+    record.name = rows.text(i, "name");
+    record.group = rows.text(i, "comm_group");
+    record.layer = static_cast<int32_t>(rows.integer(i, "layer").value_or(-1));
+    record.micro_batch = static_cast<int32_t>(rows.integer(i, "micro_batch").value_or(-1));
+    record.start_ns = rows.integer(i, "start").value_or(0);
+    record.end_ns = rows.integer(i, "end").value_or(0);
+    record.bytes = rows.integer(i, "bytes").value_or(0);
+    record.transfer_ns = rows.integer(i, "transfer_ns").value_or(0);
+    record.launch_start_ns = rows.integer(i, "launch_start").value_or(0);
+    record.launch_end_ns = rows.integer(i, "launch_end").value_or(0);
+    record.graph_id = static_cast<int32_t>(rows.integer(i, "graph").value_or(0));
+    record.is_recompute = rows.integer(i, "is_recompute").value_or(0) != 0;
+  }
+  return collect_slices(records);
+}
+
+std::vector<Slice> collect_slices(std::span<const TraceRecord> records) {
   std::vector<Slice> slices;
-  slices.reserve(2 * rows.size());
+  slices.reserve(2 * records.size());
   // Records that one call launched (a graph replay) share the call's times.
   std::set<std::tuple<int64_t, int64_t, int64_t>> launches;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (const TraceRecord& record : records) {
     Slice slice;
-    const int64_t kind = rows.integer(i, "kind").value_or(0);
-    slice.rank = rows.integer(i, c_rank).value_or(0);
-    slice.stream = rows.integer(i, "stream").value_or(0);
-    slice.name = rows.text(i, "name");
-    slice.group = rows.text(i, "comm_group");
-    slice.layer = rows.integer(i, "layer").value_or(-1);
-    slice.micro_batch = rows.integer(i, "micro_batch").value_or(-1);
-    slice.start_ns = rows.integer(i, "start").value_or(0);
-    slice.end_ns = std::max(slice.start_ns, rows.integer(i, "end").value_or(0));
-    slice.bytes = rows.integer(i, "bytes").value_or(0);
-    slice.slice_class =
-        class_of(kind, slice.name, rows.integer(i, "is_recompute").value_or(0) != 0);
+    slice.rank = record.rank;
+    slice.stream = record.stream;
+    slice.name = record.name;
+    slice.group = record.group;
+    slice.layer = record.layer;
+    slice.micro_batch = record.micro_batch;
+    slice.start_ns = record.start_ns;
+    slice.end_ns = std::max(slice.start_ns, record.end_ns);
+    slice.bytes = record.bytes;
+    slice.slice_class = class_of(record);
     if (slice.slice_class == SliceClass::communication) {
-      const int64_t transfer = rows.integer(i, "transfer_ns").value_or(0);
-      slice.wait_ns = std::clamp(slice.end_ns - slice.start_ns - transfer, int64_t{0},
+      slice.wait_ns = std::clamp(slice.end_ns - slice.start_ns - record.transfer_ns, int64_t{0},
                                  slice.end_ns - slice.start_ns);
     }
-    const int64_t launch_start = rows.integer(i, "launch_start").value_or(0);
-    const int64_t launch_end = rows.integer(i, "launch_end").value_or(0);
-    if (kind != kHostSync && launch_end > launch_start &&
-        launches.emplace(slice.rank, launch_start, launch_end).second) {
+    if (record.kind != RecordKind::host_sync && record.launch_end_ns > record.launch_start_ns &&
+        launches.emplace(slice.rank, record.launch_start_ns, record.launch_end_ns).second) {
       Slice launch;
       launch.rank = slice.rank;
       launch.stream = -1;
       launch.slice_class = SliceClass::launch;
-      const int64_t graph = rows.integer(i, "graph").value_or(0);
-      launch.name = graph != 0 ? fmt::format("graph {}", graph) : slice.name;
+      launch.name = record.graph_id != 0 ? fmt::format("graph {}", record.graph_id) : slice.name;
       launch.layer = slice.layer;
       launch.micro_batch = slice.micro_batch;
-      launch.start_ns = launch_start;
-      launch.end_ns = launch_end;
+      launch.start_ns = record.launch_start_ns;
+      launch.end_ns = record.launch_end_ns;
       slices.push_back(std::move(launch));
     }
     slices.push_back(std::move(slice));
@@ -172,7 +184,7 @@ std::string lane_label(int64_t stream, const std::vector<const Slice*>& slices) 
   return fmt::format("{} · {}", stream, label);
 }
 
-json timeline_json(const std::vector<Slice>& slices, int64_t step_ns) {
+json timeline_json(const std::vector<Slice>& slices, int64_t step_ns, std::string_view unit) {
   Names names;
   Names groups;
   std::map<std::pair<int64_t, int64_t>, std::vector<const Slice*>> lanes;
@@ -213,11 +225,8 @@ json timeline_json(const std::vector<Slice>& slices, int64_t step_ns) {
                           {"bytes", bytes},
                           {"count", count}});
   }
-  return {{"classes", kClassNames},
-          {"names", names.all()},
-          {"groups", groups.all()},
-          {"step", step_ns},
-          {"lanes", lanes_json}};
+  return {{"classes", kClassNames}, {"names", names.all()}, {"groups", groups.all()},
+          {"step", step_ns},        {"unit", unit},         {"lanes", lanes_json}};
 }
 
 }  // namespace moetune::reports

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "profiler/record.h"
 #include "reports/rows.h"
 
 namespace moetune::reports {
@@ -45,14 +48,18 @@ constexpr size_t kMaxSlices = 50'000;
 /// Device records and host launches of the query's answer, by rank, stream and start. A graph
 /// replay is one launch.
 std::vector<Slice> collect_slices(const Rows& rows);
+/// The same of records whose times count from the start of the step.
+std::vector<Slice> collect_slices(std::span<const profiler::TraceRecord> records);
 
 /// Merges neighbours of the same lane and class that are shorter than a bin and less than a bin
 /// apart, in growing bins, until no more than `max_slices` are left (or everything that may be
 /// merged is).
 std::vector<Slice> downsample(std::vector<Slice> slices, size_t max_slices, int64_t step_ns);
 
-/// {"classes", "names", "groups", "step", "lanes": [{rank, stream, label, slices: columns}]}.
-nlohmann::json timeline_json(const std::vector<Slice>& slices, int64_t step_ns);
+/// {"classes", "names", "groups", "step", "unit", "lanes": [{rank, stream, label, slices:
+/// columns}]}. `unit`: what Slice::rank counts.
+nlohmann::json timeline_json(const std::vector<Slice>& slices, int64_t step_ns,
+                             std::string_view unit = "rank");
 
 /// "stream 1 · ep": what the slices of a stream say it is for.
 std::string lane_label(int64_t stream, const std::vector<const Slice*>& slices);

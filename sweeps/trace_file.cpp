@@ -46,6 +46,11 @@ bool write_trace_file(const store::Store& store, int64_t trial_id, const std::st
   if (std::ranges::all_of(traces, [](const auto& trace) { return trace.records.empty(); })) {
     return false;
   }
+  write_traces(traces, path);
+  return true;
+}
+
+void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path) {
   profiler::ChromeJsonOptions options;
   for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
     options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
@@ -56,7 +61,6 @@ bool write_trace_file(const store::Store& store, int64_t trial_id, const std::st
   file.flush();
   // The place is right, but the disk is full: not a mistake on the command line.
   if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
-  return true;
 }
 
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial) {

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "engine/plan/player.h"
+#include "kernels/base/error.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/stats.h"
 #include "tuner/search_space.h"
@@ -29,72 +33,104 @@ PartKey part_of(const profiler::TraceRecord& record) {
   return {StepPart::transfer, record.group};
 }
 
-/// Where the time of a played rank's compute stream went; adds up to the step.
-Parts parts_of(const profiler::StepTrace& trace, const spec::HardwareSpec& hardware,
-               bool is_pipeline) {
-  constexpr PartKey kLaunch = {StepPart::launch_starved, {}};
-  Parts parts;
-  std::map<int64_t, const profiler::TraceRecord*> by_id;
-  for (const profiler::TraceRecord& record : trace.records) by_id[record.id] = &record;
-  const auto part_of_id = [&](int64_t id) -> PartKey {
-    const auto found = by_id.find(id);
-    return found == by_id.end() ? PartKey{StepPart::stalled, {}} : part_of(*found->second);
-  };
-  int64_t end_ns = trace.start_ns;
-  // While the host stands in a synchronisation nothing can be launched.
-  int64_t blocked_until_ns = 0;
-  PartKey blocked_by = {StepPart::stalled, {}};
-  int64_t world_wait_ns = 0;
-  for (const profiler::TraceRecord& record : trace.records) {
+/// Where the time of a played rank's compute stream goes, from its records as they come: of a long
+/// step nobody could hold all.
+class StageParts {
+ public:
+  explicit StageParts(const spec::HardwareSpec& hardware) : hardware_(hardware) {}
+
+  /// All records of a step that begins at 0, in program order.
+  void add(const profiler::TraceRecord& record) {
+    const auto key = key_of(record);
+    MOETUNE_CHECK(record.id == static_cast<int64_t>(seen_.size()), "records out of order");
+    seen_.push_back({record.end_ns, key});
     if (record.kind == profiler::RecordKind::host_sync) {
-      const int64_t released = record.end_ns - hardware.sync_ns;
-      if (released <= record.start_ns) continue;
-      blocked_until_ns = released;
-      blocked_by = part_of_id(record.producer_id);
-      continue;
+      const int64_t released = record.end_ns - hardware_.sync_ns;
+      if (released <= record.start_ns) return;
+      // While the host stands in a synchronisation nothing can be launched.
+      blocked_until_ns_ = released;
+      const Seen* producer = find(record.producer_id);
+      blocked_by_ = producer == nullptr ? PartKey{StepPart::stalled, {}} : keys_[producer->key];
+      return;
     }
     if (record.group == plan::name_of(plan::Group::world)) {
-      world_wait_ns += record.end_ns - record.transfer_ns - record.start_ns;
+      world_wait_ns_ += record.end_ns - record.transfer_ns - record.start_ns;
     }
-    if (record.stream != static_cast<int32_t>(Stream::compute)) continue;
-    if (record.start_ns > end_ns) {
-      const int64_t blocked =
-          std::clamp<int64_t>(blocked_until_ns - end_ns, 0, record.start_ns - end_ns);
-      parts[blocked_by] += blocked;
-      const auto producer = by_id.find(record.producer_id);
-      const bool has_waited =
-          producer != by_id.end() && producer->second->end_ns >= record.launch_end_ns;
-      parts[has_waited ? part_of(*producer->second) : kLaunch] +=
-          record.start_ns - end_ns - blocked;
-    }
-    parts[{record.is_recompute ? StepPart::recompute : StepPart::compute, {}}] +=
-        record.end_ns - record.start_ns;
-    end_ns = record.end_ns;
-  }
-  // What the compute stream does not account for: waiting for other stages, then the data stream's
-  // tail, then the host that reads the losses.
-  int64_t data_end_ns = end_ns;
-  PartKey data = {StepPart::stalled, {}};
-  for (const profiler::TraceRecord& record : trace.records) {
     if (record.stream == static_cast<int32_t>(Stream::data) &&
         record.kind == profiler::RecordKind::collective && record.transfer_ns > 0 &&
-        record.end_ns > data_end_ns) {
-      data_end_ns = record.end_ns;
-      data = part_of(record);
+        record.end_ns > data_end_ns_) {
+      data_end_ns_ = record.end_ns;
+      data_ = keys_[key];
     }
+    if (record.stream != static_cast<int32_t>(Stream::compute)) return;
+    if (record.start_ns > end_ns_) {
+      const int64_t blocked =
+          std::clamp<int64_t>(blocked_until_ns_ - end_ns_, 0, record.start_ns - end_ns_);
+      parts_[blocked_by_] += blocked;
+      const Seen* producer = find(record.producer_id);
+      const bool has_waited = producer != nullptr && producer->end_ns >= record.launch_end_ns;
+      parts_[has_waited ? keys_[producer->key] : kLaunch] += record.start_ns - end_ns_ - blocked;
+    }
+    parts_[{record.is_recompute ? StepPart::recompute : StepPart::compute, {}}] +=
+        record.end_ns - record.start_ns;
+    end_ns_ = record.end_ns;
   }
-  const int64_t rest = data_end_ns - end_ns;
-  const int64_t waited = std::min(world_wait_ns, rest);
-  parts[{is_pipeline ? StepPart::pipeline_bubble : StepPart::stalled, {}}] += waited;
-  parts[data] += rest - waited;
-  parts[kLaunch] += trace.end_ns - data_end_ns;
-  return parts;
-}
+
+  /// Adds up to the step, which ends at `step_end_ns`.
+  [[nodiscard]] Parts parts(int64_t step_end_ns, bool is_pipeline) const {
+    // What the compute stream does not account for: waiting for other stages, then the data
+    // stream's tail, then the host that reads the losses.
+    Parts parts = parts_;
+    const bool has_tail = data_end_ns_ > end_ns_;
+    const int64_t data_end_ns = has_tail ? data_end_ns_ : end_ns_;
+    const int64_t rest = data_end_ns - end_ns_;
+    const int64_t waited = std::min(world_wait_ns_, rest);
+    parts[{is_pipeline ? StepPart::pipeline_bubble : StepPart::stalled, {}}] += waited;
+    parts[has_tail ? data_ : PartKey{StepPart::stalled, {}}] += rest - waited;
+    parts[kLaunch] += step_end_ns - data_end_ns;
+    return parts;
+  }
+  [[nodiscard]] int64_t num_records() const { return static_cast<int64_t>(seen_.size()); }
+
+ private:
+  static constexpr PartKey kLaunch = {StepPart::launch_starved, {}};
+  /// What later records ask of an earlier one.
+  struct Seen {
+    int64_t end_ns = 0;
+    size_t key = 0;  ///< of keys_: what waiting for it is booked to
+  };
+
+  /// By the group of a record.
+  size_t key_of(const profiler::TraceRecord& record) {
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (groups_[i] == record.group) return i;
+    }
+    groups_.push_back(record.group);
+    PartKey key = part_of(record);
+    if (!key.second.empty()) key.second = groups_.back();
+    keys_.push_back(key);
+    return keys_.size() - 1;
+  }
+  [[nodiscard]] const Seen* find(int64_t id) const {
+    return id >= 0 && id < static_cast<int64_t>(seen_.size()) ? &seen_[static_cast<size_t>(id)]
+                                                              : nullptr;
+  }
+
+  const spec::HardwareSpec& hardware_;
+  std::vector<Seen> seen_;
+  std::vector<PartKey> keys_;
+  std::deque<std::string> groups_;  ///< of each key, which refers to it
+  Parts parts_;
+  int64_t end_ns_ = 0;  ///< of the compute stream so far
+  int64_t blocked_until_ns_ = 0;
+  PartKey blocked_by_ = {StepPart::stalled, {}};
+  int64_t world_wait_ns_ = 0;
+  int64_t data_end_ns_ = 0;
+  PartKey data_ = {StepPart::stalled, {}};
+};
 
 plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                             const Calibration& calibration, profiler::TraceLevel level) {
-  plan::PlayOptions options;
-  options.level = level;
+                             const Calibration& calibration, plan::PlayOptions options) {
   return plan::play(
       spec.hardware, compiled.ranks(),
       [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
@@ -104,6 +140,37 @@ plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& co
                                at.num_collectives);
       },
       options);
+}
+
+/// Records that playing leaves at most.
+int64_t most_records_of(const std::vector<plan::PlayedRank>& ranks) {
+  using plan::Verb;
+  int64_t sum = 0;
+  for (const plan::PlayedRank& rank : ranks) {
+    std::vector<int64_t> counts;  // by segment
+    for (const auto& segment : rank.program->segments) {
+      counts.push_back(
+          std::count_if(segment->code.begin(), segment->code.end(), [](const plan::Instr& instr) {
+            return instr.verb == Verb::op || instr.verb == Verb::comm || instr.verb == Verb::send ||
+                   instr.verb == Verb::recv || instr.verb == Verb::fetch ||
+                   instr.verb == Verb::host;
+          }));
+    }
+    for (const plan::Item& item : rank.program->items) {
+      sum += counts[static_cast<size_t>(item.segment)];
+    }
+  }
+  return sum;
+}
+
+int64_t num_micro_batches_of(const std::vector<plan::PlayedRank>& ranks) {
+  int64_t most = 0;
+  for (const plan::PlayedRank& rank : ranks) {
+    for (const plan::Item& item : rank.program->items) {
+      most = std::max<int64_t>(most, item.micro_batch + 1);
+    }
+  }
+  return most;
 }
 
 using OpTimes = std::map<std::string, TrialOutcome::OpTime>;
@@ -155,15 +222,38 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
 
 CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled,
                        const Calibration& calibration) {
+  return play_traced(spec, compiled, calibration, 0).estimate;
+}
+
+PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                       const Calibration& calibration, int64_t most_records) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
-  const plan::PlayResult played =
-      played_with(spec, compiled, calibration, profiler::TraceLevel::ops);
-  CostEstimate estimate;
+  const std::vector<plan::PlayedRank> ranks = compiled.ranks();
+  PlayedStep step;
+  step.num_micro_batches = num_micro_batches_of(ranks);
+  step.is_thinned = most_records_of(ranks) > most_records;
+  std::vector<StageParts> stages(ranks.size(), StageParts(spec.hardware));
+  plan::PlayOptions options;
+  options.level = profiler::TraceLevel::ops;
+  options.keeps_record = [&](size_t place, const profiler::TraceRecord& record) {
+    stages[place].add(record);
+    if (!step.is_thinned) return true;
+    const int64_t micro_batch = record.micro_batch;
+    return most_records > 0 && (micro_batch <= 0 || micro_batch == step.num_micro_batches / 2 ||
+                                micro_batch == step.num_micro_batches - 1);
+  };
+  plan::PlayResult played = played_with(spec, compiled, calibration, options);
+  CostEstimate& estimate = step.estimate;
   estimate.step_ns = played.step_ns;
   estimate.grade = calibration.is_empty() ? Grade::analytic : Grade::calibrated;
   Parts sums;
-  for (const profiler::StepTrace& trace : played.traces) {
-    for (const auto& [part, ns] : parts_of(trace, spec.hardware, layout.pp > 1)) sums[part] += ns;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    step.num_records += stages[i].num_records();
+    std::map<std::string, int64_t>& names = step.stage_parts_ns.emplace_back();
+    for (const auto& [part, ns] : stages[i].parts(played.traces[i].end_ns, layout.pp > 1)) {
+      sums[part] += ns;
+      if (ns > 0) names[base::name_of(part.first, part.second)] = ns;
+    }
   }
   int64_t rest = played.step_ns;
   for (const auto& [part, ns] : sums) {
@@ -172,7 +262,8 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
     if (mean > 0) estimate.parts_ns[base::name_of(part.first, part.second)] = mean;
   }
   estimate.parts_ns[base::name_of(StepPart::compute)] += rest;  // rounding
-  return estimate;
+  if (most_records > 0) step.traces = std::move(played.traces);
+  return step;
 }
 
 void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
@@ -183,8 +274,7 @@ void CostModel::add(const spec::TrialSpec& spec, const TrialOutcome& outcome,
   trials_.push_back({spec, compiled, outcome.step_ns, 1});
   std::vector<double> ratios;
   for (Trial& trial : trials_) {
-    const int64_t replayed =
-        played_with(trial.spec, *trial.compiled, calibration_, profiler::TraceLevel::none).step_ns;
+    const int64_t replayed = played_with(trial.spec, *trial.compiled, calibration_, {}).step_ns;
     trial.ratio =
         replayed > 0 ? static_cast<double>(trial.step_ns) / static_cast<double>(replayed) : 1.0;
     ratios.push_back(trial.ratio);

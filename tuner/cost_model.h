@@ -22,6 +22,19 @@ struct CostEstimate {
   std::map<std::string, int64_t> parts_ns;
 };
 
+/// A played step with what each stage did in it.
+struct PlayedStep {
+  CostEstimate estimate;
+  /// By stage, as CostEstimate::parts_ns; each adds up to the step.
+  std::vector<std::map<std::string, int64_t>> stage_parts_ns;
+  std::vector<profiler::StepTrace> traces;  ///< of one rank of each stage
+  int64_t num_records = 0;                  ///< of all of these ranks
+  int64_t num_micro_batches = 0;
+  /// There were more records than asked for: the traces hold the first, the middle and the last
+  /// micro-batch and what belongs to none.
+  bool is_thinned = false;
+};
+
 /// The played step with op prices from `calibration`, the experts' rows being those that the
 /// busiest ranks received in `rows`' profile; balanced without one. The spec must satisfy its
 /// constraints.
@@ -30,6 +43,11 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
 /// `compiled`: of the same spec.
 CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled,
                        const Calibration& calibration);
+
+/// The same with its records. Time and parts are those of the whole step, however many records are
+/// kept. `most_records`: of all stages together, 0: none are wanted.
+PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
+                       const Calibration& calibration, int64_t most_records);
 
 /// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {

@@ -83,6 +83,11 @@ class Player {
           profiler::ClockMode::virtual_modelled, rank.program->rank,
           static_cast<int>(Stream::count),
           profiler::HostCosts{hardware.launch_ns, hardware.graph_launch_ns, hardware.sync_ns});
+      if (options.keeps_record) {
+        cursor.timeline->filter_records(
+            [&keeps = options.keeps_record, place = cursors_.size() - 1](
+                const profiler::TraceRecord& record) { return keeps(place, record); });
+      }
       cursor.timeline->begin_step(options.step, options.level);
       by_stage_.try_emplace(layout_.pp_rank(rank.program->rank), cursors_.size() - 1);
       by_rank_[rank.program->rank] = cursors_.size() - 1;

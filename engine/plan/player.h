@@ -34,6 +34,9 @@ struct PlayedRank {
 struct PlayOptions {
   profiler::TraceLevel level = profiler::TraceLevel::none;
   int step = 0;
+  /// Shown each record of a played rank, by its place among them, in program order and complete;
+  /// what it refuses is not in the traces. Unset: all are.
+  std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
 };
 
 struct PlayResult {

@@ -1,7 +1,10 @@
 // moetune plan: which configurations of a cluster fit, and how fast they will be.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,12 +13,16 @@
 #include "engine/spec/json_reader.h"
 #include "engine/spec/library.h"
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "reports/page.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
+#include "sweeps/planning/plan_report.h"
+#include "sweeps/trace_file.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -68,7 +75,7 @@ CommandOptions plan_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] [--fix KNOB=VALUE "
-      "...] [--top N] [--format text|json]",
+      "...] [--top N] [--report FILE] [--format text|json]",
       kPlanHelp);
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
@@ -91,6 +98,9 @@ CommandOptions plan_options() {
   text("top", "N", "how many to show, default 10");
   text("calibration", "FILE", "rates from moetune calibrate, default the shipped ones");
   options.add()("play", "plays the first plan's step instruction by instruction");
+  text("report", "FILE", "writes the answer as one self-contained HTML file, with the played step");
+  text("trace-out", "FILE",
+       "writes the played step as a Chrome trace (chrome://tracing, Perfetto)");
   options.add_format();
   return options;
 }
@@ -140,6 +150,20 @@ std::string exported(const CommandOptions& options, const PlanResult& result) {
   return spec::dialects::export_run(config, dialect);
 }
 
+/// A plan whose step the engine cannot play is a plan all the same.
+void play(const Calibration& calibration, bool has_records, PlanResult& result) {
+  try {
+    play_first(calibration, has_records, result);
+  } catch (const base::Error& error) {
+    result.not_played = fmt::format("The step could not be played: {}", error.what());
+    std::cerr << "moetune: " << result.not_played << '\n';
+  }
+}
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+}
+
 }  // namespace
 
 int run_plan_command(const CommandOptions& options) {
@@ -165,6 +189,11 @@ int run_plan_command(const CommandOptions& options) {
   constexpr int kMostShown = 1000;
   question.num_best =
       static_cast<int>(std::min<int64_t>(kMostShown, options.integer("top", 1, 10)));
+  const std::string report = options.text("report");
+  const std::string trace_path = options.text("trace-out");
+  if (options.has("report")) reports::check_target("", report, "--report");
+  check_trace_folder(trace_path, "--trace-out");
+  question.wants_space = options.has("report");
   question.load = options.ratio("imbalance", 1, 1000, 1);
   question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
   const std::vector<Fixed> fixed = fixed_knobs(options, question.base);
@@ -207,7 +236,9 @@ int run_plan_command(const CommandOptions& options) {
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
   }
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
-  if (options.has("play")) play_first(calibration, result);
+  const bool has_records = options.has("report") || options.has("trace-out");
+  if (options.has("play") || has_records) play(calibration, has_records, result);
+  if (options.has("trace-out") && result.played) write_traces(result.played->traces, trace_path);
   if (options.wants_json()) {
     std::cout << to_json(result).dump(2) << '\n';
   } else {
@@ -215,6 +246,14 @@ int run_plan_command(const CommandOptions& options) {
     if (options.has("export") && !result.answer.best.empty()) {
       std::cout << '\n' << exported(options, result);
     }
+  }
+  // Last, as it takes the traces. Standard output is the answer's.
+  if (options.has("report")) {
+    const int64_t num_bytes = write_plan_page(
+        plan_page(result, std::filesystem::path(options.text("model")).filename().string(),
+                  today()),
+        report);
+    std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
   }
   return result.answer.best.empty() ? 1 : 0;
 }

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
@@ -16,6 +19,7 @@ namespace moetune::sweeps {
 namespace planner = tuner::planner;
 using planner::PlanQuestion;
 using planner::PlanRun;
+using spec::PlanKnobs;
 
 namespace {
 
@@ -60,6 +64,173 @@ void judge_changes(const PlanRun& run, const Calibration& calibration,
   });
 }
 
+/// The fastest plan known, of the best and of the space, for which `holds`.
+const planner::PlannedConfig* fastest_where(const planner::PlanAnswer& answer,
+                                            const std::function<bool(const PlanKnobs&)>& holds) {
+  const planner::PlannedConfig* fastest = nullptr;
+  const auto look_at = [&](const planner::PlannedConfig& config) {
+    if ((fastest == nullptr || config.seconds < fastest->seconds) && holds(config.knobs)) {
+      fastest = &config;
+    }
+  };
+  for (const planner::PlannedConfig& config : answer.best) look_at(config);
+  for (const planner::PlanCell& cell : answer.cells) {
+    if (cell.fastest) look_at(*cell.fastest);
+  }
+  return fastest;
+}
+
+std::vector<ThumbOpinion> opinions(const PlanQuestion& question,
+                                   const planner::PlanAnswer& answer) {
+  std::vector<ThumbOpinion> opinions;
+  const planner::PlannedConfig& first = answer.best.front();
+  const PlanRun run = run_with(question, first.knobs);
+  for (const planner::Thumb& thumb : planner::thumbs()) {
+    if (!thumb.applies(run)) continue;
+    ThumbOpinion opinion = {
+        std::string(thumb.name), std::string(thumb.says), thumb.agrees(run), {}};
+    const planner::PlannedConfig* fastest =
+        opinion.agrees ? &first : fastest_where(answer, [&](const PlanKnobs& knobs) {
+          return thumb.agrees(run_with(question, knobs));
+        });
+    if (fastest != nullptr) opinion.cost_ratio = fastest->seconds / first.seconds - 1;
+    opinions.push_back(std::move(opinion));
+  }
+  return opinions;
+}
+
+/// What one change of what was asked would buy the first plan.
+std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::PlanAnswer& answer,
+                               const Calibration& calibration) {
+  const planner::PlannedConfig& first = answer.best.front();
+  const PlanRun run = run_with(question, first.knobs);
+  const double tokens_per_s = planner::tokens_per_s_per_device(run, first.seconds);
+  std::vector<KnobGain> helps;
+  const auto add = [&](const char* what, std::string from, std::string to, const PlanRun& changed) {
+    if (planner::broken_rule(changed) != nullptr) return;
+    const double seconds = planner::predict_step(changed, calibration.rates).seconds;
+    const double gain = planner::tokens_per_s_per_device(changed, seconds) / tokens_per_s - 1;
+    constexpr double kLeast = 0.001;
+    if (gain < kLeast) return;
+    helps.push_back({what,
+                     std::move(from),
+                     std::move(to),
+                     gain,
+                     planner::predict_memory(changed).peak_bytes() - first.peak_bytes,
+                     {}});
+  };
+  const spec::HardwareSpec& hardware = *question.hardware;
+  using spec::PrecisionRecipe;
+  for (const auto& [recipe, flops_per_s] :
+       {std::pair{PrecisionRecipe::fp8_blockwise, hardware.fp8_flops_per_s},
+        std::pair{PrecisionRecipe::fp8_current, hardware.fp8_flops_per_s},
+        // Formats with a scale for each few elements came with the products of 4 bits.
+        std::pair{PrecisionRecipe::mxfp8, hardware.fp4_flops_per_s},
+        std::pair{PrecisionRecipe::nvfp4, hardware.fp4_flops_per_s}}) {
+    if (flops_per_s <= 0 || first.knobs.precision != PrecisionRecipe::bf16) continue;
+    PlanRun changed = run;
+    changed.knobs.precision = recipe;
+    add("precision", std::string(spec::name_of(first.knobs.precision)),
+        std::string(spec::name_of(recipe)), changed);
+  }
+  PlanRun larger = run;
+  larger.global_batch_size *= 2;
+  add("global batch", std::to_string(run.global_batch_size),
+      std::to_string(larger.global_batch_size), larger);
+  spec::HardwareSpec faster = hardware;
+  faster.inter_node.bytes_per_s *= 2;
+  PlanRun networked = run;
+  networked.hardware = &faster;
+  add("network, GB/s of a device", fmt::format("{:.0f}", hardware.inter_node.bytes_per_s / 1e9),
+      fmt::format("{:.0f}", faster.inter_node.bytes_per_s / 1e9), networked);
+  PlanRun balanced = run;
+  balanced.load = 1;
+  if (run.load > 1) {
+    add("load of the busiest experts", fmt::format("{:.2f}", run.load), "1.00", balanced);
+  }
+  // More memory of a device: the front beyond what there is, its next step and its end.
+  const planner::PlannedConfig* next = nullptr;
+  for (const planner::PlannedConfig& config : answer.front) {
+    const double gain = first.seconds / config.seconds - 1;
+    const bool is_last = &config == &answer.front.back();
+    constexpr double kWorthTelling = 0.01;
+    if (missing_bytes(question, config.peak_bytes) <= 0 || gain < kWorthTelling) continue;
+    if (next != nullptr && !is_last) continue;
+    next = &config;
+    helps.push_back({"memory of a device",
+                     base::format_bytes(hardware.memory_bytes),
+                     base::format_bytes(std::llround(planner::device_bytes(config.peak_bytes))),
+                     gain,
+                     config.peak_bytes - first.peak_bytes,
+                     {}});
+  }
+  std::stable_sort(helps.begin(), helps.end(),
+                   [](const KnobGain& a, const KnobGain& b) { return *a.gain > *b.gain; });
+  return helps;
+}
+
+/// What would make one of the nearest misses fit.
+std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::PlanAnswer& answer,
+                                const Calibration& calibration) {
+  std::vector<WayOut> ways;
+  const auto add = [&](std::string what, const std::function<void(PlanRun&)>& change) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const planner::PlannedConfig& miss : answer.nearest) {
+      PlanRun run = run_with(question, miss.knobs);
+      change(run);
+      if (planner::broken_rule(run) != nullptr) continue;
+      least = std::min(least, missing_bytes(question, planner::predict_memory(run).peak_bytes()));
+    }
+    // A change that frees nothing is no way out.
+    const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
+    if (least < before) ways.push_back({std::move(what), least});
+  };
+  const auto narrow_moments = [](PlanRun& run) {
+    run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
+    run.knobs.precision_aware_optimizer = true;
+  };
+  const auto narrow_gradients = [](PlanRun& run) {
+    run.knobs.main_grads = spec::StateType::bf16;
+    run.knobs.precision_aware_optimizer = true;
+  };
+  const auto offload = [](PlanRun& run) { run.knobs.optimizer_offload_ratio = 1; };
+  add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)", narrow_moments);
+  add("gradients of 16 bits (--fix main_grads=bf16)", narrow_gradients);
+  add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)", offload);
+  add("gradients of 16 bits, and the optimizer's state in the host's memory", [&](PlanRun& run) {
+    narrow_gradients(run);
+    offload(run);
+  });
+  add(fmt::format("half the sequence (--seq {})", question.seq_length / 2),
+      [](PlanRun& run) { run.seq_length = std::max<int64_t>(1, run.seq_length / 2); });
+  std::stable_sort(ways.begin(), ways.end(), [](const WayOut& a, const WayOut& b) {
+    return a.missing_bytes < b.missing_bytes;
+  });
+  // More devices change the layouts, too: that takes a search, whose time is bounded.
+  constexpr int64_t kMostDevices = 4096;
+  constexpr double kMostSeconds = 3;
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t devices = 2 * question.hardware->num_devices(); devices <= kMostDevices;
+       devices *= 2) {
+    const spec::HardwareSpec machine = with_devices(*question.hardware, devices);
+    PlanQuestion more = question;
+    more.hardware = &machine;
+    more.num_best = 1;
+    more.wants_space = false;
+    const planner::PlanAnswer found = planner::search_plans(more, calibration.rates);
+    if (found.num_fit > 0) {
+      const double missing = missing_bytes(more, found.best.front().peak_bytes);
+      ways.insert(ways.begin(), {fmt::format("{} devices (--gpus {})", devices, devices), missing});
+      break;
+    }
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >
+        kMostSeconds) {
+      break;
+    }
+  }
+  return ways;
+}
+
 }  // namespace
 
 std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanKnobs& to) {
@@ -74,13 +245,23 @@ std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanK
   return changes;
 }
 
-void play_first(const Calibration& calibration, PlanResult& result) {
+void play_first(const Calibration& calibration, bool has_records, PlanResult& result) {
   if (result.answer.best.empty()) return;
   const auto start = std::chrono::steady_clock::now();
-  result.played = planner::play_plan(run_with(result.question, result.answer.best.front().knobs),
-                                     calibration.rates);
+  const spec::PlanKnobs& knobs = result.answer.best.front().knobs;
+  result.played =
+      planner::play_plan(run_with(result.question, knobs), calibration.rates, has_records);
   result.play_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.not_in_played = planner::not_played(knobs);
+  std::array<double, base::kNumWalls> shares{};
+  for (const auto& [name, ns] : result.played->estimate.parts_ns) {
+    const std::optional<base::NamedPart> part = base::part_from_name(name);
+    if (!part) continue;
+    shares[static_cast<size_t>(part->row->wall)] +=
+        static_cast<double>(ns) / static_cast<double>(result.played->estimate.step_ns);
+  }
+  result.played_wall = base::binding_wall(shares);
 }
 
 PlanResult make_plan(const PlanQuestion& question, const Calibration& calibration,
@@ -97,12 +278,10 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
         estimate_run(run_with(question, config.knobs), calibration, context));
   }
   if (!result.answer.best.empty()) {
-    const PlanRun first = run_with(question, result.answer.best.front().knobs);
-    for (const planner::Thumb& thumb : planner::thumbs()) {
-      if (!thumb.applies(first)) continue;
-      result.thumbs.push_back(
-          {std::string(thumb.name), std::string(thumb.says), thumb.agrees(first)});
-    }
+    result.thumbs = opinions(question, result.answer);
+    result.helps = helps_of(question, result.answer, calibration);
+  } else if (!result.answer.nearest.empty()) {
+    result.ways_out = ways_out_of(question, result.answer, calibration);
   }
   if (against) {
     Against theirs;

@@ -4,8 +4,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "sweeps/planning/estimate.h"
 #include "tuner/cost_model.h"
 #include "tuner/planner/search.h"
@@ -35,6 +38,14 @@ struct ThumbOpinion {
   std::string name;
   std::string says;
   bool agrees = false;
+  /// How much slower the fastest plan known that keeps to it is; none where no such plan is known.
+  std::optional<double> cost_ratio;
+};
+
+/// What would make something fit where nothing does.
+struct WayOut {
+  std::string what;
+  double missing_bytes = 0;  ///< then, with the least of all; not above 0: it fits
 };
 
 struct PlanResult {
@@ -42,17 +53,22 @@ struct PlanResult {
   tuner::planner::PlanAnswer answer;
   std::vector<RunEstimate> estimates;  ///< of the best
   std::vector<ThumbOpinion> thumbs;    ///< on the first
-  std::vector<KnobGain> helps;         ///< what one change of what was asked would buy
+  std::vector<KnobGain> helps;         ///< what one change of what was asked would buy, best first
+  std::vector<WayOut> ways_out;        ///< where nothing fits, what is best first
   std::optional<Against> against;
   std::vector<std::string> assumptions;
   /// The step of the first plan, played instruction by instruction, and how long that took.
-  std::optional<tuner::CostEstimate> played;
+  std::optional<tuner::PlayedStep> played;
+  base::Wall played_wall = base::Wall::compute;
+  std::string not_played;                  ///< why a step that was asked for could not be played
+  std::vector<std::string> not_in_played;  ///< of the first plan: what the engine has no word for
   double play_seconds = 0;
   double seconds = 0;  ///< that the search took
 };
 
-/// Plays the step of the first plan.
-void play_first(const Calibration& calibration, PlanResult& result);
+/// Plays the step of the first plan, with its records where `has_records`. Throws base::Error where
+/// the engine cannot play it.
+void play_first(const Calibration& calibration, bool has_records, PlanResult& result);
 
 /// Searches and judges; `against` may be empty.
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,
@@ -60,6 +76,17 @@ PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibra
 
 /// Knobs that differ, as text, in the order of the table.
 std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanKnobs& to);
+
+/// "tp 2 cp 1 ..." and "recompute full, FSDP, ...".
+std::string layout_text(const spec::PlanKnobs& knobs);
+std::string choices_text(const spec::PlanKnobs& knobs);
+/// The part of the step in which another plan differs most from the best, and by how much.
+std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
+/// Of a configuration that does not fit; negative where it does.
+double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
+/// The terms of a device's memory by their names, in order, those of 0 too.
+std::vector<std::pair<std::string_view, double>> memory_terms(
+    const tuner::planner::MemoryParts& parts);
 
 nlohmann::json to_json(const PlanResult& result);
 std::string to_text(const PlanResult& result);

@@ -19,6 +19,8 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 
+}  // namespace
+
 std::string layout_text(const spec::PlanKnobs& k) {
   std::string text = fmt::format("tp {} cp {} ep {} pp {}", k.tp, k.cp, k.ep, k.pp);
   if (k.etp > 1) text += fmt::format(" etp {}", k.etp);
@@ -36,21 +38,11 @@ std::string choices_text(const spec::PlanKnobs& k) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// Missing bytes of a configuration that does not fit.
-double missing_bytes(const PlanResult& result, const planner::PlannedConfig& config) {
-  return planner::device_bytes(config.peak_bytes) -
-         static_cast<double>(result.question.hardware->memory_bytes) * result.question.memory_ratio;
+double missing_bytes(const planner::PlanQuestion& question, double peak_bytes) {
+  return planner::device_bytes(peak_bytes) -
+         static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
 }
 
-json change_json(const KnobGain& change) {
-  json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
-  entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
-  entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
-  entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
-  return entry;
-}
-
-/// The part of the step in which two configurations differ most, and by how much.
 std::string why_slower(const planner::StepTime& best, const planner::StepTime& other) {
   size_t most = 0;
   for (size_t i = 0; i < best.parts.size(); ++i) {
@@ -61,27 +53,38 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
                      base::format_ns(std::llround(more * 1e9)));
 }
 
+std::vector<std::pair<std::string_view, double>> memory_terms(const planner::MemoryParts& parts) {
+  return {{"weights", parts.weights},
+          {"gradients", parts.gradients},
+          {"optimizer", parts.optimizer},
+          {"weights in 8 bits or less", parts.narrow_weights},
+          {"dummy gradients", parts.dummy_gradients},
+          {"workspaces", parts.workspaces},
+          {"gathered units", parts.gathered},
+          {"saved activations", parts.activations},
+          {"on top", parts.transient}};
+}
+
+namespace {
+
+json change_json(const KnobGain& change) {
+  json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
+  entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
+  entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
+  entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
+  return entry;
+}
+
 void add_memory(const planner::StageMemory& stage, std::string& text) {
-  const planner::MemoryParts& parts = stage.peak;
-  const std::pair<const char*, double> rows[] = {
-      {"weights", parts.weights},
-      {"gradients", parts.gradients},
-      {"optimizer", parts.optimizer},
-      {"weights in 8 bits or less", parts.narrow_weights},
-      {"dummy gradients", parts.dummy_gradients},
-      {"workspaces", parts.workspaces},
-      {"gathered units", parts.gathered},
-      {"saved activations", parts.activations},
-      {"on top", parts.transient}};
   text += fmt::format("\nmemory of the first, stage {} (worst), in the {}:\n", stage.stage,
                       stage.moment);
-  for (const auto& [name, bytes] : rows) {
+  for (const auto& [name, bytes] : memory_terms(stage.peak)) {
     if (bytes > 0) {
       text += fmt::format("  {:26} {:>9}\n", name, base::format_bytes(std::llround(bytes)));
     }
   }
   text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "allocated",
-                      base::format_bytes(std::llround(parts.total())),
+                      base::format_bytes(std::llround(stage.peak.total())),
                       base::format_bytes(std::llround(stage.at_start)),
                       base::format_bytes(std::llround(stage.first_step)));
 }
@@ -93,14 +96,26 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
   }
   const planner::PlannedConfig& least = result.answer.nearest.front();
   text += fmt::format("nothing fits: {:.1f} GiB are missing with the least of all\n",
-                      missing_bytes(result, least) / kGiB);
+                      missing_bytes(result.question, least.peak_bytes) / kGiB);
   for (const planner::PlannedConfig& config : result.answer.nearest) {
     text += fmt::format("  {}; {}: {:.1f} GiB missing\n", layout_text(config.knobs),
-                        choices_text(config.knobs), missing_bytes(result, config) / kGiB);
+                        choices_text(config.knobs),
+                        missing_bytes(result.question, config.peak_bytes) / kGiB);
   }
-  text +=
-      "ways out: more devices (--gpus), narrower moments (--fix exp_avg=bf16), the optimizer's "
-      "state in the host's memory (--fix optimizer_offload_ratio=1)\n";
+  if (!result.ways_out.empty()) text += "ways out, each alone:\n";
+  for (const WayOut& way : result.ways_out) {
+    text += fmt::format("  {}: {}\n", way.what,
+                        way.missing_bytes <= 0
+                            ? std::string("fits")
+                            : fmt::format("{:.1f} GiB missing", way.missing_bytes / kGiB));
+  }
+}
+
+/// What a change does, as add_against and the list of what helps tell it.
+std::string gain_text(const KnobGain& change) {
+  if (!change.gain) return fmt::format("not alone: {}", change.broken_rule);
+  return fmt::format("{:+.1f} % speed, {}{}", 100 * *change.gain, *change.bytes < 0 ? "-" : "+",
+                     base::format_bytes(std::llround(std::abs(*change.bytes))));
 }
 
 void add_against(const PlanResult& result, std::string& text) {
@@ -116,14 +131,8 @@ void add_against(const PlanResult& result, std::string& text) {
       fmt::format("the first plan is {:.2f} times as fast. Each change alone:\n",
                   theirs.estimate.step_seconds.value / result.estimates.front().step_seconds.value);
   for (const KnobGain& change : theirs.changes) {
-    std::string what;
-    if (!change.gain) {
-      what = fmt::format("not alone: {}", change.broken_rule);
-    } else {
-      what = fmt::format("{:+.1f} % speed, {}{}", 100 * *change.gain, *change.bytes < 0 ? "-" : "+",
-                         base::format_bytes(std::llround(std::abs(*change.bytes))));
-    }
-    text += fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, what);
+    text +=
+        fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
   }
 }
 
@@ -151,16 +160,26 @@ json to_json(const PlanResult& result) {
     document["nearest_misses"].push_back(
         {{"knobs", to_json(config.knobs)},
          {"peak_allocated_bytes", std::llround(config.peak_bytes)},
-         {"missing_bytes", std::llround(missing_bytes(result, config))}});
+         {"missing_bytes", std::llround(missing_bytes(result.question, config.peak_bytes))}});
   }
+  for (const WayOut& way : result.ways_out) {
+    document["ways_out"].push_back(
+        {{"what", way.what}, {"missing_bytes", std::llround(way.missing_bytes)}});
+  }
+  for (const KnobGain& change : result.helps) document["helps"].push_back(change_json(change));
   for (const ThumbOpinion& thumb : result.thumbs) {
     document["rules_of_thumb"].push_back(
-        {{"name", thumb.name}, {"says", thumb.says}, {"agrees", thumb.agrees}});
+        {{"name", thumb.name},
+         {"says", thumb.says},
+         {"agrees", thumb.agrees},
+         {"cost_ratio", thumb.cost_ratio ? json(*thumb.cost_ratio) : json(nullptr)}});
   }
   if (result.played) {
-    document["played"] = {{"step_time_ns", result.played->step_ns},
+    document["played"] = {{"step_time_ns", result.played->estimate.step_ns},
                           {"seconds", result.play_seconds},
-                          {"parts_ns", result.played->parts_ns}};
+                          {"parts_ns", result.played->estimate.parts_ns},
+                          {"wall", base::name_of(result.played_wall)},
+                          {"num_records", result.played->num_records}};
   }
   if (result.against) {
     json against = to_json(result.against->estimate);
@@ -232,16 +251,25 @@ std::string to_text(const PlanResult& result) {
   }
   if (r.played) {
     text += fmt::format(
-        "\nplayed as a step of moetune's own engine, one rank a stage, in {:.1f} s: {}\n",
-        r.play_seconds, base::format_ns(r.played->step_ns));
-    for (const auto& [part, ns] : r.played->parts_ns) {
-      const double share = static_cast<double>(ns) / static_cast<double>(r.played->step_ns);
+        "\nplayed as a step of moetune's own engine, one rank a stage, in {:.1f} s: {}, wall {}\n",
+        r.play_seconds, base::format_ns(r.played->estimate.step_ns), base::name_of(r.played_wall));
+    for (const auto& [part, ns] : r.played->estimate.parts_ns) {
+      const double share =
+          static_cast<double>(ns) / static_cast<double>(r.played->estimate.step_ns);
       if (share >= 0.005) text += fmt::format("  {:26} {:5.1f} %\n", part, 100 * share);
     }
   }
   if (!r.thumbs.empty()) text += "\nrules of thumb:\n";
   for (const ThumbOpinion& thumb : r.thumbs) {
-    text += fmt::format("  {} {}\n", thumb.agrees ? "agrees:  " : "differs: ", thumb.says);
+    text += fmt::format("  {} {}{}\n", thumb.agrees ? "agrees:  " : "differs: ", thumb.says,
+                        thumb.cost_ratio && !thumb.agrees
+                            ? fmt::format(" Keeping to it costs {:.1f} %.", 100 * *thumb.cost_ratio)
+                            : std::string());
+  }
+  if (!r.helps.empty()) text += "\nwhat would help, one change of what was asked:\n";
+  for (const KnobGain& change : r.helps) {
+    text +=
+        fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
   }
   if (r.against) add_against(r, text);
   return text;

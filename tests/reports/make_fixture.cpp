@@ -1,23 +1,34 @@
-// make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake]: a made-up sweep with hunts and its
-// report, to look at and for the browser test; with a communicator, one on a GPU; with `hunts` or
-// `sweep`, one of them without the other.
+// make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake|plan]: a made-up sweep with hunts and
+// its report, to look at and for the browser test; with a communicator, one on a GPU; with `hunts`
+// or `sweep`, one of them without the other; or the page of a plan (plan, hostile-plan), without
+// DB.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string>
 
+#include "reports/page.h"
+#include "reports/plan_page.h"
 #include "reports/report.h"
 #include "tests/reports/fixture_helper.h"
 #include "tests/reports/hunt_fixture_helper.h"
+#include "tests/reports/plan_sample.h"
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fputs("make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake]\n", stderr);
+    std::fputs("make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake|plan|hostile-plan]\n",
+               stderr);
     return 2;
   }
   try {
     moetune::tests::FixtureOptions options;
     const std::string kind = argc > 3 ? argv[3] : "";
+    if (kind == "plan" || kind == "hostile-plan") {
+      moetune::reports::put_page(moetune::reports::render_plan(moetune::tests::sample_plan(
+                                     kind == "plan" ? "" : moetune::tests::kHostileText)),
+                                 argv[2]);
+      return 0;
+    }
     options.has_hunts = kind != "sweep";
     const bool is_hostile = kind == "hostile";
     options.hostile = is_hostile ? moetune::tests::kHostileText : "";

@@ -160,6 +160,74 @@ BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
   BOOST_TEST(text.out.find("memory of the first") != std::string::npos);
 }
 
+/// The data of a chart in a page.
+json chart_of(const std::string& page, const std::string& name) {
+  const std::string mark = "id=\"data-" + name + "\">";
+  const size_t start = page.find(mark);
+  BOOST_REQUIRE_MESSAGE(start != std::string::npos, "no data of " << name);
+  const size_t from = start + mark.size();
+  return json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_report_of_a_plan_says_what_its_json_says, Cli) {
+  const std::string path = folder.file("plan.html");
+  const std::string trace = folder.file("step.json");
+  const Answer answer =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--gbs",
+           "64", "--report", path, "--trace-out", trace, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const std::string page = tests::read_text(path);
+  BOOST_TEST(page.find("qwen3-30b-a3b on 16 × ") != std::string::npos);
+  BOOST_TEST(page.find(folder.file("")) == std::string::npos);
+  const json& first = document["plans"][0];
+  const json front = chart_of(page, "front");
+  BOOST_TEST(front["first"]["tokens"] == first["tokens_per_s_per_gpu"]);
+  BOOST_TEST(front["first"]["bytes"] == first["peak_allocated_bytes"]);
+  const json space = chart_of(page, "space");
+  double most = 0;
+  int64_t num_legal = 0;
+  for (size_t i = 0; i < space["tokens"].size(); ++i) {
+    most = std::max(most, space["tokens"][i].get<double>());
+    num_legal += space["legal"][i].get<int64_t>();
+  }
+  BOOST_TEST(most == first["tokens_per_s_per_gpu"].get<double>(),
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(num_legal == document["num_legal"].get<int64_t>());
+  const json memory = chart_of(page, "memory");
+  int64_t worst = 0;
+  for (const json& stage : memory["trials"][0]["ranks"]) {
+    int64_t sum = 0;
+    for (const json& bytes : stage["predicted"]) sum += bytes.get<int64_t>();
+    worst = std::max(worst, sum);
+  }
+  // Each term is rounded.
+  BOOST_TEST(std::abs(worst - first["peak_allocated_bytes"].get<int64_t>()) < 10);
+  BOOST_TEST(chart_of(page, "timeline")["step"] == document["played"]["step_time_ns"]);
+  BOOST_TEST(chart_of(page, "budget")["trials"][0]["step"] == document["played"]["step_time_ns"]);
+  BOOST_TEST(!json::parse(tests::read_text(trace))["traceEvents"].empty());
+  // The search for the page finds the same plans.
+  const Answer without = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g",
+                              "--gpus", "16", "--gbs", "64", "--format", "json"});
+  BOOST_TEST(json::parse(without.out)["plans"] == document["plans"]);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_report_where_nothing_fits_names_ways_out, Cli) {
+  const std::string path = folder.file("plan.html");
+  const Answer answer = run({"plan", "--model", "deepseek_v3", "--hardware", "h100-80g", "--gpus",
+                             "8", "--seq", "131072", "--report", path, "--format", "json"});
+  BOOST_TEST(answer.code == 1);
+  const json document = json::parse(answer.out);
+  const std::string page = tests::read_text(path);
+  BOOST_TEST(page.find("Nothing fits on 8 devices") != std::string::npos);
+  BOOST_TEST_REQUIRE(!document["ways_out"].empty());
+  for (const json& way : document["ways_out"]) {
+    // Apostrophes are escaped there.
+    const auto what = way["what"].get<std::string>();
+    BOOST_TEST(page.find(what.substr(0, what.find('\''))) != std::string::npos, what);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {
   const Answer answer = run({"plan", "--model", "deepseek_v3", "--hardware", "h100-80g", "--gpus",
                              "8", "--seq", "131072"});
@@ -261,6 +329,9 @@ const Wrong kWrong[] = {
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--fix", "tp=3"},
      "tp_divides_heads"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--fix", "pp=zwei"}, "pp"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--report", "/"}, "--report"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--trace-out", "/no/where"},
+     "--trace-out"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--imbalance", "nan"},
      "--imbalance"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--against",

@@ -137,6 +137,39 @@ BOOST_DATA_TEST_CASE(parts_add_up_and_nothing_is_random, data::make(kKnobs), kno
   BOOST_TEST((again.parts_ns == estimate.parts_ns));
 }
 
+BOOST_DATA_TEST_CASE(a_step_is_the_same_however_many_records_are_kept, data::make(kKnobs), knobs) {
+  spec::TrialSpec spec = trial(knobs);
+  spec.training.global_batch_size = 64;
+  const CompiledStep compiled(spec);
+  const PlayedStep whole = play_traced(spec, compiled, Calibration(), 1'000'000);
+  const PlayedStep thin = play_traced(spec, compiled, Calibration(), 10);
+  BOOST_TEST(!whole.is_thinned);
+  BOOST_TEST(thin.is_thinned);
+  BOOST_TEST((thin.estimate.parts_ns == whole.estimate.parts_ns));
+  BOOST_TEST((thin.stage_parts_ns == whole.stage_parts_ns));
+  BOOST_TEST(thin.num_records == whole.num_records);
+  int64_t num_records = 0;
+  for (size_t i = 0; i < whole.traces.size(); ++i) {
+    num_records += static_cast<int64_t>(whole.traces[i].records.size());
+    int64_t sum = 0;
+    for (const auto& [name, ns] : whole.stage_parts_ns[i]) sum += ns;
+    BOOST_TEST(sum == whole.estimate.step_ns);
+    const int64_t last = whole.num_micro_batches - 1;
+    std::vector<int64_t> kept;
+    for (const profiler::TraceRecord& record : whole.traces[i].records) {
+      const int64_t micro_batch = record.micro_batch;
+      if (micro_batch <= 0 || micro_batch == (last + 1) / 2 || micro_batch == last) {
+        kept.push_back(record.id);
+      }
+    }
+    std::vector<int64_t> ids;
+    for (const profiler::TraceRecord& record : thin.traces[i].records) ids.push_back(record.id);
+    BOOST_TEST(ids == kept);
+  }
+  BOOST_TEST(num_records == whole.num_records);
+  BOOST_TEST(play_traced(spec, compiled, Calibration(), 0).traces.empty());
+}
+
 BOOST_DATA_TEST_CASE(worse_hardware_is_never_faster, data::make(kKnobs), knobs) {
   const spec::TrialSpec spec = trial(knobs);
   const int64_t before = replay(spec).step_ns;

@@ -69,6 +69,55 @@ BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  hardware.memory_bytes = int64_t{8} << 30;
+  PlanQuestion question = question_of(model, hardware);
+  question.num_best = 1'000'000;
+  const PlanAnswer all = search_plans(question, {});
+  question.num_best = 3;
+  question.wants_space = true;
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST(answer.num_legal == all.num_legal);
+  int64_t num_legal = 0;
+  int64_t num_fit = 0;
+  size_t num_fitting = 0;
+  for (const PlanCell& cell : answer.cells) {
+    num_legal += cell.num_legal;
+    num_fit += cell.num_fit;
+    BOOST_TEST((cell.num_legal > 0 || cell.broken != nullptr));
+    BOOST_TEST((cell.num_fit > 0) == cell.fastest.has_value());
+    if (!cell.fastest) continue;
+    ++num_fitting;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const PlannedConfig& config : all.best) {
+      const spec::PlanKnobs& k = config.knobs;
+      if (k.tp == cell.tp && k.cp == cell.cp && k.ep == cell.ep && k.pp == cell.pp) {
+        fastest = std::min(fastest, config.seconds);
+      }
+    }
+    BOOST_TEST(cell.fastest->seconds == fastest);
+  }
+  BOOST_TEST(num_fitting > 3);
+  BOOST_TEST(num_legal == answer.num_legal);
+  BOOST_TEST(num_fit == answer.num_fit);
+  BOOST_TEST_REQUIRE(answer.front.size() > 1);
+  for (size_t i = 1; i < answer.front.size(); ++i) {
+    BOOST_TEST(answer.front[i].peak_bytes > answer.front[i - 1].peak_bytes);
+    BOOST_TEST(answer.front[i].seconds < answer.front[i - 1].seconds);
+  }
+  // Nothing that is known is faster with less; a hundredth of a device counts as the same.
+  const double slack = static_cast<double>(hardware.memory_bytes) / 100;
+  for (const PlannedConfig& config : all.best) {
+    const bool is_behind =
+        std::any_of(answer.front.begin(), answer.front.end(), [&](const PlannedConfig& ahead) {
+          return ahead.peak_bytes <= config.peak_bytes + slack && ahead.seconds <= config.seconds;
+        });
+    BOOST_TEST(is_behind);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_is_fixed_stays) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(16);

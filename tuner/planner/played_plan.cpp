@@ -1,7 +1,10 @@
 // From a plan to a trial; the engine's cost model plays it.
 #include "tuner/planner/played_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "tuner/planner/layer_sizes.h"
 
@@ -81,8 +84,30 @@ spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
   return trial;
 }
 
-CostEstimate play_plan(const PlanRun& run, const Rates& rates) {
-  return play_step(trial_of(run, rates), Calibration());
+std::vector<std::string> not_played(const spec::PlanKnobs& knobs) {
+  std::vector<std::string> words;
+  if (knobs.fsdp != spec::Fsdp::none) words.emplace_back("FSDP");
+  if (knobs.precision != spec::PrecisionRecipe::bf16) {
+    words.push_back(fmt::format("{} products", name_of(knobs.precision)));
+  }
+  if (knobs.ep > 1 && knobs.dispatcher != spec::Dispatcher::alltoall) {
+    words.push_back(fmt::format("the dispatcher {}", name_of(knobs.dispatcher)));
+  }
+  if (knobs.overlap_moe_expert_parallel_comm) {
+    words.emplace_back("overlap over micro-batches (chunks of a layer stand for it)");
+  }
+  for (const auto& [module, word] :
+       {std::pair{PlanRecompute::mla_up_proj, "mla_up_proj"}, std::pair{PlanRecompute::mlp, "mlp"},
+        std::pair{PlanRecompute::shared_experts, "shared_experts"},
+        std::pair{PlanRecompute::gdn_norm_out, "gdn_norm_out"}}) {
+    if (knobs.recompute.has(module)) words.push_back(fmt::format("recomputation of {}", word));
+  }
+  return words;
+}
+
+PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
+  const spec::TrialSpec trial = trial_of(run, rates);
+  return play_traced(trial, CompiledStep(trial), Calibration(), has_records ? kMostRecords : 0);
 }
 
 }  // namespace moetune::tuner::planner

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tuner/cost_model.h"
 #include "tuner/planner/rates.h"
@@ -15,8 +17,14 @@ namespace moetune::tuner::planner {
 /// micro-batches) is left out.
 spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates);
 
-/// Its step, played. Of a run whose program the engine could be given; throws base::Error where
-/// ranks would wait for each other forever.
-CostEstimate play_plan(const PlanRun& run, const Rates& rates);
+/// What of a plan trial_of leaves out, in words; empty: nothing.
+std::vector<std::string> not_played(const spec::PlanKnobs& knobs);
+
+/// More records than this are not kept of a played plan.
+constexpr int64_t kMostRecords = 1'000'000;
+
+/// Its step, played, with records where `has_records`. Of a run whose program the engine could be
+/// given; throws base::Error where ranks would wait for each other forever.
+PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records);
 
 }  // namespace moetune::tuner::planner

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "tuner/planner/rules.h"
@@ -45,6 +46,46 @@ struct TimeChoice {
   PlanGraphSet graphs;
 };
 
+/// The fastest of each small range of memory.
+class Front {
+ public:
+  explicit Front(double capacity_bytes) : step_bytes_(capacity_bytes / kSteps) {
+    below_.fill(std::numeric_limits<double>::infinity());
+  }
+
+  /// Whether a step of so many seconds is faster than all that need as little memory.
+  [[nodiscard]] bool is_ahead(double bytes, double seconds) const {
+    const size_t place = place_of(bytes);
+    return place < kPlaces && seconds < below_[place];
+  }
+  void add(const PlannedConfig& config) {
+    if (!is_ahead(config.peak_bytes, config.seconds)) return;
+    const size_t place = place_of(config.peak_bytes);
+    fastest_[place] = config;
+    for (size_t i = place; i < kPlaces; ++i) below_[i] = std::min(below_[i], config.seconds);
+  }
+  [[nodiscard]] std::vector<PlannedConfig> configs() const {
+    std::vector<PlannedConfig> all;
+    for (const std::optional<PlannedConfig>& config : fastest_) {
+      if (config && (all.empty() || config->seconds < all.back().seconds)) all.push_back(*config);
+    }
+    return all;
+  }
+
+ private:
+  static constexpr size_t kSteps = 128;  ///< of a device's memory
+  static constexpr size_t kPlaces = 2 * kSteps;
+
+  [[nodiscard]] size_t place_of(double bytes) const {
+    const double place = bytes / step_bytes_;
+    return place < static_cast<double>(kPlaces) ? static_cast<size_t>(place) : kPlaces;
+  }
+
+  double step_bytes_;
+  std::array<std::optional<PlannedConfig>, kPlaces> fastest_;
+  std::array<double, kPlaces> below_{};  ///< seconds of the fastest so far with at most so much
+};
+
 std::vector<PlanRecomputeSet> recompute_choices(const spec::ModelSpec& model) {
   using M = PlanRecompute;
   const bool is_moe = model.num_experts > 0;
@@ -67,8 +108,11 @@ std::vector<PlanRecomputeSet> recompute_choices(const spec::ModelSpec& model) {
 class Search {
  public:
   Search(const PlanQuestion& question, const Rates& rates)
-      : q_(question), rates_(rates), recomputes_(recompute_choices(*question.model)) {
-    capacity_ = static_cast<double>(q_.hardware->memory_bytes) * q_.memory_ratio;
+      : q_(question),
+        rates_(rates),
+        recomputes_(recompute_choices(*question.model)),
+        capacity_(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio),
+        front_(capacity_) {
     const bool is_moe = q_.model->num_experts > 0;
     for (const PlanRecomputeSet& recompute : recomputes_) {
       for (const CrossEntropy loss : {CrossEntropy::native, CrossEntropy::chunked}) {
@@ -107,6 +151,14 @@ class Search {
         [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
     constexpr size_t kNearest = 5;
     if (answer_.nearest.size() > kNearest) answer_.nearest.resize(kNearest);
+    if (q_.wants_space) {
+      for (PlanCell& cell : answer_.cells) {
+        if (!cell.fastest && cell.leanest) {
+          cell.leanest->seconds = price(cell.leanest->knobs).seconds;
+        }
+      }
+      answer_.front = front_.configs();
+    }
     return std::move(answer_);
   }
 
@@ -114,6 +166,7 @@ class Search {
   struct Layout {
     PlanKnobs knobs;
     double bound = 0;
+    size_t cell = 0;
   };
 
   static bool is_faster(const PlannedConfig& a, const PlannedConfig& b) {
@@ -148,6 +201,7 @@ class Search {
           const int64_t plane = int64_t{tp} * cp * dp;
           for (const int32_t ep :
                is_moe ? divisors(model.num_experts, plane) : std::vector<int32_t>{1}) {
+            if (q_.wants_space) answer_.cells.push_back({tp, cp, ep, pp, 0, 0, {}, {}, nullptr});
             for (const int32_t etp :
                  is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
               for (int32_t vpp = 1; vpp <= (pp > 1 ? kMostVpp : 1); ++vpp) {
@@ -176,22 +230,36 @@ class Search {
     knobs.recompute = {};
     knobs.overlap_moe_expert_parallel_comm = false;
     knobs.cuda_graphs = {};
-    if (broken_rule(run_with(knobs)) != nullptr) return;
-    layouts_.push_back({knobs, bound_of(knobs)});
+    const PlanRule* broken = broken_rule(run_with(knobs));
+    if (broken == nullptr) {
+      layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+    } else if (q_.wants_space && knobs.etp == 1 && knobs.vpp == 1 && knobs.micro_batch_size == 1) {
+      answer_.cells.back().broken = broken;
+    }
   }
 
-  /// No choice of this layout is faster: everything overlapped, nothing recomputed, no host.
-  double bound_of(PlanKnobs knobs) {
-    knobs.overlap_moe_expert_parallel_comm = knobs.ep > 1;
+  /// No choice of this layout that holds the same memory is faster: no host, and where
+  /// `has_overlap`, everything overlapped.
+  double bound_of(PlanKnobs knobs, bool has_overlap) {
+    knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
     return price(knobs).seconds;
   }
 
-  /// Works are shared by layouts with the same sizes in a layer.
+  static bool has_same_sizes(const PlanKnobs& a, const PlanKnobs& b) {
+    return a.tp == b.tp && a.cp == b.cp && a.dp == b.dp && a.pp == b.pp && a.vpp == b.vpp &&
+           a.ep == b.ep && a.etp == b.etp && a.micro_batch_size == b.micro_batch_size;
+  }
+
+  /// Works are shared by layouts with the same sizes in a layer, all but the price by one layout.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
-    return PreparedStep(run_with(knobs), works_).price(rates_);
+    if (!prepared_ || !has_same_sizes(prepared_->run().knobs, knobs)) {
+      prepared_.emplace(run_with(knobs), works_);
+    }
+    prepared_->choose(knobs);
+    return prepared_->price(rates_);
   }
 
   void look_at(const Layout& layout) {
@@ -203,12 +271,14 @@ class Search {
     best.seconds = std::numeric_limits<double>::infinity();
     PlannedConfig least;
     least.peak_bytes = std::numeric_limits<double>::infinity();
+    PlanCell* cell = q_.wants_space ? &answer_.cells[layout.cell] : nullptr;
     for (const MemoryChoice& choice : memory_choices_) {
       PlanKnobs knobs = layout.knobs;
       knobs.recompute = choice.recompute;
       knobs.cross_entropy = choice.cross_entropy;
       knobs.fsdp = choice.fsdp;
       double peak[2] = {-1, -1};
+      double bounds[2] = {-1, -1};  // without and with overlap
       for (const TimeChoice& time : time_choices_) {
         knobs.dispatcher = time.dispatcher;
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
@@ -219,14 +289,34 @@ class Search {
         ++answer_.num_legal;
         double& bytes = peak[time.has_overlap ? 1 : 0];
         if (bytes < 0) bytes = memory.peak_bytes(knobs, q_.load);
-        if (device_bytes(bytes) > capacity_) {
-          if (bytes < least.peak_bytes) least = {knobs, bytes, 0};
-          continue;
+        const bool fits = device_bytes(bytes) <= capacity_;
+        if (fits) {
+          ++answer_.num_fit;
+        } else if (bytes < least.peak_bytes) {
+          least = {knobs, bytes, 0};
         }
-        ++answer_.num_fit;
-        if (is_hopeless) continue;
-        const double seconds = price(knobs).seconds;
-        if (seconds < best.seconds) best = {knobs, bytes, seconds};
+        bool is_wanted = fits && !is_hopeless;
+        if (cell != nullptr) {
+          ++cell->num_legal;
+          if (fits) ++cell->num_fit;
+          if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
+            cell->leanest = {knobs, bytes, 0};
+          }
+          if (!is_wanted && is_ahead(*cell, bytes, fits, layout.bound)) {
+            // The layout's bound recomputes nothing and overlaps all; this one is nearer.
+            double& bound = bounds[time.has_overlap ? 1 : 0];
+            if (bound < 0) bound = bound_of(knobs, time.has_overlap);
+            is_wanted = is_ahead(*cell, bytes, fits, bound);
+          }
+        }
+        if (!is_wanted) continue;
+        const PlannedConfig config = {knobs, bytes, price(knobs).seconds};
+        if (fits && config.seconds < best.seconds) best = config;
+        if (cell == nullptr) continue;
+        front_.add(config);
+        if (fits && (!cell->fastest || config.seconds < cell->fastest->seconds)) {
+          cell->fastest = config;
+        }
       }
     }
     if (best.seconds < std::numeric_limits<double>::infinity()) {
@@ -234,6 +324,12 @@ class Search {
     } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
       answer_.nearest.push_back(least);
     }
+  }
+
+  /// Whether a step of so many seconds would be told of its cell or of the front.
+  [[nodiscard]] bool is_ahead(const PlanCell& cell, double bytes, bool fits, double seconds) const {
+    return (fits && (!cell.fastest || seconds < cell.fastest->seconds)) ||
+           front_.is_ahead(bytes, seconds);
   }
 
   /// The slowest of the best stands in front.
@@ -250,9 +346,11 @@ class Search {
   std::vector<PlanRecomputeSet> recomputes_;
   std::vector<MemoryChoice> memory_choices_;
   std::vector<TimeChoice> time_choices_;
-  double capacity_ = 0;
+  double capacity_;
+  Front front_;
   std::vector<Layout> layouts_;
   WorkCache works_;
+  std::optional<PreparedStep> prepared_;  ///< of the layout that was priced last
   PlanAnswer answer_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "tuner/planner/memory_profile.h"
 #include "tuner/planner/rates.h"
+#include "tuner/planner/rules.h"
 #include "tuner/planner/step_time.h"
 
 namespace moetune::tuner::planner {
@@ -28,12 +29,30 @@ struct PlanQuestion {
   double load = 1;          ///< of the busiest rank's experts
   double memory_ratio = 1;  ///< share of a device's memory that may be used
   int num_best = 10;
+  /// Whether PlanAnswer::cells and front are asked for, which takes longer.
+  bool wants_space = false;
 };
 
 struct PlannedConfig {
   spec::PlanKnobs knobs;
   double peak_bytes = 0;  ///< allocated, on the worst rank
   double seconds = 0;
+};
+
+/// What is known of all configurations with the same four large sizes.
+struct PlanCell {
+  int32_t tp = 1;
+  int32_t cp = 1;
+  int32_t ep = 1;
+  int32_t pp = 1;
+  int64_t num_legal = 0;
+  int64_t num_fit = 0;
+  std::optional<PlannedConfig> fastest;  ///< of those that fit
+  /// Of all legal ones that with the least memory; timed only where nothing fits.
+  std::optional<PlannedConfig> leanest;
+  /// Where nothing is legal: what its simplest layout breaks; null where PlanQuestion::keeps does
+  /// not leave anything.
+  const PlanRule* broken = nullptr;
 };
 
 struct PlanAnswer {
@@ -43,6 +62,11 @@ struct PlanAnswer {
   int64_t num_legal = 0;
   int64_t num_fit = 0;
   int64_t num_timed = 0;  ///< whose step was priced; the others cannot be among the best
+  // Where PlanQuestion::wants_space:
+  std::vector<PlanCell> cells;  ///< by tp, cp, ep, pp; one for each four that divide the devices
+  /// By memory, each faster than all that need less, also beyond what a device has, up to twice of
+  /// it. Of those that differ by less than a hundredth of a device's memory the fastest.
+  std::vector<PlannedConfig> front;
 };
 
 /// All layouts of the devices, each with recomputation, loss, sharding, dispatcher, overlap and

@@ -81,6 +81,9 @@ class PreparedStep {
 
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context = {}) const;
   [[nodiscard]] const PlanRun& run() const { return run_; }
+  /// The same sizes with other choices, of which none changes what is prepared: recomputation,
+  /// loss, sharding, dispatcher, overlap, graphs.
+  void choose(const spec::PlanKnobs& knobs) { run_.knobs = knobs; }
 
   /// Layers that do the same.
   struct Alike {

@@ -39,12 +39,12 @@ function option(data, c) {
     ...common(c),
     tooltip: {...common(c).tooltip, trigger: 'axis', axisPointer: {type: 'shadow'}, formatter: (items) => {
       const trial = data.trials[items[0].dataIndex];
-      return tip(`Trial ${trial.n}: ${ns(trial.step)}${trial.wall ? `, ${trial.wall} wall` : ''}`,
+      return tip(`${trial.name}: ${ns(trial.step)}${trial.wall ? `, ${trial.wall} wall` : ''}`,
         data.parts.map((part, i) => (trial.parts[i] > 0 ? `${part} ${ns(trial.parts[i])}, ${percent(trial.parts[i] / trial.step)}` : '')));
     }},
-    grid: {left: 52, right: 24, top: legendHeight(data.parts), bottom: 34},
+    grid: {left: Math.max(52, 16 + 7 * Math.max(...data.trials.map((t) => t.label.length))), right: 24, top: legendHeight(data.parts), bottom: 34},
     xAxis: axis(c, {type: 'value', max: unit === 'time' ? null : 1, axisLabel: {formatter: unit === 'time' ? axisLabels('ns', 0, Math.max(...data.trials.map((t) => t.step))) : (ratio) => `${Math.round(100 * ratio)} %`}}),
-    yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => `#${t.n}`), axisLabel: {interval: 0, hideOverlap: false}}),
+    yAxis: axis(c, {type: 'category', inverse: true, data: data.trials.map((t) => t.label), axisLabel: {interval: 0, hideOverlap: false}}),
     series,
   };
 }

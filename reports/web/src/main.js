@@ -5,6 +5,7 @@ import {drawBudget, setUpBudget} from './budget.js';
 import {drawHistory, setUpHistory} from './history.js';
 import {drawLoss} from './loss.js';
 import {drawMemory, setUpMemory} from './memory.js';
+import {drawFront, drawSpace, setUpSpace} from './plan.js';
 import {drawPrediction} from './prediction.js';
 import {setUpTable} from './table.js';
 import {drawTimeline, setUpTimeline} from './timeline.js';
@@ -20,6 +21,8 @@ function drawAll() {
   drawPrediction();
   drawLoss();
   drawBisect();
+  drawFront();
+  drawSpace();
 }
 
 const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : darkPreferred.matches);
@@ -107,6 +110,7 @@ setUpMemory();
 setUpBudget();
 setUpTimeline();
 setUpBisect();
+setUpSpace();
 drawAll();
 
 let width = window.innerWidth;

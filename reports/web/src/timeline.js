@@ -102,7 +102,7 @@ function renderer(c, shown) {
 }
 
 function laneList() {
-  return rank === 'all' ? lanes.filter((lane) => lane.stream === 0).map((lane) => ({...lane, label: `rank ${lane.rank}`}))
+  return rank === 'all' ? lanes.filter((lane) => lane.stream === 0).map((lane) => ({...lane, label: `${data.unit} ${lane.rank}`}))
     : lanes.filter((lane) => lane.rank === rank);
 }
 

@@ -69,6 +69,8 @@ const root = document.documentElement;
 const count = (name, what) => document.querySelectorAll(`#chart-${name} svg ${what}`).length;
 const charts = ['history', 'memory', 'budget', 'timeline', 'prediction', 'loss', 'bisect-posterior-1', 'bisect-runs-1', 'bisect-runs-4'];
 seen.paths = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
+const planCharts = ['front', 'space', 'memory', 'budget', 'timeline'];
+seen.plan = Object.fromEntries(planCharts.map((name) => [name, count(name, 'path')]));
 seen.titles = Object.fromEntries(charts.map((name) => [name, count(name, '> title') + count(name, '> desc')]));
 const background = () => getComputedStyle(document.body).backgroundColor;
 seen.before = [root.dataset.theme ?? '', background()];
@@ -91,6 +93,7 @@ const pick = (selector, value, event = 'change') => () => {
 seen.memory = changes('memory', pick('select[data-memory]', '5'));
 seen.rank = changes('timeline', pick('select[data-timeline]', '3'));
 seen.allRanks = changes('timeline', pick('select[data-timeline]', 'all'));
+seen.space = changes('space', pick('select[data-space]', 'tp|cp'));
 pick('select[data-filter=status]', 'oom', 'input')();
 const rows = () => [...document.querySelectorAll('#trial-table tbody tr')].filter((row) => !row.hidden);
 seen.oom = rows().length;
@@ -324,6 +327,22 @@ BOOST_AUTO_TEST_CASE(nothing_in_a_database_becomes_markup_or_runs) {
   BOOST_TEST(page.seen["scripts"].get<int>() == 3);
   for (const auto& [name, count] : page.seen["paths"].items()) {
     BOOST_TEST(count.get<int>() > 10, name << " holds " << count << " paths");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_page_of_a_plan_can_be_used_and_is_safe) {
+  for (const char* kind : {"plan", "hostile-plan"}) {
+    const Page page(kind, kind == std::string("plan") ? 500 : 1400);
+    page.check_clean();
+    BOOST_TEST(!page.seen["wide"].get<bool>());
+    for (const auto& [name, count] : page.seen["plan"].items()) {
+      BOOST_TEST(count.get<int>() > 5, name << " holds " << count << " paths");
+    }
+    BOOST_TEST(page.seen["space"].get<bool>());
+    BOOST_TEST(page.seen["share"].get<bool>());
+    BOOST_TEST(!page.seen["pwned"].get<bool>());
+    BOOST_TEST(page.seen["injected"].get<int>() == 0);
+    BOOST_TEST(page.seen["scripts"].get<int>() == 3);
   }
 }
 

@@ -1,0 +1,157 @@
+// The page of a plan: what it shows, as plain data, and the file made from it. Nothing of it was
+// run; every figure is a prediction with its interval.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "profiler/record.h"
+
+namespace moetune::reports {
+
+/// A prediction and where it lies in about four of five cases.
+struct PlanFigure {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// One knob that two configurations differ in.
+struct PlanDifference {
+  std::string knob;
+  std::string from;
+  std::string to;
+};
+
+/// One of the best.
+struct PlanRow {
+  std::string layout;   ///< "tp 2 cp 1 ..."
+  std::string choices;  ///< "recompute ..., FSDP, ..."
+  std::vector<PlanDifference> to_first;
+  PlanFigure step_ns;
+  PlanFigure tflops;        ///< of one device
+  PlanFigure tokens_per_s;  ///< of one device
+  PlanFigure peak_bytes;    ///< allocated, on the worst rank
+  int64_t replicas = 1;
+  double load_that_fits = 0;  ///< of the busiest rank's experts over their share; 0: no experts
+  std::string wall;
+  std::string grade;
+  std::string why_slower;
+};
+
+/// A configuration as a mark: memory against throughput.
+struct PlanMark {
+  std::string label;
+  double peak_bytes = 0;
+  double tokens_per_s = 0;
+  bool fits = false;
+};
+
+/// All configurations with the same four large sizes.
+struct PlanRegion {
+  int32_t tp = 1;
+  int32_t cp = 1;
+  int32_t ep = 1;
+  int32_t pp = 1;
+  int64_t num_legal = 0;
+  int64_t num_fit = 0;
+  std::optional<PlanMark> best;  ///< the fastest that fits, else that with the least memory
+  std::string reason;            ///< where nothing is legal
+};
+
+/// Memory of one pipeline stage at its worst moment.
+struct PlanStage {
+  std::string moment;
+  std::vector<double> bytes;  ///< by PlanPage::memory_terms
+};
+
+/// What one change does.
+struct PlanChange {
+  PlanDifference difference;
+  std::optional<double> gain_ratio;  ///< of the throughput; none where the change alone is illegal
+  std::optional<double> more_bytes;
+  std::string broken_rule;  ///< of an illegal one
+};
+
+struct PlanThumb {
+  std::string says;
+  bool agrees = false;
+  /// How much slower the fastest that keeps to it is; none where nothing is known of one.
+  std::optional<double> cost_ratio;
+};
+
+/// A configuration that does not fit, or a change that makes it.
+struct PlanMiss {
+  std::string layout;
+  std::string choices;
+  double peak_bytes = 0;
+  double missing_bytes = 0;  ///< negative: it fits
+};
+struct PlanWayOut {
+  std::string what;
+  double missing_bytes = 0;
+};
+
+/// The first plan's step, played.
+struct PlanPlayed {
+  int64_t step_ns = 0;
+  double seconds = 0;                                          ///< that playing took
+  std::vector<std::map<std::string, int64_t>> stage_parts_ns;  ///< names of base::StepPart
+  std::string wall;
+  std::vector<profiler::StepTrace> traces;  ///< of one rank of each stage, times from 0
+  int64_t num_records = 0;                  ///< played
+  int64_t num_micro_batches = 0;
+  bool is_thinned = false;  ///< the traces hold the first, middle and last micro-batch only
+  std::vector<std::string> left_out;  ///< of the plan, that is not played
+};
+
+struct PlanAgainst {
+  std::string layout;
+  std::string choices;
+  PlanFigure step_ns;
+  PlanFigure tflops;
+  PlanFigure tokens_per_s;
+  PlanFigure peak_bytes;
+  std::string verdict;
+  std::vector<PlanChange> changes;  ///< to the first plan
+};
+
+struct PlanPage {
+  std::string model;
+  std::string hardware;
+  std::string date;  ///< "2026-11-24 10:00 UTC"
+  int64_t num_devices = 0;
+  int64_t seq_length = 0;
+  int64_t global_batch_size = 0;
+  int64_t num_points = 0;
+  int64_t num_legal = 0;
+  int64_t num_fit = 0;
+  double search_seconds = 0;
+  bool has_experts = false;
+  std::vector<std::string> assumptions;
+  double capacity_bytes = 0;     ///< of a device
+  double allocatable_bytes = 0;  ///< what PyTorch may allocate of that
+  std::vector<PlanRow> rows;     ///< the first is the fastest
+  std::vector<PlanRegion> regions;
+  std::vector<PlanMark> front;
+  std::vector<std::string> memory_terms;
+  std::vector<PlanStage> stages;  ///< of the first
+  /// Where its step goes, in closed form: names and seconds, in order.
+  std::vector<std::pair<std::string, double>> step_parts;
+  std::optional<PlanPlayed> played;
+  std::string not_played;  ///< why there is none
+  std::optional<PlanAgainst> against;
+  std::vector<PlanThumb> thumbs;
+  std::vector<PlanChange> helps;
+  std::vector<PlanMiss> misses;  ///< where nothing fits
+  std::vector<PlanWayOut> ways_out;
+};
+
+/// All texts are taken for anybody's and escaped.
+std::string render_plan(const PlanPage& page);
+
+}  // namespace moetune::reports

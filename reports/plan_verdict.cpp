@@ -1,0 +1,231 @@
+// A plan in words and tables: the best, the others, what is missing, what would help, and what all
+// of that rests on.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "kernels/base/units.h"
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/plan_sections.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+std::string whole(double value) { return fmt::format("{:.0f}", value); }
+
+std::string rounded_ns(double ns) { return ns_text(std::llround(ns)); }
+
+std::string interval_note(const PlanFigure& figure, std::string (*text)(double)) {
+  return fmt::format("{} to {}", text(figure.low), text(figure.high));
+}
+
+std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
+  return fmt::format(
+      "<td class=\"num\" data-value=\"{:.9g}\">{} <span class=\"note\">{}</span></td>",
+      figure.value, text(figure.value), interval_note(figure, text));
+}
+
+std::string change_rows(const std::vector<PlanChange>& changes) {
+  std::string html;
+  for (const PlanChange& change : changes) {
+    const PlanDifference& difference = change.difference;
+    html +=
+        fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td>", escape(difference.knob),
+                    breakable(difference.from), breakable(difference.to));
+    if (change.gain_ratio) {
+      html += number_cell(change.gain_ratio, signed_percent(*change.gain_ratio));
+      html += number_cell(change.more_bytes,
+                          change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
+      html += "<td></td>";
+    } else {
+      html += fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}</td>",
+                          escape(change.broken_rule));
+    }
+    html += "</tr>\n";
+  }
+  return html;
+}
+
+std::string change_table(const std::vector<PlanChange>& changes, std::string_view what) {
+  return fmt::format(
+             "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th>from</th>"
+             "<th>to</th><th class=\"num\">throughput</th><th class=\"num\">memory</th><th></th>"
+             "</tr></thead><tbody>\n",
+             what) +
+         change_rows(changes) + "</tbody></table></div>\n";
+}
+
+/// The knobs of a plan as what they change of the first.
+std::string differences_text(const PlanRow& row) {
+  std::vector<std::string> texts;
+  for (const PlanDifference& difference : row.to_first) {
+    texts.push_back(
+        fmt::format("<span>{} {}</span>", escape(difference.knob), breakable(difference.to)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string points_text(const PlanPage& page) {
+  return fmt::format("{} configurations were looked at in {:.1f} s, {} are legal, {} fit.",
+                     base::format_count(static_cast<double>(page.num_points)), page.search_seconds,
+                     base::format_count(static_cast<double>(page.num_legal)),
+                     base::format_count(static_cast<double>(page.num_fit)));
+}
+
+}  // namespace
+
+std::string rounded_bytes(double bytes) { return bytes_text(std::llround(bytes)); }
+
+std::string signed_bytes(double bytes) {
+  return (bytes < 0 ? "−" : "+") + rounded_bytes(std::abs(bytes));
+}
+
+std::string plan_verdict(const PlanPage& page) {
+  if (page.rows.empty()) {
+    const double missing = page.misses.empty() ? 0 : page.misses.front().missing_bytes;
+    return fmt::format(
+        "<p class=\"headline\">Nothing fits on {} devices of {}: {} are missing with the least of "
+        "all.</p>\n<p class=\"reason\">{}</p>\n",
+        page.num_devices, escape(page.hardware), rounded_bytes(missing), points_text(page));
+  }
+  const PlanRow& first = page.rows.front();
+  std::string html = fmt::format(
+      "<p class=\"headline\">The best plan is <strong>{}</strong>: {}. About {} TFLOP/s on each "
+      "device, a step of {}, {} of memory on the fullest.</p>\n",
+      escape(first.layout), escape(first.choices), whole(first.tflops.value),
+      rounded_ns(first.step_ns.value), rounded_bytes(first.peak_bytes.value));
+  const double share = first.peak_bytes.value / page.allocatable_bytes;
+  html +=
+      "<dl class=\"cards\">\n" +
+      card("TFLOP/s per device", whole(first.tflops.value),
+           "predicted, " + interval_note(first.tflops, whole)) +
+      card("tokens/s per device", whole(first.tokens_per_s.value),
+           interval_note(first.tokens_per_s, whole)) +
+      card("step time", rounded_ns(first.step_ns.value), interval_note(first.step_ns, rounded_ns)) +
+      card("peak memory", rounded_bytes(first.peak_bytes.value),
+           fmt::format("{} of what can be allocated<span class=\"meter\"><span "
+                       "style=\"width:{:.0f}%\"></span></span>",
+                       base::format_ratio(share), std::min(100.0, 100 * share))) +
+      card("fits up to a load of",
+           page.has_experts ? fmt::format("{:.2f}", first.load_that_fits) : "–",
+           page.has_experts ? "rows of the busiest rank's experts over their share"
+                            : "the model has no experts") +
+      card("binding wall", wall_badge(first.wall), "what holds it back") + "</dl>\n";
+  html += "<p class=\"reason\">" + points_text(page);
+  if (page.rows.size() > 1) {
+    const PlanRow& second = page.rows[1];
+    html += fmt::format(" The runner-up, {}, is {} slower: {}.", escape(second.layout),
+                        base::format_ratio(second.step_ns.value / first.step_ns.value - 1),
+                        escape(second.why_slower));
+  }
+  return html + "</p>\n";
+}
+
+std::string plan_table(const PlanPage& page) {
+  if (page.rows.empty()) return "";
+  std::string html =
+      "<div class=\"scroll\"><table class=\"trials\"><thead><tr><th>plan</th><th>knobs</th><th "
+      "class=\"num\">step</th><th class=\"num\">TFLOP/s</th><th class=\"num\">tokens/s</th><th "
+      "class=\"num\">peak</th><th class=\"num\">load</th><th class=\"num\">dp</th><th>wall</th>"
+      "<th>why slower</th><th>grade</th></tr></thead><tbody>\n";
+  for (size_t i = 0; i < page.rows.size(); ++i) {
+    const PlanRow& row = page.rows[i];
+    html += fmt::format("<tr{}><td>{}</td><td class=\"knobs\">{}</td>",
+                        i == 0 ? " class=\"winner\"" : "", i + 1,
+                        i == 0 ? escape(row.layout + ", " + row.choices) : differences_text(row));
+    html += figure_cell(row.step_ns, rounded_ns) + figure_cell(row.tflops, whole) +
+            figure_cell(row.tokens_per_s, whole) +
+            number_cell(row.peak_bytes.value, rounded_bytes(row.peak_bytes.value)) +
+            number_cell(page.has_experts ? std::optional(row.load_that_fits) : std::nullopt,
+                        fmt::format("{:.2f}", row.load_that_fits)) +
+            number_cell(static_cast<double>(row.replicas), fmt::format("{}", row.replicas));
+    html += fmt::format("<td>{}</td><td>{}</td><td>{}</td></tr>\n", wall_badge(row.wall),
+                        escape_or_dash(row.why_slower), escape(row.grade));
+  }
+  return html +
+         "</tbody></table></div>\n<p class=\"note\">TFLOP/s and tokens/s are of one device; in "
+         "grey, where the figure lies in about four of five cases. Load: it fits while the "
+         "busiest rank's experts get at most so many times their share.</p>\n";
+}
+
+std::string plan_misses(const PlanPage& page) {
+  if (!page.rows.empty()) return "";
+  std::string html =
+      "<div class=\"scroll\"><table class=\"compact\"><caption>The nearest misses</caption><thead>"
+      "<tr><th>layout</th><th>choices</th><th class=\"num\">peak</th><th "
+      "class=\"num\">missing</th></tr></thead><tbody>\n";
+  for (const PlanMiss& miss : page.misses) {
+    html += fmt::format("<tr><td>{}</td><td>{}</td>", escape(miss.layout), breakable(miss.choices));
+    html += number_cell(miss.peak_bytes, rounded_bytes(miss.peak_bytes)) +
+            number_cell(miss.missing_bytes, rounded_bytes(miss.missing_bytes)) + "</tr>\n";
+  }
+  html += "</tbody></table></div>\n";
+  if (page.ways_out.empty()) return html;
+  html +=
+      "<h3>Ways out, each alone, the one that leaves least missing first</h3>\n<div "
+      "class=\"scroll\"><table class=\"compact\"><thead><tr><th>change</th><th class=\"num\">then "
+      "missing</th><th></th></tr></thead><tbody>\n";
+  for (const PlanWayOut& way : page.ways_out) {
+    const bool fits = way.missing_bytes <= 0;
+    html +=
+        fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td>{}</td></tr>\n", escape(way.what),
+                    fits ? "–" : rounded_bytes(way.missing_bytes), fits ? "fits" : "");
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+std::string plan_against(const PlanPage& page) {
+  if (!page.against) return "";
+  const PlanAgainst& theirs = *page.against;
+  std::string html = fmt::format(
+      "<p class=\"reason\">Today: {}; {}. {} TFLOP/s on each device ({}), a step of {}, {} "
+      "allocated: {}.",
+      escape(theirs.layout), escape(theirs.choices), whole(theirs.tflops.value),
+      interval_note(theirs.tflops, whole), rounded_ns(theirs.step_ns.value),
+      rounded_bytes(theirs.peak_bytes.value), escape(theirs.verdict));
+  if (!page.rows.empty()) {
+    html += fmt::format(" The first plan is <strong>{:.2f} times</strong> as fast.",
+                        theirs.step_ns.value / page.rows.front().step_ns.value);
+  }
+  html += "</p>\n";
+  return theirs.changes.empty() ? html : html + change_table(theirs.changes, "knob");
+}
+
+std::string plan_advice(const PlanPage& page) {
+  std::string html;
+  if (!page.thumbs.empty()) {
+    html +=
+        "<h3>Rules of thumb beside the model</h3>\n<div class=\"scroll\"><table "
+        "class=\"compact\"><thead><tr><th>rule</th><th>the first plan</th><th "
+        "class=\"num\">keeping "
+        "to it costs</th></tr></thead><tbody>\n";
+    for (const PlanThumb& thumb : page.thumbs) {
+      html += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td></tr>\n",
+                          escape(thumb.says), thumb.agrees ? "✓ keeps to it" : "≠ differs",
+                          thumb.cost_ratio ? base::format_ratio(*thumb.cost_ratio) : "–");
+    }
+    html += "</tbody></table></div>\n";
+  }
+  if (!page.helps.empty()) {
+    html +=
+        "<h3>What would help most</h3>\n<p class=\"lead\">One change of what was asked for, "
+        "the rest as it is in the first plan.</p>\n" +
+        change_table(page.helps, "what");
+  }
+  return html;
+}
+
+std::string plan_basis(const PlanPage& page) {
+  std::string html = "<ul class=\"facts\">\n";
+  for (const std::string& assumption : page.assumptions) {
+    html += "<li>" + escape(assumption) + "</li>\n";
+  }
+  return html +
+         "<li>Nothing was run. Step times are sums in closed form, the played step is a check of "
+         "who waits for whom. Intervals hold about four of five published runs.</li>\n</ul>\n";
+}
+
+}  // namespace moetune::reports

@@ -1,0 +1,178 @@
+// From the answer to what its page shows.
+#include "sweeps/planning/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "reports/page.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace planner = tuner::planner;
+using reports::PlanPage;
+
+reports::PlanFigure figure_of(const Interval& interval, double scale = 1) {
+  return {interval.value * scale, interval.low * scale, interval.high * scale};
+}
+
+std::string words_of(const spec::PlanKnobs& knobs) {
+  return layout_text(knobs) + ", " + choices_text(knobs);
+}
+
+/// What PyTorch may allocate so that a device of `capacity_bytes` holds it.
+double allocatable_bytes(double capacity_bytes) {
+  // device_bytes is a line.
+  const double fixed = planner::device_bytes(0);
+  const double slope = planner::device_bytes(1e9) - fixed;
+  return (capacity_bytes - fixed) / slope * 1e9;
+}
+
+reports::PlanMark plan_mark(const PlanResult& result, const planner::PlannedConfig& config) {
+  planner::PlanRun run;
+  run.hardware = result.question.hardware;
+  run.knobs = config.knobs;
+  run.global_batch_size = result.question.global_batch_size;
+  run.seq_length = result.question.seq_length;
+  return {words_of(config.knobs), config.peak_bytes,
+          planner::tokens_per_s_per_device(run, config.seconds),
+          missing_bytes(result.question, config.peak_bytes) <= 0};
+}
+
+void fill_rows(const PlanResult& result, PlanPage& page) {
+  for (size_t i = 0; i < result.answer.best.size(); ++i) {
+    const spec::PlanKnobs& knobs = result.answer.best[i].knobs;
+    const RunEstimate& estimate = result.estimates[i];
+    reports::PlanRow& row = page.rows.emplace_back();
+    row.layout = layout_text(knobs);
+    row.choices = choices_text(knobs);
+    row.step_ns = figure_of(estimate.step_seconds, 1e9);
+    row.tflops = figure_of(estimate.tflops);
+    row.tokens_per_s = figure_of(estimate.tokens_per_s);
+    row.peak_bytes = figure_of(estimate.allocated_bytes);
+    row.replicas = knobs.dp;
+    row.load_that_fits = estimate.load_that_fits;
+    row.wall = base::name_of(planner::wall_of(estimate.step));
+    row.grade = estimate.grade;
+    if (i == 0) continue;
+    row.why_slower = why_slower(result.estimates.front().step, estimate.step);
+    for (KnobGain& change : differences(result.answer.best.front().knobs, knobs)) {
+      row.to_first.push_back(
+          {std::move(change.knob), std::move(change.from), std::move(change.to)});
+    }
+  }
+}
+
+void fill_regions(const PlanResult& result, PlanPage& page) {
+  for (const planner::PlanCell& cell : result.answer.cells) {
+    // What the fixed knobs leave out is no part of the space.
+    if (cell.num_legal == 0 && cell.broken == nullptr) continue;
+    reports::PlanRegion& region = page.regions.emplace_back(reports::PlanRegion{
+        cell.tp, cell.cp, cell.ep, cell.pp, cell.num_legal, cell.num_fit, {}, {}});
+    if (cell.fastest) {
+      region.best = plan_mark(result, *cell.fastest);
+    } else if (cell.leanest) {
+      region.best = plan_mark(result, *cell.leanest);
+    } else {
+      region.reason = cell.broken->name;
+    }
+  }
+  for (const planner::PlannedConfig& config : result.answer.front) {
+    page.front.push_back(plan_mark(result, config));
+  }
+}
+
+void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
+  for (const planner::StageMemory& stage : estimate.memory.stages) {
+    reports::PlanStage& shown = page.stages.emplace_back();
+    shown.moment = stage.moment;
+    const bool is_first = page.memory_terms.empty();
+    for (const auto& [name, bytes] : memory_terms(stage.peak)) {
+      if (is_first) page.memory_terms.emplace_back(name);
+      shown.bytes.push_back(bytes);
+    }
+  }
+  for (size_t i = 0; i < estimate.step.parts.size(); ++i) {
+    page.step_parts.emplace_back(name_of(static_cast<planner::TimePart>(i)),
+                                 estimate.step.parts[i]);
+  }
+}
+
+reports::PlanChange change_of(const KnobGain& gain) {
+  return {{gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule};
+}
+
+void fill_against(const Against& theirs, PlanPage& page) {
+  reports::PlanAgainst& against = page.against.emplace();
+  against.layout = layout_text(theirs.run.knobs);
+  against.choices = choices_text(theirs.run.knobs);
+  against.step_ns = figure_of(theirs.estimate.step_seconds, 1e9);
+  against.tflops = figure_of(theirs.estimate.tflops);
+  against.tokens_per_s = figure_of(theirs.estimate.tokens_per_s);
+  against.peak_bytes = figure_of(theirs.estimate.allocated_bytes);
+  against.verdict = name_of(theirs.estimate.verdict);
+  for (const KnobGain& change : theirs.changes) against.changes.push_back(change_of(change));
+}
+
+void fill_played(PlanResult& result, PlanPage& page) {
+  if (!result.played) return;
+  tuner::PlayedStep& step = *result.played;
+  reports::PlanPlayed& played = page.played.emplace();
+  played.step_ns = step.estimate.step_ns;
+  played.seconds = result.play_seconds;
+  played.stage_parts_ns = step.stage_parts_ns;
+  played.wall = base::name_of(result.played_wall);
+  played.traces = std::move(step.traces);
+  played.num_records = step.num_records;
+  played.num_micro_batches = step.num_micro_batches;
+  played.is_thinned = step.is_thinned;
+  played.left_out = result.not_in_played;
+}
+
+}  // namespace
+
+PlanPage plan_page(PlanResult& result, const std::string& model, const std::string& date) {
+  const planner::PlanQuestion& question = result.question;
+  PlanPage page;
+  page.model = model;
+  page.hardware = question.hardware->name;
+  page.date = date;
+  page.num_devices = question.hardware->num_devices();
+  page.seq_length = question.seq_length;
+  page.global_batch_size = question.global_batch_size;
+  page.num_points = result.answer.num_points;
+  page.num_legal = result.answer.num_legal;
+  page.num_fit = result.answer.num_fit;
+  page.search_seconds = result.seconds;
+  page.has_experts = question.model->num_experts > 0;
+  page.assumptions = result.assumptions;
+  page.capacity_bytes =
+      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+  page.allocatable_bytes = allocatable_bytes(page.capacity_bytes);
+  fill_rows(result, page);
+  fill_regions(result, page);
+  if (!result.estimates.empty()) fill_memory_and_time(result.estimates.front(), page);
+  page.not_played = result.not_played;
+  fill_played(result, page);
+  if (result.against) fill_against(*result.against, page);
+  for (const ThumbOpinion& thumb : result.thumbs) {
+    page.thumbs.push_back({thumb.says, thumb.agrees, thumb.cost_ratio});
+  }
+  for (const KnobGain& change : result.helps) page.helps.push_back(change_of(change));
+  for (const planner::PlannedConfig& config : result.answer.nearest) {
+    page.misses.push_back({layout_text(config.knobs), choices_text(config.knobs), config.peak_bytes,
+                           missing_bytes(question, config.peak_bytes)});
+  }
+  for (const WayOut& way : result.ways_out) {
+    page.ways_out.push_back({way.what, way.missing_bytes});
+  }
+  return page;
+}
+
+int64_t write_plan_page(const PlanPage& page, const std::string& path) {
+  return reports::put_page(reports::render_plan(page), path);
+}
+
+}  // namespace moetune::sweeps

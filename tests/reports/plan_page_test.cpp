@@ -1,0 +1,122 @@
+// The page of a plan from made-up data: every section is there when it has something to show, its
+// charts hold the figures given, and no text of it becomes markup.
+#include "reports/plan_page.h"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/reports/fixture_helper.h"
+#include "tests/reports/plan_sample.h"
+
+namespace moetune::reports {
+BOOST_AUTO_TEST_SUITE(plan_page)
+
+namespace {
+
+using nlohmann::json;
+using tests::kGiB;
+using tests::sample_plan;
+
+json data_of(const std::string& html, const std::string& name) {
+  const std::string mark = "id=\"data-" + name + "\">";
+  const size_t start = html.find(mark);
+  BOOST_REQUIRE_MESSAGE(start != std::string::npos, "no data of " << name);
+  const size_t from = start + mark.size();
+  return json::parse(html.substr(from, html.find("</script>", from) - from));
+}
+
+bool has(const std::string& html, const std::string& part) {
+  return html.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
+  const std::string html = render_plan(sample_plan());
+  for (const char* id : {"verdict", "plans", "front", "space", "memory", "budget", "timeline",
+                         "against", "advice", "basis"}) {
+    BOOST_TEST(has(html, "<section id=\"" + std::string(id) + "\""), id);
+  }
+  BOOST_TEST(!has(html, "<section id=\"misses\""));
+  BOOST_TEST(has(html, "model on 16 × machine"));
+  BOOST_TEST(has(html, "up to an imbalance of <strong>1.37"));
+  BOOST_TEST(has(html, "+25.0 %"));
+  BOOST_TEST(has(html, "−3.00 GiB"));
+  BOOST_TEST(has(html, "not alone: vpp_needs_pp"));
+  BOOST_TEST(has(html, "12.5 %"));
+  const json front = data_of(html, "front");
+  BOOST_TEST(front["first"]["tokens"] == 1234);
+  BOOST_TEST(front["front"].size() == 2);
+  BOOST_TEST(front["fits"].size() == 1);
+  // Beyond twice a device's memory marks are only counted.
+  BOOST_TEST(front["others"].empty());
+  BOOST_TEST(has(html, " 1 more need over 2 times a device."));
+  const json space = data_of(html, "space");
+  BOOST_TEST(space["tokens"] == json({1234, 0, 0}));
+  BOOST_TEST(space["label"][2] == "tp_divides_heads");
+  const json memory = data_of(html, "memory");
+  BOOST_TEST(memory["trials"][0]["ranks"][1]["predicted"] ==
+             json({10 * int64_t{1 << 30}, 5 * int64_t{1 << 30}}));
+  const json budget = data_of(html, "budget");
+  for (const json& stage : budget["trials"]) {
+    int64_t sum = 0;
+    for (const json& part : stage["parts"]) sum += part.get<int64_t>();
+    BOOST_TEST(sum == stage["step"].get<int64_t>());
+  }
+  const json timeline = data_of(html, "timeline");
+  BOOST_TEST(timeline["step"] == 1'000'000);
+  BOOST_TEST(timeline["unit"] == "stage");
+  BOOST_TEST_REQUIRE(timeline["lanes"].size() == 2);
+  BOOST_TEST(timeline["lanes"][1]["rank"] == 1);
+  BOOST_TEST(timeline["lanes"][1]["start"].size() == 4);
+  BOOST_TEST(!has(html, "only those of the first, the middle and the last"));
+}
+
+BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {
+  PlanPage page = sample_plan();
+  page.played->is_thinned = true;
+  page.played->num_records = 2'400'000;
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "Of 2.40M records only those of the first, the middle and the last"));
+}
+
+BOOST_AUTO_TEST_CASE(where_nothing_fits_the_page_says_what_is_missing) {
+  PlanPage page = sample_plan();
+  page.rows.clear();
+  page.stages.clear();
+  page.played.reset();
+  page.helps.clear();
+  page.misses = {{"tp 8", "recompute full", 95 * kGiB, 20 * kGiB}};
+  page.ways_out = {{"32 devices (--gpus 32)", -kGiB}, {"moments of 16 bits", 4 * kGiB}};
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "Nothing fits on 16 devices of machine: 20.0 GiB are missing"));
+  BOOST_TEST(has(html, "<section id=\"misses\""));
+  BOOST_TEST(has(html, "32 devices (--gpus 32)"));
+  BOOST_TEST(has(html, "4.00 GiB"));
+  for (const char* id : {"plans", "memory", "timeline"}) {
+    BOOST_TEST(!has(html, "<section id=\"" + std::string(id) + "\""), id);
+  }
+  BOOST_TEST(!data_of(html, "front").contains("first"));
+}
+
+BOOST_AUTO_TEST_CASE(no_text_becomes_markup_and_no_path_gets_in) {
+  const std::string plain = render_plan(sample_plan());
+  const std::string html = render_plan(sample_plan(tests::kHostileText));
+  // Everything but the program's own script.
+  const auto count = [](const std::string& text, const std::string& part) {
+    size_t result = 0;
+    const size_t end = text.rfind("<script>");
+    for (size_t at = text.find(part); at < end; at = text.find(part, at + 1)) ++result;
+    return result;
+  };
+  for (const char* part : {"<script", "</script", "<img", "<b>", "<!--", "<td", "<section"}) {
+    BOOST_TEST(count(html, part) == count(plain, part), part);
+  }
+  const std::string paths = render_plan(sample_plan("/home/somebody/secret/"));
+  BOOST_TEST(!has(paths, "somebody"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::reports

@@ -82,7 +82,8 @@ CommandOptions plan_options() {
   };
   text("model", "MODEL", "a Hugging Face config.json, the name of a shipped model, or -");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one, such as h100-80g");
-  text("gpus", "N", "devices; default: as few as it fits on");
+  text("gpus", "N",
+       "devices; default: those of a file with several nodes, else as few as it fits on");
   text("seq", "N", "tokens of a sequence, default 4096");
   text("gbs", "N", "sequences of a step, default about four million tokens");
   options.add()("fix", po::value<std::vector<std::string>>()->value_name("KNOB=VALUE"),
@@ -206,8 +207,10 @@ int run_plan_command(const CommandOptions& options) {
   if (options.has("export")) question.may_chunk_loss = chunks_loss(dialect_of(options));
   std::shared_ptr<const spec::HardwareSpec> hardware;
   PlanResult result;
-  if (options.has("gpus")) {
-    hardware = machine_of(machine, options.integer("gpus", 1, 1));
+  // A file of several nodes is a cluster; one of a node is a kind of machine.
+  const std::optional<int64_t> own_devices = devices_of(machine);
+  if (options.has("gpus") || own_devices) {
+    hardware = machine_of(machine, options.integer("gpus", 1, own_devices.value_or(1)));
     question.hardware = hardware.get();
     std::optional<OwnedRun> theirs;
     if (options.has("against")) {

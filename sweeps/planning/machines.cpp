@@ -38,4 +38,9 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
       spec::with_devices(file_of(name_or_path), num_devices));
 }
 
+std::optional<int64_t> devices_of(const std::string& name_or_path) {
+  const spec::HardwareSpec& hardware = file_of(name_or_path);
+  return hardware.num_nodes > 1 ? std::optional(hardware.num_devices()) : std::nullopt;
+}
+
 }  // namespace moetune::sweeps

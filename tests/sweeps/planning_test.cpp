@@ -298,6 +298,17 @@ BOOST_FIXTURE_TEST_CASE(a_trial_is_estimated_by_its_program, Cli) {
   BOOST_TEST(text.out.find("a step, ") != std::string::npos, text.out);
 }
 
+// A file of several nodes is a cluster: all of it is planned for.
+BOOST_FIXTURE_TEST_CASE(a_cluster_of_ones_own_is_planned_as_a_whole, Cli) {
+  const Answer all = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-8x8", "--format",
+                          "json", "--top", "1"});
+  BOOST_TEST_REQUIRE(all.code == 0, all.err);
+  const json knobs = json::parse(all.out)["plans"][0]["knobs"];
+  BOOST_TEST(knobs["tp"].get<int>() * knobs["cp"].get<int>() * knobs["pp"].get<int>() *
+                 knobs["dp"].get<int>() ==
+             64);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
   const std::string file = folder.file("rates.json");
   const Answer made = run({"calibrate", "--rows", rows_file(), "--out", file});

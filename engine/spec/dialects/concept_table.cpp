@@ -256,6 +256,9 @@ constexpr Row kRows[] = {
      knob(&PlanKnobs::moe_flex_dispatcher_num_sms),
      {"--moe-flex-dispatcher-num-sms", kSame, "", ""},
      all("0")},
+    // A variable of the environment in all of them.
+    {"cuda_device_max_connections", knob(&PlanKnobs::cuda_device_max_connections), all(kByParts),
+     all("8")},
     {"moe_enable_deepep", Part{Kind::flag}, primus_only("moe_enable_deepep"), all("false")},
     {"enable_primus_turbo", Part{Kind::flag}, primus_only("enable_primus_turbo"), all("false")},
     {"use_turbo_deepep", Part{Kind::flag}, primus_only("use_turbo_deepep"), all("false")},

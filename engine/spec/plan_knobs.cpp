@@ -127,6 +127,16 @@ constexpr std::array kPlanKnobs = {
                 &PlanKnobs::capacity_factor},
     PlanKnobRow{"optimizer_instances", kSize, "Copies of the distributed optimizer's shards.",
                 &PlanKnobs::optimizer_instances},
+    PlanKnobRow{"cuda_graph_warmup_steps", "0 to 1048576",
+                "Steps that run before parts of a step are captured as graphs.",
+                &PlanKnobs::cuda_graph_warmup_steps},
+    PlanKnobRow{"moe_flex_dispatcher_num_sms", "0 to 1048576; 0 is its own choice",
+                "Multiprocessors that DeepEP or HybridEP keep while rows are exchanged.",
+                &PlanKnobs::moe_flex_dispatcher_num_sms},
+    PlanKnobRow{"cuda_device_max_connections", kSize,
+                "Queues from host to device (an environment variable). With 1, work starts in the "
+                "order of its launch, which hinders the overlap of exchanges.",
+                &PlanKnobs::cuda_device_max_connections},
 };
 
 /// Converts to anything: stands for one member while counting how many an aggregate takes.
@@ -172,10 +182,13 @@ std::optional<Number> number_of(std::string_view text) {
   return value;
 }
 
-/// 0 where it says that nothing is split by hand.
+/// 0 where it says that nothing is chosen by hand.
 int32_t least_of(int32_t PlanKnobs::*member) {
-  return member == &PlanKnobs::first_stage_layers || member == &PlanKnobs::last_stage_layers ? 0
-                                                                                             : 1;
+  const bool may_be_open = member == &PlanKnobs::first_stage_layers ||
+                           member == &PlanKnobs::last_stage_layers ||
+                           member == &PlanKnobs::cuda_graph_warmup_steps ||
+                           member == &PlanKnobs::moe_flex_dispatcher_num_sms;
+  return may_be_open ? 0 : 1;
 }
 
 float most_of(float PlanKnobs::*member) {

@@ -230,9 +230,14 @@ struct PlanKnobs {
   bool fused_attention = true;
   bool fused_activation = true;
   bool gradient_accumulation_fusion = true;
-  float optimizer_offload_ratio = 0;  ///< of the optimizer's state, in the host's memory
-  float capacity_factor = 0;          ///< 0: dropless
-  int32_t optimizer_instances = 1;    ///< replicas of the distributed optimizer's shards
+  float optimizer_offload_ratio = 0;    ///< of the optimizer's state, in the host's memory
+  float capacity_factor = 0;            ///< 0: dropless
+  int32_t optimizer_instances = 1;      ///< replicas of the distributed optimizer's shards
+  int32_t cuda_graph_warmup_steps = 3;  ///< before parts of a step are captured
+  /// Of DeepEP and HybridEP; 0: what they take by themselves.
+  int32_t moe_flex_dispatcher_num_sms = 0;
+  /// Queues between host and device, of the environment; 8 is CUDA's own.
+  int32_t cuda_device_max_connections = 8;
 
   bool operator==(const PlanKnobs&) const = default;
 

@@ -80,8 +80,15 @@ void print_rows(const json& document) {
   }
   const json& order = summary["order"];
   if (order["tau"].is_number()) {
-    std::cout << fmt::format("order of like rows: Kendall's tau {:.2f} in {} groups\n",
+    std::cout << fmt::format("order of like rows: Kendall's tau {:.2f} in {} groups",
                              order["tau"].get<double>(), order["num_groups"].get<int>());
+    if (order["num_of_same_configuration"].get<int>() > 0 &&
+        order["tau_of_different"].is_number()) {
+      std::cout << fmt::format(", {:.2f} without {} pairs that state the same configuration",
+                               order["tau_of_different"].get<double>(),
+                               order["num_of_same_configuration"].get<int>());
+    }
+    std::cout << '\n';
   }
 }
 

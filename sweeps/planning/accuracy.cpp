@@ -1,6 +1,9 @@
 // Errors and order.
 #include "sweeps/planning/accuracy.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -17,6 +20,13 @@ using nlohmann::json;
 
 /// "bridge-012" is of the family "bridge".
 std::string family_of(const std::string& id) { return id.substr(0, id.rfind('-')); }
+
+/// What of a row is priced.
+std::string configuration_of(const PublishedRow& row) {
+  const tuner::planner::PlanRun& run = row.run;
+  return fmt::format("{} {} {} {} {}", spec::to_json(run.knobs).dump(), run.global_batch_size,
+                     fmt::join(run.stages, "|"), fmt::join(run.stage_layers, ","), run.load);
+}
 
 json errors_json(std::vector<double> errors) {
   json document = {{"count", errors.size()}};
@@ -69,7 +79,8 @@ void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
     const double error = std::log(estimate.tokens_per_s.value / *row.tokens_per_s);
     time_errors_.push_back(error);
     time_by_family_[family].push_back(error);
-    groups_[row.group].push_back({estimate.tokens_per_s.value, *row.tokens_per_s});
+    groups_[row.group].push_back(
+        {estimate.tokens_per_s.value, *row.tokens_per_s, configuration_of(row)});
   }
 }
 
@@ -91,6 +102,7 @@ json Accuracy::summary() const {
   int right = 0;
   int wrong = 0;
   int tied = 0;
+  int same = 0;  // of those that are tied
   int num_groups = 0;
   for (const auto& [name, pairs] : groups_) {
     const int before = right + wrong + tied;
@@ -102,6 +114,7 @@ json Accuracy::summary() const {
         if (std::abs(published) <= kNoise) continue;
         if (std::abs(predicted) < 1e-9) {
           ++tied;
+          if (pairs[i].configuration == pairs[j].configuration) ++same;
         } else {
           ++(predicted * published > 0 ? right : wrong);
         }
@@ -110,11 +123,14 @@ json Accuracy::summary() const {
     if (right + wrong + tied > before) ++num_groups;
   }
   const int all = right + wrong + tied;
-  document["order"] = {{"num_groups", num_groups},
-                       {"num_right", right},
-                       {"num_wrong", wrong},
-                       {"num_tied", tied},
-                       {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
+  document["order"] = {
+      {"num_groups", num_groups},
+      {"num_right", right},
+      {"num_wrong", wrong},
+      {"num_tied", tied},
+      {"num_of_same_configuration", same},
+      {"tau_of_different", all > same ? json(double(right - wrong) / (all - same)) : json(nullptr)},
+      {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
   return document;
 }
 

@@ -77,12 +77,13 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   RunEstimate estimate;
   estimate.memory = planner::predict_memory(run);
   estimate.stage = context.stage < 0 ? estimate.memory.worst_stage : context.stage;
-  const double allocated = estimate.memory.stages[static_cast<size_t>(estimate.stage)].peak.total();
+  const double allocated = estimate.memory.stages[static_cast<size_t>(estimate.stage)].allocated();
   const double high = context.is_load_stated ? kMemoryHigh : kMemoryHighNatural;
   estimate.allocated_bytes = {allocated, allocated * kMemoryLow, allocated * high};
-  estimate.reserved_bytes = {planner::reserved_bytes(allocated),
-                             planner::reserved_bytes(estimate.allocated_bytes.low),
-                             planner::reserved_bytes(estimate.allocated_bytes.high)};
+  const double pool = estimate.memory.stages[static_cast<size_t>(estimate.stage)].in_graphs;
+  estimate.reserved_bytes = {pool + planner::reserved_bytes(allocated),
+                             pool + planner::reserved_bytes(estimate.allocated_bytes.low),
+                             pool + planner::reserved_bytes(estimate.allocated_bytes.high)};
   const auto capacity = static_cast<double>(run.hardware->memory_bytes);
   const double worst = estimate.memory.peak_bytes();
   // What is not stated may well be chosen so that it fits.
@@ -136,6 +137,7 @@ json to_json(const RunEstimate& estimate) {
                                                 {"activations", parts.activations},
                                                 {"transient", parts.transient}};
   for (const auto& [name, bytes] : all) document["memory_parts_bytes"][name] = std::llround(bytes);
+  document["graph_pool_bytes"] = std::llround(stage.in_graphs);
   document["start_bytes"] = std::llround(stage.at_start);
   document["first_step_bytes"] = std::llround(stage.first_step);
   document["verdict"] = name_of(estimate.verdict);

@@ -12,6 +12,8 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].peak_allocated_bytes", "integer", "bytes",
      "What PyTorch has allocated at most, on the row's memory_rank, else on the worst one."},
     {"rows[].peak_reserved_bytes", "integer", "bytes", "What its allocator then holds."},
+    {"rows[].graph_pool_bytes", "integer", "bytes",
+     "Of captured graphs, which PyTorch counts as reserved and not as allocated."},
     {"rows[].start_bytes", "integer", "bytes", "Before the first step."},
     {"rows[].first_step_bytes", "integer", "bytes", "Peak of the first step."},
     {"rows[].memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},

@@ -203,7 +203,21 @@ void read_other_knobs(const RowReader& row, PlanKnobs& knobs) {
   }
   const std::string cp_type = other.text("cp_comm_type");
   knobs.cp_comm_type = spec::find_by_name<spec::PlanCp>(cp_type).value_or(spec::PlanCp::p2p);
-  if (other.has("ep_chunk")) knobs.overlap_moe_expert_parallel_comm = true;
+  // One chunk has nothing to run beside.
+  if (other.has("ep_chunk") && other.at("ep_chunk") != 1 && other.at("ep_chunk") != "1") {
+    knobs.overlap_moe_expert_parallel_comm = true;
+  }
+  for (const char* name :
+       {"moe_deepep_num_sms", "moe_hybridep_num_sms", "moe_flex_dispatcher_num_sms"}) {
+    if (other.has(name)) knobs.moe_flex_dispatcher_num_sms = other.size(name, 0);
+  }
+  for (const char* name : {"cuda-graph-warmup-steps", "cuda_graph_warmup_steps"}) {
+    if (!other.has(name)) continue;
+    knobs.cuda_graph_warmup_steps =
+        static_cast<int32_t>(other.integer(name, knobs.cuda_graph_warmup_steps, 0));
+  }
+  knobs.cuda_device_max_connections =
+      other.size("CUDA_DEVICE_MAX_CONNECTIONS", knobs.cuda_device_max_connections);
   if (is_on("moe_paged_stash")) knobs.fused_grouped_mlp = true;
 }
 

@@ -61,6 +61,7 @@ class Defaults {
     if (!states(row_, "cuda_graphs")) ++result_.num_unknown;
     if (!states(row_, "recompute")) ++result_.num_unknown;
     if (is_moe && !states(row_, "dispatcher")) ++result_.num_unknown;
+    tensor_overlap(is_moe);
     knobs_.cross_entropy = spec::CrossEntropy::native;
   }
 
@@ -72,10 +73,11 @@ class Defaults {
   [[nodiscard]] bool is_blackwell() const {
     return generation_ == tuner::planner::Generation::blackwell;
   }
-  /// From 26.06 on recipes for racks and B300 capture the whole iteration.
+  /// From 26.06 on recipes for racks and B300 capture the whole iteration, those with Muon do not.
   [[nodiscard]] bool has_full_graphs() const {
     const bool is_hybrid = has_mixer(*result_.model, Mixer::mamba);
     return is_blackwell() && result_.months >= kFullGraphs && !is_hybrid &&
+           knobs_.optimizer != spec::OptimizerKind::muon &&
            (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware)) &&
            knobs_.precision != spec::PrecisionRecipe::bf16;
   }
@@ -106,10 +108,19 @@ class Defaults {
     }
   }
 
+  /// Recipes of dense models overlap tensor-parallel transfers, those in FP4 do not.
+  void tensor_overlap(bool is_moe) {
+    if (is_moe || knobs_.tp == 1 || knobs_.precision == spec::PrecisionRecipe::nvfp4) return;
+    knobs_.tp_comm_overlap = true;
+    note("tp_comm_overlap");
+  }
+
   void dispatcher() {
     if (states(row_, "dispatcher") || knobs_.ep * knobs_.etp == 1) return;
-    // On B200 recipes of models with latent attention took it up with 26.02.
-    const bool has_new_recipe = has_mixer(*result_.model, Mixer::mla) && result_.months >= -4;
+    // On B200 recipes of models with latent attention took it up with 26.02,
+    // and those of models with sinks with 26.04.
+    const bool has_new_recipe = (has_mixer(*result_.model, Mixer::mla) && result_.months >= -4) ||
+                                (result_.model->has_attention_sinks && result_.months >= -2);
     const bool has_flex = is_rack(result_) || (is_blackwell() && has_new_recipe) ||
                           tuner::planner::is_later_revision(*result_.hardware) ||
                           (generation_ == tuner::planner::Generation::hopper && knobs_.ep > 8);

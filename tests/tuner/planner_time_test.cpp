@@ -113,6 +113,64 @@ BOOST_AUTO_TEST_CASE(choices_move_the_parts_that_they_are_for) {
   BOOST_TEST(adapters.part(TimePart::experts) < plain.part(TimePart::experts));
 }
 
+BOOST_AUTO_TEST_CASE(what_hides_an_exchange_has_a_price) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  run.knobs.dispatcher = spec::Dispatcher::hybridep;
+  const auto exchange = [&](int32_t connections, int32_t multiprocessors) {
+    run.knobs.cuda_device_max_connections = connections;
+    run.knobs.moe_flex_dispatcher_num_sms = multiprocessors;
+    return predict_step(run, {}).part(TimePart::expert_exchange);
+  };
+  // Alone it waits for nobody and takes nothing from anybody.
+  const double alone = exchange(8, 0);
+  BOOST_TEST(exchange(1, 0) == alone);
+  BOOST_TEST(exchange(8, 64) == alone);
+  run.knobs.overlap_moe_expert_parallel_comm = true;
+  const double hidden = exchange(8, 0);
+  BOOST_TEST(hidden < alone);
+  BOOST_TEST(exchange(32, 0) == hidden);
+  BOOST_TEST(exchange(1, 0) > hidden);
+  BOOST_TEST(exchange(1, 0) < alone);
+  BOOST_TEST(exchange(8, 64) > hidden);
+  BOOST_TEST(exchange(8, 64) < alone);
+  // Few do not fill the links.
+  BOOST_TEST(exchange(8, 8) > hidden);
+}
+
+BOOST_AUTO_TEST_CASE(recomputation_is_launched_once_more) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  Rates rates;
+  rates.host_layer_ns = 1e9;  // so that nothing else counts
+  const double plain = predict_step(run, rates).seconds;
+  run.knobs.recompute = {spec::PlanRecompute::moe_act};
+  const double activation = predict_step(run, rates).seconds;
+  BOOST_TEST(activation > plain);
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  const double full = predict_step(run, rates).seconds;
+  BOOST_TEST(full > activation);
+  BOOST_TEST(full < 1.6 * plain);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_goes_through_the_parameters) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  const double all = predict_step(run, {}).part(TimePart::fixed);
+  run.knobs.ep = 16;
+  const double sixteenth = predict_step(run, {}).part(TimePart::fixed);
+  BOOST_TEST(sixteenth < all);
+  BOOST_TEST(sixteenth > 1e-9 * Rates{}.fixed_ns);
+}
+
 BOOST_AUTO_TEST_CASE(a_ring_of_context_ranks_computes_attention_once) {
   const spec::ModelSpec model = dense_model();
   const spec::HardwareSpec hardware = machine(8);

@@ -12,6 +12,9 @@ namespace moetune::tuner::planner {
 double group_seconds(const spec::HardwareSpec& hardware, spec::CollectiveKind kind, double size,
                      double stride, double bytes);
 
+/// Multiprocessors that an exchange keeps from other work: as said, else as the dispatcher chooses.
+double exchange_multiprocessors(const spec::PlanKnobs& knobs);
+
 /// Seconds to bring the rows of a micro-batch to their experts, or the results back. Each
 /// dispatcher reaches its own share of NVLink and of the network (arXiv 2603.07685, table 7).
 double exchange_seconds(const PlanRun& run);

@@ -124,6 +124,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   LayerMemory memory;
   double whole = 0;
   for (const SavedTerm& term : saved_terms()) {
+    if (term.name == kFirstBehindMixer) memory.of_mixer = memory.saved;
     if (term.is_there != nullptr && !term.is_there(sizes, k)) continue;
     const double bytes = term.bytes(sizes, k);
     whole += bytes;
@@ -155,6 +156,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   }
   if (k.recompute.has(PlanRecompute::full)) {
     memory.saved = sizes.element * own;
+    memory.of_mixer = 0;
     memory.transient += whole;
   }
   return memory;
@@ -333,6 +335,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   const std::vector<int64_t>& in_flight =
       k.overlap_moe_expert_parallel_comm ? stage.in_flight_overlap : stage.in_flight;
   double activations = 0;
+  double of_mixers = 0;
   double last_transient = 0;
   OnTop on_top{0, "backward of a layer"};
   for (size_t i = 0; i < stage.parts.size(); ++i) {
@@ -340,6 +343,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     double saved = 0;
     for (size_t kind = 0; kind < part.layers.size(); ++kind) {
       saved += part.layers[kind] * layers[kind].saved;
+      of_mixers += part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
     }
     last_transient = layers[static_cast<size_t>(part.last)].transient;
     // The mask of the embedding's dropout.
@@ -376,6 +380,11 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   result.peak.activations = activations;
   result.peak.transient = on_top.bytes;
   result.moment = on_top.moment;
+  // Graphs are captured with nothing else in flight. Later their tensors stay where they are, in
+  // the pool; PyTorch counts the rest. Steps before the capture had all at once.
+  if (k.cuda_graphs.has(spec::PlanGraph::attn) && k.cuda_graph_warmup_steps == 0) {
+    result.in_graphs = std::min(of_mixers, activations - of_mixers + on_top.bytes);
+  }
   result.at_start = result.peak.weights + result.peak.gradients;
   result.first_step =
       result.peak.total() - result.peak.dummy_gradients - 2.0 / 3 * result.peak.optimizer;

@@ -31,8 +31,10 @@ struct SavedTerm {
   spec::OffloadSet offloaded_by;
 };
 
-/// In the order of a layer.
+/// In the order of a layer: first what its mixer keeps.
 std::span<const SavedTerm> saved_terms();
+/// The first of those behind the mixer.
+inline constexpr std::string_view kFirstBehindMixer = "input of the MLP's norm";
 
 /// Bytes of a device at some moment, or of some part of it.
 struct MemoryParts {
@@ -59,6 +61,11 @@ struct StageMemory {
   double at_start = 0;      ///< before the first step: weights and gradients
   double first_step = 0;    ///< peak of the first step, in which the optimizer's state appears
   std::string_view moment;  ///< when the peak is: loss, head's backward, a layer's backward
+  /// Of the peak what lies in the pool of graphs, which PyTorch does not call allocated: tensors
+  /// of captured attention, where no step ran without graphs before.
+  double in_graphs = 0;
+
+  [[nodiscard]] double allocated() const { return peak.total() - in_graphs; }
 };
 
 struct MemoryPrediction {
@@ -86,6 +93,7 @@ class PreparedMemory {
 
   struct LayerMemory {
     double saved = 0;      ///< from forward to backward
+    double of_mixer = 0;   ///< part of that
     double offloaded = 0;  ///< that is in the host's memory meanwhile
     double transient = 0;  ///< on top, in the layer's backward
   };

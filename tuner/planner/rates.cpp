@@ -33,6 +33,7 @@ constexpr RateRow kRates[] = {
     {"memory_moe", &R::memory_moe, 0.5, 8, 0.4, "Time over bytes, routing and experts."},
     {"biased_experts", &R::biased_experts, 1, 5, 0.4, "Time of experts with biases over others."},
     {"fused_mlp", &R::fused_mlp, 0.2, 1, 0.3, "What a fused grouped MLP leaves of those."},
+    {"fused_permute", &R::fused_permute, 0.05, 1, 0.3, "What dispatchers leave of sorting rows."},
     {"later_revision", &R::later_revision, 1, 1.8, 0.15, "B300 and GB300 beside B200 and GB200."},
     {"host_layer_ns", &R::host_layer_ns, 1e4, 5e7, 0.6, "Host time of an MoE layer, eager."},
     {"host_expert_ns", &R::host_expert_ns, 1e3, 2e6, 0.6, "Host time of a local expert, eager."},
@@ -45,6 +46,7 @@ constexpr RateRow kRates[] = {
     {"pipeline_exposed", &R::pipeline_exposed, 0.02, 1, 0, "Exposed part of messages."},
     {"optimizer_factor", &R::optimizer_factor, 0.5, 5, 0, "Optimizer's time over bytes."},
     {"fixed_ns", &R::fixed_ns, 1e5, 1e9, 0.7, "Of each step, whatever it does."},
+    {"parameter_ns", &R::parameter_ns, 1e3, 1e6, 0.7, "Of each step and parameter tensor, host."},
     {"drift_moe", &R::drift_moe, 0, 0.05, 0, "Monthly gain of releases, MoE."},
     {"drift_dense", &R::drift_dense, 0, 0.05, 0, "Monthly gain of releases, dense."},
 };
@@ -96,6 +98,12 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
                        : generation == Generation::ampere ? rates.product_ampere
                                                           : rates.product_hopper;
   return wide * share;
+}
+
+double scan_flops_per_s(const Rates& rates, const HardwareSpec& hardware) {
+  const bool is_blackwell = generation_of(hardware) == Generation::blackwell;
+  const double kept = is_blackwell ? rates.product_blackwell / rates.product_hopper : 1;
+  return hardware.peak_flops_per_s * rates.scan * kept;
 }
 
 double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, double seq,

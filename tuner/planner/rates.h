@@ -40,6 +40,7 @@ struct Rates {
   /// the usual ones.
   double biased_experts = 1.5;
   double fused_mlp = 0.6;         ///< of the time of the experts' activation and packing
+  double fused_permute = 0.7;     ///< of the time of sorting rows, where the dispatcher does it
   double later_revision = 1.3;    ///< speed of B300 and GB300 beside B200 and GB200
   double host_layer_ns = 5e6;     ///< of an MoE layer, forward and backward, eager, x86
   double host_expert_ns = 0.2e6;  ///< of each local expert
@@ -52,6 +53,7 @@ struct Rates {
   double pipeline_exposed = 0.24;
   double optimizer_factor = 1.5;  ///< time over the bytes of its state
   double fixed_ns = 60e6;         ///< of each step
+  double parameter_ns = 60e3;     ///< of each step and parameter tensor of a rank, on x86
   double drift_moe = 0.014;       ///< gain of a month's releases at the same configuration
   double drift_dense = 0.005;
 };
@@ -70,6 +72,9 @@ std::span<const RateRow> rate_table();
 /// Of the peak that products reach in that recipe on that machine, the peak included: FLOP/s.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
                            spec::PrecisionRecipe recipe);
+/// FLOP/s of Gated DeltaNet and Mamba-2. Their kernels were written for Hopper: on later devices
+/// they lose the share that 16-bit products lose.
+double scan_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware);
 /// FLOP/s of attention's core. Published kernel measurements by sequence length
 /// (arXiv 2603.07685, table 9), times Rates::attention.
 double attention_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, double seq,

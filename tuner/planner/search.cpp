@@ -243,6 +243,8 @@ class Search {
   double bound_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
+    knobs.moe_flex_dispatcher_num_sms = 0;
+    knobs.cuda_device_max_connections = spec::PlanKnobs{}.cuda_device_max_connections;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
     return price(knobs).seconds;
   }

@@ -79,6 +79,36 @@ bool is_in_fused_mlp(Op op) {
          op == Op::unsort_rows;
 }
 
+/// Whether it brings rows into the order in which they are sent: DeepEP and HybridEP take them as
+/// they are.
+bool is_before_sending(Op op) {
+  return op == Op::permute || op == Op::permute_probs || op == Op::unpermute;
+}
+/// Whether it sorts received rows by expert: HybridEP's kernels do it along with the exchange.
+bool is_after_receiving(Op op) {
+  return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
+}
+
+/// Streaming multiprocessors of a device (data sheets of A100, H100, B200).
+double num_multiprocessors(const spec::HardwareSpec& hardware) {
+  switch (generation_of(hardware)) {
+    case Generation::ampere:
+      return 108;
+    case Generation::hopper:
+      return 132;
+    case Generation::blackwell:
+      return 148;
+  }
+  return 132;
+}
+
+/// Parameter tensors of a layer: those of norms and projections, and two of each local expert.
+double parameter_tensors(const PlanRun& run, LayerKind kind) {
+  constexpr double kOfLayer = 8;
+  if (kind.feed_forward != FeedForward::moe) return kOfLayer;
+  return kOfLayer + 2 * f64(run.model->num_experts) / run.knobs.ep;
+}
+
 /// Modules that have an operation computed again.
 spec::PlanRecomputeSet modules_of(Op op, FeedForward half) {
   using M = PlanRecompute;
@@ -130,7 +160,7 @@ class StepPricer {
     const FeedForward half = alike.kind.feed_forward;
     for (const OpWork& op : alike.work->ops) add_op(op, half, time);
     for (const CommWork& comm : alike.work->comms) add_comm(comm, half, time);
-    time.host = host_seconds(alike.kind);
+    time.host = host_seconds(alike.kind) * relaunched(alike);
     return time;
   }
 
@@ -145,7 +175,7 @@ class StepPricer {
     sum.host += times * one.host;
   }
 
-  StepTime step(const LayerTime& worst, const Weights& weights) const {
+  StepTime step(const LayerTime& worst, const Weights& weights, double num_parameters) const {
     const double seconds = on_host(worst);
     const auto m = static_cast<double>(num_micro_batches(run_));
     const auto vpp = static_cast<double>(num_virtual_stages(run_));
@@ -158,6 +188,11 @@ class StepPricer {
       step.part(TimePart::pipeline) = m * 2 * vpp * message_seconds() * rates_.pipeline_exposed;
     }
     add_update(weights, step);
+    // Norms of gradients, their copies, the update and the buckets of replicas go through lists of
+    // parameters on the host.
+    if (k_.task != spec::TrainingTask::lora) {
+      step.part(TimePart::fixed) += 1e-9 * rates_.parameter_ns * host_slowness() * num_parameters;
+    }
     for (double& part : step.parts) part *= drift_;
     for (const double part : step.parts) step.seconds += part;
     return step;
@@ -179,7 +214,12 @@ class StepPricer {
     if (op.pass == Pass::wgrad && k_.task == spec::TrainingTask::lora) return;
     const bool is_biased =
         run_.model->has_expert_bias && (op.work == Work::grouped || is_of_experts(op.op));
-    const double seconds = op_seconds(op) * (is_biased ? rates_.biased_experts : 1);
+    double seconds = op_seconds(op, k_.precision);
+    // What the fused kernels would spare moves 16 bits, whatever the products compute in.
+    if (is_biased) {
+      seconds += (rates_.biased_experts - 1) * op_seconds(op, spec::PrecisionRecipe::bf16);
+    }
+    if (is_done_by_dispatcher(op.op)) seconds *= rates_.fused_permute;
     const TimePart part = op.work == Work::grouped   ? TimePart::experts
                           : op.work == Work::product ? TimePart::products
                           : op.work == Work::attention || op.work == Work::scan
@@ -192,12 +232,18 @@ class StepPricer {
     }
   }
 
-  [[nodiscard]] double op_seconds(const OpWork& op) const {
+  [[nodiscard]] bool is_done_by_dispatcher(Op op) const {
+    const bool is_hybrid = k_.dispatcher == spec::Dispatcher::hybridep;
+    if (is_before_sending(op)) return is_hybrid || k_.dispatcher == spec::Dispatcher::deepep;
+    return is_hybrid && is_after_receiving(op);
+  }
+
+  [[nodiscard]] double op_seconds(const OpWork& op, spec::PrecisionRecipe precision) const {
     const double bandwidth = hw_.memory_bytes_per_s * revision_;
     const bool is_wide = op.op == Op::router_gemm || op.op == Op::lm_head;
-    const spec::PrecisionRecipe recipe = is_wide && k_.precision != spec::PrecisionRecipe::fp32
+    const spec::PrecisionRecipe recipe = is_wide && precision != spec::PrecisionRecipe::fp32
                                              ? spec::PrecisionRecipe::bf16
-                                             : k_.precision;
+                                             : precision;
     const bool is_narrow = recipe != spec::PrecisionRecipe::bf16 &&
                            recipe != spec::PrecisionRecipe::fp16 &&
                            recipe != spec::PrecisionRecipe::fp32;
@@ -227,7 +273,7 @@ class StepPricer {
       }
       case Work::scan:
         if (op.op == Op::gdn_conv || op.op == Op::mamba_conv) break;
-        return op.flops / (hw_.peak_flops_per_s * rates_.scan * revision_);
+        return op.flops / (scan_flops_per_s(rates_, hw_) * revision_);
       default:
         break;
     }
@@ -258,18 +304,45 @@ class StepPricer {
           time[TimePart::expert_exchange] += latency;
           break;
         }
-        const double whole = exchange_seconds(run_) / rates_.exchange;
-        const double exposed = k_.overlap_moe_expert_parallel_comm ? rates_.exchange_exposed : 1;
-        time[TimePart::expert_exchange] += exposed * whole;
+        double seconds = exchange_seconds(run_) / rates_.exchange;
+        if (k_.overlap_moe_expert_parallel_comm) seconds *= exposed_exchange();
+        time[TimePart::expert_exchange] += seconds;
         if (comm.pass == Pass::forward && is_recomputed(comm.op, half) &&
             !k_.recompute.has(PlanRecompute::moe_act)) {
-          time[TimePart::expert_exchange] += exposed * whole;
+          time[TimePart::expert_exchange] += seconds;
         }
         break;
       }
       default:
         break;
     }
+  }
+
+  /// Of an exchange beside other work: what is not hidden, and what the multiprocessors that it
+  /// keeps cost the work that hides it.
+  [[nodiscard]] double exposed_exchange() const {
+    double hidden = 1 - rates_.exchange_exposed;
+    // In one queue an exchange waits for what was launched before it: 191.1 against 198.5 TFLOP/s
+    // on H100 (Megatron-LM #6311) is a quarter of what was hidden.
+    constexpr double kHiddenInOrder = 0.75;
+    if (k_.cuda_device_max_connections == 1) hidden *= kHiddenInOrder;
+    const double kept = std::min(0.9, exchange_multiprocessors(k_) / num_multiprocessors(hw_));
+    return 1 - hidden + hidden * kept;
+  }
+
+  /// Launches with recomputation over those without.
+  [[nodiscard]] double relaunched(const PreparedStep::Alike& alike) const {
+    const FeedForward half = alike.kind.feed_forward;
+    const auto is_again = [&](const auto& part) {
+      return part.pass == Pass::forward && is_recomputed(part.op, half);
+    };
+    const auto again = std::count_if(alike.work->ops.begin(), alike.work->ops.end(), is_again) +
+                       std::count_if(alike.work->comms.begin(), alike.work->comms.end(), is_again);
+    return 1 + static_cast<double>(again) / std::max(1, alike.work->num_launches);
+  }
+
+  [[nodiscard]] double host_slowness() const {
+    return hw_.host_slowness > 0 ? hw_.host_slowness : 1;
   }
 
   /// On ranks that are `stride` apart.
@@ -280,7 +353,6 @@ class StepPricer {
   /// Launches that the host is busy with, forward and backward, of a layer of that kind.
   [[nodiscard]] double host_seconds(LayerKind kind) const {
     if (k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
-    const double slowness = hw_.host_slowness > 0 ? hw_.host_slowness : 1;
     double ns = rates_.host_layer_ns;
     if (kind.feed_forward == FeedForward::moe) {
       const double local = static_cast<double>(run_.model->num_experts) / k_.ep;
@@ -289,7 +361,7 @@ class StepPricer {
       ns *= rates_.host_dense;
     }
     if (!k_.cuda_graphs.empty()) ns *= rates_.host_graphed;
-    return 1e-9 * slowness * ns;
+    return 1e-9 * host_slowness() * ns;
   }
 
   [[nodiscard]] double message_seconds() const {
@@ -447,14 +519,18 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
     worst = sum;
     worst_stage = &stage;
   }
-  if (is_split_by_hand_) return pricer.step(worst, worst_stage->weights);
+  double num_parameters = 0;
+  for (size_t i = 0; i < worst_stage->layers.size(); ++i) {
+    num_parameters += worst_stage->layers[i] * parameter_tensors(run_, alike_[i].kind);
+  }
+  if (is_split_by_hand_) return pricer.step(worst, worst_stage->weights, num_parameters);
   // Where no layout is written people balance their stages, head and multi-token prediction
   // included, as well as whole layers allow.
   const double share = unevenness_ / static_cast<double>(stages_.size());
   LayerTime balanced;
   StepPricer::add(all, share, balanced);
   if (StepPricer::on_host(balanced) < worst_seconds) worst = balanced;
-  return pricer.step(worst, worst_stage->weights);
+  return pricer.step(worst, worst_stage->weights, num_parameters);
 }
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {

@@ -88,6 +88,8 @@ std::span<const OtherKey> other_keys();
 std::span<const OldSetting> old_settings();
 /// Environment variables that change how fast a run is or what it needs.
 std::span<const std::string_view> environment_names();
+/// Of them the one that PlanKnobs::cuda_device_max_connections stands for.
+inline constexpr std::string_view kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 /// The key of a row in a dialect, without '!'; empty where it cannot say it.
 std::string key_of(const Row& row, Dialect dialect);

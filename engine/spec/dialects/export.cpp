@@ -8,7 +8,12 @@
 
 namespace moetune::spec::dialects {
 
-std::string export_run(const RunConfig& run, Dialect dialect) {
+std::string export_run(const RunConfig& given, Dialect dialect) {
+  RunConfig run = given;
+  const int32_t connections = run.knobs.cuda_device_max_connections;
+  if (connections != PlanKnobs{}.cuda_device_max_connections) {
+    run.environment[std::string(kConnections)] = fmt::format("{}", connections);
+  }
   Writing out(dialect, run);
   out.traits = traits_of(run.model, out.notes);
   if (dialect == Dialect::torchtitan) {

@@ -70,6 +70,17 @@ void place_ranks(Reading& in) {
   }
 }
 
+/// The variable of the environment that is a choice of the plan.
+void read_connections(Reading& in) {
+  const auto found = in.run.environment.find(kConnections);
+  if (found == in.run.environment.end()) return;
+  try {
+    set_plan_knob(in.run.knobs, *find_plan_knob("cuda_device_max_connections"), found->second);
+  } catch (const base::UsageError& error) {
+    in.note(error.what());
+  }
+}
+
 void make_model(Reading& in) {
   in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
   if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
@@ -113,6 +124,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     make_model(in);
   }
   place_ranks(in);
+  read_connections(in);
   keep_the_rest(in);
   in.problems.throw_if_any();
   const PlanKnobs& k = in.run.knobs;

@@ -131,6 +131,8 @@ constexpr OldSetting kOldSettings[] = {
      "model.moe_enable_deepep",
      {{{"model.moe_token_dispatcher_type", "flex"},
        {"model.moe_flex_dispatcher_backend", "deepep"}}}},
+    {megatron_bridge, "model.moe_deepep_num_sms", {{{"model.moe_flex_dispatcher_num_sms", ""}}}},
+    {megatron_bridge, "model.moe_hybridep_num_sms", {{{"model.moe_flex_dispatcher_num_sms", ""}}}},
     {megatron_bridge, "model.enable_cuda_graph", {{{"model.cuda_graph_impl", "local"}}}},
     {megatron_bridge,
      "model.external_cuda_graph",

@@ -16,8 +16,10 @@ constexpr double kMostRatio = 1'000;
 
 /// The one member where 0 stands for "not said".
 int32_t least_of(int32_t PlanKnobs::*member) {
-  const bool is_count =
-      member == &PlanKnobs::first_stage_layers || member == &PlanKnobs::last_stage_layers;
+  const bool is_count = member == &PlanKnobs::first_stage_layers ||
+                        member == &PlanKnobs::last_stage_layers ||
+                        member == &PlanKnobs::cuda_graph_warmup_steps ||
+                        member == &PlanKnobs::moe_flex_dispatcher_num_sms;
   return is_count ? 0 : 1;
 }
 

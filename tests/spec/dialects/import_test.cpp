@@ -65,6 +65,7 @@ BOOST_AUTO_TEST_CASE(a_script_of_megatron) {
   BOOST_TEST(!k.tp_comm_overlap);
   BOOST_TEST(run.global_batch_size == 1024);
   BOOST_TEST(run.environment.at("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+  BOOST_TEST(k.cuda_device_max_connections == 32);
   BOOST_TEST(run.environment.size() == 2U);
   BOOST_TEST(value_of(run, "--lr") == "1e-4");
   BOOST_TEST(value_of(run, "--data-path") == "\"$DATA_PATH/my data\"");
@@ -101,7 +102,7 @@ BOOST_AUTO_TEST_CASE(old_spellings_of_megatron) {
                  .knobs.cuda_graphs.text() == "full_iteration");
   BOOST_TEST(flags("--recompute-activations").knobs.recompute.text() == "core_attn");
   BOOST_TEST((flags("--use-custom-fsdp").knobs.fsdp == Fsdp::megatron));
-  BOOST_TEST(value_of(flags("--moe-deepep-num-sms 20"), "--moe-flex-dispatcher-num-sms") == "20");
+  BOOST_TEST(flags("--moe-deepep-num-sms 20").knobs.moe_flex_dispatcher_num_sms == 20);
 }
 
 BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {

@@ -160,6 +160,10 @@ class StepPricer {
     const FeedForward half = alike.kind.feed_forward;
     for (const OpWork& op : alike.work->ops) add_op(op, half, time);
     for (const CommWork& comm : alike.work->comms) add_comm(comm, half, time);
+    if (k_.cp > 1 && k_.cp_comm_type == spec::PlanCp::a2a &&
+        (alike.kind.mixer == spec::Mixer::gqa || alike.kind.mixer == spec::Mixer::mla)) {
+      add_head_exchange(time);
+    }
     time.host = host_seconds(alike.kind) * relaunched(alike);
     return time;
   }
@@ -294,8 +298,10 @@ class StepPricer {
       }
       case plan::Group::cp:
       case plan::Group::tp_cp: {
+        const bool is_ring = comm.op == Op::kv_shift;
+        if (is_ring && k_.cp_comm_type == spec::PlanCp::a2a) break;  // add_head_exchange
         // A ring's blocks travel while attention works on the one before.
-        const double exposed = k_.cp_comm_type == spec::PlanCp::p2p ? 0.3 : 1.0;
+        const double exposed = is_ring && k_.cp_comm_type == spec::PlanCp::p2p ? 0.3 : 1.0;
         time[TimePart::context] += exposed * collective_seconds(comm, k_.cp, k_.tp);
         break;
       }
@@ -343,6 +349,21 @@ class StepPricer {
 
   [[nodiscard]] double host_slowness() const {
     return hw_.host_slowness > 0 ? hw_.host_slowness : 1;
+  }
+
+  /// Ulysses (Jacobs et al. 2023, arXiv 2309.14509): queries, keys and values are exchanged for all
+  /// tokens of a rank's heads, and the output back; the same again backward.
+  void add_head_exchange(LayerTime& time) const {
+    const spec::ModelSpec& model = *run_.model;
+    const bool is_latent = model.mla.kv_lora_rank > 0;
+    const int64_t values = is_latent ? model.mla.v_head_dim : model.head_dim;
+    const int64_t columns = model.num_heads * (model.head_dim + values) +
+                            model.num_kv_heads * (model.head_dim + values);
+    const LayerSizes sizes = sizes_of(run_, model.kind_of(0), 0);
+    const double bytes = sizes.tokens * f64(columns) / k_.tp * sizes.element;
+    const double passes = k_.recompute.has(PlanRecompute::full) ? 3 : 2;
+    time[TimePart::context] +=
+        passes * group_seconds(hw_, spec::CollectiveKind::all_to_all, k_.cp, k_.tp, bytes);
   }
 
   /// On ranks that are `stride` apart.

@@ -204,6 +204,8 @@ int run_plan_command(const CommandOptions& options) {
     });
   };
   if (fixed.empty()) question.keeps = nullptr;
+  question.may_exchange_heads =
+      std::ranges::none_of(fixed, [](const Fixed& one) { return one.row->name == "cp_comm_type"; });
   if (options.has("export")) question.may_chunk_loss = chunks_loss(dialect_of(options));
   std::shared_ptr<const spec::HardwareSpec> hardware;
   PlanResult result;

@@ -34,6 +34,9 @@ std::string choices_text(const spec::PlanKnobs& k) {
   if (k.cross_entropy == spec::CrossEntropy::chunked) parts.push_back("chunked loss");
   if (k.ep > 1) parts.push_back(std::string(name_of(k.dispatcher)));
   if (k.overlap_moe_expert_parallel_comm) parts.push_back("EP overlap");
+  if (k.cp > 1 && k.cp_comm_type != spec::PlanCp::p2p) {
+    parts.push_back(fmt::format("cp by {}", name_of(k.cp_comm_type)));
+  }
   if (!k.cuda_graphs.empty()) parts.push_back("graphs " + k.cuda_graphs.text());
   return fmt::format("{}", fmt::join(parts, ", "));
 }

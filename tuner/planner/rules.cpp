@@ -81,6 +81,19 @@ constexpr PlanRule kRules[] = {
        return fmt::format("2 x cp {} does not divide the sequence of {}", run.knobs.cp,
                           run.seq_length);
      }},
+    {"cp_divides_heads",
+     [](Run run) {
+       const spec::PlanKnobs& k = run.knobs;
+       return k.cp == 1 || k.cp_comm_type != spec::PlanCp::a2a ||
+              (divides(int64_t{k.tp} * k.cp, run.model->num_heads) &&
+               divides(int64_t{k.tp} * k.cp, run.model->num_kv_heads));
+     },
+     [](Run run) {
+       return fmt::format(
+           "cp_comm_type a2a: tp {} x cp {} does not divide the {} heads and {} "
+           "key-value groups",
+           run.knobs.tp, run.knobs.cp, run.model->num_heads, run.model->num_kv_heads);
+     }},
     {"tp_divides_tokens",
      [](Run run) { return divides(run.knobs.tp, run.seq_length / run.knobs.cp); },
      [](Run run) {

@@ -192,7 +192,7 @@ class Search {
     constexpr int64_t kMostPp = 64;
     constexpr int64_t kMostVpp = 8;
     const bool is_moe = model.num_experts > 0;
-    const int64_t choices =
+    num_choices_ =
         static_cast<int64_t>(memory_choices_.size()) * static_cast<int64_t>(time_choices_.size());
     for (const int32_t tp : divisors(devices, std::min(kMostTp, q_.hardware->devices_per_node))) {
       for (const int32_t cp : divisors(devices / tp, kMostCp)) {
@@ -206,7 +206,7 @@ class Search {
                  is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
               for (int32_t vpp = 1; vpp <= (pp > 1 ? kMostVpp : 1); ++vpp) {
                 for (int32_t mbs = 1; mbs <= 8; mbs *= 2) {
-                  answer_.num_points += choices;
+                  answer_.num_points += num_choices_;
                   PlanKnobs knobs = q_.base;
                   knobs.tp = tp;
                   knobs.cp = cp;
@@ -232,7 +232,18 @@ class Search {
     knobs.cuda_graphs = {};
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
-      layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+      double bound = bound_of(knobs, knobs.ep > 1);
+      PlanKnobs exchanged = knobs;
+      exchanged.cp_comm_type = spec::PlanCp::a2a;
+      if (knobs.cp > 1 && q_.may_exchange_heads && broken_rule(run_with(exchanged)) == nullptr) {
+        answer_.num_points += num_choices_;
+        const double exchanged_bound = bound_of(exchanged, knobs.ep > 1);
+        if (exchanged_bound < bound) {
+          knobs = exchanged;
+          bound = exchanged_bound;
+        }
+      }
+      layouts_.push_back({knobs, bound, answer_.cells.size() - 1});
     } else if (q_.wants_space && knobs.etp == 1 && knobs.vpp == 1 && knobs.micro_batch_size == 1) {
       answer_.cells.back().broken = broken;
     }
@@ -348,6 +359,7 @@ class Search {
   std::vector<PlanRecomputeSet> recomputes_;
   std::vector<MemoryChoice> memory_choices_;
   std::vector<TimeChoice> time_choices_;
+  int64_t num_choices_ = 0;  ///< of a layout
   double capacity_;
   Front front_;
   std::vector<Layout> layouts_;

@@ -26,6 +26,8 @@ struct PlanQuestion {
   std::function<bool(const spec::PlanKnobs&)> keeps;
   /// Whether the loss may be chunked over tokens, which not every engine does.
   bool may_chunk_loss = true;
+  /// Whether context-parallel ranks may exchange heads where that is faster than what `base` does.
+  bool may_exchange_heads = true;
   double load = 1;          ///< of the busiest rank's experts
   double memory_ratio = 1;  ///< share of a device's memory that may be used
   int num_best = 10;

@@ -2,6 +2,7 @@
 // every piece of work has the label of its op, whether it was launched or replayed, and what
 // tracing lacks is said.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -71,7 +72,8 @@ void check_same(const Map& found, const Map& expected) {
 }
 
 struct TracedFixture {
-  TracedFixture() : folder(fs::temp_directory_path() / "moetune_simt_traced_test") {
+  TracedFixture()
+      : folder(fs::temp_directory_path() / fmt::format("moetune_simt_traced_test-{}", getpid())) {
     fs::remove_all(folder);
     simt_cupti::reset();
   }

@@ -1,5 +1,8 @@
 // Whole trials on the fake device: what is stored, and what becomes of a device that is not there,
 // too old, too small, or fails in the middle.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -21,7 +24,8 @@ namespace fs = std::filesystem;
 using testing::knobs_of;
 
 struct DeviceFixture {
-  DeviceFixture() : folder(fs::temp_directory_path() / "moetune_simt_trial_test") {
+  DeviceFixture()
+      : folder(fs::temp_directory_path() / fmt::format("moetune_simt_trial_test-{}", getpid())) {
     fs::remove_all(folder);
   }
   ~DeviceFixture() {

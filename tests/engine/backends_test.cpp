@@ -1,5 +1,8 @@
 // What this build lacks says so: the stubs hand out nothing, and a trial that asks for more than
 // the build can do is refused.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
@@ -25,7 +28,8 @@ BOOST_AUTO_TEST_CASE(a_backend_that_cannot_train_is_refused) {
   trial.data_path = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/data/quickstart.txt";
   trial.backend = spec::BackendKind::cuda;
   trial.clock = spec::ClockMode::wall;
-  const auto folder = std::filesystem::temp_directory_path() / "moetune_backends_test";
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("moetune_backends_test-{}", getpid());
   std::string why_none;
   if (!kernels::has_cuda()) {
     BOOST_CHECK_EXCEPTION(run_trial(trial, folder), base::UsageError, [](const auto& error) {

@@ -35,7 +35,8 @@ std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_
 
 void check_trace_folder(const std::string& path, const char* option) {
   std::error_code ignored;
-  if (!path.empty() && !fs::is_directory(fs::absolute(path).parent_path(), ignored)) {
+  if (!path.empty() && (fs::is_directory(path, ignored) ||
+                        !fs::is_directory(fs::absolute(path).parent_path(), ignored))) {
     throw base::UsageError(
         fmt::format("{}: {} needs a folder that exists and may be written", path, option));
   }

@@ -31,7 +31,7 @@ std::span<const Field<SweepBudget>> budget_fields() {
           {.key = "min_trials",
            .limits = {0, kMaxCount},
            .help = "Runs that are started even where none is predicted to gain enough, so that "
-                   "more of the space is seen."}),
+                   "more of the space is seen; as far as the phases have any."}),
       field<&SweepBudget::max_seconds>({.key = "max_seconds",
                                         .quantity = Quantity::seconds,
                                         .limits = {1, kMaxCount},

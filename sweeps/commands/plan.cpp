@@ -194,6 +194,9 @@ int run_plan_command(const CommandOptions& options) {
   const std::string trace_path = options.text("trace-out");
   if (options.has("report")) reports::check_target("", report, "--report");
   check_trace_folder(trace_path, "--trace-out");
+  if (!report.empty() && report == trace_path) {
+    throw base::UsageError("--report and --trace-out name the same file");
+  }
   question.wants_space = options.has("report");
   question.load = options.ratio("imbalance", 1, 1000, 1);
   question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
@@ -243,7 +246,13 @@ int run_plan_command(const CommandOptions& options) {
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
   const bool has_records = options.has("report") || options.has("trace-out");
   if (options.has("play") || has_records) play(calibration, has_records, result);
-  if (options.has("trace-out") && result.played) write_traces(result.played->traces, trace_path);
+  if (options.has("trace-out")) {
+    if (result.played) {
+      write_traces(result.played->traces, trace_path);
+    } else {
+      std::cerr << fmt::format("{} is not written: there is no played step\n", trace_path);
+    }
+  }
   if (options.wants_json()) {
     std::cout << to_json(result).dump(2) << '\n';
   } else {

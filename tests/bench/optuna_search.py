@@ -57,12 +57,12 @@ def by_optuna(make_sampler):
                     break
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
-                return MOST_TRIALS
+                return MOST_TRIALS + 1
             step = table.steps[values]
             if table.is_good(step):
                 return number
             study.tell(trial, table.penalty if step is None else step)
-        return MOST_TRIALS
+        return MOST_TRIALS + 1
 
     return search
 

@@ -52,6 +52,45 @@ BOOST_AUTO_TEST_CASE(all_that_is_best_is_legal_and_fits_and_is_sorted) {
   }
 }
 
+// The ring holds less, exchanged heads are faster: neither leaves the other out. What the run of
+// today does is no bound either.
+BOOST_AUTO_TEST_CASE(both_ways_to_exchange_context_are_looked_at) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  question.seq_length = 65536;
+  question.global_batch_size = 8;
+  question.num_best = 1000;
+  const PlanAnswer both = search_plans(question, {});
+  question.may_exchange_heads = false;
+  const PlanAnswer ring = search_plans(question, {});
+  question.base.cp_comm_type = spec::PlanCp::a2a;
+  const PlanAnswer heads = search_plans(question, {});
+  BOOST_TEST(ring.num_fit > heads.num_fit);  // without context parallelism they are the same
+  BOOST_TEST(both.num_fit > ring.num_fit);
+  BOOST_TEST(both.best.front().seconds ==
+             std::min(ring.best.front().seconds, heads.best.front().seconds));
+  for (size_t i = 1; i < both.best.size(); ++i) {
+    const spec::PlanKnobs& a = both.best[i - 1].knobs;
+    spec::PlanKnobs b = both.best[i].knobs;
+    b.cp_comm_type = a.cp_comm_type;
+    BOOST_TEST((a != b));
+  }
+  question.may_exchange_heads = true;
+  question.base.fsdp = spec::Fsdp::megatron;
+  BOOST_TEST(search_plans(question, {}).best.front().seconds == both.best.front().seconds);
+}
+
+BOOST_AUTO_TEST_CASE(a_split_that_holds_no_layers_is_illegal) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  question.base.first_stage_layers = static_cast<int32_t>(model.num_layers) + 1;
+  for (const PlannedConfig& config : search_plans(question, {}).best) {
+    BOOST_TEST(config.knobs.pp == 1);  // where it says nothing
+  }
+}
+
 BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);

@@ -73,6 +73,23 @@ constexpr PlanRule kRules[] = {
      }},
     {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
      [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
+    {"stages_hold_layers",
+     [](Run run) {
+       const spec::PlanKnobs& k = run.knobs;
+       if (k.pp == 1 || !run.stages.empty() || !run.stage_layers.empty()) return true;
+       if (k.first_stage_layers <= 0 && k.last_stage_layers <= 0) return true;
+       const int64_t free =
+           k.pp - (k.first_stage_layers > 0 ? 1 : 0) - (k.last_stage_layers > 0 ? 1 : 0);
+       const int64_t rest = run.model->num_layers - k.first_stage_layers - k.last_stage_layers;
+       return free > 0 ? rest >= free : rest == 0;
+     },
+     [](Run run) {
+       return fmt::format(
+           "{} layers do not split with {} in the first of {} stages and {} in the "
+           "last",
+           run.model->num_layers, run.knobs.first_stage_layers, run.knobs.pp,
+           run.knobs.last_stage_layers);
+     }},
     {"cp_divides_sequence",
      [](Run run) {
        return run.knobs.cp == 1 || divides(2 * int64_t{run.knobs.cp}, run.seq_length);

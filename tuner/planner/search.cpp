@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "tuner/planner/rules.h"
 
@@ -126,9 +125,13 @@ class Search {
         {},
         is_moe ? PlanGraphSet{PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess}
                : PlanGraphSet{PlanGraph::full_iteration}};
-    const std::vector<Dispatcher> dispatchers =
+    std::vector<Dispatcher> dispatchers =
         is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
                : std::vector<Dispatcher>{Dispatcher::alltoall};
+    // What is fixed, or what the run of today has.
+    if (is_moe && std::ranges::find(dispatchers, q_.base.dispatcher) == dispatchers.end()) {
+      dispatchers.push_back(q_.base.dispatcher);
+    }
     for (const Dispatcher dispatcher : dispatchers) {
       for (const bool has_overlap : {true, false}) {
         if (has_overlap && !is_moe) continue;
@@ -230,23 +233,21 @@ class Search {
     knobs.recompute = {};
     knobs.overlap_moe_expert_parallel_comm = false;
     knobs.cuda_graphs = {};
+    // Units are gathered for each micro-batch: without them is faster.
+    knobs.fsdp = Fsdp::none;
+    if (q_.may_exchange_heads) knobs.cp_comm_type = spec::PlanCp::p2p;
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
-      double bound = bound_of(knobs, knobs.ep > 1);
-      PlanKnobs exchanged = knobs;
-      exchanged.cp_comm_type = spec::PlanCp::a2a;
-      if (knobs.cp > 1 && q_.may_exchange_heads && broken_rule(run_with(exchanged)) == nullptr) {
-        answer_.num_points += num_choices_;
-        const double exchanged_bound = bound_of(exchanged, knobs.ep > 1);
-        if (exchanged_bound < bound) {
-          knobs = exchanged;
-          bound = exchanged_bound;
-        }
-      }
-      layouts_.push_back({knobs, bound, answer_.cells.size() - 1});
+      layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
     } else if (q_.wants_space && knobs.etp == 1 && knobs.vpp == 1 && knobs.micro_batch_size == 1) {
       answer_.cells.back().broken = broken;
     }
+    // Which way to exchange is faster depends on what is recomputed, and one holds less memory.
+    if (knobs.cp == 1 || !q_.may_exchange_heads) return;
+    answer_.num_points += num_choices_;
+    knobs.cp_comm_type = spec::PlanCp::a2a;
+    if (broken_rule(run_with(knobs)) != nullptr) return;
+    layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
   }
 
   /// No choice of this layout that holds the same memory is faster: no host, and where
@@ -347,6 +348,15 @@ class Search {
 
   /// The slowest of the best stands in front.
   void keep(const PlannedConfig& config) {
+    // Of a layout only the better of its two ways to exchange context.
+    const auto same = std::ranges::find_if(answer_.best, [&](const PlannedConfig& other) {
+      return has_same_sizes(other.knobs, config.knobs);
+    });
+    if (same != answer_.best.end()) {
+      if (is_faster(config, *same)) *same = config;
+      std::make_heap(answer_.best.begin(), answer_.best.end(), is_faster);
+      return;
+    }
     answer_.best.push_back(config);
     std::push_heap(answer_.best.begin(), answer_.best.end(), is_faster);
     if (answer_.best.size() <= static_cast<size_t>(q_.num_best)) return;

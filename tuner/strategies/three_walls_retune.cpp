@@ -81,7 +81,14 @@ bool ThreeWalls::retune_once() {
 }
 
 bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
-  for (Move& move : moves()) {
+  std::vector<Move> left = moves();
+  while (!left.empty()) {
+    // What was measured meanwhile says what to expect of the others.
+    for (Move& move : left) predict(move.request);
+    const auto first = std::ranges::min_element(
+        left, {}, [](const Move& move) { return move.request.prediction.step_ns; });
+    Move move = std::move(*first);
+    left.erase(first);
     TrialRequest& request = move.request;
     if (!measured_.contains(request.hash) && !is_promising(request)) {
       refuse(request, Action::pruned,

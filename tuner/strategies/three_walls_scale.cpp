@@ -154,21 +154,25 @@ void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
   std::set<std::string> seen;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
-  for (int64_t num_measured = 0; num_measured < sweep_.scale_trials; ++num_measured) {
+  int64_t num_measured = 0;
+  while (num_measured < sweep_.scale_trials) {
     std::erase_if(ranked, [&](const TrialRequest& request) {
       return measured_.contains(request.hash) || seen.contains(layout_text(request.spec.knobs));
     });
     if (ranked.empty()) return;
     for (TrialRequest& request : ranked) predict(request);
     // By what is known now, and with the schedule that now seems to suit it.
-    const TrialRequest request = with_best_schedule(*std::ranges::min_element(
-        ranked, {}, [](const TrialRequest& r) { return r.prediction.step_ns; }));
-    seen.insert(layout_text(request.spec.knobs));
+    const auto first = std::ranges::min_element(
+        ranked, {}, [](const TrialRequest& r) { return r.prediction.step_ns; });
+    const TrialRequest request = with_best_schedule(*first);
+    ranked.erase(first);
     if (measured_.contains(request.hash)) continue;
     if (!is_promising(request)) {
       tell_hopeless(request, "layouts");
       return;
     }
+    seen.insert(layout_text(request.spec.knobs));
+    ++num_measured;
     look_at_incumbent_again();
     Contender contender;
     contender.name = describe(request.spec.knobs) +

@@ -16,6 +16,8 @@ function(moetune_embed_text target symbol file namespace)
     COMMENT "Embedding ${file}"
     VERBATIM)
   target_sources(${target} PRIVATE ${output}.cpp)
+  # Only a build has it: what is merely looked at, as by make tidy, must not include it.
+  set_source_files_properties(${output}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # The header does not depend on the text: a source can be looked at where nothing has been built.
   file(CONFIGURE OUTPUT ${output}.h @ONLY CONTENT
 "// Generated for ${file}.

@@ -46,18 +46,11 @@ BOOST_AUTO_TEST_CASE(forward_work_is_that_of_the_formula) {
 // part takes 22.42 GFLOPs a trained token at 4096 tokens, 18.94 without multi-token prediction. The
 // formula takes the layer of that for one more of the pattern, which is no full attention.
 BOOST_AUTO_TEST_CASE(qwen35_trains_with_the_known_work) {
-  constexpr int64_t kTokens = 4096;
-  const auto gflops = [&](const ModelSpec& model) {
-    const int64_t forward = testing::flops_of(
-        testing::trial_of(model, "{}", kTokens),
-        [](const Segment&, const Instr& instr) { return instr.pass == Pass::forward; });
-    return 3 * static_cast<double>(forward) / kTokens / 1e9;
-  };
   ModelSpec model = testing::qwen35();
   model.mtp.layers = {{spec::Mixer::gdn, spec::FeedForward::moe}};
-  BOOST_TEST(gflops(model) == 22.42, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(testing::trained_gflops(model, 4096) == 22.42, boost::test_tools::tolerance(1e-3));
   model.mtp = {};
-  BOOST_TEST(gflops(model) == 18.94, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(testing::trained_gflops(model, 4096) == 18.94, boost::test_tools::tolerance(1e-3));
 }
 
 int64_t mixer_parameters(const ModelSpec& m, spec::Mixer mixer) {

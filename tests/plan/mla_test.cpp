@@ -45,17 +45,10 @@ BOOST_AUTO_TEST_CASE(forward_work_is_that_of_the_formula) {
 // Published TFLOP/s over tokens/s of DeepSeek-V3 at 4096 tokens: 259.99 GFLOPs a trained token with
 // one depth of multi-token prediction, 249.81 without (models-and-formulas.md, section 2).
 BOOST_AUTO_TEST_CASE(deepseek_v3_trains_with_the_published_work) {
-  constexpr int64_t kTokens = 4096;
-  const auto gflops = [&](const ModelSpec& model) {
-    const int64_t forward = testing::flops_of(
-        testing::trial_of(model, "{}", kTokens),
-        [](const Segment&, const Instr& instr) { return instr.pass == Pass::forward; });
-    return 3 * static_cast<double>(forward) / kTokens / 1e9;
-  };
   ModelSpec model = testing::deepseek_v3();
-  BOOST_TEST(gflops(model) == 259.99, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(testing::trained_gflops(model, 4096) == 259.99, boost::test_tools::tolerance(1e-3));
   model.mtp = {};
-  BOOST_TEST(gflops(model) == 249.81, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(testing::trained_gflops(model, 4096) == 249.81, boost::test_tools::tolerance(1e-3));
 }
 
 int64_t layer_parameters(const ModelSpec& m, bool is_moe) {

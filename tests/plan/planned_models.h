@@ -280,6 +280,14 @@ inline int64_t forward_flops(const spec::TrialSpec& trial, BlockKind block) {
   });
 }
 
+/// GFLOPs of a trained token, forward and backward, in sequences of so many.
+inline double trained_gflops(const ModelSpec& model, int64_t seq_length) {
+  const int64_t forward =
+      flops_of(trial_of(model, "{}", seq_length),
+               [](const Segment&, const Instr& instr) { return instr.pass == Pass::forward; });
+  return 3 * static_cast<double>(forward) / static_cast<double>(seq_length) / 1e9;
+}
+
 /// Pairs of query and key of one sequence, half of all and the diagonal.
 inline int64_t causal_pairs(int64_t length) { return length * (length + 1) / 2; }
 

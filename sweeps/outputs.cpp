@@ -266,6 +266,7 @@ constexpr Output kOutputs[] = {
     {"sweep", "What a sweep has found.", kSweep, "best."},
     {"plan", "The best configurations of a cluster.", kPlanKeys, nullptr},
     {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
+    {"probe", "What was measured of a machine.", kProbeKeys, nullptr},
     {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
     {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
     {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},

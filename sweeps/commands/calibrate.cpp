@@ -1,11 +1,13 @@
 // moetune calibrate: rates that plans stand on, from measured runs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/document.h"
@@ -13,9 +15,9 @@
 #include "profiler/analysis/stats.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
-#include "sweeps/planning/published_rows.h"
+#include "sweeps/load.h"
+#include "sweeps/planning/measured_sources.h"
 #include "sweeps/planning/rates_file.h"
-#include "sweeps/planning/row_files.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -25,48 +27,35 @@ using nlohmann::json;
 
 constexpr const char* kCalibrateHelp =
     R"(Fits the rates that plans stand on (shares of peaks and bandwidths, host time, what overlap
-leaves exposed) to rows of measured runs, in the format of published results. The file that it
-writes goes behind --calibration of plan and estimate. Rows marked suspect, rows that say no
-throughput and rows of small test runs stay out.
+leaves exposed) to measured runs: rows in the format of published results, the trials of databases,
+and what moetune probe has written. The file that it writes goes behind --calibration of plan and
+estimate. Rows marked suspect, rows that say no throughput and rows of small test runs stay out.
+
+Rows alone are fitted from the rates of the sources. What was measured on one machine says little of
+most rates: it is fitted from the shipped fit, or from --calibration, and rates that it says nothing
+of stay as they are there.
 
 With --folds N nothing is written: rows are split into N parts, no model on one machine being in
 two of them, each part is predicted by a fit to the others, and the errors are printed.)";
 
-struct Sample {
-  const PublishedRow* row = nullptr;
-  std::unique_ptr<planner::PreparedStep> step;
-  std::string part;  ///< rows of one model on one machine
-};
+using Samples = std::vector<const MeasuredSample*>;
 
-/// Rows of a model on a machine together weigh as the root of their number.
-std::vector<planner::MeasuredRun> runs_of(const std::vector<Sample>& samples,
-                                          const std::function<bool(const Sample&)>& is_in) {
-  std::map<std::string, int> counts;
-  for (const Sample& sample : samples) ++counts[sample.part];
-  std::vector<planner::MeasuredRun> runs;
-  for (const Sample& sample : samples) {
-    if (!is_in(sample)) continue;
-    runs.push_back({sample.step.get(),
-                    {sample.row->months},
-                    *sample.row->tokens_per_s,
-                    1 / std::sqrt(double(counts[sample.part]))});
-  }
-  return runs;
-}
-
-json cross_validated(const std::vector<Sample>& samples, int64_t num_folds,
-                     const std::function<std::string(const Sample&)>& part_of) {
+json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_folds,
+                     const std::function<std::string(const MeasuredSample&)>& part_of) {
   std::map<std::string, int64_t> folds;
-  for (const Sample& sample : samples) folds.try_emplace(part_of(sample), 0);
+  for (const MeasuredSample& sample : samples) folds.try_emplace(part_of(sample), 0);
   int64_t next = 0;
   for (auto& [part, fold] : folds) fold = next++ % num_folds;
   std::vector<double> errors;
   std::vector<double> signed_errors;
   for (int64_t fold = 0; fold < num_folds; ++fold) {
-    const auto is_in = [&](const Sample& sample) { return folds.at(part_of(sample)) != fold; };
-    const planner::Fit fit = planner::fit_rates(runs_of(samples, is_in));
-    for (const planner::MeasuredRun& run :
-         runs_of(samples, [&](const Sample& sample) { return !is_in(sample); })) {
+    Samples inside;
+    Samples outside;
+    for (const MeasuredSample& sample : samples) {
+      (folds.at(part_of(sample)) == fold ? outside : inside).push_back(&sample);
+    }
+    const planner::Fit fit = planner::fit_rates(runs_of(inside));
+    for (const planner::MeasuredRun& run : runs_of(outside)) {
       signed_errors.push_back(planner::log_error(run, fit.rates));
       errors.push_back(std::abs(signed_errors.back()));
     }
@@ -83,10 +72,18 @@ json cross_validated(const std::vector<Sample>& samples, int64_t num_folds,
 
 CommandOptions calibrate_options() {
   namespace po = boost::program_options;
-  CommandOptions options("calibrate --rows FILE [--out FILE] [--date YYYY-MM] [--folds N]",
-                         kCalibrateHelp);
+  CommandOptions options(
+      "calibrate [--rows FILE] [--db PATH ...] [--probe FILE] [--calibration FILE] [--out FILE] "
+      "[--date YYYY-MM] [--folds N]",
+      kCalibrateHelp);
   options.add()("rows", po::value<std::string>()->value_name("FILE"),
                 "measured runs, a JSON array; - for standard input");
+  options.add()("db", po::value<std::vector<std::string>>()->value_name("PATH"),
+                "a database of trials; may be repeated");
+  options.add()("probe", po::value<std::string>()->value_name("FILE"),
+                "a hardware file that moetune probe has written");
+  options.add()("calibration", po::value<std::string>()->value_name("FILE"),
+                "rates to start from; default: of rows those of the sources, else the shipped fit");
   options.add()("out", po::value<std::string>()->value_name("FILE"),
                 "where to write the rates, default standard output");
   options.add()("date", po::value<std::string>()->value_name("YYYY-MM"),
@@ -97,38 +94,69 @@ CommandOptions calibrate_options() {
 }
 
 int run_calibrate_command(const CommandOptions& options) {
-  const std::vector<PublishedRow> rows = load_rows(options.required("rows", "a file of rows"));
-  std::vector<Sample> samples;
-  for (const PublishedRow& row : rows) {
-    if (!row.reason.empty() || !row.is_for_throughput || row.is_suspect || !row.tokens_per_s ||
-        *row.tokens_per_s <= 0) {
-      continue;
-    }
-    samples.push_back({&row, std::make_unique<planner::PreparedStep>(row.run),
-                       fmt::format("{}|{}|{}", row.model->family, row.model->num_parameters(),
-                                   row.hardware_name)});
+  std::vector<MeasuredSample> samples;
+  std::vector<std::string> notes;
+  std::vector<std::string> bases;
+  const auto add = [&](std::vector<MeasuredSample> more, const char* what) {
+    bases.push_back(fmt::format("{} {}", more.size(), what));
+    std::ranges::move(more, std::back_inserter(samples));
+  };
+  if (options.has("rows")) add(samples_of_rows(options.text("rows")), "measured runs");
+  for (const std::string& path : options.texts("db")) {
+    add(samples_of_database(path, notes), "stored trials");
   }
-  if (samples.empty()) throw base::UsageError("--rows: no row says model, layout and throughput");
+  const bool has_probe = options.has("probe");
+  if (samples.empty() && !has_probe) {
+    throw base::UsageError(
+        "expected a file of rows (--rows), a database (--db) or a hardware file "
+        "that was probed (--probe)");
+  }
   if (options.has("folds")) {
     const int64_t folds = options.integer("folds", 2, 2);
     const json report = {
         {"by_model_and_machine",
-         cross_validated(samples, folds, [](const Sample& sample) { return sample.part; })},
-        {"by_source", cross_validated(samples, folds, [](const Sample& sample) {
-           return sample.row->id.substr(0, sample.row->id.rfind('-'));
-         })}};
+         cross_validated(samples, folds,
+                         [](const MeasuredSample& sample) { return sample.part(); })},
+        {"by_source", cross_validated(samples, folds,
+                                      [](const MeasuredSample& sample) { return sample.source; })}};
     std::cout << report.dump(2) << '\n';
     return 0;
   }
-  const planner::Fit fit = planner::fit_rates(runs_of(samples, [](const Sample&) { return true; }));
   Calibration calibration;
-  calibration.rates = fit.rates;
-  calibration.fitted = fit.fitted;
+  if (options.has("calibration")) {
+    calibration = load_calibration(options.text("calibration"));
+  } else if (has_probe || options.has("db")) {
+    calibration = default_calibration();
+  }
+  if (has_probe) {
+    const std::string path = options.text("probe");
+    const spec::Document document = spec::read_document(read_spec_file(path), path);
+    const std::vector<planner::FittedRate> probed = planner::take_probed(
+        spec::hardware_from_json(document.json, document.source), calibration.rates);
+    if (probed.empty()) {
+      throw base::UsageError(fmt::format(
+          "{}: has no measured efficiencies; write them with moetune probe --out", path));
+    }
+    for (const planner::FittedRate& rate : probed) {
+      std::erase_if(calibration.fitted, [&](const auto& row) { return row.name == rate.name; });
+      calibration.fitted.push_back(rate);
+    }
+    bases.emplace_back("a probe");
+  }
+  if (!samples.empty()) {
+    Samples all;
+    for (const MeasuredSample& sample : samples) all.push_back(&sample);
+    const planner::Fit fit = planner::fit_rates(runs_of(all), calibration.rates);
+    calibration.rates = fit.rates;
+    calibration.fitted = fit.fitted;
+    calibration.median_error = fit.median_error;
+    calibration.p90_error = fit.p90_error;
+    calibration.cases = cases_of(samples, fit.rates);
+  }
   calibration.date = options.has("date") ? options.text("date") : "2026-06";
-  calibration.basis = fmt::format("{} measured runs", samples.size());
-  calibration.median_error = fit.median_error;
-  calibration.p90_error = fit.p90_error;
+  calibration.basis = fmt::format("{}", fmt::join(bases, ", "));
   const std::string text = to_json(calibration).dump(2) + "\n";
+  for (const std::string& note : notes) std::cerr << "note: " << note << '\n';
   if (!options.has("out")) {
     std::cout << text;
     return 0;
@@ -137,7 +165,8 @@ int run_calibrate_command(const CommandOptions& options) {
   file << text << std::flush;
   if (!file) throw base::Error(fmt::format("{}: cannot be written", options.text("out")));
   std::cout << fmt::format("fitted to {}: median error {:.1f} %, nine of ten within {:.1f} %\n",
-                           calibration.basis, 100 * fit.median_error, 100 * fit.p90_error);
+                           calibration.basis, 100 * calibration.median_error,
+                           100 * calibration.p90_error);
   return 0;
 }
 

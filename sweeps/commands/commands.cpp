@@ -30,6 +30,8 @@ constexpr std::array kCommands = {
                import_options, run_import_command},
     CommandRow{"export", "write a run in another framework's words", export_options,
                run_export_command},
+    CommandRow{"probe", "measure the machine at hand and rewrite its hardware file", probe_options,
+               run_probe_command},
     CommandRow{"calibrate", "fit what plans stand on to measured runs", calibrate_options,
                run_calibrate_command},
     CommandRow{"trial", "run one trial", trial_options, run_trial_command},

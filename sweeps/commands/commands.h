@@ -46,6 +46,8 @@ CommandOptions estimate_options();
 int run_estimate_command(const CommandOptions& options);
 CommandOptions calibrate_options();
 int run_calibrate_command(const CommandOptions& options);
+CommandOptions probe_options();
+int run_probe_command(const CommandOptions& options);
 CommandOptions trial_options();
 int run_trial_command(const CommandOptions& options);
 CommandOptions sweep_options();

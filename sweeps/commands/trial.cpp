@@ -15,6 +15,7 @@
 #include "sweeps/load.h"
 #include "sweeps/processes/interrupt.h"
 #include "sweeps/processes/trial_folder.h"
+#include "sweeps/scratch_folder.h"
 #include "sweeps/session.h"
 #include "sweeps/strategies.h"
 #include "sweeps/sweep.h"
@@ -25,26 +26,6 @@ namespace moetune::sweeps {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder for a database that nobody asked to keep.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = fs::temp_directory_path() / "moetune-trial-XXXXXX";
-    MOETUNE_CHECK(mkdtemp(pattern.data()) != nullptr, "{}: cannot be created", pattern);
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] std::string database() const { return path_ / "trial.db"; }
-
- private:
-  fs::path path_;
-};
 
 /// `problem` becomes what is wrong with the knobs, if anything.
 tuner::TrialRequest request_for(spec::TrialSpec spec, std::string title, const std::string& file,
@@ -139,7 +120,7 @@ int run_trial_command(const CommandOptions& options) {
 
   std::optional<ScratchFolder> scratch;
   std::string database = options.has("db") ? options.database() : "";
-  if (database.empty()) database = scratch.emplace().database();
+  if (database.empty()) database = scratch.emplace("moetune-trial").path() + "/trial.db";
   LoopOptions loop_options;
   loop_options.runner.rank_program = find_rank_program();
   loop_options.runner.launcher = launcher;

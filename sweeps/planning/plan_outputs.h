@@ -41,6 +41,26 @@ inline constexpr OutputKey kEstimateKeys[] = {
      "Kendall's tau."},
 };
 
+inline constexpr OutputKey kProbeKeys[] = {
+    {"hardware.*", "any", "", "The hardware file, as --out writes it."},
+    {"rates[].work", "text", "", "product, grouped, attention, light, heavy, none."},
+    {"rates[].unit", "text", "", "FLOP/s or bytes/s, by what bounds such work."},
+    {"rates[].per_s", "number", "unit", "Half-way, as a ratio, between the next two."},
+    {"rates[].per_s_low", "number", "unit", "Of the slowest operation that is worth a look."},
+    {"rates[].per_s_high", "number", "unit", "Of the fastest."},
+    {"rates[].half_rows", "number", "rows", "For each matrix, at which half of it is reached."},
+    {"rates[].num_ops", "integer", "", "Operations that were measured."},
+    {"links[].link", "text", "", "intra_node or inter_node; of devices only."},
+    {"links[].latency_ns", "integer", "ns", "Of a step of a collective."},
+    {"links[].bytes_per_s", "number", "bytes/s", "Per device and direction."},
+    {"links[].median_error_ratio", "number", "ratio", "Of a transfer, from this line."},
+    {"links[].num_records", "integer", "", "Transfers that were measured."},
+    {"kept[]", "list of texts", "", "Keys of the file that nothing was measured for."},
+    {"trials[].title", "text", "", "A size that was run."},
+    {"trials[].status", "text", "", "ok, or why it is left out."},
+    {"trials[].reason", "text", "", "Of a status that is not ok."},
+};
+
 inline constexpr OutputKey kPlanKeys[] = {
     {"plans[].rank", "integer", "", "From 1, the fastest."},
     {"plans[].knobs.*", "any", "", "The configuration."},

@@ -30,11 +30,13 @@ json to_json(const Calibration& calibration) {
     }
     rates.push_back(std::move(entry));
   }
-  return {{"date", calibration.date},
-          {"basis", calibration.basis},
-          {"median_error_ratio", calibration.median_error},
-          {"p90_error_ratio", calibration.p90_error},
-          {"rates", std::move(rates)}};
+  json document = {{"date", calibration.date},
+                   {"basis", calibration.basis},
+                   {"median_error_ratio", calibration.median_error},
+                   {"p90_error_ratio", calibration.p90_error},
+                   {"rates", std::move(rates)}};
+  if (!calibration.cases.is_null()) document["cases"] = calibration.cases;
+  return document;
 }
 
 namespace {
@@ -46,6 +48,7 @@ Calibration calibration_of(const spec::Document& document) {
   calibration.basis = reader.text("basis");
   calibration.median_error = reader.number_or("median_error_ratio", 0, 0, 100);
   calibration.p90_error = reader.number_or("p90_error_ratio", 0, 0, 100);
+  if (reader.has("cases")) calibration.cases = reader.value("cases");
   const json& entries = reader.value("rates");
   if (!entries.is_array()) reader.fail("rates", "a list");
   for (const json& entry : entries) {

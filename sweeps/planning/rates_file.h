@@ -1,7 +1,7 @@
 // Files of fitted rates: what plans stand on until somebody calibrates on a cluster of their own.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,8 @@ struct Calibration {
   std::string basis;  ///< what was fitted: "291 published runs"
   double median_error = 0;
   double p90_error = 0;
+  /// What was fitted, by hardware, precision, routing and half-year (cases_of); null: not told.
+  nlohmann::json cases;
 };
 
 nlohmann::json to_json(const Calibration& calibration);

@@ -19,26 +19,24 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "engine/plan/ops.h"
 #include "engine/spec/trial_spec.h"
 #include "profiler/store/store.h"
 #include "sweeps/load.h"
 #include "tuner/compiled_step.h"
+#include "tuner/probed_rates.h"
 
 namespace moetune {
 namespace {
 
-using spec::Work;
+using tuner::ProbedSum;
+using tuner::ProbedSums;
 
 constexpr int kRounds = 3;
-constexpr double kWorthALook = 0.01;  ///< of the time of all operations of a trial
 
 struct Described {
   double num_parameters = 6.92e9;
@@ -74,88 +72,9 @@ Gemms gemms_of(const Described& m) {
                   ns(rows, m.expert_width, m.hidden, m.grouped_flops_per_s));
 }
 
-/// What operations of one label did in one trial, all ranks together.
-struct Sum {
-  double count = 0;
-  double flops = 0;
-  double bytes = 0;
-  double row_flops = 0;
-  double ns = 0;
-};
-
-using Sums = std::map<std::pair<std::string, int64_t>, Sum>;  ///< by label and trial
-
-/// Of one kind of kernels, by what bounds it: FLOPs or bytes a nanosecond. Half-way, as a ratio,
-/// between the slowest and the fastest that are worth a look.
-class Rates {
- public:
-  explicit Rates(const Sums& sums) {
-    std::map<int64_t, double> all_ns;  // of a trial
-    for (const auto& [key, sum] : sums) all_ns[key.second] += sum.ns;
-    for (const auto& [key, sum] : sums) {
-      const Work work = plan::find_op_label(key.first)->work;
-      Sum& total = totals_[work];
-      total.flops += sum.flops;
-      total.bytes += sum.bytes;
-      total.row_flops += sum.row_flops;
-      total.ns += sum.ns;
-      if (sum.ns > kWorthALook * all_ns[key.second]) large_[work][key.first].push_back(sum);
-    }
-    for (const Work work : {Work::product, Work::grouped}) find_half_rows(work);
-    for (const auto& [work, total] : totals_) {
-      per_ns[work] = rate(work, total);
-      std::vector<double> rates;
-      for (const auto& [label, trials] : large_[work]) {
-        for (const Sum& sum : trials) rates.push_back(rate(work, sum));
-      }
-      if (rates.empty()) continue;
-      const auto [low, high] = std::ranges::minmax(rates);
-      per_ns[work] = std::sqrt(low * high);
-    }
-  }
-
-  static bool is_bound_by_flops(Work work) {
-    return work == Work::product || work == Work::grouped || work == Work::attention;
-  }
-
-  std::map<Work, double> per_ns;
-  std::map<Work, double> half_rows;
-
- private:
-  [[nodiscard]] double rate(Work work, const Sum& sum) const {
-    const auto half = half_rows.find(work);
-    const double added = half == half_rows.end() ? 0 : half->second * sum.row_flops;
-    return (is_bound_by_flops(work) ? sum.flops + added : sum.bytes) / sum.ns;
-  }
-
-  /// The length with which each label's rate is most alike in all trials, which differ in rows.
-  void find_half_rows(Work work) {
-    constexpr int kLongest = 512;
-    double best = 0;
-    double least = std::numeric_limits<double>::max();
-    for (int rows = 0; rows <= kLongest; ++rows) {
-      half_rows[work] = rows;
-      double spread = 0;
-      for (const auto& [label, trials] : large_[work]) {
-        double mean = 0;
-        for (const Sum& sum : trials) mean += std::log(rate(work, sum));
-        mean /= static_cast<double>(trials.size());
-        for (const Sum& sum : trials) spread += std::pow(std::log(rate(work, sum)) - mean, 2);
-      }
-      if (spread < least) {
-        least = spread;
-        best = rows;
-      }
-    }
-    half_rows[work] = best;
-  }
-
-  std::map<Work, Sum> totals_;
-  std::map<Work, std::map<std::string, std::vector<Sum>>> large_;
-};
-
 /// Adds what the trial's operations did.
-void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t index, Sums& sums) {
+void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t index,
+               ProbedSums& sums) {
   const std::string file = folder + "/trial.json";
   const std::string db = folder + "/hardware.db";
   std::filesystem::remove(db);
@@ -168,14 +87,8 @@ void run_model(const spec::TrialSpec& trial, const std::string& folder, int64_t 
   }
   const std::map<std::string, double> row_flops = tuner::CompiledStep(trial).row_flops();
   for (const store::OpRow& op : store::Store::open_read_only(db).read_ops(1)) {
-    const plan::OpRow* row = plan::find_op_label(op.name);
-    if (row == nullptr || op.flops + op.bytes == 0 || op.duration_ns == 0) continue;
-    // Neither what the links do nor what the host does.
-    if (row->kind == plan::OpKind::collective || row->kind == plan::OpKind::p2p ||
-        row->kind == plan::OpKind::host) {
-      continue;
-    }
-    Sum& sum = sums[{op.name, index}];
+    if (!row_flops.contains(op.name) || op.flops + op.bytes == 0 || op.duration_ns == 0) continue;
+    ProbedSum& sum = sums[{op.name, index}];
     sum.count += static_cast<double>(op.count);
     sum.flops += static_cast<double>(op.flops);
     sum.bytes += static_cast<double>(op.bytes);
@@ -197,7 +110,7 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
   // and in shards, products with few rows for each matrix and with many.
   trial.hardware.memory_bytes = 0;
   trial.hardware.comm_sm_ratio = 0;
-  Sums sums;
+  ProbedSums sums;
   constexpr std::pair<int64_t, int64_t> kTrials[] = {{1, 1}, {1, 2}, {2, 1}, {2, 4}};
   // In turns: the machine's speed changes within seconds.
   for (int round = 0; round < kRounds; ++round) {
@@ -209,13 +122,12 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
       run_model(trial, folder, static_cast<int64_t>(i), sums);
     }
   }
-  const Rates rates(sums);
 
   // Ratios are those of the smallest micro-batch, which most layouts of a search have.
   trial.knobs.micro_batch_size = 1;
   const auto mean_ns = [&](const char* label) {
-    const Sum& whole = sums.at({label, 0});
-    const Sum& sharded = sums.at({label, 1});
+    const ProbedSum& whole = sums.at({label, 0});
+    const ProbedSum& sharded = sums.at({label, 1});
     return (whole.ns + sharded.ns) / (whole.count + sharded.count);
   };
   const Gemms here = gemms_of(mean_ns("qkv_proj.forward"), mean_ns("o_proj.forward"),
@@ -249,21 +161,8 @@ int run(const std::string& root, const std::string& sweep, const std::string& fo
              here.median_ns / 1e3, there.median_ns / 1e3, here.experts_ns / 1e3,
              there.experts_ns / 1e3, exchange_ratio, inter_ratio, memory_ratio,
              state_bytes / (1 << 20));
-  spec::HardwareSpec made = trial.hardware;
+  spec::HardwareSpec made = tuner::with_rates(trial.hardware, tuner::rates_of(sums), false);
   made.memory_bytes = std::llround(memory_mib) << 20;
-  made.peak_flops_per_s = made.memory_bytes_per_s = 0;
-  for (const auto& [work, per_ns] : rates.per_ns) {
-    double& peak = Rates::is_bound_by_flops(work) ? made.peak_flops_per_s : made.memory_bytes_per_s;
-    peak = std::max(peak, rounded(per_ns * 1e9));
-  }
-  for (const auto& [work, per_ns] : rates.per_ns) {
-    const double peak =
-        Rates::is_bound_by_flops(work) ? made.peak_flops_per_s : made.memory_bytes_per_s;
-    made.efficiency[static_cast<size_t>(work)] = std::min(1.0, rounded(per_ns * 1e9 / peak));
-  }
-  for (const auto& [work, rows] : rates.half_rows) {
-    made.half_rows[static_cast<size_t>(work)] = rounded(rows);
-  }
   made.intra_node = {rounded_ns(static_cast<double>(real.intra_node.latency_ns) * time_ratio),
                      rounded(intra_bytes_per_s)};
   made.inter_node = {rounded_ns(static_cast<double>(real.inter_node.latency_ns) * time_ratio),

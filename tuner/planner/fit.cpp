@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "profiler/analysis/stats.h"
 
@@ -202,6 +203,39 @@ double log_error(const MeasuredRun& run, const Rates& rates) {
 
 Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start) {
   return Fitter(runs, start).fit();
+}
+
+std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& rates) {
+  using spec::Work;
+  const auto share = [&](Work work) { return hardware.efficiency[static_cast<size_t>(work)]; };
+  constexpr Work kMeasured[] = {Work::product, Work::grouped, Work::attention, Work::heavy};
+  if (std::ranges::all_of(kMeasured, [&](Work work) { return share(work) == 1; })) return {};
+  constexpr double kSeq = 4096;
+  constexpr double kHeadDim = 128;
+  Rates plain = rates;
+  plain.attention = 1;
+  const double published = attention_flops_per_s(plain, hardware, kSeq, kHeadDim, false, false);
+  const Generation generation = generation_of(hardware);
+  const auto product = generation == Generation::blackwell ? &Rates::product_blackwell
+                       : generation == Generation::ampere  ? &Rates::product_ampere
+                                                           : &Rates::product_hopper;
+  const std::pair<double Rates::*, double> measured[] = {
+      {product, share(Work::product)},
+      {&Rates::grouped, share(Work::grouped) / share(Work::product)},
+      {&Rates::grouped_half_rows, hardware.half_rows[static_cast<size_t>(Work::grouped)]},
+      {&Rates::attention, share(Work::attention) * hardware.peak_flops_per_s / published},
+      {&Rates::memory_dense, 1 / share(Work::heavy)}};
+  constexpr double kEitherSide = 1.1;
+  std::vector<FittedRate> taken;
+  for (const RateRow& row : rate_table()) {
+    for (const auto& [member, value] : measured) {
+      if (row.member != member || !(value > 0)) continue;
+      const double kept = std::clamp(value, row.low, row.high);
+      rates.*member = kept;
+      taken.push_back({std::string(row.name), kept, kept / kEitherSide, kept * kEitherSide});
+    }
+  }
+  return taken;
 }
 
 }  // namespace moetune::tuner::planner

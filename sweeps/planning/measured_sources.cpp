@@ -1,0 +1,145 @@
+#include "sweeps/planning/measured_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "engine/spec/dialects/run_config.h"
+#include "engine/spec/megatron_flags.h"
+#include "engine/spec/source.h"
+#include "engine/spec/trial_spec.h"
+#include "kernels/base/error.h"
+#include "profiler/analysis/stats.h"
+#include "profiler/store/store.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/planning/row_files.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+namespace planner = tuner::planner;
+
+/// Of months after 2026-06: the half-year, as "2026-H1".
+std::string half_year_of(double months) {
+  const double years = 2026.0 + (months + 5.5) / 12;
+  return fmt::format("{:.0f}-H{}", std::floor(years), years - std::floor(years) < 0.5 ? 1 : 2);
+}
+
+}  // namespace
+
+std::string MeasuredSample::part() const {
+  return fmt::format("{}|{}|{}", model->family, model->num_parameters(), machine);
+}
+
+std::vector<MeasuredSample> samples_of_rows(const std::string& path) {
+  std::vector<MeasuredSample> samples;
+  for (const PublishedRow& row : load_rows(path)) {
+    if (!row.reason.empty() || !row.is_for_throughput || row.is_suspect || !row.tokens_per_s ||
+        *row.tokens_per_s <= 0) {
+      continue;
+    }
+    samples.push_back({row.model, row.hardware,
+                       std::make_shared<const planner::PreparedStep>(row.run), *row.tokens_per_s,
+                       row.months, row.id.substr(0, row.id.rfind('-')), row.hardware_name,
+                       std::string(spec::name_of(row.run.knobs.precision)), row.routing});
+  }
+  if (samples.empty()) throw base::UsageError("--rows: no row says model, layout and throughput");
+  return samples;
+}
+
+std::vector<MeasuredSample> samples_of_database(const std::string& path,
+                                                std::vector<std::string>& notes) {
+  std::vector<MeasuredSample> samples;
+  std::set<std::string> told;
+  const store::Store store = store::Store::open_read_only(path);
+  for (const store::TrialRow& trial : store.list_trials()) {
+    if (trial.status != "ok" || !trial.tokens_per_s || *trial.tokens_per_s <= 0) continue;
+    const spec::TrialSpec spec =
+        spec::trial_spec_from_json(nlohmann::json::parse(trial.spec_json),
+                                   spec::Source(fmt::format("{} trial {}", path, trial.id)));
+    if (spec::ranks_of(spec) == spec::RanksAre::alone) {
+      if (told.insert("alone").second) {
+        notes.emplace_back("trials of one rank alone say no throughput of a cluster: left out");
+      }
+      continue;
+    }
+    if (!(spec.hardware.peak_flops_per_s > 0) || !(spec.hardware.memory_bytes_per_s > 0)) {
+      if (told.insert("peaks").second) {
+        notes.emplace_back(
+            "trials on hardware without peak_flops_per_s and memory_bytes_per_s say "
+            "nothing of shares of them: left out");
+      }
+      continue;
+    }
+    const spec::MegatronFlags flags = spec::megatron_flags(spec.model, spec.training, spec.dtype,
+                                                           spec.knobs, spec.hardware.num_devices());
+    for (const std::string& note : flags.notes) {
+      if (told.insert(note).second) notes.push_back(note);
+    }
+    std::string command = "pretrain_gpt.py";
+    for (const std::string& word : spec::words_of(flags)) command += " '" + word + "'";
+    spec::dialects::ImportOptions how;
+    how.source = fmt::format("{} trial {}", path, trial.id);
+    how.world_size = spec.hardware.num_devices();
+    MeasuredSample sample;
+    const OwnedRun owned =
+        owned_run(spec::dialects::import_run(command, spec::dialects::Dialect::megatron_lm, how),
+                  std::make_shared<const spec::ModelSpec>(spec.model),
+                  std::make_shared<const spec::HardwareSpec>(spec.hardware));
+    sample.model = owned.model;
+    sample.hardware = owned.hardware;
+    sample.step = std::make_shared<const planner::PreparedStep>(owned.run);
+    sample.tokens_per_s = *trial.tokens_per_s / static_cast<double>(spec.hardware.num_devices());
+    sample.source = path;
+    sample.machine = spec.hardware.name;
+    sample.precision = spec::name_of(owned.run.knobs.precision);
+    sample.routing = "natural";
+    samples.push_back(std::move(sample));
+  }
+  if (samples.empty()) {
+    throw base::UsageError(fmt::format(
+        "{}: no trial of several ranks on hardware with stated peaks has ended well", path));
+  }
+  return samples;
+}
+
+std::vector<planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples) {
+  std::map<std::string, int> counts;
+  for (const MeasuredSample* sample : samples) ++counts[sample->part()];
+  std::vector<planner::MeasuredRun> runs;
+  for (const MeasuredSample* sample : samples) {
+    runs.push_back({sample->step.get(),
+                    {sample->months},
+                    sample->tokens_per_s,
+                    1 / std::sqrt(static_cast<double>(counts[sample->part()]))});
+  }
+  return runs;
+}
+
+nlohmann::json cases_of(const std::vector<MeasuredSample>& samples, const planner::Rates& rates) {
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::vector<double>>
+      cases;
+  for (const MeasuredSample& sample : samples) {
+    const planner::MeasuredRun run{sample.step.get(), {sample.months}, sample.tokens_per_s, 1};
+    cases[{sample.machine, sample.precision, sample.routing, half_year_of(sample.months)}]
+        .push_back(std::abs(planner::log_error(run, rates)));
+  }
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [key, errors] : cases) {
+    list.push_back({{"hardware", std::get<0>(key)},
+                    {"precision", std::get<1>(key)},
+                    {"routing", std::get<2>(key)},
+                    {"date", std::get<3>(key)},
+                    {"num_runs", errors.size()},
+                    {"median_error_ratio", profiler::median(errors)}});
+  }
+  return list;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,46 @@
+// Measured runs from where people have them: rows of published results, trials of a database. All
+// become what calibration fits to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sweeps/planning/published_rows.h"
+#include "tuner/planner/fit.h"
+
+namespace moetune::sweeps {
+
+/// A run with what it measured and what it is a case of.
+struct MeasuredSample {
+  std::shared_ptr<const spec::ModelSpec> model;        ///< what `step` refers to
+  std::shared_ptr<const spec::HardwareSpec> hardware;  //
+  std::shared_ptr<const tuner::planner::PreparedStep> step;
+  double tokens_per_s = 0;  ///< of one device
+  double months = 0;        ///< of the software, after 2026-06
+  std::string source;       ///< document, database or log
+  std::string machine;      ///< name of the hardware
+  std::string precision;
+  std::string routing;
+  /// Runs of one model on one machine.
+  [[nodiscard]] std::string part() const;
+};
+
+/// Rows that state all that is needed. Suspect rows, rows that say no throughput and rows of small
+/// test runs stay out.
+std::vector<MeasuredSample> samples_of_rows(const std::string& path);
+
+/// The finished trials of a database, as their Megatron flags say them: what those cannot say is
+/// told once each in `notes`. Throws base::UsageError when none has ended well.
+std::vector<MeasuredSample> samples_of_database(const std::string& path,
+                                                std::vector<std::string>& notes);
+
+/// With weights: runs of a model on a machine together weigh as the root of their number.
+std::vector<tuner::planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples);
+
+/// How many runs of each hardware, precision, routing and half-year a fit stands on, and how far it
+/// is from them: [{"hardware", "precision", "routing", "date", "num_runs", "median_error_ratio"}].
+nlohmann::json cases_of(const std::vector<MeasuredSample>& samples,
+                        const tuner::planner::Rates& rates);
+
+}  // namespace moetune::sweeps

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/plan/layout.h"
+#include "engine/plan/player.h"
 #include "engine/spec/hardware_spec.h"
-#include "profiler/record.h"
 
 namespace moetune::tuner {
 

@@ -98,7 +98,7 @@ CommandOptions plan_options() {
   text("memory", "X", "share of a device's memory that may be used, default 1");
   text("top", "N", "how many to show, default 10");
   text("calibration", "FILE", "rates from moetune calibrate, default the shipped ones");
-  options.add()("play", "plays the first plan's step instruction by instruction");
+  options.add()("play", "plays the steps of the first three plans instruction by instruction");
   text("report", "FILE", "writes the answer as one self-contained HTML file, with the played step");
   text("trace-out", "FILE",
        "writes the played step as a Chrome trace (chrome://tracing, Perfetto)");
@@ -154,7 +154,7 @@ std::string exported(const CommandOptions& options, const PlanResult& result) {
 /// A plan whose step the engine cannot play is a plan all the same.
 void play(const Calibration& calibration, bool has_records, PlanResult& result) {
   try {
-    play_first(calibration, has_records, result);
+    play_best(calibration, has_records, result);
   } catch (const base::Error& error) {
     result.not_played = fmt::format("The step could not be played: {}", error.what());
     std::cerr << "moetune: " << result.not_played << '\n';

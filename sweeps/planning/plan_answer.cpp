@@ -245,23 +245,41 @@ std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanK
   return changes;
 }
 
-void play_first(const Calibration& calibration, bool has_records, PlanResult& result) {
-  if (result.answer.best.empty()) return;
-  const auto start = std::chrono::steady_clock::now();
-  const spec::PlanKnobs& knobs = result.answer.best.front().knobs;
-  result.played =
-      planner::play_plan(run_with(result.question, knobs), calibration.rates, has_records);
-  result.play_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  result.not_in_played = planner::not_played(knobs);
+namespace {
+
+/// The wall that the played parts of a step speak for.
+base::Wall wall_of(const tuner::CostEstimate& estimate) {
   std::array<double, base::kNumWalls> shares{};
-  for (const auto& [name, ns] : result.played->estimate.parts_ns) {
+  for (const auto& [name, ns] : estimate.parts_ns) {
     const std::optional<base::NamedPart> part = base::part_from_name(name);
     if (!part) continue;
     shares[static_cast<size_t>(part->row->wall)] +=
-        static_cast<double>(ns) / static_cast<double>(result.played->estimate.step_ns);
+        static_cast<double>(ns) / static_cast<double>(estimate.step_ns);
   }
-  result.played_wall = base::binding_wall(shares);
+  return base::binding_wall(shares);
+}
+
+}  // namespace
+
+void play_best(const Calibration& calibration, bool has_records, PlanResult& result) {
+  constexpr size_t kPlayed = 3;
+  for (size_t i = 0; i < std::min(kPlayed, result.answer.best.size()); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const spec::PlanKnobs& knobs = result.answer.best[i].knobs;
+    tuner::PlayedStep step = planner::play_plan(run_with(result.question, knobs), calibration.rates,
+                                                has_records && i == 0);
+    const base::Wall wall = wall_of(step.estimate);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (i > 0) {
+      result.played_others.push_back({step.estimate.step_ns, wall, seconds});
+      continue;
+    }
+    result.played = std::move(step);
+    result.played_wall = wall;
+    result.play_seconds = seconds;
+    result.not_in_played = planner::not_played(knobs);
+  }
 }
 
 PlanResult make_plan(const PlanQuestion& question, const Calibration& calibration,

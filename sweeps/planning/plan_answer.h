@@ -48,6 +48,13 @@ struct WayOut {
   double missing_bytes = 0;  ///< then, with the least of all; not above 0: it fits
 };
 
+/// A plan after the first, played without its records.
+struct PlayedPlan {
+  int64_t step_ns = 0;
+  base::Wall wall = base::Wall::compute;
+  double seconds = 0;  ///< that playing took
+};
+
 struct PlanResult {
   tuner::planner::PlanQuestion question;
   tuner::planner::PlanAnswer answer;
@@ -63,12 +70,13 @@ struct PlanResult {
   std::string not_played;                  ///< why a step that was asked for could not be played
   std::vector<std::string> not_in_played;  ///< of the first plan: what the engine has no word for
   double play_seconds = 0;
-  double seconds = 0;  ///< that the search took
+  std::vector<PlayedPlan> played_others;  ///< the next ones, in their order
+  double seconds = 0;                     ///< that the search took
 };
 
-/// Plays the step of the first plan, with its records where `has_records`. Throws base::Error where
-/// the engine cannot play it.
-void play_first(const Calibration& calibration, bool has_records, PlanResult& result);
+/// Plays the steps of the first three plans, that of the first with its records where
+/// `has_records`. Throws base::Error where the engine cannot play one.
+void play_best(const Calibration& calibration, bool has_records, PlanResult& result);
 
 /// Searches and judges; `against` may be empty.
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,

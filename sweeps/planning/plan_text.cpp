@@ -157,6 +157,13 @@ json to_json(const PlanResult& result) {
     if (i > 0) {
       plan["why_slower"] = why_slower(result.estimates.front().step, result.estimates[i].step);
     }
+    if (i == 0 && result.played) {
+      plan["played_step_time_ns"] = result.played->estimate.step_ns;
+      plan["played_wall"] = base::name_of(result.played_wall);
+    } else if (i > 0 && i <= result.played_others.size()) {
+      plan["played_step_time_ns"] = result.played_others[i - 1].step_ns;
+      plan["played_wall"] = base::name_of(result.played_others[i - 1].wall);
+    }
     document["plans"].push_back(std::move(plan));
   }
   for (const planner::PlannedConfig& config : result.answer.nearest) {
@@ -260,6 +267,11 @@ std::string to_text(const PlanResult& result) {
       const double share =
           static_cast<double>(ns) / static_cast<double>(r.played->estimate.step_ns);
       if (share >= 0.005) text += fmt::format("  {:26} {:5.1f} %\n", part, 100 * share);
+    }
+    for (size_t i = 0; i < r.played_others.size(); ++i) {
+      const PlayedPlan& other = r.played_others[i];
+      text += fmt::format("plan {}, played in {:.1f} s: {}, wall {}\n", i + 2, other.seconds,
+                          base::format_ns(other.step_ns), base::name_of(other.wall));
     }
   }
   if (!r.thumbs.empty()) text += "\nrules of thumb:\n";

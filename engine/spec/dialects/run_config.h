@@ -91,6 +91,19 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
 /// in comments; the first one names the release.
 std::string export_run(const RunConfig& run, Dialect dialect);
 
+/// What has to be written differently for another run of the same dialect.
+struct SettingChange {
+  std::string key;
+  std::optional<std::string> before;  ///< as it is written; none: it is not said
+  std::optional<std::string> after;   ///< none: it is to be left out; empty: a switch
+  bool is_variable = false;           ///< of the environment
+};
+/// In the order of the table: what is new or has another value, then what goes, then variables.
+std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,
+                                            Dialect dialect);
+/// "--micro-batch-size 2", "training.local_batch_size = 2", "without --recompute-method".
+std::string text_of(const SettingChange& change, Dialect dialect);
+
 /// The settings that moetune has a word for, as the dialect spells them, in the table's order.
 std::vector<std::string> known_settings(Dialect dialect);
 

@@ -1,0 +1,332 @@
+// The rows. Where a cause has several remedies, the cheaper one to try stands first.
+#include "sweeps/runs/remedies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "tuner/planner/rules.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+namespace dialects = spec::dialects;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+
+constexpr double kWorthALook = 0.02;  // of the step
+
+struct Row {
+  std::string_view rule;
+  std::string_view label;
+  /// The sub-causes that it is for, by blanks; empty: any.
+  std::string_view sub_causes;
+  std::string_view why;
+  /// False where the run has it already, or where it says nothing to such a run. Null: what is to
+  /// be done is no choice of the run; `words` says it in the dialect that has them.
+  bool (*change)(PlanKnobs&);
+  /// Settings beside the table of knobs, in Megatron-LM's words.
+  std::string_view words = {};
+  bool is_for_experts = false;  ///< says nothing to a dense model
+};
+
+bool turn_on(bool& knob) { return !std::exchange(knob, true); }
+
+template <class Set, class Value>
+bool add_to(Set& set, std::initializer_list<Value> values) {
+  bool is_new = false;
+  for (const Value value : values) {
+    is_new = is_new || !set.has(value);
+    set.add(value);
+  }
+  return is_new;
+}
+
+bool halve(int32_t& size) {
+  if (size < 2 || size % 2 != 0) return false;
+  size /= 2;
+  return true;
+}
+
+constexpr Row kRows[] = {
+    // The device waits for the host.
+    {"graphs_of_static_parts", "host", "launch", "Captured parts of a layer are launched at once.",
+     [](PlanKnobs& k) {
+       using spec::PlanGraph;
+       return add_to(k.cuda_graphs,
+                     {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess});
+     }},
+    {"fused_permutation",
+     "host",
+     "launch",
+     "Sorting rows in one kernel takes fewer launches.",
+     [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
+     {},
+     true},
+    {"grouped_products",
+     "host",
+     "launch",
+     "One launch for the products of all local experts.",
+     [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
+     {},
+     true},
+    {"larger_micro_batch", "host", "launch", "Twice the work behind each launch.",
+     [](PlanKnobs& k) {
+       k.micro_batch_size *= 2;
+       return true;
+     }},
+    {"no_waiting_for_counts",
+     "host",
+     "sync",
+     "With a capacity the host need not know how many rows arrive.",
+     [](PlanKnobs& k) {
+       if (k.capacity_factor > 0) return false;
+       k.capacity_factor = 1.5F;
+       return true;
+     },
+     {},
+     true},
+    {"expandable_segments", "host", "allocator",
+     "The allocator then grows its segments and need not free and ask again.", nullptr,
+     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+    {"more_loader_workers", "host", "loader", "More processes prepare the next batch.", nullptr,
+     "--num-workers 8"},
+    {"collect_garbage_together", "host", "gc loader",
+     "All ranks collect garbage in the same step, seldom.", nullptr,
+     "--manual-gc --manual-gc-interval 100"},
+    // Ranks move data.
+    {"overlap_of_gradients", "communication", "transfer",
+     "Gradients are reduced while the backward pass goes on.",
+     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
+    {"overlap_of_weights", "communication", "transfer",
+     "Weights are gathered while the forward pass goes on.",
+     [](PlanKnobs& k) {
+       return k.dp * k.cp > 1 && k.distributed_optimizer && turn_on(k.overlap_param_gather);
+     }},
+    {"overlap_of_experts",
+     "communication",
+     "transfer",
+     "One micro-batch exchanges rows while another one computes.",
+     [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
+     {},
+     true},
+    {"hybrid_dispatcher",
+     "communication",
+     "transfer one_link",
+     "Rows cross between nodes once and are spread inside.",
+     [](PlanKnobs& k) {
+       if (k.ep == 1 || k.dispatcher == spec::Dispatcher::hybridep) return false;
+       k.dispatcher = spec::Dispatcher::hybridep;
+       return true;
+     },
+     {},
+     true},
+    {"overlap_of_tensor_parallelism", "communication", "transfer",
+     "Products and their tensor-parallel transfers run in pieces beside each other.",
+     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
+    {"less_tensor_parallelism", "communication", "transfer",
+     "Half the ranks that a layer's products are cut over.",
+     [](PlanKnobs& k) {
+       if (!halve(k.tp)) return false;
+       k.dp *= 2;
+       return true;
+     }},
+    {"fewer_sms_for_exchange",
+     "communication",
+     "contention",
+     "The exchange leaves more multiprocessors to the kernels beside it.",
+     [](PlanKnobs& k) {
+       if (k.ep == 1 || k.moe_flex_dispatcher_num_sms == 12) return false;
+       k.moe_flex_dispatcher_num_sms = 12;
+       return true;
+     },
+     {},
+     true},
+    {"look_at_the_link", "communication", "one_link one link",
+     "One rank's transfers are slower than the others': check its cable, adapter and node.",
+     nullptr},
+    // Stages wait for each other.
+    {"more_virtual_stages", "pipeline", "bubble",
+     "The bubble shrinks with the number of virtual stages.",
+     [](PlanKnobs& k) {
+       if (k.pp == 1) return false;
+       k.vpp *= 2;
+       return true;
+     }},
+    {"more_micro_batches", "pipeline", "bubble",
+     "Half the micro-batch is twice as many of them: the bubble's share halves.",
+     [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
+    {"fewer_stages", "pipeline", "bubble", "Half the stages, twice the replicas.",
+     [](PlanKnobs& k) {
+       if (!halve(k.pp)) return false;
+       k.dp *= 2;
+       if (k.pp == 1) k.vpp = 1;
+       return true;
+     }},
+    {"fewer_layers_at_the_ends", "pipeline", "uneven_stage uneven stage",
+     "Embedding and head are work too: give their stages fewer layers.", nullptr,
+     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"},
+    // Some ranks have more to do, or are slower.
+    {"balance_of_experts", "imbalance", "experts",
+     "A stronger balancing loss evens out what the experts receive.", nullptr,
+     "--moe-aux-loss-coeff 0.01", true},
+    {"capacity_of_experts",
+     "imbalance",
+     "experts",
+     "A capacity bounds what the busiest expert computes; rows beyond it are dropped.",
+     [](PlanKnobs& k) {
+       if (k.capacity_factor > 0) return false;
+       k.capacity_factor = 1.25F;
+       return true;
+     },
+     {},
+     true},
+    {"look_at_the_rank", "imbalance", "rank late rank late_rank",
+     "One rank computes slower than the others: check its clocks, temperature and neighbours.",
+     nullptr},
+    // Memory is bought with time.
+    {"selective_recomputation", "memory", "recompute",
+     "Recompute what is cheap and large instead of whole layers.",
+     [](PlanKnobs& k) {
+       if (!k.recompute.has(PlanRecompute::full)) return false;
+       k.recompute = {};
+       k.recompute.add(PlanRecompute::moe_act);
+       k.recompute.add(PlanRecompute::layernorm);
+       return true;
+     }},
+    {"no_recomputation", "memory", "recompute", "Nothing is recomputed, where memory allows it.",
+     [](PlanKnobs& k) {
+       if (k.recompute == spec::PlanRecomputeSet{}) return false;
+       k.recompute = {};
+       return true;
+     }},
+    {"no_offload", "memory", "offload", "Nothing goes to the host's memory, where that fits.",
+     [](PlanKnobs& k) {
+       if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
+       k.optimizer_offload_ratio = 0;
+       k.offload = {};
+       return true;
+     }},
+    {"sharded_optimizer", "memory", "",
+     "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
+     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
+    {"narrow_moments", "memory", "",
+     "Moments in bf16 free memory for larger micro-batches or less recomputation.",
+     [](PlanKnobs& k) {
+       if (k.exp_avg == spec::StateType::bf16) return false;
+       k.precision_aware_optimizer = true;
+       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
+       return true;
+     }},
+    // The device computes.
+    {"products_in_fp8", "compute", "flops flop-bound",
+     "Products in 8 bits; losses have to be compared.",
+     [](PlanKnobs& k) {
+       if (k.precision != spec::PrecisionRecipe::bf16) return false;
+       k.precision = spec::PrecisionRecipe::fp8_blockwise;
+       return true;
+     }},
+    {"fused_activations", "compute", "bandwidth bandwidth-bound",
+     "Fused kernels read and write activations once.",
+     [](PlanKnobs& k) {
+       const bool is_new = turn_on(k.fused_activation);
+       return turn_on(k.moe_permute_fusion) || is_new;
+     }},
+    {"larger_products", "compute", "occupancy small", "Twice the rows in each product.",
+     [](PlanKnobs& k) {
+       k.micro_batch_size *= 2;
+       return true;
+     }},
+    {"whole_experts",
+     "compute",
+     "occupancy small",
+     "Experts that are not cut have wider products.",
+     [](PlanKnobs& k) {
+       if (!halve(k.etp)) return false;
+       k.ep *= 2;
+       return true;
+     },
+     {},
+     true},
+};
+
+bool is_for(const Row& row, const FoundWall& wall) {
+  if (row.label != wall.label || row.sub_causes.empty() || wall.sub_cause.empty()) return true;
+  // Sub-causes may be told with more words than their name.
+  std::string_view left = row.sub_causes;
+  while (!left.empty()) {
+    const std::string_view word = left.substr(0, left.find(' '));
+    if (wall.sub_cause.find(word) != std::string::npos) return true;
+    left.remove_prefix(std::min(left.size(), word.size() + 1));
+  }
+  return false;
+}
+
+/// The first rule that the changed run breaks; empty: none, or nothing is known of the model.
+std::string broken_by(const RunToMend& run, const PlanKnobs& knobs) {
+  if (!run.config || run.model == nullptr || run.hardware == nullptr) return {};
+  tuner::planner::PlanRun plan;
+  plan.model = run.model.get();
+  plan.hardware = run.hardware.get();
+  plan.knobs = knobs;
+  plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
+  plan.global_batch_size = std::max<int64_t>(1, run.config->global_batch_size);
+  const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(plan);
+  if (broken == nullptr) return {};
+  return fmt::format("{}: {}", broken->name, broken->message(plan));
+}
+
+bool has_experts(const RunToMend& run) {
+  return run.model == nullptr || run.model->num_experts > 0;
+}
+
+}  // namespace
+
+std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run) {
+  std::vector<Remedy> remedies;
+  if (wall.label == "unknown") return remedies;
+  const dialects::RunConfig config = run.config.value_or(dialects::RunConfig{});
+  for (const Row& row : kRows) {
+    const auto share = wall.share_ratios.find(row.label);
+    const double ceiling = share == wall.share_ratios.end() ? 0 : share->second;
+    if (ceiling < kWorthALook || !is_for(row, wall)) continue;
+    if (row.is_for_experts && !has_experts(run)) continue;
+    Remedy remedy;
+    remedy.ceiling_ratio = ceiling;
+    remedy.rule = row.rule;
+    remedy.why = row.why;
+    if (row.change != nullptr) {
+      dialects::RunConfig changed = config;
+      if (!row.change(changed.knobs)) continue;
+      for (const dialects::SettingChange& change :
+           dialects::changed_settings(config, changed, config.dialect)) {
+        remedy.flags.push_back(dialects::text_of(change, config.dialect));
+      }
+      // The framework has no word for it.
+      if (remedy.flags.empty()) continue;
+      remedy.refused = broken_by(run, changed.knobs);
+    } else if (!row.words.empty()) {
+      const bool is_variable = row.words.front() != '-';
+      if (!is_variable && config.dialect != dialects::Dialect::megatron_lm) continue;
+      remedy.flags.emplace_back(row.words);
+    }
+    remedies.push_back(std::move(remedy));
+  }
+  // The label's own first among equals; what is refused can only be read.
+  std::ranges::stable_sort(remedies, [](const Remedy& a, const Remedy& b) {
+    if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
+    return a.ceiling_ratio > b.ceiling_ratio;
+  });
+  return remedies;
+}
+
+std::vector<std::string_view> remedy_rules() {
+  std::vector<std::string_view> names;
+  for (const Row& row : kRows) names.push_back(row.rule);
+  return names;
+}
+
+}  // namespace moetune::sweeps

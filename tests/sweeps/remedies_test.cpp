@@ -1,0 +1,156 @@
+// Remedies for runs of other frameworks: settings in their own words, what is set already left out,
+// what a rule forbids named.
+#include "sweeps/runs/remedies.h"
+
+#include <algorithm>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+
+namespace moetune::sweeps {
+
+namespace data = boost::unit_test::data;
+namespace dialects = spec::dialects;
+
+namespace {
+
+constexpr const char* kCommand =
+    "torchrun pretrain_gpt.py --bf16 --tensor-model-parallel-size 2 --sequence-parallel "
+    "--pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --num-experts 128 "
+    "--moe-router-topk 8 --num-layers 48 --hidden-size 2048 --num-attention-heads 32 "
+    "--seq-length 4096 --micro-batch-size 2 --global-batch-size 256 "
+    "--moe-token-dispatcher-type alltoall --recompute-granularity full --recompute-method uniform "
+    "--recompute-num-layers 1 --use-distributed-optimizer";
+
+RunToMend run_of(const std::string& command) {
+  dialects::ImportOptions how;
+  how.world_size = 64;
+  RunToMend run;
+  run.config = dialects::import_run(command, dialects::Dialect::megatron_lm, how);
+  run.config->knobs.dp = static_cast<int32_t>(64 / run.config->knobs.replica_ranks());
+  run.model = model_named("qwen3-30b-a3b");
+  run.hardware = machine_of("h100-80g", 64);
+  return run;
+}
+
+FoundWall wall_of(const std::string& label, const std::string& sub_cause, double share) {
+  return {label, sub_cause, {{label, share}, {"compute", 1 - share}}};
+}
+
+const Remedy* find(const std::vector<Remedy>& remedies, std::string_view rule) {
+  const auto found = std::ranges::find(remedies, rule, &Remedy::rule);
+  return found == remedies.end() ? nullptr : &*found;
+}
+
+struct Expected {
+  const char* label;
+  const char* sub_cause;
+  const char* rule;
+  const char* flag;
+};
+std::ostream& operator<<(std::ostream& out, const Expected& row) { return out << row.rule; }
+
+const Expected kExpected[] = {
+    {"host", "launch", "fused_permutation", "--moe-permute-fusion"},
+    {"host", "launch", "larger_micro_batch", "--micro-batch-size 4"},
+    {"host", "allocator", "expandable_segments",
+     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+    {"communication", "transfer", "overlap_of_gradients", "--overlap-grad-reduce"},
+    {"communication", "transfer", "overlap_of_experts", "--overlap-moe-expert-parallel-comm"},
+    {"communication", "transfer", "less_tensor_parallelism", "--tensor-model-parallel-size 1"},
+    {"pipeline", "bubble", "more_micro_batches", "--micro-batch-size 1"},
+    {"pipeline", "bubble", "fewer_stages", "--pipeline-model-parallel-size 2"},
+    {"memory", "recompute", "selective_recomputation", "--recompute-granularity selective"},
+    {"memory", "recompute", "selective_recomputation", "without --recompute-method"},
+    {"memory", "recompute", "no_recomputation", "without --recompute-granularity"},
+    {"compute", "FLOP-bound", "products_in_fp8", "--fp8-recipe blockwise"}};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(remedies)
+
+BOOST_DATA_TEST_CASE(a_wall_has_remedies_in_the_frameworks_words, data::make(kExpected), row) {
+  const std::vector<Remedy> found =
+      remedies_of(wall_of(row.label, row.sub_cause, 0.3), run_of(kCommand));
+  const Remedy* remedy = find(found, row.rule);
+  BOOST_TEST_REQUIRE(remedy != nullptr);
+  std::string all;
+  for (const std::string& flag : remedy->flags) all += flag + "; ";
+  BOOST_TEST((std::ranges::find(remedy->flags, row.flag) != remedy->flags.end()), all);
+  BOOST_TEST(remedy->ceiling_ratio == (row.label == std::string("compute") ? 0.7 : 0.3));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_set_already_is_not_proposed) {
+  const RunToMend run = run_of(std::string(kCommand) + " --overlap-grad-reduce");
+  const auto found = remedies_of(wall_of("communication", "transfer", 0.3), run);
+  BOOST_TEST((find(found, "overlap_of_gradients") == nullptr));
+  BOOST_TEST((find(found, "overlap_of_weights") != nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_rule_forbids_is_named_and_comes_last) {
+  // 48 layers in 4 stages of 12: no 5 virtual stages; 2 x vpp 12 = 24 of one layer each fail.
+  const RunToMend run =
+      run_of(std::string(kCommand) + " --num-layers-per-virtual-pipeline-stage 1");
+  const auto found = remedies_of(wall_of("pipeline", "bubble", 0.3), run);
+  const Remedy* remedy = find(found, "more_virtual_stages");
+  BOOST_TEST_REQUIRE(remedy != nullptr);
+  BOOST_TEST(!remedy->refused.empty());
+  BOOST_TEST(&found.back() == remedy);
+}
+
+BOOST_AUTO_TEST_CASE(other_walls_worth_a_look_follow_by_ceiling) {
+  FoundWall wall{
+      "communication", "transfer", {{"communication", 0.3}, {"pipeline", 0.1}, {"memory", 0.01}}};
+  const auto found = remedies_of(wall, run_of(kCommand));
+  BOOST_TEST((find(found, "fewer_stages") != nullptr));
+  BOOST_TEST((find(found, "selective_recomputation") == nullptr));
+  for (size_t i = 1; i < found.size(); ++i) {
+    if (!found[i].refused.empty()) break;
+    BOOST_TEST(found[i - 1].ceiling_ratio >= found[i].ceiling_ratio);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
+  BOOST_TEST(remedies_of({"unknown", "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_dense_model_is_not_told_of_experts) {
+  RunToMend run = run_of(kCommand);
+  run.model = model_named("llama3-8b");
+  BOOST_TEST((find(remedies_of(wall_of("imbalance", "experts", 0.3), run), "capacity_of_experts") ==
+              nullptr));
+}
+
+// In each dialect that can say it; a row that nobody can be told is dead.
+BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
+  std::set<std::string> proposed;
+  for (const char* label :
+       {"communication", "host", "compute", "pipeline", "imbalance", "memory"}) {
+    for (const char* more : {"", " --optimizer-cpu-offload --optimizer-offload-fraction 1.0",
+                             " --expert-tensor-parallel-size 2"}) {
+      for (const Remedy& remedy :
+           remedies_of({label, "", {{label, 0.5}}}, run_of(kCommand + std::string(more)))) {
+        proposed.insert(remedy.rule);
+      }
+    }
+  }
+  RunToMend plain = run_of(kCommand);
+  plain.config->knobs.moe_grouped_gemm = false;
+  plain.config->knobs.fused_activation = false;
+  plain.config->knobs.distributed_optimizer = false;
+  for (const char* label : {"host", "compute", "memory"}) {
+    for (const Remedy& remedy : remedies_of({label, "", {{label, 0.5}}}, plain)) {
+      proposed.insert(remedy.rule);
+    }
+  }
+  for (const std::string_view rule : remedy_rules()) {
+    BOOST_TEST(proposed.count(std::string(rule)) == 1U, rule);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

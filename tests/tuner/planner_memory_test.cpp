@@ -1,5 +1,6 @@
 // The profile of Megatron's memory: sizes that can be worked out by hand, and what each choice
 // does.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 namespace moetune::tuner::planner {
 
 using samples::dense_model;
+using samples::hybrid_model;
 using samples::machine;
 using samples::moe_model;
 using samples::run_of;
@@ -156,6 +158,59 @@ BOOST_AUTO_TEST_CASE(a_prepared_pipeline_says_the_same) {
       BOOST_TEST(prepared.peak_bytes(run.knobs, load) == predict_memory(run).peak_bytes());
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(gated_delta_net_keeps_what_its_kernels_take) {
+  const spec::ModelSpec model = hybrid_model(1);
+  const spec::HardwareSpec hardware = machine(1);
+  const PlanRun run = run_of(model, hardware);
+  const LayerSizes sizes = sizes_of(run, model.kind_of(0), 0);
+  // Per token: 8 key heads and 16 value heads of 64. Input of the convolution 2048 columns,
+  // normalized queries and keys 1024, the same for each value head 2048, values 1024, 64 of a
+  // chunk's triangle for each head, and four times the values; 12 bytes a head in 32 bits.
+  const double columns = 2048 + 1024 + 2048 + 1024 + 64 * 16 + 4 * 1024;
+  const auto of_name = [](const SavedTerm& term) { return term.name == "Gated DeltaNet"; };
+  const SavedTerm& term = *std::ranges::find_if(saved_terms(), of_name);
+  BOOST_TEST(term.bytes(sizes, run.knobs) ==
+             static_cast<double>(run.seq_length) * (2 * columns + 12 * 16));
+}
+
+BOOST_AUTO_TEST_CASE(the_largest_layer_is_recomputed_too) {
+  // Gated DeltaNet keeps more than attention: where it is not the stage's last layer, the inputs of
+  // those behind it are gone by then.
+  const spec::HardwareSpec hardware = machine(1);
+  const auto transient = [&](int64_t period) {
+    const spec::ModelSpec model = hybrid_model(period);
+    PlanRun run = run_of(model, hardware);
+    run.knobs.cross_entropy = spec::CrossEntropy::chunked;
+    run.knobs.recompute = {PlanRecompute::full};
+    return predict_memory(run).worst().peak.transient;
+  };
+  const spec::ModelSpec model = hybrid_model(1);
+  const double input = 2.0 * static_cast<double>(4096 * model.hidden_size);
+  BOOST_TEST(transient(1) - transient(4) == input);
+}
+
+BOOST_AUTO_TEST_CASE(chunks_of_rows_take_turns_where_they_are_recomputed) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 8;
+  run.knobs.cross_entropy = spec::CrossEntropy::chunked;
+  const double kept = predict_memory(run).peak_bytes();
+  run.ep_chunks = 2;
+  BOOST_TEST(predict_memory(run).peak_bytes() == kept);
+  run.ep_chunks = 1;
+  run.knobs.recompute = {PlanRecompute::full};
+  const double whole = predict_memory(run).peak_bytes();
+  run.ep_chunks = 2;
+  // Half of the rows before and after their exchange, and half of the experts' activations.
+  const double rows = 4096.0 * 4;
+  const double half =
+      rows * 2 *
+      (2 * static_cast<double>(model.hidden_size) + static_cast<double>(model.moe_ffn_size)) / 2;
+  BOOST_TEST(whole - predict_memory(run).peak_bytes() == half);
 }
 
 BOOST_AUTO_TEST_CASE(uneven_routing_costs_memory) {

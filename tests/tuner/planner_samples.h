@@ -32,6 +32,19 @@ inline spec::ModelSpec moe_model() {
   return model;
 }
 
+/// Of `moe_model`, every `period`-th layer with attention, the others (with 1: all) with Gated
+/// DeltaNet.
+inline spec::ModelSpec hybrid_model(int64_t period) {
+  spec::ModelSpec model = moe_model();
+  model.gdn = {4, 8, 16, 64, 64};
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const bool attends = period > 1 && (layer + 1) % period == 0;
+    model.layer_kinds.push_back(
+        {attends ? spec::Mixer::gqa : spec::Mixer::gdn, spec::FeedForward::moe});
+  }
+  return model;
+}
+
 /// Eight devices a node.
 inline spec::HardwareSpec machine(int64_t num_devices) {
   spec::HardwareSpec hardware;

@@ -121,6 +121,9 @@ LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   sizes.own_tokens = sequence_tokens(run);
   const double padded = k.capacity_factor > 0 ? static_cast<double>(k.capacity_factor) : run.load;
   sizes.rows = sizes.own_tokens * static_cast<double>(model.experts_per_token) * k.etp * padded;
+  // Chunks that are recomputed take turns, each with its backward.
+  const bool takes_turns = k.recompute.has(spec::PlanRecompute::full);
+  sizes.chunk_rows = sizes.rows / (takes_turns ? f64(std::max<int64_t>(run.ep_chunks, 1)) : 1.0);
   sizes.hidden = static_cast<double>(model.hidden_size);
   sizes.element = has_wide_elements(k) ? 4 : 2;
   sizes.is_narrow = is_product_narrow(k.precision);

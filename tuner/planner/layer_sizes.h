@@ -22,6 +22,7 @@ struct LayerSizes {
   double tokens = 0;      ///< T: of a micro-batch on a context-parallel rank
   double own_tokens = 0;  ///< Ts: of them between the matrices, T / tp with sequence parallelism
   double rows = 0;        ///< R: that this rank's experts receive, with the run's load
+  double chunk_rows = 0;  ///< of them those of a chunk, where one's are dropped before the next
   double tp = 1;
   double etp = 1;
   double ep = 1;

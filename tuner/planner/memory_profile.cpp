@@ -118,6 +118,21 @@ double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
 
 using LayerMemory = PreparedMemory::LayerMemory;
 
+/// On top of what is kept, in the backward of a virtual stage. Under full recomputation a layer has
+/// all of its own tensors again: what counts is the layer with the most of them, less the inputs of
+/// the layers behind it, which are gone by then. Otherwise the last layer's backward is the worst,
+/// as everything is still kept.
+double backward_on_top(const PreparedMemory::Part& part, const std::vector<LayerMemory>& layers,
+                       bool is_all_recomputed) {
+  double worst = layers[static_cast<size_t>(part.last)].transient;
+  if (!is_all_recomputed) return worst;
+  for (size_t kind = 0; kind < part.layers.size(); ++kind) {
+    if (part.layers[kind] == 0) continue;
+    worst = std::max(worst, layers[kind].transient - part.behind[kind] * layers[kind].saved);
+  }
+  return worst;
+}
+
 LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   const LayerSizes sizes = sizes_of(run, kind, window);
   const PlanKnobs& k = run.knobs;
@@ -145,7 +160,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     const int64_t latent = run.model->moe_latent_size;
     const double width = latent > 0 ? static_cast<double>(latent) : sizes.hidden;
     // Rows before and after they are sorted or exchanged, and the gradients of the stream.
-    memory.transient = 2 * sizes.rows * sizes.element * width + 2 * sizes.element * own;
+    memory.transient = 2 * sizes.chunk_rows * sizes.element * width + 2 * sizes.element * own;
   } else if (kind.feed_forward == FeedForward::dense) {
     const double factor = run.model->has_gated_mlp ? 2 : 1;
     memory.transient =
@@ -253,8 +268,13 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
       const auto& windows = run.model->attention_window;
       const LayerKind kind = run.model->kind_of(layer);
       const size_t place = place_of(kind, index < windows.size() ? windows[index] : 0);
-      if (part.layers.size() <= place) part.layers.resize(place + 1, 0);
+      if (part.layers.size() <= place) {
+        part.layers.resize(place + 1, 0);
+        part.behind.resize(place + 1, 0);
+      }
       part.layers[place] += 1;
+      for (double& layers : part.behind) layers += 1;
+      part.behind[place] = 0;
       part.last = static_cast<int>(place);
       const auto [found, is_new] = weights.try_emplace(kind);
       if (is_new) found->second = layer_weights(run, kind);
@@ -319,6 +339,7 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   run.global_batch_size = run_.global_batch_size;
   run.seq_length = run_.seq_length;
   run.load = load;
+  run.ep_chunks = run_.ep_chunks;
   return run;
 }
 
@@ -345,7 +366,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
       saved += part.layers[kind] * layers[kind].saved;
       of_mixers += part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
     }
-    last_transient = layers[static_cast<size_t>(part.last)].transient;
+    last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
     // The mask of the embedding's dropout.
     if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
     if (part.has_mtp) {

@@ -105,7 +105,8 @@ class PreparedMemory {
   /// A virtual stage: how many layers of each kind, and what it has beside.
   struct Part {
     std::vector<double> layers;
-    int last = 0;  ///< kind of its last layer
+    std::vector<double> behind;  ///< of each kind: layers behind its last one
+    int last = 0;                ///< kind of its last layer
     bool has_head = false;
     bool has_mtp = false;
     bool has_embedding = false;

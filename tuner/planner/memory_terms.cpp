@@ -88,15 +88,19 @@ double latent_qkv(S s, K) {
   return s.tokens * s.element * query_heads(s) * f64(2 * mla.qk_head_dim() + mla.v_head_dim);
 }
 
+/// Gated DeltaNet of Megatron-Core around the kernels of flash-linear-attention, in columns of a
+/// token: the convolution's input; queries and keys behind their norm, and again repeated for each
+/// value head; values; the triangle of each chunk of 64 tokens; the scan's output, behind its norm,
+/// and the gate; the input of the output projection. Decay and strength of each head are wide.
 double delta_net(S s, K) {
   const spec::GdnSpec& gdn = s.model->gdn;
   const double qk = f64(gdn.key_size());
   const double v = f64(gdn.value_size());
   const double heads = f64(gdn.num_value_heads);
-  constexpr double kChunkState = 264;  // of each value head and token: the scan's chunks
-  return s.tokens / s.tp *
-         (s.element * (2 * qk + 2 * v + 2 * heads) + 2 * s.element * (2 * qk + v) +
-          2 * s.element * v + kChunkState * heads);
+  const double repeated = 2 * f64(gdn.key_head_dim) * heads;
+  constexpr double kChunk = 64;
+  const double columns = (2 * qk + v) + 2 * qk + repeated + v + kChunk * heads + 4 * v;
+  return s.tokens / s.tp * (s.element * columns + 3 * kWide * heads);
 }
 double mamba(S s, K) {
   const spec::MambaSpec& m = s.model->mamba;
@@ -127,8 +131,9 @@ double expert_input(S s, K) { return s.rows * experts_width(s) * s.operand; }
 double expert_probs(S s, K) { return s.rows * kWide; }
 double expert_width(S s) { return f64(s.model->moe_ffn_size) / s.etp; }
 double expert_fc1(S s, K) { return s.rows * gate_factor(s) * expert_width(s) * s.element; }
-double expert_act(S s, K) { return s.rows * expert_width(s) * s.operand; }
-double unscaled_act(S s, K) { return s.rows * expert_width(s) * s.element; }
+// Inputs and first products of all chunks stay until the weights' gradients, which come last.
+double expert_act(S s, K) { return s.chunk_rows * expert_width(s) * s.operand; }
+double unscaled_act(S s, K) { return s.chunk_rows * expert_width(s) * s.element; }
 double latent_projections(S s, K) {
   return s.own_tokens * 2 * s.element * f64(s.model->moe_latent_size);
 }
@@ -207,7 +212,7 @@ const SavedTerm kTerms[] = {
      {Offload::core_attn}},
     {"output gate", kSource, [](S s, K k) { return is_gqa(s, k) && s.model->has_attention_gate; },
      output_gate, kFullOnly},
-    {"Gated DeltaNet", kAssumed, [](S s, K) { return s.kind.mixer == Mixer::gdn; }, delta_net,
+    {"Gated DeltaNet", kSource, [](S s, K) { return s.kind.mixer == Mixer::gdn; }, delta_net,
      kFullOnly},
     {"Mamba-2", kAssumed, [](S s, K) { return s.kind.mixer == Mixer::mamba; }, mamba, kFullOnly},
     {"mask of dropout behind the mixer", kMeasured,

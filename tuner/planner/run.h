@@ -26,6 +26,9 @@ struct PlanRun {
   std::vector<int64_t> stage_layers;  ///< layers of each pipeline rank; empty: even
   /// Rows that the busiest rank's experts receive over their balanced share; 1 is balanced.
   double load = 1;
+  /// Parts of a micro-batch whose rows are exchanged and computed one after the other within a
+  /// layer (token-wise chunks; Megatron-LM has no flag for them).
+  int64_t ep_chunks = 1;
 };
 
 /// Micro-batches of a step that a replica runs one after the other, at least 1.

@@ -113,6 +113,46 @@ BOOST_AUTO_TEST_CASE(choices_move_the_parts_that_they_are_for) {
   BOOST_TEST(adapters.part(TimePart::experts) < plain.part(TimePart::experts));
 }
 
+BOOST_AUTO_TEST_CASE(wide_heads_and_scans_have_rates_of_their_own) {
+  const spec::HardwareSpec hardware = machine(8);
+  const Rates rates;
+  const auto attention = [&](double width) {
+    return attention_flops_per_s(rates, hardware, 131072, width, true, false);
+  };
+  BOOST_TEST(attention(192) == attention(128));
+  BOOST_TEST(attention(256) == rates.attention_wide * attention(128));
+  const spec::ModelSpec model = samples::hybrid_model(1);
+  const PlanRun run = run_of(model, hardware);
+  // The rest is the convolution, which moves memory.
+  const auto scans = [&](double share) {
+    Rates changed = rates;
+    changed.scan_delta = share * rates.scan_delta;
+    return predict_step(run, changed).part(TimePart::attention);
+  };
+  BOOST_TEST(scans(0.5) > scans(1));
+  BOOST_TEST(scans(0.25) - scans(0.5) == 2 * (scans(0.5) - scans(1)),
+             boost::test_tools::tolerance(1e-9));
+  Rates slower = rates;
+  slower.scan = rates.scan / 2;  // Mamba-2's
+  BOOST_TEST(predict_step(run, slower).part(TimePart::attention) ==
+             predict_step(run, rates).part(TimePart::attention));
+}
+
+BOOST_AUTO_TEST_CASE(collectives_of_a_recomputed_layer_are_done_again) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.tp = 2;
+  run.knobs.cp = 4;
+  const StepTime plain = predict_step(run, {});
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  const StepTime full = predict_step(run, {});
+  for (const TimePart part : {TimePart::tensor, TimePart::context}) {
+    BOOST_TEST(full.part(part) > plain.part(part), name_of(part));
+    BOOST_TEST(full.part(part) < 2 * plain.part(part), name_of(part));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_hides_an_exchange_has_a_price) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(16);

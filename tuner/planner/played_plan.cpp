@@ -49,6 +49,7 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   const double attention =
       1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, false) +
            5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, false));
+  const double scan = has_mixer(*run.model, spec::Mixer::gdn) ? rates.scan_delta : rates.scan;
   const auto set = [&](Work work, double share) {
     hardware.efficiency[static_cast<size_t>(work)] = share;
   };
@@ -56,7 +57,7 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   set(Work::product, product / hardware.peak_flops_per_s);
   set(Work::grouped, rates.grouped * product / hardware.peak_flops_per_s);
   set(Work::attention, attention * revision / hardware.peak_flops_per_s);
-  set(Work::scan, rates.scan * peak * revision / hardware.peak_flops_per_s);
+  set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
   hardware.half_rows[static_cast<size_t>(Work::grouped)] = rates.grouped_half_rows;
   const double memory = revision / rates.memory_dense;
   for (const Work work : {Work::none, Work::light, Work::heavy}) set(work, std::min(1.0, memory));

@@ -28,7 +28,10 @@ constexpr RateRow kRates[] = {
      "Rows of an expert at which its products reach half of their rate."},
     {"attention", &R::attention, 0.3, 1.2, 0.25, "Attention's core over published kernels."},
     {"attention_fp8", &R::attention_fp8, 1, 2, 0, "Attention in FP8 over 16 bits."},
-    {"scan", &R::scan, 0.001, 0.2, 0.5, "Gated DeltaNet and Mamba-2 of the 16-bit peak."},
+    {"attention_wide", &R::attention_wide, 0.3, 1, 0.2, "Attention with heads of 256 over others."},
+    {"scan", &R::scan, 0.001, 0.2, 0.5, "Mamba-2's scan, of the 16-bit peak."},
+    // Kernels of flash-linear-attention, forward and backward, on H200 at 32K.
+    {"scan_delta", &R::scan_delta, 0.005, 0.2, 0.3, "Gated DeltaNet's scan, of the same peak."},
     {"memory_dense", &R::memory_dense, 0.5, 5, 0.3, "Time over bytes, dense layers."},
     {"memory_moe", &R::memory_moe, 0.5, 8, 0.4, "Time over bytes, routing and experts."},
     {"biased_experts", &R::biased_experts, 1, 5, 0.4, "Time of experts with biases over others."},
@@ -100,10 +103,10 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
   return wide * share;
 }
 
-double scan_flops_per_s(const Rates& rates, const HardwareSpec& hardware) {
+double scan_flops_per_s(const Rates& rates, const HardwareSpec& hardware, bool is_delta) {
   const bool is_blackwell = generation_of(hardware) == Generation::blackwell;
   const double kept = is_blackwell ? rates.product_blackwell / rates.product_hopper : 1;
-  return hardware.peak_flops_per_s * rates.scan * kept;
+  return hardware.peak_flops_per_s * (is_delta ? rates.scan_delta : rates.scan) * kept;
 }
 
 double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, double seq,
@@ -118,6 +121,9 @@ double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, d
   }
   // Half of the width leaves the products of attention half as deep.
   if (head_dim <= 64) share *= 0.6;
+  // Backward kernels for heads of 256 run out of registers: on H200 they were measured at half the
+  // rate of those for 128 (flash-attention, issue 2878).
+  if (head_dim > 192) share *= rates.attention_wide;
   return hardware.peak_flops_per_s * share * rates.attention * (is_fp8 ? rates.attention_fp8 : 1.0);
 }
 

@@ -33,8 +33,10 @@ struct Rates {
   double grouped_half_rows = 400;  ///< rows of an expert at which half of that is reached
   double attention = 0.7;          ///< over published kernel measurements
   double attention_fp8 = 1.25;
-  double scan = 0.012;        ///< of the 16-bit peak: Gated DeltaNet, Mamba-2
-  double memory_dense = 1.3;  ///< time over bytes / bandwidth
+  double attention_wide = 0.7;  ///< heads of 256, over narrower ones
+  double scan = 0.012;          ///< of the 16-bit peak: Mamba-2
+  double scan_delta = 0.055;    ///< of the 16-bit peak: Gated DeltaNet
+  double memory_dense = 1.3;    ///< time over bytes / bandwidth
   double memory_moe = 2.4;
   /// Experts with biases and a clamped activation run without the fused kernels: time over that of
   /// the usual ones.
@@ -72,9 +74,9 @@ std::span<const RateRow> rate_table();
 /// Of the peak that products reach in that recipe on that machine, the peak included: FLOP/s.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
                            spec::PrecisionRecipe recipe);
-/// FLOP/s of Gated DeltaNet and Mamba-2. Their kernels were written for Hopper: on later devices
+/// FLOP/s of Gated DeltaNet or Mamba-2. Their kernels were written for Hopper: on later devices
 /// they lose the share that 16-bit products lose.
-double scan_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware);
+double scan_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, bool is_delta);
 /// FLOP/s of attention's core. Published kernel measurements by sequence length
 /// (arXiv 2603.07685, table 9), times Rates::attention.
 double attention_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, double seq,

@@ -277,7 +277,7 @@ class StepPricer {
       }
       case Work::scan:
         if (op.op == Op::gdn_conv || op.op == Op::mamba_conv) break;
-        return op.flops / (scan_flops_per_s(rates_, hw_) * revision_);
+        return op.flops / (scan_flops_per_s(rates_, hw_, op.op == Op::gdn_scan) * revision_);
       default:
         break;
     }
@@ -287,13 +287,18 @@ class StepPricer {
     return factor * op.bytes / bandwidth;
   }
 
+  /// How often a collective outside of the exchange of experts' rows is done.
+  [[nodiscard]] double times_of(const CommWork& comm) const {
+    return comm.pass == Pass::forward && k_.recompute.has(PlanRecompute::full) ? 2 : 1;
+  }
+
   void add_comm(const CommWork& comm, FeedForward half, LayerTime& time) const {
     const double latency = 1e-9 * static_cast<double>(hw_.intra_node.latency_ns);
     switch (comm.group) {
       case plan::Group::tp: {
         const double exposed = k_.tp_comm_overlap ? 0.5 : 1.0;
         time[TimePart::tensor] +=
-            rates_.tensor_factor * exposed * collective_seconds(comm, k_.tp, 1);
+            times_of(comm) * rates_.tensor_factor * exposed * collective_seconds(comm, k_.tp, 1);
         break;
       }
       case plan::Group::cp:
@@ -302,7 +307,8 @@ class StepPricer {
         if (is_ring && k_.cp_comm_type == spec::PlanCp::a2a) break;  // add_head_exchange
         // A ring's blocks travel while attention works on the one before.
         const double exposed = is_ring && k_.cp_comm_type == spec::PlanCp::p2p ? 0.3 : 1.0;
-        time[TimePart::context] += exposed * collective_seconds(comm, k_.cp, k_.tp);
+        time[TimePart::context] +=
+            times_of(comm) * exposed * collective_seconds(comm, k_.cp, k_.tp);
         break;
       }
       case plan::Group::ep: {

@@ -283,6 +283,18 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   read_other_knobs(row, knobs);
 }
 
+/// Chunks of an MoE layer, where they are stated; "2+" is two.
+int64_t chunks_of_row(const RowReader& row) {
+  const RowReader other = row.object("other_knobs");
+  if (!other.has("ep_chunk")) return 1;
+  if (other.at("ep_chunk").is_number()) return other.integer("ep_chunk", 1);
+  const std::string text = other.text("ep_chunk");
+  int chunks = 1;
+  std::from_chars(text.data(), text.data() + text.size(), chunks);
+  constexpr int kMost = 64;
+  return std::clamp(chunks, 1, kMost);
+}
+
 void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
   if (row.has("pipeline_layout")) {
     run.stages = spec::pipeline_stages_of(row.text("pipeline_layout"));
@@ -381,6 +393,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.routing = row.text("routing", "unknown");
     read_knobs(row, result);
     read_stages(row, result.run);
+    result.run.ep_chunks = chunks_of_row(row);
     const int64_t per_pass = int64_t{result.run.knobs.micro_batch_size} * result.run.knobs.dp;
     result.run.global_batch_size =
         row.integer("global_batch_size", per_pass * row.integer("num_microbatches", 1));
@@ -390,6 +403,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
       result.run.load = kNatural;
       result.assumed.push_back(fmt::format(
           "natural routing: the busiest rank's experts get {} of their share", kNatural));
+    }
+    if (row.has("imbalance") && result.model->num_experts > 0) {
+      result.run.load = std::clamp(*row.number("imbalance"), 1.0, 1e4);
     }
     result.group = fmt::format("{}|{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),

@@ -222,7 +222,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     // The device computes.
-    {"products_in_fp8", "compute", "flops flop-bound",
+    {"products_in_fp8", "compute", "FLOP flop",
      "Products in 8 bits; losses have to be compared.",
      [](PlanKnobs& k) {
        if (k.precision != spec::PrecisionRecipe::bf16) return false;

@@ -37,7 +37,7 @@ RunToMend run_of(const std::string& command) {
 }
 
 FoundWall wall_of(const std::string& label, const std::string& sub_cause, double share) {
-  return {label, sub_cause, {{label, share}, {"compute", 1 - share}}};
+  return {label, sub_cause, {{label, share}}};
 }
 
 const Remedy* find(const std::vector<Remedy>& remedies, std::string_view rule) {
@@ -80,7 +80,7 @@ BOOST_DATA_TEST_CASE(a_wall_has_remedies_in_the_frameworks_words, data::make(kEx
   std::string all;
   for (const std::string& flag : remedy->flags) all += flag + "; ";
   BOOST_TEST((std::ranges::find(remedy->flags, row.flag) != remedy->flags.end()), all);
-  BOOST_TEST(remedy->ceiling_ratio == (row.label == std::string("compute") ? 0.7 : 0.3));
+  BOOST_TEST(remedy->ceiling_ratio == 0.3);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_set_already_is_not_proposed) {

@@ -94,7 +94,10 @@ std::string text_of(const SettingChange& change, Dialect dialect) {
   if (change.is_variable) return fmt::format("{}={}", change.key, *change.after);
   switch (dialect) {
     case Dialect::megatron_lm:
-      return change.after->empty() ? change.key : fmt::format("{} {}", change.key, *change.after);
+      // A switch is said by being there.
+      return change.after->empty() || *change.after == "true"
+                 ? change.key
+                 : fmt::format("{} {}", change.key, *change.after);
     case Dialect::megatron_bridge:
       return fmt::format("{}={}", change.key, *change.after);
     case Dialect::torchtitan:

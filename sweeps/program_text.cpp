@@ -207,8 +207,7 @@ class TextWriter {
   void head() {
     const plan::Layout& layout = program_.layout;
     std::string groups;
-    for (int i = 0; i < static_cast<int>(plan::Group::count); ++i) {
-      const auto group = static_cast<plan::Group>(i);
+    for (const plan::Group group : plan::all_groups()) {
       const std::vector<int> ranks = layout.group_ranks(group, program_.rank);
       const auto own = std::ranges::find(ranks, program_.rank);
       if (group == plan::Group::world || ranks.size() == 1 || own == ranks.end()) continue;

@@ -162,6 +162,8 @@ constexpr const char* kCp = "context_parallel_size";
 constexpr const char* kTp = "tensor_model_parallel_size";
 constexpr const char* kEtp = "expert_tensor_parallel_size";
 
+constexpr std::array<std::string_view, 3> kFitSizes = {kCp, kPp, kEp};
+
 const std::array kPlaybook = {
     // memory: the step pays for what does not fit.
     RemedyRow{"less_recompute", Wall::memory, "recompute", "", has_recompute, less_recompute,
@@ -285,6 +287,7 @@ double relief(const RemedyRow& row, const TrialOutcome& outcome) {
 }  // namespace
 
 std::span<const RemedyRow> playbook() { return kPlaybook; }
+std::span<const std::string_view> fit_sizes() { return kFitSizes; }
 
 std::vector<Remedy> remedies_for(Wall wall, const Situation& situation) {
   std::vector<const RemedyRow*> rows;

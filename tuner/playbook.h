@@ -33,6 +33,10 @@ struct RemedyRow {
 };
 std::span<const RemedyRow> playbook();
 
+/// Sizes of the grid by which a model that does not fit is spread over more ranks before any other
+/// size is changed, the one that costs the step least last.
+std::span<const std::string_view> fit_sizes();
+
 /// One change to try.
 struct Remedy {
   const RemedyRow* row = nullptr;

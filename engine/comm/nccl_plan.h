@@ -14,23 +14,17 @@
 
 namespace moetune::engine {
 
-/// Pipeline messages go by direction: a stage that sends to the next one must not keep it from
-/// sending back, and NCCL runs the operations of one communicator in order.
+/// A communicator: that of a group by the group's number, or one of two more. Pipeline messages go
+/// by direction: a stage that sends to the next one must not keep it from sending back, and NCCL
+/// runs the operations of one communicator in order.
 enum class NcclRole : uint8_t {
-  world,
-  self,  ///< this rank alone: groups of one
-  dp_cp,
-  edp,
-  ep,
-  cp,
-  tp,
-  tp_cp,
-  stage,
-  pp_up,
+  world = static_cast<uint8_t>(plan::Group::world),
+  pp_up = static_cast<uint8_t>(plan::Group::pp),
+  self = static_cast<uint8_t>(plan::Group::count),  ///< this rank alone: groups of one
   pp_down,
-  embedding,
   count
 };
+constexpr NcclRole role_of(plan::Group group) { return static_cast<NcclRole>(group); }
 const char* name_of(NcclRole role);
 
 /// One split, made by all members of the parent.

@@ -20,13 +20,14 @@ std::vector<int32_t> positions_of(const RankContext& rank) {
 std::vector<int32_t> kv_order_of(const RankContext& rank, bool is_inverse) {
   const int64_t seq = rank.trial.training.seq_length;
   const int64_t sequences = rank.trial.knobs.micro_batch_size;
+  const std::vector<int32_t> positions = plan::positions_by_rank(rank.layout, rank.rank, seq);
+  const int64_t num_local = plan::num_local(rank.layout, seq);
   std::vector<int32_t> order(static_cast<size_t>(seq * sequences));
   int32_t gathered = 0;
-  for (const int member : rank.layout.group_ranks(plan::Group::cp, rank.rank)) {
-    const std::vector<int32_t> part = plan::local_positions(rank.layout, member, seq);
+  for (int64_t first = 0; first < seq; first += num_local) {
     for (int64_t b = 0; b < sequences; ++b) {
-      for (const int32_t position : part) {
-        const auto global = static_cast<int32_t>(b * seq + position);
+      for (int64_t i = first; i < first + num_local; ++i) {
+        const auto global = static_cast<int32_t>(b * seq + positions[static_cast<size_t>(i)]);
         if (is_inverse) {
           order[static_cast<size_t>(gathered)] = global;
         } else {
@@ -37,17 +38,6 @@ std::vector<int32_t> kv_order_of(const RankContext& rank, bool is_inverse) {
     }
   }
   return order;
-}
-
-/// The positions of each rank's keys, rank by rank.
-std::vector<int32_t> ring_positions_of(const RankContext& rank) {
-  std::vector<int32_t> positions;
-  for (const int member : rank.layout.group_ranks(plan::Group::cp, rank.rank)) {
-    const std::vector<int32_t> part =
-        plan::local_positions(rank.layout, member, rank.trial.training.seq_length);
-    positions.insert(positions.end(), part.begin(), part.end());
-  }
-  return positions;
 }
 
 }  // namespace
@@ -81,7 +71,8 @@ void upload_table(RankContext& rank, Table table, const Tensor& tensor) {
     case Table::kv_inverse:
       return send(kv_order_of(rank, true).data());
     case Table::ring_positions:
-      return send(ring_positions_of(rank).data());
+      return send(
+          plan::positions_by_rank(rank.layout, rank.rank, rank.trial.training.seq_length).data());
     default:
       return;
   }

@@ -3,6 +3,7 @@
 #include "engine/plan/attention_workspace.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace moetune::plan {
 namespace {
@@ -25,6 +26,20 @@ int64_t run_bytes(const AttentionRun& run, bool is_added) {
   return aligned(stats) + (is_added ? 2 * aligned(packed) : 0) + aligned(cudnn_backward_bytes(run));
 }
 
+/// The rank's rows at consecutive positions; those that see most keys come first.
+std::vector<PositionRange> runs_of(const LayerDims& dims) {
+  std::vector<PositionRange> runs;
+  for (const PositionRange& range : local_ranges(dims)) {
+    if (!runs.empty() && runs.back().end == range.begin) {
+      runs.back().end = range.end;
+    } else {
+      runs.push_back(range);
+    }
+  }
+  std::reverse(runs.begin(), runs.end());
+  return runs;
+}
+
 }  // namespace
 
 int64_t cudnn_backward_bytes(const AttentionRun& run) {
@@ -38,23 +53,18 @@ int64_t cudnn_backward_bytes(const AttentionRun& run) {
 int64_t attention_workspace_bytes(const LayerDims& dims) {
   // Keys with positions of their own are the plain kernels'.
   if (dims.is_ring) return 0;
-  const int64_t cp_rank = dims.cp_rank;
   if (dims.head_dim % kHeadMultiple != 0 || dims.head_dim > kWidestHead) return 0;
-  const int64_t seq_length = dims.context_tokens / dims.sequences;
-  const auto run_of = [&](int64_t queries, int64_t keys) {
-    return AttentionRun{dims.sequences, dims.heads, dims.kv_heads, dims.head_dim, queries, keys};
-  };
-  // A rank's two zig-zag chunks (layout.h, local_positions) are one run where they touch.
-  const int64_t chunk = seq_length / (2 * dims.cp);
-  if (cp_rank == dims.cp - 1) {
-    const int64_t queries = seq_length / dims.cp;
-    return queries > 1
-               ? run_bytes(run_of(queries, seq_length * (dims.cp + 1) / (2 * dims.cp)), false)
-               : 0;
+  int64_t most = 0;
+  bool is_added = false;
+  for (const PositionRange& rows : runs_of(dims)) {
+    const int64_t queries = rows.end - rows.begin;
+    if (queries <= 1) continue;  // single rows are the plain kernel's
+    const AttentionRun run{dims.sequences, dims.heads, dims.kv_heads,
+                           dims.head_dim,  queries,    rows.end};
+    most = std::max(most, run_bytes(run, is_added));
+    is_added = true;
   }
-  if (chunk <= 1) return 0;  // single rows are the plain kernel's
-  return std::max(run_bytes(run_of(chunk, seq_length - cp_rank * chunk), false),
-                  run_bytes(run_of(chunk, (cp_rank + 1) * chunk), true));
+  return most;
 }
 
 }  // namespace moetune::plan

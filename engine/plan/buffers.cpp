@@ -107,6 +107,14 @@ LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_len
   return d;
 }
 
+std::vector<PositionRange> local_ranges(const LayerDims& dims) {
+  return local_ranges(dims, dims.cp_rank);
+}
+
+std::vector<PositionRange> local_ranges(const LayerDims& dims, int64_t place) {
+  return local_ranges(dims.cp, place, dims.context_tokens / std::max<int64_t>(dims.sequences, 1));
+}
+
 Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
   if (row.keep == Keep::wire) return Place::communication;
   if (row.keep == Keep::backward_wire) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
@@ -83,7 +84,12 @@ struct LayerDims {
 
   /// Ranks that share the tokens of a sequence.
   [[nodiscard]] int64_t sequence_ranks() const { return cp * tp; }
-  [[nodiscard]] bool is_gathered() const { return cp > 1 && !is_ring; }
+  /// Whether context-parallel ranks share each sequence.
+  [[nodiscard]] bool is_shared() const { return cp > 1; }
+  [[nodiscard]] bool is_gathered() const { return is_shared() && !is_ring; }
+  /// Of so many columns of heads those that a context-parallel rank has where each takes all tokens
+  /// of some heads.
+  [[nodiscard]] int64_t own_columns(int64_t columns) const { return columns / cp; }
   /// Rows that a token becomes: one for each slice of its experts.
   [[nodiscard]] int64_t slots_per_token() const { return topk * etp; }
   /// Slices of experts, in the order of the ranks that have them.
@@ -98,6 +104,11 @@ struct LayerDims {
 /// multi-token prediction, depth by depth.
 LayerDims layer_dims(const ModelSpec& model, const Knobs& knobs, int64_t seq_length, int64_t layer,
                      int rank = 0);
+
+/// What the rank that `dims` are of has of each sequence (layout.h), or the one at `place` among
+/// those that share it.
+std::vector<PositionRange> local_ranges(const LayerDims& dims);
+std::vector<PositionRange> local_ranges(const LayerDims& dims, int64_t place);
 
 /// Parts of a block in the order they run; each part's buffers are allocated together.
 enum class Part : uint8_t {

@@ -58,6 +58,24 @@ const std::array<GroupRow, static_cast<size_t>(Group::count)>& group_table() {
 
 const char* name_of(Group group) { return group_table()[static_cast<size_t>(group)].name; }
 
+std::span<const Group> all_groups() {
+  static const auto kIds = [] {
+    std::array<Group, static_cast<size_t>(Group::count)> ids{};
+    std::ranges::transform(group_table(), ids.begin(), &GroupRow::id);
+    return ids;
+  }();
+  return kIds;
+}
+
+Group without(Group group, Axis axis) {
+  Axes rest = group_table()[static_cast<size_t>(group)].axes;
+  if (std::erase(rest, axis) == 0) return group;
+  const auto& rows = group_table();
+  const auto same =
+      std::find_if(rows.begin(), rows.end(), [&](const GroupRow& row) { return row.axes == rest; });
+  return same == rows.end() ? group : same->id;
+}
+
 int Layout::size(Axis axis) const {
   switch (axis) {
     case Axis::tp:
@@ -232,6 +250,15 @@ std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq
   positions.reserve(static_cast<size_t>(num_local(layout, seq_length)));
   for (const PositionRange& range : local_ranges(layout, rank, seq_length)) {
     for (int64_t p = range.begin; p < range.end; ++p) positions.push_back(static_cast<int32_t>(p));
+  }
+  return positions;
+}
+
+std::vector<int32_t> positions_by_rank(const Layout& layout, int rank, int64_t seq_length) {
+  std::vector<int32_t> positions;
+  for (const int member : layout.group_ranks(Group::cp, rank)) {
+    const std::vector<int32_t> part = local_positions(layout, member, seq_length);
+    positions.insert(positions.end(), part.begin(), part.end());
   }
   return positions;
 }

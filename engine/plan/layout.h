@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ enum class Group : uint8_t {
   count
 };
 const char* name_of(Group group);
+std::span<const Group> all_groups();
+/// The group along the same axes but this one: where the axis has one place, both have the same
+/// members. `group` itself where there is none.
+Group without(Group group, Axis axis);
 
 struct Layout {
   int tp = 1;
@@ -110,6 +115,10 @@ int64_t num_local(const Layout& layout, int64_t seq_length);
 
 /// The same, position by position.
 std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq_length);
+
+/// Those of all ranks that share sequences with `rank`, one rank after the other: num_local of
+/// each.
+std::vector<int32_t> positions_by_rank(const Layout& layout, int rank, int64_t seq_length);
 
 /// Whether a sequence of this length can be split like that.
 bool has_local_positions(const Layout& layout, int64_t seq_length);

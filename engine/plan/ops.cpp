@@ -189,9 +189,9 @@ const OpRow* find_op_label(std::string_view label) {
 int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
   const int64_t seq = d.context_tokens / std::max<int64_t>(d.sequences, 1);
   const std::vector<PositionRange> keys =
-      key_rank ? local_ranges(d.cp, *key_rank, seq) : std::vector<PositionRange>{{0, seq}};
+      key_rank ? local_ranges(d, *key_rank) : std::vector<PositionRange>{{0, seq}};
   int64_t pairs = 0;
-  for (const PositionRange& queries : local_ranges(d.cp, d.cp_rank, seq)) {
+  for (const PositionRange& queries : local_ranges(d)) {
     for (const PositionRange& range : keys) {
       pairs += causal_pairs(queries.begin, queries.end, range);
       // Not what a query sees that is a window's length before it.

@@ -11,6 +11,7 @@
 
 #include "engine/spec/json_reader.h"
 #include "engine/spec/pipeline_layout.h"
+#include "engine/spec/plan_knobs.h"
 #include "engine/spec/problems.h"
 #include "kernels/base/error.h"
 
@@ -246,13 +247,13 @@ const KnobRow* find_knob(std::string_view name) {
 
 std::span<const LayoutSize> layout_sizes() {
   static constexpr LayoutSize kSizes[] = {
-      {"tp", &Knobs::tensor_model_parallel_size, false},
-      {"dp", &Knobs::data_parallel_size, true},
-      {"cp", &Knobs::context_parallel_size, true},
-      {"etp", &Knobs::expert_tensor_parallel_size, false},
-      {"ep", &Knobs::expert_model_parallel_size, true},
-      {"pp", &Knobs::pipeline_model_parallel_size, true},
-      {"vpp", &Knobs::virtual_pipeline_model_parallel_size, false}};
+      {"tp", &Knobs::tensor_model_parallel_size, &PlanKnobs::tp, false, true},
+      {"dp", &Knobs::data_parallel_size, &PlanKnobs::dp, true, false},
+      {"cp", &Knobs::context_parallel_size, &PlanKnobs::cp, true, true},
+      {"etp", &Knobs::expert_tensor_parallel_size, &PlanKnobs::etp, false, false},
+      {"ep", &Knobs::expert_model_parallel_size, &PlanKnobs::ep, true, false},
+      {"pp", &Knobs::pipeline_model_parallel_size, &PlanKnobs::pp, true, true},
+      {"vpp", &Knobs::virtual_pipeline_model_parallel_size, &PlanKnobs::vpp, false, false}};
   return kSizes;
 }
 

@@ -79,11 +79,15 @@ std::span<const KnobRow> knob_table();
 /// Row by name, null when there is none.
 const KnobRow* find_knob(std::string_view name);
 
+struct PlanKnobs;
+
 /// Sizes of the process grid by their usual short names: tp, dp, cp, etp, ep, pp, vpp.
 struct LayoutSize {
-  const char* name;
+  const char* name;  ///< of the row in plan_knob_table, too
   int64_t Knobs::*member;
+  int32_t PlanKnobs::*plan_member;
   bool is_always_told;  ///< in a layout's text, also where it is 1
+  bool is_of_replica;   ///< one of those whose product are the ranks that hold the model once
 };
 std::span<const LayoutSize> layout_sizes();
 

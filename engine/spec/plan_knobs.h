@@ -252,6 +252,10 @@ struct PlanKnobs {
   [[nodiscard]] int64_t expert_copies() const {
     return std::max<int64_t>(stage_ranks() / (int64_t{ep} * etp), 1);
   }
+  /// Of tokens of whole sequences those that one of the ranks has that share them.
+  [[nodiscard]] double own_tokens(double tokens) const { return tokens / cp; }
+  /// Whether ranks that share sequences exchange heads for tokens before attention and back.
+  [[nodiscard]] bool exchanges_heads() const { return cp > 1 && cp_comm_type == PlanCp::a2a; }
 };
 
 using PlanKnobMember =

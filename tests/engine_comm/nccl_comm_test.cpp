@@ -217,8 +217,8 @@ BOOST_AUTO_TEST_CASE(splits_have_names_colors_and_order) {
     const int sizes = split.name == "self" ? 1 : split.name == "dp_cp" ? 4 : 2;
     BOOST_TEST(split.size == sizes);
   }
-  const std::vector<std::string> expected = {"self", "dp_cp", "edp",     "ep",
-                                             "cp",   "pp_up", "pp_down", "embedding"};
+  const std::vector<std::string> expected = {"self", "dp_cp", "edp",     "cp",
+                                             "ep",   "pp_up", "pp_down", "embedding"};
   for (int rank = 0; rank < 8; ++rank) {
     BOOST_TEST(order[rank] == expected, boost::test_tools::per_element());
     BOOST_TEST(color_of["ep"][rank] == rank / 2 * 2);

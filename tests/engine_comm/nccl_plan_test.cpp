@@ -41,10 +41,7 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
       made.insert(splits[i].role);
       if (splits[i].color) members[splits[i].role][*splits[i].color].push_back(rank);
     }
-    for (const auto group :
-         {plan::Group::world, plan::Group::dp_cp, plan::Group::cp, plan::Group::ep,
-          plan::Group::edp, plan::Group::pp, plan::Group::embedding, plan::Group::tp,
-          plan::Group::tp_cp, plan::Group::stage}) {
+    for (const plan::Group group : plan::all_groups()) {
       const std::vector<int> ranks = layout.group_ranks(group, rank);
       const bool is_member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
       const std::optional<NcclRole> role = nccl_role(layout, group, rank);
@@ -52,12 +49,8 @@ BOOST_DATA_TEST_CASE(splits_fit_the_layout, boost::unit_test::data::xrange(kLayo
       if (role) BOOST_TEST((made.contains(*role)));
     }
   }
-  const std::map<NcclRole, plan::Group> groups = {
-      {NcclRole::dp_cp, plan::Group::dp_cp}, {NcclRole::edp, plan::Group::edp},
-      {NcclRole::ep, plan::Group::ep},       {NcclRole::cp, plan::Group::cp},
-      {NcclRole::tp, plan::Group::tp},       {NcclRole::tp_cp, plan::Group::tp_cp},
-      {NcclRole::stage, plan::Group::stage}, {NcclRole::pp_up, plan::Group::pp},
-      {NcclRole::pp_down, plan::Group::pp},  {NcclRole::embedding, plan::Group::embedding}};
+  std::map<NcclRole, plan::Group> groups = {{NcclRole::pp_down, plan::Group::pp}};
+  for (const plan::Group group : plan::all_groups()) groups[role_of(group)] = group;
   for (const auto& [role, by_color] : members) {
     if (role == NcclRole::self) continue;
     for (const auto& [color, ranks] : by_color) {

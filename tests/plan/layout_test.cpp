@@ -46,9 +46,6 @@ std::vector<Layout> layouts() {
   return result;
 }
 
-constexpr Group kGroups[] = {Group::world, Group::dp_cp,     Group::cp, Group::ep,    Group::edp,
-                             Group::pp,    Group::embedding, Group::tp, Group::tp_cp, Group::stage};
-
 int expected_size(const Layout& l, Group group) {
   switch (group) {
     case Group::world:
@@ -99,7 +96,7 @@ using Ranks = std::vector<int>;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(every_group_is_called_something) {
-  for (const Group group : kGroups) {
+  for (const Group group : all_groups()) {
     const base::GroupRow* row = base::find_group(name_of(group));
     BOOST_TEST_CONTEXT(name_of(group)) {
       BOOST_REQUIRE(row != nullptr);
@@ -110,7 +107,7 @@ BOOST_AUTO_TEST_CASE(every_group_is_called_something) {
 
 BOOST_AUTO_TEST_CASE(every_rank_is_in_exactly_one_group_of_each_kind) {
   for (const Layout& l : layouts()) {
-    for (const Group group : kGroups) {
+    for (const Group group : all_groups()) {
       BOOST_TEST_CONTEXT(name_of(group)
                          << " dp " << l.dp << " cp " << l.cp << " ep " << l.ep << " pp " << l.pp) {
         std::set<Ranks> distinct;
@@ -223,6 +220,31 @@ BOOST_AUTO_TEST_CASE(zig_zag_covers_all_positions_with_equal_causal_work) {
              boost::test_tools::per_element());
   BOOST_CHECK_THROW(local_positions(grid(1, 2, 1, 1), 0, 6), base::Error);
   BOOST_CHECK_THROW(local_positions(grid(1, 2, 1, 1), 2, 8), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(positions_of_all_that_share_a_sequence) {
+  const Layout l = grid(2, 2, 1, 2, 2);
+  for (int rank = 0; rank < l.world_size(); ++rank) {
+    BOOST_TEST(positions_by_rank(l, rank, 8) == (std::vector<int32_t>{0, 1, 6, 7, 2, 3, 4, 5}),
+               boost::test_tools::per_element());
+  }
+  BOOST_TEST(positions_by_rank(grid(2, 1, 1, 1, 2), 1, 3) == (std::vector<int32_t>{0, 1, 2}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_group_without_an_axis_has_the_same_ranks_where_that_has_one_place) {
+  BOOST_TEST(name_of(without(Group::tp_cp, Axis::tp)) == name_of(Group::cp));
+  BOOST_TEST(name_of(without(Group::stage, Axis::tp)) == name_of(Group::dp_cp));
+  BOOST_TEST(name_of(without(Group::tp, Axis::tp)) == name_of(Group::tp));
+  BOOST_TEST(name_of(without(Group::ep, Axis::tp)) == name_of(Group::ep));
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp}) {
+    const auto size = [&](Axis other) { return other == axis ? 1 : 2; };
+    const Layout l = grid(size(Axis::dp), size(Axis::cp), 1, size(Axis::pp), size(Axis::tp));
+    for (const Group group : all_groups()) {
+      BOOST_TEST(l.group_ranks(without(group, axis), 0) == l.group_ranks(group, 0),
+                 boost::test_tools::per_element());
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(knobs_become_a_layout) {

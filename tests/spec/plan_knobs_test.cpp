@@ -43,6 +43,24 @@ BOOST_AUTO_TEST_CASE(every_row_reads_what_it_writes) {
   }
 }
 
+// What the engine and plans both have: one row says what each calls it.
+BOOST_AUTO_TEST_CASE(sizes_of_the_grid_are_the_engines) {
+  Knobs engine;
+  PlanKnobs plan;
+  int32_t next = 2;
+  int64_t replica = 1;
+  for (const LayoutSize& size : layout_sizes()) {
+    BOOST_TEST_CONTEXT(size.name) {
+      BOOST_TEST((row(size.name).member == PlanKnobMember(size.plan_member)));
+      engine.*size.member = plan.*size.plan_member = next++;
+      if (size.is_of_replica) replica *= engine.*size.member;
+    }
+  }
+  BOOST_TEST(engine.replica_ranks() == replica);
+  BOOST_TEST(plan.replica_ranks() == replica);
+  BOOST_TEST(plan.stage_ranks() == engine.stage_ranks());
+}
+
 BOOST_AUTO_TEST_CASE(names_may_have_dashes) {
   BOOST_TEST(find_plan_knob("micro-batch-size") == find_plan_knob("micro_batch_size"));
   BOOST_TEST(find_plan_knob("micro_batch") == nullptr);

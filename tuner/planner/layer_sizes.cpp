@@ -93,13 +93,9 @@ bool has_wide_elements(const spec::PlanKnobs& knobs) {
 
 spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {
   spec::Knobs knobs;
-  knobs.tensor_model_parallel_size = k.tp;
-  knobs.context_parallel_size = k.cp;
-  knobs.data_parallel_size = k.dp;
-  knobs.pipeline_model_parallel_size = k.pp;
-  knobs.virtual_pipeline_model_parallel_size = k.vpp;
-  knobs.expert_model_parallel_size = k.ep;
-  knobs.expert_tensor_parallel_size = k.etp;
+  for (const spec::LayoutSize& size : spec::layout_sizes()) {
+    knobs.*size.member = k.*size.plan_member;
+  }
   knobs.micro_batch_size = k.micro_batch_size;
   knobs.cp_comm_type = spec::CpCommType::p2p;
   knobs.linear_ce_chunk_tokens = 1 << 20;

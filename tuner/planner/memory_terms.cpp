@@ -201,8 +201,7 @@ const SavedTerm kTerms[] = {
     {"log-sum-exp", kMeasured, is_attention, log_sum_exp, kCore},
     // The exchange makes a second copy, split by heads.
     {"attention's output by heads", kMeasured,
-     [](S s, K k) { return is_attention(s, k) && k.cp > 1 && k.cp_comm_type == spec::PlanCp::a2a; },
-     other_layout, kFullOnly},
+     [](S s, K k) { return is_attention(s, k) && k.exchanges_heads(); }, other_layout, kFullOnly},
     {"attention's scores",
      kMeasured,
      [](S s, K k) { return is_attention(s, k) && !k.fused_attention; },

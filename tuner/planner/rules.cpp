@@ -101,9 +101,8 @@ constexpr PlanRule kRules[] = {
     {"cp_divides_heads",
      [](Run run) {
        const spec::PlanKnobs& k = run.knobs;
-       return k.cp == 1 || k.cp_comm_type != spec::PlanCp::a2a ||
-              (divides(int64_t{k.tp} * k.cp, run.model->num_heads) &&
-               divides(int64_t{k.tp} * k.cp, run.model->num_kv_heads));
+       return !k.exchanges_heads() || (divides(int64_t{k.tp} * k.cp, run.model->num_heads) &&
+                                       divides(int64_t{k.tp} * k.cp, run.model->num_kv_heads));
      },
      [](Run run) {
        return fmt::format(
@@ -214,13 +213,12 @@ constexpr PlanRule kRules[] = {
      [](Run) { return std::string("FSDP2 goes without pipeline stages"); }},
 };
 
-double tokens_per_rank(Run run) { return static_cast<double>(run.seq_length) / run.knobs.cp; }
-
 constexpr Thumb kThumbs[] = {
     {"cp_by_length", "Context parallelism of about the sequence over 4096 tokens.",
      [](Run run) { return run.seq_length > 8192; },
      [](Run run) {
-       const double tokens = tokens_per_rank(run) / run.knobs.tp;
+       const double tokens =
+           run.knobs.own_tokens(static_cast<double>(run.seq_length)) / run.knobs.tp;
        return tokens >= 2048 && tokens <= 16384;
      }},
     {"keep_data_parallelism", "At least two replicas stay, so that state can be shared out.",

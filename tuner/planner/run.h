@@ -39,7 +39,8 @@ inline int64_t num_micro_batches(const PlanRun& run) {
 
 /// Tokens of a micro-batch on a context-parallel rank.
 inline double context_tokens(const PlanRun& run) {
-  return static_cast<double>(int64_t{run.knobs.micro_batch_size} * run.seq_length) / run.knobs.cp;
+  const int64_t tokens = int64_t{run.knobs.micro_batch_size} * run.seq_length;
+  return run.knobs.own_tokens(static_cast<double>(tokens));
 }
 
 /// Of them what tensor-parallel ranks with sequence parallelism keep between the matrices.

@@ -262,8 +262,10 @@ class Search {
   }
 
   static bool has_same_sizes(const PlanKnobs& a, const PlanKnobs& b) {
-    return a.tp == b.tp && a.cp == b.cp && a.dp == b.dp && a.pp == b.pp && a.vpp == b.vpp &&
-           a.ep == b.ep && a.etp == b.etp && a.micro_batch_size == b.micro_batch_size;
+    return a.micro_batch_size == b.micro_batch_size &&
+           std::ranges::all_of(spec::layout_sizes(), [&](const spec::LayoutSize& size) {
+             return a.*size.plan_member == b.*size.plan_member;
+           });
   }
 
   /// Works are shared by layouts with the same sizes in a layer, all but the price by one layout.

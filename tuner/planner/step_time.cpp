@@ -160,7 +160,7 @@ class StepPricer {
     const FeedForward half = alike.kind.feed_forward;
     for (const OpWork& op : alike.work->ops) add_op(op, half, time);
     for (const CommWork& comm : alike.work->comms) add_comm(comm, half, time);
-    if (k_.cp > 1 && k_.cp_comm_type == spec::PlanCp::a2a &&
+    if (k_.exchanges_heads() &&
         (alike.kind.mixer == spec::Mixer::gqa || alike.kind.mixer == spec::Mixer::mla)) {
       add_head_exchange(time);
     }

@@ -62,7 +62,7 @@ class WorkCache {
   const Weights& weights(const PlanRun& run, spec::LayerKind kind);
 
  private:
-  /// tp, cp, ep, etp, micro-batch; load and capacity are those of all runs.
+  /// What a layer's work follows from; load and capacity are those of all runs.
   using Sizes = std::array<int32_t, 5>;
   static Sizes sizes_key(const PlanRun& run);
 

@@ -27,8 +27,7 @@ int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
 
 // The last axis changes first in a product, so what costs least comes last.
 std::vector<std::string_view> fit_axes() {
-  const std::vector<std::string_view> cheap = {
-      "context_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size"};
+  const std::span<const std::string_view> cheap = fit_sizes();
   std::vector<std::string_view> axes = layout_knobs({});
   std::erase_if(
       axes, [&](std::string_view axis) { return std::ranges::find(cheap, axis) != cheap.end(); });

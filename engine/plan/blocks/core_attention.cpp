@@ -11,7 +11,7 @@ int64_t keys_and_values(D d) { return d.kv + d.v; }
 int64_t heads(D d) { return d.heads; }
 int64_t context_if_gathered(D d) { return d.is_gathered() ? d.context_tokens : 0; }
 int64_t block_if_ring(D d) { return d.is_ring ? d.block_tokens : 0; }
-int64_t block_if_cp(D d) { return d.cp > 1 ? d.block_tokens : 0; }
+int64_t block_if_cp(D d) { return d.is_shared() ? d.block_tokens : 0; }
 
 constexpr BufferRow kBuffers[] = {
     {Buf::kv_local, "kv_local", Part::attn, Keep::wire, kKept, kElement, block_if_cp,

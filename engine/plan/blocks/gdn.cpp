@@ -10,8 +10,8 @@ constexpr int64_t kChunk = 64;  ///< tokens, of flash-linear-attention's kernels
 
 int64_t num_gates(D d) { return 2 * d.scan_heads; }
 int64_t proj(D d) { return 2 * d.scan_keys + 2 * d.scan_values + num_gates(d); }
-int64_t own_proj(D d) { return scan::own(d, proj(d)); }
-int64_t own_gates(D d) { return scan::own(d, num_gates(d)); }
+int64_t own_proj(D d) { return d.own_columns(proj(d)); }
+int64_t own_gates(D d) { return d.own_columns(num_gates(d)); }
 int64_t head_dim(D d) { return d.scan_head_dim; }
 int64_t chunks(D d) { return scan::num_chunks(d, kChunk); }
 

@@ -9,8 +9,8 @@ namespace {
 constexpr int64_t kChunk = 128;  ///< tokens, of Megatron-LM's mixer
 
 int64_t proj(D d) { return 2 * d.scan_values + 2 * d.scan_keys + d.scan_heads; }
-int64_t own_proj(D d) { return scan::own(d, proj(d)); }
-int64_t own_groups(D d) { return d.scan_state > 0 ? scan::own(d, d.scan_keys / d.scan_state) : 0; }
+int64_t own_proj(D d) { return d.own_columns(proj(d)); }
+int64_t own_groups(D d) { return d.scan_state > 0 ? d.own_columns(d.scan_keys / d.scan_state) : 0; }
 int64_t chunks(D d) { return scan::num_chunks(d, kChunk); }
 std::vector<int64_t> conv_parts(D d) { return {d.scan_values, d.scan_keys, d.scan_keys}; }
 

@@ -27,7 +27,7 @@ class Operands {
 
  private:
   [[nodiscard]] Ref part(Buf buf, int64_t first, int64_t count) const {
-    return cols(in(buf), scan::own(d_, first), scan::own(d_, count));
+    return cols(in(buf), d_.own_columns(first), d_.own_columns(count));
   }
 
   const ScanMixer& m_;
@@ -41,7 +41,7 @@ void append(Instr& instr, std::span<const ParamKind> kinds, Ref (*of)(ParamKind)
 /// From what the scan gives to the output projection's input.
 void gated_norm(SegmentWriter& w, const ScanMixer& m) {
   const LayerDims& d = w.dims();
-  const bool is_shared = scan::is_shared(d);
+  const bool is_shared = d.is_shared();
   w.op(m.op.norm, {in(m.buf.scan_out), weight(m.param.norm), Operands(m, d).z_of(m.buf.proj),
                    out(is_shared ? m.buf.norm_wire : m.buf.norm_out), out(m.buf.norm_rstd)});
   if (is_shared) {
@@ -63,8 +63,8 @@ Segment scan_mixer_forward(const BlockContext& context, const ScanMixer& m) {
   mixer_norm(w);
   SegmentWriter::Gathered x = w.gather(in(Buf::attn_norm_out), in(Buf::attn_gathered));
   w.linear(m.op.in_proj, w.arrived(x), m.param.in_proj,
-           out(scan::is_shared(d) ? m.buf.wire : m.buf.proj));
-  if (scan::is_shared(d)) {
+           out(d.is_shared() ? m.buf.wire : m.buf.proj));
+  if (d.is_shared()) {
     w.exchange(Op::scan_exchange, m.proj_cols(d), in(m.buf.wire), in(m.buf.proj));
   }
   Instr& conv =
@@ -91,7 +91,7 @@ Segment scan_mixer_backward(const BlockContext& context, const ScanMixer& m) {
   SegmentWriter w(context, m.block, true);
   const LayerDims& d = w.dims();
   const Operands of(m, d);
-  const bool is_shared = scan::is_shared(d);
+  const bool is_shared = d.is_shared();
   const Ref d_hidden = in(Space::edge, Buf::d_hidden);
   w.begin(Part::attn);
   w.begin(m.part);

@@ -50,15 +50,12 @@ inline int64_t values(D d) { return d.scan_values; }
 inline int64_t heads(D d) { return d.scan_heads; }
 inline int64_t conv(D d) { return 2 * d.scan_keys + d.scan_values; }
 inline int64_t taps(D d) { return d.conv_kernel; }
-/// Of so many columns those of this rank's heads.
-inline int64_t own(D d, int64_t columns) { return columns / d.cp; }
-inline int64_t own_values(D d) { return own(d, d.scan_values); }
-inline int64_t own_heads(D d) { return own(d, d.scan_heads); }
-inline int64_t own_conv(D d) { return own(d, conv(d)); }
-inline bool is_shared(D d) { return d.cp > 1; }
+inline int64_t own_values(D d) { return d.own_columns(d.scan_values); }
+inline int64_t own_heads(D d) { return d.own_columns(d.scan_heads); }
+inline int64_t own_conv(D d) { return d.own_columns(conv(d)); }
 inline int64_t all_tokens(D d) { return d.context_tokens; }
-inline int64_t block_if_cp(D d) { return is_shared(d) ? d.block_tokens : 0; }
-inline int64_t all_tokens_if_cp(D d) { return is_shared(d) ? d.context_tokens : 0; }
+inline int64_t block_if_cp(D d) { return d.is_shared() ? d.block_tokens : 0; }
+inline int64_t all_tokens_if_cp(D d) { return d.is_shared() ? d.context_tokens : 0; }
 /// Chunks of that many tokens, those of each sequence rounded up.
 inline int64_t num_chunks(D d, int64_t tokens) {
   const int64_t seq_length = d.context_tokens / std::max<int64_t>(d.sequences, 1);

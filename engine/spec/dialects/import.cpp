@@ -1,6 +1,5 @@
 // A text to a run: its settings by the table, what several of them say together, and what follows.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -28,16 +27,6 @@ void keep_the_rest(Reading& in) {
   }
 }
 
-std::string product_text(Reading& in, std::initializer_list<std::string_view> rows,
-                         std::initializer_list<int64_t> sizes) {
-  std::vector<std::string> parts;
-  auto size = sizes.begin();
-  for (const std::string_view row : rows) {
-    parts.push_back(fmt::format("'{}' {}", in.key(row), *size++));
-  }
-  return fmt::format("{}", fmt::join(parts, " x "));
-}
-
 void place_ranks(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   if (!in.problems.empty()) return;
@@ -45,8 +34,7 @@ void place_ranks(Reading& in) {
   const int64_t world = in.run.world_size;
   const int64_t replica = k.replica_ranks();
   if (replica > kMostRanks) {
-    in.problem(fmt::format("{} are more than {} ranks",
-                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}), kMostRanks));
+    in.problem(fmt::format("{} are more than {} ranks", in.replica_text(), kMostRanks));
     return;
   }
   if (world == 0) {
@@ -56,17 +44,15 @@ void place_ranks(Reading& in) {
     return;
   }
   if (world % replica != 0) {
-    in.problem(fmt::format("{} are {}, which does not divide the {} ranks",
-                           product_text(in, {"tp", "cp", "pp"}, {k.tp, k.cp, k.pp}), replica,
-                           world));
+    in.problem(fmt::format("{} are {}, which does not divide the {} ranks", in.replica_text(),
+                           replica, world));
     return;
   }
   if (in.dialect != Dialect::torchtitan) k.dp = static_cast<int32_t>(world / replica);
   const int64_t experts = int64_t{k.etp} * k.ep * k.pp;
   if (k.ep > 1 && world % experts != 0) {
     in.problem(fmt::format("{} are {}, which does not divide the {} ranks",
-                           product_text(in, {"etp", "ep", "pp"}, {k.etp, k.ep, k.pp}), experts,
-                           world));
+                           in.product_of({"etp", "ep", "pp"}), experts, world));
   }
 }
 

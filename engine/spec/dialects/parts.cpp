@@ -1,6 +1,7 @@
 #include "engine/spec/dialects/parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -59,6 +60,23 @@ void Reading::note(std::string text) {
 void Reading::problem(const std::string& text) { problems.add(source + ": " + text); }
 
 std::string Reading::key(std::string_view row) const { return key_of(row_of(row), dialect); }
+
+std::string Reading::product_of(const std::vector<std::string_view>& rows) const {
+  std::vector<std::string> factors;
+  for (const std::string_view row : rows) {
+    factors.push_back(
+        fmt::format("'{}' {}", key(row), get_plan_knob(run.knobs, *find_plan_knob(row))));
+  }
+  return fmt::format("{}", fmt::join(factors, " x "));
+}
+
+std::string Reading::replica_text() const {
+  std::vector<std::string_view> rows;
+  for (const LayoutSize& size : layout_sizes()) {
+    if (size.is_of_replica) rows.emplace_back(size.name);
+  }
+  return product_of(rows);
+}
 
 void Writing::cannot_say(std::string_view what, std::string_view why) {
   for (const DialectRow& row : NameTable<Dialect>::kRows) {

@@ -75,6 +75,10 @@ struct Reading {
   void problem(const std::string& text);
   /// The key that a part was said with, for messages.
   [[nodiscard]] std::string key(std::string_view row) const;
+  /// "'--tensor-model-parallel-size' 2 x '...' 4": knobs by their rows, and by their keys.
+  [[nodiscard]] std::string product_of(const std::vector<std::string_view>& rows) const;
+  /// The same of the ranks that hold the model once.
+  [[nodiscard]] std::string replica_text() const;
 };
 
 /// A run that becomes a text.

@@ -41,9 +41,9 @@ void read_degrees(Reading& in) {
   const int64_t others = k.replica_ranks() * replicas;
   if (shards < 0 && world > 0) {
     if (world % others != 0) {
-      in.problem(fmt::format("{} ranks are no multiple of '{}' {} x '{}' {} x '{}' {} x '{}' {}",
-                             world, in.key("data_parallel_replicate_degree"), replicas,
-                             in.key("tp"), k.tp, in.key("cp"), k.cp, in.key("pp"), k.pp));
+      in.problem(fmt::format("{} ranks are no multiple of '{}' {} x {}", world,
+                             in.key("data_parallel_replicate_degree"), replicas,
+                             in.replica_text()));
       return;
     }
     shards = world / others;
@@ -55,16 +55,17 @@ void read_degrees(Reading& in) {
     k.dp = static_cast<int32_t>(replicas);
     return;
   } else if (world > 0 && world != others * shards) {
-    in.problem(fmt::format("'{}' {} x '{}' {} x tp {} x cp {} x pp {} are {} ranks, not {}",
+    in.problem(fmt::format("'{}' {} x '{}' {} x {} are {} ranks, not {}",
                            in.key("data_parallel_replicate_degree"), replicas,
-                           in.key("data_parallel_shard_degree"), shards, k.tp, k.cp, k.pp,
+                           in.key("data_parallel_shard_degree"), shards, in.replica_text(),
                            others * shards, world));
     return;
   } else {
     in.run.world_size = others * shards;
   }
   k.dp = as_knob(in, "data_parallel_shard_degree", replicas * shards);
-  const bool is_sharded = shards > 1 || k.cp > 1;
+  // Ranks that share sequences have shards, too.
+  const bool is_sharded = k.dense_copies() > replicas;
   k.fsdp = is_sharded ? Fsdp::torch : Fsdp::none;
   k.distributed_optimizer = is_sharded;
   k.optimizer_instances = is_sharded ? static_cast<int32_t>(replicas) : 1;
@@ -73,7 +74,7 @@ void read_degrees(Reading& in) {
 void write_degrees(Writing& out) {
   const PlanKnobs& k = out.knobs();
   const bool is_replicated =
-      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.cp == 1;
+      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.dense_copies() == k.dp;
   int64_t replicas = is_replicated ? k.dp : k.optimizer_instances;
   // Experts are spread over shards only.
   const bool needs_shards = !is_replicated && k.ep > 1;

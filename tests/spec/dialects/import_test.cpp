@@ -269,7 +269,9 @@ const std::vector<Contradiction> kContradictions = {
     {kBridge, "ddp.use_distributed_optimizer=true optimizer.use_distributed_optimizer=false",
      "'ddp.use_distributed_optimizer'", "'optimizer.use_distributed_optimizer'"},
     {kTitan, "[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 2\n",
-     "'parallelism.data_parallel_shard_degree' 4", "8 ranks, not 16", 16},
+     "'parallelism.data_parallel_shard_degree' 4 x 'parallelism.tensor_parallel_degree' 2 x "
+     "'parallelism.context_parallel_degree' 1 x 'parallelism.pipeline_parallel_degree' 1",
+     "8 ranks, not 16", 16},
     {kTitan, "[parallelism]\ntensor_parallel_degree = 2\ntensor_parallel_degree = 4\n", "line 3",
      "line 2"},
     {kPrimus, "fp8: hybrid\nfp4: e2m1\n", "'fp8'", "'fp4'"},

@@ -300,7 +300,7 @@ constexpr FailureForm kFailureForms[] = {
      "the host ran out of memory (not the GPU)"},
     {"host-oom", "Cannot allocate memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU)", kInTraceback},
-    {"disk-full", "No space left on device", kFailed, Blame::cause, "a disk is full"},
+    {"disk-full", "No space left on device", kFailed, Blame::error, "a disk is full"},
     // Devices and networks.
     {"cuda-error", "uncorrectable ECC error", kCrashed, Blame::error, "a GPU's memory is faulty"},
     {"cuda-error", "NVRM: Xid", kCrashed, Blame::error, "the GPU's driver reports a fault"},

@@ -25,6 +25,10 @@ class LogCollector {
   void begin_line(const LogLine& line, const LineOrigin& origin, std::string_view text);
   /// Whether the line belongs to something that is read as a whole, so that no table is asked.
   bool take_by_block();
+  /// Of what follows on this line, where it says it; else nothing changes.
+  void set_writer(const LineOrigin& origin) {
+    if (origin.likely_rank() >= 0) origin_ = origin;
+  }
   void count_facts(int64_t count) { log_.num_facts += count; }
   /// When the tables were asked: an exception of Python of which they knew nothing.
   void end_line();

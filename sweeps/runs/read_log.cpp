@@ -51,6 +51,16 @@ class LineReader {
  public:
   explicit LineReader(LogCollector& log) : log_(log) {}
 
+  /// Who wrote the second of two glued lines: the last prefix before its anchor.
+  static LineOrigin writer_in(std::string_view front) {
+    LineOrigin origin;
+    for (const std::string_view mark : {"[rank", "[default"}) {
+      const size_t at = front.rfind(mark);
+      if (at != std::string_view::npos) without_prefixes(front.substr(at), origin);
+    }
+    return origin;
+  }
+
   /// How many rows could read it.
   int64_t read(std::string_view text) {
     const FormIndex& index = form_index();
@@ -67,6 +77,7 @@ class LineReader {
       const std::string_view part = text.substr(begin, begin_of_next(i, text.size()) - begin);
       const size_t at = hits_[i].at - begin;
       const size_t anchor = hits_[i].anchor;
+      if (begin > 0) log_.set_writer(writer_in(part.substr(0, at)));
       if (anchor >= forms.size()) {
         const FailureForm& form = *index.failures[anchor - forms.size()];
         if (form.in_traceback && !log_.is_exception()) continue;
@@ -180,7 +191,7 @@ RunLog read_log_file(const std::string& path) {
 }
 
 bool looks_like_log(std::string_view head) {
-  constexpr size_t kMostNuls = 100;  // one of so many characters: holes, not a binary file
+  constexpr size_t kMostNuls = 10;  // one of so many characters: holes, not a binary file
   const auto nuls = static_cast<size_t>(std::ranges::count(head, '\0'));
   if (nuls * kMostNuls > head.size() || is_code_or_data(head)) return false;
   std::istringstream in{std::string(head)};

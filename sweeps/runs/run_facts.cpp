@@ -57,40 +57,47 @@ std::vector<StepLine> merged_steps(AttemptParts parts) {
   return steps;
 }
 
-/// Steps between two lines: the most frequent distance.
-int64_t interval_of(const std::vector<StepLine>& steps) {
+/// How often lines come.
+struct Cadence {
+  int64_t interval = 1;  ///< steps between regular lines
+  /// The first line is one more, of the first step alone: Megatron-LM since core 0.16, torchtitan.
+  bool has_extra = false;
+};
+
+/// `stride`: one in so many lines was kept.
+Cadence cadence_of(const std::vector<StepLine>& steps, int64_t stride) {
   std::map<int64_t, int64_t> counts;
   for (size_t i = 1; i < steps.size(); ++i) ++counts[steps[i].step - steps[i - 1].step];
-  int64_t best = 1;
+  Cadence cadence;
   int64_t most = 0;
   for (const auto& [distance, count] : counts) {
-    if (count > most) best = distance;
-    most = std::max(most, count);
+    if (count < most) continue;
+    cadence.interval = distance;
+    most = count;
   }
-  return best;
+  cadence.interval = std::max<int64_t>(cadence.interval / stride, 1);
+  if (steps.size() < 2 || stride > 1) return cadence;
+  const int64_t first = steps[1].step - steps[0].step;
+  // Two lines do not say more: a distance of 9 to step 10 is one of 10.
+  const bool is_short = steps.size() == 2 && first > 1 && steps[1].step % (first + 1) == 0;
+  if (is_short) cadence.interval = first + 1;
+  cadence.has_extra =
+      first == cadence.interval - 1 && first > 0 && steps[1].step % cadence.interval == 0;
+  return cadence;
 }
 
-/// Whether the first line is one more than the regular ones: of the first step alone, as
-/// Megatron-LM since core 0.16 and torchtitan print it.
-bool has_extra_line(const std::vector<StepLine>& steps, int64_t interval) {
-  return steps.size() > 1 && interval > 1 && steps[0].step % interval == 1 &&
-         steps[1].step - steps[0].step == interval - 1;
-}
-
-/// How many lines at the beginning hold the warm-up.
-size_t num_warmup_lines(const std::vector<StepLine>& steps, int64_t interval, Framework framework) {
-  if (!has_extra_line(steps, interval)) return 1;
-  // Megatron-LM does not reset its timer there: the next line has the first step in it again.
-  const bool is_repeated = framework == Framework::megatron_lm || framework == Framework::primus;
-  return is_repeated ? 2 : 1;
+/// Megatron-LM does not reset its timer at the extra line: the next has the first step in it again.
+bool has_first_step_twice(const Cadence& cadence, Framework framework) {
+  return cadence.has_extra &&
+         (framework == Framework::megatron_lm || framework == Framework::primus);
 }
 
 /// Of one member, over the steady lines; all where nothing else is left.
-std::vector<double> steady_values(const RunFacts& facts, StepMember member, int64_t interval,
+std::vector<double> steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence,
                                   bool& has_warmup) {
   std::vector<double> all;
   std::vector<double> steady;
-  const size_t skip = num_warmup_lines(facts.steps, interval, facts.framework);
+  const size_t skip = has_first_step_twice(cadence, facts.framework) ? 2 : 1;
   for (size_t i = 0; i < facts.steps.size(); ++i) {
     const auto& value = facts.steps[i].*member;
     if (!value || !std::isfinite(*value) || *value <= 0) continue;
@@ -101,9 +108,10 @@ std::vector<double> steady_values(const RunFacts& facts, StepMember member, int6
   return steady.empty() ? all : steady;
 }
 
-std::optional<double> steady_median(const RunFacts& facts, StepMember member, int64_t interval) {
+std::optional<double> steady_median(const RunFacts& facts, StepMember member,
+                                    const Cadence& cadence) {
   bool has_warmup = false;
-  const auto values = steady_values(facts, member, interval, has_warmup);
+  const auto values = steady_values(facts, member, cadence, has_warmup);
   return values.empty() ? std::nullopt : std::optional(base::median(values));
 }
 
@@ -125,25 +133,39 @@ double tokens_per_step(const AttemptParts& parts, const RunFacts& facts) {
          static_cast<double>(facts.seq_length.value_or(0));
 }
 
-void read_speed(const AttemptParts& parts, RunFacts& facts) {
-  const int64_t interval = interval_of(facts.steps);
+/// Of the first two lines, where the second has the first step in it again: what the others took.
+std::optional<double> second_without_first(const std::vector<StepLine>& steps,
+                                           const Cadence& cadence) {
+  if (steps.size() < 2 || !steps[0].step_time_s || !steps[1].step_time_s) return std::nullopt;
+  const auto count = static_cast<double>(cadence.interval);
+  const double rest = (count * *steps[1].step_time_s - *steps[0].step_time_s) / (count - 1);
+  return rest > 0 ? std::optional(rest) : std::nullopt;
+}
+
+void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
   const double tokens = tokens_per_step(parts, facts);
   const auto world = static_cast<double>(facts.world_size.value_or(0));
   bool has_warmup = false;
-  facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, interval);
-  facts.tflops_per_gpu = steady_median(facts, &StepLine::tflops_per_gpu, interval);
-  auto seconds = steady_values(facts, &StepLine::step_time_s, interval, has_warmup);
+  facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, cadence);
+  facts.tflops_per_gpu = steady_median(facts, &StepLine::tflops_per_gpu, cadence);
+  auto seconds = steady_values(facts, &StepLine::step_time_s, cadence, has_warmup);
+  if (has_warmup && has_first_step_twice(cadence, facts.framework)) {
+    if (const auto rest = second_without_first(facts.steps, cadence)) {
+      seconds = {*rest};
+      has_warmup = false;
+    }
+  }
   bool is_derived = false;
   if (seconds.empty()) {
     // The line has no time: tokens of a step by tokens a second, or the same of samples.
     is_derived = true;
     if (tokens > 0 && world > 0) {
-      seconds = steady_values(facts, &StepLine::tokens_per_s_per_gpu, interval, has_warmup);
+      seconds = steady_values(facts, &StepLine::tokens_per_s_per_gpu, cadence, has_warmup);
       for (double& value : seconds) value = tokens / (value * world);
     }
     const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
     if (seconds.empty() && batch > 0) {
-      seconds = steady_values(facts, &StepLine::samples_per_s, interval, has_warmup);
+      seconds = steady_values(facts, &StepLine::samples_per_s, cadence, has_warmup);
       for (double& value : seconds) value = batch / value;
     }
   }
@@ -168,7 +190,7 @@ void read_speed(const AttemptParts& parts, RunFacts& facts) {
   }
   if (seconds.empty()) return;
   facts.step_time = step_time_of(seconds);
-  facts.step_time->interval = interval;
+  facts.step_time->interval = cadence.interval;
   facts.step_time->has_warmup = has_warmup;
   facts.step_time->is_derived = is_derived;
   if (!facts.tokens_per_s_per_gpu && tokens > 0 && world > 0) {
@@ -178,15 +200,13 @@ void read_speed(const AttemptParts& parts, RunFacts& facts) {
 }
 
 /// Steps that the lines cover: the first line stands for those since the start.
-void count_steps(const AttemptParts& parts, RunFacts& facts) {
+void count_steps(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
   if (facts.steps.empty()) return;
-  const int64_t interval = interval_of(facts.steps);
   const int64_t first = facts.steps.front().step;
   int64_t before = -1;
   for (const Attempt* part : parts) before = std::max(before, part->first_step);
   if (before < 0 || before >= first) {
-    const bool is_single = facts.steps.size() == 1 || has_extra_line(facts.steps, interval);
-    before = is_single && first > 1 && facts.steps.size() > 1 ? first - 1 : first - interval;
+    before = first - (cadence.has_extra ? 1 : cadence.interval);
     if (facts.steps.size() == 1) before = 0;
   }
   facts.first_step = std::max<int64_t>(before, 0) + 1;
@@ -332,8 +352,11 @@ RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& option
     }
     if (step.seq_length) facts.seq_length = std::llround(std::clamp(*step.seq_length, 0.0, 1e9));
   }
-  count_steps(parts, facts);
-  read_speed(parts, facts);
+  int64_t stride = 1;
+  for (const Attempt* part : parts) stride = std::max(stride, part->steps.stride());
+  const Cadence cadence = cadence_of(facts.steps, stride);
+  count_steps(parts, cadence, facts);
+  read_speed(parts, cadence, facts);
   read_losses(parts, facts);
   read_memory_peaks(parts, facts);
   judge_run(last, options, facts);

@@ -209,18 +209,16 @@ bool is_same_failure(const Failure& a, const Failure& b) {
   return a.form->blame >= Blame::waiting || a.detail == b.detail;
 }
 
-/// How long nothing had moved when something else was last said; 0: not known.
+/// How long no step had come at a time, or when something else was last said; 0: not known.
 double silence_before(const AttemptParts& parts, std::optional<double> until_s) {
   std::optional<double> step_s;
+  std::optional<double> said_s;
   for (const Attempt* part : parts) {
     if (part->last_step_time_s) step_s = std::max(step_s.value_or(0), *part->last_step_time_s);
-    if (!until_s && part->last_time_s) until_s = part->last_time_s;
+    if (part->last_time_s) said_s = std::max(said_s.value_or(0), *part->last_time_s);
   }
-  if (!until_s) return 0;
-  for (const Attempt* part : parts) {
-    if (part->last_time_s) until_s = std::max(*until_s, *part->last_time_s);
-  }
-  return step_s ? std::max(*until_s - *step_s, 0.0) : 0;
+  if (!until_s) until_s = said_s;
+  return step_s && until_s ? std::max(*until_s - *step_s, 0.0) : 0;
 }
 
 bool is_long(double silence_s, const RunFacts& facts) {

@@ -1,0 +1,24 @@
+// The configuration that a log echoes, handed to the tables of the dialects: an argument dump and a
+// summary are other spellings of a command, and nothing is spelled here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/runs/run_facts.h"
+
+namespace moetune::sweeps {
+
+/// The settings that the dialect's table knows, as a text that import_run takes; empty: none.
+std::string import_text(const std::vector<EchoedSetting>& settings,
+                        spec::dialects::Dialect dialect);
+
+/// Which dialect a framework's words are.
+std::optional<spec::dialects::Dialect> dialect_of(Framework framework);
+
+/// Fills facts.config from the echo, or else from the command. What cannot be understood becomes a
+/// note.
+void read_echoed_config(RunFacts& facts);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,548 @@
+#include "sweeps/runs/line_forms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sweeps/runs/log_collector.h"
+#include "sweeps/runs/text_scan.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using log_text::bare;
+using log_text::behind;
+using log_text::integer_behind;
+using log_text::leading_integer;
+using log_text::leading_number;
+using log_text::number_behind;
+
+constexpr double kMebi = 1024.0 * 1024.0;
+constexpr double kGibi = 1024.0 * kMebi;
+constexpr double kGiga = 1e9;
+
+/// What a key of a step line is, and in how much of our unit it counts.
+struct StepField {
+  std::string_view key;
+  StepMember member;
+  double scale = 1;
+};
+
+/// "key: value | key: value |" of Megatron-LM, Megatron-Bridge, Primus and NeMo.
+constexpr StepField kBarFields[] = {
+    {"consumed samples", &StepLine::consumed_samples},
+    {"elapsed time per iteration (ms)", &StepLine::step_time_s, 1e-3},
+    {"throughput per GPU (TFLOP/s/GPU)", &StepLine::tflops_per_gpu},
+    {"compute per GPU (TFLOP/s/GPU)", &StepLine::tflops_per_gpu},
+    {"tokens per GPU (tokens/s/GPU)", &StepLine::tokens_per_s_per_gpu},
+    {"tokens/s/GPU inst/harmonic mean", &StepLine::tokens_per_s_per_gpu},
+    {"learning rate", &StepLine::learning_rate},
+    {"decoupled learning rate", &StepLine::learning_rate},
+    {"global batch size", &StepLine::global_batch_size},
+    {"seq_length", &StepLine::seq_length},
+    {"lm loss", &StepLine::loss},
+    {"grad norm", &StepLine::grad_norm},
+    {"number of skipped iterations", &StepLine::num_skipped},
+    {"number of nan iterations", &StepLine::num_nan},
+    // NeMo 2.
+    {"train_step_timing in s", &StepLine::step_time_s},
+    {"reduced_train_loss", &StepLine::loss},
+    {"lr", &StepLine::learning_rate},
+    {"grad_norm", &StepLine::grad_norm},
+    {"global_batch_size", &StepLine::global_batch_size},
+    {"consumed_samples", &StepLine::consumed_samples},
+    {"TFLOPS_per_GPU", &StepLine::tflops_per_gpu},
+};
+
+/// "key: value  key: value" of torchtitan.
+constexpr StepField kTitanFields[] = {
+    {" loss:", &StepLine::loss},
+    {"grad_norm:", &StepLine::grad_norm},
+    {"tps:", &StepLine::tokens_per_s_per_gpu},
+    {"tflops:", &StepLine::tflops_per_gpu},
+};
+
+void read_bars(std::string_view text, StepLine& step) {
+  while (!text.empty()) {
+    const std::string_view segment = log_text::up_to(text, "|");
+    text.remove_prefix(std::min(segment.size() + 1, text.size()));
+    const size_t colon = segment.rfind(": ");
+    if (colon == std::string_view::npos) continue;
+    const std::string_view key = bare(segment.substr(0, colon));
+    for (const StepField& field : kBarFields) {
+      if (field.key != key || step.*field.member) continue;
+      const auto value = leading_number(segment.substr(colon + 2));
+      if (value) step.*field.member = *value * field.scale;
+    }
+  }
+}
+
+/// "iteration       20/     100": the last before `at`, where lines may be glued.
+bool read_counter(std::string_view text, size_t at, StepLine& step, size_t& begin) {
+  constexpr std::string_view kWord = "iteration ";
+  begin = text.rfind(kWord, at);
+  if (begin == std::string_view::npos) return false;
+  const std::string_view counter = text.substr(begin + kWord.size());
+  const auto done = leading_integer(counter);
+  const auto all = integer_behind(log_text::up_to(counter, "|"), "/");
+  if (!done) return false;
+  step.step = *done;
+  step.total = all.value_or(0);
+  return true;
+}
+
+bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
+  StepLine step;
+  size_t begin = 0;
+  if (!read_counter(text, at, step, begin)) return false;
+  const size_t date = text.rfind('[', begin);
+  if (date != std::string_view::npos) {
+    step.time_s = log_text::first_time(text.substr(date, begin - date));
+  }
+  read_bars(text.substr(begin), step);
+  if (!step.step_time_s || *step.step_time_s < 0) return false;
+  // A mean that is not a number is left out; only a whole line shows that, and steps that were
+  // skipped have no loss.
+  const bool is_whole = step.num_nan.has_value();
+  const bool has_loss_key = text.find("loss: ", begin) != std::string_view::npos;
+  const StepSeries& before = log.now().steps;
+  const bool had_loss = !before.empty() && before.last().loss.has_value();
+  if (is_whole && !step.loss && !has_loss_key && had_loss && step.num_skipped.value_or(0) == 0) {
+    step.loss = std::numeric_limits<double>::quiet_NaN();
+  }
+  log.add_step(step);
+  return true;
+}
+
+/// "hip mem usage/free/total/usage_ratio: 150.00GB/42.00GB/192.00GB/78.12%": of the device, now.
+bool read_hip_memory(std::string_view text, size_t at, LogCollector& log) {
+  const auto used = number_behind(text.substr(at), "usage_ratio: ");
+  if (!used) return false;
+  log.add_memory(log.rank(), MemoryKind::device, false, *used * kGibi, -1);
+  const auto sizes = behind(text.substr(at), "/usage_ratio: ");
+  const auto others = sizes ? behind(*sizes, "/") : std::nullopt;
+  const auto total = others ? number_behind(*others, "/") : std::nullopt;
+  if (total && *total > 0 && *total < 1e6) log.now().device_bytes = std::llround(*total * kGibi);
+  return true;
+}
+
+/// "rank-3 rocm max mem usage/usage_ratio: 160.00GB/83.3%": the fullest of all ranks.
+bool read_rocm_peak(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("rank-", at);
+  const auto used = number_behind(text.substr(at), "usage_ratio: ");
+  if (word == std::string_view::npos || !used) return false;
+  const auto rank = leading_integer(text.substr(word + 5));
+  if (!rank || *rank < 0 || *rank > 1'000'000) return false;
+  log.add_memory(static_cast<int>(*rank), MemoryKind::device, true, *used * kGibi, -1);
+  return true;
+}
+
+/// "Step Time : 1.23s GPU utilization: 456.7MODEL_TFLOP/s/GPU": of rank 0, without a step.
+bool read_bridge_time(std::string_view text, size_t at, LogCollector& log) {
+  constexpr size_t kMostLoose = 65'536;
+  const auto seconds = number_behind(text.substr(at), "Step Time :");
+  const auto tflops = number_behind(text.substr(at), "GPU utilization:");
+  Attempt& attempt = log.now();
+  if (!seconds || !tflops || attempt.loose_step_times_s.size() >= kMostLoose) return false;
+  attempt.loose_step_times_s.push_back(*seconds);
+  attempt.loose_tflops_per_gpu.push_back(*tflops);
+  return true;
+}
+
+struct MemoryField {
+  std::string_view key;
+  MemoryKind kind;
+  bool is_peak;
+};
+constexpr MemoryField kMegatronMemory[] = {
+    {"allocated", MemoryKind::allocated, false},
+    {"max allocated", MemoryKind::allocated, true},
+    {"reserved", MemoryKind::reserved, false},
+    {"max reserved", MemoryKind::reserved, true},
+    {"total device memory used", MemoryKind::device, false},
+    // Megatron-Bridge.
+    {"mem-allocated-gigabytes", MemoryKind::allocated, false},
+    {"mem-max-allocated-gigabytes", MemoryKind::allocated, true},
+    {"mem-reserved-gigabytes", MemoryKind::reserved, false},
+    {"mem-max-reserved-gigabytes", MemoryKind::reserved, true},
+};
+
+/// "[Rank 0] (after 2 iterations) memory (MB) | allocated: ... | max allocated: ..."
+bool read_memory(std::string_view text, size_t at, LogCollector& log, double unit) {
+  const size_t word = text.rfind("[Rank ", at);
+  if (word == std::string_view::npos) return false;
+  const auto rank = leading_integer(text.substr(word + 6));
+  const auto step = integer_behind(text.substr(word, at - word), "(after ");
+  if (!rank || *rank < 0 || *rank > 1'000'000) return false;
+  std::string_view rest = text.substr(at);
+  while (!rest.empty()) {
+    const std::string_view segment = log_text::up_to(rest, "|");
+    rest.remove_prefix(std::min(segment.size() + 1, rest.size()));
+    const size_t colon = segment.find(": ");
+    if (colon == std::string_view::npos) continue;
+    const std::string_view key = bare(segment.substr(0, colon));
+    const auto value = leading_number(segment.substr(colon + 2));
+    if (!value) continue;
+    if (key == "mem-alloc-retires") {  // sic
+      log.now().num_allocator_retries =
+          std::max<int64_t>(log.now().num_allocator_retries, std::llround(std::min(*value, 1e9)));
+    }
+    for (const MemoryField& field : kMegatronMemory) {
+      if (field.key != key) continue;
+      log.add_memory(static_cast<int>(*rank), field.kind, field.is_peak, *value * unit,
+                     step.value_or(-1));
+    }
+  }
+  return true;
+}
+/// What it calls MB is MiB.
+bool read_memory_mib(std::string_view text, size_t at, LogCollector& log) {
+  return read_memory(text, at, log, kMebi);
+}
+/// What it calls GB is 10^9 bytes.
+bool read_memory_gb(std::string_view text, size_t at, LogCollector& log) {
+  return read_memory(text, at, log, kGiga);
+}
+
+struct SizeField {
+  std::string_view key;
+  NamedSize member;
+};
+
+bool read_sizes(std::string_view text, std::span<const SizeField> fields, LogCollector& log) {
+  bool has_any = false;
+  for (const SizeField& field : fields) {
+    const auto value = integer_behind(text, field.key);
+    has_any |= value.has_value();
+    log.set_size(field.member, value);
+  }
+  return has_any;
+}
+
+constexpr SizeField kWorldFields[] = {
+    {"using world size: ", &NamedSizes::world_size},
+    {"data-parallel size: ", &NamedSizes::dp},
+    {" context-parallel size: ", &NamedSizes::cp},
+    {"tensor-model-parallel size: ", &NamedSizes::tp},
+    {"pipeline-model-parallel size: ", &NamedSizes::pp},
+};
+bool read_world(std::string_view text, size_t at, LogCollector& log) {
+  log.banner("world");
+  // core 0.12 has sizes of an encoder as well.
+  std::string rest(text.substr(at));
+  for (size_t i = rest.find("encoder-"); i != std::string::npos; i = rest.find("encoder-")) {
+    rest.erase(i, std::min(rest.find_first_of(",\n", i), rest.size()) - i);
+  }
+  return read_sizes(rest, kWorldFields, log);
+}
+
+bool begin_arguments(std::string_view, size_t, LogCollector& log) {
+  log.banner("arguments");
+  log.begin_config(EchoedConfig::Form::argument_dump);
+  return true;
+}
+bool begin_summary(std::string_view, size_t, LogCollector& log) {
+  log.banner("summary");
+  log.begin_config(EchoedConfig::Form::bridge_summary);
+  return true;
+}
+bool begin_titan_json(std::string_view, size_t, LogCollector& log) {
+  log.begin_config(EchoedConfig::Form::titan_json);
+  log.take_by_block();
+  return true;
+}
+bool end_arguments(std::string_view, size_t, LogCollector& log) {
+  log.end_config();
+  return true;
+}
+bool begin_python_trace(std::string_view, size_t, LogCollector& log) {
+  log.begin_traceback();
+  return false;  // nothing of a run yet
+}
+
+/// " > number of parameters on (tensor, pipeline) model parallel rank (0, 3): 123456"
+bool read_parameters(std::string_view text, size_t at, LogCollector& log) {
+  constexpr size_t kMostPlaces = 65'536;
+  const auto place = behind(text.substr(at), "rank (");
+  if (!place) return false;
+  const auto count = integer_behind(*place, "): ");
+  if (!count || *count < 0 || log.now().parameters.size() >= kMostPlaces) return false;
+  log.now().parameters[log_text::printable(log_text::up_to(*place, ")"), 40)] = *count;
+  return true;
+}
+
+/// "successfully loaded checkpoint from DIR [ t 1/2, p 1/1 ] at iteration 5000"
+bool read_loaded(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("at iteration ");
+  if (word == std::string_view::npos || word < at) return false;
+  const auto step = leading_integer(text.substr(word + 13));
+  if (step && *step >= 0) log.now().first_step = *step;
+  return step.has_value();
+}
+bool read_saved(std::string_view, size_t, LogCollector& log) {
+  ++log.now().num_checkpoints;
+  return true;
+}
+bool read_end(std::string_view text, size_t at, LogCollector& log) {
+  log.mark_end(log_text::up_to(text.substr(at), "]"));
+  return true;
+}
+/// After so many iterations or minutes, as it was told to; SIGTERM is a failure's row.
+bool read_planned_end(std::string_view text, size_t at, LogCollector& log) {
+  if (text.substr(at).find("SIGTERM") != std::string_view::npos) return false;
+  return read_end(text, at, log);
+}
+
+/// "[titan] 2026-03-04 05:06:07,089 - root - INFO - ": torchtitan's own logger.
+bool read_titan_mark(std::string_view text, size_t at, LogCollector&) {
+  return log_text::first_time(text.substr(at, 40)).has_value();
+}
+
+/// "step: 20  loss:  9.12500  grad_norm:  1.2500  memory: 61.25GiB(87.50%)  tps: 4,321 ..."
+bool read_titan_step(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("step:", at);
+  if (word == std::string_view::npos || text.substr(0, word).ends_with("validate ")) return false;
+  const std::string_view rest = text.substr(word);
+  const auto number = leading_integer(rest.substr(5));
+  if (!number) return false;
+  StepLine step;
+  step.step = *number;
+  step.total = log.now().sizes.total_steps;
+  for (const StepField& field : kTitanFields) {
+    const auto value = number_behind(rest, field.key);
+    if (value) step.*field.member = *value * field.scale;
+  }
+  if (!step.tokens_per_s_per_gpu) return false;
+  // Of ranks that have no loss: not on the last stage of the pipeline.
+  if (step.loss == -1.0) step.loss.reset();
+  log.add_step(step);
+  // Reserved, the largest since the line before.
+  const auto memory = number_behind(rest, "memory:");
+  if (memory) log.add_memory(log.rank(), MemoryKind::reserved, true, *memory * kGibi, step.step);
+  return true;
+}
+
+constexpr SizeField kMeshFields[] = {
+    {"pp=", &NamedSizes::pp},  {" cp=", &NamedSizes::cp},  {" tp=", &NamedSizes::tp},
+    {" ep=", &NamedSizes::ep}, {"etp=", &NamedSizes::etp},
+};
+bool read_mesh(std::string_view text, size_t at, LogCollector& log) {
+  log.banner("mesh");
+  const std::string_view rest = text.substr(at);
+  if (!read_sizes(rest, kMeshFields, log)) return false;
+  const auto replicate = integer_behind(rest, "dp_replicate=");
+  const auto shard = integer_behind(rest, "dp_shard=");
+  if (!replicate || !shard || *replicate < 1 || *shard < 1 || *shard > 1'000'000 ||
+      *replicate > 1'000'000) {
+    return true;
+  }
+  const NamedSizes& sizes = log.now().sizes;
+  log.set_size(&NamedSizes::dp, *replicate * *shard);
+  const auto known = [](int64_t size) { return std::max<int64_t>(size, 1); };
+  const double world = static_cast<double>(known(sizes.dp)) * static_cast<double>(known(sizes.pp)) *
+                       static_cast<double>(known(sizes.cp)) * static_cast<double>(known(sizes.tp));
+  if (world < 1e7) log.set_size(&NamedSizes::world_size, std::llround(world));
+  return true;
+}
+
+constexpr SizeField kTrainerFields[] = {
+    {"global batch size ", &NamedSizes::global_batch_size},
+    {"sequence length ", &NamedSizes::seq_length},
+    {"maximum context length ", &NamedSizes::seq_length},
+    {"total steps ", &NamedSizes::total_steps},
+};
+bool read_trainer(std::string_view text, size_t at, LogCollector& log) {
+  const std::string_view rest = text.substr(at);
+  // "131072 tokens per train step": the number stands before its words.
+  const size_t words = rest.find(" tokens per train step");
+  if (words != std::string_view::npos) {
+    const size_t blank = rest.rfind(' ', words - 1);
+    log.set_size(&NamedSizes::tokens_per_step, leading_integer(rest.substr(blank + 1)));
+  }
+  return read_sizes(rest, kTrainerFields, log);
+}
+
+bool read_titan_start(std::string_view text, size_t at, LogCollector& log) {
+  const auto step = integer_behind(text.substr(at), "at step ");
+  if (step && *step > 0) log.now().first_step = *step - 1;
+  return step.has_value();
+}
+
+/// "Model llama3 8B size: 8,030,261,248 total parameters"
+bool read_titan_model(std::string_view text, size_t at, LogCollector& log) {
+  const size_t size = text.rfind(" size: ", at);
+  const size_t word = text.rfind("Model ", size);
+  if (size == std::string_view::npos || word == std::string_view::npos) return false;
+  const auto count = leading_number(text.substr(size + 7));
+  if (!count || *count < 0 || *count > 1e15) return false;
+  log.now().model_name = log_text::printable(bare(text.substr(word + 6, size - word - 6)), 80);
+  log.now().num_parameters = std::llround(*count);
+  return true;
+}
+
+/// "CUDA capacity: NVIDIA H100 80GB HBM3 with 79.10GiB memory"
+bool read_capacity(std::string_view text, size_t at, LogCollector& log) {
+  const auto rest = behind(text.substr(at), " capacity: ");
+  const size_t with = rest ? rest->rfind(" with ") : std::string_view::npos;
+  if (with == std::string_view::npos) return false;
+  const auto size = leading_number(rest->substr(with + 6));
+  if (!size || *size < 0 || *size > 1e6) return false;
+  log.now().device_name = log_text::printable(rest->substr(0, with), 80);
+  log.now().device_bytes = std::llround(*size * kGibi);
+  return true;
+}
+
+/// "3 CUDA memory allocation retries."
+bool read_retries(std::string_view text, size_t at, LogCollector& log) {
+  const size_t device = text.rfind(' ', at == 0 ? 0 : at - 1);
+  const size_t blank = device == std::string_view::npos || device == 0
+                           ? std::string_view::npos
+                           : text.rfind(' ', device - 1);
+  const auto count = leading_integer(text.substr(blank == std::string_view::npos ? 0 : blank + 1));
+  if (!count || *count < 0 || *count > 1'000'000'000) return false;
+  log.now().num_allocator_retries = std::max(log.now().num_allocator_retries, *count);
+  return true;
+}
+
+/// "Training epoch 0, iteration 19/99 | lr: 1.2e-05 | global_step: 19 | ...": counted from 0.
+bool read_nemo_step(std::string_view text, size_t at, LogCollector& log) {
+  StepLine step;
+  size_t begin = 0;
+  if (!read_counter(text, at, step, begin)) return false;
+  ++step.step;
+  if (step.total > 0) ++step.total;
+  const auto global = integer_behind(text.substr(begin), "global_step: ");
+  if (global && *global >= 0) step.step = *global + 1;
+  read_bars(text.substr(begin), step);
+  if (!step.step_time_s) return false;
+  log.add_step(step);
+  return true;
+}
+
+/// "epoch=0/micro_step=80/global_step=20, RunningAvgSamplesPerSec=312.5, CurrSamplesPerSec=..."
+bool read_deepspeed_rate(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("global_step=", at);
+  if (word == std::string_view::npos) return false;
+  const auto number = leading_integer(text.substr(word + 12));
+  if (!number) return false;
+  StepLine step;
+  step.step = *number;
+  step.samples_per_s = number_behind(text.substr(at), "CurrSamplesPerSec=");
+  log.add_step(step);
+  const auto now = number_behind(text.substr(at), ", MemAllocated=");
+  const auto peak = number_behind(text.substr(at), "MaxMemAllocated=");
+  if (now) log.add_memory(log.rank(), MemoryKind::allocated, false, *now * kGibi, *number);
+  if (peak) log.add_memory(log.rank(), MemoryKind::allocated, true, *peak * kGibi, *number);
+  return true;
+}
+
+/// "steps: 20 loss: 9.1250 iter time (s): 0.812 samples/sec: 315.271"
+bool read_deepspeed_pipeline(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("steps: ", at);
+  if (word == std::string_view::npos) return false;
+  const auto number = leading_integer(text.substr(word + 7));
+  if (!number) return false;
+  StepLine step;
+  step.step = *number;
+  step.loss = number_behind(text.substr(word), "loss: ");
+  step.step_time_s = number_behind(text.substr(at), "iter time (s): ");
+  step.samples_per_s = number_behind(text.substr(at), "samples/sec: ");
+  if (!step.step_time_s) return false;
+  log.add_step(step);
+  return true;
+}
+
+/// "[Rank 0] step=20, skipped=0, lr=[2e-05], mom=[(0.9, 0.95)]": skipped since the start.
+bool read_deepspeed_step(std::string_view text, size_t at, LogCollector& log) {
+  const size_t word = text.rfind("step=", at);
+  if (word == std::string_view::npos) return false;
+  const auto number = leading_integer(text.substr(word + 5));
+  const auto skipped = integer_behind(text.substr(at), "skipped=");
+  if (!number || !skipped || *skipped < 0) return false;
+  StepLine step;
+  step.step = *number;
+  step.learning_rate = number_behind(text.substr(at), "lr=[");
+  step.num_skipped = std::max(0.0, static_cast<double>(*skipped) - log.now().steps.num_skipped());
+  log.add_step(step);
+  return true;
+}
+
+/// "MA 61.25 GB Max_MA 70.5 GB CA 72.0 GB Max_CA 72 GB"
+bool read_deepspeed_memory(std::string_view text, size_t at, LogCollector& log) {
+  const auto allocated = number_behind(text.substr(at), "Max_MA ");
+  const auto reserved = number_behind(text.substr(at), "Max_CA ");
+  if (allocated) log.add_memory(log.rank(), MemoryKind::allocated, true, *allocated * kGibi, -1);
+  if (reserved) log.add_memory(log.rank(), MemoryKind::reserved, true, *reserved * kGibi, -1);
+  return allocated.has_value();
+}
+
+/// "+ torchrun --nproc_per_node=8 ...": the shell shows what it runs.
+bool read_command_line(std::string_view text, size_t at, LogCollector& log) {
+  constexpr size_t kMostBytes = 16'384;
+  const std::string_view said = bare(text);
+  const bool is_command = said.starts_with("+ ") && said.find(" --") != std::string_view::npos;
+  if (!is_command || at > 400 || !log.now().command.empty()) return false;
+  log.now().command = log_text::printable(said.substr(2), kMostBytes);
+  return true;
+}
+
+constexpr Framework kLm = Framework::megatron_lm;
+constexpr Framework kBridge = Framework::megatron_bridge;
+constexpr Framework kTitan = Framework::torchtitan;
+constexpr Framework kPrimus = Framework::primus;
+constexpr Framework kNemo = Framework::nemo;
+constexpr Framework kDeepspeed = Framework::deepspeed;
+constexpr Framework kAnybody = Framework::unknown;
+
+constexpr LineForm kLineForms[] = {
+    // Megatron-LM and those that build on it.
+    {"megatron step", "elapsed time per iteration (ms):", kLm, 1, read_megatron_step},
+    {"megatron memory", " memory (MB) |", kLm, 1, read_memory_mib},
+    {"megatron world", "using world size: ", kLm, 1, read_world},
+    {"megatron arguments", "- arguments -", kLm, 1, begin_arguments},
+    {"megatron arguments end", "- end of arguments -", kAnybody, 0, end_arguments},
+    {"megatron parameters", "number of parameters on (", kLm, 1, read_parameters},
+    {"megatron loaded", "successfully loaded checkpoint from", kAnybody, 0, read_loaded},
+    {"megatron saved", "successfully saved checkpoint", kAnybody, 0, read_saved},
+    {"megatron end", "after training is done", kAnybody, 0, read_end},
+    {"megatron planned end", "exiting program at iteration ", kAnybody, 0, read_planned_end},
+    {"megatron planned end", "exiting program after ", kAnybody, 0, read_planned_end},
+    // Megatron-Bridge.
+    {"bridge time", "Step Time :", kBridge, 3, read_bridge_time},
+    {"bridge memory", " memory (GB) |", kBridge, 3, read_memory_gb},
+    {"bridge summary", "Configuration Summary (Non-Default Values vs Megatron Core)", kBridge, 3,
+     begin_summary},
+    // Primus.
+    {"primus compute", "compute per GPU (TFLOP/s/GPU):", kPrimus, 4},
+    {"primus memory", "hip mem usage/free/total/usage_ratio:", kPrimus, 4, read_hip_memory},
+    {"primus peak", " rocm max mem usage/usage_ratio:", kPrimus, 4, read_rocm_peak},
+    // torchtitan.
+    {"titan", "[titan] 20", kTitan, 2, read_titan_mark},
+    {"titan step", "tps: ", kTitan, 2, read_titan_step},
+    {"titan mesh", "Building device mesh with parallelism:", kTitan, 2, read_mesh},
+    {"titan trainer", "Trainer is initialized with ", kTitan, 2, read_trainer},
+    {"titan start", "Training starts at step ", kAnybody, 0, read_titan_start},
+    {"titan end", "Training completed", kAnybody, 0, read_end},
+    {"titan configuration", "Running with configs: {", kTitan, 2, begin_titan_json},
+    {"titan model", " total parameters", kAnybody, 0, read_titan_model},
+    {"titan capacity", " capacity: ", kAnybody, 0, read_capacity},
+    {"titan retries", " memory allocation retries.", kAnybody, 0, read_retries},
+    // NeMo 2.
+    {"nemo step", "train_step_timing in s:", kNemo, 3, read_nemo_step},
+    // DeepSpeed.
+    {"deepspeed rate", "RunningAvgSamplesPerSec=", kDeepspeed, 2, read_deepspeed_rate},
+    {"deepspeed pipeline", "iter time (s): ", kDeepspeed, 2, read_deepspeed_pipeline},
+    {"deepspeed step", ", skipped=", kDeepspeed, 2, read_deepspeed_step},
+    {"deepspeed memory", "Max_MA ", kDeepspeed, 2, read_deepspeed_memory},
+    // Whoever trains.
+    {"command", "torchrun ", kAnybody, 0, read_command_line},
+    {"command", "torch.distributed.", kAnybody, 0, read_command_line},
+    {"command", "+ python", kAnybody, 0, read_command_line},
+    {"traceback", "Traceback (most recent call last):", kAnybody, 0, begin_python_trace},
+};
+
+}  // namespace
+
+std::span<const LineForm> line_forms() { return kLineForms; }
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,130 @@
+#include "sweeps/runs/line_origin.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "sweeps/runs/text_scan.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr int kMostRank = 1'000'000;
+
+std::optional<int> rank_in(std::string_view text, size_t& at) {
+  const size_t first = at;
+  int value = 0;
+  while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < kMostRank) {
+    value = value * 10 + (text[at] - '0');
+    ++at;
+  }
+  return at > first && value < kMostRank ? std::optional(value) : std::nullopt;
+}
+
+/// "[rank3]:" of PyTorch and of torchrun with that role, "[default0]:" of torchrun.
+size_t role_prefix(std::string_view text, LineOrigin& origin) {
+  if (!text.starts_with('[')) return 0;
+  size_t at = 1;
+  while (at < text.size() && ((text[at] >= 'a' && text[at] <= 'z') || text[at] == '_')) ++at;
+  const std::string_view role = text.substr(1, at - 1);
+  const auto rank = role.empty() ? std::nullopt : rank_in(text, at);
+  if (!rank || !text.substr(at).starts_with("]:")) return 0;
+  (role == "rank" ? origin.rank : origin.local_rank) = *rank;
+  return at + 2;
+}
+
+/// "3: " of srun --label, "[1,3]<stdout>:" of mpirun --tag-output.
+size_t task_prefix(std::string_view text, LineOrigin& origin) {
+  size_t at = 0;
+  if (text.starts_with("[1,")) {
+    at = 3;
+    const auto task = rank_in(text, at);
+    const std::string_view rest = text.substr(at);
+    if (!task || !(rest.starts_with("]<stdout>:") || rest.starts_with("]<stderr>:"))) return 0;
+    origin.task = *task;
+    return at + 10;
+  }
+  while (at < text.size() && at < 6 && text[at] == ' ') ++at;
+  const auto task = rank_in(text, at);
+  if (!task || !text.substr(at).starts_with(": ")) return 0;
+  origin.task = *task;
+  return at + 2;
+}
+
+/// "[20260304 05:06:07][rank-7/8][INFO]     [----------training.py:1234] : " of Primus; in files
+/// the user, the module and the address stand between.
+size_t primus_prefix(std::string_view text, LineOrigin& origin) {
+  constexpr size_t kFurthest = 160;
+  const std::string_view front = text.substr(0, kFurthest);
+  const size_t mark = std::min(front.find("[rank-"), front.find("[node-"));
+  if (mark == std::string_view::npos) return 0;
+  // Only brackets stand before it.
+  if (mark > 0 && text[mark - 1] != ']') return 0;
+  if (!(text.starts_with('[') || text.starts_with("(Primus"))) return 0;
+  size_t at = mark + 6;
+  const bool is_rank = text[mark + 1] == 'r';
+  const auto rank = rank_in(text, at);
+  if (!rank || at >= text.size() || text[at] != '/') return 0;
+  ++at;
+  const auto size = rank_in(text, at);
+  if (!size || !text.substr(at).starts_with("]")) return 0;
+  origin.is_primus = true;
+  if (is_rank) {
+    origin.rank = *rank;
+    origin.world_size = *size;
+  }
+  ++at;
+  const auto behind_bracket = [&] {
+    const size_t end = text.find(']', at);
+    if (at < text.size() && text[at] == '[' && end != std::string_view::npos && end - at < 120) {
+      at = end + 1;
+      while (at < text.size() && text[at] == ' ') ++at;
+    }
+  };
+  behind_bracket();  // the level
+  const std::string_view place = text.substr(at, 120);
+  if (place.starts_with('[') && place.find(".py:") != std::string_view::npos) behind_bracket();
+  if (text.substr(at).starts_with(": ")) at += 2;
+  return at;
+}
+
+/// "2026-03-04T05:06:07.123Z " that container runtimes and schedulers put in front, with "stdout F"
+/// behind it where Kubernetes does.
+size_t time_prefix(std::string_view text, LineOrigin&) {
+  constexpr size_t kShortest = 20;  // "2026-03-04T05:06:07Z"
+  const bool is_date = text.size() > kShortest && text.starts_with("20") && text[4] == '-' &&
+                       text[7] == '-' && text[10] == 'T' && text[13] == ':';
+  if (!is_date) return 0;
+  size_t at = text.find(' ');
+  if (at == std::string_view::npos || at > 40) return 0;
+  ++at;
+  for (const std::string_view stream : {"stdout F ", "stderr F ", "stdout P ", "stderr P "}) {
+    if (text.substr(at).starts_with(stream)) at += stream.size();
+  }
+  return at;
+}
+
+/// How long the prefix is; 0: it has none of this form.
+using PrefixForm = size_t (*)(std::string_view, LineOrigin&);
+constexpr std::array<PrefixForm, 4> kPrefixForms = {role_prefix, task_prefix, primus_prefix,
+                                                    time_prefix};
+
+bool may_have_prefix(char c) { return c == '[' || c == '(' || c == ' ' || (c >= '0' && c <= '9'); }
+
+}  // namespace
+
+std::string_view without_prefixes(std::string_view text, LineOrigin& origin) {
+  constexpr int kMostPrefixes = 6;
+  for (int i = 0; i < kMostPrefixes && !text.empty() && may_have_prefix(text.front()); ++i) {
+    size_t length = 0;
+    for (const PrefixForm form : kPrefixForms) {
+      length = form(text, origin);
+      if (length > 0) break;
+    }
+    if (length == 0) break;
+    text.remove_prefix(length);
+  }
+  return text;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,211 @@
+// The parts of a log that several lines make: echoed configurations and Python's tracebacks.
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "sweeps/runs/log_collector.h"
+#include "sweeps/runs/text_scan.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using log_text::bare;
+
+constexpr size_t kMostSettings = 4096;
+constexpr size_t kMostValueBytes = 2048;
+constexpr size_t kMostJsonBytes = size_t{1} << 20;
+constexpr int kMostJsonDepth = 64;
+
+bool is_identifier(std::string_view text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::ranges::all_of(text,
+                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+void add_setting(EchoedConfig& config, std::string key, std::string_view value) {
+  if (config.settings.size() >= kMostSettings) return;
+  config.settings.push_back({std::move(key), log_text::printable(value, kMostValueBytes)});
+}
+
+/// "  name ........ value": Megatron-LM's arguments. False for other lines.
+bool take_argument(EchoedConfig& config, std::string_view line) {
+  constexpr size_t kDotsUpTo = 48;  // longer names have none
+  if (!line.starts_with("  ")) return false;
+  const std::string_view name = log_text::up_to(bare(line), " ");
+  if (!is_identifier(name)) return false;
+  std::string_view rest = bare(line).substr(name.size());
+  const size_t dots = std::min(rest.find_first_not_of(' '), rest.size());
+  const bool has_dots = rest.substr(dots).starts_with('.');
+  if (!has_dots && name.size() < kDotsUpTo) return false;
+  if (has_dots) rest.remove_prefix(std::min(rest.find_first_not_of('.', dots), rest.size()));
+  add_setting(config, std::string(name), bare(rest));
+  return true;
+}
+
+/// "[model] Non-default values (vs Mcore ...):", "[train]:", "  field: repr  (Mcore default: ...)".
+bool take_summary_line(EchoedConfig& config, std::string& section, std::string_view line) {
+  if (line.starts_with('[')) {
+    const size_t end = line.find(']');
+    if (end == std::string_view::npos) return false;
+    const std::string_view name = line.substr(1, end - 1);
+    const std::string_view rest = line.substr(end + 1);
+    if (!is_identifier(name) || !(rest == ":" || rest.starts_with(" Non-default values"))) {
+      return false;
+    }
+    section = name;
+    return true;
+  }
+  if (!line.starts_with("  ") || section.empty()) return false;
+  const size_t colon = line.find(": ");
+  if (colon == std::string_view::npos || !is_identifier(bare(line.substr(0, colon)))) return false;
+  std::string_view value = line.substr(colon + 2);
+  value = value.substr(0, std::min(value.rfind("  (Mcore default: "), value.size()));
+  add_setting(config, section + "." + std::string(bare(line.substr(0, colon))), bare(value));
+  return true;
+}
+
+/// The scalars and lists of scalars of a tree, under dotted paths.
+void flatten_json(const nlohmann::json& node, const std::string& path, EchoedConfig& config) {
+  if (node.is_object()) {
+    for (const auto& [key, value] : node.items()) {
+      flatten_json(value, path.empty() ? key : path + "." + key, config);
+    }
+  } else if (node.is_string()) {
+    add_setting(config, path, node.get<std::string>());
+  } else if (!node.is_null()) {
+    add_setting(config, path, node.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+}
+
+bool is_shout(std::string_view text) {
+  return std::ranges::none_of(text, [](unsigned char c) { return std::islower(c) != 0; });
+}
+
+/// "torch.OutOfMemoryError: ...", "AssertionError". `is_outside`: no deeper than the traceback.
+bool is_exception_line(std::string_view text, bool is_outside) {
+  const size_t end = std::min(
+      std::ranges::find_if(
+          text, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '.'; }) -
+          text.begin(),
+      static_cast<std::ptrdiff_t>(text.size()));
+  const std::string_view path = text.substr(0, end);
+  const std::string_view rest = text.substr(end);
+  if (path.empty() || !(rest.empty() || rest.starts_with(':'))) return false;
+  const std::string_view name = path.substr(path.rfind('.') + 1);
+  if (name.empty() || std::isupper(static_cast<unsigned char>(name[0])) == 0) return false;
+  for (const std::string_view ending : {"Error", "Exception", "Interrupt", "Exit", "Timeout"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return is_outside && rest.starts_with(": ") && !is_shout(name);
+}
+
+/// Whose code a frame of a traceback is: a run that fails at once prints little else. Others build
+/// on Megatron, which counts least.
+struct CodePath {
+  std::string_view part;
+  Framework framework;
+  int weight;
+};
+constexpr CodePath kCodePaths[] = {
+    {"/megatron/bridge/", Framework::megatron_bridge, 3},
+    {"/primus/", Framework::primus, 3},
+    {"/torchtitan/", Framework::torchtitan, 2},
+    {"/nemo/", Framework::nemo, 2},
+    {"/deepspeed/", Framework::deepspeed, 2},
+    {"/megatron/", Framework::megatron_lm, 1},
+};
+
+/// `File "/a/b/model.py", line 12, in forward` as "model.py:12".
+std::string frame_place(std::string_view frame) {
+  const size_t first = frame.find('"');
+  const size_t last = frame.find('"', first + 1);
+  const auto line = log_text::integer_behind(frame, ", line ");
+  if (last == std::string_view::npos || !line) return "";
+  std::string_view path = frame.substr(first + 1, last - first - 1);
+  path = path.substr(path.rfind('/') + 1);
+  return log_text::printable(path, 80) + ":" + std::to_string(*line);
+}
+
+}  // namespace
+
+bool LogCollector::take_config(Block& block) {
+  constexpr int64_t kMostLines = 20'000;
+  if (++block.num_lines > kMostLines) {
+    end_config();
+    return false;
+  }
+  switch (block.config.form) {
+    case EchoedConfig::Form::argument_dump:
+      return take_argument(block.config, text_);
+    case EchoedConfig::Form::bridge_summary: {
+      const bool is_ruler = text_.size() > 20 && text_.find_first_not_of('=') == text_.npos;
+      if (is_ruler && !block.section.empty()) end_config();
+      if (is_ruler) return true;
+      return take_summary_line(block.config, block.section, text_);
+    }
+    case EchoedConfig::Form::titan_json:
+      break;
+    case EchoedConfig::Form::none:
+      return false;
+  }
+  std::string_view part = text_;
+  if (block.json.empty()) part = part.substr(std::min(part.find('{'), part.size()));
+  for (size_t i = 0; i < part.size(); ++i) {
+    const char c = part[i];
+    if (block.is_in_text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      block.is_in_text = !block.is_in_text;
+    } else if (!block.is_in_text && (c == '{' || c == '}')) {
+      block.depth += c == '{' ? 1 : -1;
+      if (block.depth == 0) part = part.substr(0, i + 1);
+    }
+    if (block.depth > kMostJsonDepth) {
+      close_block(&block);
+      return false;
+    }
+  }
+  block.is_in_text = false;  // texts do not go over lines
+  block.json.append(part);
+  block.json += '\n';
+  if (block.depth <= 0 || block.json.size() > kMostJsonBytes) {
+    const auto tree = nlohmann::json::parse(block.json, nullptr, false);
+    if (!tree.is_discarded()) flatten_json(tree, "", block.config);
+    end_config();
+  }
+  return true;
+}
+
+bool LogCollector::take_traceback(Block& block) {
+  constexpr int64_t kMostLines = 500;
+  const std::string_view said = bare(text_);
+  if (++block.num_lines > kMostLines) {
+    close_block(&block);
+    return false;
+  }
+  if (said.empty() || said.starts_with("Traceback (most recent call last)")) return false;
+  if (said.starts_with("File \"")) {
+    block.where = frame_place(said);
+    block.source.clear();
+    for (const CodePath& path : kCodePaths) {
+      if (said.find(path.part) == std::string_view::npos) continue;
+      prove(path.framework, path.weight, path.part);
+      break;
+    }
+    return true;
+  }
+  const size_t indent = text_.find_first_not_of(' ');
+  const bool is_outside = indent <= block.indent;
+  if (!block.where.empty() && is_exception_line(said, is_outside)) {
+    is_exception_ = true;
+    exception_where_ = block.where;
+    exception_source_ = block.source;
+    close_block(&block);
+    return false;
+  }
+  if (is_outside) return false;  // of somebody else
+  if (block.source.empty()) block.source = log_text::printable(said, 200);
+  return true;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,263 @@
+#include "sweeps/runs/log_collector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sweeps/runs/failure_forms.h"
+#include "sweeps/runs/text_scan.h"
+
+namespace moetune::sweeps {
+namespace {
+
+constexpr size_t kMostAttempts = 64;
+constexpr size_t kMostWriters = 65'536;
+constexpr size_t kMostFailures = 2048;
+constexpr size_t kMostBlocks = 1024;
+constexpr int64_t kMostSize = 1'000'000'000;
+
+}  // namespace
+
+LogCollector::LogCollector(std::string file, int path_rank) : path_rank_(path_rank) {
+  log_.files.push_back(std::move(file));
+  log_.attempts.emplace_back();
+}
+
+void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
+                              std::string_view text) {
+  line_ = line;
+  origin_ = origin;
+  text_ = text;
+  is_exception_ = false;
+  has_failure_ = false;
+  is_time_known_ = false;
+  ++log_.num_lines;
+  const int rank = origin.likely_rank();
+  if (rank >= 0 && rank != last_rank_ && ranks_.size() < kMostWriters) ranks_.insert(rank);
+  last_rank_ = rank;
+  if (origin.is_primus) {
+    prove(Framework::primus, 4, "[rank-N/M] in front of lines");
+    if (origin.world_size > 0) set_size(&NamedSizes::world_size, origin.world_size);
+  }
+}
+
+LogPlace LogCollector::place() const { return {log_.files.front(), line_.number}; }
+
+int LogCollector::rank() const {
+  const int rank = origin_.likely_rank();
+  return rank >= 0 ? rank : path_rank_;
+}
+
+void LogCollector::prove(Framework framework, int weight, std::string_view words) {
+  if (weight <= log_.framework_weight) return;
+  log_.framework = framework;
+  log_.framework_weight = weight;
+  log_.known_by = words;
+  log_.known_at = place();
+}
+
+std::optional<double> LogCollector::time() {
+  if (!is_time_known_) {
+    is_time_known_ = true;
+    line_time_s_ = log_text::first_time(line_.text);
+    auto& last = now().last_time_s;
+    // glog leaves the year out: that of the lines before it.
+    if (!line_time_s_ && last) line_time_s_ = log_text::glog_time(text_, *last);
+    if (line_time_s_) last = line_time_s_;
+  }
+  return line_time_s_ ? line_time_s_ : now().last_time_s;
+}
+
+void LogCollector::banner(std::string_view kind) {
+  const Attempt& attempt = now();
+  const bool has_begun =
+      !attempt.steps.empty() || !attempt.failures.empty() || attempt.end.has_value();
+  const auto mark = std::pair(std::string(kind), origin_.key());
+  if (has_begun && banners_.contains(mark)) begin_attempt();
+  if (banners_.size() < kMostWriters) banners_.insert(mark);
+}
+
+void LogCollector::begin_attempt() {
+  close_attempt();
+  banners_.clear();
+  step_of_writer_.clear();
+  failure_of_.clear();
+  ++log_.num_attempts;
+  if (log_.attempts.size() == kMostAttempts) log_.attempts.erase(log_.attempts.begin());
+  const auto last_time = now().last_time_s;
+  log_.attempts.emplace_back();
+  now().first_line = line_.number;
+  now().last_time_s = last_time;
+}
+
+/// What turned out to be survived.
+void LogCollector::close_attempt() {
+  constexpr int64_t kEnough = 2;  // one line more may be one that was printed late
+  Attempt& attempt = now();
+  for (Failure& failure : attempt.failures) {
+    const bool goes_on = attempt.steps.num_advances() >= failure.num_advances + kEnough;
+    const bool ends_well = attempt.end && attempt.end->place.line > failure.place.line;
+    failure.is_survived = goes_on || ends_well;
+  }
+}
+
+void LogCollector::add_step(StepLine line) {
+  if (line.step < 0 || line.step > kMostSize || line.total < 0 || line.total > kMostSize) return;
+  line.line = line_.number;
+  if (!line.time_s) line.time_s = log_text::first_time(line_.text);
+  const auto writer = step_of_writer_.find(origin_.key());
+  // The same writer goes back: another start, from a checkpoint or from the beginning.
+  if (writer != step_of_writer_.end() && line.step < writer->second) begin_attempt();
+  if (step_of_writer_.size() < kMostWriters) step_of_writer_[origin_.key()] = line.step;
+  Attempt& attempt = now();
+  if (line.time_s) {
+    attempt.last_step_time_s = line.time_s;
+    attempt.last_time_s = line.time_s;
+  }
+  attempt.steps.add(line);
+}
+
+void LogCollector::add_memory(int rank, MemoryKind kind, bool is_peak, double bytes, int64_t step) {
+  constexpr double kMostBytes = 1e16;
+  if (!(bytes >= 0) || bytes > kMostBytes || rank < -1) return;
+  auto& memory = now().memory;
+  const auto key = std::tuple(rank, kind, is_peak);
+  const auto found = memory.find(key);
+  if (found == memory.end() && memory.size() >= kMostWriters) return;
+  if (step < 0 && !now().steps.empty()) step = now().steps.last().step;
+  const MemoryReading reading{rank, kind, is_peak, std::llround(bytes), step, place()};
+  if (found == memory.end()) {
+    memory.emplace(key, reading);
+  } else if (reading.bytes >= found->second.bytes) {
+    found->second = reading;
+  }
+}
+
+void LogCollector::set_size(NamedSize member, std::optional<int64_t> value) {
+  if (value && *value > 0 && *value <= kMostSize) now().sizes.*member = *value;
+}
+
+void LogCollector::mark_end(std::string_view text) {
+  now().end = EndMark{log_text::printable(log_text::bare(text)), place()};
+}
+
+Failure* LogCollector::add_failure(const FailureForm& form, int rank, std::string_view detail) {
+  has_failure_ = true;
+  ++log_.num_facts;
+  if (rank < 0) rank = this->rank();
+  auto& failures = now().failures;
+  const auto key = std::pair(form.name, rank);
+  if (const auto found = failure_of_.find(key); found != failure_of_.end()) {
+    Failure& known = failures[found->second];
+    if (known.place == place()) return nullptr;  // two rows for one line
+    ++known.times;
+    // What was survived once and comes again may be what ended it.
+    const bool is_again = now().steps.num_advances() > known.num_advances;
+    if (!is_again) return nullptr;
+    known.num_advances = now().steps.num_advances();
+    known.after_step = now().steps.furthest();
+    known.place = place();
+    known.time_s = time();
+    known.detail = log_text::printable(log_text::bare(detail));
+    return &known;
+  }
+  if (failures.size() >= kMostFailures) return nullptr;
+  failure_of_[key] = failures.size();
+  Failure failure;
+  failure.form = &form;
+  failure.rank = rank;
+  failure.detail = log_text::printable(log_text::bare(detail));
+  failure.after_step = now().steps.furthest();
+  failure.num_advances = now().steps.num_advances();
+  failure.time_s = time();
+  failure.place = place();
+  if (is_exception_ && !exception_where_.empty()) failure.detail += " (" + exception_where_ + ")";
+  failures.push_back(std::move(failure));
+  return &failures.back();
+}
+
+CollectiveTimeout& LogCollector::timeout_of(int rank) {
+  static constexpr int kOverflow = -2;
+  auto& timeouts = now().timeouts;
+  const bool has_room = timeouts.size() < kMostWriters || timeouts.contains(rank);
+  return timeouts[has_room ? rank : kOverflow];
+}
+
+LogCollector::Block* LogCollector::open_block() {
+  if (blocks_.empty()) return nullptr;
+  if (const auto found = blocks_.find(origin_.key()); found != blocks_.end()) {
+    return &found->second;
+  }
+  // Loggers put their prefix in front of the first line only.
+  const bool has_prefix = origin_.key() != LineOrigin{}.key();
+  return has_prefix || blocks_.size() != 1 ? nullptr : &blocks_.begin()->second;
+}
+
+void LogCollector::close_block(const Block* block) {
+  std::erase_if(blocks_, [&](const auto& entry) { return &entry.second == block; });
+}
+
+void LogCollector::begin_config(EchoedConfig::Form form) {
+  if (blocks_.size() >= kMostBlocks) return;
+  Block& block = blocks_[origin_.key()];
+  block = {};
+  block.config.form = form;
+  block.config.place = place();
+}
+
+void LogCollector::end_config() {
+  if (Block* block = open_block(); block != nullptr && block->kind == Block::Kind::config) {
+    // Of several writers that echo the same the first counts.
+    if (now().config.settings.empty()) now().config = std::move(block->config);
+    close_block(block);
+  }
+}
+
+void LogCollector::begin_traceback() {
+  if (blocks_.size() >= kMostBlocks) return;
+  Block& block = blocks_[origin_.key()];
+  block = {};
+  block.kind = Block::Kind::traceback;
+  block.indent = std::min(text_.find_first_not_of(' '), text_.size());
+}
+
+bool LogCollector::take_by_block() {
+  Block* block = open_block();
+  if (block == nullptr) return false;
+  return block->kind == Block::Kind::config ? take_config(*block) : take_traceback(*block);
+}
+
+void LogCollector::end_line() {
+  if (!is_exception_ || has_failure_) return;
+  const std::string_view said = log_text::bare(text_);
+  // A bare assertion says nothing; the line that asserts does.
+  const bool is_silent = said.find(": ") == std::string_view::npos;
+  const FailureForm& form = python_error(said, now().steps.empty());
+  const bool is_rule = form.name == "assertion";
+  std::string detail(is_rule && !is_silent ? said.substr(said.find(": ") + 2) : said);
+  if (is_silent && !exception_source_.empty()) {
+    detail = is_rule ? exception_source_ : detail + ": " + exception_source_;
+  }
+  add_failure(form, -1, detail);
+}
+
+RunLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
+  // A configuration that the end has cut is used as far as it goes.
+  for (auto& [key, block] : blocks_) {
+    if (block.kind == Block::Kind::config && now().config.settings.empty()) {
+      now().config = std::move(block.config);
+    }
+  }
+  close_attempt();
+  log_.num_bytes = num_bytes;
+  log_.ranks.assign(ranks_.begin(), ranks_.end());
+  if (num_cut_lines > 0) {
+    log_.notes.push_back(fmt::format(
+        "{}: {} {} longer than {} KiB: cut into pieces", log_.files.front(), num_cut_lines,
+        num_cut_lines == 1 ? "line is" : "lines are", LogLines::kMostLineBytes >> 10));
+  }
+  return std::move(log_);
+}
+
+}  // namespace moetune::sweeps

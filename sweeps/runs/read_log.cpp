@@ -1,0 +1,201 @@
+#include "sweeps/runs/read_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "kernels/base/error.h"
+#include "sweeps/runs/anchors.h"
+#include "sweeps/runs/failure_forms.h"
+#include "sweeps/runs/line_forms.h"
+#include "sweeps/runs/line_origin.h"
+#include "sweeps/runs/log_collector.h"
+#include "sweeps/runs/log_lines.h"
+#include "sweeps/runs/text_scan.h"
+
+namespace moetune::sweeps {
+namespace {
+
+/// All rows that have an anchor: first those of line_forms, then those of failure_forms.
+struct FormIndex {
+  FormIndex() : anchors(anchors_of()) {}
+
+  std::vector<std::string_view> anchors_of() {
+    std::vector<std::string_view> texts;
+    for (const LineForm& form : line_forms()) texts.push_back(form.anchor);
+    for (const FailureForm& form : failure_forms()) {
+      if (form.anchor.empty()) continue;
+      texts.push_back(form.anchor);
+      failures.push_back(&form);
+    }
+    return texts;
+  }
+
+  std::vector<const FailureForm*> failures;
+  Anchors anchors;
+};
+
+const FormIndex& form_index() {
+  static const FormIndex index;
+  return index;
+}
+
+/// A line against the rows whose anchors it has. Of one anchor that occurs more than once each gets
+/// the part up to the next: lines of two writers may be glued.
+class LineReader {
+ public:
+  explicit LineReader(LogCollector& log) : log_(log) {}
+
+  /// Who wrote the second of two glued lines: the last prefix before its anchor.
+  static LineOrigin writer_in(std::string_view front) {
+    LineOrigin origin;
+    for (const std::string_view mark : {"[rank", "[default"}) {
+      const size_t at = front.rfind(mark);
+      if (at != std::string_view::npos) without_prefixes(front.substr(at), origin);
+    }
+    return origin;
+  }
+
+  /// How many rows could read it.
+  int64_t read(std::string_view text) {
+    const FormIndex& index = form_index();
+    const auto forms = line_forms();
+    hits_.clear();
+    index.anchors.find(text, hits_);
+    if (hits_.empty()) return 0;
+    // A line of a megabyte that repeats a word is no line of ours.
+    constexpr size_t kMostHits = 256;
+    if (hits_.size() > kMostHits) hits_.resize(kMostHits);
+    int64_t num_read = 0;
+    for (size_t i = 0; i < hits_.size(); ++i) {
+      const size_t begin = end_of_previous(i);
+      const std::string_view part = text.substr(begin, begin_of_next(i, text.size()) - begin);
+      const size_t at = hits_[i].at - begin;
+      const size_t anchor = hits_[i].anchor;
+      if (begin > 0) log_.set_writer(writer_in(part.substr(0, at)));
+      if (anchor >= forms.size()) {
+        const FailureForm& form = *index.failures[anchor - forms.size()];
+        if (form.in_traceback && !log_.is_exception()) continue;
+        if (form.read == nullptr) {
+          log_.add_failure(form, -1, part);
+        } else {
+          form.read(form, part, at, log_);
+        }
+        continue;
+      }
+      const LineForm& form = forms[anchor];
+      if (form.read != nullptr && !form.read(part, at, log_)) continue;
+      ++num_read;
+      log_.prove(form.framework, form.weight, form.anchor);
+    }
+    return num_read;
+  }
+
+ private:
+  [[nodiscard]] size_t end_of_previous(size_t i) const {
+    const size_t anchor = hits_[i].anchor;
+    for (size_t k = i; k-- > 0;) {
+      if (hits_[k].anchor == anchor) return hits_[k].at + 1;
+    }
+    return 0;
+  }
+  [[nodiscard]] size_t begin_of_next(size_t i, size_t size) const {
+    for (size_t k = i + 1; k < hits_.size(); ++k) {
+      if (hits_[k].anchor == hits_[i].anchor) return hits_[k].at;
+    }
+    return size;
+  }
+
+  LogCollector& log_;
+  std::vector<Anchors::Hit> hits_;
+};
+
+/// "rank-7", "rank_7" and "rank7" as the name of a file or of its folder.
+int rank_in_path(const std::string& path) {
+  const std::filesystem::path file(path);
+  for (const std::string& name :
+       {file.filename().string(), file.parent_path().filename().string()}) {
+    for (size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
+      std::string_view rest = std::string_view(name).substr(at + 4);
+      if (rest.starts_with('-') || rest.starts_with('_')) rest.remove_prefix(1);
+      const auto rank = log_text::leading_integer(rest);
+      if (rank && *rank >= 0 && *rank < 1'000'000 && !rest.starts_with(' ')) {
+        return static_cast<int>(*rank);
+      }
+    }
+  }
+  return -1;
+}
+
+/// The last time that any line says: a run that is silent about steps may still print.
+std::optional<double> last_time_in(std::string_view tail) {
+  while (!tail.empty()) {
+    const size_t end = tail.rfind('\n');
+    const size_t begin = end == std::string_view::npos ? 0 : end + 1;
+    if (const auto time = log_text::first_time(tail.substr(begin, 400))) return time;
+    if (end == std::string_view::npos) break;
+    tail = tail.substr(0, end);
+  }
+  return std::nullopt;
+}
+
+bool is_code_or_data(std::string_view head) {
+  constexpr std::string_view kStarts[] = {"#!",      "# ",    "//",     "/*",
+                                          "{",       "[{",    "<",      "\x1f\x8b",
+                                          "import ", "from ", "\"\"\"", "SQLite format"};
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return true;
+  const std::string_view text = head.substr(first);
+  if (std::ranges::any_of(kStarts, [&](std::string_view start) { return text.starts_with(start); }))
+    return true;
+  // "[" of a JSON list, with its first object on the next line.
+  return text[0] == '[' && text.substr(1).find_first_not_of(" \t\r\n") != std::string_view::npos &&
+         text[1 + text.substr(1).find_first_not_of(" \t\r\n")] == '{';
+}
+
+}  // namespace
+
+RunLog read_log(std::istream& in, const std::string& name) {
+  LogLines lines(in);
+  LogCollector log(name, rank_in_path(name));
+  LineReader reader(log);
+  LogLine line;
+  while (lines.next(line)) {
+    LineOrigin origin;
+    const std::string_view text = without_prefixes(line.text, origin);
+    log.begin_line(line, origin, text);
+    if (log.take_by_block()) continue;
+    log.count_facts(reader.read(text));
+    log.end_line();
+  }
+  const auto last_time = last_time_in(lines.tail());
+  auto& known = log.now().last_time_s;
+  if (last_time && (!known || *known < *last_time)) known = last_time;
+  return log.finish(lines.num_bytes(), lines.num_cut_lines());
+}
+
+RunLog read_log_file(const std::string& path) {
+  std::error_code error;
+  const bool is_file =
+      std::filesystem::is_regular_file(path, error) || std::filesystem::is_fifo(path, error);
+  std::ifstream in(path, std::ios::binary);
+  if (!is_file || !in) {
+    throw base::UsageError(fmt::format("{}: is no file that can be read, expected a log", path));
+  }
+  return read_log(in, path);
+}
+
+bool looks_like_log(std::string_view head) {
+  constexpr size_t kMostNuls = 10;  // one of so many characters: holes, not a binary file
+  const auto nuls = static_cast<size_t>(std::ranges::count(head, '\0'));
+  if (nuls * kMostNuls > head.size() || is_code_or_data(head)) return false;
+  std::istringstream in{std::string(head)};
+  return read_log(in, "").num_facts > 0;
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,372 @@
+#include "sweeps/runs/run_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "kernels/base/error.h"
+#include "kernels/base/median.h"
+#include "sweeps/runs/echoed_config.h"
+#include "sweeps/runs/read_log.h"
+#include "sweeps/runs/run_judgement.h"
+
+namespace moetune::sweeps {
+namespace {
+
+/// The last attempt of every log: files of several ranks start again together. A log whose last
+/// attempt shows no step may stand beside one that does.
+AttemptParts last_attempts(const std::vector<RunLog>& logs) {
+  AttemptParts parts;
+  for (const RunLog& log : logs) parts.push_back(&log.attempts.back());
+  return parts;
+}
+
+/// The attempts whose speed is told: the last ones that have steps.
+AttemptParts attempts_with_steps(const std::vector<RunLog>& logs, const AttemptParts& last) {
+  const bool has_any = std::ranges::any_of(
+      last, [](const Attempt* a) { return !a->steps.empty() || !a->loose_step_times_s.empty(); });
+  if (has_any) return last;
+  AttemptParts parts;
+  for (const RunLog& log : logs) {
+    const Attempt* found = &log.attempts.back();
+    for (const Attempt& attempt : log.attempts) {
+      if (!attempt.steps.empty()) found = &attempt;
+    }
+    parts.push_back(found);
+  }
+  return parts;
+}
+
+/// One line a step, in order: several ranks or files may tell of the same. The log with the most
+/// lines is asked first.
+std::vector<StepLine> merged_steps(AttemptParts parts) {
+  std::ranges::stable_sort(parts, std::greater<>(),
+                           [](const Attempt* part) { return part->steps.num_lines(); });
+  std::map<int64_t, StepLine> by_step;
+  for (const Attempt* part : parts) {
+    for (const StepLine& line : part->steps.lines()) {
+      const auto [at, is_new] = by_step.try_emplace(line.step, line);
+      if (!is_new) at->second.fill_from(line);
+    }
+  }
+  std::vector<StepLine> steps;
+  for (const auto& [step, line] : by_step) steps.push_back(line);
+  return steps;
+}
+
+/// How often lines come.
+struct Cadence {
+  int64_t interval = 1;  ///< steps between regular lines
+  /// The first line is one more, of the first step alone: Megatron-LM since core 0.16, torchtitan.
+  bool has_extra = false;
+};
+
+/// `stride`: one in so many lines was kept.
+Cadence cadence_of(const std::vector<StepLine>& steps, int64_t stride) {
+  std::map<int64_t, int64_t> counts;
+  for (size_t i = 1; i < steps.size(); ++i) ++counts[steps[i].step - steps[i - 1].step];
+  Cadence cadence;
+  int64_t most = 0;
+  for (const auto& [distance, count] : counts) {
+    if (count < most) continue;
+    cadence.interval = distance;
+    most = count;
+  }
+  cadence.interval = std::max<int64_t>(cadence.interval / stride, 1);
+  if (steps.size() < 2 || stride > 1) return cadence;
+  const int64_t first = steps[1].step - steps[0].step;
+  // Two lines do not say more: a distance of 9 to step 10 is one of 10.
+  const bool is_short = steps.size() == 2 && first > 1 && steps[1].step % (first + 1) == 0;
+  if (is_short) cadence.interval = first + 1;
+  cadence.has_extra =
+      first == cadence.interval - 1 && first > 0 && steps[1].step % cadence.interval == 0;
+  return cadence;
+}
+
+/// Megatron-LM does not reset its timer at the extra line: the next has the first step in it again.
+bool has_first_step_twice(const Cadence& cadence, Framework framework) {
+  return cadence.has_extra &&
+         (framework == Framework::megatron_lm || framework == Framework::primus);
+}
+
+/// Of one member, over the steady lines; all where nothing else is left.
+std::vector<double> steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence,
+                                  bool& has_warmup) {
+  std::vector<double> all;
+  std::vector<double> steady;
+  const size_t skip = has_first_step_twice(cadence, facts.framework) ? 2 : 1;
+  for (size_t i = 0; i < facts.steps.size(); ++i) {
+    const auto& value = facts.steps[i].*member;
+    if (!value || !std::isfinite(*value) || *value <= 0) continue;
+    all.push_back(*value);
+    if (i >= skip) steady.push_back(*value);
+  }
+  has_warmup = steady.empty();
+  return steady.empty() ? all : steady;
+}
+
+std::optional<double> steady_median(const RunFacts& facts, StepMember member,
+                                    const Cadence& cadence) {
+  bool has_warmup = false;
+  const auto values = steady_values(facts, member, cadence, has_warmup);
+  return values.empty() ? std::nullopt : std::optional(base::median(values));
+}
+
+StepTime step_time_of(const std::vector<double>& seconds) {
+  StepTime time;
+  time.median_s = base::median(seconds);
+  time.min_s = *std::ranges::min_element(seconds);
+  time.max_s = *std::ranges::max_element(seconds);
+  time.num_lines = static_cast<int64_t>(seconds.size());
+  return time;
+}
+
+/// Tokens of all ranks in one step; 0: not known.
+double tokens_per_step(const AttemptParts& parts, const RunFacts& facts) {
+  for (const Attempt* part : parts) {
+    if (part->sizes.tokens_per_step > 0) return static_cast<double>(part->sizes.tokens_per_step);
+  }
+  return static_cast<double>(facts.global_batch_size.value_or(0)) *
+         static_cast<double>(facts.seq_length.value_or(0));
+}
+
+/// Of the first two lines, where the second has the first step in it again: what the others took.
+std::optional<double> second_without_first(const std::vector<StepLine>& steps,
+                                           const Cadence& cadence) {
+  if (steps.size() < 2 || !steps[0].step_time_s || !steps[1].step_time_s) return std::nullopt;
+  const auto count = static_cast<double>(cadence.interval);
+  const double rest = (count * *steps[1].step_time_s - *steps[0].step_time_s) / (count - 1);
+  return rest > 0 ? std::optional(rest) : std::nullopt;
+}
+
+void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
+  const double tokens = tokens_per_step(parts, facts);
+  const auto world = static_cast<double>(facts.world_size.value_or(0));
+  bool has_warmup = false;
+  facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, cadence);
+  facts.tflops_per_gpu = steady_median(facts, &StepLine::tflops_per_gpu, cadence);
+  auto seconds = steady_values(facts, &StepLine::step_time_s, cadence, has_warmup);
+  if (has_warmup && has_first_step_twice(cadence, facts.framework)) {
+    if (const auto rest = second_without_first(facts.steps, cadence)) {
+      seconds = {*rest};
+      has_warmup = false;
+    }
+  }
+  bool is_derived = false;
+  if (seconds.empty()) {
+    // The line has no time: tokens of a step by tokens a second, or the same of samples.
+    is_derived = true;
+    if (tokens > 0 && world > 0) {
+      seconds = steady_values(facts, &StepLine::tokens_per_s_per_gpu, cadence, has_warmup);
+      for (double& value : seconds) value = tokens / (value * world);
+    }
+    const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
+    if (seconds.empty() && batch > 0) {
+      seconds = steady_values(facts, &StepLine::samples_per_s, cadence, has_warmup);
+      for (double& value : seconds) value = batch / value;
+    }
+  }
+  if (seconds.empty()) {
+    // Of Megatron-Bridge's rank 0, in hundredths of a second; the first has the warm-up.
+    is_derived = false;
+    for (const Attempt* part : parts) {
+      const auto& loose = part->loose_step_times_s;
+      has_warmup = loose.size() == 1;
+      seconds.assign(loose.begin() + (loose.size() > 1 ? 1 : 0), loose.end());
+      if (!seconds.empty()) break;
+    }
+    std::erase_if(seconds, [](double value) { return !(value > 0); });
+  }
+  if (!facts.tflops_per_gpu) {
+    for (const Attempt* part : parts) {
+      const auto& loose = part->loose_tflops_per_gpu;
+      if (loose.empty()) continue;
+      facts.tflops_per_gpu = base::median(
+          std::vector<double>(loose.begin() + (loose.size() > 1 ? 1 : 0), loose.end()));
+    }
+  }
+  if (seconds.empty()) return;
+  facts.step_time = step_time_of(seconds);
+  facts.step_time->interval = cadence.interval;
+  facts.step_time->has_warmup = has_warmup;
+  facts.step_time->is_derived = is_derived;
+  if (!facts.tokens_per_s_per_gpu && tokens > 0 && world > 0) {
+    facts.tokens_per_s_per_gpu = tokens / (facts.step_time->median_s * world);
+    facts.are_tokens_derived = true;
+  }
+}
+
+/// Steps that the lines cover: the first line stands for those since the start.
+void count_steps(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
+  if (facts.steps.empty()) return;
+  const int64_t first = facts.steps.front().step;
+  int64_t before = -1;
+  for (const Attempt* part : parts) before = std::max(before, part->first_step);
+  if (before < 0 || before >= first) {
+    before = first - (cadence.has_extra ? 1 : cadence.interval);
+    if (facts.steps.size() == 1) before = 0;
+  }
+  facts.first_step = std::max<int64_t>(before, 0) + 1;
+  facts.last_step = facts.steps.back().step;
+  facts.num_steps = *facts.last_step - *facts.first_step + 1;
+  for (const StepLine& step : facts.steps) {
+    if (step.total > 0) facts.total_steps = step.total;
+  }
+}
+
+void read_losses(const AttemptParts& parts, RunFacts& facts) {
+  double skipped = 0;
+  double nans = 0;
+  for (const Attempt* part : parts) {
+    skipped = std::max(skipped, part->steps.num_skipped());
+    nans = std::max(nans, part->steps.num_nan());
+  }
+  facts.num_skipped_steps = std::llround(std::clamp(skipped, 0.0, 1e15));
+  facts.num_nan_steps = std::llround(std::clamp(nans, 0.0, 1e15));
+  for (const StepLine& step : facts.steps) {
+    if (step.grad_norm) facts.grad_norm = step.grad_norm;
+    if (!step.loss) continue;
+    facts.loss = step.loss;
+    if (!std::isfinite(*step.loss) && !facts.first_nan_step) facts.first_nan_step = step.step;
+  }
+}
+
+void read_memory_peaks(const AttemptParts& parts, RunFacts& facts) {
+  std::map<std::tuple<int, MemoryKind, bool>, MemoryReading> memory;
+  for (const Attempt* part : parts) {
+    for (const auto& [key, reading] : part->memory) {
+      const auto [at, is_new] = memory.try_emplace(key, reading);
+      if (!is_new && reading.bytes > at->second.bytes) at->second = reading;
+    }
+  }
+  for (const auto& [key, reading] : memory) facts.memory.push_back(reading);
+  // What tensors took says most; then what was reserved for them; then all of the device.
+  for (const MemoryKind kind : {MemoryKind::allocated, MemoryKind::reserved, MemoryKind::device}) {
+    for (const MemoryReading& reading : facts.memory) {
+      const bool counts = reading.kind == kind && reading.is_peak;
+      const bool is_more = !facts.peak_memory || reading.bytes > facts.peak_memory->bytes;
+      if (counts && is_more) facts.peak_memory = reading;
+    }
+    if (facts.peak_memory) return;
+  }
+}
+
+/// The first that is known wins: what a log names itself, then its configuration.
+void take_size(std::optional<int64_t>& size, int64_t value) {
+  if (!size && value > 0) size = value;
+}
+
+void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
+  ParallelSizes& p = facts.parallel;
+  for (const Attempt* part : parts) {
+    const NamedSizes& named = part->sizes;
+    take_size(facts.world_size, named.world_size);
+    take_size(p.tp, named.tp);
+    take_size(p.pp, named.pp);
+    take_size(p.cp, named.cp);
+    take_size(p.dp, named.dp);
+    take_size(p.ep, named.ep);
+    take_size(p.etp, named.etp);
+    take_size(facts.global_batch_size, named.global_batch_size);
+    take_size(facts.seq_length, named.seq_length);
+    take_size(facts.total_steps, named.total_steps);
+  }
+}
+
+void read_configured_sizes(RunFacts& facts) {
+  if (!facts.config) return;
+  const spec::dialects::RunConfig& config = *facts.config;
+  const spec::PlanKnobs& k = config.knobs;
+  ParallelSizes& p = facts.parallel;
+  take_size(facts.world_size, config.world_size);
+  take_size(p.tp, k.tp);
+  take_size(p.pp, k.pp);
+  take_size(p.cp, k.cp);
+  take_size(p.ep, k.ep);
+  take_size(p.etp, k.etp);
+  take_size(p.vpp, k.vpp);
+  if (facts.world_size)
+    take_size(p.dp, *facts.world_size / std::max<int64_t>(k.replica_ranks(), 1));
+  take_size(facts.micro_batch_size, k.micro_batch_size);
+  take_size(facts.global_batch_size, config.global_batch_size);
+  take_size(facts.seq_length, config.seq_length);
+  if (facts.model_name.empty()) facts.model_name = config.model_name;
+}
+
+void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
+  std::map<std::string, int64_t> parameters;
+  for (const Attempt* part : parts) {
+    parameters.insert(part->parameters.begin(), part->parameters.end());
+    if (part->num_parameters > 0) facts.num_parameters = part->num_parameters;
+    if (facts.model_name.empty()) facts.model_name = part->model_name;
+    if (facts.device_name.empty()) facts.device_name = part->device_name;
+    take_size(facts.device_bytes, part->device_bytes);
+    if (facts.command.empty()) facts.command = part->command;
+    if (facts.echoed.settings.empty()) facts.echoed = part->config;
+    facts.num_allocator_retries =
+        std::max(facts.num_allocator_retries, part->num_allocator_retries);
+    facts.num_checkpoints = std::max(facts.num_checkpoints, part->num_checkpoints);
+    if (part->steps.stride() > 1) {
+      facts.notes.push_back(fmt::format("of {} step lines one in {} is kept",
+                                        part->steps.num_lines(), part->steps.stride()));
+    }
+  }
+  int64_t sum = 0;
+  for (const auto& [place, count] : parameters) {
+    if (sum < INT64_MAX / 2 && count < INT64_MAX / 2) sum += count;
+  }
+  take_size(facts.num_parameters, sum);
+}
+
+}  // namespace
+
+RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& options) {
+  MOETUNE_CHECK(!logs.empty(), "no log");
+  RunFacts facts;
+  const RunLog* known = &logs.front();
+  for (const RunLog& log : logs) {
+    if (log.framework_weight > known->framework_weight) known = &log;
+    facts.files.insert(facts.files.end(), log.files.begin(), log.files.end());
+    facts.notes.insert(facts.notes.end(), log.notes.begin(), log.notes.end());
+    facts.num_attempts = std::max(facts.num_attempts, log.num_attempts);
+  }
+  facts.framework = known->framework;
+  facts.known_by = known->known_by;
+  facts.known_at = known->known_at;
+  const AttemptParts last = last_attempts(logs);
+  const AttemptParts parts = attempts_with_steps(logs, last);
+  facts.steps = merged_steps(parts);
+  const auto most = std::ranges::max_element(
+      parts, {}, [](const Attempt* part) { return part->steps.num_lines(); });
+  facts.steps_file = logs[static_cast<size_t>(most - parts.begin())].files.front();
+  read_named_sizes(parts, facts);
+  read_single_facts(parts, facts);
+  read_echoed_config(facts);
+  read_configured_sizes(facts);
+  for (const StepLine& step : facts.steps) {
+    if (step.global_batch_size) {
+      facts.global_batch_size = std::llround(std::clamp(*step.global_batch_size, 0.0, 1e9));
+    }
+    if (step.seq_length) facts.seq_length = std::llround(std::clamp(*step.seq_length, 0.0, 1e9));
+  }
+  int64_t stride = 1;
+  for (const Attempt* part : parts) stride = std::max(stride, part->steps.stride());
+  const Cadence cadence = cadence_of(facts.steps, stride);
+  count_steps(parts, cadence, facts);
+  read_speed(parts, cadence, facts);
+  read_losses(parts, facts);
+  read_memory_peaks(parts, facts);
+  judge_run(last, options, facts);
+  return facts;
+}
+
+RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options) {
+  std::vector<RunLog> logs;
+  for (const std::string& path : paths) logs.push_back(read_log_file(path));
+  return facts_of_logs(logs, options);
+}
+
+}  // namespace moetune::sweeps

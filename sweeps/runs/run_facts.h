@@ -1,0 +1,125 @@
+// The facts of a run of another framework, from its logs: who trained what in which layout, how
+// fast, with which memory, how it ended, and why where it failed.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/runs/run_log.h"
+
+namespace moetune::sweeps {
+
+struct RunOptions {
+  /// Seconds since 1970, where the run may still be going: a log in which nothing has moved for
+  /// long is then that of a run that hangs, and one that moves is not cut off.
+  std::optional<double> now_s;
+  /// When the log was last written, beside `now_s`.
+  std::optional<double> written_s;
+};
+
+/// What is not said is not set.
+struct ParallelSizes {
+  std::optional<int64_t> tp;
+  std::optional<int64_t> pp;
+  std::optional<int64_t> cp;
+  std::optional<int64_t> ep;
+  std::optional<int64_t> etp;
+  std::optional<int64_t> vpp;
+  std::optional<int64_t> dp;
+};
+
+/// Of one step. Each line of a log is the mean of `interval` steps: what varies within is lost.
+struct StepTime {
+  double median_s = 0;
+  double min_s = 0;
+  double max_s = 0;
+  int64_t num_lines = 0;  ///< that count; the warm-up is left out
+  int64_t interval = 1;
+  bool has_warmup = false;  ///< there was nothing else
+  bool is_derived = false;  ///< from tokens or samples per second
+};
+
+/// Why a run ended, in a sentence, and all that is known of it.
+struct RunFailure {
+  std::string kind;  ///< a name of the table of failures: "cuda-oom"
+  RunStatus status = RunStatus::failed;
+  std::string sentence;
+  int rank = -1;           ///< -1: not known
+  std::vector<int> ranks;  ///< all that had it
+  int64_t iteration = 0;   ///< in which it was, at the earliest; from 1
+  LogPlace place;
+  int64_t times = 1;
+  bool is_survived = false;
+  std::optional<double> time_s;
+  std::optional<int> exit_code;
+  std::optional<OutOfMemoryFacts> memory;
+  std::optional<CollectiveTimeout> timeout;
+  std::vector<int> waiting_ranks;  ///< who reported the timeout
+  std::vector<int> missing_ranks;  ///< who did not come or was behind, as far as the log can tell
+};
+
+struct RunFacts {
+  Framework framework = Framework::unknown;
+  std::string known_by;
+  LogPlace known_at;
+
+  RunStatus status = RunStatus::unknown;
+  std::string reason;                ///< a sentence; empty where it ended well
+  std::optional<RunFailure> root;    ///< what the status comes from
+  std::vector<RunFailure> failures;  ///< all, the root first
+
+  int64_t num_steps = 0;  ///< that this log covers
+  std::optional<int64_t> first_step;
+  std::optional<int64_t> last_step;
+  std::optional<int64_t> total_steps;
+  int64_t num_attempts = 1;
+  std::optional<int64_t> world_size;
+  ParallelSizes parallel;
+  std::optional<int64_t> micro_batch_size;
+  std::optional<int64_t> global_batch_size;
+  std::optional<int64_t> seq_length;
+
+  std::optional<StepTime> step_time;
+  std::optional<double> tokens_per_s_per_gpu;
+  bool are_tokens_derived = false;
+  std::optional<double> tflops_per_gpu;  ///< as logged: frameworks count differently
+
+  std::optional<MemoryReading> peak_memory;
+  std::vector<MemoryReading> memory;  ///< by rank, kind and meaning
+
+  std::optional<double> loss;  ///< of the last line that has one
+  std::optional<double> grad_norm;
+  std::vector<StepLine> steps;  ///< of the attempt that counts, one a step, sorted
+  std::string steps_file;       ///< where their lines are counted
+  int64_t num_skipped_steps = 0;
+  int64_t num_nan_steps = 0;
+  std::optional<int64_t> first_nan_step;
+
+  std::string model_name;
+  std::optional<int64_t> num_parameters;
+  std::string device_name;
+  std::optional<int64_t> device_bytes;
+  int64_t num_allocator_retries = 0;
+  int64_t num_checkpoints = 0;
+
+  std::string command;
+  EchoedConfig echoed;                              ///< as the log has it
+  std::optional<spec::dialects::RunConfig> config;  ///< the same as moetune understands it
+  std::vector<std::string> files;
+  std::vector<std::string> notes;
+};
+
+/// Of several logs of one run: one per rank or node, in any order. At least one.
+RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& options = {});
+
+/// Reads the files. Throws base::UsageError where one cannot be read.
+RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
+
+/// Null where something is not known.
+nlohmann::json to_json(const RunFacts& facts);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,163 @@
+#include "sweeps/runs/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <system_error>
+
+#include "engine/spec/dialects/run_config.h"
+#include "kernels/base/error.h"
+#include "sweeps/runs/read_log.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostDepth = 8;
+constexpr size_t kMostFiles = 20'000;
+constexpr size_t kHeadBytes = size_t{256} << 10;
+constexpr size_t kTailBytes = size_t{64} << 10;
+constexpr int64_t kMostBytesLookedAt = int64_t{1} << 30;
+
+bool has_any_of(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
+}
+
+bool is_config(std::string_view text) {
+  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos) return false;
+  const auto dialect = spec::dialects::detect_dialect(text);
+  if (!dialect) return false;
+  try {
+    spec::dialects::import_run(text, *dialect);
+    return true;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+std::string next_bytes(std::ifstream& in, size_t count) {
+  std::string bytes(count, '\0');
+  in.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<size_t>(in.gcount()));
+  return bytes;
+}
+
+/// The first and the last bytes; of what is no text only the very first: checkpoints are many.
+struct Sample {
+  std::string head;
+  std::string tail;
+};
+Sample sample_of(const fs::path& path) {
+  constexpr size_t kFirstBytes = 4096;
+  Sample sample;
+  std::ifstream in(path, std::ios::binary);
+  sample.head = next_bytes(in, kFirstBytes);
+  const auto nuls = static_cast<size_t>(std::ranges::count(sample.head, '\0'));
+  if (!in || nuls * 10 > sample.head.size()) return sample;
+  sample.head += next_bytes(in, kHeadBytes - kFirstBytes);
+  if (!in) return sample;
+  in.seekg(0, std::ios::end);
+  const auto size = static_cast<std::streamoff>(in.tellg());
+  in.seekg(std::max<std::streamoff>(size - static_cast<std::streamoff>(kTailBytes), 0));
+  sample.tail = next_bytes(in, kTailBytes);
+  return sample;
+}
+
+void add_file(const fs::path& path, RunFolder& folder, int64_t& num_bytes) {
+  const Sample sample = sample_of(path);
+  num_bytes += static_cast<int64_t>(sample.head.size() + sample.tail.size());
+  switch (kind_of_file(sample.head, sample.tail)) {
+    case RunFileKind::other:
+      return;
+    case RunFileKind::log:
+      folder.logs.push_back(path.string());
+      return;
+    case RunFileKind::config:
+      folder.configs.push_back(path.string());
+      return;
+    case RunFileKind::chrome_trace:
+    case RunFileKind::rocprof_trace:
+    case RunFileKind::sqlite:
+    case RunFileKind::gzip:
+      folder.traces.push_back(path.string());
+      return;
+  }
+}
+
+/// Regular files in the order of their paths, so that a limit leaves out the same each time.
+std::vector<fs::path> files_below(const fs::path& root, RunFolder& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  auto entry =
+      fs::recursive_directory_iterator(root, fs::directory_options::skip_permission_denied, error);
+  const auto end = fs::recursive_directory_iterator();
+  for (; !error && entry != end; entry.increment(error)) {
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && (is_hidden || entry.depth() >= kMostDepth)) {
+      entry.disable_recursion_pending();
+    } else if (!is_hidden && entry->is_regular_file(ignored)) {
+      files.push_back(entry->path());
+    }
+    if (files.size() == kMostFiles) {
+      folder.notes.push_back(
+          fmt::format("{}: only {} files were looked at", root.string(), kMostFiles));
+      break;
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+RunFileKind kind_of_file(std::string_view head, std::string_view tail) {
+  using namespace std::string_view_literals;
+  if (head.starts_with("SQLite format 3\0"sv)) return RunFileKind::sqlite;
+  if (head.starts_with("\x1f\x8b"sv)) return RunFileKind::gzip;
+  const size_t first = std::min(head.find_first_not_of(" \t\r\n"), head.size());
+  const std::string_view text = head.substr(first);
+  if (text.starts_with('{') || text.starts_with("[")) {
+    if (has_any_of(text, {"\"rocprofiler-sdk-tool\""})) return RunFileKind::rocprof_trace;
+    const bool is_trace =
+        has_any_of(text, {"\"traceEvents\"", "\"deviceProperties\""}) ||
+        (has_any_of(text, {"\"ph\":", "\"ph\" :"}) && has_any_of(text, {"\"ts\":", "\"ts\" :"}));
+    if (is_trace) return RunFileKind::chrome_trace;
+    if (text.starts_with('{')) return RunFileKind::other;
+  }
+  if (looks_like_log(head) || (!tail.empty() && looks_like_log(tail))) return RunFileKind::log;
+  return is_config(head) ? RunFileKind::config : RunFileKind::other;
+}
+
+RunFolder find_run_files(const std::string& path) {
+  RunFolder folder;
+  std::error_code error;
+  int64_t num_bytes = 0;
+  if (fs::is_regular_file(path, error)) {
+    add_file(path, folder, num_bytes);
+    return folder;
+  }
+  if (!fs::is_directory(path, error)) {
+    throw base::UsageError(fmt::format("{}: is neither a file nor a folder", path));
+  }
+  // Two links to one file are one file.
+  std::set<fs::path> known;
+  for (const fs::path& file : files_below(path, folder)) {
+    const fs::path real = fs::canonical(file, error);
+    if (error || !known.insert(real).second) continue;
+    if (num_bytes > kMostBytesLookedAt) {
+      folder.notes.push_back(
+          fmt::format("{}: from {} on nothing was looked at", path, file.string()));
+      break;
+    }
+    add_file(file, folder, num_bytes);
+  }
+  return folder;
+}
+
+}  // namespace moetune::sweeps

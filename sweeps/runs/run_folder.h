@@ -1,0 +1,38 @@
+// What of a run lies in a folder: logs, traces, configurations and commands, told apart by their
+// content. Names of files mean nothing here: everybody has their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune::sweeps {
+
+enum class RunFileKind : uint8_t {
+  other,
+  log,
+  chrome_trace,  ///< JSON of Kineto and others
+  rocprof_trace,
+  sqlite,  ///< of Nsight Systems, most likely
+  gzip,    ///< what is inside is not looked at: a trace, most likely
+  config,  ///< a command or a configuration of a dialect
+};
+
+/// By the beginning of a file, and its end where it is longer: logs may begin with anything.
+RunFileKind kind_of_file(std::string_view head, std::string_view tail = {});
+
+/// Files by kind, sorted by path.
+struct RunFolder {
+  std::vector<std::string> logs;
+  std::vector<std::string> traces;
+  std::vector<std::string> configs;
+  std::vector<std::string> notes;  ///< where a limit left something out
+};
+
+/// Looks into a folder and those below it, or at one file. Links to folders are not followed,
+/// hidden ones left out; depth, files and bytes are bounded. Throws base::UsageError where there is
+/// nothing of that name.
+RunFolder find_run_files(const std::string& path);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,375 @@
+#include "sweeps/runs/run_judgement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "kernels/base/units.h"
+#include "sweeps/runs/failure_forms.h"
+
+namespace moetune::sweeps {
+namespace {
+
+/// A step that takes this many times the usual, and this long, does not come any more.
+constexpr double kSilentSteps = 20;
+constexpr double kSilentSeconds = 600;
+
+std::string words_of_seconds(double seconds) {
+  constexpr double kMostSeconds = 9e9;
+  return base::format_ns(std::llround(std::clamp(seconds, 0.0, kMostSeconds) * 1e9));
+}
+
+/// "0-3, 6": at most a few runs of ranks.
+std::string words_of_ranks(const std::vector<int>& ranks) {
+  constexpr size_t kMostRuns = 8;
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t k = i;
+    while (k + 1 < ranks.size() && ranks[k + 1] == ranks[k] + 1) ++k;
+    if (runs.size() == kMostRuns) {
+      runs.emplace_back("...");
+      break;
+    }
+    runs.push_back(k == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[k]));
+    i = k + 1;
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(runs, ", "));
+}
+
+/// What the watchdogs of all ranks said.
+struct Waiters {
+  std::set<int> ranks;              ///< whose collective timed out
+  std::map<int, int64_t> enqueued;  ///< how many operations a rank had started
+  std::optional<CollectiveTimeout> first;
+  bool called_others = false;  ///< ranks of one group called different operations
+};
+
+Waiters waiters_of(const AttemptParts& parts) {
+  Waiters waiters;
+  for (const Attempt* part : parts) {
+    for (const auto& [rank, timeout] : part->timeouts) {
+      if (rank >= 0 && timeout.last_enqueued >= 0) waiters.enqueued[rank] = timeout.last_enqueued;
+      if (timeout.operation.empty()) continue;
+      if (rank >= 0) waiters.ranks.insert(rank);
+      if (!waiters.first) waiters.first = timeout;
+      const CollectiveTimeout& first = *waiters.first;
+      waiters.called_others |= timeout.sequence == first.sequence && timeout.group == first.group &&
+                               timeout.operation != first.operation;
+    }
+  }
+  return waiters;
+}
+
+/// Those of the run that waited for nobody. Where few waited only a gap between them says who:
+/// groups are most often of neighbours.
+std::vector<int> absent_ranks(const std::set<int>& waiting, int64_t world, bool& is_likely) {
+  constexpr int64_t kMostWorld = 1'000'000;
+  constexpr size_t kFewest = 3;
+  if (waiting.empty() || world > kMostWorld) return {};
+  const auto count = static_cast<int64_t>(waiting.size());
+  const bool is_most = world > 0 && count * 2 >= world;
+  const int first = is_most ? 0 : *waiting.begin();
+  const auto end = is_most ? static_cast<int>(world) : *waiting.rbegin() + 1;
+  if (!is_most && (waiting.size() < kFewest || end - first != count + 1)) return {};
+  is_likely = !is_most;
+  std::vector<int> absent;
+  for (int rank = first; rank < end; ++rank) {
+    if (!waiting.contains(rank)) absent.push_back(rank);
+  }
+  return absent;
+}
+
+/// Who had waited and who had not come.
+void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailure& failure) {
+  const Waiters waiters = waiters_of(parts);
+  if (!waiters.first) return;
+  failure.waiting_ranks.assign(waiters.ranks.begin(), waiters.ranks.end());
+  bool is_likely = false;
+  std::vector<int> missing = absent_ranks(waiters.ranks, facts.world_size.value_or(0), is_likely);
+  std::string who = "who did not come is not said";
+  if (!missing.empty()) {
+    who =
+        fmt::format("{}{} did not come", is_likely ? "most likely " : "", words_of_ranks(missing));
+  } else if (waiters.enqueued.size() > 1) {
+    // Where all report, the one that had got least far is behind.
+    const auto [least, most] = std::ranges::minmax_element(
+        waiters.enqueued, {}, [](const auto& entry) { return entry.second; });
+    for (const auto& [rank, count] : waiters.enqueued) {
+      if (least->second < most->second && count == least->second) missing.push_back(rank);
+    }
+    if (!missing.empty()) {
+      who = fmt::format("{} had come to number {} only, others to {}", words_of_ranks(missing),
+                        least->second, most->second);
+    }
+  }
+  if (missing.size() == 1) failure.rank = missing.front();
+  failure.missing_ranks = std::move(missing);
+  const CollectiveTimeout& first = *waiters.first;
+  failure.timeout = first;
+  failure.sentence =
+      fmt::format("{} waited {} for {} number {}{}; {}",
+                  waiters.ranks.empty() ? "a rank" : words_of_ranks(failure.waiting_ranks),
+                  words_of_seconds(static_cast<double>(first.waited_ms) / 1e3), first.operation,
+                  first.sequence, first.group.empty() ? "" : " of group " + first.group, who);
+  if (waiters.called_others) failure.sentence += "; the ranks had called different operations";
+}
+
+/// Time and place of two failures, as far as they can be compared: negative where `a` was first.
+int order_of(const Failure& a, const Failure& b) {
+  if (a.time_s && b.time_s && *a.time_s != *b.time_s) return *a.time_s < *b.time_s ? -1 : 1;
+  if (a.place.file == b.place.file && a.place.line != b.place.line) {
+    return a.place.line < b.place.line ? -1 : 1;
+  }
+  return 0;
+}
+
+bool is_nearer_to_root(const Failure& a, const Failure& b) {
+  if (a.form->blame != b.form->blame) return a.form->blame < b.form->blame;
+  if (const int order = order_of(a, b); order != 0) return order < 0;
+  if (a.form != b.form) return std::less<>()(a.form, b.form);
+  return a.rank < b.rank;
+}
+
+/// The nearest to the root of those that count.
+const Failure* root_of(const std::vector<const Failure*>& failures) {
+  const Failure* inner = nullptr;
+  const Failure* outer = nullptr;
+  for (const Failure* failure : failures) {
+    const Failure*& best = failure->form->blame == Blame::outside ? outer : inner;
+    if (best == nullptr || is_nearer_to_root(*failure, *best)) best = failure;
+  }
+  if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
+  // What ends a run from outside is its root unless something had gone wrong before.
+  if (inner->form->blame >= Blame::ending) return outer;
+  const int order = order_of(*inner, *outer);
+  const bool is_inner_first = order != 0 ? order < 0 : inner->form->blame <= Blame::numbers;
+  return is_inner_first ? inner : outer;
+}
+
+/// Where torchrun names one rank only that ended by itself.
+int rank_by_exit_codes(const std::vector<const Failure*>& failures) {
+  std::set<int> ranks;
+  for (const Failure* failure : failures) {
+    const bool is_own = failure->form->name == "exit-code" || failure->form->name == "signal";
+    if (failure->exit_code && is_own && failure->rank >= 0) ranks.insert(failure->rank);
+  }
+  return ranks.size() == 1 ? *ranks.begin() : -1;
+}
+
+std::string sentence_of(const Failure& failure, int rank, int64_t after_step, int64_t num_ranks) {
+  const FailureForm& form = *failure.form;
+  const bool is_config = form.blame == Blame::cause && form.status == RunStatus::failed;
+  std::string sentence;
+  if (num_ranks > 1) {
+    sentence = fmt::format("{} ranks: ", num_ranks);
+  } else if (rank >= 0 && form.blame != Blame::outside) {
+    sentence = fmt::format("rank {}: ", rank);
+  }
+  sentence += form.words;
+  if (!is_config) {
+    sentence += after_step > 0 ? fmt::format(" after step {}", after_step)
+                               : " before the first step was logged";
+  }
+  if (!failure.detail.empty()) sentence += ": " + failure.detail;
+  return sentence;
+}
+
+/// Where the failure's own log shows no steps, it came after the last that others show.
+RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFacts& facts) {
+  const auto is_of = [&](const Attempt* part) {
+    return std::ranges::any_of(part->failures, [&](const Failure& f) { return &f == &failure; });
+  };
+  const auto part = std::ranges::find_if(parts, is_of);
+  const bool has_steps = part != parts.end() && !(*part)->steps.empty();
+  const int64_t after_step =
+      has_steps || failure.after_step > 0 ? failure.after_step : facts.last_step.value_or(0);
+  RunFailure result;
+  result.kind = failure.form->name;
+  result.status = failure.form->status;
+  result.rank = failure.rank;
+  if (failure.rank >= 0) result.ranks = {failure.rank};
+  result.iteration = after_step + 1;
+  result.place = failure.place;
+  result.times = failure.times;
+  result.is_survived = failure.is_survived;
+  result.time_s = failure.time_s;
+  result.exit_code = failure.exit_code;
+  result.memory = failure.memory;
+  result.timeout = failure.timeout;
+  result.sentence = sentence_of(failure, failure.rank, after_step, 1);
+  return result;
+}
+
+/// Several ranks with the same failure are one: of consequences also where the words differ.
+bool is_same_failure(const Failure& a, const Failure& b) {
+  if (a.form->name != b.form->name || a.is_survived != b.is_survived) return false;
+  return a.form->blame >= Blame::waiting || a.detail == b.detail;
+}
+
+/// How long no step had come at a time, or when something else was last said; 0: not known.
+double silence_before(const AttemptParts& parts, std::optional<double> until_s) {
+  std::optional<double> step_s;
+  std::optional<double> said_s;
+  for (const Attempt* part : parts) {
+    if (part->last_step_time_s) step_s = std::max(step_s.value_or(0), *part->last_step_time_s);
+    if (part->last_time_s) said_s = std::max(said_s.value_or(0), *part->last_time_s);
+  }
+  if (!until_s) until_s = said_s;
+  return step_s && until_s ? std::max(*until_s - *step_s, 0.0) : 0;
+}
+
+bool is_long(double silence_s, const RunFacts& facts) {
+  double usual_s = 0;
+  if (facts.step_time) {
+    usual_s = facts.step_time->median_s * static_cast<double>(facts.step_time->interval);
+  }
+  return silence_s > std::max(kSilentSeconds, kSilentSteps * usual_s);
+}
+
+void set_silence(double silence_s, std::string_view more, RunFacts& facts) {
+  RunFailure failure;
+  failure.kind = "silence";
+  failure.status = RunStatus::hung;
+  failure.iteration = facts.last_step.value_or(0) + 1;
+  if (!facts.steps.empty()) failure.place = {facts.steps_file, facts.steps.back().line};
+  failure.sentence = fmt::format("no step for {} after step {}{}", words_of_seconds(silence_s),
+                                 facts.last_step.value_or(0), more);
+  facts.root = failure;
+  facts.failures.insert(facts.failures.begin(), failure);
+}
+
+/// The loss that is no number, and stays so to the end.
+bool has_bad_end(const RunFacts& facts) {
+  for (auto step = facts.steps.rbegin(); step != facts.steps.rend(); ++step) {
+    if (step->loss) return !std::isfinite(*step->loss);
+  }
+  return false;
+}
+
+void set_bad_loss(RunFacts& facts) {
+  RunFailure failure;
+  failure.kind = "nan";
+  failure.status = RunStatus::wrong;
+  failure.iteration = facts.first_nan_step.value_or(0);
+  failure.sentence =
+      fmt::format("the loss is not a number since step {}", facts.first_nan_step.value_or(0));
+  for (const StepLine& step : facts.steps) {
+    if (step.step == facts.first_nan_step) failure.place = {facts.steps_file, step.line};
+  }
+  facts.root = failure;
+  facts.failures.insert(facts.failures.begin(), failure);
+}
+
+/// Without a failure: did it come to its end, or does the log just stop?
+void judge_by_end(const AttemptParts& parts, bool is_complete, const RunOptions& options,
+                  RunFacts& facts) {
+  if (has_bad_end(facts)) {
+    set_bad_loss(facts);
+    return;
+  }
+  if (is_complete) {
+    facts.status = RunStatus::ok;
+    return;
+  }
+  const double said_s = silence_before(parts, std::nullopt);
+  if (is_long(said_s, facts)) {
+    set_silence(said_s, ", though other lines came", facts);
+    return;
+  }
+  if (options.now_s && options.written_s && facts.last_step) {
+    const double silence_s = std::max(*options.now_s - *options.written_s, 0.0);
+    if (is_long(silence_s, facts)) {
+      set_silence(silence_s, ", and no other line", facts);
+      return;
+    }
+  }
+  if (!facts.last_step && facts.framework == Framework::unknown) {
+    facts.status = RunStatus::unknown;
+    facts.reason = "the log shows neither a step nor a failure";
+    return;
+  }
+  facts.status = RunStatus::truncated;
+  if (!facts.last_step) {
+    facts.reason = "the log stops before the first step, without a failure";
+    return;
+  }
+  facts.reason = fmt::format("the log stops after step {}", *facts.last_step);
+  if (facts.total_steps) facts.reason += fmt::format(" of {}", *facts.total_steps);
+  facts.reason += ", without an end or a failure";
+}
+
+}  // namespace
+
+void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& facts) {
+  bool has_end = false;
+  std::vector<const Failure*> open;
+  std::vector<const Failure*> all;
+  for (const Attempt* part : parts) {
+    has_end |= part->end.has_value();
+    for (const Failure& failure : part->failures) {
+      all.push_back(&failure);
+      if (!failure.is_survived) open.push_back(&failure);
+    }
+  }
+  const bool has_all_steps =
+      facts.total_steps && facts.last_step && *facts.last_step >= *facts.total_steps;
+  // Every rank has passed the barrier in front of the mark: what follows is tidying up.
+  if (has_end) open.clear();
+  if (has_all_steps) {
+    std::erase_if(open, [](const Failure* f) { return f->form->blame >= Blame::ending; });
+  }
+  std::ranges::sort(all, [](const Failure* a, const Failure* b) {
+    return std::tie(a->form->blame, a->place.file, a->place.line) <
+           std::tie(b->form->blame, b->place.file, b->place.line);
+  });
+  const Failure* root = root_of(open);
+  std::vector<std::pair<const Failure*, RunFailure>> told_of;
+  constexpr size_t kMostTold = 64;
+  if (root != nullptr) told_of.emplace_back(root, told(*root, parts, facts));
+  for (const Failure* failure : all) {
+    if (failure == root || failure->form->words.empty()) continue;
+    const auto same = std::ranges::find_if(
+        told_of, [&](const auto& entry) { return is_same_failure(*entry.first, *failure); });
+    if (same == told_of.end()) {
+      if (told_of.size() < kMostTold) told_of.emplace_back(failure, told(*failure, parts, facts));
+      continue;
+    }
+    same->second.times += failure->times;
+    if (failure->rank >= 0) same->second.ranks.push_back(failure->rank);
+  }
+  for (auto& [failure, words] : told_of) {
+    std::ranges::sort(words.ranks);
+    words.is_survived |= has_end;
+    const auto num_ranks = static_cast<int64_t>(words.ranks.size());
+    if (num_ranks > 1) {
+      words.sentence = sentence_of(*failure, words.rank, words.iteration - 1, num_ranks);
+    }
+    facts.failures.push_back(words);
+  }
+  if (root == nullptr) {
+    judge_by_end(parts, has_end || has_all_steps, options, facts);
+  } else {
+    RunFailure& failure = facts.failures.front();
+    if (failure.rank < 0 && root->form->blame != Blame::outside) {
+      failure.rank = rank_by_exit_codes(open);
+      failure.sentence = sentence_of(*root, failure.rank, failure.iteration - 1, 1);
+    }
+    if (root->form->name == "nccl-timeout") tell_who_waited(parts, facts, failure);
+    const double silence_s =
+        root->form->blame == Blame::outside ? silence_before(parts, root->time_s) : 0;
+    if (is_long(silence_s, facts)) {
+      set_silence(silence_s, fmt::format(" until it was ended ({})", root->form->words), facts);
+    } else {
+      facts.root = failure;
+    }
+  }
+  if (facts.root) {
+    facts.status = facts.root->status;
+    facts.reason = facts.root->sentence;
+  }
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,138 @@
+// Logs as frameworks print them, and every fact that has to come out.
+#include "tests/runs/golden_logs.h"
+
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/runs/failure_forms.h"
+#include "sweeps/runs/line_forms.h"
+
+namespace moetune::sweeps {
+
+BOOST_AUTO_TEST_SUITE(golden_logs_of_frameworks)
+
+namespace {
+
+using nlohmann::json;
+
+const json& expected_facts() {
+  static const json facts = json::parse(golden_logs::text_of("expected.json"));
+  return facts;
+}
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : expected_facts().items()) names.push_back(name);
+  return names;
+}
+
+/// What is expected is a part of what is there.
+void check_part(const std::string& path, const json& expected, const json& found) {
+  if (expected.is_object()) {
+    for (const auto& [key, value] : expected.items()) {
+      BOOST_TEST_CONTEXT(path << "." << key) {
+        BOOST_REQUIRE(found.is_object());
+        BOOST_REQUIRE(found.contains(key));
+        check_part(path + "." + key, value, found.at(key));
+      }
+    }
+  } else if (expected.is_array() && !expected.empty() && expected[0].is_object()) {
+    BOOST_REQUIRE_MESSAGE(found.size() >= expected.size(), path << " is " << found.dump());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      check_part(path + "[" + std::to_string(i) + "]", expected[i], found[i]);
+    }
+  } else if (expected.is_number() && found.is_number()) {
+    BOOST_TEST(found.get<double>() == expected.get<double>(), boost::test_tools::tolerance(1e-9));
+  } else {
+    BOOST_TEST(found == expected, path << " is " << found.dump() << ", not " << expected.dump());
+  }
+}
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(facts, boost::unit_test::data::make(case_names())) {
+  const json row = expected_facts().at(sample);
+  std::vector<std::string> paths;
+  for (const auto& file : row.at("files")) {
+    paths.push_back(golden_logs::folder() + file.get<std::string>());
+  }
+  check_part(sample, row.at("expected"), to_json(read_run(paths)));
+}
+
+BOOST_AUTO_TEST_CASE(every_log_has_its_facts) {
+  std::set<std::string> files;
+  for (const auto& [name, entry] : expected_facts().items()) {
+    for (const auto& file : entry.at("files")) files.insert(file.get<std::string>());
+  }
+  for (const std::string& name : golden_logs::all_names()) BOOST_TEST(files.contains(name), name);
+}
+
+BOOST_AUTO_TEST_CASE(every_log_is_known_as_one) {
+  for (const std::string& name : golden_logs::all_names()) {
+    BOOST_TEST(looks_like_log(golden_logs::text_of(name)), name);
+  }
+}
+
+// A row whose anchor is misspelt would never be read.
+BOOST_AUTO_TEST_CASE(every_row_of_the_tables_occurs) {
+  std::string all;
+  for (const std::string& name : golden_logs::all_names()) all += golden_logs::text_of(name);
+  for (const LineForm& form : line_forms()) {
+    BOOST_TEST((all.find(form.anchor) != std::string::npos), form.name << ": " << form.anchor);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(names_of_failures_are_of_one_status_and_blame) {
+  std::set<std::string_view> names;
+  for (const FailureForm& form : failure_forms()) {
+    BOOST_TEST(!form.name.empty());
+    // What is told of it needs words; what only helps to read others has none.
+    BOOST_TEST((!form.words.empty() || form.read != nullptr), form.name);
+    if (form.anchor.empty()) BOOST_TEST(names.insert(form.name).second, form.name);
+  }
+}
+
+// What a log echoes is as good as the command: a round trip through the dialect.
+BOOST_AUTO_TEST_CASE(an_argument_dump_is_the_command) {
+  const RunFacts facts = read_run({golden_logs::folder() + "megatron_lm.log"});
+  BOOST_REQUIRE(facts.config.has_value());
+  const spec::PlanKnobs& k = facts.config->knobs;
+  BOOST_TEST(k.recompute.text() == "layernorm,moe_act");
+  BOOST_TEST((k.dispatcher == spec::Dispatcher::alltoall));
+  BOOST_TEST((k.precision == spec::PrecisionRecipe::bf16));
+  BOOST_TEST((k.cross_entropy == spec::CrossEntropy::unfused));
+  BOOST_TEST(k.distributed_optimizer);
+  BOOST_TEST(k.fused_attention);
+  BOOST_TEST(k.gradient_accumulation_fusion);
+  BOOST_TEST(facts.config->model.at("num_hidden_layers") == 48);
+  const std::string command = spec::dialects::export_run(*facts.config, facts.config->dialect);
+  const auto again = spec::dialects::import_run(command, facts.config->dialect);
+  BOOST_TEST((again.knobs == k));
+}
+
+BOOST_AUTO_TEST_CASE(a_summary_of_bridge_is_its_overrides) {
+  const RunFacts facts = read_run({golden_logs::folder() + "megatron_bridge.log"});
+  BOOST_REQUIRE(facts.config.has_value());
+  BOOST_TEST(facts.config->knobs.recompute.text() == "moe_act");
+  BOOST_TEST(facts.config->knobs.vpp == 3);
+  BOOST_TEST((facts.config->dialect == spec::dialects::Dialect::megatron_bridge));
+}
+
+BOOST_AUTO_TEST_CASE(a_command_stands_in_for_the_echo) {
+  const RunFacts facts = golden_logs::facts_of(
+      "+ torchrun --nproc_per_node=8 pretrain_gpt.py --tensor-model-parallel-size 2 "
+      "--pipeline-model-parallel-size 2 --seq-length 4096 --micro-batch-size 2\n" +
+      golden_logs::megatron_steps(1, 3));
+  BOOST_REQUIRE(facts.config.has_value());
+  BOOST_TEST(facts.world_size.value_or(0) == 8);
+  BOOST_TEST(facts.parallel.tp.value_or(0) == 2);
+  BOOST_TEST(facts.parallel.dp.value_or(0) == 2);
+  BOOST_TEST(facts.seq_length.value_or(0) == 4096);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,324 @@
+// Which of several failures is the root, what is survived, and what a log that just stops means.
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <ostream>
+
+#include "sweeps/runs/failure_forms.h"
+#include "tests/runs/golden_logs.h"
+
+namespace moetune::sweeps {
+
+inline std::ostream& operator<<(std::ostream& out, RunStatus status) {
+  return out << spec::name_of(status);
+}
+
+BOOST_AUTO_TEST_SUITE(judgement_of_runs)
+
+namespace {
+
+using golden_logs::facts_of;
+using golden_logs::megatron_step;
+using golden_logs::megatron_steps;
+
+const std::string kOom =
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total "
+    "capacity of 79.10 GiB of which 1.00 MiB is free.\n";
+const std::string kDone = "[after training is done] datetime: 2026-03-04 05:06:50.000000 \n";
+
+std::string traceback(const std::string& rank, const std::string& error) {
+  return rank + "Traceback (most recent call last):\n" + rank +
+         "  File \"/opt/a/model.py\", line 7, in forward\n" + rank + "    y = f(x)\n" + rank +
+         error + "\n";
+}
+std::string slurm(const std::string& time, const std::string& why) {
+  return "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-03-04T" + time + " " + why + " ***\n";
+}
+std::string watchdog(int rank) {
+  const std::string r = std::to_string(rank);
+  return "[rank" + r + "]:[E304 05:16:07.0 ProcessGroupNCCL.cpp:683] [Rank " + r +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, "
+         "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds before timing "
+         "out.\n";
+}
+
+struct Row {
+  const char* name;
+  std::string text;
+  RunStatus status;
+  std::string kind;  ///< of the root; empty: none
+};
+std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
+
+const Row kRows[] = {
+    {"the cause wins over its consequences, printed later",
+     megatron_steps(1, 5) + watchdog(0) + "[rank3]: " + kOom, RunStatus::oom, "cuda-oom"},
+    {"memory that ran out before the time limit",
+     megatron_steps(1, 5) + "[rank3]: " + kOom + slurm("09:00:00", "DUE TO TIME LIMIT"),
+     RunStatus::oom, "cuda-oom"},
+    {"an error of Python before the time limit",
+     megatron_steps(1, 5) + traceback("", "RuntimeError: broken") +
+         slurm("05:06:06", "DUE TO TIME LIMIT"),
+     RunStatus::failed, "python-error"},
+    {"the time limit and what it causes",
+     megatron_steps(1, 5) + slurm("05:06:06", "DUE TO TIME LIMIT") +
+         "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1\n" + watchdog(1),
+     RunStatus::interrupted, "slurm-time-limit"},
+    {"silence until the time limit", megatron_steps(1, 5) + slurm("05:36:06", "DUE TO TIME LIMIT"),
+     RunStatus::hung, "silence"},
+    {"a task that failed and the cancel that followed",
+     megatron_steps(1, 5) + traceback("3: ", "RuntimeError: broken") +
+         "slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:07 ***\n",
+     RunStatus::failed, "python-error"},
+    {"a cancel", megatron_steps(1, 5) + slurm("05:06:07", ""), RunStatus::interrupted,
+     "slurm-cancelled"},
+    {"survived, as more steps came", megatron_steps(1, 3) + kOom + megatron_steps(4, 6),
+     RunStatus::truncated, ""},
+    {"one step more may have been printed late", megatron_steps(1, 3) + kOom + megatron_step(4),
+     RunStatus::oom, "cuda-oom"},
+    {"survived, as it ended well", megatron_steps(1, 3) + kOom + kDone, RunStatus::ok, ""},
+    {"an error of tidying up", megatron_steps(1, 3) + kDone + traceback("", "OSError: busy"),
+     RunStatus::ok, ""},
+    {"the last step and then a signal", megatron_steps(98, 100) + "Segmentation fault\n",
+     RunStatus::ok, ""},
+    {"the last step and then no memory", megatron_steps(98, 100) + kOom, RunStatus::oom,
+     "cuda-oom"},
+    {"all steps", megatron_steps(98, 100), RunStatus::ok, ""},
+    {"not all steps", megatron_steps(1, 99), RunStatus::truncated, ""},
+    {"NaN that stays", megatron_steps(1, 3) + megatron_step(4, NAN) + megatron_step(5, NAN),
+     RunStatus::wrong, "nan"},
+    {"NaN that goes", megatron_steps(1, 3) + megatron_step(4, NAN) + megatron_steps(5, 6),
+     RunStatus::truncated, ""},
+    {"an import inside of a traceback only", "ImportError: is only a word\n" + megatron_steps(1, 3),
+     RunStatus::truncated, ""},
+    {"an assertion before the first step", traceback("", "AssertionError: a % b"),
+     RunStatus::failed, "assertion"},
+    {"an assertion later", megatron_steps(1, 3) + traceback("", "AssertionError: a % b"),
+     RunStatus::failed, "python-error"},
+    {"a wrong value before the first step", traceback("", "ValueError: tp is 3"), RunStatus::failed,
+     "configuration"},
+    {"the host's memory behind a plain cancel",
+     megatron_steps(1, 3) + slurm("05:06:07", "") +
+         "slurmstepd: error: Detected 2 oom_kill events in StepId=1.0.\n",
+     RunStatus::oom, "host-oom"},
+    {"from the keyboard", megatron_steps(1, 3) + traceback("", "KeyboardInterrupt"),
+     RunStatus::interrupted, "interrupted"},
+    {"NCCL without memory", megatron_steps(1, 3) + "n:1:2 [0] NCCL WARN Failed to CUDA calloc 4\n",
+     RunStatus::oom, "cuda-oom"},
+    {"nothing at all", "hello\nworld\n", RunStatus::unknown, ""},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(roots, boost::unit_test::data::make(kRows)) {
+  const RunFacts facts = facts_of(sample.text);
+  BOOST_TEST(facts.status == sample.status);
+  BOOST_TEST((facts.root ? facts.root->kind : "") == sample.kind, facts.reason);
+  BOOST_TEST(facts.reason.empty() == (sample.status == RunStatus::ok), facts.reason);
+}
+
+namespace {
+
+/// A line for every row of the table of failures that needs no other line.
+struct Line {
+  std::string line;
+  std::string kind;
+  RunStatus status;
+  bool in_traceback = false;
+};
+std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
+
+constexpr bool kInTraceback = true;
+const Line kLines[] = {
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TIME LIMIT ***", "slurm-time-limit",
+     RunStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO PREEMPTION ***", "slurm-preempted",
+     RunStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO JOB REQUEUE ***", "slurm-preempted",
+     RunStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***",
+     "slurm-node-failure", RunStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE to SIGNAL Terminated ***",
+     "slurm-cancelled", RunStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 ***", "slurm-cancelled",
+     RunStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TASK FAILURE ***", "slurm-task",
+     RunStatus::failed},
+    {"*** STEP 1.0 ON n FAILED (non-zero exit code or other failure mode) ***", "slurm-task",
+     RunStatus::failed},
+    {"a.py: error: unrecognized arguments: --moe-old", "arguments", RunStatus::failed},
+    {"Unrecognized options: --parallelism.old", "arguments", RunStatus::failed},
+    {"a.py: error: argument --lr: invalid float value: 'x'", "arguments", RunStatus::failed},
+    {"a.py: error: the following arguments are required: --seq-length", "arguments",
+     RunStatus::failed},
+    {"omegaconf.errors.ConfigAttributeError: Key 'x' is not in struct", "arguments",
+     RunStatus::failed},
+    {"Could not override 'model.x'.", "arguments", RunStatus::failed},
+    {"ModuleNotFoundError: No module named 'apex'", "import", RunStatus::failed, kInTraceback},
+    {"ImportError: libcudnn.so.9: cannot open shared object file", "import", RunStatus::failed,
+     kInTraceback},
+    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", RunStatus::oom},
+    {"RuntimeError: CUDA error: out of memory", "cuda-oom", RunStatus::oom},
+    {"RuntimeError: CUDA driver error: out of memory", "cuda-oom", RunStatus::oom},
+    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "cuda-oom",
+     RunStatus::oom},
+    {"NCCL WARN Failed to CUDA calloc async 608 bytes", "cuda-oom", RunStatus::oom},
+    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host-oom", RunStatus::oom},
+    {"slurmstepd: error: Detected 1 oom-kill event(s) in step 1.0 cgroup.", "host-oom",
+     RunStatus::oom},
+    {"srun: error: node: task 3: Out Of Memory", "host-oom", RunStatus::oom},
+    {"RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
+     "host-oom", RunStatus::oom},
+    {"OSError: [Errno 12] Cannot allocate memory", "host-oom", RunStatus::oom, kInTraceback},
+    {"OSError: [Errno 28] No space left on device", "disk-full", RunStatus::failed},
+    {"RuntimeError: CUDA error: uncorrectable ECC error encountered", "cuda-error",
+     RunStatus::crashed},
+    {"NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "cuda-error",
+     RunStatus::crashed},
+    {"RuntimeError: CUDA error: device-side assert triggered", "cuda-error", RunStatus::crashed},
+    {"RuntimeError: HIP error: invalid device function", "cuda-error", RunStatus::crashed},
+    {"Memory access fault by GPU node-2 on address 0x7f", "cuda-error", RunStatus::crashed},
+    {"RuntimeError: The server socket has failed to listen: EADDRINUSE", "address-in-use",
+     RunStatus::failed},
+    {"KeyboardInterrupt", "interrupted", RunStatus::interrupted, kInTraceback},
+    {"[exiting program after receiving SIGTERM.] datetime: 2026-03-04 05:06:10", "interrupted",
+     RunStatus::interrupted},
+    {"torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
+     "interrupted", RunStatus::interrupted},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result nan (message='x')",
+     "nan", RunStatus::wrong},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result inf (message='x')",
+     "nan", RunStatus::wrong},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result -inf (message='x')",
+     "nan", RunStatus::wrong},
+    {"AssertionError: found NaN in local grad norm for bucket #3 in backward pass", "nan",
+     RunStatus::wrong},
+    {"AssertionError: found Inf in local forward loss calculation", "nan", RunStatus::wrong},
+    {"Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=SEND, NumelIn=1) ran "
+     "for 5 milliseconds",
+     "nccl-timeout", RunStatus::hung},
+    {"ProcessGroupNCCL's heartbeat monitor timed out! Will terminate the process", "nccl-timeout",
+     RunStatus::hung},
+    {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", RunStatus::hung},
+    {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", RunStatus::hung},
+    {"DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",
+     "rendezvous", RunStatus::hung},
+    {"ncclRemoteError: A call failed possibly due to a network error", "peer-gone",
+     RunStatus::crashed},
+    {"NCCL error: remote process exited or there was a network error, NCCL version 2", "peer-gone",
+     RunStatus::crashed},
+    {"NCCL error in: x.cpp:1, unhandled system error", "nccl-error", RunStatus::crashed},
+    {"ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
+     "peer-gone", RunStatus::crashed},
+    {"RuntimeError: NCCL communicator was aborted on rank 2.", "peer-gone", RunStatus::crashed},
+    {"RuntimeError: [gloo/pair.cc:534] Connection closed by peer [10.0.0.1]:1", "peer-gone",
+     RunStatus::crashed},
+    {"RuntimeError: recvValue failed: Connection reset by peer", "peer-gone", RunStatus::crashed},
+    {"RuntimeError: sendBytes failed: Broken pipe", "peer-gone", RunStatus::crashed},
+    {"srun: error: node: task 1: Segmentation fault (core dumped)", "segfault", RunStatus::crashed},
+    {"srun: error: node: task 1: Bus error", "signal", RunStatus::crashed},
+    {"To avoid data inconsistency, we are taking the entire process down.", "abort",
+     RunStatus::hung},
+    {"terminate called after throwing an instance of 'c10::Error'", "abort", RunStatus::crashed},
+    {"srun: error: node: tasks 0-7: Exited with exit code 1", "exit-code", RunStatus::failed},
+    {"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "launcher",
+     RunStatus::failed, kInTraceback},
+    {"torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated", "launcher",
+     RunStatus::failed, kInTraceback},
+    {"torch.multiprocessing.spawn.ProcessRaisedException: ", "launcher", RunStatus::failed,
+     kInTraceback},
+    {"subprocess.CalledProcessError: Command '['bash']' returned non-zero exit status 1.",
+     "launcher", RunStatus::failed, kInTraceback},
+    {"  exitcode  : -9 (pid: 42)", "signal", RunStatus::crashed},
+    {"failed (exitcode: 1) local_rank: 3 (pid: 42) of binary: /usr/bin/python3", "exit-code",
+     RunStatus::failed},
+    {"  exitcode  : -15 (pid: 42)", "ended", RunStatus::crashed},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) {
+  const std::string line = sample.in_traceback ? traceback("", sample.line) : sample.line + "\n";
+  const RunFacts facts = facts_of(megatron_steps(1, 9) + line);
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == sample.kind);
+  BOOST_TEST(facts.status == sample.status);
+  BOOST_TEST(!facts.reason.empty());
+}
+
+BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
+  for (const FailureForm& form : failure_forms()) {
+    if (form.words.empty()) continue;  // rows that only help to read others
+    const bool has_line =
+        form.anchor.empty() || std::ranges::any_of(kLines, [&](const Line& row) {
+          return row.line.find(form.anchor) != std::string::npos && row.kind == form.name;
+        });
+    BOOST_TEST(has_line, form.name << ": " << form.anchor);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_live_run_and_one_that_hangs) {
+  const std::string text = megatron_steps(1, 9);
+  const double now = 1'800'000'000;
+  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 5}).status == RunStatus::truncated);
+  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 900}).status == RunStatus::hung);
+  // Steps of a minute may keep still for a quarter of an hour.
+  std::string slow = text;
+  for (size_t at = slow.find("1000.0"); at != std::string::npos; at = slow.find("1000.0")) {
+    slow.replace(at, 6, "60000.0");
+  }
+  BOOST_TEST(facts_of(slow, {.now_s = now, .written_s = now - 900}).status == RunStatus::truncated);
+}
+
+BOOST_AUTO_TEST_CASE(attempts_are_told_apart) {
+  const std::string start =
+      "using world size: 8, data-parallel size: 8, context-parallel size: 1, "
+      "tensor-model-parallel size: 1, pipeline-model-parallel size: 1\n";
+  const RunFacts again =
+      facts_of(start + megatron_steps(1, 5) + kOom + start + megatron_steps(1, 9));
+  BOOST_TEST(again.num_attempts == 2);
+  BOOST_TEST(again.status == RunStatus::truncated);
+  BOOST_TEST(again.num_steps == 9);
+  // A start that fails before its first step: the speed is that of the one before.
+  const RunFacts short_one = facts_of(start + megatron_steps(1, 9) + start + kOom);
+  BOOST_TEST(short_one.num_attempts == 2);
+  BOOST_TEST(short_one.status == RunStatus::oom);
+  BOOST_TEST(short_one.num_steps == 9);
+  // Steps that go back are another start even where nothing else says so.
+  BOOST_TEST(facts_of(megatron_steps(1, 5) + megatron_steps(3, 9)).num_attempts == 2);
+}
+
+BOOST_AUTO_TEST_CASE(few_waiting_ranks_show_the_gap_between_them) {
+  const RunFacts facts =
+      facts_of("using world size: 64, data-parallel size: 64\n" + megatron_steps(1, 5) +
+               watchdog(8) + watchdog(9) + watchdog(11) + watchdog(12));
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->missing_ranks == std::vector<int>{10});
+  BOOST_TEST(facts.reason.find("most likely rank 10 did not come") != std::string::npos);
+  const RunFacts none = facts_of("using world size: 64, data-parallel size: 64\n" +
+                                 megatron_steps(1, 5) + watchdog(8) + watchdog(30));
+  BOOST_TEST(none.root->missing_ranks.empty());
+}
+
+BOOST_AUTO_TEST_CASE(torchrun_names_the_rank_that_has_no_prefix) {
+  const std::string box =
+      "Root Cause (first observed failure):\n[0]:\n  rank      : 5 "
+      "(local_rank: 5)\n  exitcode  : 1 (pid: 42)\n";
+  const RunFacts facts = facts_of(megatron_steps(1, 3) + kOom + box);
+  BOOST_TEST(facts.root->rank == 5);
+}
+
+BOOST_AUTO_TEST_CASE(warm_up_is_left_out) {
+  std::string text = megatron_step(1);
+  text.replace(text.find("1000.0"), 6, "9000.0");
+  const RunFacts one = facts_of(text);
+  BOOST_TEST(one.step_time->has_warmup);
+  const RunFacts more = facts_of(text + megatron_steps(2, 4));
+  BOOST_TEST(more.step_time->median_s == 1.0);
+  BOOST_TEST(more.step_time->max_s == 1.0);
+  BOOST_TEST(!more.step_time->has_warmup);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

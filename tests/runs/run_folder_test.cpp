@@ -1,0 +1,89 @@
+// A folder as a run leaves it: what of it is a log, a trace or a configuration.
+#include "sweeps/runs/run_folder.h"
+
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <ostream>
+
+#include "kernels/base/error.h"
+#include "tests/profiler/temp_folder.h"
+#include "tests/runs/golden_logs.h"
+
+namespace moetune::sweeps {
+
+BOOST_AUTO_TEST_SUITE(folders_of_runs)
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Row {
+  const char* name;
+  std::string text;
+  RunFileKind kind;
+};
+std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
+
+const std::string kStep = golden_logs::megatron_step(1);
+
+const Row kRows[] = {
+    {"a log", kStep, RunFileKind::log},
+    {"Kineto", "{\n\"schemaVersion\": 1, \"traceEvents\": [" + kStep, RunFileKind::chrome_trace},
+    {"an array of events", "[{\"ph\": \"X\", \"ts\": 1}]", RunFileKind::chrome_trace},
+    {"rocprofiler", "{\"rocprofiler-sdk-tool\": [", RunFileKind::rocprof_trace},
+    {"SQLite", std::string("SQLite format 3\0....", 20), RunFileKind::sqlite},
+    {"gzip", "\x1f\x8b\x08", RunFileKind::gzip},
+    {"a model", "{\"hidden_size\": 2048}", RunFileKind::other},
+    {"a command",
+     "#!/bin/bash\ntorchrun --nproc-per-node 8 pretrain_gpt.py \\\n"
+     "  --tensor-model-parallel-size 2 --micro-batch-size 1\n",
+     RunFileKind::config},
+    {"TOML", "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 2\n",
+     RunFileKind::config},
+    {"a source", "import os\nprint('''" + kStep + "''')\n", RunFileKind::other},
+    {"a page", "# How to train with torchtitan\n\nwords\n", RunFileKind::other},
+    {"nothing", "", RunFileKind::other},
+};
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(kinds, boost::unit_test::data::make(kRows)) {
+  BOOST_TEST((kind_of_file(sample.text) == sample.kind));
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_log_counts_as_well) {
+  BOOST_TEST((kind_of_file("words\n", kStep) == RunFileKind::log));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  write(root / "b" / "rank-1.log", kStep);
+  write(root / "b" / "rank-0", kStep);
+  write(root / "traces" / "x.json", "{\"traceEvents\": []}");
+  write(root / "train.toml", kRows[8].text);
+  write(root / ".git" / "log", kStep);
+  write(root / "1/2/3/4/5/6/7/8/9/10/deep.log", kStep);
+  fs::create_directory_symlink(root, root / "b" / "loop");
+  fs::create_symlink(root / "b" / "rank-0", root / "b" / "twice");
+  fs::create_symlink(root / "nowhere", root / "b" / "broken");
+  const RunFolder folder = find_run_files(root.string());
+  BOOST_REQUIRE(folder.logs.size() == 2U);
+  BOOST_TEST(folder.logs[0] == (root / "b" / "rank-0").string());
+  BOOST_TEST(folder.logs[1] == (root / "b" / "rank-1.log").string());
+  BOOST_TEST(folder.traces.size() == 1U);
+  BOOST_TEST(folder.configs.size() == 1U);
+  BOOST_TEST(folder.notes.empty());
+  BOOST_TEST(find_run_files((root / "train.toml").string()).configs.size() == 1U);
+  BOOST_CHECK_THROW(find_run_files((root / "nowhere").string()), base::UsageError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

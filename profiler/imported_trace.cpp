@@ -193,9 +193,9 @@ void ImportedTrace::finish() {
     if (op.call != kNoRow) op.call = place[op.call];
   }
   sort_by_start(ops);
-  std::stable_sort(
-      steps.begin(), steps.end(),
-      [](const ImportedStep& a, const ImportedStep& b) { return a.start_ns < b.start_ns; });
+  std::stable_sort(steps.begin(), steps.end(), [](const ImportedStep& a, const ImportedStep& b) {
+    return a.start_ns < b.start_ns;
+  });
 }
 
 }  // namespace moetune::profiler

@@ -150,17 +150,17 @@ struct TraceFacts {
   std::optional<int64_t> rank;
   bool is_rank_guessed = false;  ///< from the file's name, or by counting
   std::optional<int64_t> world_size;
-  std::vector<std::string> device_names;   ///< of the host, in its order; traced or not
-  int64_t base_time_ns = 0;                ///< Unix time of time 0; 0: unknown, or times are Unix
-  int64_t num_events = 0;                  ///< in the file, of this rank and of any kind
-  std::map<std::string, int64_t> num_of;   ///< events by the file's own category or table
-  int64_t num_clipped = 0;                 ///< events that ended before they began: now of length 0
-  int64_t num_incomplete = 0;              ///< device work or calls without times: left out
-  bool has_stacks = false;                 ///< recording them slowed the host
-  int64_t peak_allocated_bytes = 0;        ///< of the device's memory; 0: unknown
-  int64_t peak_reserved_bytes = 0;         ///< by the framework's allocator; 0: unknown
-  std::optional<int64_t> num_lost = {};    ///< records that the tool says it lost
-  std::vector<std::string> notes = {};     ///< sentences a reader of figures should know
+  std::vector<std::string> device_names;  ///< of the host, in its order; traced or not
+  int64_t base_time_ns = 0;               ///< Unix time of time 0; 0: unknown, or times are Unix
+  int64_t num_events = 0;                 ///< in the file, of this rank and of any kind
+  std::map<std::string, int64_t> num_of;  ///< events by the file's own category or table
+  int64_t num_clipped = 0;                ///< events that ended before they began: now of length 0
+  int64_t num_incomplete = 0;             ///< device work or calls without times: left out
+  bool has_stacks = false;                ///< recording them slowed the host
+  int64_t peak_allocated_bytes = 0;       ///< of the device's memory; 0: unknown
+  int64_t peak_reserved_bytes = 0;        ///< by the framework's allocator; 0: unknown
+  std::optional<int64_t> num_lost = {};   ///< records that the tool says it lost
+  std::vector<std::string> notes = {};    ///< sentences a reader of figures should know
 };
 
 struct ImportedTrace {

@@ -21,8 +21,7 @@ size_t code_point_bytes(std::string_view text) {
     return continues(1) && continues(2) && !is_overlong && !is_surrogate ? 3 : 0;
   }
   if (first >= 0xF0 && first <= 0xF4) {
-    const bool is_outside =
-        (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
+    const bool is_outside = (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
     return continues(1) && continues(2) && continues(3) && !is_outside ? 4 : 0;
   }
   return 0;

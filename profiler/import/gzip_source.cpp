@@ -34,9 +34,8 @@ class GzipBytes : public ByteSource {
     const uint32_t got = room - state_.avail_out;
     num_unpacked_ += got;
     if (num_unpacked_ > kBombBytes && num_unpacked_ / kBombRatio > num_packed_) {
-      throw base::UsageError(
-          fmt::format("{}: unpacks to more than {} times its size, which no trace does", path_,
-                      kBombRatio));
+      throw base::UsageError(fmt::format(
+          "{}: unpacks to more than {} times its size, which no trace does", path_, kBombRatio));
     }
     return got;
   }
@@ -55,15 +54,15 @@ class GzipBytes : public ByteSource {
     const bool is_at_end = state_.avail_in == 0;  // but it may hold something back
     const int code = isal_inflate(&state_);
     if (code != ISAL_DECOMP_OK && code != ISAL_END_INPUT) {
-      throw base::UsageError(fmt::format(
-          "{}: the gzip file is damaged near its byte {} (ISA-L says {}){}", path_,
-          num_packed_ - state_.avail_in, code,
-          code == ISAL_INCORRECT_CHECKSUM ? ": its checksum is wrong" : ""));
+      throw base::UsageError(
+          fmt::format("{}: the gzip file is damaged near its byte {} (ISA-L says {}){}", path_,
+                      num_packed_ - state_.avail_in, code,
+                      code == ISAL_INCORRECT_CHECKSUM ? ": its checksum is wrong" : ""));
     }
     if (is_at_end && state_.avail_out == room && state_.block_state != ISAL_BLOCK_FINISH) {
-      throw base::UsageError(fmt::format(
-          "{}: the gzip file is cut: it ends after {} bytes, in the middle of its data", path_,
-          num_packed_));
+      throw base::UsageError(
+          fmt::format("{}: the gzip file is cut: it ends after {} bytes, in the middle of its data",
+                      path_, num_packed_));
     }
   }
 

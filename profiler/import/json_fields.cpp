@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view token) {
 void take_value(ondemand::value value, JsonField field, JsonFieldSink& sink);
 
 void take_object(ondemand::object object, std::string_view key, int depth, JsonFieldSink& sink) {
-  for (auto member : object) {
+  for (ondemand::field member : object) {
     JsonField field;
     field.parent = key;
     field.key = member.unescaped_key();
@@ -33,7 +33,7 @@ void take_object(ondemand::object object, std::string_view key, int depth, JsonF
 }
 
 void take_list(ondemand::array list, std::string_view key, int depth, JsonFieldSink& sink) {
-  for (auto element : list) {
+  for (ondemand::value element : list) {
     JsonField field;
     field.parent = key;
     field.depth = depth;

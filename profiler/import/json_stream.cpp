@@ -120,8 +120,9 @@ std::string_view JsonStream::take_value(bool is_kept) {
   const auto go_on = [&](const char* what) {
     const size_t length = at_ - begin;
     if (is_kept && length > kMaxValueBytes) {
-      throw base::UsageError(fmt::format("{}: byte {}: a value of more than {} MB, which no trace has",
-                                         path_, start, kMaxValueBytes >> 20U));
+      throw base::UsageError(
+          fmt::format("{}: byte {}: a value of more than {} MB, which no trace has", path_, start,
+                      kMaxValueBytes >> 20U));
     }
     if (!refill(is_kept ? begin : at_)) {
       throw base::UsageError(

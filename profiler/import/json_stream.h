@@ -56,10 +56,10 @@ class JsonStream {
   std::unique_ptr<ByteSource> source_;
   std::string path_;
   std::vector<char> buffer_;
-  size_t at_ = 0;       // in buffer_: of the next character
-  size_t filled_ = 0;   // of buffer_
-  int64_t offset_ = 0;  // of the document: of the start of buffer_
-  std::string open_;    // closing brackets of what was entered
+  size_t at_ = 0;          // in buffer_: of the next character
+  size_t filled_ = 0;      // of buffer_
+  int64_t offset_ = 0;     // of the document: of the start of buffer_
+  std::string open_;       // closing brackets of what was entered
   std::string key_;        // that was read last
   bool is_first_ = false;  // nothing of what was entered last has been read
 };

@@ -58,11 +58,21 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {"Float", 4},         {"BFloat16", 2},    {"Half", 2},
-    {"Double", 8},        {"Long", 8},        {"Int", 4},
-    {"Short", 2},         {"Byte", 1},        {"Char", 1},
-    {"Bool", 1},          {"ComplexFloat", 8}, {"ComplexDouble", 16},
-    {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Float8_e4m3fnuz", 1},
+    {"Float", 4},
+    {"BFloat16", 2},
+    {"Half", 2},
+    {"Double", 8},
+    {"Long", 8},
+    {"Int", 4},
+    {"Short", 2},
+    {"Byte", 1},
+    {"Char", 1},
+    {"Bool", 1},
+    {"ComplexFloat", 8},
+    {"ComplexDouble", 16},
+    {"Float8_e4m3fn", 1},
+    {"Float8_e5m2", 1},
+    {"Float8_e4m3fnuz", 1},
     {"Float8_e5m2fnuz", 1},
 };
 
@@ -79,8 +89,8 @@ struct PathRow {
 };
 
 constexpr PathRow kPaths[] = {
-    {"HtoD", CopyPath::to_device}, {"DtoH", CopyPath::to_host}, {"DtoD", CopyPath::on_device},
-    {"PtoP", CopyPath::peer},      {"HtoH", CopyPath::on_host}, {"HtoA", CopyPath::to_device},
+    {"HtoD", CopyPath::to_device}, {"DtoH", CopyPath::to_host},   {"DtoD", CopyPath::on_device},
+    {"PtoP", CopyPath::peer},      {"HtoH", CopyPath::on_host},   {"HtoA", CopyPath::to_device},
     {"AtoH", CopyPath::to_host},   {"AtoA", CopyPath::on_device}, {"AtoD", CopyPath::on_device},
     {"DtoA", CopyPath::on_device},
 };
@@ -177,9 +187,8 @@ class KinetoReader {
       }
     }
     if (!has_events) {
-      throw base::UsageError(
-          fmt::format("{}: has no traceEvents: it is no trace of PyTorch's profiler",
-                      json_.path()));
+      throw base::UsageError(fmt::format(
+          "{}: has no traceEvents: it is no trace of PyTorch's profiler", json_.path()));
     }
   }
 
@@ -196,7 +205,7 @@ class KinetoReader {
     } else if (key == "schemaVersion") {
       facts.version = std::string(json_.value().substr(0, 20));
     } else if (key == "with_stack") {
-      facts.has_stacks = facts.has_stacks || json_.value() == "1";
+      facts.has_stacks = json_.value() == "1" || facts.has_stacks;
     } else {
       json_.skip();
     }
@@ -249,9 +258,9 @@ class KinetoReader {
   }
 
   [[noreturn]] void fail(std::string_view key, std::string_view value, const char* expected) {
-    throw base::UsageError(fmt::format(
-        "{}: event {} ('{}'): {} is '{}', expected {}", json_.path(), trace_.facts.num_events,
-        event_.name.substr(0, 60), key, value.substr(0, 40), expected));
+    throw base::UsageError(fmt::format("{}: event {} ('{}'): {} is '{}', expected {}", json_.path(),
+                                       trace_.facts.num_events, event_.name.substr(0, 60), key,
+                                       value.substr(0, 40), expected));
   }
 
   /// Nanoseconds of a time in microseconds.
@@ -327,9 +336,9 @@ class KinetoReader {
     op.kind = kind;
     op.correlation = id_of(event_.correlation);
     op.name = trace_.names.intern(event_.name);
-    op.stream = trace_.stream_row(
-        {number_or(event_.device.empty() ? event_.pid : event_.device, -1),
-         number_or(event_.stream.empty() ? event_.tid : event_.stream, -1)});
+    op.stream =
+        trace_.stream_row({number_or(event_.device.empty() ? event_.pid : event_.device, -1),
+                           number_or(event_.stream.empty() ? event_.tid : event_.stream, -1)});
     op.bytes = std::max<int64_t>(0, number_or(event_.bytes, 0));
     if (kind == ActivityKind::kernel) {
       op.detail = read_shape();

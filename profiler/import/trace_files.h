@@ -1,5 +1,5 @@
-// Files of other tools, known by their content and read into ImportedTrace: one row of the table for
-// each format.
+// Files of other tools, known by their content and read into ImportedTrace: one row of the table
+// for each format.
 #pragma once
 
 #include <span>

@@ -29,8 +29,9 @@ std::string shown(char c) {
 JsonStream::JsonStream(std::unique_ptr<ByteSource> source, std::string path)
     : source_(std::move(source)), path_(std::move(path)) {
   buffer_.resize(2 * kPieceBytes + kPaddingBytes);
-  refill(0);
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // of UTF-8, by some editors
+  while (filled_ < kMark.size() && refill(0)) {
+  }
   if (std::string_view(buffer_.data(), filled_).starts_with(kMark)) at_ = kMark.size();
 }
 
@@ -117,13 +118,15 @@ std::string_view JsonStream::take_value(bool is_kept) {
   if (at_ == filled_) fail("the file is cut: a value is missing");
   const int64_t start = offset();
   size_t begin = at_;  // of the value, in the buffer
-  const auto go_on = [&](const char* what) {
-    const size_t length = at_ - begin;
-    if (is_kept && length > kMaxValueBytes) {
+  const auto check_size = [&] {
+    if (is_kept && at_ - begin > kMaxValueBytes) {
       throw base::UsageError(
           fmt::format("{}: byte {}: a value of more than {} MB, which no trace has", path_, start,
                       kMaxValueBytes >> 20U));
     }
+  };
+  const auto go_on = [&](const char* what) {
+    check_size();
     if (!refill(is_kept ? begin : at_)) {
       throw base::UsageError(
           fmt::format("{}: byte {}: the file is cut: {} does not end", path_, start, what));
@@ -150,6 +153,7 @@ std::string_view JsonStream::take_value(bool is_kept) {
       go_on("a number");
     }
   }
+  check_size();
   return is_kept ? std::string_view(buffer_.data() + begin, at_ - begin) : std::string_view();
 }
 

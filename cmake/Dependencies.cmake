@@ -9,6 +9,18 @@ find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options unit_test_framework)
 find_package(SQLite3 3.37 REQUIRED)
 
+# JSON and gzip of traces, which are gigabytes.
+find_path(SIMDJSON_INCLUDE_DIR simdjson.h REQUIRED)
+find_library(SIMDJSON_LIBRARY simdjson REQUIRED)
+add_library(fast_json INTERFACE)
+target_include_directories(fast_json SYSTEM INTERFACE ${SIMDJSON_INCLUDE_DIR})
+target_link_libraries(fast_json INTERFACE ${SIMDJSON_LIBRARY})
+find_path(ISAL_INCLUDE_DIR igzip_lib.h PATH_SUFFIXES isa-l REQUIRED)
+find_library(ISAL_LIBRARY isal REQUIRED)
+add_library(fast_gzip INTERFACE)
+target_include_directories(fast_gzip SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
+target_link_libraries(fast_gzip INTERFACE ${ISAL_LIBRARY})
+
 # Debian's own package file of oneDNN asks for the OpenCL headers, which a GEMM on the CPU does not need.
 find_path(ONEDNN_INCLUDE_DIR dnnl.h REQUIRED)
 find_library(ONEDNN_LIBRARY dnnl REQUIRED)

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "profiler/activity_kinds.h"
 #include "profiler/record.h"
 #include "profiler/timeline.h"
 
@@ -57,14 +58,6 @@ struct GraphLabels {
   std::unordered_map<uint64_t, std::vector<uint64_t>> neighbours;
 };
 
-enum class ActivityKind : uint8_t {
-  kernel,
-  copy,
-  fill,
-  graph,  ///< a whole replay, where its nodes are not traced
-};
-enum class CopyPath : uint8_t { other, to_device, to_host, on_device, peer, on_host };
-
 /// Device work. A run of 0 to 0 has no times.
 struct DeviceActivity {
   ActivityKind kind = ActivityKind::kernel;
@@ -103,7 +96,6 @@ struct EventRecord {
   uint64_t sync_id = 0;
 };
 
-enum class SyncKind : uint8_t { event, stream_wait, stream, device, other };
 constexpr uint64_t kNoSyncId = std::numeric_limits<uint64_t>::max();
 
 /// The host, or with stream_wait a stream, waits.

@@ -1,0 +1,22 @@
+// The kinds of device work, copies and waits that tracing interfaces tell apart: spoken by our own
+// recorder (device/device_activity.h) and by what is read from other tools' traces
+// (imported_trace.h).
+#pragma once
+
+#include <cstdint>
+
+namespace moetune::profiler {
+
+enum class ActivityKind : uint8_t {
+  kernel,
+  copy,
+  fill,
+  graph,  ///< a whole replay, where its nodes are not traced
+};
+
+enum class CopyPath : uint8_t { other, to_device, to_host, on_device, peer, on_host };
+
+/// Of stream_wait the waiting is a stream's, of all others the host's.
+enum class SyncKind : uint8_t { event, stream_wait, stream, device, other };
+
+}  // namespace moetune::profiler

@@ -1,0 +1,420 @@
+#include "profiler/analysis/imported_wall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/trace_causes.h"
+#include "profiler/analysis/trace_windows.h"
+
+namespace moetune::profiler {
+namespace {
+
+constexpr const char* kLabelNames[] = {"communication", "host",    "pipeline", "imbalance",
+                                       "memory",        "compute", "unknown"};
+static_assert(std::size(kLabelNames) == kNumWallLabels);
+
+size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
+size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
+
+/// One rank's time.
+struct JudgedRank {
+  TraceWindow window;
+  std::vector<CauseSegment> segments;
+  [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
+};
+
+/// Time in which a rank's segments have each cause.
+CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
+  CauseSums sums = {};
+  auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
+  for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
+    sums[place_of(at->cause)] +=
+        std::min(at->end_ns, time.end_ns) - std::max(at->start_ns, time.start_ns);
+  }
+  return sums;
+}
+
+void check_one_run(std::span<const ImportedTrace> traces) {
+  std::map<int64_t, const TraceFacts*> by_rank;
+  for (const ImportedTrace& trace : traces) {
+    const TraceFacts& facts = trace.facts;
+    if (facts.world_size && traces[0].facts.world_size &&
+        *facts.world_size != *traces[0].facts.world_size) {
+      throw base::UsageError(fmt::format(
+          "{} is of a run of {} ranks, {} of one of {}: expected traces of one run", facts.file,
+          *facts.world_size, traces[0].facts.file, *traces[0].facts.world_size));
+    }
+    if (!facts.rank || facts.is_rank_guessed) continue;
+    const auto [other, is_new] = by_rank.emplace(*facts.rank, &facts);
+    if (!is_new) {
+      throw base::UsageError(
+          fmt::format("{} and {} are both of rank {}: expected one trace of each rank of one run",
+                      other->second->file, facts.file, *facts.rank));
+    }
+  }
+}
+
+/// The windows and causes of all ranks that have device work, and what they wait for one another.
+class Judge {
+ public:
+  Judge(std::span<const ImportedTrace> traces, const ImportedWallOptions& options)
+      : traces_(traces), options_(options) {
+    for (const ImportedTrace& trace : traces) {
+      const TraceWindows windows(trace);
+      JudgedRank& rank = ranks_.emplace_back();
+      auto window = judged_window(trace, windows);
+      if (!window) continue;
+      rank.window = std::move(*window);
+      rank.segments = explain_window(trace, rank.window, windows.wide());
+      ++num_judged_;
+      num_ops_ += static_cast<int64_t>(rank.window.ops.size());
+    }
+    blame_.resize(traces.size());
+  }
+
+  ImportedWall verdict() {
+    ImportedWall wall;
+    if (num_judged_ > 0) {
+      if (num_judged_ > 1) find_waits();
+      for (size_t i = 0; i < ranks_.size(); ++i) book(i, wall.shares);
+      for (double& share : wall.shares) share /= num_judged_;
+    } else {
+      wall.shares[place_of(WallLabel::unknown)] = 1;
+    }
+    wall.unknown_ratio = wall.shares[place_of(WallLabel::unknown)];
+    choose(wall);
+    wall.share_ratio = wall.shares[place_of(wall.label)];
+    add_shares(wall);
+    add_host(wall);
+    add_comm(wall);
+    add_notes(wall);
+    return wall;
+  }
+
+ private:
+  static std::optional<TraceWindow> judged_window(const ImportedTrace& trace,
+                                                  const TraceWindows& windows) {
+    if (!trace.steps.empty()) {
+      ImportedStep all = trace.steps.front();
+      for (const ImportedStep& step : trace.steps) all.end_ns = std::max(all.end_ns, step.end_ns);
+      if (auto window = windows.make(WindowKind::step_by_launch, &all)) return window;
+    }
+    if (auto window = windows.make(WindowKind::launched)) return window;
+    return windows.make(WindowKind::whole);
+  }
+
+  /// Which part of each collective was waiting, and for whom.
+  void find_waits() {
+    matching_ = match_across_ranks(traces_);
+    waits_.resize(traces_.size());
+    for (const MatchedCollective& one : matching_.matched) {
+      const CollectivePart& last = one.parts[one.last];
+      for (const CollectivePart& part : one.parts) {
+        const ImportedOp& op = traces_[part.trace].ops[part.op];
+        waits_[part.trace][part.op] = {op.end_ns - one.transfer_ns, last};
+      }
+    }
+  }
+
+  /// Adds the shares of one rank's window.
+  void book(size_t index, std::array<double, kNumWallLabels>& shares) {
+    const JudgedRank& rank = ranks_[index];
+    if (rank.window_ns() == 0) return;
+    const auto add = [&](WallLabel label, double ns) {
+      shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
+    };
+    int64_t to_host_ns = 0;
+    int64_t to_device_ns = 0;
+    for (const CauseSegment& segment : rank.segments) {
+      const int64_t ns = segment.end_ns - segment.start_ns;
+      switch (segment.cause) {
+        case IdleCause::compute:
+        case IdleCause::latency:
+          add(WallLabel::compute, static_cast<double>(ns));
+          break;
+        case IdleCause::host:
+          add(WallLabel::host, static_cast<double>(ns));
+          blame_[index][place_of(WallLabel::host)] += static_cast<double>(ns);
+          break;
+        case IdleCause::communication:
+          book_comm(index, segment, add);
+          break;
+        case IdleCause::host_copy:
+          (traces_[index].ops[segment.op].path == CopyPath::to_host ? to_host_ns : to_device_ns) +=
+              ns;
+          break;
+        case IdleCause::unknown:
+        case IdleCause::count:
+          add(WallLabel::unknown, static_cast<double>(ns));
+          break;
+      }
+    }
+    // What is moved out and in again is offloaded; one way it is the input, or a result.
+    const int64_t both_ns = to_host_ns + to_device_ns;
+    const bool is_offload = 5 * std::min(to_host_ns, to_device_ns) > both_ns;
+    add(is_offload ? WallLabel::memory : WallLabel::host, static_cast<double>(both_ns));
+    copy_ns_ += both_ns;
+  }
+
+  template <typename Add>
+  void book_comm(size_t index, const CauseSegment& segment, const Add& add) {
+    const auto all_ns = static_cast<double>(segment.end_ns - segment.start_ns);
+    exposed_ns_ += all_ns;
+    if (is_message(traces_[index], segment.op)) return add(WallLabel::pipeline, all_ns);
+    int64_t wait_ns = 0;
+    CollectivePart last;
+    if (!waits_.empty()) {
+      const auto wait = waits_[index].find(segment.op);
+      if (wait != waits_[index].end()) {
+        const auto& [until_ns, part] = wait->second;
+        wait_ns =
+            std::clamp<int64_t>(until_ns - segment.start_ns, 0, segment.end_ns - segment.start_ns);
+        last = part;
+      }
+    }
+    add(WallLabel::communication, all_ns - static_cast<double>(wait_ns));
+    if (wait_ns > 0) book_wait(wait_ns, last, add);
+  }
+
+  /// What the rank that came last did in the time before it came.
+  template <typename Add>
+  void book_wait(int64_t wait_ns, const CollectivePart& last, const Add& add) {
+    const int64_t came_ns = traces_[last.trace].ops[last.op].start_ns;
+    const CauseSums sums = causes_in(ranks_[last.trace].segments, {came_ns - wait_ns, came_ns});
+    const int64_t seen_ns = std::accumulate(sums.begin(), sums.end(), int64_t{0});
+    waited_ns_ += static_cast<double>(wait_ns);
+    const auto book = [&](WallLabel label, int64_t ns) {
+      add(label, static_cast<double>(ns));
+      blame_[last.trace][place_of(label)] += static_cast<double>(ns);
+    };
+    using C = IdleCause;
+    book(WallLabel::host, sums[place_of(C::host)] + sums[place_of(C::host_copy)]);
+    book(WallLabel::imbalance, sums[place_of(C::compute)] + sums[place_of(C::latency)]);
+    book(WallLabel::communication, sums[place_of(C::communication)]);
+    book(WallLabel::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
+  }
+
+  /// Whether it is a message between two ranks, as pipelines send them.
+  static bool is_message(const ImportedTrace& trace, uint32_t row) {
+    const ImportedOp& op = trace.ops[row];
+    if (op.comm == kNoRow) return false;
+    const CommCall& comm = trace.comms[op.comm];
+    const auto text = [&](uint32_t name) {
+      return name == kNoRow ? std::string_view() : std::string_view(trace.names[name]);
+    };
+    const std::string_view collective = text(comm.collective);
+    return collective == "send" || collective == "recv" ||
+           text(comm.description).find("PIPELINE") != std::string_view::npos;
+  }
+
+  void choose(ImportedWall& wall) const {
+    if (num_ops_ < options_.fewest_ops || longest_ns() < options_.shortest_ns) {
+      wall.sub_cause = "too little";
+      wall.summary =
+          fmt::format("unknown: {} pieces of device work in {} are too little to judge a run by",
+                      num_ops_, base::format_ns(longest_ns()));
+      return;
+    }
+    // Labels stand in the order in which ties are decided, those that could be removed first.
+    std::array<WallLabel, kNumWallLabels> order = {};
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<WallLabel>(i);
+    const auto removable = std::span(order).first(place_of(WallLabel::compute));
+    std::ranges::stable_sort(removable, std::ranges::greater(),
+                             [&](WallLabel label) { return wall.shares[place_of(label)]; });
+    const WallLabel best = removable[0];
+    const double share = wall.shares[place_of(best)];
+    const double second = wall.shares[place_of(removable[1])];
+    // Could what is unexplained make another wall the larger one?
+    const bool is_sure =
+        wall.unknown_ratio <= options_.most_unknown_ratio || share > second + wall.unknown_ratio;
+    if (!is_sure) {
+      wall.sub_cause = "unexplained";
+      wall.summary = fmt::format(
+          "unknown: nothing in the traces says why {} of the time no device work ran; the largest "
+          "wall that shows is {} with {}",
+          base::format_ratio(wall.unknown_ratio), name_of(best), base::format_ratio(share));
+    } else if (share >= options_.least_ratio) {
+      wall.label = best;
+      wall.summary = fmt::format("{}: {} of the time", name_of(best), base::format_ratio(share));
+    } else {
+      wall.label = WallLabel::compute;
+      wall.summary = fmt::format("compute: {} of the time; no other wall reaches {} ({} has {})",
+                                 base::format_ratio(wall.shares[place_of(WallLabel::compute)]),
+                                 base::format_ratio(options_.least_ratio), name_of(best),
+                                 base::format_ratio(share));
+    }
+    if (wall.label == WallLabel::host || wall.label == WallLabel::imbalance) find_rank(wall);
+  }
+
+  /// The rank with most of the label's time, where it has clearly more than its part.
+  void find_rank(ImportedWall& wall) const {
+    if (num_judged_ < 2) return;
+    double sum = 0;
+    size_t most = 0;
+    for (size_t i = 0; i < blame_.size(); ++i) {
+      sum += blame_[i][place_of(wall.label)];
+      if (blame_[i][place_of(wall.label)] > blame_[most][place_of(wall.label)]) most = i;
+    }
+    if (blame_[most][place_of(wall.label)] * num_judged_ < 1.5 * sum) return;
+    wall.rank = traces_[most].facts.rank.value_or(static_cast<int64_t>(most));
+    wall.summary += fmt::format(", mostly of rank {}", *wall.rank);
+  }
+
+  static void add_evidence(ImportedWall& wall, std::string name, double value, std::string unit,
+                           std::string text) {
+    wall.evidence.push_back({std::move(name), value, std::move(unit), std::move(text)});
+  }
+
+  void add_shares(ImportedWall& wall) const {
+    for (size_t i = 0; i < kNumWallLabels; ++i) {
+      const char* name = kLabelNames[i];
+      if (wall.shares[i] < 0.0005) continue;
+      add_evidence(wall, fmt::format("{}_ratio", name), wall.shares[i], "ratio",
+                   fmt::format("{} {} of the time", name, base::format_ratio(wall.shares[i])));
+    }
+  }
+
+  void add_host(ImportedWall& wall) {
+    HostTime host;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const HostTime one = explain_host(traces_[i], ranks_[i].segments);
+      host.sync_ns += one.sync_ns;
+      host.allocation_ns += one.allocation_ns;
+      host.copy_ns += one.copy_ns;
+      host.loader_ns += one.loader_ns;
+      host.launch_ns += one.launch_ns;
+      host.between_ns += one.between_ns;
+    }
+    if (host.total_ns() == 0) return;
+    const std::pair<const char*, int64_t> parts[] = {
+        {"sync", host.sync_ns},
+        {"allocator", host.allocation_ns},
+        {"copy", host.copy_ns},
+        {"loader", host.loader_ns},
+        {"launch", host.launch_ns + host.between_ns},
+    };
+    const auto largest = std::ranges::max_element(
+        parts, {}, [](const std::pair<const char*, int64_t>& part) { return part.second; });
+    if (wall.label == WallLabel::host) {
+      // Input that is copied while nothing else runs is the loader's, too.
+      wall.sub_cause = copy_ns_ > host.total_ns() ? "loader" : largest->first;
+      wall.summary += fmt::format(" ({})", wall.sub_cause);
+    }
+    for (const auto& [name, ns] : parts) {
+      const double ratio = static_cast<double>(ns) / static_cast<double>(host.total_ns());
+      if (ratio < 0.01) continue;
+      add_evidence(wall, fmt::format("host_{}_ratio", name), ratio, "ratio",
+                   fmt::format("of the time in which the host was late, {} {}",
+                               base::format_ratio(ratio), text_of(name)));
+    }
+  }
+
+  static const char* text_of(std::string_view host_part) {
+    if (host_part == "sync") return "went to calls that wait for the device";
+    if (host_part == "allocator") return "went to calls that allocate or free memory";
+    if (host_part == "copy") return "went to copies that the host waits for";
+    if (host_part == "loader") return "went to loading data";
+    return "went to launching and to the program between launches";
+  }
+
+  void add_comm(ImportedWall& wall) const {
+    double volume_ns = 0;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const WorkClasses wide(traces_[i].names, RuleSet::wide);
+      for (const uint32_t row : ranks_[i].window.ops) {
+        const ImportedOp& op = traces_[i].ops[row];
+        if (wide.of(op) == WorkClass::communication) {
+          volume_ns += static_cast<double>(op.duration_ns());
+        }
+      }
+    }
+    if (volume_ns == 0) return;
+    const double per_rank = 1.0 / num_judged_;
+    const double blocking_ns = exposed_ns_ - waited_ns_;
+    add_evidence(wall, "comm_volume_ns", volume_ns * per_rank, "ns",
+                 "communication kernels, summed, a rank");
+    add_evidence(wall, "comm_blocking_ns", exposed_ns_ * per_rank, "ns",
+                 "of it, the device had nothing else to do, a rank");
+    if (num_judged_ > 1 && matching_.num_ops > 0) {
+      add_evidence(wall, "comm_transfer_ns", blocking_ns * per_rank, "ns",
+                   "of that, not waiting for a rank that came late");
+      const double matched =
+          1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
+      add_evidence(
+          wall, "matched_ratio", matched, "ratio",
+          fmt::format("{} of the collectives were found on other ranks; their ends agree "
+                      "to {}",
+                      base::format_ratio(matched), base::format_ns(matching_.residual_ns)));
+    }
+    if (wall.label == WallLabel::communication) {
+      wall.sub_cause = "transfer";
+      wall.summary += " (transfer)";
+    }
+    if (wall.label == WallLabel::pipeline) wall.sub_cause = "bubble";
+  }
+
+  void add_notes(ImportedWall& wall) const {
+    bool has_stacks = false;
+    int64_t num_without_launch = 0;
+    int64_t num_ops = 0;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      has_stacks = has_stacks || traces_[i].facts.has_stacks;
+      for (const uint32_t row : ranks_[i].window.ops) {
+        num_without_launch += traces_[i].ops[row].call == kNoRow;
+        ++num_ops;
+      }
+    }
+    if (has_stacks && wall.label == WallLabel::host) {
+      add_evidence(wall, "has_stacks", 1, "count",
+                   "Python stacks were recorded, which slows the host: its share without them is "
+                   "smaller (with_stack=False)");
+    }
+    if (num_without_launch > 0) {
+      const double ratio = static_cast<double>(num_without_launch) / static_cast<double>(num_ops);
+      add_evidence(wall, "without_launch_ratio", ratio, "ratio",
+                   fmt::format("{} of the device work has no launch call in the trace: record the "
+                               "host's calls, too, over whole steps",
+                               base::format_ratio(ratio)));
+    }
+  }
+
+  [[nodiscard]] int64_t longest_ns() const {
+    int64_t longest = 0;
+    for (const JudgedRank& rank : ranks_) longest = std::max(longest, rank.window_ns());
+    return longest;
+  }
+
+  std::span<const ImportedTrace> traces_;
+  const ImportedWallOptions& options_;
+  std::vector<JudgedRank> ranks_;  // by trace
+  int num_judged_ = 0;
+  int64_t num_ops_ = 0;
+  /// By trace, by label: time that this rank is the cause of, on whichever rank it shows.
+  std::vector<std::array<double, kNumWallLabels>> blame_;
+  /// By trace, by op: until when it was waiting, and for whom.
+  std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
+  CollectiveMatching matching_;
+  double exposed_ns_ = 0;
+  double waited_ns_ = 0;
+  int64_t copy_ns_ = 0;
+};
+
+}  // namespace
+
+const char* name_of(WallLabel label) { return kLabelNames[place_of(label)]; }
+
+ImportedWall classify_imported(std::span<const ImportedTrace> traces,
+                               const ImportedWallOptions& options) {
+  check_one_run(traces);
+  return Judge(traces, options).verdict();
+}
+
+}  // namespace moetune::profiler

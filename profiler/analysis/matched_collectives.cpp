@@ -1,0 +1,147 @@
+#include "profiler/analysis/matched_collectives.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "profiler/analysis/trace_figures.h"
+
+namespace moetune::profiler {
+namespace {
+
+/// Ends of one instance agree within some 10 us on a node; clocks of nodes drift.
+constexpr int64_t kEndsAgreeNs = 500'000;
+/// Of a stream of instances, so many must end together for it to be believed.
+constexpr double kAgreeRatio = 0.8;
+
+/// What instances of one stream have in common on all ranks: group, members, collective, bytes.
+using StreamKey = std::tuple<std::string, std::string, std::string, int64_t>;
+
+struct Instance {
+  int64_t sequence = -1;
+  uint32_t op = 0;
+};
+
+using Streams = std::map<StreamKey, std::vector<Instance>>;
+
+Streams streams_of(const ImportedTrace& trace) {
+  const WorkClasses wide(trace.names, RuleSet::wide);
+  const auto text = [&](uint32_t name) {
+    return name == kNoRow ? std::string() : trace.names[name];
+  };
+  Streams streams;
+  for (size_t row = 0; row < trace.ops.size(); ++row) {
+    const ImportedOp& op = trace.ops[row];
+    if (wide.of(op) != WorkClass::communication) continue;
+    const CommCall comm = op.comm == kNoRow ? CommCall() : trace.comms[op.comm];
+    // Both ends of a message have different words for it: messages are not matched here.
+    if (comm.peer >= 0 || text(comm.collective) == "send" || text(comm.collective) == "recv") {
+      continue;
+    }
+    const std::string kind = comm.collective == kNoRow
+                                 ? name_before_arguments(trace.names[op.name], 80)
+                                 : text(comm.collective);
+    // Sizes differ between the members of an exchange of unequal parts.
+    const int64_t bytes = kind.find("all_to_all") != std::string::npos || kind == "all_to_allv"
+                              ? 0
+                              : std::max(comm.in_nelems, comm.out_nelems);
+    streams[{text(comm.group), text(comm.members), kind, bytes}].push_back(
+        {comm.sequence, static_cast<uint32_t>(row)});
+  }
+  return streams;
+}
+
+int64_t median_of(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Instances of two ranks that belong together.
+std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& a,
+                                                   const std::vector<Instance>& b) {
+  std::vector<std::pair<Instance, Instance>> pairs;
+  const auto knows = [](const Instance& instance) { return instance.sequence >= 0; };
+  if (std::ranges::all_of(a, knows) && std::ranges::all_of(b, knows)) {
+    std::map<int64_t, Instance> by_sequence;
+    for (const Instance& instance : b) by_sequence.emplace(instance.sequence, instance);
+    for (const Instance& instance : a) {
+      const auto other = by_sequence.find(instance.sequence);
+      if (other != by_sequence.end()) pairs.emplace_back(instance, other->second);
+    }
+  } else if (a.size() == b.size()) {
+    for (size_t i = 0; i < a.size(); ++i) pairs.emplace_back(a[i], b[i]);
+  }
+  return pairs;
+}
+
+/// Unix time where both files have it: only differences count.
+int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
+  return trace.ops[instance.op].end_ns;
+}
+
+}  // namespace
+
+CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
+  CollectiveMatching matching;
+  std::vector<Streams> streams;
+  for (const ImportedTrace& trace : traces) streams.push_back(streams_of(trace));
+  std::vector<int64_t> distances;
+  // Every rank is matched with the first one that has the stream, too.
+  std::map<StreamKey, std::vector<size_t>> ranks_of;
+  for (size_t rank = 0; rank < streams.size(); ++rank) {
+    for (const auto& [key, instances] : streams[rank]) ranks_of[key].push_back(rank);
+  }
+  for (const auto& [key, ranks] : ranks_of) {
+    if (ranks.size() < 2) continue;
+    const std::vector<Instance>& first = streams[ranks[0]][key];
+    matching.num_ops += static_cast<int64_t>(first.size());
+    std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
+    for (size_t other = 1; other < ranks.size(); ++other) {
+      const std::vector<Instance>& second = streams[ranks[other]][key];
+      matching.num_ops += static_cast<int64_t>(second.size());
+      const auto pairs = pair_up(first, second);
+      std::vector<int64_t> shifts;
+      for (const auto& [a, b] : pairs) {
+        shifts.push_back(end_of(traces[ranks[other]], b) - end_of(traces[ranks[0]], a));
+      }
+      if (shifts.empty()) continue;
+      const int64_t shift_ns = median_of(shifts);
+      const auto num_agree = std::ranges::count_if(
+          shifts, [&](int64_t shift) { return std::abs(shift - shift_ns) <= kEndsAgreeNs; });
+      if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
+        continue;
+      }
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        const int64_t distance = std::abs(shifts[i] - shift_ns);
+        if (distance > kEndsAgreeNs) continue;
+        distances.push_back(distance);
+        MatchedCollective& one = by_op[pairs[i].first.op];
+        if (one.parts.empty()) {
+          one.parts.push_back({static_cast<uint32_t>(ranks[0]), pairs[i].first.op});
+        }
+        one.parts.push_back({static_cast<uint32_t>(ranks[other]), pairs[i].second.op});
+      }
+    }
+    for (auto& [op, one] : by_op) matching.matched.push_back(std::move(one));
+  }
+  int64_t num_matched = 0;
+  for (MatchedCollective& one : matching.matched) {
+    const auto duration = [&](const CollectivePart& part) {
+      return traces[part.trace].ops[part.op].duration_ns();
+    };
+    for (size_t i = 1; i < one.parts.size(); ++i) {
+      if (duration(one.parts[i]) < duration(one.parts[one.last])) one.last = i;
+    }
+    one.transfer_ns = duration(one.parts[one.last]);
+    num_matched += static_cast<int64_t>(one.parts.size());
+  }
+  matching.num_unmatched = matching.num_ops - num_matched;
+  if (!distances.empty()) matching.residual_ns = median_of(std::move(distances));
+  return matching;
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,39 @@
+// The same collective in the traces of several ranks: who came last, and how long the others waited
+// for it. Ends of one instance agree, whatever the clocks, so they tell a right match from a wrong
+// one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "profiler/analysis/kernel_classes.h"
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+/// One rank's part of a matched collective.
+struct CollectivePart {
+  uint32_t trace = 0;  ///< which of the traces
+  uint32_t op = 0;     ///< row of its ops
+};
+
+struct MatchedCollective {
+  std::vector<CollectivePart> parts;  ///< at least two, of different traces
+  size_t last = 0;                    ///< in `parts`: who came last, that is took the shortest time
+  int64_t transfer_ns = 0;            ///< of the one that came last: the others' rest was waiting
+};
+
+struct CollectiveMatching {
+  std::vector<MatchedCollective> matched;
+  int64_t num_ops = 0;        ///< communication kernels of traces that have any in common
+  int64_t num_unmatched = 0;  ///< of those
+  int64_t residual_ns = 0;    ///< median distance of ends after the clocks were aligned
+};
+
+/// By process group and sequence where the file says them, else by group, collective, size and
+/// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose
+/// instances do not end together are not matched.
+CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces);
+
+}  // namespace moetune::profiler

@@ -1,0 +1,245 @@
+#include "profiler/analysis/trace_causes.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace moetune::profiler {
+namespace {
+
+/// In the order in which they hide one another.
+enum class Lane : uint8_t { compute, communication, host_copy, count };
+constexpr size_t kNumLanes = static_cast<size_t>(Lane::count);
+
+Lane lane_of(const ImportedOp& op, const WorkClasses& wide) {
+  switch (wide.of(op)) {
+    case WorkClass::communication:
+      return Lane::communication;
+    case WorkClass::copy:
+      return op.path == CopyPath::to_device || op.path == CopyPath::to_host ? Lane::host_copy
+                                                                            : Lane::compute;
+    default:
+      return Lane::compute;
+  }
+}
+
+class CauseSweep {
+ public:
+  CauseSweep(const ImportedTrace& trace, const TraceWindow& window, const WorkClasses& wide)
+      : trace_(trace), window_(window), wide_(wide), cursor_ns_(window.time.start_ns) {
+    ends_.fill(std::numeric_limits<int64_t>::min());
+    ops_.fill(kNoRow);
+  }
+
+  std::vector<CauseSegment> run() {
+    for (size_t place = 0; place < window_.ops.size(); ++place) {
+      const uint32_t row = window_.ops[place];
+      const ImportedOp& op = trace_.ops[row];
+      const int64_t start_ns = std::max(op.start_ns, window_.time.start_ns);
+      const int64_t end_ns = std::min(op.end_ns, window_.time.end_ns);
+      if (end_ns <= start_ns) continue;
+      const Lane lane = lane_of(op, wide_);
+      if (cursor_ns_ < start_ns) advance(start_ns, last_enqueued(place));
+      const auto at = static_cast<size_t>(lane);
+      if (end_ns > ends_[at]) {
+        ends_[at] = end_ns;
+        ops_[at] = row;
+      }
+      if (lane == Lane::communication) running_comm_.push(end_ns);
+    }
+    advance(window_.time.end_ns, kNoRow);
+    return std::move(segments_);
+  }
+
+ private:
+  /// Of what starts together with the op at `place`, the one that was launched last.
+  [[nodiscard]] uint32_t last_enqueued(size_t place) const {
+    uint32_t latest = window_.ops[place];
+    const int64_t start_ns = trace_.ops[latest].start_ns;
+    for (; place < window_.ops.size(); ++place) {
+      const ImportedOp& op = trace_.ops[window_.ops[place]];
+      if (op.start_ns != start_ns) break;
+      const HostCall* best = trace_.launch_of(trace_.ops[latest]);
+      const HostCall* call = trace_.launch_of(op);
+      if (call != nullptr && (best == nullptr || call->end_ns > best->end_ns)) {
+        latest = window_.ops[place];
+      }
+    }
+    return latest;
+  }
+
+  void add(int64_t start_ns, int64_t end_ns, IdleCause cause, uint32_t op) {
+    if (end_ns <= start_ns) return;
+    if (!segments_.empty() && segments_.back().cause == cause && segments_.back().op == op) {
+      segments_.back().end_ns = end_ns;
+    } else {
+      segments_.push_back({start_ns, end_ns, cause, op});
+    }
+  }
+
+  /// Explains the time up to `moment_ns`, when `next` starts.
+  void advance(int64_t moment_ns, uint32_t next) {
+    while (cursor_ns_ < moment_ns) {
+      size_t lane = 0;
+      while (lane < kNumLanes && ends_[lane] <= cursor_ns_) ++lane;
+      if (lane == kNumLanes) {
+        explain_idle({cursor_ns_, moment_ns}, next);
+        cursor_ns_ = moment_ns;
+        return;
+      }
+      const int64_t until_ns = std::min(moment_ns, ends_[lane]);
+      switch (static_cast<Lane>(lane)) {
+        case Lane::compute:
+          // One cause, whichever kernel.
+          add(cursor_ns_, until_ns, IdleCause::compute, kNoRow);
+          break;
+        case Lane::communication:
+          explain_comm({cursor_ns_, until_ns}, ops_[lane], next);
+          break;
+        case Lane::host_copy:
+        case Lane::count:
+          add(cursor_ns_, until_ns, IdleCause::host_copy, ops_[lane]);
+          break;
+      }
+      cursor_ns_ = until_ns;
+    }
+  }
+
+  void explain_idle(const Interval& gap, uint32_t next) {
+    const HostCall* call = next == kNoRow ? nullptr : trace_.launch_of(trace_.ops[next]);
+    if (call == nullptr) return add(gap.start_ns, gap.end_ns, IdleCause::unknown, next);
+    const int64_t enqueued_ns = std::clamp(call->end_ns, gap.start_ns, gap.end_ns);
+    add(gap.start_ns, enqueued_ns, IdleCause::host, next);
+    const int64_t started_ns = std::max(enqueued_ns, gap.end_ns - kDeviceLatencyNs);
+    add(enqueued_ns, started_ns, IdleCause::unknown, next);
+    add(started_ns, gap.end_ns, IdleCause::latency, next);
+  }
+
+  void explain_comm(const Interval& time, uint32_t comm, uint32_t next) {
+    int64_t host_until_ns = time.start_ns;
+    const bool goes_on = ends_[static_cast<size_t>(Lane::communication)] > time.end_ns;
+    const HostCall* call = next == kNoRow ? nullptr : trace_.launch_of(trace_.ops[next]);
+    if (goes_on && call != nullptr && lane_of(trace_.ops[next], wide_) == Lane::compute &&
+        !has_comm_ended_before(time.end_ns)) {
+      host_until_ns = std::clamp(call->end_ns, time.start_ns, time.end_ns);
+    }
+    add(time.start_ns, host_until_ns, IdleCause::host, next);
+    add(host_until_ns, time.end_ns, IdleCause::communication, comm);
+  }
+
+  /// Whether a collective ended shortly before: what starts now may have waited for that one.
+  bool has_comm_ended_before(int64_t moment_ns) {
+    while (!running_comm_.empty() && running_comm_.top() <= moment_ns) {
+      last_comm_end_ns_ = running_comm_.top();
+      running_comm_.pop();
+    }
+    return last_comm_end_ns_ >= moment_ns - kDeviceLatencyNs;
+  }
+
+  const ImportedTrace& trace_;
+  const TraceWindow& window_;
+  const WorkClasses& wide_;
+  int64_t cursor_ns_;
+  std::array<int64_t, kNumLanes> ends_;
+  std::array<uint32_t, kNumLanes> ops_;  // that ends last
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> running_comm_;  // ends
+  int64_t last_comm_end_ns_ = std::numeric_limits<int64_t>::min() / 2;
+  std::vector<CauseSegment> segments_;
+};
+
+/// Names of ranges in which programs load data, in small letters.
+constexpr std::string_view kLoaderWords[] = {"dataloader", "data_loader", "get_batch",
+                                             "next_batch", "load_batch",  "data loading"};
+
+bool is_loader(std::string_view name) {
+  std::string small(name);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  return std::ranges::any_of(
+      kLoaderWords, [&](std::string_view word) { return small.find(word) != std::string::npos; });
+}
+
+int64_t overlap_ns(const Interval& a, int64_t start_ns, int64_t end_ns) {
+  return std::max<int64_t>(0, std::min(a.end_ns, end_ns) - std::max(a.start_ns, start_ns));
+}
+
+/// How much of `time` the set covers.
+int64_t covered_ns(const IntervalSet& set, const Interval& time) {
+  const std::vector<Interval>& all = set.intervals();
+  auto at = std::ranges::upper_bound(all, time.start_ns, {}, &Interval::end_ns);
+  int64_t covered = 0;
+  for (; at != all.end() && at->start_ns < time.end_ns; ++at) {
+    covered += overlap_ns(time, at->start_ns, at->end_ns);
+  }
+  return covered;
+}
+
+}  // namespace
+
+std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
+                                         const WorkClasses& wide) {
+  return CauseSweep(trace, window, wide).run();
+}
+
+HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
+  // Calls of each thread by start; those of a thread do not overlap.
+  std::vector<std::vector<uint32_t>> by_thread(trace.threads.size());
+  for (size_t row = 0; row < trace.calls.size(); ++row) {
+    by_thread[trace.calls[row].thread].push_back(static_cast<uint32_t>(row));
+  }
+  std::vector<Interval> loading;
+  for (const HostRange& range : trace.ranges) {
+    if (is_loader(trace.names[range.name])) loading.push_back({range.start_ns, range.end_ns});
+  }
+  const IntervalSet loader(std::move(loading));
+  HostTime host;
+  for (const CauseSegment& segment : segments) {
+    if (segment.cause != IdleCause::host) continue;
+    const Interval time = {segment.start_ns, segment.end_ns};
+    const HostCall& launch = *trace.launch_of(trace.ops[segment.op]);
+    const std::vector<uint32_t>& calls = by_thread[launch.thread];
+    auto at = std::ranges::lower_bound(calls, time.start_ns, {},
+                                       [&](uint32_t row) { return trace.calls[row].start_ns; });
+    if (at != calls.begin()) --at;  // it may still run
+    int64_t in_calls_ns = 0;
+    for (; at != calls.end() && trace.calls[*at].start_ns < time.end_ns; ++at) {
+      const HostCall& call = trace.calls[*at];
+      const int64_t ns = overlap_ns(time, call.start_ns, call.end_ns);
+      in_calls_ns += ns;
+      switch (call.kind) {
+        case CallKind::sync:
+          host.sync_ns += ns;
+          break;
+        case CallKind::allocation:
+          host.allocation_ns += ns;
+          break;
+        case CallKind::blocking_copy:
+          host.copy_ns += ns;
+          break;
+        default:
+          host.launch_ns += ns;
+      }
+    }
+    const int64_t rest_ns = std::max<int64_t>(0, time.length_ns() - in_calls_ns);
+    const int64_t loading_ns = std::min(rest_ns, covered_ns(loader, time));
+    host.loader_ns += loading_ns;
+    host.between_ns += rest_ns - loading_ns;
+  }
+  return host;
+}
+
+CauseSums sum_causes(const std::vector<CauseSegment>& segments) {
+  CauseSums sums = {};
+  for (const CauseSegment& segment : segments) {
+    sums[static_cast<size_t>(segment.cause)] += segment.end_ns - segment.start_ns;
+  }
+  return sums;
+}
+
+}  // namespace moetune::profiler

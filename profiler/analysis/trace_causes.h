@@ -1,0 +1,63 @@
+// Why no compute ran on a device, moment by moment, as far as one rank's trace tells. Each moment
+// of a window has one cause; time that nothing in the trace explains is `unknown` and never
+// compute.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "profiler/analysis/trace_windows.h"
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+enum class IdleCause : uint8_t {
+  compute,        ///< a kernel ran that is no communication, or a copy or fill within the device
+  communication,  ///< what runs next was enqueued, or starts when this ends
+  host,           ///< what runs next had not been enqueued: nothing, or something it waits not for,
+                  ///< ran meanwhile
+  host_copy,      ///< a copy to or from the host, and nothing else
+  latency,        ///< enqueued, and started as soon as devices do
+  unknown,        ///< enqueued and not started, or without a known launch
+  count
+};
+
+struct CauseSegment {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  IdleCause cause = IdleCause::unknown;
+  /// Row of trace.ops: what communicates or copies; of host, latency and unknown what was waited
+  /// for, kNoRow at the end of the window.
+  uint32_t op = kNoRow;
+};
+
+/// A device starts enqueued work within this time, when nothing keeps it.
+constexpr int64_t kDeviceLatencyNs = 20'000;
+
+/// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
+/// first that fits: compute runs; communication runs alone; a copy to or from the host runs;
+/// nothing runs. The time of communication alone that ends because compute starts beside it was not
+/// what this compute waited for: up to the end of its launch it is the host's.
+std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
+                                         const WorkClasses& wide);
+
+/// What the host did in the time that it was late: nanoseconds of the launching threads.
+struct HostTime {
+  int64_t sync_ns = 0;        ///< in calls that wait for the device
+  int64_t allocation_ns = 0;  ///< in calls that allocate or free
+  int64_t copy_ns = 0;        ///< in calls that copy and return when it is done
+  int64_t loader_ns = 0;      ///< in ranges named after loading data
+  int64_t launch_ns = 0;      ///< in calls that launch
+  int64_t between_ns = 0;     ///< in none of these: the program itself
+  [[nodiscard]] int64_t total_ns() const {
+    return sync_ns + allocation_ns + copy_ns + loader_ns + launch_ns + between_ns;
+  }
+};
+/// Of the host segments of one window.
+HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
+
+using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
+CauseSums sum_causes(const std::vector<CauseSegment>& segments);
+
+}  // namespace moetune::profiler

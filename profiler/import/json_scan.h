@@ -1,0 +1,103 @@
+// Where a JSON value ends: the one loop that sees every byte of a trace, so it looks at eight of
+// them at a time and at nothing but quotes, backslashes and brackets. It does not check what it
+// passes over; what is read is checked by json_fields.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace moetune::profiler {
+
+/// How far a value has been passed over; survives that the data comes in pieces.
+struct JsonScan {
+  int64_t depth = 0;  ///< of objects and lists
+  bool is_in_string = false;
+  bool is_escaped = false;  ///< within a string, behind a backslash
+};
+
+namespace json_scan {
+
+constexpr uint64_t kOnes = 0x0101010101010101;
+constexpr uint64_t kHighs = 0x8080808080808080;
+
+/// The lowest set bit marks the first byte that is zero; bits above it may be wrong.
+constexpr uint64_t zero_bytes(uint64_t word) { return (word - kOnes) & ~word & kHighs; }
+constexpr uint64_t bytes_equal(uint64_t word, unsigned char byte) {
+  return zero_bytes(word ^ (kOnes * byte));
+}
+inline uint64_t load(const char* at) {
+  uint64_t word = 0;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+/// Which byte the lowest set bit is of.
+inline int first_byte(uint64_t marks) { return std::countr_zero(marks) / 8; }
+
+/// The first quote or backslash, or `end`.
+inline const char* find_in_string(const char* at, const char* end) {
+  for (; end - at >= 8; at += 8) {
+    const uint64_t word = load(at);
+    const uint64_t found = bytes_equal(word, '"') | bytes_equal(word, '\\');
+    if (found != 0) return at + first_byte(found);
+  }
+  while (at < end && *at != '"' && *at != '\\') ++at;
+  return at;
+}
+
+/// The first quote or bracket, or a letter that cannot stand there (their bits but for 0x26 are
+/// those of brackets), or `end`.
+inline const char* find_outside(const char* at, const char* end) {
+  for (; end - at >= 8; at += 8) {
+    const uint64_t word = load(at);
+    const uint64_t found = bytes_equal(word, '"') | bytes_equal(word | (kOnes * 0x26), 0x7f);
+    if (found != 0) return at + first_byte(found);
+  }
+  while (at < end && *at != '"' && (*at | 0x26) != 0x7f) ++at;
+  return at;
+}
+
+}  // namespace json_scan
+
+/// Goes on through an object, a list or a string from `at` to behind its end. Returns null when the
+/// data ends before, with the state to go on with.
+inline const char* scan_json(const char* at, const char* end, JsonScan& scan) {
+  while (at < end) {
+    if (scan.is_in_string) {
+      if (scan.is_escaped) {
+        scan.is_escaped = false;
+        ++at;
+        continue;
+      }
+      at = json_scan::find_in_string(at, end);
+      if (at == end) return nullptr;
+      if (*at++ == '\\') {
+        scan.is_escaped = true;
+        continue;
+      }
+      scan.is_in_string = false;
+      if (scan.depth == 0) return at;
+      continue;
+    }
+    at = json_scan::find_outside(at, end);
+    if (at == end) return nullptr;
+    switch (*at++) {
+      case '"':
+        scan.is_in_string = true;
+        break;
+      case '{':
+      case '[':
+        ++scan.depth;
+        break;
+      case '}':
+      case ']':
+        if (--scan.depth <= 0) return at;
+        break;
+      default:
+        break;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,260 @@
+// The verdict on imported traces: the judged real ones, and small ones with one cause each.
+#include "profiler/analysis/imported_wall.h"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "kernels/base/error.h"
+#include "profiler/analysis/trace_causes.h"
+#include "profiler/import/trace_files.h"
+#include "tests/import/shared_traces.h"
+#include "tests/import/trace_texts.h"
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(imported_walls)
+
+namespace {
+
+using nlohmann::json;
+using tests::EventText;
+using tests::says;
+
+ImportedWall verdict_of(const EventText& events) {
+  const ImportedTrace trace = events.read();
+  return classify_imported(std::span(&trace, 1));
+}
+std::string label_of(const EventText& events) { return name_of(verdict_of(events).label); }
+
+void check_judged(const std::string& folder, const json& expected, int& num_judged) {
+  for (const auto& [name, entry] : expected.at("traces").items()) {
+    const std::string format = entry.at("format");
+    const auto is_format = [&](const TraceFileFormat& row) { return row.name == format; };
+    if (std::ranges::none_of(trace_file_formats(), is_format)) continue;
+    const std::vector<ImportedTrace> traces = read_trace_file(folder + "/" + name);
+    const ImportedWall wall = classify_imported(traces);
+    const std::string label = name_of(wall.label);
+    const json& judgement = entry.at("judgement");
+    const auto holds = [&](const char* key) {
+      const std::set<std::string> labels = judgement.at(key);
+      return labels.contains(label);
+    };
+    BOOST_TEST_CONTEXT(name << ": " << wall.summary) {
+      BOOST_TEST(holds("accept"));
+      BOOST_TEST(!holds("never"));
+      double sum = 0;
+      for (const double share : wall.shares) sum += share;
+      BOOST_TEST(std::abs(sum - 1) < 1e-9);
+    }
+    ++num_judged;
+  }
+}
+
+/// A step's worth of kernels one behind the other, enqueued long before they run.
+EventText busy(int num_kernels, double kernel_us) {
+  EventText events;
+  for (int i = 0; i < num_kernels; ++i) {
+    events.call(i, 1, i + 1).kernel(10'000 + i * (kernel_us + 1), kernel_us, i + 1);
+  }
+  return events;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(judged_traces_get_an_accepted_label) {
+  int num_judged = 0;
+  const std::string golden = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/traces";
+  check_judged(golden, tests::expected_of(golden), num_judged);
+  BOOST_TEST(num_judged == 2);
+  const std::string shared = tests::shared_traces();
+  if (shared.empty()) {
+    BOOST_TEST_MESSAGE("skipped: there is no folder shared/traces beside the checkout");
+    return;
+  }
+  check_judged(shared, tests::expected_of(shared), num_judged);
+  BOOST_TEST(num_judged >= 11);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_always_computes_is_compute) {
+  BOOST_TEST(label_of(busy(50, 100)) == "compute");
+}
+
+BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) events.call(100 * i, 10, i + 1).kernel(100 * i + 12, 30, i + 1);
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "host");
+  BOOST_TEST(wall.sub_cause == "launch");
+  // Of 100 us the kernel runs 30; 2 are the device's latency.
+  BOOST_TEST(std::abs(wall.share_ratio - 0.68) < 0.01);
+}
+
+BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
+  const auto sub_cause = [](const char* call, const char* range) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      events.call(100 * i, 10, i + 1).kernel(100 * i + 12, 30, i + 1);
+      if (call != nullptr) events.call(100 * i + 45, 50, 0, call);
+      if (range != nullptr) events.range(100 * i + 45, 50, range);
+    }
+    return verdict_of(events).sub_cause;
+  };
+  BOOST_TEST(sub_cause(nullptr, nullptr) == "launch");
+  BOOST_TEST(sub_cause("cudaStreamSynchronize", nullptr) == "sync");
+  BOOST_TEST(sub_cause("cudaMalloc", nullptr) == "allocator");
+  BOOST_TEST(sub_cause("cudaEventQuery", nullptr) == "launch");
+  BOOST_TEST(sub_cause(nullptr, "enumerate(DataLoader)#_SingleProcess.__next__") == "loader");
+}
+
+BOOST_AUTO_TEST_CASE(a_collective_that_compute_waits_for_is_communication) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+    events.call(i + 0.5, 0.2, 2 * i + 2)
+        .kernel(10'060 + 100 * i, 39, 2 * i + 2, "ncclDevKernel_AllReduce(x)", 20);
+  }
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "communication");
+  BOOST_TEST(wall.sub_cause == "transfer");
+  BOOST_TEST(std::abs(wall.share_ratio - 0.39) < 0.01);
+}
+
+// The compute beside a running collective starts as soon as it is launched: it did not wait.
+BOOST_AUTO_TEST_CASE(launching_late_under_a_running_collective_is_host) {
+  EventText late;
+  EventText waiting;
+  for (int i = 0; i < 50; ++i) {
+    const double start = 1000 * i;
+    for (EventText* events : {&late, &waiting}) {
+      events->call(start, 5, 2 * i + 1)
+          .kernel(start + 10, 800, 2 * i + 1, "ncclDevKernel_AllReduce(x)", 20);
+    }
+    late.call(start + 500, 5, 2 * i + 2).kernel(start + 507, 480, 2 * i + 2);
+    // The same, but it starts when the collective ends.
+    waiting.call(start + 500, 5, 2 * i + 2).kernel(start + 812, 180, 2 * i + 2);
+  }
+  BOOST_TEST(label_of(late) == "host");
+  BOOST_TEST(label_of(waiting) == "communication");
+}
+
+BOOST_AUTO_TEST_CASE(time_that_nothing_explains_is_unknown) {
+  EventText events;
+  // Enqueued long before, and started late.
+  for (int i = 0; i < 50; ++i) events.call(i, 1, i + 1).kernel(10'000 + 1000 * i, 300, i + 1);
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "unknown");
+  BOOST_TEST(wall.sub_cause == "unexplained");
+  BOOST_TEST(wall.unknown_ratio > 0.6);
+  EventText without_calls;
+  for (int i = 0; i < 50; ++i) without_calls.kernel(1000 * i, 300, 0);
+  BOOST_TEST(label_of(without_calls) == "unknown");
+}
+
+BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {
+  BOOST_TEST(label_of(busy(31, 1000)) == "unknown");
+  BOOST_TEST(label_of(busy(32, 1000)) == "compute");
+  BOOST_TEST(label_of(busy(50, 5)) == "unknown");
+}
+
+BOOST_AUTO_TEST_CASE(copies_both_ways_are_memory_and_one_way_the_loader) {
+  const auto wall = [](bool both) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+      events.call(i + 0.5, 0.2, 2 * i + 2, "cudaMemcpyAsync")
+          .copy(10'060 + 100 * i, 39, 2 * i + 2,
+                both && i % 2 == 0 ? "Memcpy DtoH (Device -> Pinned)"
+                                   : "Memcpy HtoD (Pinned -> Device)");
+    }
+    return verdict_of(events);
+  };
+  BOOST_TEST(name_of(wall(true).label) == "memory");
+  BOOST_TEST(name_of(wall(false).label) == "host");
+}
+
+// Two ranks: the one that comes late makes the other wait in a collective. Its doing counts.
+BOOST_AUTO_TEST_CASE(waiting_is_booked_to_the_rank_that_came_late) {
+  const auto ranks = [](bool is_host_late) {
+    std::vector<ImportedTrace> traces;
+    for (int rank = 0; rank < 2; ++rank) {
+      EventText events;
+      for (int i = 0; i < 50; ++i) {
+        const double start = 10'000 + 1000 * i;
+        const bool is_late = rank == 1;
+        const double compute = is_late && !is_host_late ? 800 : 300;
+        const double comes = is_late ? 810 : 310;
+        events.call(is_late && is_host_late ? start - 6 : i, 1, 2 * i + 1)
+            .kernel(start, compute, 2 * i + 1);
+        events.call(is_late && is_host_late ? start + 800 : i + 0.5, 0.2, 2 * i + 2)
+            .kernel(start + comes, 995 - comes, 2 * i + 2, "ncclDevKernel_AllReduce(x)", 20,
+                    R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+                       "Process Group Name": "0", "Group size": 2)");
+      }
+      traces.push_back(events.read(R"(, "distributedInfo": {"world_size": 2, "rank": )" +
+                                   std::to_string(rank) + "}"));
+    }
+    return traces;
+  };
+  const ImportedWall slow = classify_imported(ranks(false));
+  BOOST_TEST(name_of(slow.label) == "imbalance");
+  BOOST_TEST((slow.rank == 1));
+  const ImportedWall host = classify_imported(ranks(true));
+  BOOST_TEST(name_of(host.label) == "host");
+  BOOST_TEST((host.rank == 1));
+}
+
+BOOST_AUTO_TEST_CASE(traces_of_different_runs_are_refused) {
+  const auto trace = [](int rank, int world_size) {
+    return busy(40, 100).read(R"(, "distributedInfo": {"rank": )" + std::to_string(rank) +
+                              R"(, "world_size": )" + std::to_string(world_size) + "}");
+  };
+  std::vector<ImportedTrace> twice;
+  twice.push_back(trace(1, 4));
+  twice.push_back(trace(1, 4));
+  BOOST_CHECK_EXCEPTION(classify_imported(twice), base::UsageError, says("both of rank 1"));
+  std::vector<ImportedTrace> mixed;
+  mixed.push_back(trace(0, 4));
+  mixed.push_back(trace(1, 8));
+  BOOST_CHECK_EXCEPTION(classify_imported(mixed), base::UsageError, says("a run of 8 ranks"));
+}
+
+// Whatever the trace: every moment has one cause.
+BOOST_AUTO_TEST_CASE(causes_tile_the_window) {
+  tests::Random random(11);
+  for (int round = 0; round < 200; ++round) {
+    EventText events;
+    const int num_ops = 1 + random.below(30);
+    for (int i = 0; i < num_ops; ++i) {
+      const double start = random.below(200);
+      const double length = random.below(30);
+      if (random.below(4) != 0) events.call(random.below(200), random.below(20), i + 1);
+      switch (random.below(3)) {
+        case 0:
+          events.kernel(start, length, i + 1);
+          break;
+        case 1:
+          events.kernel(start, length, i + 1, "ncclKernel_X", 20);
+          break;
+        default:
+          events.copy(start, length, i + 1);
+      }
+    }
+    const ImportedTrace trace = events.read();
+    const TraceWindows windows(trace);
+    windows.for_each([&](const TraceWindow& window) {
+      int64_t at = window.time.start_ns;
+      int64_t compute_ns = 0;
+      for (const CauseSegment& segment : explain_window(trace, window, windows.wide())) {
+        BOOST_TEST(segment.start_ns == at);
+        BOOST_TEST(segment.end_ns > at);
+        at = segment.end_ns;
+        if (segment.cause == IdleCause::compute) compute_ns += segment.end_ns - segment.start_ns;
+      }
+      BOOST_TEST(at == window.time.end_ns);
+      BOOST_TEST(compute_ns == windows.measure(window).wide.compute_busy_ns);
+    });
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

@@ -32,6 +32,8 @@ constexpr std::array kCommands = {
                run_export_command},
     CommandRow{"probe", "measure the machine at hand and rewrite its hardware file", probe_options,
                run_probe_command},
+    CommandRow{"diagnose", "what holds a run of any framework back, from its traces",
+               diagnose_options, run_diagnose_command},
     CommandRow{"calibrate", "fit what plans stand on to measured runs", calibrate_options,
                run_calibrate_command},
     CommandRow{"trial", "run one trial", trial_options, run_trial_command},

@@ -210,6 +210,33 @@ constexpr Row kRows[] = {
        k.offload = {};
        return true;
      }},
+    {"smaller_micro_batch", "memory", "oom", "Half the activations, twice the micro-batches.",
+     [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
+    {"more_recomputation", "memory", "oom",
+     "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
+     [](PlanKnobs& k) {
+       if (k.recompute.has(PlanRecompute::full)) return false;
+       if (add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm})) return true;
+       k.recompute = {};
+       k.recompute.add(PlanRecompute::full);
+       return true;
+     }},
+    {"fused_loss", "memory", "oom", "Logits are not kept: the loss is computed in pieces.",
+     [](PlanKnobs& k) {
+       if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
+       k.cross_entropy = spec::CrossEntropy::native;
+       return true;
+     }},
+    {"offloaded_optimizer", "memory", "oom",
+     "The optimizer's state lies in the host's memory; steps take longer.",
+     [](PlanKnobs& k) {
+       if (k.optimizer_offload_ratio > 0) return false;
+       k.optimizer_offload_ratio = 1;
+       return true;
+     }},
+    {"less_fragmentation", "memory", "oom",
+     "The allocator grows its segments and leaves fewer holes.", nullptr,
+     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
     {"sharded_optimizer", "memory", "",
      "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
@@ -222,8 +249,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     // The device computes.
-    {"products_in_fp8", "compute", "FLOP flop",
-     "Products in 8 bits; losses have to be compared.",
+    {"products_in_fp8", "compute", "FLOP flop", "Products in 8 bits; losses have to be compared.",
      [](PlanKnobs& k) {
        if (k.precision != spec::PrecisionRecipe::bf16) return false;
        k.precision = spec::PrecisionRecipe::fp8_blockwise;

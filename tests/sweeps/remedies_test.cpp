@@ -140,6 +140,7 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
   RunToMend plain = run_of(kCommand);
   plain.config->knobs.moe_grouped_gemm = false;
   plain.config->knobs.fused_activation = false;
+  plain.config->knobs.cross_entropy = spec::CrossEntropy::unfused;
   plain.config->knobs.distributed_optimizer = false;
   for (const char* label : {"host", "compute", "memory"}) {
     for (const Remedy& remedy : remedies_of({label, "", {{label, 0.5}}}, plain)) {

@@ -1,0 +1,67 @@
+// moetune diagnose: what holds a run of any framework back, from what it has left.
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "sweeps/commands/commands.h"
+#include "sweeps/commands/options.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/runs/diagnosed_run.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+CommandOptions diagnose_options() {
+  namespace po = boost::program_options;
+  CommandOptions options(
+      "diagnose FOLDER|FILE... [--run COMMAND] [--model MODEL] [--hardware HARDWARE --gpus N] "
+      "[--format text|json]",
+      "Reads what a run has left (logs, traces, its command or configuration; any of them may be "
+      "missing) and says how it went, where the time of its devices went, what holds it back, and "
+      "which settings of its own framework to change. Read are logs of Megatron-LM, "
+      "Megatron-Bridge, torchtitan, Primus and others, traces of PyTorch's profiler (also packed "
+      "by "
+      "gzip), of Nsight Systems (SQLite) and of rocprofiler-sdk; files are known by their content. "
+      "Nothing is run.");
+  options.add()("file", po::value<std::vector<std::string>>()->value_name("FILE"),
+                "a folder of the run, or its files");
+  options.positional("file", -1);
+  const auto text = [&](const char* name, const char* value, const char* help) {
+    options.add()(name, po::value<std::string>()->value_name(value), help);
+  };
+  text("run", "COMMAND",
+       "the run's command or configuration, a file with one, or - for standard "
+       "input; default: what is found in the files or echoed in a log");
+  text("dialect", "NAME", "whose words it has; default: told by its content");
+  text("model", "MODEL", "a config.json or the name of a shipped model: rules are then checked");
+  text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
+  text("gpus", "N", "devices of the run");
+  options.add_format();
+  return options;
+}
+
+int run_diagnose_command(const CommandOptions& options) {
+  const std::vector<std::string> files = options.texts("file");
+  if (files.empty()) {
+    throw base::UsageError("a folder or file of the run is missing: moetune diagnose FILE...");
+  }
+  AboutRun about;
+  const int64_t devices = options.integer("gpus", 1, 1);
+  if (options.has("run")) about.config = run_config_of(options, "run", devices);
+  if (options.has("model")) about.model = model_named(options.text("model"));
+  if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);
+  const RunDiagnosis diagnosis = diagnose_run(files, about);
+  if (options.wants_json()) {
+    // Names and paths may be no UTF-8.
+    std::cout << to_json(diagnosis).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+  } else {
+    std::cout << run_text(diagnosis, terminal_width(STDOUT_FILENO));
+  }
+  return 0;
+}
+
+}  // namespace moetune::sweeps

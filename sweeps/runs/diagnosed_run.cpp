@@ -1,0 +1,261 @@
+#include "sweeps/runs/diagnosed_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "sweeps/load.h"
+#include "sweeps/runs/run_folder.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOutOfMemory = "oom";
+
+/// The files of a run by what they are. What is named by itself and is nothing known is a mistake;
+/// in a folder it is somebody else's.
+RunFolder sorted_files(const std::vector<std::string>& paths) {
+  RunFolder all;
+  for (const std::string& path : paths) {
+    RunFolder found = find_run_files(path);
+    if (found.logs.empty() && found.traces.empty() && found.configs.empty()) {
+      throw base::UsageError(
+          fmt::format("{}: {} no log, trace or configuration of a run that moetune knows", path,
+                      std::filesystem::is_directory(path) ? "holds" : "is"));
+    }
+    const auto take = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    take(all.logs, found.logs);
+    take(all.traces, found.traces);
+    take(all.configs, found.configs);
+    take(all.notes, found.notes);
+  }
+  return all;
+}
+
+/// The first file that can be read as a command or a configuration. Those that cannot are noted.
+std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::string>& paths,
+                                                         std::vector<std::string>& notes) {
+  for (const std::string& path : paths) {
+    try {
+      const std::string text = read_spec_file(path);
+      const auto dialect = spec::dialects::detect_dialect(text);
+      if (!dialect) continue;
+      spec::dialects::ImportOptions how;
+      how.source = path;
+      return spec::dialects::import_run(text, *dialect, how);
+    } catch (const base::UsageError& error) {
+      notes.push_back(fmt::format("is not understood as a configuration: {}", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+/// What the traces, or else the failure, speak for.
+FoundWall wall_of(const RunDiagnosis& diagnosis) {
+  if (diagnosis.facts && diagnosis.facts->status == RunStatus::oom) {
+    return {"memory", kOutOfMemory, {{"memory", 1.0}}};
+  }
+  FoundWall found;
+  if (!diagnosis.traces) return {"unknown", "", {}};
+  const profiler::ImportedWall& wall = diagnosis.traces->wall;
+  found.label = profiler::name_of(wall.label);
+  found.sub_cause = wall.sub_cause;
+  for (size_t i = 0; i < wall.shares.size(); ++i) {
+    found.share_ratios[profiler::name_of(static_cast<profiler::WallLabel>(i))] = wall.shares[i];
+  }
+  return found;
+}
+
+bool is_out_of_memory(const RunDiagnosis& diagnosis) {
+  return diagnosis.facts && diagnosis.facts->status == RunStatus::oom;
+}
+
+/// What the logs say wins; a null is filled by what the traces say.
+json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
+  if (!diagnosis.facts) return of_traces;
+  json run = to_json(*diagnosis.facts);
+  for (const auto& [key, value] : of_traces.items()) {
+    if (!run.contains(key) || run[key].is_null()) run[key] = value;
+  }
+  return run;
+}
+
+json no_trace_wall(const RunDiagnosis& diagnosis) {
+  json evidence = json::array();
+  if (is_out_of_memory(diagnosis)) {
+    return {{"label", "memory"},
+            {"sub_cause", kOutOfMemory},
+            {"rank", diagnosis.facts->root && diagnosis.facts->root->rank >= 0
+                         ? json(diagnosis.facts->root->rank)
+                         : json()},
+            {"share_ratio", nullptr},
+            {"unknown_ratio", nullptr},
+            {"summary", diagnosis.facts->reason},
+            {"evidence", evidence}};
+  }
+  return {{"label", "unknown"},
+          {"sub_cause", nullptr},
+          {"rank", nullptr},
+          {"share_ratio", nullptr},
+          {"unknown_ratio", 1.0},
+          {"summary",
+           "There is no trace of a device: record one step of a few ranks with PyTorch's "
+           "profiler (CPU and CUDA activities) or Nsight Systems."},
+          {"evidence", evidence}};
+}
+
+void add_line(std::string& text, std::string_view name, const std::string& value) {
+  if (!value.empty()) text += fmt::format("{:<9}{}\n", name, value);
+}
+
+std::string sizes_text(const RunFacts& facts) {
+  std::vector<std::string> words;
+  const auto add = [&](const char* name, const std::optional<int64_t>& value) {
+    if (value) words.push_back(fmt::format("{} {}", name, *value));
+  };
+  const ParallelSizes& p = facts.parallel;
+  add("tp", p.tp);
+  add("cp", p.cp);
+  add("pp", p.pp);
+  add("vpp", p.vpp);
+  add("ep", p.ep);
+  add("etp", p.etp);
+  add("dp", p.dp);
+  add("micro-batch", facts.micro_batch_size);
+  add("global batch", facts.global_batch_size);
+  add("sequence", facts.seq_length);
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string seconds_text(double seconds) {
+  return base::format_ns(static_cast<int64_t>(seconds * 1e9));
+}
+
+std::string facts_text(const RunFacts& facts) {
+  std::string text;
+  std::string run = fmt::format("{}, {} steps", spec::name_of(facts.framework), facts.num_steps);
+  if (facts.world_size) run += fmt::format(", {} ranks", *facts.world_size);
+  if (!facts.device_name.empty()) run += " on " + facts.device_name;
+  add_line(text, "run", one_line(run));
+  add_line(text, "status",
+           one_line(facts.reason.empty()
+                        ? std::string(spec::name_of(facts.status))
+                        : fmt::format("{}: {}", spec::name_of(facts.status), facts.reason)));
+  add_line(text, "layout", sizes_text(facts));
+  std::vector<std::string> speed;
+  if (facts.step_time) {
+    speed.push_back(fmt::format("{} a step ({} to {})", seconds_text(facts.step_time->median_s),
+                                seconds_text(facts.step_time->min_s),
+                                seconds_text(facts.step_time->max_s)));
+  }
+  if (facts.tokens_per_s_per_gpu) {
+    speed.push_back(fmt::format("{:.0f} tokens/s a GPU", *facts.tokens_per_s_per_gpu));
+  }
+  if (facts.tflops_per_gpu) {
+    speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
+  }
+  add_line(text, "speed", fmt::format("{}", fmt::join(speed, ", ")));
+  if (facts.peak_memory) {
+    add_line(text, "memory",
+             fmt::format("{} at most{}", base::format_bytes(facts.peak_memory->bytes),
+                         facts.peak_memory->rank >= 0
+                             ? fmt::format(", on rank {}", facts.peak_memory->rank)
+                             : std::string()));
+  }
+  if (facts.loss) {
+    std::string loss = fmt::format("{:.4f} at the end", *facts.loss);
+    if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
+    if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
+    add_line(text, "loss", loss);
+  }
+  for (const RunFailure& failure : facts.failures) {
+    add_line(text, "failure", one_line(failure.sentence));
+  }
+  for (const std::string& note : facts.notes) add_line(text, "note", one_line(note));
+  return text;
+}
+
+std::string remedies_text(const RunDiagnosis& diagnosis) {
+  if (diagnosis.remedies.empty()) return {};
+  std::string text = is_out_of_memory(diagnosis)
+                         ? "\nwhat would free memory:\n"
+                         : "\nwhat to change; the share of the step is the most it can save:\n";
+  for (const Remedy& remedy : diagnosis.remedies) {
+    const std::string flags = remedy.flags.empty()
+                                  ? std::string("(no flag)")
+                                  : fmt::format("{}", fmt::join(remedy.flags, "; "));
+    const std::string ceiling = is_out_of_memory(diagnosis)
+                                    ? std::string()
+                                    : fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio);
+    text += fmt::format("  {}{}\n", ceiling, one_line(flags));
+    text += fmt::format("           {}: {}\n", remedy.rule, remedy.why);
+    if (!remedy.refused.empty()) {
+      text += fmt::format("           not possible here: {}\n", one_line(remedy.refused));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about) {
+  RunDiagnosis diagnosis;
+  RunFolder files = sorted_files(paths);
+  diagnosis.notes = std::move(files.notes);
+  if (!files.logs.empty()) diagnosis.facts = read_run(files.logs);
+  if (!files.traces.empty()) diagnosis.traces = diagnose_traces(files.traces);
+  RunToMend run;
+  run.config = about.config;
+  if (!run.config) run.config = config_of_files(files.configs, diagnosis.notes);
+  if (!run.config && diagnosis.facts) run.config = diagnosis.facts->config;
+  run.model = about.model;
+  run.hardware = about.hardware;
+  diagnosis.remedies = remedies_of(wall_of(diagnosis), run);
+  return diagnosis;
+}
+
+json to_json(const RunDiagnosis& diagnosis) {
+  json document = diagnosis.traces ? to_json(*diagnosis.traces)
+                                   : json{{"run", json::object()}, {"ranks", json::array()}};
+  if (!diagnosis.traces || is_out_of_memory(diagnosis)) {
+    document["wall"] = no_trace_wall(diagnosis);
+  }
+  document["run"] = merged_run(diagnosis, document["run"]);
+  document["notes"] = diagnosis.notes;
+  document["remedies"] = json::array();
+  for (const Remedy& remedy : diagnosis.remedies) {
+    document["remedies"].push_back(
+        {{"flags", remedy.flags},
+         {"ceiling_ratio", is_out_of_memory(diagnosis) ? json() : json(remedy.ceiling_ratio)},
+         {"rule", remedy.rule},
+         {"why", remedy.why},
+         {"refused", remedy.refused.empty() ? json() : json(remedy.refused)}});
+  }
+  return document;
+}
+
+std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width) {
+  std::string text;
+  if (diagnosis.facts) text += facts_text(*diagnosis.facts);
+  if (diagnosis.traces) {
+    if (!text.empty()) text += '\n';
+    text += diagnosis_text(*diagnosis.traces, width);
+  } else if (!is_out_of_memory(diagnosis)) {
+    text += fmt::format("\nwall: unknown. {}\n",
+                        no_trace_wall(diagnosis)["summary"].get<std::string>());
+  }
+  for (const std::string& note : diagnosis.notes) text += "note: " + one_line(note) + "\n";
+  return text + remedies_text(diagnosis);
+}
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,41 @@
+// A run of any framework from what it has left: logs, traces, command or configuration, any of them
+// missing. What moetune diagnose prints.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/spec/hardware_spec.h"
+#include "engine/spec/model_spec.h"
+#include "sweeps/diagnosis.h"
+#include "sweeps/runs/remedies.h"
+#include "sweeps/runs/run_facts.h"
+
+namespace moetune::sweeps {
+
+/// What the user says beside the files; none of it is needed.
+struct AboutRun {
+  std::optional<spec::dialects::RunConfig> config;
+  std::shared_ptr<const spec::ModelSpec> model;
+  std::shared_ptr<const spec::HardwareSpec> hardware;
+};
+
+struct RunDiagnosis {
+  std::optional<RunFacts> facts;    ///< none: no log
+  std::optional<Diagnosis> traces;  ///< none: no trace
+  std::vector<Remedy> remedies;
+  std::vector<std::string> notes;
+};
+
+/// Of folders and files of one run, told apart by their content. Throws base::UsageError where none
+/// of them says anything of a run.
+RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
+
+nlohmann::json to_json(const RunDiagnosis& diagnosis);
+/// `width`: of the terminal, empty where it is none.
+std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width);
+
+}  // namespace moetune::sweeps

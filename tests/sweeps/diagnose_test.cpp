@@ -1,0 +1,98 @@
+// moetune diagnose as people type it: logs, traces and configurations of a run, in any mixture.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+
+namespace data = boost::unit_test::data;
+namespace fs = std::filesystem;
+using nlohmann::json;
+using tests::Answer;
+using tests::Cli;
+
+namespace {
+
+std::string golden(const std::string& name) {
+  return std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/" + name;
+}
+
+struct Diagnose : Cli {
+  json document(std::vector<std::string> words) {
+    words.insert(words.begin(), "diagnose");
+    words.insert(words.end(), {"--format", "json"});
+    const Answer answer = run(words);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(diagnose)
+
+BOOST_FIXTURE_TEST_CASE(a_log_alone_says_how_the_run_went, Diagnose) {
+  const json run = document({golden("logs/megatron_lm.log")});
+  BOOST_TEST(run["run"]["framework"] == "megatron-lm");
+  BOOST_TEST(run["run"]["status"] == "ok");
+  BOOST_TEST(run["run"]["step_time_s"].get<double>() > 0);
+  BOOST_TEST(run["ranks"].empty());
+  // Nothing is guessed of a wall that nobody has recorded.
+  BOOST_TEST(run["wall"]["label"] == "unknown");
+  BOOST_TEST(run["remedies"].empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_run_without_memory_is_told_what_frees_some, Diagnose) {
+  const json run = document({golden("logs/oom.log")});
+  BOOST_TEST(run["run"]["status"] == "oom");
+  BOOST_TEST(run["wall"]["label"] == "memory");
+  BOOST_TEST(run["wall"]["sub_cause"] == "oom");
+  BOOST_TEST(!run["remedies"].empty());
+  for (const json& remedy : run["remedies"]) BOOST_TEST(remedy["ceiling_ratio"].is_null());
+  const Answer text = this->run({"diagnose", golden("logs/oom.log")});
+  BOOST_TEST(text.out.find("what would free memory") != std::string::npos, text.out);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
+  const std::string run_folder = folder.file("run");
+  fs::create_directories(run_folder + "/deep");
+  fs::copy_file(golden("logs/torchtitan.log"), run_folder + "/anything");
+  fs::copy_file(golden("traces/cuda_event_sync.json.gz"), run_folder + "/deep/trace");
+  tests::write_text(run_folder + "/notes.md", "# nothing of a run\n");
+  const json run = document({run_folder});
+  BOOST_TEST(run["run"]["framework"] == "torchtitan");
+  BOOST_TEST_REQUIRE(run["ranks"].size() == 1U);
+  BOOST_TEST(run["ranks"][0]["file"].get<std::string>().ends_with("deep/trace"));
+  BOOST_TEST(!run["ranks"][0]["windows"].empty());
+  BOOST_TEST(run["wall"].contains("label"));
+}
+
+struct Wrong {
+  std::vector<std::string> words;
+  const char* helps;
+};
+std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << row.helps; }
+
+const Wrong kWrong[] = {{{"diagnose"}, "a folder or file"},
+                        {{"diagnose", "nowhere"}, "nowhere"},
+                        {{"diagnose", "trial.json", "--gpus", "0"}, "--gpus"},
+                        {{"diagnose", "corpus"}, "no log, trace or configuration"},
+                        {{"diagnose", "corpus", "--model", "qwen3-30b-a3c"}, "qwen3-30b-a3b"},
+                        {{"diagnose", "corpus", "--run", "ls -l"}, "Megatron-LM"}};
+
+BOOST_DATA_TEST_CASE_F(Diagnose, a_mistake_is_one_message, data::make(kWrong), row) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.file("."));
+  const Answer answer = run(row.words);
+  fs::current_path(before);
+  BOOST_TEST(answer.code == 2, answer.err);
+  BOOST_TEST(answer.err.find(row.helps) != std::string::npos, answer.err);
+  BOOST_TEST(answer.out.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

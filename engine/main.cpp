@@ -16,6 +16,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "embedded/version.h"
 #include "engine/plan/layout.h"
@@ -41,6 +42,14 @@ nlohmann::json read_json(const std::string& path) {
   if (!in) throw base::UsageError(fmt::format("'{}' cannot be read", path));
   const std::string text(std::istreambuf_iterator<char>(in), {});
   return spec::parse_json(text, path);
+}
+
+/// With the keys that parse_layout takes.
+std::string layout_help() {
+  std::vector<std::string> names;
+  for (const spec::LayoutSize& size : spec::layout_sizes()) names.emplace_back(size.name);
+  return fmt::format("parallel layout for --verify, such as {{\"{}\":2}}: any of {}", names.front(),
+                     fmt::join(names, ", "));
 }
 
 spec::Knobs parse_layout(const std::string& text) {
@@ -129,7 +138,7 @@ po::options_description rank_options() {
       "verify", po::value<std::string>()->value_name("FOLDER"),
       "folder of a reference model with weights, tokens, logits, gradients and losses")(
       "layout", po::value<std::string>()->default_value("{}")->value_name("JSON"),
-      "parallel layout for --verify, such as {\"dp\": 1, \"cp\": 2, \"ep\": 2, \"pp\": 1}")(
+      layout_help().c_str())(
       "format", po::value<std::string>()->default_value("text")->value_name("text|json"),
       "text or json, for --verify")(
       "world", po::value<std::string>()->value_name("KIND"),

@@ -12,6 +12,7 @@
 #include "profiler/analysis/stats.h"
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/import/trace_files.h"
+#include "reports/or_null.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -20,14 +21,11 @@ namespace {
 using nlohmann::json;
 using profiler::ImportedTrace;
 using profiler::WindowKind;
+using reports::or_null;
+using reports::text_or_null;
 
 /// Exactly what three decimals can say.
 json microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
-
-template <typename Value>
-json or_null(const std::optional<Value>& value) {
-  return value ? json(*value) : json();
-}
 
 json window_json(const DiagnosedWindow& window) {
   json document = {{"window", window.name}};
@@ -53,8 +51,6 @@ std::string device_name(const ImportedTrace& trace) {
   const bool is_listed = device >= 0 && device < static_cast<int64_t>(names.size());
   return names[is_listed ? static_cast<size_t>(device) : 0];
 }
-
-json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
 /// Median time from step to step over all ranks, as recorded.
 std::optional<double> step_time_s(const std::vector<ImportedTrace>& traces) {
@@ -145,18 +141,17 @@ bool is_shown(const Diagnosis& diagnosis, size_t trace, const DiagnosedWindow& w
 }
 
 std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
-  using Align = TextTable::Align;
-  TextTable table({{"rank", Align::right},
+  TextTable table({{"rank", TextTable::Align::right},
                    {"window"},
-                   {"length", Align::right},
-                   {"compute", Align::right},
-                   {"comm", Align::right, 1},
-                   {"exposed", Align::right},
-                   {"copies", Align::right, 2},
-                   {"idle", Align::right},
-                   {"host late", Align::right},
-                   {"kernels", Align::right, 3},
-                   {"device", Align::left, 4, true}});
+                   {"length", TextTable::Align::right},
+                   {"compute", TextTable::Align::right},
+                   {"comm", TextTable::Align::right, 1},
+                   {"exposed", TextTable::Align::right},
+                   {"copies", TextTable::Align::right, 2},
+                   {"idle", TextTable::Align::right},
+                   {"host late", TextTable::Align::right},
+                   {"kernels", TextTable::Align::right, 3},
+                   {"device", TextTable::Align::left, 4, true}});
   for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
     for (const DiagnosedWindow& window : diagnosis.windows[i]) {
       if (!is_shown(diagnosis, i, window)) continue;

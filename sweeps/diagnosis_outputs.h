@@ -75,4 +75,17 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"remedies[].refused", "text or null", "", "The rule that forbids it here."},
 };
 
+inline constexpr OutputKey kComparisonKeys[] = {
+    {"figures[].name", "text", "", "That both runs have."},
+    {"figures[].unit", "text", "", "s, us, bytes, tokens/s, TFLOP/s or empty."},
+    {"figures[].before.*", "number", "unit",
+     "Of the first run: median over steps, low and high of its interval, num_values."},
+    {"figures[].after.*", "number", "unit", "The same of the second run."},
+    {"figures[].change_ratio", "number or null", "ratio", "after / before - 1; null: before is 0."},
+    {"figures[].is_beyond_noise", "true, false or null", "",
+     "The intervals lie apart; null: fewer than three steps."},
+    {"kernels[].*", "any", "", "The same of a kernel's time in a step, what moved most first."},
+    {"notes[]", "list of texts", "", "What to keep in mind."},
+};
+
 }  // namespace moetune::sweeps

@@ -269,6 +269,7 @@ constexpr Output kOutputs[] = {
     {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
     {"probe", "What was measured of a machine.", kProbeKeys, nullptr},
     {"diagnose", "Where a run's time went, and what holds it back.", kDiagnosisKeys, nullptr},
+    {"compare", "Two runs side by side.", kComparisonKeys, nullptr},
     {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
     {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
     {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},

@@ -18,7 +18,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kOutOfMemory = "oom";
+/// Of a run that ended as oom: the device's memory, or the host's.
+const char* kind_of_memory(const RunFacts& facts) {
+  return facts.root && facts.root->kind == "host-oom" ? "host memory" : "oom";
+}
 
 /// The files of a run by what they are. What is named by itself and is nothing known is a mistake;
 /// in a folder it is somebody else's.
@@ -62,8 +65,8 @@ std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::
 
 /// What the traces, or else the failure, speak for.
 FoundWall wall_of(const RunDiagnosis& diagnosis) {
-  if (diagnosis.facts && diagnosis.facts->status == RunStatus::oom) {
-    return {"memory", kOutOfMemory, {{"memory", 1.0}}};
+  if (diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom) {
+    return {"memory", kind_of_memory(*diagnosis.facts), {{"memory", 1.0}}};
   }
   FoundWall found;
   if (!diagnosis.traces) return {"unknown", "", {}};
@@ -77,7 +80,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
 }
 
 bool is_out_of_memory(const RunDiagnosis& diagnosis) {
-  return diagnosis.facts && diagnosis.facts->status == RunStatus::oom;
+  return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
 }
 
 /// What the logs say wins; a null is filled by what the traces say.
@@ -94,7 +97,7 @@ json no_trace_wall(const RunDiagnosis& diagnosis) {
   json evidence = json::array();
   if (is_out_of_memory(diagnosis)) {
     return {{"label", "memory"},
-            {"sub_cause", kOutOfMemory},
+            {"sub_cause", kind_of_memory(*diagnosis.facts)},
             {"rank", diagnosis.facts->root && diagnosis.facts->root->rank >= 0
                          ? json(diagnosis.facts->root->rank)
                          : json()},
@@ -178,8 +181,9 @@ std::string facts_text(const RunFacts& facts) {
     if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
     add_line(text, "loss", loss);
   }
-  for (const RunFailure& failure : facts.failures) {
-    add_line(text, "failure", one_line(failure.sentence));
+  // The first is the status' reason.
+  for (size_t i = 1; i < facts.failures.size(); ++i) {
+    add_line(text, "then", one_line(facts.failures[i].sentence));
   }
   for (const std::string& note : facts.notes) add_line(text, "note", one_line(note));
   return text;
@@ -221,6 +225,11 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   run.model = about.model;
   run.hardware = about.hardware;
   diagnosis.remedies = remedies_of(wall_of(diagnosis), run);
+  if (!run.config && !diagnosis.remedies.empty()) {
+    diagnosis.notes.emplace_back(
+        "no command or configuration of the run is known: what to change is told in Megatron-LM's "
+        "words, from its defaults; name it with --run");
+  }
   return diagnosis;
 }
 

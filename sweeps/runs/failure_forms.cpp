@@ -244,12 +244,12 @@ bool read_box_rank(const FailureForm& form, std::string_view text, size_t at, Lo
   return true;
 }
 
-constexpr RunStatus kOom = RunStatus::oom;
-constexpr RunStatus kWrong = RunStatus::wrong;
-constexpr RunStatus kFailed = RunStatus::failed;
-constexpr RunStatus kCrashed = RunStatus::crashed;
-constexpr RunStatus kHung = RunStatus::hung;
-constexpr RunStatus kInterrupted = RunStatus::interrupted;
+constexpr ForeignStatus kOom = ForeignStatus::oom;
+constexpr ForeignStatus kWrong = ForeignStatus::wrong;
+constexpr ForeignStatus kFailed = ForeignStatus::failed;
+constexpr ForeignStatus kCrashed = ForeignStatus::crashed;
+constexpr ForeignStatus kHung = ForeignStatus::hung;
+constexpr ForeignStatus kInterrupted = ForeignStatus::interrupted;
 constexpr bool kInTraceback = true;
 
 /// In the order of blame within a class.

@@ -29,7 +29,7 @@ enum class Blame : uint8_t {
 struct FailureForm {
   std::string_view name;    ///< for machines: "cuda-oom"
   std::string_view anchor;  ///< characters that every such line has; empty: told otherwise
-  RunStatus status;
+  ForeignStatus status;
   Blame blame;
   std::string_view words;     ///< for people, behind "rank 3: "
   bool in_traceback = false;  ///< only as the exception of a traceback

@@ -242,7 +242,7 @@ void LogCollector::end_line() {
   add_failure(form, -1, detail);
 }
 
-RunLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
+ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
   // A configuration that the end has cut is used as far as it goes.
   for (auto& [key, block] : blocks_) {
     if (block.kind == Block::Kind::config && now().config.settings.empty()) {

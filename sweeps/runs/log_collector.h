@@ -33,7 +33,7 @@ class LogCollector {
   /// When the tables were asked: an exception of Python of which they knew nothing.
   void end_line();
   /// Closes what is open. Call once; nothing may follow.
-  RunLog finish(int64_t num_bytes, int64_t num_cut_lines);
+  ForeignLog finish(int64_t num_bytes, int64_t num_cut_lines);
 
   [[nodiscard]] Attempt& now() { return log_.attempts.back(); }
   [[nodiscard]] std::string_view text() const { return text_; }
@@ -90,7 +90,7 @@ class LogCollector {
   void begin_attempt();
   void close_attempt();
 
-  RunLog log_;
+  ForeignLog log_;
   int path_rank_;
   LogLine line_;
   LineOrigin origin_;

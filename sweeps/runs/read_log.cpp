@@ -160,7 +160,7 @@ bool is_code_or_data(std::string_view head) {
 
 }  // namespace
 
-RunLog read_log(std::istream& in, const std::string& name) {
+ForeignLog read_log(std::istream& in, const std::string& name) {
   LogLines lines(in);
   LogCollector log(name, rank_in_path(name));
   LineReader reader(log);
@@ -179,7 +179,7 @@ RunLog read_log(std::istream& in, const std::string& name) {
   return log.finish(lines.num_bytes(), lines.num_cut_lines());
 }
 
-RunLog read_log_file(const std::string& path) {
+ForeignLog read_log_file(const std::string& path) {
   std::error_code error;
   const bool is_file =
       std::filesystem::is_regular_file(path, error) || std::filesystem::is_fifo(path, error);

@@ -10,10 +10,10 @@
 namespace moetune::sweeps {
 
 /// Reads to the end with bounded memory, whatever is in it; `name` stands in places and notes.
-RunLog read_log(std::istream& in, const std::string& name);
+ForeignLog read_log(std::istream& in, const std::string& name);
 
 /// The same of a file. Throws base::UsageError where it cannot be read.
-RunLog read_log_file(const std::string& path);
+ForeignLog read_log_file(const std::string& path);
 
 /// Whether a text, or the beginning of one, is the log of a training run: a form or a failure of
 /// the tables can be read from it. Sources, scripts, traces and databases are none.

@@ -18,6 +18,9 @@ using spec::PlanKnobs;
 using spec::PlanRecompute;
 
 constexpr double kWorthALook = 0.02;  // of the step
+/// Of the other walls, whose sub-cause nobody has told apart.
+constexpr double kOtherWorthALook = 0.05;
+constexpr int kMostOfOther = 2;
 
 struct Row {
   std::string_view rule;
@@ -203,7 +206,7 @@ constexpr Row kRows[] = {
        k.recompute = {};
        return true;
      }},
-    {"no_offload", "memory", "offload", "Nothing goes to the host's memory, where that fits.",
+    {"no_offload", "memory", "offload host", "Nothing goes to the host's memory, where that fits.",
      [](PlanKnobs& k) {
        if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
        k.optimizer_offload_ratio = 0;
@@ -237,10 +240,13 @@ constexpr Row kRows[] = {
     {"less_fragmentation", "memory", "oom",
      "The allocator grows its segments and leaves fewer holes.", nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"sharded_optimizer", "memory", "",
+    {"fewer_loader_workers", "memory", "host",
+     "Each process that prepares batches holds a copy of what it reads.", nullptr,
+     "--num-workers 1"},
+    {"sharded_optimizer", "memory", "oom recompute offload",
      "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
-    {"narrow_moments", "memory", "",
+    {"narrow_moments", "memory", "oom recompute offload",
      "Moments in bf16 free memory for larger micro-batches or less recomputation.",
      [](PlanKnobs& k) {
        if (k.exp_avg == spec::StateType::bf16) return false;
@@ -315,10 +321,13 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run) {
   std::vector<Remedy> remedies;
   if (wall.label == "unknown") return remedies;
   const dialects::RunConfig config = run.config.value_or(dialects::RunConfig{});
+  std::map<std::string_view, int> num_of_other;
   for (const Row& row : kRows) {
+    const bool is_other = row.label != wall.label;
     const auto share = wall.share_ratios.find(row.label);
     const double ceiling = share == wall.share_ratios.end() ? 0 : share->second;
-    if (ceiling < kWorthALook || !is_for(row, wall)) continue;
+    if (ceiling < (is_other ? kOtherWorthALook : kWorthALook) || !is_for(row, wall)) continue;
+    if (is_other && num_of_other[row.label] == kMostOfOther) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     Remedy remedy;
     remedy.ceiling_ratio = ceiling;
@@ -339,6 +348,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run) {
       if (!is_variable && config.dialect != dialects::Dialect::megatron_lm) continue;
       remedy.flags.emplace_back(row.words);
     }
+    if (is_other) ++num_of_other[row.label];
     remedies.push_back(std::move(remedy));
   }
   // The label's own first among equals; what is refused can only be read.

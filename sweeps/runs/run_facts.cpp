@@ -18,19 +18,19 @@ namespace {
 
 /// The last attempt of every log: files of several ranks start again together. A log whose last
 /// attempt shows no step may stand beside one that does.
-AttemptParts last_attempts(const std::vector<RunLog>& logs) {
+AttemptParts last_attempts(const std::vector<ForeignLog>& logs) {
   AttemptParts parts;
-  for (const RunLog& log : logs) parts.push_back(&log.attempts.back());
+  for (const ForeignLog& log : logs) parts.push_back(&log.attempts.back());
   return parts;
 }
 
 /// The attempts whose speed is told: the last ones that have steps.
-AttemptParts attempts_with_steps(const std::vector<RunLog>& logs, const AttemptParts& last) {
+AttemptParts attempts_with_steps(const std::vector<ForeignLog>& logs, const AttemptParts& last) {
   const bool has_any = std::ranges::any_of(
       last, [](const Attempt* a) { return !a->steps.empty() || !a->loose_step_times_s.empty(); });
   if (has_any) return last;
   AttemptParts parts;
-  for (const RunLog& log : logs) {
+  for (const ForeignLog& log : logs) {
     const Attempt* found = &log.attempts.back();
     for (const Attempt& attempt : log.attempts) {
       if (!attempt.steps.empty()) found = &attempt;
@@ -323,11 +323,11 @@ void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
 
 }  // namespace
 
-RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& options) {
+RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& options) {
   MOETUNE_CHECK(!logs.empty(), "no log");
   RunFacts facts;
-  const RunLog* known = &logs.front();
-  for (const RunLog& log : logs) {
+  const ForeignLog* known = &logs.front();
+  for (const ForeignLog& log : logs) {
     if (log.framework_weight > known->framework_weight) known = &log;
     facts.files.insert(facts.files.end(), log.files.begin(), log.files.end());
     facts.notes.insert(facts.notes.end(), log.notes.begin(), log.notes.end());
@@ -364,7 +364,7 @@ RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& option
 }
 
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options) {
-  std::vector<RunLog> logs;
+  std::vector<ForeignLog> logs;
   for (const std::string& path : paths) logs.push_back(read_log_file(path));
   return facts_of_logs(logs, options);
 }

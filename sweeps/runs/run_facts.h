@@ -46,7 +46,7 @@ struct StepTime {
 /// Why a run ended, in a sentence, and all that is known of it.
 struct RunFailure {
   std::string kind;  ///< a name of the table of failures: "cuda-oom"
-  RunStatus status = RunStatus::failed;
+  ForeignStatus status = ForeignStatus::failed;
   std::string sentence;
   int rank = -1;           ///< -1: not known
   std::vector<int> ranks;  ///< all that had it
@@ -67,7 +67,7 @@ struct RunFacts {
   std::string known_by;
   LogPlace known_at;
 
-  RunStatus status = RunStatus::unknown;
+  ForeignStatus status = ForeignStatus::unknown;
   std::string reason;                ///< a sentence; empty where it ended well
   std::optional<RunFailure> root;    ///< what the status comes from
   std::vector<RunFailure> failures;  ///< all, the root first
@@ -114,7 +114,7 @@ struct RunFacts {
 };
 
 /// Of several logs of one run: one per rank or node, in any order. At least one.
-RunFacts facts_of_logs(const std::vector<RunLog>& logs, const RunOptions& options = {});
+RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& options = {});
 
 /// Reads the files. Throws base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});

@@ -161,7 +161,7 @@ int rank_by_exit_codes(const std::vector<const Failure*>& failures) {
 
 std::string sentence_of(const Failure& failure, int rank, int64_t after_step, int64_t num_ranks) {
   const FailureForm& form = *failure.form;
-  const bool is_config = form.blame == Blame::cause && form.status == RunStatus::failed;
+  const bool is_config = form.blame == Blame::cause && form.status == ForeignStatus::failed;
   std::string sentence;
   if (num_ranks > 1) {
     sentence = fmt::format("{} ranks: ", num_ranks);
@@ -232,7 +232,7 @@ bool is_long(double silence_s, const RunFacts& facts) {
 void set_silence(double silence_s, std::string_view more, RunFacts& facts) {
   RunFailure failure;
   failure.kind = "silence";
-  failure.status = RunStatus::hung;
+  failure.status = ForeignStatus::hung;
   failure.iteration = facts.last_step.value_or(0) + 1;
   if (!facts.steps.empty()) failure.place = {facts.steps_file, facts.steps.back().line};
   failure.sentence = fmt::format("no step for {} after step {}{}", words_of_seconds(silence_s),
@@ -252,7 +252,7 @@ bool has_bad_end(const RunFacts& facts) {
 void set_bad_loss(RunFacts& facts) {
   RunFailure failure;
   failure.kind = "nan";
-  failure.status = RunStatus::wrong;
+  failure.status = ForeignStatus::wrong;
   failure.iteration = facts.first_nan_step.value_or(0);
   failure.sentence =
       fmt::format("the loss is not a number since step {}", facts.first_nan_step.value_or(0));
@@ -271,7 +271,7 @@ void judge_by_end(const AttemptParts& parts, bool is_complete, const RunOptions&
     return;
   }
   if (is_complete) {
-    facts.status = RunStatus::ok;
+    facts.status = ForeignStatus::ok;
     return;
   }
   const double said_s = silence_before(parts, std::nullopt);
@@ -287,11 +287,11 @@ void judge_by_end(const AttemptParts& parts, bool is_complete, const RunOptions&
     }
   }
   if (!facts.last_step && facts.framework == Framework::unknown) {
-    facts.status = RunStatus::unknown;
+    facts.status = ForeignStatus::unknown;
     facts.reason = "the log shows neither a step nor a failure";
     return;
   }
-  facts.status = RunStatus::truncated;
+  facts.status = ForeignStatus::truncated;
   if (!facts.last_step) {
     facts.reason = "the log stops before the first step, without a failure";
     return;

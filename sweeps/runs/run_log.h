@@ -225,7 +225,7 @@ struct Attempt {
 };
 
 /// One file, or several that were merged.
-struct RunLog {
+struct ForeignLog {
   std::vector<std::string> files;
   Framework framework = Framework::unknown;
   std::string known_by;  ///< the words that told it

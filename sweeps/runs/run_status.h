@@ -10,7 +10,7 @@
 
 namespace moetune::sweeps {
 
-enum class RunStatus : uint8_t {
+enum class ForeignStatus : uint8_t {
   ok,
   oom,
   wrong,
@@ -22,8 +22,8 @@ enum class RunStatus : uint8_t {
   unknown,
 };
 
-struct RunStatusRow {
-  RunStatus value;
+struct ForeignStatusRow {
+  ForeignStatus value;
   std::string_view name;
   spec::TrialStatus trial;  ///< what a trial is called that ended so
   std::string_view help;
@@ -33,21 +33,22 @@ struct RunStatusRow {
 
 namespace moetune::spec {
 template <>
-struct NameTable<sweeps::RunStatus> {
-  using Row = sweeps::RunStatusRow;
+struct NameTable<sweeps::ForeignStatus> {
+  using Row = sweeps::ForeignStatusRow;
   static constexpr std::array kRows = {
-      Row{sweeps::RunStatus::ok, "ok", TrialStatus::ok, "it reached its end"},
-      Row{sweeps::RunStatus::oom, "oom", TrialStatus::oom, "a device or the host had no memory"},
-      Row{sweeps::RunStatus::wrong, "wrong", TrialStatus::wrong, "NaN or infinity"},
-      Row{sweeps::RunStatus::failed, "failed", TrialStatus::failed, "an error with a message"},
-      Row{sweeps::RunStatus::crashed, "crashed", TrialStatus::crashed,
+      Row{sweeps::ForeignStatus::ok, "ok", TrialStatus::ok, "it reached its end"},
+      Row{sweeps::ForeignStatus::oom, "oom", TrialStatus::oom,
+          "a device or the host had no memory"},
+      Row{sweeps::ForeignStatus::wrong, "wrong", TrialStatus::wrong, "NaN or infinity"},
+      Row{sweeps::ForeignStatus::failed, "failed", TrialStatus::failed, "an error with a message"},
+      Row{sweeps::ForeignStatus::crashed, "crashed", TrialStatus::crashed,
           "ended by a signal or an error of the device"},
-      Row{sweeps::RunStatus::hung, "hung", TrialStatus::hung, "no progress, or ranks waited"},
-      Row{sweeps::RunStatus::interrupted, "interrupted", TrialStatus::interrupted,
+      Row{sweeps::ForeignStatus::hung, "hung", TrialStatus::hung, "no progress, or ranks waited"},
+      Row{sweeps::ForeignStatus::interrupted, "interrupted", TrialStatus::interrupted,
           "ended from outside"},
-      Row{sweeps::RunStatus::truncated, "truncated", TrialStatus::interrupted,
+      Row{sweeps::ForeignStatus::truncated, "truncated", TrialStatus::interrupted,
           "the log stops without an end or a failure"},
-      Row{sweeps::RunStatus::unknown, "unknown", TrialStatus::interrupted,
+      Row{sweeps::ForeignStatus::unknown, "unknown", TrialStatus::interrupted,
           "the log shows neither a step nor a failure"}};
 };
 }  // namespace moetune::spec

@@ -32,7 +32,7 @@ inline std::vector<std::string> all_names() {
   return names;
 }
 
-inline RunLog log_of(const std::string& text, const std::string& name = "run.log") {
+inline ForeignLog log_of(const std::string& text, const std::string& name = "run.log") {
   std::istringstream in(text);
   return read_log(in, name);
 }

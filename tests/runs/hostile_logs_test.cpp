@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(cut_anywhere_a_log_tells_no_other_facts) {
     const RunFacts facts = facts_of(text.substr(0, at));
     BOOST_TEST_CONTEXT(text.substr(at < 20 ? 0 : at - 20, 20)) {
       BOOST_TEST(facts.num_nan_steps == 0);
-      BOOST_TEST((facts.status == RunStatus::truncated));
+      BOOST_TEST((facts.status == ForeignStatus::truncated));
       BOOST_TEST(facts.step_time->max_s <= 0.8150001);
     }
   }
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(very_many_steps_keep_their_bounds) {
             "lm loss: 2 | number of skipped iterations: 1 | number of nan iterations: 0 |\n";
   }
   const RunFacts facts = facts_of(text);
-  BOOST_TEST((facts.status == RunStatus::ok));
+  BOOST_TEST((facts.status == ForeignStatus::ok));
   BOOST_TEST(facts.num_steps == 70'000);
   BOOST_TEST(facts.num_skipped_steps == 70'000);
   BOOST_TEST(facts.steps.size() <= 65'537U);
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(very_many_steps_keep_their_bounds) {
 BOOST_AUTO_TEST_CASE(lines_of_megabytes_between_steps) {
   const RunFacts facts = facts_of(megatron_steps(1, 50) + std::string(3'000'000, 'x') + "\n" +
                                   std::string(1000, '\0') + megatron_steps(51, 100));
-  BOOST_TEST((facts.status == RunStatus::ok));
+  BOOST_TEST((facts.status == ForeignStatus::ok));
   BOOST_TEST(facts.num_steps == 100);
   BOOST_REQUIRE(facts.notes.size() == 1U);
   BOOST_TEST(facts.notes[0] == "run.log: 1 line is longer than 64 KiB: cut into pieces");

@@ -9,7 +9,7 @@
 
 namespace moetune::sweeps {
 
-inline std::ostream& operator<<(std::ostream& out, RunStatus status) {
+inline std::ostream& operator<<(std::ostream& out, ForeignStatus status) {
   return out << spec::name_of(status);
 }
 
@@ -45,67 +45,67 @@ std::string watchdog(int rank) {
 struct Row {
   const char* name;
   std::string text;
-  RunStatus status;
+  ForeignStatus status;
   std::string kind;  ///< of the root; empty: none
 };
 std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
 
 const Row kRows[] = {
     {"the cause wins over its consequences, printed later",
-     megatron_steps(1, 5) + watchdog(0) + "[rank3]: " + kOom, RunStatus::oom, "cuda-oom"},
+     megatron_steps(1, 5) + watchdog(0) + "[rank3]: " + kOom, ForeignStatus::oom, "cuda-oom"},
     {"memory that ran out before the time limit",
      megatron_steps(1, 5) + "[rank3]: " + kOom + slurm("09:00:00", "DUE TO TIME LIMIT"),
-     RunStatus::oom, "cuda-oom"},
+     ForeignStatus::oom, "cuda-oom"},
     {"an error of Python before the time limit",
      megatron_steps(1, 5) + traceback("", "RuntimeError: broken") +
          slurm("05:06:06", "DUE TO TIME LIMIT"),
-     RunStatus::failed, "python-error"},
+     ForeignStatus::failed, "python-error"},
     {"the time limit and what it causes",
      megatron_steps(1, 5) + slurm("05:06:06", "DUE TO TIME LIMIT") +
          "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1\n" + watchdog(1),
-     RunStatus::interrupted, "slurm-time-limit"},
+     ForeignStatus::interrupted, "slurm-time-limit"},
     {"silence until the time limit", megatron_steps(1, 5) + slurm("05:36:06", "DUE TO TIME LIMIT"),
-     RunStatus::hung, "silence"},
+     ForeignStatus::hung, "silence"},
     {"a task that failed and the cancel that followed",
      megatron_steps(1, 5) + traceback("3: ", "RuntimeError: broken") +
          "slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:07 ***\n",
-     RunStatus::failed, "python-error"},
-    {"a cancel", megatron_steps(1, 5) + slurm("05:06:07", ""), RunStatus::interrupted,
+     ForeignStatus::failed, "python-error"},
+    {"a cancel", megatron_steps(1, 5) + slurm("05:06:07", ""), ForeignStatus::interrupted,
      "slurm-cancelled"},
     {"survived, as more steps came", megatron_steps(1, 3) + kOom + megatron_steps(4, 6),
-     RunStatus::truncated, ""},
+     ForeignStatus::truncated, ""},
     {"one step more may have been printed late", megatron_steps(1, 3) + kOom + megatron_step(4),
-     RunStatus::oom, "cuda-oom"},
-    {"survived, as it ended well", megatron_steps(1, 3) + kOom + kDone, RunStatus::ok, ""},
+     ForeignStatus::oom, "cuda-oom"},
+    {"survived, as it ended well", megatron_steps(1, 3) + kOom + kDone, ForeignStatus::ok, ""},
     {"an error of tidying up", megatron_steps(1, 3) + kDone + traceback("", "OSError: busy"),
-     RunStatus::ok, ""},
+     ForeignStatus::ok, ""},
     {"the last step and then a signal", megatron_steps(98, 100) + "Segmentation fault\n",
-     RunStatus::ok, ""},
-    {"the last step and then no memory", megatron_steps(98, 100) + kOom, RunStatus::oom,
+     ForeignStatus::ok, ""},
+    {"the last step and then no memory", megatron_steps(98, 100) + kOom, ForeignStatus::oom,
      "cuda-oom"},
-    {"all steps", megatron_steps(98, 100), RunStatus::ok, ""},
-    {"not all steps", megatron_steps(1, 99), RunStatus::truncated, ""},
+    {"all steps", megatron_steps(98, 100), ForeignStatus::ok, ""},
+    {"not all steps", megatron_steps(1, 99), ForeignStatus::truncated, ""},
     {"NaN that stays", megatron_steps(1, 3) + megatron_step(4, NAN) + megatron_step(5, NAN),
-     RunStatus::wrong, "nan"},
+     ForeignStatus::wrong, "nan"},
     {"NaN that goes", megatron_steps(1, 3) + megatron_step(4, NAN) + megatron_steps(5, 6),
-     RunStatus::truncated, ""},
+     ForeignStatus::truncated, ""},
     {"an import inside of a traceback only", "ImportError: is only a word\n" + megatron_steps(1, 3),
-     RunStatus::truncated, ""},
+     ForeignStatus::truncated, ""},
     {"an assertion before the first step", traceback("", "AssertionError: a % b"),
-     RunStatus::failed, "assertion"},
+     ForeignStatus::failed, "assertion"},
     {"an assertion later", megatron_steps(1, 3) + traceback("", "AssertionError: a % b"),
-     RunStatus::failed, "python-error"},
-    {"a wrong value before the first step", traceback("", "ValueError: tp is 3"), RunStatus::failed,
-     "configuration"},
+     ForeignStatus::failed, "python-error"},
+    {"a wrong value before the first step", traceback("", "ValueError: tp is 3"),
+     ForeignStatus::failed, "configuration"},
     {"the host's memory behind a plain cancel",
      megatron_steps(1, 3) + slurm("05:06:07", "") +
          "slurmstepd: error: Detected 2 oom_kill events in StepId=1.0.\n",
-     RunStatus::oom, "host-oom"},
+     ForeignStatus::oom, "host-oom"},
     {"from the keyboard", megatron_steps(1, 3) + traceback("", "KeyboardInterrupt"),
-     RunStatus::interrupted, "interrupted"},
+     ForeignStatus::interrupted, "interrupted"},
     {"NCCL without memory", megatron_steps(1, 3) + "n:1:2 [0] NCCL WARN Failed to CUDA calloc 4\n",
-     RunStatus::oom, "cuda-oom"},
-    {"nothing at all", "hello\nworld\n", RunStatus::unknown, ""},
+     ForeignStatus::oom, "cuda-oom"},
+    {"nothing at all", "hello\nworld\n", ForeignStatus::unknown, ""},
 };
 
 }  // namespace
@@ -114,7 +114,7 @@ BOOST_DATA_TEST_CASE(roots, boost::unit_test::data::make(kRows)) {
   const RunFacts facts = facts_of(sample.text);
   BOOST_TEST(facts.status == sample.status);
   BOOST_TEST((facts.root ? facts.root->kind : "") == sample.kind, facts.reason);
-  BOOST_TEST(facts.reason.empty() == (sample.status == RunStatus::ok), facts.reason);
+  BOOST_TEST(facts.reason.empty() == (sample.status == ForeignStatus::ok), facts.reason);
 }
 
 namespace {
@@ -123,7 +123,7 @@ namespace {
 struct Line {
   std::string line;
   std::string kind;
-  RunStatus status;
+  ForeignStatus status;
   bool in_traceback = false;
 };
 std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
@@ -131,108 +131,112 @@ std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row
 constexpr bool kInTraceback = true;
 const Line kLines[] = {
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TIME LIMIT ***", "slurm-time-limit",
-     RunStatus::interrupted},
+     ForeignStatus::interrupted},
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO PREEMPTION ***", "slurm-preempted",
-     RunStatus::interrupted},
+     ForeignStatus::interrupted},
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO JOB REQUEUE ***", "slurm-preempted",
-     RunStatus::interrupted},
+     ForeignStatus::interrupted},
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***",
-     "slurm-node-failure", RunStatus::interrupted},
+     "slurm-node-failure", ForeignStatus::interrupted},
     {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE to SIGNAL Terminated ***",
-     "slurm-cancelled", RunStatus::interrupted},
+     "slurm-cancelled", ForeignStatus::interrupted},
     {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 ***", "slurm-cancelled",
-     RunStatus::interrupted},
+     ForeignStatus::interrupted},
     {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TASK FAILURE ***", "slurm-task",
-     RunStatus::failed},
+     ForeignStatus::failed},
     {"*** STEP 1.0 ON n FAILED (non-zero exit code or other failure mode) ***", "slurm-task",
-     RunStatus::failed},
-    {"a.py: error: unrecognized arguments: --moe-old", "arguments", RunStatus::failed},
-    {"Unrecognized options: --parallelism.old", "arguments", RunStatus::failed},
-    {"a.py: error: argument --lr: invalid float value: 'x'", "arguments", RunStatus::failed},
+     ForeignStatus::failed},
+    {"a.py: error: unrecognized arguments: --moe-old", "arguments", ForeignStatus::failed},
+    {"Unrecognized options: --parallelism.old", "arguments", ForeignStatus::failed},
+    {"a.py: error: argument --lr: invalid float value: 'x'", "arguments", ForeignStatus::failed},
     {"a.py: error: the following arguments are required: --seq-length", "arguments",
-     RunStatus::failed},
+     ForeignStatus::failed},
     {"omegaconf.errors.ConfigAttributeError: Key 'x' is not in struct", "arguments",
-     RunStatus::failed},
-    {"Could not override 'model.x'.", "arguments", RunStatus::failed},
-    {"ModuleNotFoundError: No module named 'apex'", "import", RunStatus::failed, kInTraceback},
-    {"ImportError: libcudnn.so.9: cannot open shared object file", "import", RunStatus::failed,
+     ForeignStatus::failed},
+    {"Could not override 'model.x'.", "arguments", ForeignStatus::failed},
+    {"ModuleNotFoundError: No module named 'apex'", "import", ForeignStatus::failed, kInTraceback},
+    {"ImportError: libcudnn.so.9: cannot open shared object file", "import", ForeignStatus::failed,
      kInTraceback},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", RunStatus::oom},
-    {"RuntimeError: CUDA error: out of memory", "cuda-oom", RunStatus::oom},
-    {"RuntimeError: CUDA driver error: out of memory", "cuda-oom", RunStatus::oom},
+    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: CUDA error: out of memory", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: CUDA driver error: out of memory", "cuda-oom", ForeignStatus::oom},
     {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "cuda-oom",
-     RunStatus::oom},
-    {"NCCL WARN Failed to CUDA calloc async 608 bytes", "cuda-oom", RunStatus::oom},
-    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host-oom", RunStatus::oom},
+     ForeignStatus::oom},
+    {"NCCL WARN Failed to CUDA calloc async 608 bytes", "cuda-oom", ForeignStatus::oom},
+    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host-oom", ForeignStatus::oom},
     {"slurmstepd: error: Detected 1 oom-kill event(s) in step 1.0 cgroup.", "host-oom",
-     RunStatus::oom},
-    {"srun: error: node: task 3: Out Of Memory", "host-oom", RunStatus::oom},
+     ForeignStatus::oom},
+    {"srun: error: node: task 3: Out Of Memory", "host-oom", ForeignStatus::oom},
     {"RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
-     "host-oom", RunStatus::oom},
-    {"OSError: [Errno 12] Cannot allocate memory", "host-oom", RunStatus::oom, kInTraceback},
-    {"OSError: [Errno 28] No space left on device", "disk-full", RunStatus::failed},
+     "host-oom", ForeignStatus::oom},
+    {"OSError: [Errno 12] Cannot allocate memory", "host-oom", ForeignStatus::oom, kInTraceback},
+    {"OSError: [Errno 28] No space left on device", "disk-full", ForeignStatus::failed},
     {"RuntimeError: CUDA error: uncorrectable ECC error encountered", "cuda-error",
-     RunStatus::crashed},
+     ForeignStatus::crashed},
     {"NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "cuda-error",
-     RunStatus::crashed},
-    {"RuntimeError: CUDA error: device-side assert triggered", "cuda-error", RunStatus::crashed},
-    {"RuntimeError: HIP error: invalid device function", "cuda-error", RunStatus::crashed},
-    {"Memory access fault by GPU node-2 on address 0x7f", "cuda-error", RunStatus::crashed},
+     ForeignStatus::crashed},
+    {"RuntimeError: CUDA error: device-side assert triggered", "cuda-error",
+     ForeignStatus::crashed},
+    {"RuntimeError: HIP error: invalid device function", "cuda-error", ForeignStatus::crashed},
+    {"Memory access fault by GPU node-2 on address 0x7f", "cuda-error", ForeignStatus::crashed},
     {"RuntimeError: The server socket has failed to listen: EADDRINUSE", "address-in-use",
-     RunStatus::failed},
-    {"KeyboardInterrupt", "interrupted", RunStatus::interrupted, kInTraceback},
+     ForeignStatus::failed},
+    {"KeyboardInterrupt", "interrupted", ForeignStatus::interrupted, kInTraceback},
     {"[exiting program after receiving SIGTERM.] datetime: 2026-03-04 05:06:10", "interrupted",
-     RunStatus::interrupted},
+     ForeignStatus::interrupted},
     {"torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
-     "interrupted", RunStatus::interrupted},
+     "interrupted", ForeignStatus::interrupted},
     {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result nan (message='x')",
-     "nan", RunStatus::wrong},
+     "nan", ForeignStatus::wrong},
     {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result inf (message='x')",
-     "nan", RunStatus::wrong},
+     "nan", ForeignStatus::wrong},
     {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result -inf (message='x')",
-     "nan", RunStatus::wrong},
+     "nan", ForeignStatus::wrong},
     {"AssertionError: found NaN in local grad norm for bucket #3 in backward pass", "nan",
-     RunStatus::wrong},
-    {"AssertionError: found Inf in local forward loss calculation", "nan", RunStatus::wrong},
+     ForeignStatus::wrong},
+    {"AssertionError: found Inf in local forward loss calculation", "nan", ForeignStatus::wrong},
     {"Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=SEND, NumelIn=1) ran "
      "for 5 milliseconds",
-     "nccl-timeout", RunStatus::hung},
+     "nccl-timeout", ForeignStatus::hung},
     {"ProcessGroupNCCL's heartbeat monitor timed out! Will terminate the process", "nccl-timeout",
-     RunStatus::hung},
-    {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", RunStatus::hung},
-    {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", RunStatus::hung},
+     ForeignStatus::hung},
+    {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", ForeignStatus::hung},
+    {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", ForeignStatus::hung},
     {"DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",
-     "rendezvous", RunStatus::hung},
+     "rendezvous", ForeignStatus::hung},
     {"ncclRemoteError: A call failed possibly due to a network error", "peer-gone",
-     RunStatus::crashed},
+     ForeignStatus::crashed},
     {"NCCL error: remote process exited or there was a network error, NCCL version 2", "peer-gone",
-     RunStatus::crashed},
-    {"NCCL error in: x.cpp:1, unhandled system error", "nccl-error", RunStatus::crashed},
+     ForeignStatus::crashed},
+    {"NCCL error in: x.cpp:1, unhandled system error", "nccl-error", ForeignStatus::crashed},
     {"ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
-     "peer-gone", RunStatus::crashed},
-    {"RuntimeError: NCCL communicator was aborted on rank 2.", "peer-gone", RunStatus::crashed},
+     "peer-gone", ForeignStatus::crashed},
+    {"RuntimeError: NCCL communicator was aborted on rank 2.", "peer-gone", ForeignStatus::crashed},
     {"RuntimeError: [gloo/pair.cc:534] Connection closed by peer [10.0.0.1]:1", "peer-gone",
-     RunStatus::crashed},
-    {"RuntimeError: recvValue failed: Connection reset by peer", "peer-gone", RunStatus::crashed},
-    {"RuntimeError: sendBytes failed: Broken pipe", "peer-gone", RunStatus::crashed},
-    {"srun: error: node: task 1: Segmentation fault (core dumped)", "segfault", RunStatus::crashed},
-    {"srun: error: node: task 1: Bus error", "signal", RunStatus::crashed},
+     ForeignStatus::crashed},
+    {"RuntimeError: recvValue failed: Connection reset by peer", "peer-gone",
+     ForeignStatus::crashed},
+    {"RuntimeError: sendBytes failed: Broken pipe", "peer-gone", ForeignStatus::crashed},
+    {"srun: error: node: task 1: Segmentation fault (core dumped)", "segfault",
+     ForeignStatus::crashed},
+    {"srun: error: node: task 1: Bus error", "signal", ForeignStatus::crashed},
     {"To avoid data inconsistency, we are taking the entire process down.", "abort",
-     RunStatus::hung},
-    {"terminate called after throwing an instance of 'c10::Error'", "abort", RunStatus::crashed},
-    {"srun: error: node: tasks 0-7: Exited with exit code 1", "exit-code", RunStatus::failed},
+     ForeignStatus::hung},
+    {"terminate called after throwing an instance of 'c10::Error'", "abort",
+     ForeignStatus::crashed},
+    {"srun: error: node: tasks 0-7: Exited with exit code 1", "exit-code", ForeignStatus::failed},
     {"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "launcher",
-     RunStatus::failed, kInTraceback},
+     ForeignStatus::failed, kInTraceback},
     {"torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated", "launcher",
-     RunStatus::failed, kInTraceback},
-    {"torch.multiprocessing.spawn.ProcessRaisedException: ", "launcher", RunStatus::failed,
+     ForeignStatus::failed, kInTraceback},
+    {"torch.multiprocessing.spawn.ProcessRaisedException: ", "launcher", ForeignStatus::failed,
      kInTraceback},
     {"subprocess.CalledProcessError: Command '['bash']' returned non-zero exit status 1.",
-     "launcher", RunStatus::failed, kInTraceback},
-    {"  exitcode  : -9 (pid: 42)", "signal", RunStatus::crashed},
+     "launcher", ForeignStatus::failed, kInTraceback},
+    {"  exitcode  : -9 (pid: 42)", "signal", ForeignStatus::crashed},
     {"failed (exitcode: 1) local_rank: 3 (pid: 42) of binary: /usr/bin/python3", "exit-code",
-     RunStatus::failed},
-    {"  exitcode  : -15 (pid: 42)", "ended", RunStatus::crashed},
+     ForeignStatus::failed},
+    {"  exitcode  : -15 (pid: 42)", "ended", ForeignStatus::crashed},
 };
 
 }  // namespace
@@ -260,14 +264,16 @@ BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
 BOOST_AUTO_TEST_CASE(a_live_run_and_one_that_hangs) {
   const std::string text = megatron_steps(1, 9);
   const double now = 1'800'000'000;
-  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 5}).status == RunStatus::truncated);
-  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 900}).status == RunStatus::hung);
+  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 5}).status ==
+             ForeignStatus::truncated);
+  BOOST_TEST(facts_of(text, {.now_s = now, .written_s = now - 900}).status == ForeignStatus::hung);
   // Steps of a minute may keep still for a quarter of an hour.
   std::string slow = text;
   for (size_t at = slow.find("1000.0"); at != std::string::npos; at = slow.find("1000.0")) {
     slow.replace(at, 6, "60000.0");
   }
-  BOOST_TEST(facts_of(slow, {.now_s = now, .written_s = now - 900}).status == RunStatus::truncated);
+  BOOST_TEST(facts_of(slow, {.now_s = now, .written_s = now - 900}).status ==
+             ForeignStatus::truncated);
 }
 
 BOOST_AUTO_TEST_CASE(attempts_are_told_apart) {
@@ -277,12 +283,12 @@ BOOST_AUTO_TEST_CASE(attempts_are_told_apart) {
   const RunFacts again =
       facts_of(start + megatron_steps(1, 5) + kOom + start + megatron_steps(1, 9));
   BOOST_TEST(again.num_attempts == 2);
-  BOOST_TEST(again.status == RunStatus::truncated);
+  BOOST_TEST(again.status == ForeignStatus::truncated);
   BOOST_TEST(again.num_steps == 9);
   // A start that fails before its first step: the speed is that of the one before.
   const RunFacts short_one = facts_of(start + megatron_steps(1, 9) + start + kOom);
   BOOST_TEST(short_one.num_attempts == 2);
-  BOOST_TEST(short_one.status == RunStatus::oom);
+  BOOST_TEST(short_one.status == ForeignStatus::oom);
   BOOST_TEST(short_one.num_steps == 9);
   // Steps that go back are another start even where nothing else says so.
   BOOST_TEST(facts_of(megatron_steps(1, 5) + megatron_steps(3, 9)).num_attempts == 2);

@@ -56,6 +56,14 @@ BOOST_FIXTURE_TEST_CASE(a_run_without_memory_is_told_what_frees_some, Diagnose) 
   BOOST_TEST(text.out.find("what would free memory") != std::string::npos, text.out);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose) {
+  const json run = document({golden("logs/slurm_oom_kill.log")});
+  BOOST_TEST(run["wall"]["sub_cause"] == "host memory");
+  for (const json& remedy : run["remedies"]) {
+    BOOST_TEST((remedy["rule"] == "fewer_loader_workers" || remedy["rule"] == "no_offload"));
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   const std::string run_folder = folder.file("run");
   fs::create_directories(run_folder + "/deep");
@@ -70,6 +78,32 @@ BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   BOOST_TEST(run["wall"].contains("label"));
 }
 
+BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {
+  // The same run, with every step a tenth slower.
+  const std::string log = tests::read_text(golden("logs/megatron_lm.log"));
+  std::string slower = log;
+  const std::string key = "elapsed time per iteration (ms): ";
+  for (size_t at = slower.find(key); at != std::string::npos; at = slower.find(key, at + 1)) {
+    const size_t from = at + key.size();
+    const size_t end = slower.find_first_not_of("0123456789.", from);
+    const double ms = std::stod(slower.substr(from, end - from));
+    slower.replace(from, end - from, std::to_string(1.1 * ms));
+  }
+  tests::write_text(folder.file("slower.log"), slower);
+  const Answer answer = run(
+      {"compare", golden("logs/megatron_lm.log"), folder.file("slower.log"), "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json figure = json::parse(answer.out)["figures"][0];
+  BOOST_TEST(figure["name"] == "step_time_s");
+  BOOST_TEST(figure["change_ratio"].get<double>() == 0.1, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(figure["is_beyond_noise"] == true);
+  const Answer same = run({"compare", golden("logs/megatron_lm.log"),
+                           golden("logs/megatron_lm.log"), "--format", "json"});
+  for (const json& one : json::parse(same.out)["figures"]) {
+    BOOST_TEST(one["is_beyond_noise"] != true);
+  }
+}
+
 struct Wrong {
   std::vector<std::string> words;
   const char* helps;
@@ -78,6 +112,8 @@ std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << ro
 
 const Wrong kWrong[] = {{{"diagnose"}, "a folder or file"},
                         {{"diagnose", "nowhere"}, "nowhere"},
+                        {{"compare", "nowhere"}, "the second run"},
+                        {{"compare", "nowhere", "elsewhere"}, "nowhere"},
                         {{"diagnose", "trial.json", "--gpus", "0"}, "--gpus"},
                         {{"diagnose", "corpus"}, "no log, trace or configuration"},
                         {{"diagnose", "corpus", "--model", "qwen3-30b-a3c"}, "qwen3-30b-a3b"},

@@ -1,0 +1,259 @@
+#include "sweeps/runs/compared_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+#include "profiler/analysis/trace_figures.h"
+#include "profiler/analysis/trace_windows.h"
+#include "reports/or_null.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+namespace {
+
+using nlohmann::json;
+using profiler::MedianInterval;
+
+constexpr size_t kFewestSteps = 3;
+constexpr size_t kMostKernels = 20;
+
+/// Values of the steps of a run.
+using StepValues = std::vector<double>;
+/// Of one figure by step, for means over ranks.
+using ByStep = std::map<int64_t, StepValues>;
+
+StepValues means_of(const ByStep& by_step) {
+  StepValues means;
+  for (const auto& [step, values] : by_step) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    means.push_back(sum / static_cast<double>(values.size()));
+  }
+  return means;
+}
+
+struct Figures {
+  std::vector<std::pair<std::string, std::string>> order;  ///< name and unit
+  std::map<std::string, StepValues> values;
+
+  void add(const std::string& name, const std::string& unit, StepValues steps) {
+    std::erase_if(steps, [](double value) { return !std::isfinite(value); });
+    if (steps.empty() || values.contains(name)) return;
+    order.emplace_back(name, unit);
+    values[name] = std::move(steps);
+  }
+};
+
+void add_logged(const RunFacts& facts, Figures& figures) {
+  struct Logged {
+    const char* name;
+    const char* unit;
+    StepMember member;
+  };
+  constexpr Logged kLogged[] = {
+      {"step_time_s", "s", &StepLine::step_time_s},
+      {"tokens_per_s_per_gpu", "tokens/s", &StepLine::tokens_per_s_per_gpu},
+      {"tflops_per_gpu", "TFLOP/s", &StepLine::tflops_per_gpu}};
+  // The warm-up is in the first lines.
+  const size_t first = std::max<size_t>(1, facts.steps.size() / 10);
+  for (const Logged& row : kLogged) {
+    StepValues steps;
+    for (size_t i = first; i < facts.steps.size(); ++i) {
+      if (const auto& value = facts.steps[i].*row.member) steps.push_back(*value);
+    }
+    figures.add(row.name, row.unit, std::move(steps));
+  }
+  if (facts.peak_memory) {
+    figures.add("peak_memory_bytes", "bytes", {static_cast<double>(facts.peak_memory->bytes)});
+  }
+  if (facts.loss) figures.add("loss", "", {*facts.loss});
+}
+
+/// Microseconds of each key of a budget, by step, mean over ranks.
+void add_traced(const Diagnosis& diagnosis, Figures& figures) {
+  std::map<std::string, ByStep> keys;
+  std::vector<std::string> order;
+  for (const std::vector<DiagnosedWindow>& windows : diagnosis.windows) {
+    int64_t step = 0;
+    for (const DiagnosedWindow& window : windows) {
+      if (window.kind != profiler::WindowKind::step_by_launch) continue;
+      const auto add = [&](const std::string& key, int64_t ns) {
+        if (!keys.contains(key)) order.push_back(key);
+        keys[key][step].push_back(static_cast<double>(ns) / 1e3);
+      };
+      for (const profiler::BudgetKey& key : profiler::budget_keys()) {
+        if (key.is_time) add(key.name, window.figures.wide.*key.value);
+      }
+      add("idle_before_launch_us", window.figures.idle.before_launch_ns);
+      ++step;
+    }
+  }
+  for (const std::string& key : order) figures.add(key, "us", means_of(keys[key]));
+}
+
+/// Microseconds a step of each kernel, mean over ranks. A step without it has 0.
+std::map<std::string, StepValues> kernels_of(const Diagnosis& diagnosis) {
+  std::map<std::string, std::map<int64_t, double>> sums;
+  int64_t num_steps = 0;
+  for (const profiler::ImportedTrace& trace : diagnosis.traces) {
+    const profiler::TraceWindows windows(trace);
+    int64_t step = 0;
+    for (const profiler::ImportedStep& one : trace.steps) {
+      const auto window = windows.make(profiler::WindowKind::step_by_launch, &one);
+      if (!window) continue;
+      for (const profiler::KernelSum& sum :
+           profiler::top_kernels(trace, window->ops, window->ops.size())) {
+        sums[trace.names[sum.name]][step] +=
+            static_cast<double>(sum.sum_ns) / 1e3 / static_cast<double>(diagnosis.traces.size());
+      }
+      num_steps = std::max(num_steps, ++step);
+    }
+  }
+  std::map<std::string, StepValues> kernels;
+  for (const auto& [name, by_step] : sums) {
+    StepValues& steps = kernels[name];
+    steps.assign(static_cast<size_t>(num_steps), 0);
+    for (const auto& [step, us] : by_step) steps[static_cast<size_t>(step)] = us;
+  }
+  return kernels;
+}
+
+ComparedFigure compared(const std::string& name, const std::string& unit, StepValues before,
+                        StepValues after) {
+  ComparedFigure figure;
+  figure.name = name;
+  figure.unit = unit;
+  const bool has_noise = std::min(before.size(), after.size()) >= kFewestSteps;
+  figure.before = profiler::median_interval(std::move(before));
+  figure.after = profiler::median_interval(std::move(after));
+  if (figure.before.median != 0) {
+    figure.change_ratio = figure.after.median / figure.before.median - 1;
+  }
+  if (has_noise) {
+    figure.is_beyond_noise =
+        figure.after.low > figure.before.high || figure.after.high < figure.before.low;
+  }
+  return figure;
+}
+
+Figures figures_of(const RunDiagnosis& run) {
+  Figures figures;
+  if (run.facts) add_logged(*run.facts, figures);
+  if (run.traces) add_traced(*run.traces, figures);
+  return figures;
+}
+
+double moved(const ComparedFigure& figure) {
+  return std::abs(figure.after.median - figure.before.median);
+}
+
+json interval_json(const MedianInterval& interval) {
+  return {{"median", interval.median},
+          {"low", interval.low},
+          {"high", interval.high},
+          {"num_values", interval.num_values}};
+}
+
+json figure_json(const ComparedFigure& figure) {
+  return {{"name", figure.name},
+          {"unit", figure.unit},
+          {"before", interval_json(figure.before)},
+          {"after", interval_json(figure.after)},
+          {"change_ratio", reports::or_null(figure.change_ratio)},
+          {"is_beyond_noise", reports::or_null(figure.is_beyond_noise)}};
+}
+
+void add_row(const ComparedFigure& figure, TextTable& table) {
+  const auto value = [](const MedianInterval& interval) {
+    return fmt::format("{:.6g}", interval.median);
+  };
+  table.add({value(figure.before), value(figure.after),
+             figure.change_ratio ? fmt::format("{:+.1f} %", 100 * *figure.change_ratio) : "new",
+             figure.is_beyond_noise ? (*figure.is_beyond_noise ? "beyond noise" : "within noise")
+                                    : "too few steps to tell",
+             figure.unit, figure.name});
+}
+
+}  // namespace
+
+RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after) {
+  RunComparison comparison;
+  Figures a = figures_of(before);
+  Figures b = figures_of(after);
+  for (const auto& [name, unit] : a.order) {
+    if (!b.values.contains(name)) continue;
+    comparison.figures.push_back(
+        compared(name, unit, std::move(a.values[name]), std::move(b.values[name])));
+  }
+  if (before.traces && after.traces) {
+    std::map<std::string, StepValues> of_before = kernels_of(*before.traces);
+    std::map<std::string, StepValues> of_after = kernels_of(*after.traces);
+    const auto steps_of = [](const std::map<std::string, StepValues>& kernels) {
+      return kernels.empty() ? size_t{0} : kernels.begin()->second.size();
+    };
+    const size_t steps_before = steps_of(of_before);
+    const size_t steps_after = steps_of(of_after);
+    for (const auto& [name, steps] : of_after) {
+      of_before.try_emplace(name, StepValues(steps_before, 0));
+    }
+    for (auto& [name, steps] : of_before) {
+      if (steps_before == 0 || steps_after == 0) break;
+      of_after.try_emplace(name, StepValues(steps_after, 0));
+      comparison.kernels.push_back(compared(name, "us", steps, of_after[name]));
+      comparison.kernels.back().is_kernel = true;
+    }
+    std::ranges::stable_sort(comparison.kernels, std::greater{}, moved);
+    if (comparison.kernels.size() > kMostKernels) comparison.kernels.resize(kMostKernels);
+  }
+  if (comparison.figures.empty()) {
+    throw base::UsageError(
+        "the two runs share no figure: each needs a log with steps, or traces with steps");
+  }
+  const auto status_note = [&](const RunDiagnosis& run, const char* which) {
+    if (!run.facts || run.facts->status == ForeignStatus::ok) return;
+    comparison.notes.push_back(
+        fmt::format("the {} run ended as {}", which, spec::name_of(run.facts->status)));
+  };
+  status_note(before, "first");
+  status_note(after, "second");
+  return comparison;
+}
+
+json to_json(const RunComparison& comparison) {
+  json document = {
+      {"figures", json::array()}, {"kernels", json::array()}, {"notes", comparison.notes}};
+  for (const ComparedFigure& figure : comparison.figures) {
+    document["figures"].push_back(figure_json(figure));
+  }
+  for (const ComparedFigure& figure : comparison.kernels) {
+    document["kernels"].push_back(figure_json(figure));
+  }
+  return document;
+}
+
+std::string comparison_text(const RunComparison& comparison, std::optional<size_t> width) {
+  const auto table_of = [&](const std::vector<ComparedFigure>& figures, const char* title) {
+    TextTable table({{"before", TextTable::Align::right},
+                     {"after", TextTable::Align::right},
+                     {"change", TextTable::Align::right},
+                     {"noise"},
+                     {"unit"},
+                     {title}});
+    for (const ComparedFigure& figure : figures) add_row(figure, table);
+    return table.text(width);
+  };
+  std::string text = table_of(comparison.figures, "figure, of a step");
+  if (!comparison.kernels.empty()) {
+    text += "\n" + table_of(comparison.kernels, "kernel, in a step: what moved most first");
+  }
+  for (const std::string& note : comparison.notes) text += "note: " + one_line(note) + "\n";
+  return text;
+}
+
+}  // namespace moetune::sweeps

@@ -1,6 +1,7 @@
 // Who printed a line: launchers put a rank in front, frameworks a time and a rank of their own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -18,9 +19,12 @@ struct LineOrigin {
   [[nodiscard]] int64_t key() const {
     return (int64_t{rank} + 1) * 4'000'000 + (int64_t{local_rank} + 1) * 2000 + task + 1;
   }
-  /// The best that is known of its rank; -1: nothing.
+  /// The best that is known of its rank; -1: nothing. A local rank behind a task is one of several
+  /// nodes, and which rank that is depends on how many each has.
   [[nodiscard]] int likely_rank() const {
-    return rank >= 0 ? rank : (local_rank >= 0 ? local_rank : task);
+    if (rank >= 0) return rank;
+    if (local_rank >= 0 && task >= 0) return -1;
+    return std::max(local_rank, task);
   }
 };
 

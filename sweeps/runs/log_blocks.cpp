@@ -77,6 +77,15 @@ void flatten_json(const nlohmann::json& node, const std::string& path, EchoedCon
   }
 }
 
+/// Whether a line may stand within an object that is printed with indents: lines of others do not.
+bool is_json_line(std::string_view line) {
+  if (line.empty() || std::string_view("\"{}]").find(line[0]) != std::string_view::npos)
+    return true;
+  if (line.back() == ',') line.remove_suffix(1);
+  return line == "[" || line == "[]" || line == "true" || line == "false" || line == "null" ||
+         line.find_first_not_of("+-.0123456789eE") == std::string_view::npos;
+}
+
 bool is_shout(std::string_view text) {
   return std::ranges::none_of(text, [](unsigned char c) { return std::islower(c) != 0; });
 }
@@ -149,6 +158,10 @@ bool LogCollector::take_config(Block& block) {
       return false;
   }
   std::string_view part = text_;
+  if (!block.json.empty() && !is_json_line(bare(part))) {
+    close_block(&block);
+    return false;
+  }
   if (block.json.empty()) part = part.substr(std::min(part.find('{'), part.size()));
   for (size_t i = 0; i < part.size(); ++i) {
     const char c = part[i];
@@ -156,8 +169,8 @@ bool LogCollector::take_config(Block& block) {
       ++i;
     } else if (c == '"') {
       block.is_in_text = !block.is_in_text;
-    } else if (!block.is_in_text && (c == '{' || c == '}')) {
-      block.depth += c == '{' ? 1 : -1;
+    } else if (!block.is_in_text && std::string_view("{}[]").find(c) != std::string_view::npos) {
+      block.depth += c == '{' || c == '[' ? 1 : -1;
       if (block.depth == 0) part = part.substr(0, i + 1);
     }
     if (block.depth > kMostJsonDepth) {

@@ -33,9 +33,6 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
   has_failure_ = false;
   is_time_known_ = false;
   ++log_.num_lines;
-  const int rank = origin.likely_rank();
-  if (rank >= 0 && rank != last_rank_ && ranks_.size() < kMostWriters) ranks_.insert(rank);
-  last_rank_ = rank;
   if (origin.is_primus) {
     prove(Framework::primus, 4, "[rank-N/M] in front of lines");
     if (origin.world_size > 0) set_size(&NamedSizes::world_size, origin.world_size);
@@ -251,7 +248,6 @@ ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
   }
   close_attempt();
   log_.num_bytes = num_bytes;
-  log_.ranks.assign(ranks_.begin(), ranks_.end());
   if (num_cut_lines > 0) {
     log_.notes.push_back(fmt::format(
         "{}: {} {} longer than {} KiB: cut into pieces", log_.files.front(), num_cut_lines,

@@ -75,7 +75,7 @@ class LogCollector {
     EchoedConfig config;
     std::string section;  ///< of Megatron-Bridge's summary
     std::string json;
-    int depth = 0;  ///< of braces
+    int depth = 0;  ///< of braces and brackets
     bool is_in_text = false;
     // Tracebacks.
     size_t indent = 0;
@@ -103,8 +103,6 @@ class LogCollector {
   std::set<std::pair<std::string, int64_t>> banners_;
   std::map<int64_t, int64_t> step_of_writer_;
   std::map<std::pair<std::string_view, int>, size_t> failure_of_;  ///< by name and rank
-  std::set<int> ranks_;
-  int last_rank_ = -1;
   std::optional<double> line_time_s_;
   bool is_time_known_ = false;
 };

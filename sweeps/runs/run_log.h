@@ -233,7 +233,6 @@ struct ForeignLog {
   int framework_weight = 0;
   std::vector<Attempt> attempts;  ///< at least one
   int64_t num_attempts = 1;       ///< more than are kept where there were very many
-  std::vector<int> ranks;         ///< whose lines are in it, as far as prefixes say; sorted
   int64_t num_bytes = 0;
   int64_t num_lines = 0;
   int64_t num_facts = 0;  ///< lines that a form or a failure was read from

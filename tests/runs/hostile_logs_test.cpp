@@ -104,6 +104,14 @@ BOOST_AUTO_TEST_CASE(very_many_of_everything) {
   BOOST_TEST(dumped(facts).size() < 500'000U);
 }
 
+BOOST_AUTO_TEST_CASE(configurations_without_an_end) {
+  const std::string deep = "Running with configs: {\"a\": " + std::string(100'000, '[') + "\n";
+  BOOST_TEST(facts_of(deep + megatron_steps(1, 3)).num_steps == 3);
+  const RunFacts open = facts_of("Running with configs: {\"a\": {\n" + megatron_steps(1, 3));
+  BOOST_TEST(open.num_steps == 3);
+  BOOST_TEST(!dumped(open).empty());
+}
+
 BOOST_AUTO_TEST_CASE(very_many_steps_keep_their_bounds) {
   std::string text;
   for (int step = 1; step <= 70'000; ++step) {

@@ -51,24 +51,12 @@ struct Figures {
 };
 
 void add_logged(const RunFacts& facts, Figures& figures) {
-  struct Logged {
-    const char* name;
-    const char* unit;
-    StepMember member;
-  };
-  constexpr Logged kLogged[] = {
-      {"step_time_s", "s", &StepLine::step_time_s},
-      {"tokens_per_s_per_gpu", "tokens/s", &StepLine::tokens_per_s_per_gpu},
-      {"tflops_per_gpu", "TFLOP/s", &StepLine::tflops_per_gpu}};
-  // The warm-up is in the first lines.
-  const size_t first = std::max<size_t>(1, facts.steps.size() / 10);
-  for (const Logged& row : kLogged) {
-    StepValues steps;
-    for (size_t i = first; i < facts.steps.size(); ++i) {
-      if (const auto& value = facts.steps[i].*row.member) steps.push_back(*value);
-    }
-    figures.add(row.name, row.unit, std::move(steps));
+  if (facts.step_time) figures.add("step_time_s", "s", facts.step_time->steady_s);
+  // Of the run as a whole: how they vary is that of the step time.
+  if (facts.tokens_per_s_per_gpu) {
+    figures.add("tokens_per_s_per_gpu", "tokens/s", {*facts.tokens_per_s_per_gpu});
   }
+  if (facts.tflops_per_gpu) figures.add("tflops_per_gpu", "TFLOP/s", {*facts.tflops_per_gpu});
   if (facts.peak_memory) {
     figures.add("peak_memory_bytes", "bytes", {static_cast<double>(facts.peak_memory->bytes)});
   }
@@ -134,6 +122,8 @@ ComparedFigure compared(const std::string& name, const std::string& unit, StepVa
   figure.after = profiler::median_interval(std::move(after));
   if (figure.before.median != 0) {
     figure.change_ratio = figure.after.median / figure.before.median - 1;
+  } else if (figure.after.median == 0) {
+    figure.change_ratio = 0;
   }
   if (has_noise) {
     figure.is_beyond_noise =
@@ -176,7 +166,7 @@ void add_row(const ComparedFigure& figure, TextTable& table) {
   table.add({value(figure.before), value(figure.after),
              figure.change_ratio ? fmt::format("{:+.1f} %", 100 * *figure.change_ratio) : "new",
              figure.is_beyond_noise ? (*figure.is_beyond_noise ? "beyond noise" : "within noise")
-                                    : "too few steps to tell",
+                                    : "not known",
              figure.unit, figure.name});
 }
 

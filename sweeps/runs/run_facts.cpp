@@ -121,6 +121,7 @@ StepTime step_time_of(const std::vector<double>& seconds) {
   time.min_s = *std::ranges::min_element(seconds);
   time.max_s = *std::ranges::max_element(seconds);
   time.num_lines = static_cast<int64_t>(seconds.size());
+  time.steady_s = seconds;
   return time;
 }
 

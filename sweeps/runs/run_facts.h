@@ -37,7 +37,8 @@ struct StepTime {
   double median_s = 0;
   double min_s = 0;
   double max_s = 0;
-  int64_t num_lines = 0;  ///< that count; the warm-up is left out
+  std::vector<double> steady_s;  ///< of the lines that count
+  int64_t num_lines = 0;         ///< that count; the warm-up is left out
   int64_t interval = 1;
   bool has_warmup = false;  ///< there was nothing else
   bool is_derived = false;  ///< from tokens or samples per second

@@ -113,7 +113,7 @@ std::ostream& operator<<(std::ostream& out, const Wrong& row) { return out << ro
 const Wrong kWrong[] = {{{"diagnose"}, "a folder or file"},
                         {{"diagnose", "nowhere"}, "nowhere"},
                         {{"compare", "nowhere"}, "the second run"},
-                        {{"compare", "nowhere", "elsewhere"}, "nowhere"},
+                        {{"compare", "nowhere", "nowhere"}, "nowhere"},
                         {{"diagnose", "trial.json", "--gpus", "0"}, "--gpus"},
                         {{"diagnose", "corpus"}, "no log, trace or configuration"},
                         {{"diagnose", "corpus", "--model", "qwen3-30b-a3c"}, "qwen3-30b-a3b"},

@@ -146,6 +146,15 @@ bool read_message(const FailureForm& form, std::string_view text, size_t at, Log
   return true;
 }
 
+/// The same within a box that is drawn with lines.
+bool read_boxed_message(const FailureForm& form, std::string_view text, size_t at,
+                        LogCollector& log) {
+  constexpr std::string_view kWall = "\xe2\x94\x82";  // U+2502
+  const std::string_view said = text.substr(at + form.anchor.size());
+  log.add_failure(form, -1, said.substr(0, std::min(said.find(kWall), said.size())));
+  return true;
+}
+
 /// Of memory there are rows of their own.
 bool read_device_error(const FailureForm& form, std::string_view text, size_t at,
                        LogCollector& log) {
@@ -268,8 +277,8 @@ constexpr FailureForm kFailureForms[] = {
     // Configuration.
     {"arguments", "error: unrecognized arguments:", kFailed, Blame::cause,
      "flags that this release does not know", false, read_message},
-    {"arguments", "nrecognized options", kFailed, Blame::cause,
-     "options that this release does not know"},
+    {"arguments", "nrecognized options: ", kFailed, Blame::cause,
+     "options that this release does not know", false, read_boxed_message},
     {"arguments", "error: argument --", kFailed, Blame::cause, "a flag has a wrong value"},
     {"arguments", "error: the following arguments are required:", kFailed, Blame::cause,
      "flags are missing", false, read_message},

@@ -65,20 +65,18 @@ std::optional<double> step_time_s(const std::vector<ImportedTrace>& traces) {
   return profiler::median(std::move(seconds));
 }
 
+/// Of the run, what its traces know.
 json run_json(const std::vector<ImportedTrace>& traces) {
-  json run;
-  for (const char* key :
-       {"framework", "status", "reason", "num_steps", "world_size", "parallel", "step_time_s",
-        "tokens_per_s_per_gpu", "tflops_per_gpu", "peak_memory_bytes", "loss"}) {
-    run[key] = json();
-  }
-  run["step_time_s"] = or_null(step_time_s(traces));
+  json run = {{"step_time_s", or_null(step_time_s(traces))}};
   int64_t peak_bytes = 0;
+  size_t num_steps = 0;
   for (const ImportedTrace& trace : traces) {
     if (trace.facts.world_size) run["world_size"] = *trace.facts.world_size;
+    num_steps = std::max(num_steps, trace.steps.size());
     peak_bytes =
         std::max({peak_bytes, trace.facts.peak_reserved_bytes, trace.facts.peak_allocated_bytes});
   }
+  if (num_steps > 0) run["num_steps"] = num_steps;
   if (peak_bytes > 0) run["peak_memory_bytes"] = peak_bytes;
   return run;
 }
@@ -140,7 +138,7 @@ bool is_shown(const Diagnosis& diagnosis, size_t trace, const DiagnosedWindow& w
   return window.kind == (has_launched ? WindowKind::launched : WindowKind::whole);
 }
 
-std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
+std::string windows_table(const Diagnosis& diagnosis, std::optional<size_t> width) {
   TextTable table({{"rank", TextTable::Align::right},
                    {"window"},
                    {"length", TextTable::Align::right},
@@ -169,18 +167,26 @@ std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width
 
 }  // namespace
 
+namespace {
+
+void add_trace(ImportedTrace trace, Diagnosis& diagnosis) {
+  const profiler::TraceWindows windows(trace);
+  auto& measured = diagnosis.windows.emplace_back();
+  windows.for_each([&](const profiler::TraceWindow& window) {
+    measured.push_back({window.name, window.kind, windows.measure(window)});
+  });
+  diagnosis.traces.push_back(std::move(trace));
+}
+
+}  // namespace
+
 Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
   Diagnosis diagnosis;
   bool has_device_work = false;
   for (const std::string& path : paths) {
     for (ImportedTrace& trace : profiler::read_trace_file(path)) {
       has_device_work = has_device_work || !trace.ops.empty();
-      const profiler::TraceWindows windows(trace);
-      auto& measured = diagnosis.windows.emplace_back();
-      windows.for_each([&](const profiler::TraceWindow& window) {
-        measured.push_back({window.name, window.kind, windows.measure(window)});
-      });
-      diagnosis.traces.push_back(std::move(trace));
+      add_trace(std::move(trace), diagnosis);
     }
   }
   if (!has_device_work) {
@@ -189,6 +195,34 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
         paths.empty() ? "no trace" : paths.front()));
   }
   diagnosis.wall = profiler::classify_imported(diagnosis.traces);
+  return diagnosis;
+}
+
+Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
+                                std::vector<std::string>& notes) {
+  Diagnosis diagnosis;
+  std::vector<int64_t> ranks;
+  for (const std::string& path : paths) {
+    try {
+      for (ImportedTrace& trace : profiler::read_trace_file(path)) {
+        if (trace.ops.empty()) {
+          notes.push_back(path + " holds no device work: left out");
+          continue;
+        }
+        if (const auto rank = trace.facts.rank) {
+          if (std::ranges::find(ranks, *rank) != ranks.end()) {
+            notes.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
+            continue;
+          }
+          ranks.push_back(*rank);
+        }
+        add_trace(std::move(trace), diagnosis);
+      }
+    } catch (const base::UsageError& error) {
+      notes.push_back(fmt::format("left out: {}", error.what()));
+    }
+  }
+  if (!diagnosis.traces.empty()) diagnosis.wall = profiler::classify_imported(diagnosis.traces);
   return diagnosis;
 }
 
@@ -214,20 +248,24 @@ json to_json(const Diagnosis& diagnosis) {
           {"remedies", json::array()}};
 }
 
-std::string diagnosis_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
-  std::string text = windows_text(diagnosis, width);
-  text += "\nwall: " + one_line(diagnosis.wall.summary) + "\n";
-  for (const profiler::Evidence& evidence : diagnosis.wall.evidence) {
+std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
+  std::string text = windows_table(diagnosis, width);
+  for (const ImportedTrace& trace : diagnosis.traces) {
+    for (const std::string& note : notes_of(trace)) {
+      text += fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
+    }
+  }
+  return text;
+}
+
+std::string wall_text(const profiler::ImportedWall& wall) {
+  std::string text = "wall: " + one_line(wall.summary) + "\n";
+  for (const profiler::Evidence& evidence : wall.evidence) {
     if (evidence.unit == "ratio" || evidence.unit == "count") {
       text += "  " + one_line(evidence.text) + "\n";
     } else {
       text += fmt::format("  {}: {}\n", base::format_value(evidence.value, evidence.unit),
                           one_line(evidence.text));
-    }
-  }
-  for (const ImportedTrace& trace : diagnosis.traces) {
-    for (const std::string& note : notes_of(trace)) {
-      text += fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
     }
   }
   return text;

@@ -28,9 +28,16 @@ struct Diagnosis {
 /// Reads the traces in the order they are named. Throws base::UsageError, which names the file, for
 /// what cannot be read, and where none of them has any device work.
 Diagnosis diagnose_traces(const std::vector<std::string>& paths);
+/// The same of files that lie in a folder of a run: what cannot be read or has no device work is
+/// left out with a sentence in `notes`, and of two traces of one rank the first. May be empty.
+Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
+                                std::vector<std::string>& notes);
 
 nlohmann::json to_json(const Diagnosis& diagnosis);
 /// `width`: of the terminal, empty where it is none.
-std::string diagnosis_text(const Diagnosis& diagnosis, std::optional<size_t> width);
+/// The windows, and what the traces lack.
+std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width);
+/// The wall with its evidence.
+std::string wall_text(const profiler::ImportedWall& wall);
 
 }  // namespace moetune::sweeps

@@ -45,8 +45,8 @@ void add_ops(const store::ShardContents& shard, const TrialSpec& trial, int64_t 
 void apply(const TrialSpec& base, Probe& probe) {
   spec::HardwareSpec& hardware = probe.hardware;
   const bool is_device = spec::is_on_device(base);
-  hardware = tuner::with_rates(base.hardware, probe.rates,
-                               is_device && base.hardware.peak_flops_per_s > 0);
+  const bool keeps_peaks = is_device && base.hardware.peak_flops_per_s > 0;
+  hardware = tuner::with_rates(base.hardware, probe.rates, keeps_peaks);
   const auto take = [&](const char* key, auto& figure, const auto& measured) {
     if (measured) {
       figure = *measured;
@@ -62,13 +62,15 @@ void apply(const TrialSpec& base, Probe& probe) {
   take("launch_ns", hardware.launch_ns, probe.host.launch_ns);
   take("sync_ns", hardware.sync_ns, probe.host.sync_ns);
   take("kernel_floor_ns", hardware.kernel_floor_ns, probe.host.kernel_floor_ns);
-  if (is_device) probe.kept.insert(probe.kept.begin(), {"peak_flops_per_s", "memory_bytes_per_s"});
+  if (keeps_peaks)
+    probe.kept.insert(probe.kept.begin(), {"peak_flops_per_s", "memory_bytes_per_s"});
   for (const char* key : {"memory_bytes", "graph_launch_ns", "comm_sm_ratio", "workspace_bytes"}) {
     probe.kept.emplace_back(key);
   }
-  hardware.source =
-      fmt::format("moetune probe: efficiency and half_rows{} measured on the machine at hand. {}",
-                  is_device ? "" : ", and the peaks that they are shares of,", hardware.source);
+  const std::string said =
+      fmt::format("moetune probe: efficiency and half_rows{} measured on the machine at hand. ",
+                  keeps_peaks ? "" : ", and the peaks that they are shares of,");
+  if (!hardware.source.starts_with(said)) hardware.source = said + hardware.source;
 }
 
 }  // namespace

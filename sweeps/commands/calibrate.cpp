@@ -1,8 +1,10 @@
 // moetune calibrate: rates that plans stand on, from measured runs.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -86,8 +88,9 @@ CommandOptions calibrate_options() {
                 "rates to start from; default: of rows those of the sources, else the shipped fit");
   options.add()("out", po::value<std::string>()->value_name("FILE"),
                 "where to write the rates, default standard output");
-  options.add()("date", po::value<std::string>()->value_name("YYYY-MM"),
-                "of the releases that the rates describe, default 2026-06");
+  options.add()(
+      "date", po::value<std::string>()->value_name("YYYY-MM"),
+      "of the releases that the rates describe, default this month; of rows alone 2026-06");
   options.add()("folds", po::value<std::string>()->value_name("N"),
                 "predict each part by the others instead of writing");
   return options;
@@ -112,6 +115,7 @@ int run_calibrate_command(const CommandOptions& options) {
         "that was probed (--probe)");
   }
   if (options.has("folds")) {
+    if (samples.empty()) throw base::UsageError("--folds needs measured runs: --rows or --db");
     const int64_t folds = options.integer("folds", 2, 2);
     const json report = {
         {"by_model_and_machine",
@@ -131,8 +135,16 @@ int run_calibrate_command(const CommandOptions& options) {
   if (has_probe) {
     const std::string path = options.text("probe");
     const spec::Document document = spec::read_document(read_spec_file(path), path);
-    const std::vector<planner::FittedRate> probed = planner::take_probed(
-        spec::hardware_from_json(document.json, document.source), calibration.rates);
+    const spec::HardwareSpec machine = spec::hardware_from_json(document.json, document.source);
+    constexpr double kSlowestGpu = 1e13;  // FLOP/s
+    if (machine.peak_flops_per_s < kSlowestGpu) {
+      throw base::UsageError(fmt::format(
+          "{}: peak_flops_per_s is {:.2g}, which no GPU that plans are for has; rates of a CPU say "
+          "nothing of theirs",
+          path, machine.peak_flops_per_s));
+    }
+    const std::vector<planner::FittedRate> probed =
+        planner::take_probed(machine, calibration.rates);
     if (probed.empty()) {
       throw base::UsageError(fmt::format(
           "{}: has no measured efficiencies; write them with moetune probe --out", path));
@@ -141,7 +153,10 @@ int run_calibrate_command(const CommandOptions& options) {
       std::erase_if(calibration.fitted, [&](const auto& row) { return row.name == rate.name; });
       calibration.fitted.push_back(rate);
     }
-    bases.emplace_back("a probe");
+    bases.push_back(fmt::format("a probe, over {}", calibration.basis));
+    // How far the rates were from measured runs is not known of those that are in their place.
+    calibration.median_error = calibration.p90_error = 0;
+    calibration.cases = nullptr;
   }
   if (!samples.empty()) {
     Samples all;
@@ -153,7 +168,13 @@ int run_calibrate_command(const CommandOptions& options) {
     calibration.p90_error = fit.p90_error;
     calibration.cases = cases_of(samples, fit.rates);
   }
-  calibration.date = options.has("date") ? options.text("date") : "2026-06";
+  if (options.has("date")) {
+    calibration.date = options.text("date");
+  } else if (options.has("rows") && !options.has("db") && !has_probe) {
+    calibration.date = "2026-06";  // the month that the drift of rows is counted from
+  } else {
+    calibration.date = fmt::format("{:%Y-%m}", fmt::gmtime(std::time(nullptr)));
+  }
   calibration.basis = fmt::format("{}", fmt::join(bases, ", "));
   const std::string text = to_json(calibration).dump(2) + "\n";
   for (const std::string& note : notes) std::cerr << "note: " << note << '\n';
@@ -164,6 +185,10 @@ int run_calibrate_command(const CommandOptions& options) {
   std::ofstream file(options.text("out"), std::ios::binary);
   file << text << std::flush;
   if (!file) throw base::Error(fmt::format("{}: cannot be written", options.text("out")));
+  if (samples.empty()) {
+    std::cout << fmt::format("taken from {}\n", calibration.basis);
+    return 0;
+  }
   std::cout << fmt::format("fitted to {}: median error {:.1f} %, nine of ten within {:.1f} %\n",
                            calibration.basis, 100 * calibration.median_error,
                            100 * calibration.p90_error);

@@ -1,8 +1,10 @@
 // moetune diagnose: what holds a run of any framework back, from what it has left.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
@@ -49,7 +51,13 @@ int run_diagnose_command(const CommandOptions& options) {
     throw base::UsageError("a folder or file of the run is missing: moetune diagnose FILE...");
   }
   AboutRun about;
-  const int64_t devices = options.integer("gpus", 1, 1);
+  for (const auto& [option, needs] : {std::pair{"hardware", "gpus"}, std::pair{"dialect", "run"}}) {
+    if (options.has(option) && !options.has(needs)) {
+      throw base::UsageError(fmt::format("--{} needs --{}", option, needs));
+    }
+  }
+  constexpr int64_t kNotSaid = 0;
+  const int64_t devices = options.integer("gpus", 1, kNotSaid);
   if (options.has("run")) about.config = run_config_of(options, "run", devices);
   if (options.has("model")) about.model = model_named(options.text("model"));
   if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);

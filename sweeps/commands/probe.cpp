@@ -49,6 +49,14 @@ int run_probe_command(const CommandOptions& options) {
   const Loaded<spec::TrialSpec> loaded = load_trial(file);
   constexpr int64_t kRounds = 3;
   const int64_t rounds = options.integer("rounds", 1, kRounds);
+  std::ofstream out;
+  if (options.has("out")) {
+    // Before the minutes that the trials take.
+    out.open(options.text("out"), std::ios::binary | std::ios::app);
+    if (!out)
+      throw base::UsageError(fmt::format("--out: {}: cannot be written", options.text("out")));
+    out.close();
+  }
   const ScratchFolder scratch("moetune-probe");
   const TextSnapshot snapshot(scratch.path() + "/text", loaded.text);
   RunnerOptions runner;
@@ -66,7 +74,7 @@ int run_probe_command(const CommandOptions& options) {
   if (num_interrupts() > 0) return static_cast<int>(spec::ExitCode::interrupted);
   const std::string written = spec::to_json(probe.hardware).dump(2) + "\n";
   if (options.has("out")) {
-    std::ofstream out(options.text("out"), std::ios::binary);
+    out.open(options.text("out"), std::ios::binary | std::ios::trunc);
     out << written << std::flush;
     if (!out) throw base::Error(fmt::format("{}: cannot be written", options.text("out")));
   }

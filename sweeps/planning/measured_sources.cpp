@@ -99,7 +99,7 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
     sample.source = path;
     sample.machine = spec.hardware.name;
     sample.precision = spec::name_of(owned.run.knobs.precision);
-    sample.routing = "natural";
+    sample.routing = "unknown";
     samples.push_back(std::move(sample));
   }
   if (samples.empty()) {

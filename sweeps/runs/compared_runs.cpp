@@ -60,7 +60,6 @@ void add_logged(const RunFacts& facts, Figures& figures) {
   if (facts.peak_memory) {
     figures.add("peak_memory_bytes", "bytes", {static_cast<double>(facts.peak_memory->bytes)});
   }
-  if (facts.loss) figures.add("loss", "", {*facts.loss});
 }
 
 /// Microseconds of each key of a budget, by step, mean over ranks.
@@ -172,6 +171,44 @@ void add_row(const ComparedFigure& figure, TextTable& table) {
 
 }  // namespace
 
+namespace {
+
+/// The loss of the last step that both logs have.
+void add_common_loss(const RunDiagnosis& before, const RunDiagnosis& after,
+                     RunComparison& comparison) {
+  if (!before.facts || !after.facts) return;
+  std::map<int64_t, double> losses;
+  for (const StepLine& line : before.facts->steps) {
+    if (line.loss && std::isfinite(*line.loss)) losses[line.step] = *line.loss;
+  }
+  const std::vector<StepLine>& steps = after.facts->steps;
+  for (auto line = steps.rbegin(); line != steps.rend(); ++line) {
+    const auto found = losses.find(line->step);
+    if (found == losses.end() || !line->loss || !std::isfinite(*line->loss)) continue;
+    comparison.figures.push_back(
+        compared(fmt::format("loss_at_step_{}", line->step), "", {found->second}, {*line->loss}));
+    return;
+  }
+}
+
+/// What makes two runs hard to compare.
+void add_differences(const RunFacts& before, const RunFacts& after, RunComparison& comparison) {
+  const auto differ = [&](const char* what, const std::string& a, const std::string& b) {
+    if (a == b) return;
+    comparison.notes.push_back(fmt::format("{} differs: {} and {}", what, a, b));
+  };
+  const auto text = [](const std::optional<int64_t>& value) {
+    return value ? fmt::format("{}", *value) : std::string("not said");
+  };
+  differ("framework", std::string(spec::name_of(before.framework)),
+         std::string(spec::name_of(after.framework)));
+  differ("world size", text(before.world_size), text(after.world_size));
+  differ("global batch", text(before.global_batch_size), text(after.global_batch_size));
+  differ("sequence length", text(before.seq_length), text(after.seq_length));
+}
+
+}  // namespace
+
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after) {
   RunComparison comparison;
   Figures a = figures_of(before);
@@ -201,6 +238,7 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     std::ranges::stable_sort(comparison.kernels, std::greater{}, moved);
     if (comparison.kernels.size() > kMostKernels) comparison.kernels.resize(kMostKernels);
   }
+  add_common_loss(before, after, comparison);
   if (comparison.figures.empty()) {
     throw base::UsageError(
         "the two runs share no figure: each needs a log with steps, or traces with steps");
@@ -210,6 +248,7 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     comparison.notes.push_back(
         fmt::format("the {} run ended as {}", which, spec::name_of(run.facts->status)));
   };
+  if (before.facts && after.facts) add_differences(*before.facts, *after.facts, comparison);
   status_note(before, "first");
   status_note(after, "second");
   return comparison;

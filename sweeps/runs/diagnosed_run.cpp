@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/load.h"
+#include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
 #include "sweeps/table.h"
 
@@ -83,13 +85,28 @@ bool is_out_of_memory(const RunDiagnosis& diagnosis) {
   return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
 }
 
-/// What the logs say wins; a null is filled by what the traces say.
+/// What the logs say wins; a null is filled by what the traces and the configuration say. Every key
+/// is there, null where nothing is known.
 json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
-  if (!diagnosis.facts) return of_traces;
-  json run = to_json(*diagnosis.facts);
-  for (const auto& [key, value] : of_traces.items()) {
-    if (!run.contains(key) || run[key].is_null()) run[key] = value;
+  json run = to_json(diagnosis.facts.value_or(RunFacts{}));
+  if (!diagnosis.facts) {
+    for (const char* key : {"framework", "status", "num_steps"}) run[key] = nullptr;
   }
+  const auto fill = [](json& object, const std::string& key, const json& value) {
+    if (!object.contains(key) || object[key].is_null()) object[key] = value;
+  };
+  for (const auto& [key, value] : of_traces.items()) fill(run, key, value);
+  if (!diagnosis.config) return run;
+  const spec::PlanKnobs& knobs = diagnosis.config->knobs;
+  for (const char* size : {"tp", "pp", "cp", "ep", "etp", "vpp"}) {
+    fill(run["parallel"], size,
+         std::stoll(spec::get_plan_knob(knobs, *spec::find_plan_knob(size))));
+  }
+  fill(run, "micro_batch_size", knobs.micro_batch_size);
+  if (diagnosis.config->global_batch_size > 0) {
+    fill(run, "global_batch_size", diagnosis.config->global_batch_size);
+  }
+  if (diagnosis.config->seq_length > 0) fill(run, "seq_length", diagnosis.config->seq_length);
   return run;
 }
 
@@ -212,24 +229,85 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
 
 }  // namespace
 
+namespace {
+
+std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
+  if (diagnosis.config && diagnosis.config->world_size > 0) return diagnosis.config->world_size;
+  if (diagnosis.facts && diagnosis.facts->world_size) return diagnosis.facts->world_size;
+  if (diagnosis.traces) {
+    for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+      if (trace.facts.world_size) return trace.facts.world_size;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What logs and traces say of a run whose configuration nobody has.
+spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
+  spec::dialects::RunConfig config;
+  if (!diagnosis.facts) return config;
+  const RunFacts& facts = *diagnosis.facts;
+  config.dialect = dialect_of(facts.framework).value_or(config.dialect);
+  const auto take = [](int32_t& to, const std::optional<int64_t>& from) {
+    constexpr int64_t kMost = 1 << 20;
+    if (from && *from > 0 && *from <= kMost) to = static_cast<int32_t>(*from);
+  };
+  take(config.knobs.tp, facts.parallel.tp);
+  take(config.knobs.cp, facts.parallel.cp);
+  take(config.knobs.pp, facts.parallel.pp);
+  take(config.knobs.vpp, facts.parallel.vpp);
+  take(config.knobs.ep, facts.parallel.ep);
+  take(config.knobs.etp, facts.parallel.etp);
+  take(config.knobs.micro_batch_size, facts.micro_batch_size);
+  config.global_batch_size = facts.global_batch_size.value_or(0);
+  config.seq_length = facts.seq_length.value_or(0);
+  return config;
+}
+
+void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
+  const bool has_words =
+      diagnosis.config || (diagnosis.facts && dialect_of(diagnosis.facts->framework));
+  RunToMend run;
+  run.is_config_known = diagnosis.config.has_value();
+  run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
+  const int64_t replica = run.config->knobs.replica_ranks();
+  if (const auto world = world_size_of(diagnosis); world && *world % replica == 0) {
+    run.config->knobs.dp = static_cast<int32_t>(*world / replica);
+  }
+  run.model = about.model;
+  run.hardware = about.hardware;
+  diagnosis.remedies = remedies_of(wall_of(diagnosis), run);
+  if (!diagnosis.config && !diagnosis.remedies.empty()) {
+    diagnosis.notes.push_back(fmt::format(
+        "no command or configuration of the run is known: what to change is told from {} "
+        "defaults; name it with --run",
+        has_words ? "its framework's" : "Megatron-LM's"));
+  }
+}
+
+}  // namespace
+
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about) {
   RunDiagnosis diagnosis;
   RunFolder files = sorted_files(paths);
   diagnosis.notes = std::move(files.notes);
   if (!files.logs.empty()) diagnosis.facts = read_run(files.logs);
-  if (!files.traces.empty()) diagnosis.traces = diagnose_traces(files.traces);
-  RunToMend run;
-  run.config = about.config;
-  if (!run.config) run.config = config_of_files(files.configs, diagnosis.notes);
-  if (!run.config && diagnosis.facts) run.config = diagnosis.facts->config;
-  run.model = about.model;
-  run.hardware = about.hardware;
-  diagnosis.remedies = remedies_of(wall_of(diagnosis), run);
-  if (!run.config && !diagnosis.remedies.empty()) {
-    diagnosis.notes.emplace_back(
-        "no command or configuration of the run is known: what to change is told in Megatron-LM's "
-        "words, from its defaults; name it with --run");
+  const bool has_folder = std::ranges::any_of(
+      paths, [](const auto& path) { return std::filesystem::is_directory(path); });
+  if (has_folder) {
+    Diagnosis found = diagnose_found_traces(files.traces, diagnosis.notes);
+    if (!found.traces.empty()) diagnosis.traces = std::move(found);
+  } else if (!files.traces.empty()) {
+    diagnosis.traces = diagnose_traces(files.traces);
   }
+  diagnosis.config = about.config;
+  if (!diagnosis.config) diagnosis.config = config_of_files(files.configs, diagnosis.notes);
+  if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;
+  if (!diagnosis.facts && !diagnosis.traces && !diagnosis.config) {
+    throw base::UsageError(
+        fmt::format("nothing of the run can be read: {}", fmt::join(diagnosis.notes, "; ")));
+  }
+  add_remedies(about, diagnosis);
   return diagnosis;
 }
 
@@ -258,8 +336,13 @@ std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width)
   if (diagnosis.facts) text += facts_text(*diagnosis.facts);
   if (diagnosis.traces) {
     if (!text.empty()) text += '\n';
-    text += diagnosis_text(*diagnosis.traces, width);
-  } else if (!is_out_of_memory(diagnosis)) {
+    text += windows_text(*diagnosis.traces, width);
+  }
+  if (is_out_of_memory(diagnosis)) {
+    text += fmt::format("\nwall: memory ({})\n", kind_of_memory(*diagnosis.facts));
+  } else if (diagnosis.traces) {
+    text += "\n" + wall_text(diagnosis.traces->wall);
+  } else {
     text += fmt::format("\nwall: unknown. {}\n",
                         no_trace_wall(diagnosis)["summary"].get<std::string>());
   }

@@ -26,6 +26,8 @@ struct AboutRun {
 struct RunDiagnosis {
   std::optional<RunFacts> facts;    ///< none: no log
   std::optional<Diagnosis> traces;  ///< none: no trace
+  /// As it was told, found or echoed; none: not known.
+  std::optional<spec::dialects::RunConfig> config;
   std::vector<Remedy> remedies;
   std::vector<std::string> notes;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tuner/planner/rules.h"
@@ -84,7 +85,8 @@ constexpr Row kRows[] = {
     {"no_waiting_for_counts",
      "host",
      "sync",
-     "With a capacity the host need not know how many rows arrive.",
+     "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
+     "losses have to be compared.",
      [](PlanKnobs& k) {
        if (k.capacity_factor > 0) return false;
        k.capacity_factor = 1.5F;
@@ -179,7 +181,9 @@ constexpr Row kRows[] = {
     {"capacity_of_experts",
      "imbalance",
      "experts",
-     "A capacity bounds what the busiest expert computes; rows beyond it are dropped.",
+     "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
+     "have "
+     "to be compared.",
      [](PlanKnobs& k) {
        if (k.capacity_factor > 0) return false;
        k.capacity_factor = 1.25F;
@@ -297,9 +301,9 @@ bool is_for(const Row& row, const FoundWall& wall) {
   return false;
 }
 
-/// The first rule that the changed run breaks; empty: none, or nothing is known of the model.
-std::string broken_by(const RunToMend& run, const PlanKnobs& knobs) {
-  if (!run.config || run.model == nullptr || run.hardware == nullptr) return {};
+/// The rule of the model's framework that a run breaks; empty: none, or too little is known.
+std::string broken_rule_of(const RunToMend& run, const PlanKnobs& knobs) {
+  if (run.model == nullptr || run.hardware == nullptr) return {};
   tuner::planner::PlanRun plan;
   plan.model = run.model.get();
   plan.hardware = run.hardware.get();
@@ -311,16 +315,51 @@ std::string broken_by(const RunToMend& run, const PlanKnobs& knobs) {
   return fmt::format("{}: {}", broken->name, broken->message(plan));
 }
 
+/// Why the changed run is impossible where the run as it stands is not; empty: nothing says so.
+std::string broken_by(const RunToMend& run, const PlanKnobs& knobs) {
+  const int64_t pass = int64_t{knobs.micro_batch_size} * knobs.dp;
+  const int64_t batch = run.config->global_batch_size;
+  if (batch > 0 && pass > 0 && batch % pass != 0) {
+    return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
+                       batch, knobs.micro_batch_size, knobs.dp);
+  }
+  const std::string before = broken_rule_of(run, run.config->knobs);
+  const std::string after = broken_rule_of(run, knobs);
+  const auto rule = [](const std::string& text) { return text.substr(0, text.find(':')); };
+  return rule(before) == rule(after) ? std::string() : after;
+}
+
+/// Unknown counts as having some.
 bool has_experts(const RunToMend& run) {
-  return run.model == nullptr || run.model->num_experts > 0;
+  if (run.model != nullptr) return run.model->num_experts > 0;
+  const nlohmann::json& model = run.config->model;
+  if (!run.is_config_known || model.empty()) return true;
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"num_experts", "num_local_experts", "n_routed_experts"},
+      [&](const char* key) {
+        return model.contains(key) && model[key].is_number() && model[key].get<double>() > 0;
+      });
+}
+
+/// Whether the first flag or variable of `words` is said already.
+bool is_said(const dialects::RunConfig& config, std::string_view words) {
+  const std::string name(words.substr(0, words.find_first_of(" =")));
+  return config.environment.contains(name) ||
+         std::ranges::find(config.unknown, name, &dialects::UnknownSetting::key) !=
+             config.unknown.end();
 }
 
 }  // namespace
 
-std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run) {
+std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   std::vector<Remedy> remedies;
   if (wall.label == "unknown") return remedies;
-  const dialects::RunConfig config = run.config.value_or(dialects::RunConfig{});
+  RunToMend run = given;
+  if (!run.config) {
+    run.config.emplace();
+    run.is_config_known = false;
+  }
+  const dialects::RunConfig& config = *run.config;
   std::map<std::string_view, int> num_of_other;
   for (const Row& row : kRows) {
     const bool is_other = row.label != wall.label;
@@ -346,7 +385,16 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run) {
     } else if (!row.words.empty()) {
       const bool is_variable = row.words.front() != '-';
       if (!is_variable && config.dialect != dialects::Dialect::megatron_lm) continue;
+      if (is_said(config, row.words)) continue;
       remedy.flags.emplace_back(row.words);
+    }
+    // The same change for another wall is told once, with what it can save more.
+    const auto same = std::ranges::find_if(remedies, [&](const Remedy& other) {
+      return !remedy.flags.empty() && other.flags == remedy.flags;
+    });
+    if (same != remedies.end()) {
+      if (same->ceiling_ratio < remedy.ceiling_ratio) *same = std::move(remedy);
+      continue;
     }
     if (is_other) ++num_of_other[row.label];
     remedies.push_back(std::move(remedy));

@@ -26,7 +26,8 @@ struct FoundWall {
 /// and nothing is known of what is set already.
 struct RunToMend {
   std::optional<spec::dialects::RunConfig> config;
-  std::shared_ptr<const spec::ModelSpec> model;        ///< null: not known, no rule is checked
+  bool is_config_known = true;                   ///< false: only the sizes that a log has told
+  std::shared_ptr<const spec::ModelSpec> model;  ///< null: not known, no rule is checked
   std::shared_ptr<const spec::HardwareSpec> hardware;  ///< the same
 };
 

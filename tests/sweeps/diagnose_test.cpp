@@ -75,7 +75,56 @@ BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   BOOST_TEST_REQUIRE(run["ranks"].size() == 1U);
   BOOST_TEST(run["ranks"][0]["file"].get<std::string>().ends_with("deep/trace"));
   BOOST_TEST(!run["ranks"][0]["windows"].empty());
-  BOOST_TEST(run["wall"].contains("label"));
+  BOOST_TEST(run["wall"]["label"] == "unknown");
+}
+
+// What lies in a folder and cannot be used is told; the rest is read.
+BOOST_FIXTURE_TEST_CASE(a_bad_file_in_a_folder_is_left_out, Diagnose) {
+  const std::string run_folder = folder.file("run");
+  fs::create_directories(run_folder);
+  fs::copy_file(golden("logs/torchtitan.log"), run_folder + "/log");
+  const std::string trace = tests::read_text(golden("traces/cuda_event_sync.json.gz"));
+  tests::write_text(run_folder + "/cut.json.gz", trace.substr(0, trace.size() / 2));
+  const json run = document({run_folder});
+  BOOST_TEST(run["run"]["status"] == "ok");
+  BOOST_TEST(run["ranks"].empty());
+  BOOST_TEST(run["notes"].dump().find("cut.json.gz") != std::string::npos, run["notes"].dump());
+  // Named by itself it is a mistake.
+  check_refused({"diagnose", run_folder + "/cut.json.gz"}, 2, {"cut.json.gz"});
+}
+
+// Every key of the contract is there, whatever the run has left.
+const std::vector<std::vector<std::string>> kMixtures = {
+    {golden("logs/oom.log")},
+    {golden("traces/cuda_event_sync.json.gz")},
+    {"run.sh"},
+    {golden("logs/oom.log"), golden("traces/cuda_event_sync.json.gz")},
+    {golden("logs/nemo.log"), "run.sh"}};
+
+BOOST_DATA_TEST_CASE_F(Diagnose, every_key_is_there, data::xrange(kMixtures.size()), index) {
+  tests::write_text(folder.file("run.sh"),
+                    "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --num-layers 4 "
+                    "--hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+                    "--micro-batch-size 1 --global-batch-size 8\n");
+  std::vector<std::string> words = kMixtures[index];
+  for (std::string& word : words) {
+    if (word == "run.sh") word = folder.file(word);
+  }
+  const json run = document(words);
+  for (const char* key :
+       {"framework", "status", "reason", "num_steps", "world_size", "parallel", "step_time_s",
+        "tokens_per_s_per_gpu", "tflops_per_gpu", "peak_memory_bytes", "loss"}) {
+    BOOST_TEST(run["run"].contains(key), key);
+  }
+  for (const char* size : {"tp", "pp", "cp", "ep", "etp", "vpp", "dp"}) {
+    BOOST_TEST(run["run"]["parallel"].contains(size), size);
+  }
+  for (const char* key :
+       {"label", "sub_cause", "rank", "share_ratio", "unknown_ratio", "evidence"}) {
+    BOOST_TEST(run["wall"].contains(key), key);
+  }
+  const bool has_oom = words.front() == golden("logs/oom.log");
+  BOOST_TEST((run["wall"]["label"] == "memory") == has_oom);
 }
 
 BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {

@@ -30,7 +30,7 @@ struct RealEngine : Cli {
 
 BOOST_AUTO_TEST_SUITE(probe)
 
-BOOST_FIXTURE_TEST_CASE(a_cpu_is_probed_and_planned_with, RealEngine) {
+BOOST_FIXTURE_TEST_CASE(a_cpu_is_probed, RealEngine) {
   const std::string file = folder.file("here.json");
   const Answer answer = run({"probe", spec, "--rounds", "1", "--out", file, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
@@ -53,9 +53,16 @@ BOOST_FIXTURE_TEST_CASE(a_cpu_is_probed_and_planned_with, RealEngine) {
   BOOST_TEST(written["peak_flops_per_s"].get<double>() > 1e8);
   BOOST_TEST(document["links"].empty());
 
+  // Rates of a CPU say nothing of the devices that plans are for.
+  check_refused({"calibrate", "--probe", file}, 2, {"no GPU", "peak_flops_per_s"});
+  json device = written;
+  device["peak_flops_per_s"] = 9.9e14;
+  device["memory_bytes_per_s"] = 3.3e12;
+  tests::write_text(file, device.dump());
   const Answer rates = run({"calibrate", "--probe", file});
   BOOST_TEST_REQUIRE(rates.code == 0, rates.err);
-  BOOST_TEST(json::parse(rates.out)["basis"] == "a probe");
+  BOOST_TEST(json::parse(rates.out)["basis"].get<std::string>().starts_with("a probe, over "));
+  BOOST_TEST(!json::parse(rates.out).contains("cases"));
 }
 
 BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_stored_trials, RealEngine) {
@@ -79,6 +86,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_no_source_of_rates_is_refused, Cli) {
       {{"calibrate", "--probe", "nowhere.json"}, "nowhere.json"},
       {{"calibrate", "--db", "nowhere.db"}, "nowhere.db"},
       {{"calibrate"}, "a file of rows"},
+      {{"probe", spec, "--out", "/nowhere/file.json"}, "--out"},
       {{"probe", "nowhere.json"}, "nowhere.json"},
       {{"probe", spec, "--rounds", "0"}, "--rounds"}};
   for (const auto& [words, helps] : wrong) {

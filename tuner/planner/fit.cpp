@@ -207,9 +207,11 @@ Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start) {
 
 std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& rates) {
   using spec::Work;
-  const auto share = [&](Work work) { return hardware.efficiency[static_cast<size_t>(work)]; };
-  constexpr Work kMeasured[] = {Work::product, Work::grouped, Work::attention, Work::heavy};
-  if (std::ranges::all_of(kMeasured, [&](Work work) { return share(work) == 1; })) return {};
+  // 1 is what a file without a measurement has.
+  const auto share = [&](Work work) -> double {
+    const double value = hardware.efficiency[static_cast<size_t>(work)];
+    return value == 1 ? 0 : value;
+  };
   constexpr double kSeq = 4096;
   constexpr double kHeadDim = 128;
   Rates plain = rates;
@@ -219,20 +221,21 @@ std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& r
   const auto product = generation == Generation::blackwell ? &Rates::product_blackwell
                        : generation == Generation::ampere  ? &Rates::product_ampere
                                                            : &Rates::product_hopper;
+  const auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
   const std::pair<double Rates::*, double> measured[] = {
       {product, share(Work::product)},
-      {&Rates::grouped, share(Work::grouped) / share(Work::product)},
+      {&Rates::grouped, over(share(Work::grouped), share(Work::product))},
       {&Rates::grouped_half_rows, hardware.half_rows[static_cast<size_t>(Work::grouped)]},
       {&Rates::attention, share(Work::attention) * hardware.peak_flops_per_s / published},
-      {&Rates::memory_dense, 1 / share(Work::heavy)}};
+      {&Rates::memory_dense, over(1, share(Work::heavy))}};
   constexpr double kEitherSide = 1.1;
   std::vector<FittedRate> taken;
   for (const RateRow& row : rate_table()) {
     for (const auto& [member, value] : measured) {
-      if (row.member != member || !(value > 0)) continue;
-      const double kept = std::clamp(value, row.low, row.high);
-      rates.*member = kept;
-      taken.push_back({std::string(row.name), kept, kept / kEitherSide, kept * kEitherSide});
+      // Beyond what is plausible something else was measured.
+      if (row.member != member || value < row.low || value > row.high) continue;
+      rates.*member = value;
+      taken.push_back({std::string(row.name), value, value / kEitherSide, value * kEitherSide});
     }
   }
   return taken;

@@ -42,8 +42,8 @@ Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start = {});
 
 /// Puts what a probe of one device has measured (HardwareSpec::efficiency and half_rows, in 16
 /// bits) in the place of that device's rates and returns them. A probe times kernels alone, not
-/// beside those of a step: the intervals are a tenth to both sides, which is an assumption. Empty:
-/// the file has no measured efficiency.
+/// beside those of a step: the intervals are a tenth to both sides, which is an assumption. What
+/// was not measured (a share of 1) or is out of the rate's range is left. Empty: nothing was taken.
 std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& rates);
 
 }  // namespace moetune::tuner::planner

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "kernels/base/error.h"
+#include "sweeps/diagnosis_outputs.h"
 #include "sweeps/planning/plan_outputs.h"
 
 namespace moetune::sweeps {
@@ -266,6 +267,7 @@ constexpr Output kOutputs[] = {
     {"sweep", "What a sweep has found.", kSweep, "best."},
     {"plan", "The best configurations of a cluster.", kPlanKeys, nullptr},
     {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
+    {"diagnose", "Where a run's time went, and what holds it back.", kDiagnosisKeys, nullptr},
     {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
     {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
     {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},

@@ -30,6 +30,8 @@ constexpr std::array kCommands = {
                import_options, run_import_command},
     CommandRow{"export", "write a run in another framework's words", export_options,
                run_export_command},
+    CommandRow{"diagnose", "what holds a run of any framework back, from its traces",
+               diagnose_options, run_diagnose_command},
     CommandRow{"calibrate", "fit what plans stand on to measured runs", calibrate_options,
                run_calibrate_command},
     CommandRow{"trial", "run one trial", trial_options, run_trial_command},

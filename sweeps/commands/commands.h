@@ -44,6 +44,8 @@ CommandOptions export_options();
 int run_export_command(const CommandOptions& options);
 CommandOptions estimate_options();
 int run_estimate_command(const CommandOptions& options);
+CommandOptions diagnose_options();
+int run_diagnose_command(const CommandOptions& options);
 CommandOptions calibrate_options();
 int run_calibrate_command(const CommandOptions& options);
 CommandOptions trial_options();

@@ -1,0 +1,236 @@
+#include "sweeps/diagnosis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "profiler/analysis/stats.h"
+#include "profiler/analysis/trace_figures.h"
+#include "profiler/import/trace_files.h"
+#include "reports/or_null.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+using profiler::ImportedTrace;
+using profiler::WindowKind;
+using reports::or_null;
+using reports::text_or_null;
+
+/// Exactly what three decimals can say.
+json microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+json window_json(const DiagnosedWindow& window) {
+  json document = {{"window", window.name}};
+  for (const profiler::BudgetKey& key : profiler::budget_keys()) {
+    const int64_t value = window.figures.wide.*key.value;
+    document[key.name] = key.is_time ? microseconds(value) : json(value);
+  }
+  const std::optional<double> overlap = window.figures.wide.overlap_pct();
+  document["overlap_pct"] = overlap ? json(std::round(*overlap * 1000) / 1000) : json();
+  const profiler::IdleSplit& idle = window.figures.idle;
+  document["idle_before_launch_us"] = microseconds(idle.before_launch_ns);
+  document["idle_after_launch_us"] = microseconds(idle.after_launch_ns);
+  document["idle_unknown_us"] = microseconds(idle.unknown_ns);
+  document["num_idle_gaps"] = idle.num_gaps;
+  return document;
+}
+
+/// Of the device that was traced, where the file names devices.
+std::string device_name(const ImportedTrace& trace) {
+  const auto& names = trace.facts.device_names;
+  if (names.empty()) return {};
+  const int64_t device = trace.streams.size() == 0 ? 0 : trace.streams[0].device;
+  const bool is_listed = device >= 0 && device < static_cast<int64_t>(names.size());
+  return names[is_listed ? static_cast<size_t>(device) : 0];
+}
+
+/// Median time from step to step over all ranks, as recorded.
+std::optional<double> step_time_s(const std::vector<ImportedTrace>& traces) {
+  std::vector<double> seconds;
+  for (const ImportedTrace& trace : traces) {
+    for (size_t i = 1; i < trace.steps.size(); ++i) {
+      seconds.push_back(static_cast<double>(trace.steps[i].start_ns - trace.steps[i - 1].start_ns) /
+                        1e9);
+    }
+  }
+  if (seconds.empty()) return std::nullopt;
+  return profiler::median(std::move(seconds));
+}
+
+json run_json(const std::vector<ImportedTrace>& traces) {
+  json run;
+  for (const char* key :
+       {"framework", "status", "reason", "num_steps", "world_size", "parallel", "step_time_s",
+        "tokens_per_s_per_gpu", "tflops_per_gpu", "peak_memory_bytes", "loss"}) {
+    run[key] = json();
+  }
+  run["step_time_s"] = or_null(step_time_s(traces));
+  int64_t peak_bytes = 0;
+  for (const ImportedTrace& trace : traces) {
+    if (trace.facts.world_size) run["world_size"] = *trace.facts.world_size;
+    peak_bytes =
+        std::max({peak_bytes, trace.facts.peak_reserved_bytes, trace.facts.peak_allocated_bytes});
+  }
+  if (peak_bytes > 0) run["peak_memory_bytes"] = peak_bytes;
+  return run;
+}
+
+json label_json(const profiler::ImportedWall& wall) {
+  json evidence = json::array();
+  for (const profiler::Evidence& one : wall.evidence) {
+    evidence.push_back(
+        {{"name", one.name}, {"value", one.value}, {"unit", one.unit}, {"text", one.text}});
+  }
+  return {{"label", profiler::name_of(wall.label)},
+          {"sub_cause", text_or_null(wall.sub_cause)},
+          {"rank", or_null(wall.rank)},
+          {"share_ratio", wall.share_ratio},
+          {"unknown_ratio", wall.unknown_ratio},
+          {"summary", wall.summary},
+          {"evidence", evidence}};
+}
+
+/// Sentences on what a trace lacks.
+std::vector<std::string> notes_of(const ImportedTrace& trace) {
+  const profiler::TraceFacts& facts = trace.facts;
+  std::vector<std::string> notes = facts.notes;
+  if (trace.ops.empty()) {
+    notes.emplace_back(
+        "holds no device work: record with the activities of the device (CUDA), too");
+  }
+  if (facts.num_clipped > 0) {
+    notes.push_back(
+        fmt::format("{} events end before they begin and count as 0 long", facts.num_clipped));
+  }
+  if (facts.num_incomplete > 0) {
+    notes.push_back(fmt::format("{} events have no time and are left out", facts.num_incomplete));
+  }
+  if (trace.names.num_cut() > 0) notes.emplace_back("some names are too long and were cut");
+  if (facts.is_rank_guessed) {
+    notes.emplace_back("does not say its rank, which is that of its name");
+  }
+  return notes;
+}
+
+std::string share(int64_t part_ns, int64_t whole_ns) {
+  return whole_ns == 0 ? "-"
+                       : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part_ns) /
+                                                     static_cast<double>(whole_ns));
+}
+
+std::string rank_text(const ImportedTrace& trace) {
+  return trace.facts.rank ? fmt::format("{}", *trace.facts.rank) : "?";
+}
+
+/// Of one trace its windows by launch, of several one window each.
+bool is_shown(const Diagnosis& diagnosis, size_t trace, const DiagnosedWindow& window) {
+  if (window.kind == WindowKind::step_by_host) return false;
+  if (diagnosis.traces.size() == 1) return true;
+  const bool has_launched = std::ranges::any_of(
+      diagnosis.windows[trace],
+      [](const DiagnosedWindow& one) { return one.kind == WindowKind::launched; });
+  return window.kind == (has_launched ? WindowKind::launched : WindowKind::whole);
+}
+
+std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
+  TextTable table({{"rank", TextTable::Align::right},
+                   {"window"},
+                   {"length", TextTable::Align::right},
+                   {"compute", TextTable::Align::right},
+                   {"comm", TextTable::Align::right, 1},
+                   {"exposed", TextTable::Align::right},
+                   {"copies", TextTable::Align::right, 2},
+                   {"idle", TextTable::Align::right},
+                   {"host late", TextTable::Align::right},
+                   {"kernels", TextTable::Align::right, 3},
+                   {"device", TextTable::Align::left, 4, true}});
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    for (const DiagnosedWindow& window : diagnosis.windows[i]) {
+      if (!is_shown(diagnosis, i, window)) continue;
+      const profiler::WindowBudget& budget = window.figures.wide;
+      const auto part = [&](int64_t ns) { return share(ns, budget.window_ns); };
+      table.add({rank_text(diagnosis.traces[i]), window.name, base::format_ns(budget.window_ns),
+                 part(budget.compute_busy_ns), part(budget.comm_busy_ns),
+                 part(budget.exposed_comm_ns), part(budget.exposed_copy_ns), part(budget.idle_ns),
+                 part(window.figures.idle.before_launch_ns), fmt::format("{}", budget.num_kernels),
+                 device_name(diagnosis.traces[i])});
+    }
+  }
+  return table.text(width);
+}
+
+}  // namespace
+
+Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
+  Diagnosis diagnosis;
+  bool has_device_work = false;
+  for (const std::string& path : paths) {
+    for (ImportedTrace& trace : profiler::read_trace_file(path)) {
+      has_device_work = has_device_work || !trace.ops.empty();
+      const profiler::TraceWindows windows(trace);
+      auto& measured = diagnosis.windows.emplace_back();
+      windows.for_each([&](const profiler::TraceWindow& window) {
+        measured.push_back({window.name, window.kind, windows.measure(window)});
+      });
+      diagnosis.traces.push_back(std::move(trace));
+    }
+  }
+  if (!has_device_work) {
+    throw base::UsageError(fmt::format(
+        "{}: holds no device work: record with the activities of the device (CUDA), too",
+        paths.empty() ? "no trace" : paths.front()));
+  }
+  diagnosis.wall = profiler::classify_imported(diagnosis.traces);
+  return diagnosis;
+}
+
+json to_json(const Diagnosis& diagnosis) {
+  json ranks = json::array();
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    const ImportedTrace& trace = diagnosis.traces[i];
+    json windows = json::array();
+    for (const DiagnosedWindow& window : diagnosis.windows[i]) {
+      windows.push_back(window_json(window));
+    }
+    ranks.push_back({{"rank", or_null(trace.facts.rank)},
+                     {"file", trace.facts.file},
+                     {"format", trace.facts.format},
+                     {"device", text_or_null(device_name(trace))},
+                     {"num_steps", trace.steps.size()},
+                     {"windows", std::move(windows)},
+                     {"notes", notes_of(trace)}});
+  }
+  return {{"run", run_json(diagnosis.traces)},
+          {"ranks", std::move(ranks)},
+          {"wall", label_json(diagnosis.wall)},
+          {"remedies", json::array()}};
+}
+
+std::string diagnosis_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
+  std::string text = windows_text(diagnosis, width);
+  text += "\nwall: " + one_line(diagnosis.wall.summary) + "\n";
+  for (const profiler::Evidence& evidence : diagnosis.wall.evidence) {
+    if (evidence.unit == "ratio" || evidence.unit == "count") {
+      text += "  " + one_line(evidence.text) + "\n";
+    } else {
+      text += fmt::format("  {}: {}\n", base::format_value(evidence.value, evidence.unit),
+                          one_line(evidence.text));
+    }
+  }
+  for (const ImportedTrace& trace : diagnosis.traces) {
+    for (const std::string& note : notes_of(trace)) {
+      text += fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
+    }
+  }
+  return text;
+}
+
+}  // namespace moetune::sweeps

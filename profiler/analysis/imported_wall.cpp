@@ -74,6 +74,11 @@ class Judge {
       if (!window) continue;
       rank.window = std::move(*window);
       rank.segments = explain_window(trace, rank.window, windows.wide());
+      comm_exposed_ns_ += windows.measure(rank.window).wide.exposed_comm_ns;
+      for (const uint32_t row : rank.window.ops) {
+        const ImportedOp& op = trace.ops[row];
+        if (windows.wide().of(op) == WorkClass::communication) comm_volume_ns_ += op.duration_ns();
+      }
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
@@ -167,7 +172,7 @@ class Judge {
   template <typename Add>
   void book_comm(size_t index, const CauseSegment& segment, const Add& add) {
     const auto all_ns = static_cast<double>(segment.end_ns - segment.start_ns);
-    exposed_ns_ += all_ns;
+    blocking_ns_ += all_ns;
     if (is_message(traces_[index], segment.op)) return add(WallLabel::pipeline, all_ns);
     int64_t wait_ns = 0;
     CollectivePart last;
@@ -325,40 +330,30 @@ class Judge {
     return "went to launching and to the program between launches";
   }
 
+  /// Volume, exposed and blocking: only together they say what communication costs.
   void add_comm(ImportedWall& wall) const {
-    double volume_ns = 0;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      const WorkClasses wide(traces_[i].names, RuleSet::wide);
-      for (const uint32_t row : ranks_[i].window.ops) {
-        const ImportedOp& op = traces_[i].ops[row];
-        if (wide.of(op) == WorkClass::communication) {
-          volume_ns += static_cast<double>(op.duration_ns());
-        }
-      }
-    }
-    if (volume_ns == 0) return;
-    const double per_rank = 1.0 / num_judged_;
-    const double blocking_ns = exposed_ns_ - waited_ns_;
-    add_evidence(wall, "comm_volume_ns", volume_ns * per_rank, "ns",
-                 "communication kernels, summed, a rank");
-    add_evidence(wall, "comm_blocking_ns", exposed_ns_ * per_rank, "ns",
-                 "of it, the device had nothing else to do, a rank");
-    if (num_judged_ > 1 && matching_.num_ops > 0) {
-      add_evidence(wall, "comm_transfer_ns", blocking_ns * per_rank, "ns",
-                   "of that, not waiting for a rank that came late");
-      const double matched =
-          1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
-      add_evidence(
-          wall, "matched_ratio", matched, "ratio",
-          fmt::format("{} of the collectives were found on other ranks; their ends agree "
-                      "to {}",
-                      base::format_ratio(matched), base::format_ns(matching_.residual_ns)));
-    }
     if (wall.label == WallLabel::communication) {
       wall.sub_cause = "transfer";
       wall.summary += " (transfer)";
     }
     if (wall.label == WallLabel::pipeline) wall.sub_cause = "bubble";
+    if (comm_volume_ns_ == 0) return;
+    const auto add_ns = [&](const char* name, double ns, const char* text) {
+      add_evidence(wall, name, ns / num_judged_, "ns", text);
+    };
+    add_ns("comm_volume_ns", static_cast<double>(comm_volume_ns_),
+           "communication kernels, summed, a rank");
+    add_ns("comm_exposed_ns", static_cast<double>(comm_exposed_ns_),
+           "of communication, with nothing else on the device");
+    add_ns("comm_blocking_ns", blocking_ns_, "of that, what the next work waited for");
+    if (matching_.matched.empty()) return;
+    add_ns("comm_waiting_ns", waited_ns_, "of that, waiting for a rank that came late");
+    const double matched =
+        1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
+    add_evidence(wall, "matched_ratio", matched, "ratio",
+                 fmt::format("{} of the collectives were found on other ranks; their ends agree "
+                             "to {}",
+                             base::format_ratio(matched), base::format_ns(matching_.residual_ns)));
   }
 
   void add_notes(ImportedWall& wall) const {
@@ -402,7 +397,9 @@ class Judge {
   /// By trace, by op: until when it was waiting, and for whom.
   std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
   CollectiveMatching matching_;
-  double exposed_ns_ = 0;
+  int64_t comm_volume_ns_ = 0;
+  int64_t comm_exposed_ns_ = 0;
+  double blocking_ns_ = 0;
   double waited_ns_ = 0;
   int64_t copy_ns_ = 0;
 };

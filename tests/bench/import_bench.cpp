@@ -1,0 +1,177 @@
+// How fast traces of other tools are read and judged, on one core, and with how much memory: a
+// trace as PyTorch's profiler writes them, plain and packed, or the files on the command line.
+// Speeds are of unpacked bytes in a second of the processor, which other programs do not slow much.
+// A record is a piece of device work or a call that is kept.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "profiler/analysis/imported_wall.h"
+#include "profiler/analysis/trace_windows.h"
+#include "profiler/import/byte_source.h"
+#include "profiler/import/json_stream.h"
+#include "profiler/import/trace_files.h"
+
+namespace moetune {
+namespace {
+
+using profiler::ImportedTrace;
+constexpr int kRepeats = 3;
+constexpr int kKernels = 300'000;
+constexpr int kKernelsPerStep = 3'000;
+
+template <typename Body>
+double median_seconds(const Body& body) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepeats; ++i) {
+    const std::clock_t start = std::clock();
+    body();
+    seconds.push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  std::ranges::sort(seconds);
+  return seconds[kRepeats / 2];
+}
+
+int64_t peak_bytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+/// Of each kernel the op, the call, both ends of the arrow and the kernel, as real files have them.
+void write_trace(const std::string& path) {
+  std::ofstream file(path);
+  file << "{\n  \"schemaVersion\": 1,\n  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 0, "
+          "\"world_size\": 64},\n  \"traceEvents\": [\n";
+  const char* between = "";
+  for (int i = 0; i < kKernels; ++i) {
+    const double launch_us = 20.0 * i;
+    const double start_us = launch_us + 200;
+    if (i % kKernelsPerStep == 0) {
+      file << between
+           << fmt::format(
+                  "  {{\n    \"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": "
+                  "\"ProfilerStep#{}\", \"pid\": 9, \"tid\": 9,\n    \"ts\": {:.3f}, \"dur\": "
+                  "{:.3f}\n  }}",
+                  i / kKernelsPerStep, launch_us - 5, 20.0 * kKernelsPerStep - 10);
+      between = ",\n";
+    }
+    const bool is_comm = i % 50 == 49;
+    file
+        << between
+        << fmt::format(
+               "  {{\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 9, "
+               "\"tid\": 9,\n    \"ts\": {0:.3f}, \"dur\": 15.125,\n    \"args\": {{\n      "
+               "\"External id\": {1},\"Record function id\": 0, \"Concrete Inputs\": [\"\", \"\"], "
+               "\"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\"], \"Input Strides\": "
+               "[[4096, 1], [1, 4096]], \"Input Dims\": [[8192, 4096], [4096, 1024]], \"Ev Idx\": "
+               "{1}\n    }}\n  }},\n"
+               "  {{\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": "
+               "\"cudaLaunchKernel\", \"pid\": 9, \"tid\": 9,\n    \"ts\": {2:.3f}, \"dur\": "
+               "4.250,\n    \"args\": {{\n      \"External id\": {1}, \"cbid\": 211, "
+               "\"correlation\": {1}\n    }}\n  }},\n"
+               "  {{\n    \"ph\": \"s\", \"id\": {1}, \"pid\": 9, \"tid\": 9, \"ts\": {2:.3f},\n"
+               "    \"cat\": \"ac2g\", \"name\": \"ac2g\"\n  }},\n"
+               "  {{\n    \"ph\": \"f\", \"id\": {1}, \"pid\": 0, \"tid\": 7, \"ts\": {3:.3f},\n"
+               "    \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  }},\n",
+               launch_us, i + 1, launch_us + 5, start_us);
+    file << fmt::format(
+        "  {{\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{0}\", \"pid\": 0, \"tid\": {1},"
+        "\n    \"ts\": {2:.3f}, \"dur\": {3:.3f},\n    \"args\": {{\n      \"External id\": {4}, "
+        "\"queued\": 0, \"device\": 0, \"context\": 1, \"stream\": {1}, \"correlation\": {4}, "
+        "\"registers per thread\": 168, \"shared memory\": 98304, \"blocks per SM\": 9.481482, "
+        "\"warps per SM\": 37.925926, \"grid\": [{5}, 8, 1], \"block\": [128, 1, 1], \"est. "
+        "achieved occupancy %\": 59{6}\n    }}\n  }}",
+        is_comm ? "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+                : "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_"
+                  "execute_segment_k_off_kernel__5x_cublas",
+        is_comm ? 20 : 7, start_us, is_comm ? 60.0 : 17.5, i + 1, 16 + i % 64,
+        is_comm ? ", \"Collective name\": \"allreduce\", \"In msg nelems\": 4194304, \"Out msg "
+                  "nelems\": 4194304, \"Group size\": 8, \"dtype\": \"BFloat16\", \"Process Group "
+                  "Name\": \"12\", \"Process Group Description\": \"TENSOR_MODEL_PARALLEL_GROUP\", "
+                  "\"Process Group Ranks\": \"[0, 1, 2, 3, 4, 5, 6, 7]\""
+                : "");
+  }
+  file << "\n  ],\n  \"traceName\": \"bench.json\"\n}\n";
+}
+
+void measure(const std::string& path) {
+  int64_t num_bytes = 0;
+  const double unpack_s = median_seconds([&] {
+    const auto source = profiler::open_bytes(path);
+    std::vector<char> piece(size_t{1} << 19);
+    num_bytes = 0;
+    while (const size_t got = source->read(piece.data(), piece.size())) {
+      num_bytes += static_cast<int64_t>(got);
+    }
+  });
+  const double scan_s = median_seconds([&] {
+    profiler::JsonStream json(profiler::open_bytes(path), path);
+    json.skip();
+  });
+  const int64_t before_bytes = peak_bytes();
+  std::vector<ImportedTrace> traces = profiler::read_trace_file(path);
+  const int64_t after_bytes = peak_bytes();
+  const double read_s = median_seconds([&] { traces = profiler::read_trace_file(path); });
+  int64_t num_records = 0;
+  int64_t num_events = 0;
+  int64_t num_ops = 0;
+  for (const ImportedTrace& trace : traces) {
+    num_ops += static_cast<int64_t>(trace.ops.size());
+    num_records += static_cast<int64_t>(trace.ops.size() + trace.calls.size());
+    num_events += trace.facts.num_events;
+  }
+  const double windows_s = median_seconds([&] {
+    for (const ImportedTrace& trace : traces) {
+      const profiler::TraceWindows windows(trace);
+      int64_t sum_ns = 0;
+      windows.for_each([&](const profiler::TraceWindow& window) {
+        sum_ns += windows.measure(window).wide.busy_ns;
+      });
+      if (sum_ns < 0) std::abort();
+    }
+  });
+  const double verdict_s = median_seconds([&] { profiler::classify_imported(traces); });
+  const auto speed = [&](double seconds) {
+    return fmt::format("{:.0f}", static_cast<double>(num_bytes) / 1e6 / seconds);
+  };
+  fmt::print("{:24} {:>6.0f} {:>7} {:>7} {:>7} {:>9.2f} {:>9.2f} {:>9.1f} {:>9.1f} {:>9.0f}\n",
+             std::filesystem::path(path).filename().string().substr(0, 24),
+             static_cast<double>(num_bytes) / 1e6, speed(unpack_s), speed(scan_s), speed(read_s),
+             static_cast<double>(num_events) / 1e6 / read_s,
+             static_cast<double>(num_records) / 1e6 / read_s,
+             static_cast<double>(num_ops) / 1e6 / windows_s,
+             static_cast<double>(num_ops) / 1e6 / verdict_s,
+             static_cast<double>(after_bytes - before_bytes) / static_cast<double>(num_records));
+}
+
+}  // namespace
+}  // namespace moetune
+
+int main(int argc, char** argv) {
+  std::vector<std::string> paths(argv + 1, argv + argc);
+  std::string folder;
+  if (paths.empty()) {
+    folder = (std::filesystem::temp_directory_path() / "moetune-bench-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) return 1;
+    paths = {folder + "/made.json", folder + "/made.json.gz"};
+    moetune::write_trace(paths[0]);
+    if (std::system(("gzip -k " + paths[0]).c_str()) != 0) paths.pop_back();
+  }
+  fmt::print("{:24} {:>6} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "", "unpack",
+             "scan", "read", "events", "records", "windows", "verdict", "memory");
+  fmt::print("{:24} {:>6} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "file", "MB", "MB/s",
+             "MB/s", "MB/s", "M/s", "M/s", "M ops/s", "M ops/s", "B/record");
+  for (const std::string& path : paths) moetune::measure(path);
+  if (!folder.empty()) std::filesystem::remove_all(folder);
+  return 0;
+}

@@ -1,0 +1,62 @@
+// moetune diagnose: what it prints of a trace alone, figure by figure.
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+#include "profiler/analysis/trace_windows.h"
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+BOOST_FIXTURE_TEST_SUITE(diagnose_traces, tests::Cli)
+
+namespace {
+
+using nlohmann::json;
+
+const std::string kTraces = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/traces/";
+const std::string kOne = kTraces + "cuda_event_sync.json.gz";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(windows_and_verdict_are_printed_as_json) {
+  const tests::Answer answer = run({"diagnose", kOne, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document.at("remedies").is_array());
+  BOOST_TEST(document.at("wall").at("label") == "unknown");
+  const json& rank = document.at("ranks").at(0);
+  BOOST_TEST(rank.at("file") == kOne);
+  BOOST_TEST(rank.at("rank") == 0);
+  std::vector<std::string> names;
+  for (const json& window : rank.at("windows")) {
+    names.push_back(window.at("window"));
+    for (const profiler::BudgetKey& key : profiler::budget_keys()) {
+      BOOST_TEST(window.at(key.name).is_number(), key.name);
+    }
+    BOOST_TEST(window.at("overlap_pct").is_null());
+  }
+  BOOST_TEST(
+      names == (std::vector<std::string>{"whole", "step 100 by host time", "step 100 by launch"}),
+      boost::test_tools::per_element());
+  BOOST_TEST(rank.at("windows")[0].at("window_us") == 263.0);
+  BOOST_TEST(rank.at("windows")[0].at("compute_busy_us") == 49.0);
+}
+
+BOOST_AUTO_TEST_CASE(text_is_for_people) {
+  const tests::Answer answer = run({"diagnose", kOne});
+  BOOST_TEST(answer.code == 0);
+  for (const char* part : {"step 100 by launch", "263 us", "wall: unknown", "NVIDIA A100"}) {
+    BOOST_TEST(answer.out.find(part) != std::string::npos, part);
+  }
+  BOOST_TEST(answer.out.find('\x1b') == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(traces_that_are_not_of_one_run_are_refused) {
+  check_refused({"diagnose", spec}, 2, {spec, "no log, trace or configuration"});
+  check_refused({"diagnose", kOne, kTraces + "cuda_event_sync_multi_stream.json.gz"}, 2,
+                {"both of rank 0"});
+  tests::write_text(folder.file("host.json"), R"({"traceEvents": [{"ph": "X", "cat": "cpu_op"}]})");
+  check_refused({"diagnose", folder.file("host.json")}, 2, {"holds no device work"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

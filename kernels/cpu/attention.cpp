@@ -3,6 +3,8 @@
 // backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022) instead
 // of storing them.
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -72,6 +74,14 @@ Block block_at(const AttentionArgs& args, int64_t first, int64_t num_keys) {
            seen_from(args, position + count - 1, num_keys).end}};
 }
 
+// How many of a block's scores to go through, from the first of `span`: a whole number of vectors
+// where the block is wide enough. Up to seven masked scores are computed with then, which is faster
+// than going through the last seen ones one by one; they are overwritten with zeros afterwards.
+int64_t padded_count(const Span& span, int64_t num_scores) {
+  constexpr int64_t kVector = 8;
+  return std::min((span.count() + kVector - 1) / kVector * kVector, num_scores - span.begin);
+}
+
 // One tensor's columns of one head of one sequence.
 template <typename T>
 struct HeadView {
@@ -116,6 +126,50 @@ Shape shape_of(const AttentionArgs& args) {
   return shape;
 }
 
+// The softmax of one row is a chain: the largest score, the exponentials, their sum, the quotients.
+// Where each link is done for a few rows, a processor need not wait for the end of one.
+constexpr int64_t kRowsTogether = 4;
+
+// Turns the scores of rows [begin, end) of a block, at most kRowsTogether, into probabilities.
+template <typename T>
+void softmax_rows(const AttentionArgs& args, const Shape& shape, const Block& block, int64_t begin,
+                  int64_t end, T* scores, T* lse) {
+  const int64_t n = block.keys.count();
+  struct Row {
+    Span span;
+    T* seen;        // its first score that counts
+    int64_t count;  // padded
+    T largest;
+    double total;
+  };
+  std::array<Row, kRowsTogether> rows;
+  const int64_t num_rows = end - begin;
+  for (int64_t i = 0; i < num_rows; ++i) {
+    Row& row = rows[i];
+    row.span = span_of(args, block, begin + i, shape.s);
+    row.seen = scores + (begin + i) * n + row.span.begin;
+    row.count = padded_count(row.span, n);
+    row.largest = -std::numeric_limits<T>::infinity();
+    if (row.count == 0) continue;
+    scale(row.seen, row.count, static_cast<T>(args.scale));
+    // Neither the largest score nor, as exp(-infinity) is 0, a bit of the sum.
+    std::fill(row.seen + row.span.count(), row.seen + row.count, row.largest);
+    row.largest = max(row.seen, row.count);
+  }
+  for (int64_t i = 0; i < num_rows; ++i) exp_shifted(rows[i].seen, rows[i].count, rows[i].largest);
+  for (int64_t i = 0; i < num_rows; ++i) {
+    rows[i].total = rows[i].count > 0 ? sum(rows[i].seen, rows[i].count) : 1.0;
+  }
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const Row& row = rows[i];
+    T* all = scores + (begin + i) * n;
+    scale(row.seen, row.count, static_cast<T>(1.0 / row.total));
+    std::fill(all, all + row.span.begin, T{0});
+    std::fill(all + row.span.end, all + n, T{0});
+    lse[(begin + i) * args.lse.ld] = row.largest + static_cast<T>(std::log(row.total));
+  }
+}
+
 template <typename T>
 void forward_block(const AttentionArgs& args, const Shape& shape, const Block& block, int64_t b,
                    int64_t head, T* scores) {
@@ -127,20 +181,9 @@ void forward_block(const AttentionArgs& args, const Shape& shape, const Block& b
   const auto out = head_view<T>(args.out, query_row, head, shape.d);
   const int64_t n = block.keys.count();
   row_gemm<T>(block.count, n, shape.d, q.rows(), k.data, k.ld, true, false, scores, n, nullptr);
-  for (int64_t i = 0; i < block.count; ++i) {
-    T* row = scores + i * n;
-    const Span span = span_of(args, block, i, shape.s);
-    T* lse = args.lse.row<T>(query_row + i) + head;
-    if (span.count() == 0) {
-      *lse = -std::numeric_limits<T>::infinity();
-    } else {
-      double total = 0.0;
-      scale(row + span.begin, span.count(), static_cast<T>(args.scale));
-      *lse = exp_and_lse(row + span.begin, span.count(), &total);
-      scale(row + span.begin, span.count(), static_cast<T>(1.0 / total));
-    }
-    std::fill(row, row + span.begin, T{0});
-    std::fill(row + span.end, row + n, T{0});
+  T* lse = args.lse.row<T>(query_row) + head;
+  for (int64_t i = 0; i < block.count; i += kRowsTogether) {
+    softmax_rows<T>(args, shape, block, i, std::min(i + kRowsTogether, block.count), scores, lse);
   }
   row_gemm<T>(block.count, shape.d, n, {scores, n, 1, nullptr}, v.data, v.ld, false, false,
               out.data, out.ld, nullptr);
@@ -187,12 +230,13 @@ void backward_block(const AttentionBackwardArgs& args, const Shape& shape, const
     const Span span = span_of(saved, block, i, shape.s);
     const T lse = saved.lse.row<T>(query_row + i)[head];
     const T delta = static_cast<T>(dot<T>(dout.row(i), out.row(i), shape.d));
-    T* __restrict p = probs + i * n;
-    T* __restrict ds = dscores + i * n;
-    scale(p + span.begin, span.count(), scale_factor);
-    exp_shifted(p + span.begin, span.count(), lse);
-    for (int64_t j = span.begin; j < span.end; ++j) ds[j] = p[j] * (ds[j] - delta) * scale_factor;
-    for (T* row : {p, ds}) {
+    const int64_t count = padded_count(span, n);
+    T* __restrict p = probs + i * n + span.begin;
+    T* __restrict ds = dscores + i * n + span.begin;
+    scale(p, count, scale_factor);
+    exp_shifted(p, count, lse);
+    for (int64_t j = 0; j < count; ++j) ds[j] = p[j] * (ds[j] - delta) * scale_factor;
+    for (T* row : {probs + i * n, dscores + i * n}) {
       std::fill(row, row + span.begin, T{0});
       std::fill(row + span.end, row + n, T{0});
     }

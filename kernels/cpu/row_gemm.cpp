@@ -33,9 +33,14 @@ void multiply_tile(int64_t k, const RowPointers<T>& a, int64_t step, const T* b,
   using Vector = typename Tile<T>::Vector;
   constexpr int64_t kRows = Tile<T>::kRows;
   constexpr int64_t kLanes = Tile<T>::kLanes;
-  Vector low[kRows] = {};
-  Vector high[kRows] = {};
+  // Every loop over rows is unrolled, also those that run once: the sums then have a register each
+  // from the first to the last. An array of them would be filled, read and stored through memory.
+  Vector low[kRows];
+  Vector high[kRows];
+#pragma GCC unroll 8
+  for (int64_t m = 0; m < kRows; ++m) low[m] = high[m] = Vector{};
   if (accumulate) {
+#pragma GCC unroll 8
     for (int64_t m = 0; m < kRows; ++m) {
       std::memcpy(&low[m], c[m], sizeof(Vector));
       std::memcpy(&high[m], c[m] + kLanes, sizeof(Vector));
@@ -53,27 +58,46 @@ void multiply_tile(int64_t k, const RowPointers<T>& a, int64_t step, const T* b,
       high[m] += factor * b_high;
     }
   }
+#pragma GCC unroll 8
   for (int64_t m = 0; m < kRows; ++m) {
     std::memcpy(c[m], &low[m], sizeof(Vector));
     std::memcpy(c[m] + kLanes, &high[m], sizeof(Vector));
   }
 }
 
-// Eight rows of eight values become eight columns: three rounds of a perfect shuffle.
+// Eight rows of eight values become eight columns. Each half of the columns is loaded with row i
+// beside row i + 4, so that the rest are two blocks of four by four, side by side: shuffles that do
+// not cross 128 bits of four floats, which AVX2 has as single instructions.
 template <typename T>
 void transpose_8x8(const T* from, int64_t from_ld, T* to, int64_t to_ld) {
+  using Four __attribute__((vector_size(4 * sizeof(T)))) = T;
   using Eight __attribute__((vector_size(8 * sizeof(T)))) = T;
-  Eight rows[8];
-  Eight mixed[8];
-  for (int64_t i = 0; i < 8; ++i) std::memcpy(&rows[i], from + i * from_ld, sizeof(Eight));
-  for (int round = 0; round < 3; ++round) {
+#pragma GCC unroll 2
+  for (int64_t first = 0; first < 8; first += 4) {
+    Eight rows[4];
+#pragma GCC unroll 4
     for (int64_t i = 0; i < 4; ++i) {
-      mixed[2 * i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
-      mixed[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+      Four upper;
+      Four lower;
+      std::memcpy(&upper, from + i * from_ld + first, sizeof(Four));
+      std::memcpy(&lower, from + (i + 4) * from_ld + first, sizeof(Four));
+      rows[i] = __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 4, 5, 6, 7);
     }
-    for (int64_t i = 0; i < 8; ++i) rows[i] = mixed[i];
+    const Eight low_01 = __builtin_shufflevector(rows[0], rows[1], 0, 8, 1, 9, 4, 12, 5, 13);
+    const Eight low_23 = __builtin_shufflevector(rows[2], rows[3], 0, 8, 1, 9, 4, 12, 5, 13);
+    const Eight high_01 = __builtin_shufflevector(rows[0], rows[1], 2, 10, 3, 11, 6, 14, 7, 15);
+    const Eight high_23 = __builtin_shufflevector(rows[2], rows[3], 2, 10, 3, 11, 6, 14, 7, 15);
+    const Eight columns[4] = {
+        __builtin_shufflevector(low_01, low_23, 0, 1, 8, 9, 4, 5, 12, 13),
+        __builtin_shufflevector(low_01, low_23, 2, 3, 10, 11, 6, 7, 14, 15),
+        __builtin_shufflevector(high_01, high_23, 0, 1, 8, 9, 4, 5, 12, 13),
+        __builtin_shufflevector(high_01, high_23, 2, 3, 10, 11, 6, 7, 14, 15),
+    };
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < 4; ++i) {
+      std::memcpy(to + (first + i) * to_ld, &columns[i], sizeof(Eight));
+    }
   }
-  for (int64_t i = 0; i < 8; ++i) std::memcpy(to + i * to_ld, &rows[i], sizeof(Eight));
 }
 
 // The part of b that one column of tiles needs: b(p, n) for p < k and n < count, as [k, kCols]

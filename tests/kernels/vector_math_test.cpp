@@ -20,6 +20,16 @@ double ulps(float got, double exact) {
   return std::fabs(static_cast<double>(got) - exact) / unit;
 }
 
+// The order of summation that every machine has to keep: element i in lane i % 8, then the lanes.
+double in_lanes(const float* a, const float* b, int64_t n) {
+  double lanes[8] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    lanes[i % 8] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  }
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(exp_is_within_two_ulp) {
@@ -60,6 +70,23 @@ BOOST_AUTO_TEST_CASE(reductions_equal_plain_loops_at_every_length_and_address) {
       if (shift == 0) first_sum = sum(x, n);
       BOOST_TEST(sum(x, n) == first_sum);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(reductions_add_in_eight_lanes_to_the_last_bit) {
+  std::vector<float> x(100);
+  std::vector<float> y(100);
+  const std::vector<float> ones(100, 1.0F);
+  uint32_t state = 1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    // Magnitudes far apart: another order would round otherwise.
+    x[i] = std::ldexp(1.0F + static_cast<float>(i) / 128.0F, static_cast<int>(state >> 26) - 32);
+    state = state * 1664525U + 1013904223U;
+    y[i] = i % 3 == 0 ? -x[i] : x[i] * 0.7F;
+  }
+  for (int64_t n = 0; n <= 100; ++n) {
+    BOOST_TEST(sum(x.data(), n) == in_lanes(x.data(), ones.data(), n));
+    BOOST_TEST(dot(x.data(), y.data(), n) == in_lanes(x.data(), y.data(), n));
   }
 }
 

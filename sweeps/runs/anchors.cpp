@@ -77,7 +77,8 @@ Anchors::Anchors(std::span<const std::string_view> texts) {
   const size_t num_states = trie.ends.size();
   std::vector<uint32_t> order(num_states);
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_partition(order, [&](uint32_t state) { return trie.ends[state].empty(); });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](uint32_t state) { return trie.ends[state].empty(); });
   std::vector<uint32_t> place(num_states);
   for (size_t i = 0; i < num_states; ++i) {
     place[order[i]] = static_cast<uint32_t>(i * num_classes_);

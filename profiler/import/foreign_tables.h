@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "profiler/store/db.h"
@@ -60,8 +61,9 @@ class ForeignTables {
   /// Nothing where the table is missing, or lacks one of the first `num_needed` columns; then, and
   /// where another column is missing, a sentence is added to lacks(). `condition` is SQL behind
   /// "where" over columns that are needed.
-  std::optional<TableRows> rows(const std::string& table, std::initializer_list<const char*> columns,
-                                size_t num_needed, std::string_view condition = {});
+  std::optional<TableRows> rows(const std::string& table,
+                                std::initializer_list<const char*> columns, size_t num_needed,
+                                std::string_view condition = {});
   /// Gives the text column `value` of the rows of `table` whose column `id` is_wanted says; others
   /// are not read. Nothing happens where the table or one of the columns is missing.
   template <typename IsWanted, typename Take>
@@ -97,8 +99,8 @@ void ForeignTables::texts_by_id(const std::string& table, const char* id, const 
       if (number && is_wanted(*number)) wanted.emplace_back(ids->whole_or(1, 0), *number);
     }
   }
-  store::Statement text(database_, "select \"" + std::string(value) + "\" from \"" + table +
-                                       "\" where rowid = ?");
+  store::Statement text(
+      database_, "select \"" + std::string(value) + "\" from \"" + table + "\" where rowid = ?");
   for (const auto& [row, number] : wanted) {
     text.reset();
     text.bind(1, row);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/import/foreign_tables.h"
+#include "profiler/import/nsys_facts.h"
 #include "profiler/import/nsys_waits.h"
 #include "profiler/import/rank_traces.h"
 
@@ -19,10 +19,6 @@ namespace moetune::profiler {
 namespace {
 
 constexpr std::string_view kSqliteMagic("SQLite format 3\0", 16);
-// Schemas up to this one are known; columns are read by name, so that older ones can be, too.
-constexpr int kKnownMajor = 3;
-constexpr int kKnownMinor = 25;
-
 struct DeviceTable {
   const char* name;
   ActivityKind kind;
@@ -45,15 +41,17 @@ struct CopyKindRow {
   CopyPath path;
 };
 constexpr CopyKindRow kCopyKinds[] = {
-    {"Unknown", CopyPath::other}, {"HtoD", CopyPath::to_device},  {"DtoH", CopyPath::to_host},
-    {"HtoA", CopyPath::to_device}, {"AtoH", CopyPath::to_host},    {"AtoA", CopyPath::on_device},
-    {"AtoD", CopyPath::on_device}, {"DtoA", CopyPath::on_device},  {"DtoD", CopyPath::on_device},
-    {"HtoH", CopyPath::on_host},   {"PtoP", CopyPath::peer},       {"UVM_HtoD", CopyPath::to_device},
+    {"Unknown", CopyPath::other},    {"HtoD", CopyPath::to_device},
+    {"DtoH", CopyPath::to_host},     {"HtoA", CopyPath::to_device},
+    {"AtoH", CopyPath::to_host},     {"AtoA", CopyPath::on_device},
+    {"AtoD", CopyPath::on_device},   {"DtoA", CopyPath::on_device},
+    {"DtoD", CopyPath::on_device},   {"HtoH", CopyPath::on_host},
+    {"PtoP", CopyPath::peer},        {"UVM_HtoD", CopyPath::to_device},
     {"UVM_DtoH", CopyPath::to_host}, {"UVM_DtoD", CopyPath::on_device},
 };
 /// By CUpti_ActivityMemoryKind as Nsight Systems numbers it.
-constexpr const char* kMemoryKinds[] = {"Pageable",      "Pinned",         "Device", "Array",
-                                        "Managed",       "Device Static", "Managed Static"};
+constexpr const char* kMemoryKinds[] = {"Pageable", "Pinned",        "Device",        "Array",
+                                        "Managed",  "Device Static", "Managed Static"};
 
 template <typename Row, size_t kSize>
 const Row* row_at(const Row (&rows)[kSize], std::optional<int64_t> index) {
@@ -89,20 +87,10 @@ RangeName range_name_of(std::string_view text) {
   const size_t op = text.find(", op_id = ");
   const size_t sequence = text.find(", seq = ");
   found.name = text.substr(0, std::min({op, sequence, text.find(", sizes = ")}));
-  const bool is_known = sequence != std::string_view::npos ||
-                        found.name.find("::") != std::string_view::npos;
+  const bool is_known =
+      sequence != std::string_view::npos || found.name.find("::") != std::string_view::npos;
   found.is_operator = is_known && op != std::string_view::npos && !text.starts_with("nccl:");
   return found;
-}
-
-/// One line of a text from the file, to be shown.
-std::string shown_line(std::string_view text) {
-  NameTable clean;
-  std::string line = clean[clean.intern(text.substr(0, 300))];
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return line;
 }
 
 class NsysReader {
@@ -120,7 +108,8 @@ class NsysReader {
     traces_.resolve_names();
     NsysWaits waits(traces_);
     read_waits(waits);
-    read_facts();
+    read_nsys_facts(tables_, facts_);
+    count_rows();
     std::vector<ImportedTrace> traces = traces_.finish(facts_);
     count_ranks(traces);
     return traces;
@@ -147,9 +136,8 @@ class NsysReader {
       if (auto rows = open(table)) read_device_table(table, *rows);
     }
     if (traces_.num_ranks() == 0) {
-      throw base::UsageError(
-          fmt::format("{}: holds no device work: no kernel, copy or fill was recorded",
-                      tables_.path()));
+      throw base::UsageError(fmt::format(
+          "{}: holds no device work: no kernel, copy or fill was recorded", tables_.path()));
     }
   }
 
@@ -264,10 +252,10 @@ class NsysReader {
     if (row != nullptr) op.path = row->path;
     const std::string path = row != nullptr ? row->name : fmt::format("{}", kind.value_or(0));
     op.detail = traces_.names.intern(path);
-    op.name = traces_.names.intern(
-        source == nullptr || target == nullptr
-            ? fmt::format("Memcpy {}", path)
-            : fmt::format("Memcpy {} ({} -> {})", path, *source, *target));
+    op.name =
+        traces_.names.intern(source == nullptr || target == nullptr
+                                 ? fmt::format("Memcpy {}", path)
+                                 : fmt::format("Memcpy {} ({} -> {})", path, *source, *target));
   }
 
   void read_fill(TableRows& rows, ImportedOp& op) {
@@ -288,8 +276,8 @@ class NsysReader {
   }
 
   void read_calls() {
-    auto rows = tables_.rows(kCallTable,
-                             {"start", "end", "nameId", "globalTid", "correlationId"}, 3);
+    auto rows =
+        tables_.rows(kCallTable, {"start", "end", "nameId", "globalTid", "correlationId"}, 3);
     if (!rows) {
       if (!tables_.has(kCallTable)) facts_.notes.emplace_back("calls of CUDA were not recorded");
       return;
@@ -309,9 +297,9 @@ class NsysReader {
 
   void read_ranges() {
     // Ranges by push and pop, and by start and end: each with names of two widths.
-    auto rows = tables_.rows(kRangeTable,
-                             {"start", "end", "eventType", "globalTid", "text", "textId"}, 3,
-                             "eventType in (59, 60, 70, 71)");
+    auto rows =
+        tables_.rows(kRangeTable, {"start", "end", "eventType", "globalTid", "text", "textId"}, 3,
+                     "eventType in (59, 60, 70, 71)");
     if (!rows) return;
     while (rows->next()) {
       const int64_t tid = rows->whole_or(3, 0);
@@ -329,8 +317,8 @@ class NsysReader {
       if (!start || !end) continue;  // still open when the recording ended
       range.start_ns = *start;
       range.end_ns = std::max(*start, *end);
-      range.name = name.name.empty() && text_id ? traces_.by_ref(*text_id)
-                                                : traces_.names.intern(name.name);
+      range.name =
+          name.name.empty() && text_id ? traces_.by_ref(*text_id) : traces_.names.intern(name.name);
       range.thread = process->host.thread_row(thread_of(tid));
       process->host.ranges.add(range);
     }
@@ -341,16 +329,15 @@ class NsysReader {
     const auto is_wanted = [&](int64_t id) {
       return traces_.refs.contains(id) || traces_.call_refs.contains(id);
     };
-    tables_.texts_by_id("StringIds", "id", "value", is_wanted,
-                        [&](int64_t id, std::string_view text) {
-                          if (traces_.refs.contains(id)) {
-                            traces_.refs.explain(id, traces_.names.intern(text));
-                          }
-                          if (traces_.call_refs.contains(id)) {
-                            traces_.call_refs.explain(
-                                id, traces_.names.intern(without_version(text)));
-                          }
-                        });
+    tables_.texts_by_id(
+        "StringIds", "id", "value", is_wanted, [&](int64_t id, std::string_view text) {
+          if (traces_.refs.contains(id)) {
+            traces_.refs.explain(id, traces_.names.intern(text));
+          }
+          if (traces_.call_refs.contains(id)) {
+            traces_.call_refs.explain(id, traces_.names.intern(without_version(text)));
+          }
+        });
   }
 
   void read_waits(NsysWaits& waits) {
@@ -390,75 +377,6 @@ class NsysReader {
     if (process->ranks.size() == 1) return &traces_.rank_row(process->ranks.front());
     const auto at = devices_.find({pid, context.value_or(-1)});
     return at == devices_.end() ? nullptr : &traces_.rank(pid, at->second);
-  }
-
-  void read_facts() {
-    read_version();
-    if (auto rows = tables_.rows("TARGET_INFO_GPU", {"id", "name"}, 2)) {
-      constexpr size_t kMostDevices = 1024;
-      std::vector<std::pair<int64_t, std::string>> devices;
-      while (devices.size() < kMostDevices && rows->next()) {
-        devices.emplace_back(rows->whole_or(0, 0), shown_line(rows->text(1)));
-      }
-      std::ranges::sort(devices);
-      for (auto& [id, name] : devices) facts_.device_names.push_back(std::move(name));
-    }
-    if (auto rows = tables_.rows("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"}, 1)) {
-      if (rows->next()) facts_.base_time_ns = rows->whole_or(0, 0);
-    }
-    facts_.has_stacks = tables_.has("CUDA_CALLCHAINS");
-    read_warnings();
-    for (const std::string& lack : tables_.lacks()) facts_.notes.push_back(lack);
-    count_rows();
-  }
-
-  void read_version() {
-    std::string product;
-    std::string schema;
-    if (auto rows = tables_.rows("META_DATA_EXPORT", {"name", "value"}, 2)) {
-      while (rows->next()) {
-        const std::string_view name = rows->text(0);
-        if (name != "EXPORT_PRODUCT_VERSION" && name != "EXPORT_SCHEMA_VERSION") continue;
-        std::string& value = name == "EXPORT_PRODUCT_VERSION" ? product : schema;
-        value = shown_line(rows->text(1).substr(0, 40));
-      }
-    }
-    facts_.version = product.empty() || schema.empty()
-                         ? product + schema
-                         : fmt::format("{}, schema {}", product, schema);
-    int major = 0;
-    int minor = 0;
-    const char* const end = schema.data() + schema.size();
-    const auto [dot, error] = std::from_chars(schema.data(), end, major);
-    if (dot != end) std::from_chars(dot + 1, end, minor);
-    if (schema.empty()) {
-      facts_.notes.emplace_back("the export does not say the version of its schema");
-    } else if (major != kKnownMajor || minor > kKnownMinor) {
-      facts_.notes.push_back(
-          fmt::format("schema {} is not known here (known: {}.0 to {}.{}): what it renamed is "
-                      "missing",
-                      schema, kKnownMajor, kKnownMajor, kKnownMinor));
-    }
-  }
-
-  /// Warnings and errors of the profiler, such as that it lost records.
-  void read_warnings() {
-    auto rows = tables_.rows("DIAGNOSTIC_EVENT", {"severity", "text"}, 2, "severity in (2, 3)");
-    if (!rows) return;
-    constexpr size_t kMostWarnings = 8;
-    size_t num_warnings = 0;
-    std::vector<std::string> lines;
-    while (rows->next()) {
-      std::string line = "Nsight Systems: " + shown_line(rows->text(1));
-      if (std::ranges::find(lines, line) != lines.end()) continue;
-      ++num_warnings;
-      if (lines.size() < kMostWarnings) lines.push_back(std::move(line));
-    }
-    facts_.notes.insert(facts_.notes.end(), lines.begin(), lines.end());
-    if (num_warnings > lines.size()) {
-      facts_.notes.push_back(
-          fmt::format("Nsight Systems: {} more warnings", num_warnings - lines.size()));
-    }
   }
 
   void count_rows() {

@@ -20,7 +20,7 @@ constexpr std::pair<std::string_view, SyncKind> kSyncCalls[] = {
 };
 /// By CUpti_ActivitySynchronizationType, where the call is not in the trace.
 constexpr SyncKind kSyncTypes[] = {SyncKind::other, SyncKind::event, SyncKind::stream_wait,
-                               SyncKind::stream, SyncKind::device};
+                                   SyncKind::stream, SyncKind::device};
 
 std::tuple<int64_t, int64_t, uint32_t> event_key(const RecordedEvent& event) {
   return {event.process, event.event, event.correlation};
@@ -75,9 +75,8 @@ const NsysWaits::Waiting* NsysWaits::call_of(int64_t process, uint32_t correlati
 const RecordedEvent* NsysWaits::recorded_by(int64_t process, int64_t event_sync) const {
   if (!is_id(event_sync)) return nullptr;
   const std::pair key(process, event_sync);
-  const auto at = std::ranges::lower_bound(by_sync_, key, {}, [](const auto& row) {
-    return row.first;
-  });
+  const auto at =
+      std::ranges::lower_bound(by_sync_, key, {}, [](const auto& row) { return row.first; });
   return at == by_sync_.end() || at->first != key ? nullptr : &events_[at->second];
 }
 

@@ -28,8 +28,10 @@ struct ListRow {
   Records records;
 };
 constexpr ListRow kLists[] = {
-    {"kernel_dispatch", Records::dispatch}, {"memory_copy", Records::copy},
-    {"hip_api", Records::call},             {"marker_api", Records::marker},
+    {"kernel_dispatch", Records::dispatch},
+    {"memory_copy", Records::copy},
+    {"hip_api", Records::call},
+    {"marker_api", Records::marker},
     {"rccl_api", Records::range},
 };
 
@@ -246,8 +248,7 @@ class RocprofReader {
     Members members{{"", "kernel_id"}, {"", "formatted_kernel_name"}, {"", "kernel_name"}};
     parse(symbol, members, "a kernel symbol");
     const std::optional<int64_t> id = whole_number(members.values[0]);
-    const std::string& name =
-        members.values[1].empty() ? members.values[2] : members.values[1];
+    const std::string& name = members.values[1].empty() ? members.values[2] : members.values[1];
     if (id && !name.empty()) process_->refs.explain(*id, process_->names.intern(name));
   }
 
@@ -330,9 +331,9 @@ class RocprofReader {
   }
 
   [[noreturn]] void refuse(std::string_view key, std::string_view value) {
-    throw base::UsageError(fmt::format(
-        "{}: byte {}: {} is '{}', expected whole nanoseconds below 2^62", json_.path(),
-        json_.offset(), key, value.substr(0, 40)));
+    throw base::UsageError(
+        fmt::format("{}: byte {}: {} is '{}', expected whole nanoseconds below 2^62", json_.path(),
+                    json_.offset(), key, value.substr(0, 40)));
   }
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = whole_number(value);
@@ -390,8 +391,8 @@ class RocprofReader {
         operation >= 0 && operation < static_cast<int64_t>(std::size(kCopyOperations));
     const CopyOperation& row = kCopyOperations[is_known ? operation : 0];
     if (row.kind == CopyPath::on_host) return;  // of no device
-    RankTraces::Rank& rank = process_->rank(
-        0, number_or(row.is_from_device ? record_.source : record_.target, -1));
+    RankTraces::Rank& rank =
+        process_->rank(0, number_or(row.is_from_device ? record_.source : record_.target, -1));
     op.kind = ActivityKind::copy;
     op.path = row.kind;
     op.name = process_->names.intern(fmt::format("Memcpy {}", row.path));
@@ -435,7 +436,8 @@ class RocprofReader {
         held.range.name = process_->names.intern(name);
       } else {
         const auto marker = markers_.find(held.marker);
-        const bool is_range = std::ranges::find(kRangeOperations, name) != std::end(kRangeOperations);
+        const bool is_range =
+            std::ranges::find(kRangeOperations, name) != std::end(kRangeOperations);
         if (marker == markers_.end() || !is_range) continue;
         held.range.name = marker->second;
       }

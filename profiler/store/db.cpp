@@ -103,9 +103,9 @@ std::string one_line(std::string_view text) {
     case SQLITE_CANTOPEN:
       throw base::UsageError(fmt::format("{}: cannot be opened ({})", path, one_line(text)));
     case SQLITE_TOOBIG:
-      throw base::UsageError(fmt::format(
-          "{}: has a text of more than {} MB where a name is expected, or is damaged", path,
-          kMaxForeignTextBytes >> 20));
+      throw base::UsageError(
+          fmt::format("{}: has a text of more than {} MB where a name is expected, or is damaged",
+                      path, kMaxForeignTextBytes >> 20));
     case SQLITE_INTERRUPT:
       throw base::UsageError(
           fmt::format("{}: is damaged: it holds more rows than its size allows", path));
@@ -364,9 +364,7 @@ double Statement::get_double(int column) const {
                          : sqlite3_column_double(handle_, column);
 }
 
-std::string Statement::get_text(int column) const {
-  return to_valid_utf8(text_view(column));
-}
+std::string Statement::get_text(int column) const { return to_valid_utf8(text_view(column)); }
 
 std::string_view Statement::text_view(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));

@@ -239,8 +239,9 @@ BOOST_AUTO_TEST_CASE(what_is_missing_is_told) {
   BOOST_TEST(has(notes,
                  "CUPTI_ACTIVITY_KIND_KERNEL has no column deviceId, streamId, correlationId, "
                  "globalPid, contextId, demangledName, "));
-  BOOST_TEST(has(notes, "CUPTI_ACTIVITY_KIND_RUNTIME has no column end, globalTid, correlationId, "
-                        "so it was not read"));
+  BOOST_TEST(has(notes,
+                 "CUPTI_ACTIVITY_KIND_RUNTIME has no column end, globalTid, correlationId, "
+                 "so it was not read"));
   BOOST_TEST(has(notes, "StringIds"));
   BOOST_TEST(has(notes, "does not say the version of its schema"));
 
@@ -332,8 +333,9 @@ BOOST_AUTO_TEST_CASE(a_hostile_file_ends_in_a_sentence) {
       BOOST_CHECK_EXCEPTION(read_trace_file(path), base::UsageError, says(path, sentence));
     }
   };
-  const std::string drop = "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;"
-                           "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY;";
+  const std::string drop =
+      "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;"
+      "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY;";
   expect(drop, "without CUPTI_ACTIVITY_KIND_KERNEL, expected what 'nsys export --type sqlite'");
   expect(drop + "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1 AS start, 2 AS end",
          "without CUPTI_ACTIVITY_KIND_KERNEL");
@@ -348,13 +350,14 @@ BOOST_AUTO_TEST_CASE(a_hostile_file_ends_in_a_sentence) {
   expect(set + "streamId = x'00ff'", "streamId is ");
   expect("UPDATE StringIds SET value = CAST(zeroblob(100000000) AS TEXT) WHERE id = 10",
          "has a text of more than 1 MB where a name is expected");
-  expect("WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 40) "
-         "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, "
-         "globalPid, demangledName, shortName, registersPerThread, gridX, gridY, gridZ, blockX, "
-         "blockY, blockZ, staticSharedMemory, dynamicSharedMemory, localMemoryPerThread, "
-         "localMemoryTotal, gridId) SELECT 1, 2, i, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, "
-         "0, 0 FROM n",
-         "has more than 16 devices in a process");
+  expect(
+      "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 40) "
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, "
+      "globalPid, demangledName, shortName, registersPerThread, gridX, gridY, gridZ, blockX, "
+      "blockY, blockZ, staticSharedMemory, dynamicSharedMemory, localMemoryPerThread, "
+      "localMemoryTotal, gridId) SELECT 1, 2, i, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, "
+      "0, 0 FROM n",
+      "has more than 16 devices in a process");
 }
 
 BOOST_AUTO_TEST_CASE(triggers_and_views_do_no_harm) {
@@ -366,8 +369,9 @@ BOOST_AUTO_TEST_CASE(triggers_and_views_do_no_harm) {
     // A long text that nobody asks for, such as the output of the program.
     file.run("INSERT INTO StringIds VALUES (99, CAST(zeroblob(5000000) AS TEXT))");
     file.run("DROP TABLE DIAGNOSTIC_EVENT");
-    file.run("CREATE VIEW DIAGNOSTIC_EVENT AS WITH RECURSIVE n(severity) AS "
-             "(SELECT 2 UNION ALL SELECT 2 FROM n) SELECT severity, 'x' AS text FROM n");
+    file.run(
+        "CREATE VIEW DIAGNOSTIC_EVENT AS WITH RECURSIVE n(severity) AS "
+        "(SELECT 2 UNION ALL SELECT 2 FROM n) SELECT severity, 'x' AS text FROM n");
     file.run("CREATE TRIGGER t AFTER INSERT ON StringIds BEGIN DELETE FROM StringIds; END");
     file.run("CREATE INDEX i ON CUPTI_ACTIVITY_KIND_KERNEL(start) WHERE start > 0");
   }

@@ -81,8 +81,8 @@ std::vector<ImportedTrace> read(const std::string& text) {
 
 BOOST_AUTO_TEST_CASE(everything_is_joined_wherever_it_stands) {
   const std::string all =
-      records({list("kernel_dispatch", {dispatch(100, 200, 8, 41), dispatch(10, 20, 9, 42),
-                                        dispatch(70, 65, 5, 43)}),
+      records({list("kernel_dispatch",
+                    {dispatch(100, 200, 8, 41), dispatch(10, 20, 9, 42), dispatch(70, 65, 5, 43)}),
                list("hip_api", {api(1, 1, 41, 1, 2), api(1, 2, 44, 3, 4)}),
                list("marker_api", {api(2, 1, 31, 0, 300), api(2, 0, 32, 5, 5)}),
                list("rccl_api", {api(3, 0, 50, 6, 7)}),
@@ -131,9 +131,9 @@ BOOST_AUTO_TEST_CASE(everything_is_joined_wherever_it_stands) {
 }
 
 BOOST_AUTO_TEST_CASE(each_device_of_each_process_is_a_rank) {
-  const std::string first =
-      process({kSymbols, records({list("kernel_dispatch", {dispatch(5, 6, 8, 1, 30),
-                                                           dispatch(1, 2, 8, 2, 20)})})});
+  const std::string first = process(
+      {kSymbols,
+       records({list("kernel_dispatch", {dispatch(5, 6, 8, 1, 30), dispatch(1, 2, 8, 2, 20)})})});
   const std::string second = process({records({list("kernel_dispatch", {dispatch(3, 4, 8, 1)})})});
   const std::vector<ImportedTrace> traces = read(document({first, second}));
   BOOST_TEST_REQUIRE(traces.size() == 3);
@@ -149,8 +149,8 @@ BOOST_AUTO_TEST_CASE(each_device_of_each_process_is_a_rank) {
 
 BOOST_AUTO_TEST_CASE(a_thread_trace_is_told) {
   const std::string strings = R"("strings":{"att_filenames":["a.att"]})";
-  const auto traces =
-      read(document({process({strings, records({list("kernel_dispatch", {dispatch(1, 2, 8, 1)})})})}));
+  const auto traces = read(
+      document({process({strings, records({list("kernel_dispatch", {dispatch(1, 2, 8, 1)})})})}));
   BOOST_TEST(traces[0].facts.notes.at(0).find("thread trace") != std::string::npos);
 }
 

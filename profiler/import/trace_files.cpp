@@ -8,6 +8,8 @@
 #include "profiler/import/byte_source.h"
 #include "profiler/import/decimal.h"
 #include "profiler/import/kineto_json.h"
+#include "profiler/import/nsys_sqlite.h"
+#include "profiler/import/rocprof_json.h"
 
 namespace moetune::profiler {
 namespace {
@@ -15,6 +17,11 @@ namespace {
 constexpr size_t kHeadBytes = 4096;
 
 constexpr TraceFileFormat kFormats[] = {
+    {"nsys", "an export of Nsight Systems (nsys export --type sqlite)", is_nsys_sqlite,
+     read_nsys_sqlite},
+    // Before Kineto, which takes any JSON.
+    {"rocprofiler-sdk", "a trace of rocprofv3 (--output-format json)", is_rocprof_json,
+     read_rocprof_json},
     {"kineto", "a trace of PyTorch's profiler (Chrome JSON, also packed by gzip)", is_kineto_json,
      read_kineto_json},
 };

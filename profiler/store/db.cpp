@@ -17,6 +17,10 @@ namespace {
 // Longest text or blob that is read or written: far above every trace, far below what exhausts the
 // memory.
 constexpr int kMaxValueBytes = 256 << 20;
+// Instructions of SQLite's machine between two looks at how many are left.
+constexpr int kForeignStepsEach = 100'000;
+// A row of a whole file takes less than one instruction a byte, and is read once or twice.
+constexpr int64_t kForeignStepsPerByte = 8;
 
 int call_commit_hook(void* hook) {
   (*static_cast<std::function<void()>*>(hook))();
@@ -56,16 +60,96 @@ std::string to_valid_utf8(std::string_view text) {
   return result;
 }
 
+/// A path as SQLite's URI of a file that nobody changes.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file://";
+  for (const char c : std::filesystem::absolute(path).string()) {
+    const bool is_plain = c == '/' || c == '.' || c == '-' || c == '_' || (c >= '0' && c <= '9') ||
+                          (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    uri += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return uri + "?immutable=1";
+}
+
+/// An immutable file is read without the changes that lie in a log beside it.
+void refuse_open_changes(const std::string& path) {
+  for (const char* ending : {"-wal", "-journal"}) {
+    std::error_code error;
+    const uintmax_t bytes = std::filesystem::file_size(path + ending, error);
+    if (!error && bytes > 0) {
+      throw base::UsageError(fmt::format(
+          "{}: has changes in {}{} that are not in it yet; wait until the program that writes it "
+          "is done, or open it once with sqlite3",
+          path, path, ending));
+    }
+  }
+}
+
+int take_foreign_steps(void* left) { return --*static_cast<int64_t*>(left) < 0 ? 1 : 0; }
+
+/// What a library says about a file, which may quote the file: one line, not too long.
+std::string one_line(std::string_view text) {
+  std::string line = to_valid_utf8(text.substr(0, 200));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return line;
+}
+
+[[noreturn]] void fail_foreign(const std::string& path, int code, const char* text) {
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+      throw base::UsageError(fmt::format("{}: is no SQLite file, or a damaged one", path));
+    case SQLITE_CANTOPEN:
+      throw base::UsageError(fmt::format("{}: cannot be opened ({})", path, one_line(text)));
+    case SQLITE_TOOBIG:
+      throw base::UsageError(
+          fmt::format("{}: has a text of more than {} MB where a name is expected, or is damaged",
+                      path, kMaxForeignTextBytes >> 20));
+    case SQLITE_INTERRUPT:
+      throw base::UsageError(
+          fmt::format("{}: is damaged: it holds more rows than its size allows", path));
+    case SQLITE_NOMEM:
+      throw base::UsageError(fmt::format("{}: takes more memory than there is", path));
+    default:
+      throw base::UsageError(
+          fmt::format("{}: is damaged or cut: SQLite says '{}'", path, one_line(text)));
+  }
+}
+
 }  // namespace
 
-Database::Database(const std::string& path, OpenMode mode, int busy_timeout_ms) : path_(path) {
+Database::Database(const std::string& path, OpenMode mode, int busy_timeout_ms)
+    : path_(path), is_foreign_(mode == OpenMode::foreign) {
   // SQLite would open a device or a pipe and leave its journal beside it.
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw base::UsageError(fmt::format("{}: is not a regular file; a runs database is one", path));
+    throw base::UsageError(fmt::format("{}: is not a regular file; a {}database is one", path,
+                                       is_foreign_ ? "" : "runs "));
   }
+  try {
+    open(mode);
+    sqlite3_extended_result_codes(handle_, 1);
+    sqlite3_busy_timeout(handle_, busy_timeout_ms);
+    sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH,
+                  is_foreign_ ? kMaxForeignTextBytes : kMaxValueBytes);
+    // The file may come from anybody: nothing in its schema may run code or change the file's
+    // structure.
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
+    if (is_foreign_) guard_foreign();
+    execute("PRAGMA trusted_schema = off; PRAGMA cell_size_check = on; PRAGMA foreign_keys = on;");
+  } catch (...) {
+    sqlite3_close_v2(handle_);
+    throw;
+  }
+}
+
+void Database::open(OpenMode mode) {
   int flags = SQLITE_OPEN_NOMUTEX;
+  std::string name = path_;
   switch (mode) {
     case OpenMode::read_write_create:
       flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -76,31 +160,39 @@ Database::Database(const std::string& path, OpenMode mode, int busy_timeout_ms) 
     case OpenMode::read_only:
       flags |= SQLITE_OPEN_READONLY;
       break;
+    case OpenMode::foreign:
+      // Only an immutable file leaves SQLite without a log and a lock file beside it.
+      flags |= SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
+      name = immutable_uri(path_);
+      refuse_open_changes(path_);
+      break;
   }
-  const int code = sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr);
-  try {
-    if (code != SQLITE_OK) {
-      fail(code, "opening it");
-    }
-    sqlite3_extended_result_codes(handle_, 1);
-    sqlite3_busy_timeout(handle_, busy_timeout_ms);
-    sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
-    // The file may come from anybody: nothing in its schema may run code or change the file's
-    // structure.
-    sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-    sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-    sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
-    execute("PRAGMA trusted_schema = off; PRAGMA cell_size_check = on; PRAGMA foreign_keys = on;");
-  } catch (...) {
-    sqlite3_close_v2(handle_);
-    throw;
+  const int code = sqlite3_open_v2(name.c_str(), &handle_, flags, nullptr);
+  if (code != SQLITE_OK) {
+    fail(code, "opening it");
   }
+}
+
+void Database::guard_foreign() {
+  constexpr int64_t kFreeSteps = 10'000'000;
+  const int64_t steps = file_bytes() / kForeignStepsEach * kForeignStepsPerByte;
+  foreign_steps_left_ = steps + kFreeSteps / kForeignStepsEach;
+  sqlite3_progress_handler(handle_, kForeignStepsEach, take_foreign_steps, &foreign_steps_left_);
+  // A mapped file that somebody shortens would end the program.
+  execute("PRAGMA query_only = on; PRAGMA temp_store = memory; PRAGMA mmap_size = 0;");
+}
+
+int64_t Database::file_bytes() const {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path_, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
 }
 
 Database::~Database() { sqlite3_close_v2(handle_); }
 
 void Database::fail(int code, const std::string& doing) const {
   const char* text = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
+  if (is_foreign_) fail_foreign(path_, code, text);
   switch (code & 0xff) {
     case SQLITE_NOTADB:
       throw base::UsageError(fmt::format(
@@ -272,12 +364,14 @@ double Statement::get_double(int column) const {
                          : sqlite3_column_double(handle_, column);
 }
 
-std::string Statement::get_text(int column) const {
+std::string Statement::get_text(int column) const { return to_valid_utf8(text_view(column)); }
+
+std::string_view Statement::text_view(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
   if (text == nullptr) {
     return {};
   }
-  return to_valid_utf8({text, static_cast<size_t>(sqlite3_column_bytes(handle_, column))});
+  return {text, static_cast<size_t>(sqlite3_column_bytes(handle_, column))};
 }
 
 std::optional<int64_t> Statement::get_optional_int(int column) const {

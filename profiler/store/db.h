@@ -1,6 +1,6 @@
 // Connections and statements over SQLite, so that sqlite3.h is included in db.cpp only. Every
 // failure becomes an exception whose message names the file; user files are opened in defensive
-// mode.
+// mode, files of other programs so that nothing is written even beside them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,19 @@ struct sqlite3_stmt;
 
 namespace moetune::store {
 
-enum class OpenMode : uint8_t { read_write_create, read_write, read_only };
+enum class OpenMode : uint8_t {
+  read_write_create,
+  read_write,
+  read_only,
+  /// Written by another program, to be looked at once. Nothing is written in it or beside it (no
+  /// log, lock or shared memory), and a file that has changes in a log beside it is refused. Every
+  /// failure is a base::UsageError; so are texts above kMaxForeignTextBytes where one is read, and
+  /// reading that takes more steps than the file's size explains: pages that a damaged file links
+  /// in circles would never end.
+  foreign,
+};
+/// Longest text that is read from a foreign file.
+constexpr int kMaxForeignTextBytes = 1 << 20;
 enum class ValueType : uint8_t { null, integer, real, text, blob };
 
 /// A row broke a rule of the schema: a name twice, a value of the wrong type or outside its list.
@@ -49,13 +61,19 @@ class Database {
   void leave_wal() noexcept;
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] int64_t file_bytes() const;
   [[nodiscard]] sqlite3* handle() const { return handle_; }
   /// Throws what SQLite's result code means, as a sentence with the path.
   [[noreturn]] void fail(int code, const std::string& doing) const;
 
  private:
+  void open(OpenMode mode);
+  void guard_foreign();
+
   std::string path_;
   sqlite3* handle_ = nullptr;
+  bool is_foreign_ = false;
+  int64_t foreign_steps_left_ = 0;  // in units of kForeignStepsEach
   std::function<void()> commit_hook_;
 };
 
@@ -111,6 +129,8 @@ class Statement {
   /// NULL is the empty string. Always valid UTF-8: other bytes become U+FFFD, so that no text of a
   /// trial can break JSON or HTML later.
   [[nodiscard]] std::string get_text(int column) const;
+  /// The bytes as they are, which may be no UTF-8. Lasts until the next step.
+  [[nodiscard]] std::string_view text_view(int column) const;
   [[nodiscard]] std::optional<int64_t> get_optional_int(int column) const;
   [[nodiscard]] std::optional<double> get_optional_double(int column) const;
 

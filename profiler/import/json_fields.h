@@ -31,9 +31,8 @@ class JsonFields {
   JsonFields(const JsonFields&) = delete;
   JsonFields& operator=(const JsonFields&) = delete;
 
-  /// Gives all leaves of an object or list to the sink. Behind `json` lie at least
-  /// JsonStream::kPaddingBytes readable bytes. Returns what is wrong with it, in words; empty: it
-  /// is JSON of UTF-8.
+  /// Gives all leaves of an object or list to the sink. Returns what is wrong with it, in words;
+  /// empty: it is JSON of UTF-8.
   [[nodiscard]] std::string parse(std::string_view json, JsonFieldSink& sink);
 
  private:

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "profiler/import/json_scan.h"
+
 namespace moetune::profiler {
 namespace {
 
@@ -32,7 +34,7 @@ class Walk {
     for (ondemand::field member : object) {
       JsonField field;
       field.parent = key;
-      field.key = member.unescaped_key();
+      field.key = key_of(member);
       field.depth = depth;
       take_value(member.value(), field);
     }
@@ -48,6 +50,17 @@ class Walk {
   }
 
  private:
+  /// As it stands in the file: releases of simdjson differ in how they unescape keys, and nobody
+  /// looks for a key that needs it.
+  std::string_view key_of(ondemand::field& member) const {
+    const char* const begin = member.key().raw();
+    JsonScan scan;
+    scan.is_in_string = true;
+    const char* const end = scan_json(begin, json_.data() + json_.size(), scan);
+    if (end == nullptr) throw Unbalanced();
+    return {begin, static_cast<size_t>(end - begin - 1)};
+  }
+
   void take_value(ondemand::value value, JsonField field) {
     if (field.depth > kMaxDepth) throw TooDeep();
     // Told apart by the first character: "inf" and "nan", which are no JSON, stand in some files.

@@ -11,7 +11,7 @@ namespace moetune::profiler {
 /// A leaf. Views last until the next call of JsonFields::parse.
 struct JsonField {
   std::string_view parent;  ///< key of the object or list that it stands in; empty at the top
-  std::string_view key;     ///< empty for an element of a list
+  std::string_view key;     ///< with its escapes; empty for an element of a list
   std::string_view text;    ///< texts without quotes and escapes; numbers and literals as written
   bool is_text = false;
   int depth = 1;  ///< objects and lists that it stands in

@@ -11,7 +11,7 @@ namespace moetune::profiler {
 /// A leaf. Views last until the next call of JsonFields::parse.
 struct JsonField {
   std::string_view parent;  ///< key of the object or list that it stands in; empty at the top
-  std::string_view key;     ///< empty for an element of a list
+  std::string_view key;     ///< with its escapes; empty for an element of a list
   std::string_view text;    ///< texts without quotes and escapes; numbers and literals as written
   bool is_text = false;
   int depth = 1;  ///< objects and lists that it stands in
@@ -31,9 +31,8 @@ class JsonFields {
   JsonFields(const JsonFields&) = delete;
   JsonFields& operator=(const JsonFields&) = delete;
 
-  /// Gives all leaves of an object or list to the sink. Behind `json` lie at least
-  /// JsonStream::kPaddingBytes readable bytes. Returns what is wrong with it, in words; empty: it
-  /// is JSON of UTF-8.
+  /// Gives all leaves of an object or list to the sink. Returns what is wrong with it, in words;
+  /// empty: it is JSON of UTF-8.
   [[nodiscard]] std::string parse(std::string_view json, JsonFieldSink& sink);
 
  private:

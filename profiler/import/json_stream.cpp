@@ -28,7 +28,7 @@ std::string shown(char c) {
 
 JsonStream::JsonStream(std::unique_ptr<ByteSource> source, std::string path)
     : source_(std::move(source)), path_(std::move(path)) {
-  buffer_.resize(2 * kPieceBytes + kPaddingBytes);
+  buffer_.resize(2 * kPieceBytes);
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // of UTF-8, by some editors
   while (filled_ < kMark.size() && refill(0)) {
   }
@@ -46,8 +46,8 @@ bool JsonStream::refill(size_t keep) {
     at_ -= keep;
     offset_ += static_cast<int64_t>(keep);
   }
-  if (filled_ + kPieceBytes + kPaddingBytes > buffer_.size()) {
-    buffer_.resize(std::max(buffer_.size() * 2, filled_ + kPieceBytes + kPaddingBytes));
+  if (filled_ + kPieceBytes > buffer_.size()) {
+    buffer_.resize(std::max(buffer_.size() * 2, filled_ + kPieceBytes));
   }
   const size_t got = source_->read(buffer_.data() + filled_, kPieceBytes);
   filled_ += got;

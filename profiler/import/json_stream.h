@@ -19,8 +19,6 @@ class JsonStream {
  public:
   /// A larger value that is asked for is refused.
   static constexpr size_t kMaxValueBytes = size_t{64} << 20;
-  /// Readable bytes behind every value that is handed out (json_fields needs them).
-  static constexpr size_t kPaddingBytes = 64;
 
   JsonStream(std::unique_ptr<ByteSource> source, std::string path);
 

@@ -191,6 +191,16 @@ BOOST_AUTO_TEST_CASE(documents_that_are_no_traces_are_refused) {
   BOOST_CHECK_EXCEPTION(read_trace_file(folder.file("")), base::UsageError, says("regular file"));
 }
 
+// What follows a value in the file must not look like more of it.
+BOOST_AUTO_TEST_CASE(brackets_that_do_not_match_are_refused) {
+  const TempFolder folder;
+  for (const char* value : {"[{\"name\": 5]", "[5}", "[{}, }", "{\"a\": [}", "[[1}, {\"a\": 2]"}) {
+    const std::string facts = "{\"deviceProperties\": " + std::string(value);
+    BOOST_TEST(said_of(folder, facts + ", [{\"name\": 1}], \"traceEvents\": []}") != "", value);
+    BOOST_TEST(said_of(folder, facts + "}, \"traceEvents\": [{}, {}]}") != "", value);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(numbers_that_are_none_are_refused) {
   const TempFolder folder;
   const auto event = [](const std::string& ts, const std::string& duration) {

@@ -17,8 +17,9 @@ CommandOptions diagnose_options() {
   CommandOptions options(
       "diagnose FILE... [--format text|json]",
       "Reads traces of a run, one or more a rank, and says where the time of its devices went and "
-      "what holds it back. Read are traces of PyTorch's profiler, also packed by gzip; files are "
-      "known by their content. Nothing is run.");
+      "what holds it back. Read are traces of PyTorch's profiler and of rocprofv3 (JSON), also "
+      "packed by gzip, and of Nsight Systems (nsys export --type sqlite); files are known by their "
+      "content and not changed. Nothing is run.");
   options.add()("file", po::value<std::vector<std::string>>()->value_name("FILE"),
                 "a trace of a rank, or of several");
   options.add_format();

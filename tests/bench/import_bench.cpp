@@ -1,9 +1,11 @@
 // How fast traces of other tools are read and judged, on one core, and with how much memory: a
-// trace as PyTorch's profiler writes them, plain and packed, or the files on the command line.
-// Speeds are of unpacked bytes in a second of the processor, which other programs do not slow much.
-// A record is a piece of device work or a call that is kept.
+// trace as PyTorch's profiler writes them, plain and packed, and an export of Nsight Systems, or
+// the files on the command line. Speeds are of unpacked bytes in a second of the processor, which
+// other programs do not slow much. A record is a piece of device work or a call that is kept; an
+// event is anything that the file holds, such as a row.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +21,9 @@
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/import/byte_source.h"
 #include "profiler/import/json_stream.h"
+#include "profiler/import/nsys_sqlite.h"
 #include "profiler/import/trace_files.h"
+#include "tests/import/nsys_export.h"
 
 namespace moetune {
 namespace {
@@ -104,6 +108,36 @@ void write_trace(const std::string& path) {
   file << "\n  ],\n  \"traceName\": \"bench.json\"\n}\n";
 }
 
+/// Two processes with a device each, whose rows alternate as in real exports: for each kernel its
+/// call, and some ranges and copies with calls of their own; 2.2 rows a kernel.
+void write_nsys_export(const std::string& path) {
+  constexpr int64_t kExportKernels = 1'000'000;
+  constexpr int64_t kFirstName = 1000;
+  constexpr int64_t kNumNames = 200;
+  tests::NsysExport file(path);
+  store::Transaction transaction(file.database());
+  for (int64_t i = 0; i < kNumNames; ++i) {
+    file.text(kFirstName + i, fmt::format("void kernel_{}<float, {}>(float*, int)", i, i));
+  }
+  file.text(1, "cudaLaunchKernel_v7000").text(2, "cudaMemcpyAsync_v3020");
+  for (int64_t i = 0; i < kExportKernels; ++i) {
+    const int64_t pid = 100 + i % 2;
+    const int64_t start = 60'000'000'000 + i * 5000;
+    const int64_t correlation = 1 + 3 * i;
+    file.call(pid, 1000 + i % 3, start - 20'000, start - 15'000, correlation, 1);
+    file.kernel(pid, i % 2, start, start + 8000, 7 + i % 4, correlation,
+                kFirstName + i * 7 % kNumNames, 1 + i % 50);
+    if (i % 10 == 0) {
+      file.range(pid, 1000, start - 21'000, start - 14'000, fmt::format("block {}", i % 100));
+    }
+    if (i % 20 == 0) {
+      file.call(pid, 1000, start - 14'000, start - 13'000, correlation + 1, 2);
+      file.copy(pid, i % 2, start + 100, start + 900, 9, correlation + 1, 4096, 1);
+    }
+  }
+  transaction.commit();
+}
+
 void measure(const std::string& path) {
   int64_t num_bytes = 0;
   const double unpack_s = median_seconds([&] {
@@ -114,7 +148,8 @@ void measure(const std::string& path) {
       num_bytes += static_cast<int64_t>(got);
     }
   });
-  const double scan_s = median_seconds([&] {
+  const bool is_json = !profiler::is_nsys_sqlite(profiler::first_bytes(path, 16));
+  const double scan_s = !is_json ? 0 : median_seconds([&] {
     profiler::JsonStream json(profiler::open_bytes(path), path);
     json.skip();
   });
@@ -142,7 +177,8 @@ void measure(const std::string& path) {
   });
   const double verdict_s = median_seconds([&] { profiler::classify_imported(traces); });
   const auto speed = [&](double seconds) {
-    return fmt::format("{:.0f}", static_cast<double>(num_bytes) / 1e6 / seconds);
+    return seconds == 0 ? std::string("-")
+                        : fmt::format("{:.0f}", static_cast<double>(num_bytes) / 1e6 / seconds);
   };
   fmt::print("{:24} {:>6.0f} {:>7} {:>7} {:>7} {:>9.2f} {:>9.2f} {:>9.1f} {:>9.1f} {:>9.0f}\n",
              std::filesystem::path(path).filename().string().substr(0, 24),
@@ -163,15 +199,26 @@ int main(int argc, char** argv) {
   if (paths.empty()) {
     folder = (std::filesystem::temp_directory_path() / "moetune-bench-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) return 1;
-    paths = {folder + "/made.json", folder + "/made.json.gz"};
-    moetune::write_trace(paths[0]);
-    if (std::system(("gzip -k " + paths[0]).c_str()) != 0) paths.pop_back();
+    paths = {folder + "/made.sqlite", folder + "/made.json", folder + "/made.json.gz"};
+    moetune::write_nsys_export(paths[0]);
+    moetune::write_trace(paths[1]);
+    if (std::system(("gzip -k " + paths[1]).c_str()) != 0) paths.pop_back();
   }
   fmt::print("{:24} {:>6} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "", "", "unpack",
              "scan", "read", "events", "records", "windows", "verdict", "memory");
   fmt::print("{:24} {:>6} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "file", "MB", "MB/s",
              "MB/s", "MB/s", "M/s", "M/s", "M ops/s", "M ops/s", "B/record");
-  for (const std::string& path : paths) moetune::measure(path);
+  std::fflush(stdout);
+  for (const std::string& path : paths) {
+    // Each in a process of its own, so that memory is that of one file.
+    const pid_t child = fork();
+    if (child == 0) {
+      moetune::measure(path);
+      std::fflush(stdout);
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+  }
   if (!folder.empty()) std::filesystem::remove_all(folder);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "profiler/import/shown_text.h"
 
 namespace moetune::profiler {
 namespace {
@@ -41,7 +42,7 @@ bool TableRows::next() {
 void TableRows::refuse(int column, const char* expected) {
   throw base::UsageError(fmt::format("{}: {}, row {}: {} is '{}', expected {}", tables_.path(),
                                      name_, row_, columns_[static_cast<size_t>(column)],
-                                     statement_.get_text(column).substr(0, 40), expected));
+                                     shown_text(statement_.text_view(column), 40), expected));
 }
 
 std::optional<int64_t> TableRows::whole(int column) {

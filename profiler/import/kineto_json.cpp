@@ -12,6 +12,7 @@
 #include "profiler/import/decimal.h"
 #include "profiler/import/json_stream.h"
 #include "profiler/import/kineto_event.h"
+#include "profiler/import/shown_text.h"
 #include "profiler/import/trace_files.h"
 
 namespace moetune::profiler {
@@ -141,7 +142,7 @@ struct RunFacts : JsonFieldSink {
     constexpr size_t kMaxDevices = 1024;
     if (key == "deviceProperties" && field.depth == 2 && field.key == "name" && field.is_text &&
         facts->device_names.size() < kMaxDevices) {
-      facts->device_names.emplace_back(field.text.substr(0, 200));
+      facts->device_names.push_back(shown_text(field.text, 200));
     }
   }
 };
@@ -259,8 +260,8 @@ class KinetoReader {
 
   [[noreturn]] void fail(std::string_view key, std::string_view value, const char* expected) {
     throw base::UsageError(fmt::format("{}: event {} ('{}'): {} is '{}', expected {}", json_.path(),
-                                       trace_.facts.num_events, event_.name.substr(0, 60), key,
-                                       value.substr(0, 40), expected));
+                                       trace_.facts.num_events, shown_text(event_.name, 60), key,
+                                       shown_text(value, 40), expected));
   }
 
   /// Nanoseconds of a time in microseconds.

@@ -10,22 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/import/shown_text.h"
+
 namespace moetune::profiler {
 namespace {
 
 // Schemas up to this one are known; columns are read by name, so that older ones can be, too.
 constexpr int kKnownMajor = 3;
 constexpr int kKnownMinor = 25;
-
-/// One line of a text from the file, to be shown.
-std::string shown_line(std::string_view text) {
-  NameTable clean;
-  std::string line = clean[clean.intern(text.substr(0, 300))];
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return line;
-}
+constexpr size_t kMaxShownBytes = 300;
 
 void read_version(ForeignTables& tables, TraceFacts& facts) {
   std::string product;
@@ -35,7 +28,7 @@ void read_version(ForeignTables& tables, TraceFacts& facts) {
       const std::string_view name = rows->text(0);
       if (name != "EXPORT_PRODUCT_VERSION" && name != "EXPORT_SCHEMA_VERSION") continue;
       std::string& value = name == "EXPORT_PRODUCT_VERSION" ? product : schema;
-      value = shown_line(rows->text(1).substr(0, 40));
+      value = shown_text(rows->text(1), 40);
     }
   }
   facts.version = product.empty() || schema.empty() ? product + schema
@@ -60,7 +53,7 @@ void read_devices(ForeignTables& tables, TraceFacts& facts) {
   if (!rows) return;
   std::vector<std::pair<int64_t, std::string>> devices;
   while (devices.size() < kMostDevices && rows->next()) {
-    devices.emplace_back(rows->whole_or(0, 0), shown_line(rows->text(1)));
+    devices.emplace_back(rows->whole_or(0, 0), shown_text(rows->text(1), kMaxShownBytes));
   }
   std::ranges::sort(devices);
   for (auto& [id, name] : devices) facts.device_names.push_back(std::move(name));
@@ -74,7 +67,7 @@ void read_warnings(ForeignTables& tables, TraceFacts& facts) {
   size_t num_more = 0;
   std::vector<std::string> lines;
   while (rows->next()) {
-    std::string line = "Nsight Systems: " + shown_line(rows->text(1));
+    std::string line = "Nsight Systems: " + shown_text(rows->text(1), kMaxShownBytes);
     if (std::ranges::find(lines, line) != lines.end()) continue;
     if (lines.size() < kMostWarnings) {
       lines.push_back(std::move(line));

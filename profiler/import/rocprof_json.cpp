@@ -14,6 +14,7 @@
 #include "profiler/import/json_fields.h"
 #include "profiler/import/json_stream.h"
 #include "profiler/import/rank_traces.h"
+#include "profiler/import/shown_text.h"
 
 namespace moetune::profiler {
 namespace {
@@ -241,7 +242,7 @@ class RocprofReader {
     constexpr std::string_view kGpu = "2";
     constexpr size_t kMostDevices = 1024;
     if (members.values[1] != kGpu || facts_.device_names.size() >= kMostDevices) return;
-    facts_.device_names.push_back(members.values[2].substr(0, 200));
+    facts_.device_names.push_back(shown_text(members.values[2], 200));
   }
 
   void read_symbol(std::string_view symbol) {
@@ -333,7 +334,7 @@ class RocprofReader {
   [[noreturn]] void refuse(std::string_view key, std::string_view value) {
     throw base::UsageError(
         fmt::format("{}: byte {}: {} is '{}', expected whole nanoseconds below 2^62", json_.path(),
-                    json_.offset(), key, value.substr(0, 40)));
+                    json_.offset(), key, shown_text(value, 40)));
   }
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = whole_number(value);

@@ -344,6 +344,7 @@ BOOST_AUTO_TEST_CASE(a_hostile_file_ends_in_a_sentence) {
   expect("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL", "holds no device work");
   const std::string set = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET ";
   expect(set + "start = 'soon'", "row 1: start is 'soon', expected a whole number of 64 bits");
+  expect(set + "end = 'a' || char(10, 27) || 'b'", "row 1: end is 'a  b', expected");
   expect(set + "end = 1e300", "row 1: end is '1.0e+300', expected a whole number");
   expect(set + "start = -9223372036854775808",
          "row 1: start is '-9223372036854775808', expected nanoseconds below 2^62");

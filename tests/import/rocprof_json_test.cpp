@@ -173,8 +173,8 @@ BOOST_AUTO_TEST_CASE(bad_files_end_in_a_sentence) {
   // A value that is missing beside a text that never ends.
   expect(document({process({R"("strings":{"buffer_records":[{"operations":["a",,b"]}]})"})}), "");
   text = good;
-  text.replace(text.find("\"start_timestamp\":1"), 19, "\"start_timestamp\":\"a\"");
-  expect(text, "start_timestamp is 'a'");
+  text.replace(text.find("\"start_timestamp\":1"), 19, "\"start_timestamp\":\"a\\nb\"");
+  expect(text, "start_timestamp is 'a b'");
   for (size_t size = 30; size + 1 < good.size(); ++size) {
     BOOST_CHECK_THROW(read(good.substr(0, size)), base::UsageError);
   }

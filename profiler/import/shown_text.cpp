@@ -1,6 +1,6 @@
 #include "profiler/import/shown_text.h"
 
-#include "profiler/name_table.h"
+#include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 

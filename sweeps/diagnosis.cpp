@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -113,7 +114,7 @@ std::vector<std::string> notes_of(const ImportedTrace& trace) {
   }
   if (trace.names.num_cut() > 0) notes.emplace_back("some names are too long and were cut");
   if (facts.is_rank_guessed) {
-    notes.emplace_back("does not say its rank, which is that of its name");
+    notes.emplace_back("does not say its rank: it is that of the file's name, or was counted");
   }
   return notes;
 }
@@ -250,9 +251,12 @@ json to_json(const Diagnosis& diagnosis) {
 
 std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
   std::string text = windows_table(diagnosis, width);
+  std::set<std::string> told;  // a file of several ranks says the same of each
   for (const ImportedTrace& trace : diagnosis.traces) {
     for (const std::string& note : notes_of(trace)) {
-      text += fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
+      const std::string line =
+          fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
+      if (told.insert(line).second) text += line;
     }
   }
   return text;

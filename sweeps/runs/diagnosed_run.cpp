@@ -98,9 +98,8 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
   for (const auto& [key, value] : of_traces.items()) fill(run, key, value);
   if (!diagnosis.config) return run;
   const spec::PlanKnobs& knobs = diagnosis.config->knobs;
-  for (const char* size : {"tp", "pp", "cp", "ep", "etp", "vpp"}) {
-    fill(run["parallel"], size,
-         std::stoll(spec::get_plan_knob(knobs, *spec::find_plan_knob(size))));
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    if (row.knob != nullptr) fill(run["parallel"], row.name, knobs.*row.knob);
   }
   fill(run, "micro_batch_size", knobs.micro_batch_size);
   if (diagnosis.config->global_batch_size > 0) {
@@ -143,14 +142,7 @@ std::string sizes_text(const RunFacts& facts) {
   const auto add = [&](const char* name, const std::optional<int64_t>& value) {
     if (value) words.push_back(fmt::format("{} {}", name, *value));
   };
-  const ParallelSizes& p = facts.parallel;
-  add("tp", p.tp);
-  add("cp", p.cp);
-  add("pp", p.pp);
-  add("vpp", p.vpp);
-  add("ep", p.ep);
-  add("etp", p.etp);
-  add("dp", p.dp);
+  for (const ParallelSizeRow& row : parallel_sizes()) add(row.name, facts.parallel.*row.size);
   add("micro-batch", facts.micro_batch_size);
   add("global batch", facts.global_batch_size);
   add("sequence", facts.seq_length);
@@ -252,12 +244,9 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
     constexpr int64_t kMost = 1 << 20;
     if (from && *from > 0 && *from <= kMost) to = static_cast<int32_t>(*from);
   };
-  take(config.knobs.tp, facts.parallel.tp);
-  take(config.knobs.cp, facts.parallel.cp);
-  take(config.knobs.pp, facts.parallel.pp);
-  take(config.knobs.vpp, facts.parallel.vpp);
-  take(config.knobs.ep, facts.parallel.ep);
-  take(config.knobs.etp, facts.parallel.etp);
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    if (row.knob != nullptr) take(config.knobs.*row.knob, facts.parallel.*row.size);
+  }
   take(config.knobs.micro_batch_size, facts.micro_batch_size);
   config.global_batch_size = facts.global_batch_size.value_or(0);
   config.seq_length = facts.seq_length.value_or(0);

@@ -256,6 +256,16 @@ void read_memory_peaks(const AttemptParts& parts, RunFacts& facts) {
 }
 
 /// The first that is known wins: what a log names itself, then its configuration.
+using P = ParallelSizes;
+using K = spec::PlanKnobs;
+using N = NamedSizes;
+constexpr ParallelSizeRow kParallelSizes[] = {
+    {"tp", &P::tp, &K::tp, &N::tp},  {"cp", &P::cp, &K::cp, &N::cp},
+    {"pp", &P::pp, &K::pp, &N::pp},  {"vpp", &P::vpp, &K::vpp, nullptr},
+    {"ep", &P::ep, &K::ep, &N::ep},  {"etp", &P::etp, &K::etp, &N::etp},
+    {"dp", &P::dp, nullptr, &N::dp},
+};
+
 void take_size(std::optional<int64_t>& size, int64_t value) {
   if (!size && value > 0) size = value;
 }
@@ -265,12 +275,9 @@ void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
   for (const Attempt* part : parts) {
     const NamedSizes& named = part->sizes;
     take_size(facts.world_size, named.world_size);
-    take_size(p.tp, named.tp);
-    take_size(p.pp, named.pp);
-    take_size(p.cp, named.cp);
-    take_size(p.dp, named.dp);
-    take_size(p.ep, named.ep);
-    take_size(p.etp, named.etp);
+    for (const ParallelSizeRow& row : kParallelSizes) {
+      if (row.named != nullptr) take_size(p.*row.size, named.*row.named);
+    }
     take_size(facts.global_batch_size, named.global_batch_size);
     take_size(facts.seq_length, named.seq_length);
     take_size(facts.total_steps, named.total_steps);
@@ -283,12 +290,9 @@ void read_configured_sizes(RunFacts& facts) {
   const spec::PlanKnobs& k = config.knobs;
   ParallelSizes& p = facts.parallel;
   take_size(facts.world_size, config.world_size);
-  take_size(p.tp, k.tp);
-  take_size(p.pp, k.pp);
-  take_size(p.cp, k.cp);
-  take_size(p.ep, k.ep);
-  take_size(p.etp, k.etp);
-  take_size(p.vpp, k.vpp);
+  for (const ParallelSizeRow& row : kParallelSizes) {
+    if (row.knob != nullptr) take_size(p.*row.size, k.*row.knob);
+  }
   if (facts.world_size)
     take_size(p.dp, *facts.world_size / std::max<int64_t>(k.replica_ranks(), 1));
   take_size(facts.micro_batch_size, k.micro_batch_size);
@@ -369,5 +373,7 @@ RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& optio
   for (const std::string& path : paths) logs.push_back(read_log_file(path));
   return facts_of_logs(logs, options);
 }
+
+std::span<const ParallelSizeRow> parallel_sizes() { return kParallelSizes; }
 
 }  // namespace moetune::sweeps

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,16 @@ struct ParallelSizes {
   std::optional<int64_t> vpp;
   std::optional<int64_t> dp;
 };
+
+/// A size of the layout, wherever it is said.
+struct ParallelSizeRow {
+  const char* name;
+  std::optional<int64_t> ParallelSizes::*size;
+  int32_t spec::PlanKnobs::*knob;  ///< null: it follows from the others and the ranks
+  NamedSize named;                 ///< null: no line of a log has it
+};
+/// In the order in which people tell them.
+std::span<const ParallelSizeRow> parallel_sizes();
 
 /// Of one step. Each line of a log is the mean of `interval` steps: what varies within is lost.
 struct StepTime {

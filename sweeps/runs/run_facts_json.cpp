@@ -142,7 +142,6 @@ json json_of_config(const RunFacts& facts) {
 }  // namespace
 
 nlohmann::json to_json(const RunFacts& facts) {
-  const ParallelSizes& p = facts.parallel;
   json run;
   run["framework"] = facts.framework == Framework::unknown
                          ? json()
@@ -156,10 +155,9 @@ nlohmann::json to_json(const RunFacts& facts) {
   run["total_steps"] = value_or_null(facts.total_steps);
   run["num_attempts"] = facts.num_attempts;
   run["world_size"] = value_or_null(facts.world_size);
-  run["parallel"] = {{"tp", value_or_null(p.tp)},   {"pp", value_or_null(p.pp)},
-                     {"cp", value_or_null(p.cp)},   {"ep", value_or_null(p.ep)},
-                     {"etp", value_or_null(p.etp)}, {"vpp", value_or_null(p.vpp)},
-                     {"dp", value_or_null(p.dp)}};
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    run["parallel"][row.name] = value_or_null(facts.parallel.*row.size);
+  }
   run["micro_batch_size"] = value_or_null(facts.micro_batch_size);
   run["global_batch_size"] = value_or_null(facts.global_batch_size);
   run["seq_length"] = value_or_null(facts.seq_length);

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/spec/document.h"
 #include "kernels/base/error.h"
@@ -19,6 +20,7 @@
 #include "sweeps/commands/options.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/measured_sources.h"
+#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/rates_file.h"
 
 namespace moetune::sweeps {
@@ -30,7 +32,7 @@ using nlohmann::json;
 constexpr const char* kCalibrateHelp =
     R"(Fits the rates that plans stand on (shares of peaks and bandwidths, host time, what overlap
 leaves exposed) to measured runs: rows in the format of published results, the trials of databases,
-and what moetune probe has written. The file that it writes goes behind --calibration of plan and
+logs of your own runs, and what moetune probe has written. The file that it writes goes behind --calibration of plan and
 estimate. Rows marked suspect, rows that say no throughput and rows of small test runs stay out.
 
 Rows alone are fitted from the rates of the sources. What was measured on one machine says little of
@@ -75,13 +77,20 @@ json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_fol
 CommandOptions calibrate_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "calibrate [--rows FILE] [--db PATH ...] [--probe FILE] [--calibration FILE] [--out FILE] "
-      "[--date YYYY-MM] [--folds N]",
+      "calibrate [--rows FILE] [--db PATH ...] [--log PATH ... --hardware HARDWARE [--model "
+      "MODEL]] [--probe FILE] [--calibration FILE] [--out FILE] [--date YYYY-MM] [--folds N]",
       kCalibrateHelp);
   options.add()("rows", po::value<std::string>()->value_name("FILE"),
                 "measured runs, a JSON array; - for standard input");
   options.add()("db", po::value<std::vector<std::string>>()->value_name("PATH"),
                 "a database of trials; may be repeated");
+  options.add()("log", po::value<std::vector<std::string>>()->value_name("PATH"),
+                "a log of a run, or the folder with those of its ranks; may be repeated");
+  options.add()("hardware", po::value<std::string>()->value_name("HARDWARE"),
+                "of the logs: a hardware file or the name of a shipped one");
+  options.add()("model", po::value<std::string>()->value_name("MODEL"),
+                "of the logs: a config.json or the name of a shipped model; default: the sizes "
+                "that they echo");
   options.add()("probe", po::value<std::string>()->value_name("FILE"),
                 "a hardware file that moetune probe has written");
   options.add()("calibration", po::value<std::string>()->value_name("FILE"),
@@ -101,21 +110,38 @@ int run_calibrate_command(const CommandOptions& options) {
   std::vector<std::string> notes;
   std::vector<std::string> bases;
   const auto add = [&](std::vector<MeasuredSample> more, const char* what) {
-    bases.push_back(fmt::format("{} {}", more.size(), what));
+    bases.push_back(fmt::format("{} {}{}", more.size(), what, more.size() == 1 ? "" : "s"));
     std::ranges::move(more, std::back_inserter(samples));
   };
-  if (options.has("rows")) add(samples_of_rows(options.text("rows")), "measured runs");
+  if (options.has("rows")) add(samples_of_rows(options.text("rows")), "measured run");
   for (const std::string& path : options.texts("db")) {
-    add(samples_of_database(path, notes), "stored trials");
+    add(samples_of_database(path, notes), "stored trial");
   }
+  for (const auto& [option, needs] :
+       {std::pair{"log", "hardware"}, {"hardware", "log"}, {"model", "log"}}) {
+    if (options.has(option) && !options.has(needs)) {
+      throw base::UsageError(fmt::format("--{} needs --{}", option, needs));
+    }
+  }
+  if (options.has("log")) {
+    const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
+    std::vector<MeasuredSample> logged;
+    for (const std::string& path : options.texts("log")) {
+      logged.push_back(sample_of_log(path, options.text("hardware"), model, notes));
+    }
+    add(std::move(logged), "logged run");
+  }
+  const bool is_own = options.has("db") || options.has("log");
   const bool has_probe = options.has("probe");
   if (samples.empty() && !has_probe) {
     throw base::UsageError(
-        "expected a file of rows (--rows), a database (--db) or a hardware file "
-        "that was probed (--probe)");
+        "expected a file of rows (--rows), a database (--db), a log (--log) or a hardware file "
+        "that "
+        "was probed (--probe)");
   }
   if (options.has("folds")) {
-    if (samples.empty()) throw base::UsageError("--folds needs measured runs: --rows or --db");
+    if (samples.empty())
+      throw base::UsageError("--folds needs measured runs: --rows, --db or --log");
     const int64_t folds = options.integer("folds", 2, 2);
     const json report = {
         {"by_model_and_machine",
@@ -129,7 +155,7 @@ int run_calibrate_command(const CommandOptions& options) {
   Calibration calibration;
   if (options.has("calibration")) {
     calibration = load_calibration(options.text("calibration"));
-  } else if (has_probe || options.has("db")) {
+  } else if (has_probe || is_own) {
     calibration = default_calibration();
   }
   if (has_probe) {
@@ -170,7 +196,7 @@ int run_calibrate_command(const CommandOptions& options) {
   }
   if (options.has("date")) {
     calibration.date = options.text("date");
-  } else if (options.has("rows") && !options.has("db") && !has_probe) {
+  } else if (options.has("rows") && !is_own && !has_probe) {
     calibration.date = "2026-06";  // the month that the drift of rows is counted from
   } else {
     calibration.date = fmt::format("{:%Y-%m}", fmt::gmtime(std::time(nullptr)));

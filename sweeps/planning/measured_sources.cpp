@@ -16,8 +16,11 @@
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/store/store.h"
+#include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/row_files.h"
+#include "sweeps/runs/run_facts.h"
+#include "sweeps/runs/run_folder.h"
 
 namespace moetune::sweeps {
 
@@ -29,6 +32,21 @@ namespace planner = tuner::planner;
 std::string half_year_of(double months) {
   const double years = 2026.0 + (months + 5.5) / 12;
   return fmt::format("{:.0f}-H{}", std::floor(years), years - std::floor(years) < 0.5 ? 1 : 2);
+}
+
+/// All but what was measured, where, and where that is written. The release counts as the one that
+/// the rates are for, as plans take it.
+MeasuredSample sample_of_run(const spec::dialects::RunConfig& config,
+                             std::shared_ptr<const spec::ModelSpec> model,
+                             std::shared_ptr<const spec::HardwareSpec> hardware) {
+  const OwnedRun owned = owned_run(config, std::move(model), std::move(hardware));
+  MeasuredSample sample;
+  sample.model = owned.model;
+  sample.hardware = owned.hardware;
+  sample.step = std::make_shared<const planner::PreparedStep>(owned.run);
+  sample.precision = spec::name_of(owned.run.knobs.precision);
+  sample.routing = "unknown";
+  return sample;
 }
 
 }  // namespace
@@ -87,19 +105,13 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
     spec::dialects::ImportOptions how;
     how.source = fmt::format("{} trial {}", path, trial.id);
     how.world_size = spec.hardware.num_devices();
-    MeasuredSample sample;
-    const OwnedRun owned =
-        owned_run(spec::dialects::import_run(command, spec::dialects::Dialect::megatron_lm, how),
-                  std::make_shared<const spec::ModelSpec>(spec.model),
-                  std::make_shared<const spec::HardwareSpec>(spec.hardware));
-    sample.model = owned.model;
-    sample.hardware = owned.hardware;
-    sample.step = std::make_shared<const planner::PreparedStep>(owned.run);
+    MeasuredSample sample = sample_of_run(
+        spec::dialects::import_run(command, spec::dialects::Dialect::megatron_lm, how),
+        std::make_shared<const spec::ModelSpec>(spec.model),
+        std::make_shared<const spec::HardwareSpec>(spec.hardware));
     sample.tokens_per_s = *trial.tokens_per_s / static_cast<double>(spec.hardware.num_devices());
     sample.source = path;
     sample.machine = spec.hardware.name;
-    sample.precision = spec::name_of(owned.run.knobs.precision);
-    sample.routing = "unknown";
     samples.push_back(std::move(sample));
   }
   if (samples.empty()) {
@@ -107,6 +119,29 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
         "{}: no trial of several ranks on hardware with stated peaks has ended well", path));
   }
   return samples;
+}
+
+MeasuredSample sample_of_log(const std::string& path, const std::string& hardware,
+                             std::shared_ptr<const spec::ModelSpec> model,
+                             std::vector<std::string>& notes) {
+  const std::vector<std::string> logs = find_run_files(path).logs;
+  if (logs.empty()) throw base::UsageError(fmt::format("{}: is or holds no log of a run", path));
+  const RunFacts facts = read_run(logs);
+  const auto refuse = [&](const char* what) {
+    throw base::UsageError(fmt::format("{}: the log does not say {}", path, what));
+  };
+  if (!facts.config) refuse("its configuration: it echoes neither arguments nor a command");
+  if (!facts.world_size) refuse("how many ranks it has");
+  if (!facts.tokens_per_s_per_gpu || *facts.tokens_per_s_per_gpu <= 0) {
+    refuse("how fast it is: steps after the warm-up, with batch size and sequence length");
+  }
+  for (const std::string& note : facts.notes) notes.push_back(fmt::format("{}: {}", path, note));
+  MeasuredSample sample =
+      sample_of_run(*facts.config, std::move(model), machine_of(hardware, *facts.world_size));
+  sample.tokens_per_s = *facts.tokens_per_s_per_gpu;
+  sample.source = path;
+  sample.machine = sample.hardware->name;
+  return sample;
 }
 
 std::vector<planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples) {

@@ -1,5 +1,5 @@
-// Measured runs from where people have them: rows of published results, trials of a database. All
-// become what calibration fits to.
+// Measured runs from where people have them: rows of published results, trials of a database, logs.
+// All become what calibration fits to.
 #pragma once
 
 #include <memory>
@@ -34,6 +34,14 @@ std::vector<MeasuredSample> samples_of_rows(const std::string& path);
 /// told once each in `notes`. Throws base::UsageError when none has ended well.
 std::vector<MeasuredSample> samples_of_database(const std::string& path,
                                                 std::vector<std::string>& notes);
+
+/// A run of another framework by its log: a file, or a folder with the files of its ranks.
+/// `hardware` is the name or path of its machine, as many devices as the log says. `model` may be
+/// null where the echoed configuration has its sizes. What the log leaves out is told in `notes`.
+/// Throws base::UsageError where layout, speed or sizes of the model are not said.
+MeasuredSample sample_of_log(const std::string& path, const std::string& hardware,
+                             std::shared_ptr<const spec::ModelSpec> model,
+                             std::vector<std::string>& notes);
 
 /// With weights: runs of a model on a machine together weigh as the root of their number.
 std::vector<tuner::planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples);

@@ -1,6 +1,7 @@
 // moetune probe on this CPU, and rates from it and from stored trials.
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/sweeps/cli_fixture.h"
 
@@ -71,12 +72,33 @@ BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_stored_trials, RealEngine) {
   const Answer made = run({"calibrate", "--db", db, "--out", file});
   BOOST_TEST_REQUIRE(made.code == 0, made.err);
   const json rates = json::parse(tests::read_text(file));
-  BOOST_TEST(rates["basis"] == "1 stored trials");
+  BOOST_TEST(rates["basis"] == "1 stored trial");
   BOOST_TEST_REQUIRE(rates["cases"].size() == 1U);
   BOOST_TEST(rates["cases"][0]["num_runs"] == 1);
   const Answer used = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-8x8", "--top",
                            "1", "--calibration", file});
   BOOST_TEST(used.code == 0, used.err);
+}
+
+BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_a_log, Cli) {
+  const std::string logs = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/";
+  const std::string original = tests::read_text(logs + "megatron_lm.log");
+  const auto median_error = [&](const std::string& ms) {
+    const std::string log = folder.file("train.log");
+    const std::regex time("elapsed time per iteration \\(ms\\): [0-9.]+");
+    tests::write_text(log,
+                      std::regex_replace(original, time, "elapsed time per iteration (ms): " + ms));
+    const Answer made = run({"calibrate", "--log", log, "--hardware", "h100-80g"});
+    BOOST_TEST_REQUIRE(made.code == 0, made.err);
+    const json rates = json::parse(made.out);
+    BOOST_TEST(rates["basis"] == "1 logged run");
+    BOOST_TEST_REQUIRE(rates["cases"].size() == 1U);
+    BOOST_TEST(rates["cases"][0]["hardware"] == "h100-80g");
+    return rates["cases"][0]["median_error_ratio"].get<double>();
+  };
+  // The model takes 13 s for this step. Figures of all ranks for those of one would be 8 times off.
+  BOOST_TEST(median_error("13000.0") < 0.1);
+  BOOST_TEST(median_error("1600.0") > 1.0);
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_no_source_of_rates_is_refused, Cli) {
@@ -85,6 +107,10 @@ BOOST_FIXTURE_TEST_CASE(what_is_no_source_of_rates_is_refused, Cli) {
       {{"calibrate", "--probe", sheet}, "no measured efficiencies"},
       {{"calibrate", "--probe", "nowhere.json"}, "nowhere.json"},
       {{"calibrate", "--db", "nowhere.db"}, "nowhere.db"},
+      {{"calibrate", "--log", "nowhere.log", "--hardware", "h100-80g"}, "nowhere.log"},
+      {{"calibrate", "--log", sheet, "--hardware", "h100-80g"}, "no log of a run"},
+      {{"calibrate", "--log", sheet}, "--log needs --hardware"},
+      {{"calibrate", "--model", "qwen3-30b-a3b"}, "--model needs --log"},
       {{"calibrate"}, "a file of rows"},
       {{"probe", spec, "--out", "/nowhere/file.json"}, "--out"},
       {{"probe", "nowhere.json"}, "nowhere.json"},

@@ -9,10 +9,12 @@
 #include "engine/plan/ops.h"
 #include "kernels/base/error.h"
 #include "kernels/base/step_parts.h"
+#include "kernels/base/units.h"
 #include "profiler/analysis/budget_terms.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/stats.h"
+#include "profiler/analysis/step_verdict.h"
 #include "profiler/analysis/wall.h"
 #include "profiler/store/metrics.h"
 #include "tuner/played_steps.h"
@@ -269,6 +271,55 @@ void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
   }
 }
 
+/// The causes of the step, each taken away in turn.
+profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
+                                   const std::vector<profiler::StepTrace>& traces,
+                                   const profiler::MemoryFacts& memory) {
+  const auto reached = [&](double peak, spec::Work work) {
+    return peak * spec.hardware.efficiency[static_cast<size_t>(work)];
+  };
+  profiler::StepFacts facts;
+  facts.peak_flops_per_s = reached(spec.hardware.peak_flops_per_s, spec::Work::product);
+  facts.memory_bytes_per_s = reached(spec.hardware.memory_bytes_per_s, spec::Work::light);
+  facts.memory = memory;
+  return profiler::judge_step(
+      profiler::ReplayedRun(traces, plan::group_instances(plan::layout_of(spec.knobs))), facts);
+}
+
+/// What would be gained at most by each cause, the largest first.
+std::vector<std::pair<const char*, double>> ceilings_of(const profiler::StepVerdict& verdict) {
+  std::vector<std::pair<const char*, double>> ceilings;
+  for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
+    const double ratio = verdict.sub_ceilings[static_cast<size_t>(row.id)];
+    if (row.label != profiler::WallLabel::compute && ratio > 0)
+      ceilings.emplace_back(row.name, ratio);
+  }
+  std::stable_sort(ceilings.begin(), ceilings.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return ceilings;
+}
+
+/// Adds what taking causes away has told to the wall's evidence.
+void add_causes(const profiler::StepVerdict& causes, json& document) {
+  document["label"] = profiler::name_of(causes.label);
+  document["sub_cause"] = profiler::row_of(causes.sub_cause).name;
+  document["rank"] = causes.rank ? json(*causes.rank) : json();
+  document["unknown_ratio"] = causes.unknown_ratio();
+  json& ceilings = document["ceilings"] = json::object();
+  std::string text =
+      fmt::format("Step replayed without one cause after the other: {}.", causes.summary);
+  for (const auto& [name, ratio] : ceilings_of(causes)) {
+    ceilings[name] = ratio;
+    if (ratio < 0.005) continue;
+    text += fmt::format("{} {} {}", ceilings.size() == 1 ? " Ceilings:" : ",", name,
+                        base::format_ratio(ratio));
+  }
+  document["evidence"].push_back({{"name", "ceiling_ratio"},
+                                  {"value", causes.ceiling_ratio()},
+                                  {"unit", "ratio"},
+                                  {"text", text}});
+}
+
 /// The verdict with its evidence, bounds and the shares of the step.
 json wall_json(const profiler::WallEvidence& verdict) {
   json evidence = json::array();
@@ -306,6 +357,8 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   if (result.status == "ok") add_speed(spec, shard, usual_probe_ns, result, metrics);
 
   std::vector<StepBudget> budgets;
+  std::optional<profiler::StepVerdict> causes;
+  const profiler::MemoryFacts memory = memory_facts(shard, is_oom, result.reason);
   // A trace without records says nothing about where the time went.
   const bool is_traced = std::ranges::any_of(
       shard.traces, [](const profiler::StepTrace& trace) { return !trace.records.empty(); });
@@ -324,14 +377,16 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
       return budget.step_ns - budget.blocking_wait_ns;
     });
     add_critical_path(profiler::critical_path(*slowest, rules), metrics);
+    causes = judge_causes(spec, traces, memory);
   }
   if (budgets.empty() && !is_oom) return;
-  const profiler::WallEvidence verdict =
-      profiler::classify_wall(budgets, memory_facts(shard, is_oom, result.reason));
+  const profiler::WallEvidence verdict = profiler::classify_wall(budgets, memory);
   result.wall = base::name_of(verdict.wall);
   if (!budgets.empty()) add_wall(verdict, metrics);
+  json document = wall_json(verdict);
+  if (causes) add_causes(*causes, document);
   result.texts.push_back(
-      {kWallEvidenceText, wall_json(verdict).dump(-1, ' ', false, json::error_handler_t::replace)});
+      {kWallEvidenceText, document.dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
 }  // namespace moetune::sweeps

@@ -75,7 +75,10 @@ class Player {
  public:
   Player(const spec::HardwareSpec& hardware, const std::vector<PlayedRank>& ranks,
          const DurationOf& duration_of, const PlayOptions& options)
-      : hardware_(hardware), duration_of_(duration_of), layout_(ranks.front().program->layout) {
+      : hardware_(hardware),
+        duration_of_(duration_of),
+        transfer_of_(options.transfer_of),
+        layout_(ranks.front().program->layout) {
     for (const PlayedRank& rank : ranks) {
       Cursor& cursor = cursors_.emplace_back();
       cursor.played = rank;
@@ -252,7 +255,7 @@ class Player {
     for (const size_t member : meeting.arrived) {
       latest = std::max(latest, cursors_[member].ready_ns);
     }
-    const int64_t transfer = transfer_ns(meeting, instr);
+    const int64_t transfer = as_told(meeting.ranks, transfer_ns(meeting, instr));
     for (const size_t member : meeting.arrived) {
       Cursor& c = cursors_[member];
       c.transfer_ns = transfer;
@@ -262,6 +265,10 @@ class Player {
     }
     ++meeting.num_calls;
     meeting.arrived.clear();
+  }
+
+  [[nodiscard]] int64_t as_told(const std::vector<int>& ranks, int64_t transfer_ns) const {
+    return transfer_of_ ? transfer_of_(ranks, transfer_ns) : transfer_ns;
   }
 
   [[nodiscard]] int64_t transfer_ns(const Meeting& meeting, const Instr& instr) const {
@@ -296,8 +303,9 @@ class Player {
       if (channel.num_sent - channel.num_read >= num_slots) return;
       const auto slot = static_cast<size_t>(channel.num_sent++ % num_slots);
       const int64_t start = std::max(c.ready_ns, channel.read_ns[slot]);
-      const int64_t transfer =
-          spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes, sharing_of(c).links);
+      const int64_t transfer = as_told(
+          {key.first, key.second},
+          spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes, sharing_of(c).links));
       c.sequence = message_counts_[key]++;
       c.transfer_ns = transfer;
       c.end_ns = start + transfer;
@@ -329,6 +337,7 @@ class Player {
 
   const spec::HardwareSpec& hardware_;
   const DurationOf& duration_of_;
+  const std::function<int64_t(const std::vector<int>&, int64_t)>& transfer_of_;
   Layout layout_;
   std::vector<Cursor> cursors_;
   std::map<int, size_t> by_stage_;

@@ -37,6 +37,9 @@ struct PlayOptions {
   /// Shown each record of a played rank, by its place among them, in program order and complete;
   /// what it refuses is not in the traces. Unset: all are.
   std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
+  /// How long data move between `ranks` in the place of what the links say; see
+  /// spec::collective_ns.
+  std::function<int64_t(const std::vector<int>& ranks, int64_t transfer_ns)> transfer_of = {};
 };
 
 struct PlayResult {

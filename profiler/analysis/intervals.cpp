@@ -64,4 +64,14 @@ IntervalSet clip(const IntervalSet& set, const Interval& window) {
   return intersect(set, IntervalSet({window}));
 }
 
+int64_t covered_ns(const IntervalSet& set, const Interval& time) {
+  const std::vector<Interval>& all = set.intervals();
+  auto at = std::ranges::upper_bound(all, time.start_ns, {}, &Interval::end_ns);
+  int64_t covered = 0;
+  for (; at != all.end() && at->start_ns < time.end_ns; ++at) {
+    covered += std::min(at->end_ns, time.end_ns) - std::max(at->start_ns, time.start_ns);
+  }
+  return covered;
+}
+
 }  // namespace moetune::profiler

@@ -39,5 +39,7 @@ IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
 /// What is in `a` and not in `b`.
 IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
 IntervalSet clip(const IntervalSet& set, const Interval& window);
+/// How much of `time` the set covers; O(log n) and what it meets.
+int64_t covered_ns(const IntervalSet& set, const Interval& time);
 
 }  // namespace moetune::profiler

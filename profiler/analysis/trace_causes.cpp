@@ -169,17 +169,6 @@ int64_t overlap_ns(const Interval& a, int64_t start_ns, int64_t end_ns) {
   return std::max<int64_t>(0, std::min(a.end_ns, end_ns) - std::max(a.start_ns, start_ns));
 }
 
-/// How much of `time` the set covers.
-int64_t covered_ns(const IntervalSet& set, const Interval& time) {
-  const std::vector<Interval>& all = set.intervals();
-  auto at = std::ranges::upper_bound(all, time.start_ns, {}, &Interval::end_ns);
-  int64_t covered = 0;
-  for (; at != all.end() && at->start_ns < time.end_ns; ++at) {
-    covered += overlap_ns(time, at->start_ns, at->end_ns);
-  }
-  return covered;
-}
-
 }  // namespace
 
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,

@@ -1,0 +1,89 @@
+// A traced step of several ranks, replayed with other durations: what the step would take without
+// some of its causes. Who waits for whom stays as the trace has it, across streams, hosts and
+// ranks; so a delay of one rank reaches the others only as far as they wait for it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "profiler/analysis/overlap.h"
+#include "profiler/record.h"
+
+namespace moetune::profiler {
+
+/// One record as it is replayed. Durations may be changed, the rest is the trace's.
+struct ReplayOp {
+  uint32_t trace = 0;       ///< which of the traces
+  uint32_t row = 0;         ///< of its records
+  int64_t gap_ns = 0;       ///< the host's program before the call
+  int64_t launch_ns = 0;    ///< the call
+  int64_t duration_ns = 0;  ///< communication: moving data; a synchronisation: returning from it
+  int64_t slack_ns = 0;     ///< it began so much later than anything in the trace explains
+  /// Of what waits for others: a synchronisation for the device, a receive for its message, a send
+  /// for memory at the receiver. False: it does not.
+  bool is_waiting = true;
+  int64_t slot_wait_ns = 0;  ///< sends: what they waited for that memory
+};
+
+/// The records of all ranks with what each of them waits for. Refers to the traces.
+class ReplayedRun {
+ public:
+  /// Traces of one step on one clock, one a rank. Collectives are matched by communicator and
+  /// sequence, receives with the send of their sequence by the neighbour in the pipeline's group
+  /// (forward: the one before). Who has no partner in the traces takes as long as it took.
+  ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators);
+
+  [[nodiscard]] const std::vector<ReplayOp>& ops() const { return ops_; }
+  [[nodiscard]] const TraceRecord& record_of(const ReplayOp& op) const {
+    return traces_[op.trace].records[op.row];
+  }
+  [[nodiscard]] std::span<const StepTrace> traces() const { return traces_; }
+  /// Communication: which communicator of its group, by place; other records: -1.
+  [[nodiscard]] int32_t instance_of(size_t op) const { return links_[op].instance; }
+  [[nodiscard]] int32_t num_instances() const { return num_instances_; }
+
+  /// The step with these operations in the place of ops(), whose order they keep. With ops() itself
+  /// it is what was recorded.
+  [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
+
+  /// Waits for another stream that the trace does not state: of those that a record's end explains
+  /// to the microsecond the number, and of all. The others are slack.
+  [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
+  [[nodiscard]] int64_t num_edges() const { return num_edges_; }
+
+ private:
+  static constexpr uint32_t kNone = 0xFFFFFFFF;
+  /// What an operation waits for, by place in ops_.
+  struct Links {
+    uint32_t before = kNone;    ///< on its stream
+    uint32_t producer = kNone;  ///< on another stream; of a synchronisation what it waits for
+    int64_t lag_ns = 0;         ///< from the producer's end; negative where less of it is needed
+    uint32_t meeting = kNone;   ///< collectives: of meetings_
+    uint32_t sender = kNone;    ///< receives: the message
+    int32_t instance = -1;
+  };
+  struct RankRows {
+    std::vector<uint32_t> ops;  ///< in program order
+  };
+
+  void add_rank(uint32_t trace);
+  void match(const GroupInstances& communicators);
+  void match_messages();
+  void find_order();
+  void find_slack();
+
+  std::span<const StepTrace> traces_;
+  std::vector<ReplayOp> ops_;
+  std::vector<Links> links_;
+  std::vector<RankRows> ranks_;
+  std::vector<uint32_t> meetings_;  ///< members of each
+  std::vector<uint32_t> order_;     ///< every operation behind all that it waits for
+  int32_t num_instances_ = 0;
+  int64_t num_inferred_ = 0;
+  int64_t num_edges_ = 0;
+  int64_t start_ns_ = 0;
+  int64_t tail_ns_ = 0;  ///< from the last end to the end of the step
+};
+
+}  // namespace moetune::profiler

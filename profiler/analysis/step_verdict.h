@@ -1,0 +1,109 @@
+// What holds a traced step of our own back, by taking causes away: each cause is dropped from the
+// step of all ranks, the step is replayed, and what it is shorter is the cause's ceiling. Waiting
+// is so booked to who is waited for, on whatever rank that is.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profiler/analysis/imported_wall.h"
+#include "profiler/analysis/replayed_run.h"
+#include "profiler/analysis/wall.h"
+
+namespace moetune::profiler {
+
+/// What of a label it is.
+enum class SubCause : uint8_t {
+  transfer,            ///< moving data
+  one_link,            ///< of one communicator more slowly than of those like it
+  contention,          ///< collectives keep multiprocessors from the work beside them
+  launch,              ///< launching, and the program between launches
+  sync,                ///< waiting for the device
+  allocator,           ///< allocating and freeing
+  loader,              ///< loading data, or another long stall of the program
+  bubble,              ///< waiting for messages between stages
+  uneven_stage,        ///< stages with more work than others
+  rank,                ///< a rank that computes more slowly
+  experts,             ///< ranks whose experts get more rows
+  recompute,           ///< because memory is short
+  offload,             ///< copies to the host and back
+  capped_micro_batch,  ///< small work, and no memory for larger
+  occupancy,           ///< work too small for the device
+  bandwidth,           ///< bound by memory's bandwidth
+  flops,               ///< bound by arithmetic
+  unexplained,
+  count
+};
+constexpr size_t kNumSubCauses = static_cast<size_t>(SubCause::count);
+
+struct SubCauseRow {
+  SubCause id;
+  WallLabel label;
+  const char* name;
+};
+/// In the order of the enumeration.
+std::span<const SubCauseRow> sub_causes();
+inline const SubCauseRow& row_of(SubCause cause) {
+  return sub_causes()[static_cast<size_t>(cause)];
+}
+
+/// What a verdict needs to know beside the records. Zeros are not known: then compute is not split
+/// further, and recomputation counts as memory.
+struct StepFacts {
+  double peak_flops_per_s = 0;    ///< that good products reach on a device
+  double memory_bytes_per_s = 0;  ///< that good copies reach on it
+  MemoryFacts memory;             ///< of the fullest rank
+  /// Memory is short where the peak is more than this of the capacity.
+  double short_ratio = 0.75;
+  /// A smaller ceiling does not bind.
+  double least_ratio = base::kLeastBindingRatio;
+  /// With more unexplained, no cause is named unless it leads by more than that.
+  double most_unknown_ratio = 0.15;
+};
+
+struct StepVerdict {
+  WallLabel label = WallLabel::unknown;
+  SubCause sub_cause = SubCause::unexplained;
+  /// Whose doing most of it is, where one rank stands out.
+  std::optional<int32_t> rank;
+  int64_t step_ns = 0;  ///< as recorded
+  /// Share of the step that goes when the label's causes are dropped together; compute: what is
+  /// left of it.
+  std::array<double, kNumWallLabels> ceilings = {};
+  /// The same of each cause alone; of compute's their shares of the step.
+  std::array<double, kNumSubCauses> sub_ceilings = {};
+  /// Another cause beside it takes as long, so that only dropping both gains; the ceiling is what
+  /// it costs where that one is gone.
+  bool is_hidden_alone = false;
+  /// Of waits for other streams, those that were inferred from times.
+  double inferred_ratio = 0;
+  std::string summary;  ///< a sentence
+
+  [[nodiscard]] double ceiling_ratio() const { return ceilings[static_cast<size_t>(label)]; }
+  [[nodiscard]] double unknown_ratio() const {
+    return ceilings[static_cast<size_t>(WallLabel::unknown)];
+  }
+};
+
+/// Traces of one step of all ranks (or of one of each stage), on one clock. Rules:
+///  - The label is that whose causes, dropped together, shorten the step most, by at least
+///    least_ratio; compute where none does. Where they gain only together, because they hide each
+///    other, it is the one that costs most by itself.
+///  - Unknown is what nothing in the records explains. With more of it than most_unknown_ratio, or
+///    where it could change the order, there is no verdict.
+///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
+///    left where the causes of all other labels are dropped already.
+///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.
+///  - Compute is bound by occupancy (what kernels take longer than the roofline) or bandwidth where
+///    dropping that would gain least_ratio, else by FLOPs.
+///  - The rank is that whose part of the sub-cause makes 0.6 of its ceiling, and 1.5 times that of
+///    any other; of a link that all of whose communicators are slow.
+///  - Recomputation is memory only where memory is short; too small work then is a micro-batch that
+///    memory caps.
+StepVerdict judge_step(const ReplayedRun& run, const StepFacts& facts);
+
+}  // namespace moetune::profiler

@@ -1,0 +1,190 @@
+// How often a verdict names the fault that a step has: played steps of emulated clusters with known
+// faults in twelve layouts. The truth of a case is the fault that was put in, whose removal gains
+// what the case was made for. Prints a table; nothing is asserted.
+//   label_bench [SEEDS]    seeds of noise for each fault, layout and strength (default 3)
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/tuner/faulty_steps.h"
+
+namespace moetune::tuner::testing {
+namespace {
+
+using profiler::StepVerdict;
+using profiler::WallLabel;
+
+struct Score {
+  int64_t num_cases = 0;
+  int64_t num_labels = 0;      ///< right ones
+  int64_t num_sub_causes = 0;  ///< right ones
+  int64_t num_unknown = 0;
+  int64_t num_of_ranks = 0;  ///< cases of one rank
+  int64_t num_ranks = 0;     ///< right ones
+  int64_t num_gains = 0;
+  int64_t num_within_ceiling = 0;
+  int64_t num_pairs = 0;  ///< of neighbouring steps
+  int64_t num_stable = 0;
+};
+
+std::string percent(int64_t part, int64_t all) {
+  return all == 0
+             ? "-"
+             : fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+void print(const std::string& name, const Score& s) {
+  const int64_t wrong = s.num_cases - s.num_labels - s.num_unknown;
+  fmt::print("{:24} {:6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", name, s.num_cases,
+             percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_cases),
+             percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
+             percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
+             percent(s.num_stable, s.num_pairs));
+}
+
+void operator+=(Score& a, const Score& b) {
+  for (int64_t Score::*member :
+       {&Score::num_cases, &Score::num_labels, &Score::num_sub_causes, &Score::num_unknown,
+        &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains, &Score::num_within_ceiling,
+        &Score::num_pairs, &Score::num_stable}) {
+    a.*member += b.*member;
+  }
+}
+
+bool is_verbose() {
+  static const bool is = std::getenv("LABEL_BENCH_VERBOSE") != nullptr;
+  return is;
+}
+
+StepVerdict add_case(const FaultyCase& faulty, Score& score) {
+  const FaultyStep step = play_faulty(faulty);
+  const StepVerdict verdict = judge(step);
+  ++score.num_cases;
+  bool is_label_right = false;
+  bool is_sub_right = false;
+  const FaultRow* own = nullptr;
+  const std::vector<StrongFault> faults =
+      faulty.faults.empty() ? std::vector<StrongFault>{{Fault::none, 1}} : faulty.faults;
+  for (const StrongFault& fault : faults) {
+    const FaultRow& row = row_of(fault.fault);
+    is_label_right = is_label_right || verdict.label == profiler::row_of(row.sub_cause).label;
+    if (verdict.sub_cause != row.sub_cause) continue;
+    is_sub_right = true;
+    own = &row;
+  }
+  score.num_labels += is_label_right ? 1 : 0;
+  score.num_sub_causes += is_sub_right ? 1 : 0;
+  score.num_unknown += verdict.label == WallLabel::unknown ? 1 : 0;
+  const bool is_of_rank = faults.size() == 1 && row_of(faults[0].fault).is_of_one_rank;
+  if (is_of_rank) {
+    ++score.num_of_ranks;
+    score.num_ranks += verdict.rank == step.faulty_rank ? 1 : 0;
+  }
+  // What removing a fault gains must not be more than what the verdict says it can be.
+  if (own != nullptr && verdict.label != WallLabel::compute && faults.size() == 1) {
+    ++score.num_gains;
+    score.num_within_ceiling += removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005 ? 1 : 0;
+  }
+  const bool is_rank_right = !is_of_rank || verdict.rank == step.faulty_rank;
+  if (is_verbose() && !(is_sub_right && is_rank_right)) {
+    std::string list;
+    for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
+      const double ceiling = verdict.sub_ceilings[static_cast<size_t>(row.id)];
+      if (ceiling > 0.02) list += fmt::format(" {} {:.2f}", row.name, ceiling);
+    }
+    std::string names;
+    for (const StrongFault& fault : faults) names += fmt::format("{} + ", row_of(fault.fault).name);
+    fmt::print("  {} in {}: {}/{} rank {} |{}\n", names, faulty_layouts()[faulty.layout].name,
+               profiler::name_of(verdict.label), profiler::row_of(verdict.sub_cause).name,
+               verdict.rank.value_or(-1), list);
+  }
+  return verdict;
+}
+
+void run(int64_t num_seeds) {
+  fmt::print("{:24} {:>6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "fault", "cases", "label",
+             "sub-cause", "rank", "unknown", "wrong", "ceiling", "stable");
+  const std::vector<double> gains = {0.15, 0.25, 0.4};
+  Score all;
+  std::vector<std::pair<size_t, StrongFault>> strong;  // of the middle gain
+  for (int id = 0; id < static_cast<int>(Fault::count); ++id) {
+    const auto fault = static_cast<Fault>(id);
+    Score score;
+    for (size_t layout = 0; layout < faulty_layouts().size(); ++layout) {
+      if (!is_possible(layout, fault)) continue;
+      for (size_t i = 0; i < gains.size(); ++i) {
+        FaultyCase faulty{layout, {}, 1, 0.03};
+        // Small and memory-bound work is compute, as nothing is: what they gain is no wall's.
+        if (fault != Fault::none) {
+          const auto strength = strength_for(layout, fault, gains[i]);
+          if (!strength) continue;
+          faulty.faults = {{fault, *strength}};
+          if (i == 1) strong.emplace_back(layout, faulty.faults[0]);
+          if (*strength == 1 && i > 0) continue;  // the same case again
+        }
+        std::vector<WallLabel> labels;
+        for (int64_t seed = 1; seed <= num_seeds; ++seed) {
+          faulty.seed = static_cast<uint64_t>(seed);
+          labels.push_back(add_case(faulty, score).label);
+        }
+        for (size_t j = 1; j < labels.size(); ++j) {
+          ++score.num_pairs;
+          score.num_stable += labels[j] == labels[j - 1] ? 1 : 0;
+        }
+        if (fault == Fault::none) break;
+      }
+    }
+    print(row_of(fault).name, score);
+    all += score;
+  }
+  print("all", all);
+
+  Score both;
+  for (size_t i = 0; i < strong.size(); ++i) {
+    for (size_t j = i + 1; j < strong.size(); j += 7) {
+      if (strong[i].first != strong[j].first || strong[i].second.fault == strong[j].second.fault) {
+        continue;
+      }
+      const auto is_compute = [&](size_t k) {
+        return profiler::row_of(row_of(strong[k].second.fault).sub_cause).label ==
+               WallLabel::compute;
+      };
+      if (is_compute(i) || is_compute(j)) continue;
+      add_case({strong[i].first, {strong[i].second, strong[j].second}, 1, 0.03}, both);
+    }
+  }
+  print("two equal faults", both);
+
+  for (const double share : {0.02, 0.2, 0.5, 1.0}) {
+    Score score;
+    for (const auto& [layout, fault] : strong) {
+      FaultyCase faulty{layout, {fault}, 5, 0.03};
+      faulty.deleted_edges = share;
+      add_case(faulty, score);
+    }
+    print(fmt::format("{:.0f} % of waits deleted", 100 * share), score);
+  }
+  for (const double share : {0.001, 0.01, 0.1}) {
+    Score score;
+    for (const auto& [layout, fault] : strong) {
+      FaultyCase faulty{layout, {fault}, 5, 0.03};
+      faulty.lost_records = share;
+      add_case(faulty, score);
+    }
+    print(fmt::format("{:.1f} % of records lost", 100 * share), score);
+  }
+}
+
+}  // namespace
+}  // namespace moetune::tuner::testing
+
+int main(int argc, char** argv) {
+  const auto begin = std::chrono::steady_clock::now();
+  moetune::tuner::testing::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 3);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  fmt::print("{:.0f} s\n", seconds.count());
+}

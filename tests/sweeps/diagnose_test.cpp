@@ -148,7 +148,8 @@ BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {
   BOOST_TEST(figure["is_beyond_noise"] == true);
   const Answer same = run({"compare", golden("logs/megatron_lm.log"),
                            golden("logs/megatron_lm.log"), "--format", "json"});
-  for (const json& one : json::parse(same.out)["figures"]) {
+  const json compared = json::parse(same.out);
+  for (const json& one : compared["figures"]) {
     BOOST_TEST(one["is_beyond_noise"] != true);
   }
 }

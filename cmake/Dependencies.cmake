@@ -21,6 +21,13 @@ add_library(fast_gzip INTERFACE)
 target_include_directories(fast_gzip SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
 target_link_libraries(fast_gzip INTERFACE ${ISAL_LIBRARY})
 
+# Packs the traces of the runs database.
+find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
+add_library(zstd INTERFACE)
+target_include_directories(zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
+target_link_libraries(zstd INTERFACE ${ZSTD_LIBRARY})
+
 # Debian's own package file of oneDNN asks for the OpenCL headers, which a GEMM on the CPU does not need.
 find_path(ONEDNN_INCLUDE_DIR dnnl.h REQUIRED)
 find_library(ONEDNN_LIBRARY dnnl REQUIRED)

@@ -25,6 +25,7 @@ std::string render_report(const store::Store& store, const ReportOptions& option
   if (const store::TrialRow* shown = context.at(context.shown); shown != nullptr && options.flags) {
     context.flags = options.flags(*shown);
   }
+  store.unpack_trace(id_or_none(context.at(context.traced)));  // for the timeline's query
   const std::map<std::string, int64_t> parameters = {
       {":sweep_id", context.sweep.id},
       {":shown_id", id_or_none(context.at(context.shown))},

@@ -24,7 +24,7 @@ candidate() {  # the version that apt would install, empty when there is none
 # What is missing: a tool counts by its command, a library by its package.
 libraries=(libdnnl-dev nlohmann-json3-dev libboost-dev libboost-context-dev libboost-program-options-dev
            libboost-test-dev
-           libsqlite3-dev libfmt-dev libspdlog-dev libsimdjson-dev libisal-dev)
+           libsqlite3-dev libfmt-dev libspdlog-dev libsimdjson-dev libisal-dev libzstd-dev)
 missing=()
 need_tool() { have "$1" || missing+=("${@:2}"); }
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_id) {
   store::Statement select(store.database(),
                           "SELECT id FROM trial WHERE sweep_id = ? AND EXISTS (SELECT 1 FROM "
-                          "trace_record WHERE trial_id = trial.id) ORDER BY id");
+                          "trace_blob WHERE trial_id = trial.id) ORDER BY id");
   select.bind(1, sweep_id);
   std::vector<int64_t> ids;
   while (select.step()) ids.push_back(select.get_int(0));

@@ -302,6 +302,15 @@ Statement& Statement::bind_null(int index) {
   return *this;
 }
 
+Statement& Statement::bind_blob(int index, std::string_view bytes) {
+  const int code =
+      sqlite3_bind_blob64(handle_, index, bytes.data(), bytes.size(), SQLITE_TRANSIENT);
+  if (code != SQLITE_OK) {
+    database_->fail(code, "binding a parameter");
+  }
+  return *this;
+}
+
 Statement& Statement::bind_text_or_null(int index, std::string_view value) {
   return value.empty() ? bind_null(index) : bind(index, value);
 }
@@ -372,6 +381,14 @@ std::string_view Statement::text_view(int column) const {
     return {};
   }
   return {text, static_cast<size_t>(sqlite3_column_bytes(handle_, column))};
+}
+
+std::string_view Statement::blob_view(int column) const {
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(handle_, column));
+  if (bytes == nullptr) {
+    return {};
+  }
+  return {bytes, static_cast<size_t>(sqlite3_column_bytes(handle_, column))};
 }
 
 std::optional<int64_t> Statement::get_optional_int(int column) const {

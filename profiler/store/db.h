@@ -97,6 +97,7 @@ class Statement {
   }
   Statement& bind(int index, const char* value) { return bind(index, std::string_view(value)); }
   Statement& bind_null(int index);
+  Statement& bind_blob(int index, std::string_view bytes);
   template <typename T>
   Statement& bind(int index, const std::optional<T>& value) {
     return value ? bind(index, *value) : bind_null(index);
@@ -131,6 +132,7 @@ class Statement {
   [[nodiscard]] std::string get_text(int column) const;
   /// The bytes as they are, which may be no UTF-8. Lasts until the next step.
   [[nodiscard]] std::string_view text_view(int column) const;
+  [[nodiscard]] std::string_view blob_view(int column) const;
   [[nodiscard]] std::optional<int64_t> get_optional_int(int column) const;
   [[nodiscard]] std::optional<double> get_optional_double(int column) const;
 

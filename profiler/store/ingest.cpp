@@ -1,58 +1,13 @@
 // Writing the records of a trial: what a shard held, metrics, texts, predictions (internal.h).
 #include <string_view>
-#include <unordered_map>
 
 #include "kernels/base/error.h"
 #include "profiler/store/db.h"
 #include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
-#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
-
-/// Ids in StringIds, looked up once per text.
-class StringTable {
- public:
-  explicit StringTable(Database& database)
-      : insert_(database, "INSERT OR IGNORE INTO StringIds (value) VALUES (?)"),
-        select_(database, "SELECT id FROM StringIds WHERE value = ?") {}
-
-  int64_t id_of(const std::string& text) {
-    const auto [at, is_new] = ids_.try_emplace(text, 0);
-    if (is_new) {
-      insert_.bind(1, text).run();
-      select_.bind(1, text);
-      select_.step();
-      at->second = select_.get_int(0);
-      select_.reset();
-    }
-    return at->second;
-  }
-
- private:
-  Statement insert_;
-  Statement select_;
-  std::unordered_map<std::string, int64_t> ids_;
-};
-
-void write_traces(Database& database, int64_t trial_id,
-                  const std::vector<profiler::StepTrace>& traces) {
-  StringTable strings(database);
-  Statement window(database,
-                   "INSERT INTO trace_step (trial_id, step, rank, start, \"end\") "
-                   "VALUES (?, ?, ?, ?, ?)");
-  Statement row(database, insert_into_store());
-  const auto id_of = [&](const std::string& text) { return strings.id_of(text); };
-  for (const profiler::StepTrace& trace : traces) {
-    window.bind_all(trial_id, trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
-    for (const profiler::TraceRecord& record : trace.records) {
-      row.bind_all(trial_id, trace.step, trace.rank);
-      bind_columns(row, 4, record, id_of);
-      row.run();
-    }
-  }
-}
 
 void write_memory(Database& database, int64_t trial_id, const std::vector<ShardMemory>& memories) {
   // The row may be there already with its prediction.

@@ -46,6 +46,16 @@ void write_memory_predictions(Database& database, int64_t trial_id,
 /// Writes what a shard held under the trial. Rows that break the schema throw ConstraintError.
 void ingest_shard(Database& database, int64_t trial_id, const ShardContents& contents,
                   bool keeps_trace);
+/// Traces of a process, whose (step, rank) are new (ConstraintError else). More records than a
+/// trial keeps become a note in its texts.
+void write_traces(Database& database, int64_t trial_id,
+                  const std::vector<profiler::StepTrace>& traces);
+/// Of a trial, by step and rank. Throws base::Error for what is damaged.
+std::vector<profiler::StepTrace> read_traces_of(Database& database, int64_t trial_id);
+/// Fills the temporary table trace_record (trace_columns.h) of the connection.
+void unpack_last_step(Database& database, int64_t trial_id);
+/// From the table trace_record of version 4 to trace_blob, which is there and empty.
+void pack_version_4(Database& database);
 void write_metrics(Database& database, int64_t trial_id, const std::vector<MetricRow>& metrics);
 void append_texts(Database& database, int64_t trial_id, const std::vector<NamedText>& texts);
 

@@ -5,9 +5,11 @@
 #include <map>
 
 #include "embedded/kSchema3Sql.h"
+#include "embedded/kSchema4Sql.h"
 #include "embedded/kSchemaSql.h"
 #include "embedded/kShardSchemaSql.h"
 #include "kernels/base/error.h"
+#include "profiler/store/internal.h"
 
 namespace moetune::store {
 namespace {
@@ -49,10 +51,11 @@ void check_definitions(Database& database, const std::map<std::string, std::stri
   }
 }
 
-// Creates tables that a version adds, as schema.sql defines them now. A later version that changes
-// one of them keeps its old text in the migration instead.
-void create_tables(Database& database, std::initializer_list<const char*> names) {
-  const auto expected = expected_definitions(kSchemaSql);
+// Creates tables that a version adds, as `schema_sql` defines them: schema.sql, or that of an older
+// version where a later one changes them.
+void create_tables(Database& database, std::initializer_list<const char*> names,
+                   std::string_view schema_sql = kSchemaSql) {
+  const auto expected = expected_definitions(schema_sql);
   for (const char* name : names) {
     Statement taken(database, "SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE");
     taken.bind(1, name);
@@ -69,13 +72,13 @@ void create_tables(Database& database, std::initializer_list<const char*> names)
 void widen_trace_kinds(Database& database) {
   // Before anything in it is read: what a foreign hand defined in its place may run for ever.
   constexpr std::string_view kNow = "BETWEEN 0 AND 5";
-  std::string before = expected_definitions(kSchemaSql).at("table trace_record");
+  std::string before = expected_definitions(kSchema4Sql).at("table trace_record");
   before.replace(before.find(kNow), kNow.size(), "BETWEEN 0 AND 4");
   check_definitions(database, {{"table trace_record", before}});
   database.execute(
       "CREATE TEMP TABLE old_trace_record AS SELECT * FROM main.trace_record;"
       "DROP TABLE main.trace_record");
-  create_tables(database, {"trace_record"});
+  create_tables(database, {"trace_record"}, kSchema4Sql);
   database.execute(
       "INSERT INTO main.trace_record SELECT * FROM old_trace_record;"
       "DROP TABLE old_trace_record");
@@ -161,6 +164,14 @@ void add_measurements(Database& database) {
   for (const char* name : kRebuilt) database.execute(fmt::format("DROP TABLE temp.old_{}", name));
 }
 
+// 5: the records of traces are packed.
+void pack_traces_of_version_4(Database& database) {
+  check_definitions(database, expected_definitions(kSchema4Sql));
+  create_tables(database, {"trace_blob"});
+  pack_version_4(database);
+  database.execute("DROP TABLE main.trace_record");
+}
+
 /// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
 /// equals schema.sql's: rebuild a table instead of altering it.
 using Migration = void (*)(Database&);
@@ -171,6 +182,7 @@ constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
     },
     widen_trace_kinds,
     add_measurements,
+    pack_traces_of_version_4,
 };
 
 /// Foreign keys are not enforced while tables are rebuilt: dropping one would delete what refers to

@@ -1,4 +1,4 @@
--- Schema 4 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
+-- Schema 5 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
 -- names of Nsight Systems' SQLite export where both have the thing. Times of day are UTC text, ISO 8601 with milliseconds.
 -- Booleans are 0 or 1. A REAL that is not a number (a diverged loss) is NULL.
 
@@ -225,33 +225,15 @@ CREATE TABLE trace_step (
   PRIMARY KEY (trial_id, step, rank)
 ) STRICT, WITHOUT ROWID;
 
--- One operation on one stream of one rank (profiler/record.h). correlationId is its place in the rank's program order;
--- kind as in RecordKind: 0 kernel, 1 collective, 2 p2p, 3 memcpy, 4 host_sync, 5 host_work.
-CREATE TABLE trace_record (
-  trial_id INTEGER NOT NULL,
-  step INTEGER NOT NULL,
-  rank INTEGER NOT NULL,
-  correlationId INTEGER NOT NULL,
-  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
-  streamId INTEGER NOT NULL,  -- -1: the host
-  nameId INTEGER NOT NULL REFERENCES StringIds(id),
-  layer INTEGER NOT NULL,        -- -1: none
-  micro_batch INTEGER NOT NULL,  -- -1: none
-  launch_start INTEGER NOT NULL,
-  launch_end INTEGER NOT NULL,
-  start INTEGER NOT NULL,
-  "end" INTEGER NOT NULL,
-  groupId INTEGER NOT NULL REFERENCES StringIds(id),  -- communication: tp, cp, ep, dp, edp, pp, world; else ''
-  bytes INTEGER NOT NULL,
-  flops INTEGER NOT NULL,
-  transfer_ns INTEGER NOT NULL,
-  sequence INTEGER NOT NULL,
-  graphId INTEGER NOT NULL,
-  producer_id INTEGER NOT NULL,
-  is_recompute INTEGER NOT NULL CHECK (is_recompute IN (0, 1)),
-  PRIMARY KEY (trial_id, step, rank, correlationId),
-  FOREIGN KEY (trial_id, step, rank) REFERENCES trace_step(trial_id, step, rank) ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
+-- The records of traced steps, as each process has left them: packed columns (profiler/store/trace_blob.h), in which texts
+-- are ids of StringIds. `moetune trace` writes them for other tools.
+CREATE TABLE trace_blob (
+  trial_id INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE,
+  part INTEGER NOT NULL,
+  num_records INTEGER NOT NULL,
+  columns BLOB NOT NULL,
+  PRIMARY KEY (trial_id, part)
+) STRICT;
 
 -- One hunt of `moetune bisect`: between a good and a bad end, which commit moved a metric. config_hash is its identity:
 -- the same hash resumes. verdict is empty until there is one.

@@ -90,7 +90,15 @@ Store Store::open_read_only(const std::string& path) {
 int Store::upgrade(const std::string& path) {
   check_exists(path);
   Database database(path, OpenMode::read_write);
-  return migrate_store(database);
+  const int version = migrate_store(database);
+  if (version < kSchemaVersion) {
+    try {
+      database.execute("VACUUM");  // gives back what tables of old have left empty
+    } catch (const base::Error&) {
+      // It needs room for a copy; the file is upgraded all the same.
+    }
+  }
+  return version;
 }
 
 int Store::schema_version() { return kSchemaVersion; }

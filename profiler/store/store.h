@@ -409,6 +409,10 @@ class Store {
   [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix) const;
   /// Ordered by step, then rank.
   [[nodiscard]] std::vector<profiler::StepTrace> read_trace(int64_t trial_id) const;
+  /// Puts the records of the trial's last traced step into the temporary table trace_record of this
+  /// connection, for queries (trace_columns.h has its columns); what was in it goes. The file stays
+  /// as it is.
+  void unpack_trace(int64_t trial_id) const;
   [[nodiscard]] std::vector<StepRow> read_steps(int64_t trial_id) const;
   [[nodiscard]] std::vector<MemoryRow> read_memory(int64_t trial_id) const;
   [[nodiscard]] std::vector<OpRow> read_ops(int64_t trial_id) const;

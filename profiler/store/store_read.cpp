@@ -6,7 +6,6 @@
 #include "profiler/store/db.h"
 #include "profiler/store/internal.h"
 #include "profiler/store/store.h"
-#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -214,33 +213,10 @@ TrialRow Store::get_trial(const std::string& id_or_hash_prefix) const {
 }
 
 std::vector<profiler::StepTrace> Store::read_trace(int64_t trial_id) const {
-  std::vector<profiler::StepTrace> traces;
-  Statement windows(*database_,
-                    "SELECT step, rank, start, \"end\" FROM trace_step WHERE trial_id = ? "
-                    "ORDER BY step, rank");
-  Statement records(*database_, select_from_store());
-  windows.bind(1, trial_id);
-  while (windows.step()) {
-    Columns w(windows);
-    profiler::StepTrace trace;
-    trace.step = w.small();
-    trace.rank = w.small();
-    trace.start_ns = w.integer();
-    trace.end_ns = w.integer();
-    records.bind_all(trial_id, trace.step, trace.rank);
-    while (records.step()) {
-      Columns c(records);
-      profiler::TraceRecord record;
-      record.step = trace.step;
-      record.rank = trace.rank;
-      read_columns(c, database_->path(), record);
-      trace.records.push_back(std::move(record));
-    }
-    records.reset();
-    traces.push_back(std::move(trace));
-  }
-  return traces;
+  return read_traces_of(*database_, trial_id);
 }
+
+void Store::unpack_trace(int64_t trial_id) const { unpack_last_step(*database_, trial_id); }
 
 std::vector<StepRow> Store::read_steps(int64_t trial_id) const {
   std::vector<StepRow> steps;

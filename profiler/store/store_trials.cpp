@@ -11,8 +11,9 @@
 namespace moetune::store {
 namespace {
 
-constexpr auto kChildTables = std::to_array<const char*>(
-    {"trial_knob", "prediction", "metric", "step", "op", "memory_peak", "trial_log", "trace_step"});
+constexpr auto kChildTables =
+    std::to_array<const char*>({"trial_knob", "prediction", "metric", "step", "op", "memory_peak",
+                                "trial_log", "trace_step", "trace_blob"});
 
 std::string holder_text(const TrialRow& trial) {
   return fmt::format("trial {} is held by process {} on {}", trial.spec_hash, trial.lease.pid,

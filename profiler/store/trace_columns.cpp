@@ -21,10 +21,6 @@ std::string in_shard(const char* column, bool /*is_text*/) {
   return std::string_view(column) == "group" ? "group_name" : column;
 }
 
-std::string in_store(const char* column, bool is_text) {
-  return is_text ? fmt::format("{}Id", column) : column;
-}
-
 std::string parameter(const char* /*column*/, bool /*is_text*/) { return "?"; }
 
 }  // namespace
@@ -38,18 +34,23 @@ std::string select_from_shard() {
   return fmt::format("SELECT step, rank, {} FROM trace_record ORDER BY rowid", columns(in_shard));
 }
 
-std::string insert_into_store() {
-  return fmt::format("INSERT INTO trace_record (trial_id, step, rank, {}) VALUES (?, ?, ?, {})",
-                     columns(in_store), columns(parameter));
+std::string create_unpacked() {
+  return fmt::format("CREATE TEMP TABLE IF NOT EXISTS trace_record (step, rank, {})",
+                     columns(in_shard));
 }
 
-std::string select_from_store() {
+std::string insert_into_unpacked() {
+  return fmt::format("INSERT INTO temp.trace_record (step, rank, {}) VALUES (?, ?, {})",
+                     columns(in_shard), columns(parameter));
+}
+
+std::string select_from_version_4() {
   // A text's table is joined under its column's name.
   const std::string texts = columns([](const char* column, bool is_text) {
     return is_text ? fmt::format("{0}_text.value", column) : std::string(column);
   });
   return fmt::format(
-      "SELECT {} FROM trace_record JOIN StringIds name_text ON name_text.id = nameId "
+      "SELECT {} FROM main.trace_record JOIN StringIds name_text ON name_text.id = nameId "
       "JOIN StringIds group_text ON group_text.id = groupId "
       "WHERE trial_id = ? AND step = ? AND rank = ? ORDER BY correlationId",
       texts);

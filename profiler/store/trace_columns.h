@@ -1,5 +1,5 @@
-// The columns of trace_record, spelled once: in the shard that ranks write and in the database,
-// where texts are ids of StringIds.
+// The columns of trace_record, spelled once: in the shard that ranks write, in the blobs of the
+// database (trace_blob.h), and in the temporary table that queries of reports see.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,19 @@ void for_each_column(Record& record, const Visit& visit) {
 std::string insert_into_shard();
 /// Of all records, in the order of writing: step, rank, the columns.
 std::string select_from_shard();
-/// Of the database's table; parameters: trial, step, rank, the columns.
-std::string insert_into_store();
-/// The columns of one trial's step on one rank, in program order.
-std::string select_from_store();
+/// The temporary table trace_record of a connection, and its insertion: the same parameters.
+std::string create_unpacked();
+std::string insert_into_unpacked();
+/// Of the table that databases up to version 4 had, for their upgrade: the columns of one trial's
+/// step on one rank, in program order; texts by their ids.
+std::string select_from_version_4();
+
+/// Throws base::Error for a kind that there is not; `where` is the file.
+inline profiler::RecordKind checked_kind(int64_t kind, std::string_view where) {
+  MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
+                "{}: the trace is damaged: record kind {}", where, kind);
+  return static_cast<profiler::RecordKind>(kind);
+}
 
 /// Binds the columns from parameter `first` on; `text` makes of a text what the table holds.
 template <typename Text>
@@ -71,10 +80,7 @@ void read_columns(Row& row, std::string_view where, profiler::TraceRecord& recor
     if constexpr (std::is_same_v<Field, std::string>) {
       field = row.text();
     } else if constexpr (std::is_same_v<Field, profiler::RecordKind>) {
-      const int64_t kind = row.integer();
-      MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
-                    "{}: the trace is damaged: record kind {}", where, kind);
-      field = static_cast<profiler::RecordKind>(kind);
+      field = checked_kind(row.integer(), where);
     } else if constexpr (std::is_same_v<Field, bool>) {
       field = row.boolean();
     } else if constexpr (std::is_same_v<Field, int32_t>) {

@@ -11,9 +11,10 @@
 
 namespace moetune::tests {
 
-/// An empty one of schema 1, 2 or 3.
+/// An empty one of schema 1, 2, 3 or 4.
 inline void make_old_store(const std::string& path, int version) {
-  std::ifstream file(std::string(MOETUNE_SOURCE_DIR) + "/profiler/store/schema_3.sql");
+  std::ifstream file(std::string(MOETUNE_SOURCE_DIR) + "/profiler/store/schema_" +
+                     (version == 4 ? "4" : "3") + ".sql");
   std::stringstream schema;
   schema << file.rdbuf();
   store::Database database(path, store::OpenMode::read_write_create);

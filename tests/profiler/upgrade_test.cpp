@@ -160,6 +160,65 @@ BOOST_AUTO_TEST_CASE(version_1_comes_all_the_way) {
   BOOST_TEST(Store::open(path).read_bisects().empty());
 }
 
+/// What version 4 stored of a trial: two ranks, a text of its own each, a gap in the ids.
+constexpr const char* kVersion4Traces = R"(
+  INSERT INTO model VALUES (1, 'm', '{}');
+  INSERT INTO hardware VALUES (1, 'h', '{}');
+  INSERT INTO sweep (id, name, config_hash, config_json, contract_json, model_id, hardware_id, status,
+    started_at, command_line, tool_version, tool_commit)
+  VALUES (1, 's', 'c', '{}', '{}', 1, 1, 'done', 't', '', '', '');
+  INSERT INTO trial (id, sweep_id, ordinal, spec_hash, status, phase, spec_json, started_at)
+  VALUES (3, 1, 1, 'h', 'ok', 'fit', '{}', 't'), (4, 1, 2, 'i', 'ok', 'fit', '{}', 't');
+  INSERT INTO trace_step VALUES (3, 4, 0, 5, 320), (3, 4, 1, 6, 330), (3, 9, 0, 7, 8), (4, 4, 0, 0, 1);
+  INSERT INTO StringIds VALUES (1, ''), (5, 'gemm'), (9, 'all_to_all'), (11, 'ep');
+  INSERT INTO trace_record VALUES (3, 4, 0, 7, 0, 0, 5, 2, 1, 10, 11, 12, 50, 1, 640, 99, 0, -1, 0, -1, 1),
+    (3, 4, 0, 9, 1, 1, 9, 2, 1, 20, 21, 60, 90, 11, 4096, 0, 7, 3, 2, 7, 0),
+    (3, 4, 1, 0, 5, -1, 5, -1, -1, 0, 0, 9, 9, 1, 0, 0, 0, -1, 0, -1, 0),
+    (4, 4, 0, 0, 3, 2, 5, 0, 0, 1, 2, 3, 4, 1, 5, 6, 7, 8, 9, 10, 0);
+)";
+
+BOOST_AUTO_TEST_CASE(version_4_keeps_its_traces_in_fewer_bytes) {
+  const TempFolder folder;
+  const std::string path = folder.file("runs.db");
+  tests::make_old_store(path, 4);
+  { Database(path, OpenMode::read_write).execute(kVersion4Traces); }
+  BOOST_TEST(Store::upgrade(path) == 4);
+  Store store = Store::open(path);
+  const auto traces = store.read_trace(3);
+  BOOST_TEST_REQUIRE(traces.size() == 3U);
+  BOOST_TEST(traces[0].start_ns == 5);
+  BOOST_TEST(traces[1].end_ns == 330);
+  BOOST_TEST(traces[2].records.empty());
+  BOOST_TEST_REQUIRE(traces[0].records.size() == 2U);
+  const profiler::TraceRecord& first = traces[0].records[0];
+  BOOST_TEST(first.id == 7);
+  BOOST_TEST(first.name == "gemm");
+  BOOST_TEST(first.group.empty());
+  BOOST_TEST(first.flops == 99);
+  BOOST_TEST(first.is_recompute);
+  const profiler::TraceRecord& second = traces[0].records[1];
+  BOOST_TEST(second.id == 9);
+  BOOST_TEST(second.rank == 0);
+  BOOST_TEST(second.step == 4);
+  BOOST_TEST((second.kind == profiler::RecordKind::collective));
+  BOOST_TEST(second.name == "all_to_all");
+  BOOST_TEST(second.group == "ep");
+  BOOST_TEST(second.launch_start_ns == 20);
+  BOOST_TEST(second.launch_end_ns == 21);
+  BOOST_TEST(second.start_ns == 60);
+  BOOST_TEST(second.end_ns == 90);
+  BOOST_TEST(second.bytes == 4096);
+  BOOST_TEST(second.transfer_ns == 7);
+  BOOST_TEST(second.sequence == 3);
+  BOOST_TEST(second.graph_id == 2);
+  BOOST_TEST(second.producer_id == 7);
+  BOOST_TEST(traces[1].records.at(0).stream == -1);
+  BOOST_TEST(store.read_trace(4).at(0).records.at(0).producer_id == 10);
+  // What a trial leaves goes with it.
+  store.database().execute("DELETE FROM trial WHERE id = 3");
+  BOOST_TEST(store.database().query_int("SELECT count(*) FROM trace_blob") == 1);
+}
+
 BOOST_AUTO_TEST_CASE(killed_at_any_moment_it_leaves_the_file_as_it_was) {
   const TempFolder folder;
   const std::string path = folder.file("runs.db");

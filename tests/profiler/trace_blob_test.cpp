@@ -1,0 +1,229 @@
+// Packed traces: everything comes back, few bytes are taken, and no blob of anybody does harm.
+#include "profiler/store/trace_blob.h"
+
+#include <boost/test/unit_test.hpp>
+#include <limits>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "kernels/base/error.h"
+#include "profiler/store/column_codec.h"
+#include "profiler/store/db.h"
+#include "profiler/store/store.h"
+#include "tests/profiler/synthetic_trace.h"
+#include "tests/profiler/temp_folder.h"
+
+namespace moetune::store {
+BOOST_AUTO_TEST_SUITE(trace_blob_test)
+
+namespace {
+
+using profiler::random_timeline_trace;
+using profiler::StepTrace;
+using profiler::TraceRecord;
+using tests::says;
+using tests::TempFolder;
+
+/// Texts by numbers, as the database has them.
+class Texts {
+ public:
+  int64_t id_of(const std::string& text) {
+    const auto [at, is_new] = ids_.try_emplace(text, static_cast<int64_t>(ids_.size()) + 1);
+    if (is_new) texts_[at->second] = text;
+    return at->second;
+  }
+  [[nodiscard]] std::string text_of(int64_t id) const {
+    const auto found = texts_.find(id);
+    if (found == texts_.end()) throw base::Error("no such text");
+    return found->second;
+  }
+
+ private:
+  std::map<std::string, int64_t> ids_;
+  std::map<int64_t, std::string> texts_;
+};
+
+std::string pack(const std::vector<StepTrace>& traces, Texts& texts) {
+  return pack_traces(traces, [&](const std::string& text) { return texts.id_of(text); });
+}
+
+std::vector<StepTrace> unpack(std::string_view blob, const Texts& texts) {
+  return unpack_traces(blob, "runs.db", [&](int64_t id) { return texts.text_of(id); });
+}
+
+void check_round_trip(const std::vector<StepTrace>& traces) {
+  Texts texts;
+  const std::vector<StepTrace> back = unpack(pack(traces, texts), texts);
+  BOOST_TEST_REQUIRE(back.size() == traces.size());
+  for (size_t t = 0; t < traces.size(); ++t) {
+    BOOST_TEST(back[t].step == traces[t].step);
+    BOOST_TEST(back[t].rank == traces[t].rank);
+    BOOST_TEST_REQUIRE(back[t].records.size() == traces[t].records.size());
+    for (size_t i = 0; i < traces[t].records.size(); ++i) {
+      const auto tied = [](const TraceRecord& r) {
+        return std::tie(r.id, r.kind, r.stream, r.name, r.layer, r.micro_batch, r.launch_start_ns,
+                        r.launch_end_ns, r.start_ns, r.end_ns, r.group, r.bytes, r.flops,
+                        r.transfer_ns, r.sequence, r.graph_id, r.producer_id, r.is_recompute);
+      };
+      BOOST_TEST((tied(back[t].records[i]) == tied(traces[t].records[i])), "record " << i);
+      BOOST_TEST(back[t].records[i].rank == traces[t].rank);
+      BOOST_TEST(back[t].records[i].step == traces[t].step);
+    }
+  }
+}
+
+/// A member at each end of what it holds.
+TraceRecord extreme_record(bool is_least) {
+  const int64_t wide =
+      is_least ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
+  const int32_t narrow =
+      is_least ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max();
+  TraceRecord record;
+  record.id = record.bytes = record.flops = record.transfer_ns = wide;
+  record.launch_start_ns = record.end_ns = record.producer_id = wide;
+  record.launch_end_ns = record.start_ns = record.sequence = -(wide + 1);
+  record.stream = record.layer = record.micro_batch = record.graph_id = narrow;
+  record.kind = profiler::RecordKind::host_work;
+  record.name = "n";
+  record.group = "g";
+  record.is_recompute = !is_least;
+  return record;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(numbers_come_back) {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> numbers = {0, -1, 1, 63, 64, -64, -65, most, -most - 1, 1'000'000};
+  ColumnWriter writer;
+  for (const int64_t number : numbers) writer.add(number);
+  ColumnReader reader(writer.packed(), numbers.size(), "here");
+  for (const int64_t number : numbers) BOOST_TEST(reader.next() == number);
+  reader.expect_end();
+  BOOST_CHECK_EXCEPTION(reader.next(), base::Error, says("here", "ends early"));
+  BOOST_CHECK_THROW(ColumnReader(writer.packed(), 1, "here"), base::Error);
+  BOOST_CHECK_THROW(ColumnReader("", 9, "here"), base::Error);
+}
+
+BOOST_AUTO_TEST_CASE(records_come_back) {
+  std::mt19937_64 random(5);
+  check_round_trip({});
+  check_round_trip({{0, 1, 0, 9, {}}});
+  for (int i = 0; i < 30; ++i) {
+    StepTrace first = random_timeline_trace(random);
+    StepTrace second = profiler::random_garbage_trace(random);
+    second.rank = 7;
+    second.step = -3;
+    check_round_trip({first, second, {2, 2, 0, 0, {}}});
+  }
+  const TraceRecord least = extreme_record(true);
+  const TraceRecord most = extreme_record(false);
+  check_round_trip({{0, 0, 0, 0, {least, most, least, least, most, most}}});
+}
+
+// The same program layer after layer, with the noise of measured durations.
+BOOST_AUTO_TEST_CASE(a_record_takes_few_bytes) {
+  std::mt19937_64 random(6);
+  std::normal_distribution<double> noise(0, 0.03);
+  std::vector<StepTrace> traces;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    StepTrace trace{rank, 5, 0, 0, {}};
+    int64_t at_ns = 1'000'000;
+    for (int64_t i = 0; i < 1000; ++i) {
+      TraceRecord record;
+      record.id = i;
+      record.name = "op" + std::to_string(i % 25);
+      record.layer = static_cast<int32_t>(i / 25);
+      record.launch_start_ns = 1'000'000 + 5000 * i;
+      record.launch_end_ns = record.launch_start_ns + 5000;
+      record.start_ns = at_ns;
+      at_ns += static_cast<int64_t>(static_cast<double>(20'000 + 7'000 * (i % 25)) *
+                                    (1 + noise(random)));
+      record.end_ns = at_ns;
+      record.flops = 1'000'000 * (i % 25);
+      record.bytes = 4096 * (i % 25);
+      trace.records.push_back(record);
+    }
+    traces.push_back(std::move(trace));
+  }
+  Texts texts;
+  BOOST_TEST(pack(traces, texts).size() < 4000U * 6);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_blobs_are_refused) {
+  std::mt19937_64 random(9);
+  Texts texts;
+  const std::string blob = pack({random_timeline_trace(random)}, texts);
+  for (size_t length = 0; length < blob.size(); ++length) {
+    BOOST_CHECK_EXCEPTION(unpack(blob.substr(0, length), texts), base::Error, says("runs.db"));
+  }
+  BOOST_CHECK_EXCEPTION(unpack(blob + "x", texts), base::Error, says("too much"));
+  BOOST_CHECK_EXCEPTION(unpack("\x02" + blob.substr(1), texts), base::Error, says("version"));
+  // Any byte changed: another trace, or an error, but nothing worse.
+  for (size_t i = 0; i < blob.size(); ++i) {
+    for (const char change : {'\1', '\x80', '\xff'}) {
+      std::string other = blob;
+      other[i] = static_cast<char>(other[i] ^ change);
+      try {
+        unpack(other, texts);
+      } catch (const base::Error&) {
+        // As it should.
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(few_bytes_cannot_promise_many_records) {
+  ColumnWriter step;
+  step.add(1);
+  ColumnWriter many;
+  many.add(kMaxTraceRecords + 1);
+  std::string blob("\1", 1);
+  for (const ColumnWriter* column : {&step, &step, &many}) {
+    const std::string packed = column->packed();
+    blob += std::string({static_cast<char>(packed.size()), 0, 0, 0}) + packed;
+  }
+  BOOST_CHECK_EXCEPTION(unpack(blob, {}), base::Error, says("wrong number of records"));
+}
+
+// What a query sees is the last step, as it was recorded.
+BOOST_AUTO_TEST_CASE(a_query_sees_the_last_step) {
+  const TempFolder folder;
+  const std::string path = folder.file("runs.db");
+  Store store = Store::open(path);
+  SweepRow sweep;
+  sweep.config_hash = "c";
+  TrialRow trial;
+  trial.sweep_id = store.create_or_resume_sweep(sweep).id;
+  trial.spec_hash = "00ff";
+  trial.phase = "fit";
+  const int64_t id = store.begin_trial(trial);
+  TrialResult result;
+  result.status = "ok";
+  std::mt19937_64 random(2);
+  ShardContents& shard = result.shards.emplace_back();
+  StepTrace last = random_timeline_trace(random);
+  while (last.records.size() < 2) last = random_timeline_trace(random);
+  last.step = 4;
+  shard.traces = {random_timeline_trace(random), last};
+  store.finish_trial(id, result);
+
+  const Store reader = Store::open_read_only(path);
+  reader.unpack_trace(-1);
+  BOOST_TEST(reader.database().query_int("SELECT count(*) FROM trace_record") == 0);
+  reader.unpack_trace(id);
+  reader.unpack_trace(id);
+  Statement rows(reader.database(),
+                 "SELECT step, name, \"end\" FROM trace_record ORDER BY correlationId");
+  for (const TraceRecord& record : last.records) {
+    BOOST_TEST_REQUIRE(rows.step());
+    BOOST_TEST(rows.get_int(0) == 4);
+    BOOST_TEST(rows.get_text(1) == record.name);
+    BOOST_TEST(rows.get_int(2) == record.end_ns);
+  }
+  BOOST_TEST(!rows.step());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::store

@@ -13,6 +13,7 @@
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "profiler/export/chrome_json.h"
+#include "profiler/export/perfetto.h"
 #include "profiler/store/db.h"
 
 namespace moetune::sweeps {
@@ -42,23 +43,32 @@ void check_trace_folder(const std::string& path, const char* option) {
   }
 }
 
-bool write_trace_file(const store::Store& store, int64_t trial_id, const std::string& path) {
+TraceFormat trace_format_of(std::string_view path) {
+  return path.ends_with(".pftrace") || path.ends_with(".perfetto-trace") ? TraceFormat::perfetto
+                                                                         : TraceFormat::chrome;
+}
+
+bool write_trace_file(const store::Store& store, int64_t trial_id, const std::string& path,
+                      TraceFormat format) {
   const std::vector<profiler::StepTrace> traces = store.read_trace(trial_id);
   if (std::ranges::all_of(traces, [](const auto& trace) { return trace.records.empty(); })) {
     return false;
   }
-  write_traces(traces, path);
+  write_traces(traces, path, format);
   return true;
 }
 
-void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path) {
-  profiler::ChromeJsonOptions options;
+void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
+                  TraceFormat format) {
+  profiler::TimelineOptions options;
   for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
     options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
   }
   std::ofstream file(path, std::ios::binary);
   if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
-  profiler::write_chrome_json(file, traces, options);
+  const auto write =
+      format == TraceFormat::perfetto ? profiler::write_perfetto : profiler::write_chrome_json;
+  write(file, traces, options);
   file.flush();
   // The place is right, but the disk is full: not a mistake on the command line.
   if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));

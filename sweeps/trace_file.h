@@ -1,27 +1,49 @@
 // The stored trace of a trial as a file for other tools.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "engine/spec/names.h"
 #include "profiler/record.h"
 #include "profiler/store/store.h"
 
 namespace moetune::sweeps {
 
+enum class TraceFormat : uint8_t { chrome, perfetto };
+
+}  // namespace moetune::sweeps
+
+namespace moetune::spec {
+template <>
+struct NameTable<sweeps::TraceFormat> {
+  static constexpr std::array kRows = {
+      Named<sweeps::TraceFormat>{sweeps::TraceFormat::chrome, "chrome"},
+      Named<sweeps::TraceFormat>{sweeps::TraceFormat::perfetto, "perfetto"}};
+};
+}  // namespace moetune::spec
+
+namespace moetune::sweeps {
+
+/// Perfetto's for a file that is called as its own are (.pftrace, .perfetto-trace), else Chrome's.
+TraceFormat trace_format_of(std::string_view path);
+
 /// Throws base::UsageError naming `option` where the folder of the path is not there, so that this
 /// is known before anything runs.
 void check_trace_folder(const std::string& path, const char* option);
 
-/// Writes all traced steps of all ranks as Chrome trace events (profiler/export/chrome_json.h).
-/// False, and nothing is written, where the trial has no trace. Throws base::UsageError for a place
-/// that cannot be written, base::Error for a disk that is full.
+/// Writes all traced steps of all ranks (profiler/export/timeline_events.h). False, and nothing is
+/// written, where the trial has no trace. Throws base::UsageError for a place that cannot be
+/// written, base::Error for a disk that is full.
 [[nodiscard]] bool write_trace_file(const store::Store& store, int64_t trial_id,
-                                    const std::string& path);
+                                    const std::string& path, TraceFormat format);
 
 /// The same for traces that are in no store.
-void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path);
+void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
+                  TraceFormat format);
 
 /// Why a trial without a trace has none, and which trials of its sweep have one: a sentence.
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial);

@@ -101,7 +101,8 @@ CommandOptions plan_options() {
   options.add()("play", "plays the steps of the first three plans instruction by instruction");
   text("report", "FILE", "writes the answer as one self-contained HTML file, with the played step");
   text("trace-out", "FILE",
-       "writes the played step as a Chrome trace (chrome://tracing, Perfetto)");
+       "writes the played step as a Chrome trace (chrome://tracing, Perfetto), or as Perfetto's "
+       "own where the file ends in .pftrace");
   options.add_format();
   return options;
 }
@@ -248,7 +249,7 @@ int run_plan_command(const CommandOptions& options) {
   if (options.has("play") || has_records) play(calibration, has_records, result);
   if (options.has("trace-out")) {
     if (result.played) {
-      write_traces(result.played->traces, trace_path);
+      write_traces(result.played->traces, trace_path, trace_format_of(trace_path));
     } else {
       std::cerr << fmt::format("{} is not written: there is no played step\n", trace_path);
     }

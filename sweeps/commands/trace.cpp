@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "kernels/base/error.h"
+#include "profiler/import/step_traces.h"
 #include "profiler/store/store.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
@@ -15,26 +16,56 @@ namespace moetune::sweeps {
 CommandOptions trace_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "trace [--db] PATH ID --out FILE.json",
+      "trace [--db] PATH ID --out FILE [--format chrome|perfetto]   or   trace --from FILE --out "
+      "FILE",
       "Writes the trace that is stored of a trial, all traced steps of all ranks with their "
       "launches, arrows between what waits for each other, and rates, for chrome://tracing and "
-      "ui.perfetto.dev. Nothing is run.");
+      "ui.perfetto.dev. Nothing is run. With --from, a trace that was written so before (in "
+      "Chrome's format) is written anew.");
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
   options.add()("id", po::value<std::vector<std::string>>()->value_name("ID"), kTrialIdHelp);
-  options.add()("out", po::value<std::string>()->value_name("FILE"),
-                "where to write it, as Chrome trace events");
+  options.add()("from", po::value<std::string>()->value_name("FILE"),
+                "a trace in Chrome's format that moetune wrote, instead of a database");
+  options.add()("out", po::value<std::string>()->value_name("FILE"), "where to write it");
+  options.add()("format", po::value<std::string>()->value_name("NAME"),
+                "chrome (JSON) or perfetto (protobuf, a third as large); default: perfetto for a file "
+                "that ends in .pftrace or .perfetto-trace, else chrome");
   options.positional("id", -1);
   return options;
 }
 
-int run_trace_command(const CommandOptions& options) {
-  const auto [path, id] = options.database_and_word(kTrialIdWhat);
-  const std::string out = options.required("out", "the file (--out FILE.json)");
-  check_trace_folder(out, "--out");
+namespace {
 
+TraceFormat trace_format(const CommandOptions& options, const std::string& out) {
+  const std::string name = options.text("format");
+  if (name.empty()) return trace_format_of(out);
+  const auto format = spec::find_by_name<TraceFormat>(name);
+  if (!format) {
+    throw base::UsageError(fmt::format("--format is '{}', expected chrome or perfetto", name));
+  }
+  return *format;
+}
+
+}  // namespace
+
+int run_trace_command(const CommandOptions& options) {
+  const std::string out = options.required("out", "the file (--out FILE)");
+  const TraceFormat format = trace_format(options, out);
+  check_trace_folder(out, "--out");
+  if (options.has("from")) {
+    if (options.has("db") || options.has("id")) {
+      throw base::UsageError("--from names the trace: neither a database nor a trial beside it");
+    }
+    const std::string from = options.text("from");
+    write_traces(profiler::read_step_traces(from), out, format);
+    std::cout << fmt::format("{} (from {})\n", out, from);
+    return 0;
+  }
+
+  const auto [path, id] = options.database_and_word(kTrialIdWhat);
   const auto store = store::Store::open_read_only(path);
   const store::TrialRow trial = find_trial(store, id);
-  if (!write_trace_file(store, trial.id, out)) {
+  if (!write_trace_file(store, trial.id, out, format)) {
     throw base::UsageError(fmt::format("{}: {}", path, no_trace_text(store, trial)));
   }
   std::cout << fmt::format("{} (trial {})\n", out, trial.id);

@@ -89,7 +89,8 @@ CommandOptions trial_options() {
   options.add()("db", po::value<std::string>()->value_name("PATH"),
                 "store the trial in this runs database");
   options.add()("trace-out", po::value<std::string>()->value_name("FILE"),
-                "write the traced step as a Chrome trace (chrome://tracing, Perfetto)");
+                "write the traced step as a Chrome trace (chrome://tracing, Perfetto), "
+                "or as Perfetto's own where the file ends in .pftrace");
   options.add()("print-spec",
                 "only print the trial as moetune-rank takes it, for a launcher of many processes");
   options.add()("step-limit", po::value<std::string>()->value_name("SECONDS"),
@@ -138,7 +139,8 @@ int run_trial_command(const CommandOptions& options) {
 
   const auto trial = session.store.find_trial(session.sweep_id, request.hash);
   MOETUNE_CHECK(trial, "{}: trial {} is not there", database, request.hash);
-  if (!trace_path.empty() && !write_trace_file(session.store, trial->id, trace_path)) {
+  if (!trace_path.empty() &&
+      !write_trace_file(session.store, trial->id, trace_path, trace_format_of(trace_path))) {
     std::cerr << "moetune: " << trace_path
               << " is not written: " << no_trace_text(session.store, *trial) << "\n";
   }

@@ -42,7 +42,7 @@ std::vector<StepTrace> sample() {
   return {{3, 7, 1000, 5000, {gemm, send, second, sync}}, {4, 7, 900, 5000, {}}};
 }
 
-json exported(const std::vector<StepTrace>& traces, const ChromeJsonOptions& options = {}) {
+json exported(const std::vector<StepTrace>& traces, const TimelineOptions& options = {}) {
   std::ostringstream out;
   write_chrome_json(out, traces, options);
   return json::parse(out.str());

@@ -253,6 +253,15 @@ BOOST_AUTO_TEST_CASE(stored_traces_are_exported_without_a_run) {
   const json document = json::parse(tests::read_text(exported));
   for (const json& event : document.at("traceEvents")) phases.insert(event.at("ph"));
   BOOST_TEST((phases == std::set<std::string>{"M", "X", "s", "f", "C"}));
+  // The same as Perfetto's own file, also by way of the other one.
+  const std::string direct = folder.file("direct.pftrace");
+  const std::string converted = folder.file("converted");
+  BOOST_TEST(run({"trace", db, id, "--out", direct}).code == 0);
+  const Answer from =
+      run({"trace", "--from", exported, "--out", converted, "--format", "perfetto"});
+  BOOST_TEST(from.code == 0, from.err);
+  BOOST_TEST(tests::read_text(direct).starts_with("\x0a"));  // a packet
+  BOOST_TEST((tests::read_text(direct) == tests::read_text(converted)));
 }
 
 BOOST_AUTO_TEST_CASE(no_trace_is_no_file) {
@@ -269,7 +278,10 @@ BOOST_AUTO_TEST_CASE(no_trace_is_no_file) {
                    "trials of its sweep that have one: 7") != std::string::npos,
       bad.err);
   BOOST_TEST(!std::filesystem::exists(out));
-  check_refused({"trace", db, "7"}, 2, {"--out FILE.json"});
+  check_refused({"trace", db, "7"}, 2, {"--out FILE"});
+  check_refused({"trace", db, "7", "--out", out, "--format", "svg"}, 2, {"--format", "svg"});
+  check_refused({"trace", db, "7", "--from", db, "--out", out}, 2, {"--from"});
+  check_refused({"trace", "--from", db, "--out", out}, 2, {db, "no trace that moetune wrote"});
   check_refused({"trace", db, "7", "--out", folder.file("none/trace.json")}, 2,
                 {"none/trace.json", "--out needs a folder"});
   check_refused({"trace", db, "70", "--out", out}, 2, {"70"});

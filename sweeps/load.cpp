@@ -84,7 +84,8 @@ void refuse_other_kinds(const spec::Document& document, const std::string& path,
   const auto has = [&](const char* key) { return document.json.contains(key); };
   if (!document.json.is_object()) return;
   // Keys such as "name" and "dtype" stand in several kinds of file.
-  for (const char* key : {"model", "hardware", "knobs", "space", "training", "data_path"}) {
+  for (const char* key :
+       {"model", "hardware", "knobs", "space", "training", "data_path", "engine"}) {
     if (has(key)) return;
   }
   const bool is_model = has("model_type");
@@ -97,6 +98,8 @@ void refuse_other_kinds(const spec::Document& document, const std::string& path,
 
 Loaded<spec::SweepSpec> sweep_of(const spec::Document& document, const SpecFile& file) {
   spec::SweepSpec sweep = spec::sweep_from_json(document.json, document.source, file.folder);
+  // Somebody else's engine has data of its own.
+  if (sweep.engine.is_set()) return {std::move(sweep), {}};
   std::string text = bind_data(sweep.base, document.source);
   return {std::move(sweep), std::move(text)};
 }
@@ -219,6 +222,12 @@ Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name) {
   refuse_other_kinds(document, path_or_name, "trial or sweep");
   if (is_sweep(document.json)) {
     Loaded<spec::SweepSpec> sweep = sweep_of(document, file);
+    if (sweep.spec.engine.is_set()) {
+      throw base::UsageError(fmt::format(
+          "{}: has an engine that is not moetune's: `moetune sweep {} --dry-run` tells its next "
+          "command",
+          document.source.name(), path_or_name));
+    }
     return {std::move(sweep.spec.base), std::move(sweep.text)};
   }
   spec::TrialSpec spec = spec::trial_from_json(document.json, document.source, file.folder);

@@ -24,6 +24,12 @@ std::string last_text(const std::vector<store::NamedText>& texts, std::string_vi
 void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   const json document = json::parse(text, nullptr, false);
   if (!document.is_object()) return;
+  const auto word_of = [&](const char* key) {
+    const auto found = document.find(key);
+    return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  outcome.wall_label = word_of("label");
+  outcome.wall_cause = word_of("sub_cause");
   const auto group = document.find("dominant_group");
   if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
   const auto shares = document.find("shares");
@@ -101,6 +107,11 @@ store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) 
   row.is_baseline = request.is_baseline;
   if (request.prediction.peak_bytes > 0) row.predicted_peak_bytes = request.prediction.peak_bytes;
   if (request.prediction.step_ns > 0) row.predicted_step_ns = request.prediction.step_ns;
+  for (const auto& [name, value] : request.settings) row.knobs.push_back({name, value});
+  if (!request.stored_spec.empty()) {
+    row.spec_json = request.stored_spec;
+    return row;
+  }
   for (const spec::KnobRow& knob : spec::knob_table()) {
     row.knobs.push_back({std::string(knob.name), spec::get_knob(request.spec.knobs, knob)});
   }

@@ -149,6 +149,16 @@ constexpr OutputKey kSweep[] = {
     {"undecided[].gain_low_ratio", "number or null", "ratio", "What it may gain."},
     {"undecided[].gain_high_ratio", "number or null", "ratio", "The same."},
     {"undecided[].text", "text", "", "A sentence."},
+    {"engine_settings[]", "list of texts or null", "",
+     "Of somebody else's engine: what the best trial changes in the command."},
+    {"next.title", "text", "",
+     "The trial that nobody has run yet (--dry-run, tell); next is null where there is none."},
+    {"next.phase", "text", "", "As of a trial."},
+    {"next.why", "text", "", "What was decided last before it."},
+    {"next.command", "text", "", "For a shell."},
+    {"next.folder", "text", "", "Where it is run."},
+    {"next.predicted_step_ns", "integer or null", "ns", "Time of a step."},
+    {"next.predicted_peak_bytes", "integer or null", "bytes", "Of the rank that needs most."},
 };
 
 constexpr OutputKey kProgram[] = {
@@ -264,7 +274,7 @@ constexpr OutputKey kHunt[] = {
 constexpr Output kOutputs[] = {
     {"ls", "A list of trials.", kList, "[]."},
     {"show trial", "A trial with everything that is stored about it.", kDetails, ""},
-    {"sweep", "What a sweep has found.", kSweep, "best."},
+    {"sweep tell", "What a sweep has found.", kSweep, "best."},
     {"plan", "The best configurations of a cluster.", kPlanKeys, nullptr},
     {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
     {"probe", "What was measured of a machine.", kProbeKeys, nullptr},

@@ -11,6 +11,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/processes/process.h"
 #include "sweeps/processes/watch.h"
+#include "tuner/strategy.h"
 
 namespace moetune::sweeps {
 
@@ -58,6 +59,15 @@ class TrialRun {
 /// there is no room for its files.
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options);
+
+/// Whoever runs trials in place of run_trial: an engine that is somebody else's.
+class TrialEngine {
+ public:
+  virtual ~TrialEngine() = default;
+  /// Throws as run_trial.
+  virtual TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
+                       const RunnerOptions& options) = 0;
+};
 
 /// Status and reason of an ended process. `message` is what it said last on its standard error.
 struct Ending {

@@ -86,6 +86,49 @@ store::SweepRow sweep_row(const spec::SweepSpec& sweep) {
                  {"memory_margin_ratio", sweep.memory_margin_ratio}});
 }
 
+store::SweepRow engine_sweep_row(const spec::SweepSpec& sweep, const std::string& config_text,
+                                 const spec::ModelSpec* model) {
+  const spec::EngineSpec& engine = sweep.engine;
+  const json contract = {{"engine", spec::name_of(engine.dialect)},
+                         {"run", engine.run},
+                         {"settings", base::fnv_digits(config_text)},
+                         {"gpus", engine.gpus},
+                         {"loss_band_ratio", engine.loss_band_ratio},
+                         {"global_batch_size", sweep.base.training.global_batch_size},
+                         {"seq_length", sweep.base.training.seq_length},
+                         {"num_steps", sweep.base.num_steps},
+                         {"num_warmup_steps", sweep.base.num_warmup_steps}};
+  json config = contract;
+  config["name"] = sweep.name;
+  config["log"] = engine.log;
+  config["trace"] = engine.trace;
+  config["profile"] = engine.profile;
+  config["space"] = sweep.space;
+  config["scale_trials"] = sweep.scale_trials;
+  config["min_gain_ratio"] = sweep.min_gain_ratio;
+  config["validate_steps"] = sweep.validate_steps;
+  config["validate_max_loss"] = sweep.validate_max_loss;
+  config["hardware"] = sweep.has_hardware ? spec::to_json(sweep.base.hardware) : json();
+  config["model"] = sweep.has_model ? spec::to_json(sweep.base.model) : json();
+  store::SweepRow row;
+  row.name = sweep.name;
+  row.config_json = dump(config);
+  row.config_hash = base::fnv_digits(row.config_json);
+  row.contract_json = dump(contract);
+  row.model_name =
+      model == nullptr
+          ? "of the user's command"
+          : fmt::format("{}, {} parameters", model->family,
+                        base::format_count(static_cast<double>(model->num_parameters())));
+  row.model_json = model == nullptr ? "{}" : dump(spec::to_json(*model));
+  row.hardware_name = sweep.has_hardware ? sweep.base.hardware.name : "not said";
+  row.hardware_json = sweep.has_hardware ? dump(spec::to_json(sweep.base.hardware)) : "{}";
+  row.command_line = command_line();
+  row.tool_version = version();
+  row.tool_commit = commit();
+  return row;
+}
+
 store::SweepRow single_trials_row(const spec::TrialSpec& spec) {
   return row_of(spec, "single trials", {{"single_trials", contract_of(spec)}});
 }

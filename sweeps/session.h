@@ -29,6 +29,10 @@ std::vector<store::NamedText> environment_of(const std::string& rank_program);
 /// The row of a sweep file. Its identity is everything but the budget: a sweep may be resumed with
 /// a larger one.
 store::SweepRow sweep_row(const spec::SweepSpec& sweep);
+/// The same of somebody else's engine. `config_text`: the settings of the user's own run; `model`:
+/// null where it is not known.
+store::SweepRow engine_sweep_row(const spec::SweepSpec& sweep, const std::string& config_text,
+                                 const spec::ModelSpec* model);
 /// The row under which single trials are kept: one per model, hardware and recipe.
 store::SweepRow single_trials_row(const spec::TrialSpec& spec);
 

@@ -121,6 +121,12 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     look_at(strategy, *request);
     summary_.stop_reason = exhausted_budget(*request);
     if (!summary_.stop_reason.empty()) return;
+    if (is_left_to_others(*request)) {
+      summary_.status = "interrupted";
+      summary_.next = *request;
+      summary_.next_why = last_decision_;
+      return;
+    }
     const std::optional<TrialOutcome> outcome =
         num_interrupts() > 0 ? std::nullopt : execute(*request);
     if (!outcome && is_out_of_time_) {
@@ -156,6 +162,15 @@ std::optional<TrialOutcome> SweepLoop::execute(const TrialRequest& request) {
     state_.best_step_ns = outcome->step_ns;
   }
   return outcome;
+}
+
+bool SweepLoop::is_left_to_others(const TrialRequest& request) const {
+  if (!options_.max_new_runs || summary_.num_run < *options_.max_new_runs ||
+      request.action != Action::run) {
+    return false;
+  }
+  const std::optional<store::TrialRow> stored = finished_row(request);
+  return !stored || !stored_run(*stored, request);
 }
 
 TrialOutcome SweepLoop::refuse(const TrialRequest& request) {
@@ -229,7 +244,7 @@ void SweepLoop::look_at_host(const TrialRequest& request) {
 }
 
 TrialRun SweepLoop::run_now(const TrialRequest& request) {
-  look_at_host(request);
+  if (options_.engine == nullptr) look_at_host(request);
   ++summary_.num_run;
   state_.step.clear();
   progress_.update(state_);
@@ -238,7 +253,9 @@ TrialRun SweepLoop::run_now(const TrialRequest& request) {
   options_.runner.usual_probe_ns = usual_probe_ns();
   options_.runner.deadline = deadline();
   options_.runner.saved_run = request.is_reference ? options_.reference_folder : "";
-  TrialRun run = run_trial(processes_, spec, options_.runner);
+  TrialRun run = options_.engine == nullptr
+                     ? run_trial(processes_, spec, options_.runner)
+                     : options_.engine->run(processes_, request, options_.runner);
   run.result.purpose = tuner::name_of(request.purpose);
   run.result.num_steps = spec.num_steps;
   run.result.environment_id = environments_.back().id;

@@ -29,6 +29,11 @@ struct LoopOptions {
   /// Where the reference run is kept on its way, so that one that was ended goes on where it was;
   /// empty: it begins anew.
   std::string reference_folder{};
+  /// Who runs the trials; null: our own engine, by run_trial.
+  TrialEngine* engine = nullptr;
+  /// Trials that this call may run: 0 only says which would be next (SweepSummary::next). None: no
+  /// limit.
+  std::optional<int64_t> max_new_runs{};
   /// Called after each trial, once it and what was decided about it are stored; may be empty.
   std::function<void()> on_trial{};
 };
@@ -43,6 +48,8 @@ struct SweepSummary {
   int64_t num_reused = 0;  ///< finished by an earlier call
   std::map<std::string, int64_t> num_by_status;
   std::string best_hash;
+  std::optional<tuner::TrialRequest> next;  ///< the trial that max_new_runs has left to run
+  std::string next_why;                     ///< what was decided last before it; may be empty
 };
 
 class SweepLoop {
@@ -76,6 +83,8 @@ class SweepLoop {
   /// call: step times of all are scaled to it. 0 before there is one.
   [[nodiscard]] double usual_probe_ns() const;
   [[nodiscard]] bool is_of_this_environment(const store::MeasurementRow& run) const;
+  /// Whether it would have to be run, which this call may not do any more.
+  [[nodiscard]] bool is_left_to_others(const tuner::TrialRequest& request) const;
   TrialRun run_now(const tuner::TrialRequest& request);
   /// Throws base::EnvironmentFailure where the machine has no room for the ranks; says once where
   /// they have to share cores.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
@@ -67,6 +68,10 @@ struct TrialRequest {
   Purpose purpose = Purpose::first;
   int64_t num_steps = 0;  ///< timed steps of this measurement; 0: those of the spec
   Prediction prediction;
+  /// Of a run of somebody else's engine: all that is chosen, by name; then spec.knobs mean nothing.
+  std::vector<std::pair<std::string, std::string>> settings{};
+  std::string stored_spec{};  ///< JSON of that run, as it is stored in place of the spec's
+  bool is_profiled = false;   ///< run to be looked into, not to be judged by its time
 };
 
 /// What became of a request, as measured (or as stored by an earlier run of the same sweep). Of a
@@ -85,6 +90,10 @@ struct TrialOutcome {
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
+  /// Of an engine that is somebody else's: the wall by a finer list (profiler::WallLabel), and what
+  /// is behind it, where that was told apart. Then `shares` are by those labels.
+  std::string wall_label{};
+  std::string wall_cause{};
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;
   std::vector<double> losses;   ///< per step, warm-up included

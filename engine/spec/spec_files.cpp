@@ -34,18 +34,6 @@ std::string document_path(const JsonReader& reader, Shelf shelf, const char* key
   return path;
 }
 
-ModelSpec read_model(JsonReader& reader, const std::string& folder) {
-  const Document model = load_document(reader, Shelf::model, "model", folder);
-  return model_from_json(model.json, model.source);
-}
-
-HardwareSpec read_hardware(JsonReader& reader, const std::string& folder) {
-  const Document document = load_document(reader, Shelf::hardware, "hardware", folder);
-  HardwareSpec hardware = hardware_from_json(document.json, document.source);
-  check_plausible(hardware, document.source);
-  return hardware;
-}
-
 StandsFor read_stands_for(JsonReader reader, const std::string& folder) {
   StandsFor original;
   Problems problems;
@@ -58,6 +46,18 @@ StandsFor read_stands_for(JsonReader reader, const std::string& folder) {
 }
 
 }  // namespace
+
+ModelSpec read_model(JsonReader& reader, const std::string& folder) {
+  const Document model = load_document(reader, Shelf::model, "model", folder);
+  return model_from_json(model.json, model.source);
+}
+
+HardwareSpec read_hardware(JsonReader& reader, const std::string& folder) {
+  const Document document = load_document(reader, Shelf::hardware, "hardware", folder);
+  HardwareSpec hardware = hardware_from_json(document.json, document.source);
+  check_plausible(hardware, document.source);
+  return hardware;
+}
 
 Document load_document(JsonReader& reader, Shelf shelf, const char* key,
                        const std::string& folder) {

@@ -16,6 +16,10 @@ namespace moetune::spec {
 /// and near names.
 Document load_document(JsonReader& reader, Shelf shelf, const char* key, const std::string& folder);
 
+/// The values of the keys "model" and "hardware". Throw base::UsageError.
+ModelSpec read_model(JsonReader& reader, const std::string& folder);
+HardwareSpec read_hardware(JsonReader& reader, const std::string& folder);
+
 /// model, hardware, knobs and what a miniature stands for, of a file that a person wrote; what is
 /// wrong goes to `problems`, also figures that no machine has.
 void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& spec,

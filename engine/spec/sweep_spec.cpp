@@ -55,6 +55,10 @@ std::span<const Field<SweepSpec>> sweep_fields() {
           {.key = "strategy",
            .quantity = Quantity::text,
            .help = "How the space is searched; there is only three_walls today."}),
+      object_field<&SweepSpec::engine, &engine_fields>(
+          {.key = "engine",
+           .quantity = Quantity::text,
+           .help = "Somebody else's engine that trains, in place of moetune's own."}),
       object_field<&SweepSpec::budget, &budget_fields>(
           {.key = "budget", .quantity = Quantity::text, .help = "When the search ends."}),
       field<&SweepSpec::scale_trials>({.key = "scale_trials",
@@ -141,9 +145,52 @@ void check_measurement(const JsonReader& reader, const SweepSpec& sweep) {
   }
 }
 
+/// A run of somebody else's engine: our own engine's keys mean nothing there.
+SweepSpec engine_sweep_from_json(const json& document, const Source& source,
+                                 const std::string& folder) {
+  constexpr int64_t kFewestSteps = 6;
+  constexpr int64_t kUsualSteps = 10;
+  constexpr int64_t kUsualWarmup = 3;
+  constexpr double kUsualTimeout = 1800;
+  JsonReader reader(document, source);
+  SweepSpec sweep;
+  Problems problems;
+  sweep.budget.trial_timeout_s = kUsualTimeout;
+  sweep.budget.max_seconds = static_cast<int64_t>(kMaxCount);
+  read_fields(reader, sweep_fields(), sweep, problems);
+  sweep.engine.folder = folder;
+  sweep.has_model = reader.has("model");
+  sweep.has_hardware = reader.has("hardware");
+  reader.ignore("model");
+  reader.ignore("hardware");
+  if (sweep.has_model) problems.attempt([&] { sweep.base.model = read_model(reader, folder); });
+  if (sweep.has_hardware) {
+    problems.attempt([&] { sweep.base.hardware = read_hardware(reader, folder); });
+  }
+  problems.attempt([&] {
+    sweep.base.num_steps = reader.integer_or("num_steps", kUsualSteps, kFewestSteps, 1'000'000);
+  });
+  problems.attempt([&] {
+    sweep.base.num_warmup_steps = reader.integer_or("num_warmup_steps", kUsualWarmup, 1, 1'000'000);
+  });
+  sweep.base.num_traced_steps = 0;
+  sweep.base.clock = ClockMode::wall;
+  problems.attempt([&] {
+    if (!reader.has("space")) reader.fail("space", "what may be changed, with its values");
+    sweep.space =
+        read_engine_space(reader.object("space"), reader.value("space"), sweep.engine.dialect);
+  });
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.throw_if_any();
+  return sweep;
+}
+
 }  // namespace
 
 SweepSpec sweep_from_json(const json& document, const Source& source, const std::string& folder) {
+  if (document.is_object() && document.contains("engine")) {
+    return engine_sweep_from_json(document, source, folder);
+  }
   JsonReader reader(document, source);
   SweepSpec sweep;
   TrialSpec& base = sweep.base;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/engine_spec.h"
 #include "engine/spec/trial_spec.h"
 
 namespace moetune::spec {
@@ -27,6 +28,11 @@ struct SweepSpec {
   std::string strategy = "three_walls";  ///< name of a row of the tuner's strategy table
   /// Everything a trial needs; `knobs` is the starting configuration (the baseline).
   TrialSpec base;
+  /// Whose engine trains; not set: our own. Then of `base` only model, hardware (each may be
+  /// missing) and steps are used, and the axes are those of read_engine_space.
+  EngineSpec engine;
+  bool has_model = true;
+  bool has_hardware = true;
   /// Axes: knob name -> allowed values as text. Knobs that are absent keep the baseline's value.
   std::map<std::string, std::vector<std::string>> space;
   SweepBudget budget;

@@ -19,8 +19,6 @@ constexpr double kLeftOfNoise = 0.6;       ///< at most
 constexpr double kSurely = 0.99;
 constexpr size_t kFewestReadings = 3;
 
-int last_position(const HuntSetup& setup) { return static_cast<int>(setup.commits.size()) - 1; }
-
 // Our engine's operations are those of a traced step, which has a time of its own.
 std::string metric_of_parts(const HuntRuns& runs, const HuntSetup& setup) {
   constexpr const char* kTraced = "traced_step_ns";

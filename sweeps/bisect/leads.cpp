@@ -16,8 +16,6 @@ constexpr double kClearly = 3.0;     ///< noises, for one of many metrics to hav
 constexpr size_t kMostCounters = 3;  ///< that are followed before the metric itself is
 constexpr size_t kFewestOfPart = 3;  ///< runs of an end
 
-int last_position(const HuntSetup& setup) { return static_cast<int>(setup.commits.size()) - 1; }
-
 /// Seconds in one unit of the metric that was asked for; none when it is no duration.
 std::optional<double> seconds_per_target(const HuntRuns& runs, const HuntSetup& setup) {
   return runs.unit() == "ns" ? std::optional(1e-9) : seconds_per_unit(setup.metric);

@@ -95,6 +95,11 @@ struct HuntSetup {
   std::function<bool()> is_stop_asked;
 };
 
+/// Of the commits.
+inline int last_position(const HuntSetup& setup) {
+  return static_cast<int>(setup.commits.size()) - 1;
+}
+
 /// A number that changed between two commits or two configurations.
 struct Moved {
   std::string name;

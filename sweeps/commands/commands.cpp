@@ -38,6 +38,8 @@ constexpr std::array kCommands = {
                run_compare_command},
     CommandRow{"calibrate", "fit what plans stand on to measured runs", calibrate_options,
                run_calibrate_command},
+    CommandRow{"tell", "bring the result of a trial that was launched by hand", tell_options,
+               run_tell_command},
     CommandRow{"trial", "run one trial", trial_options, run_trial_command},
     CommandRow{"program", "print what each rank runs in a step, before anything runs",
                program_options, run_program_command},

@@ -56,6 +56,8 @@ CommandOptions trial_options();
 int run_trial_command(const CommandOptions& options);
 CommandOptions sweep_options();
 int run_sweep_command(const CommandOptions& options);
+CommandOptions tell_options();
+int run_tell_command(const CommandOptions& options);
 CommandOptions ls_options();
 int run_ls_command(const CommandOptions& options);
 CommandOptions show_options();

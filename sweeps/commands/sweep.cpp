@@ -13,7 +13,9 @@
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
 #include "reports/or_null.h"
+#include "sweeps/adapters/engine_sweep.h"
 #include "sweeps/commands/commands.h"
+#include "sweeps/commands/conduct_sweep.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/listing.h"
 #include "sweeps/live_report.h"
@@ -42,10 +44,11 @@ struct Result {
 
   std::optional<store::Gain> gain;
   store::Validation validation;
+  std::optional<NextCommand> next;  ///< for people to run
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, 0, {}, {}};
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, 0, {}, {}, {}};
   const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
@@ -77,6 +80,7 @@ nlohmann::json speedup_json(const std::optional<double>& gain_ratio) {
 nlohmann::json to_json(const Result& result) {
   using reports::or_null;
   const auto flags = result.best ? flags_of(*result.best) : std::nullopt;
+  const auto changes = result.best ? stored_changes(*result.best) : std::nullopt;
   nlohmann::json undecided = nlohmann::json::array();
   for (const store::DecisionRow& decision : result.undecided) {
     undecided.push_back({{"trial", or_null(decision.trial_id)},
@@ -115,7 +119,9 @@ nlohmann::json to_json(const Result& result) {
           {"gain_ratio", or_null(ratio)},
           {"gain_low_ratio", or_null(low_ratio)},
           {"gain_high_ratio", or_null(high_ratio)},
-          {"undecided", undecided}};
+          {"undecided", undecided},
+          {"engine_settings", changes ? nlohmann::json(*changes) : nlohmann::json()},
+          {"next", result.next ? to_json(*result.next) : nlohmann::json()}};
 }
 
 /// A line where no long run has confirmed the best configuration; else nothing.
@@ -140,9 +146,11 @@ std::string to_text(const Result& result) {
     counts.push_back(fmt::format("{} {}{}", count, status, cleared));
   }
   std::string text =
-      fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n", summary.status,
+      fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n",
+                  result.next ? "waits for a trial" : summary.status,
                   summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
                   summary.num_run, summary.num_reused, fmt::join(counts, ", "));
+  if (!result.best && result.next) return text;
   if (!result.best) return text + "no configuration has fitted and run to its end\n";
   const store::TrialRow& best = *result.best;
   text += validation_text(result);
@@ -169,6 +177,12 @@ std::string to_text(const Result& result) {
                             ? "1 change"
                             : fmt::format("{} changes", result.undecided.size()));
   }
+  if (const auto changes = stored_changes(best)) {
+    text += fmt::format("settings of trial {} that differ from your command:{}\n", best.id,
+                        changes->empty() ? " none" : "");
+    for (const std::string& change : *changes) text += "  " + one_line(change) + "\n";
+    return text;
+  }
   std::vector<std::string> knobs;
   for (const store::NamedText& knob : best.knobs) {
     knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
@@ -187,7 +201,7 @@ CommandOptions sweep_options() {
   CommandOptions options(
       "sweep SWEEP --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch "
       "COMMAND] "
-      "[--report FILE] [--format text|json]",
+      "[--dry-run] [--report FILE] [--format text|json]",
       "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
       "profiles it, removes what binds it one change at a time, and validates the winner. Every "
       "trial and decision is stored; the same command resumes a sweep that was stopped.");
@@ -203,6 +217,9 @@ CommandOptions sweep_options() {
                 "keeps a report in this HTML file, written anew after a trial at most every few "
                 "seconds and at the end");
   options.add()("quiet,q", "no progress");
+  options.add()("dry-run",
+                "of a sweep over somebody else's engine: says the next command and why, and runs "
+                "nothing");
   options.add_launch();
   options.add_set();
   options.add_format();
@@ -211,41 +228,119 @@ CommandOptions sweep_options() {
 }
 
 int run_sweep_command(const CommandOptions& options) {
-  const std::string file = options.required("file", "the sweep file");
-  const std::string database = options.database();
-  LiveReport report(database, options.text("report"), file);
-  const int64_t max_trials = options.integer("max-trials", spec::kMinTrials, 0);
-  const int64_t max_seconds = options.integer("max-seconds", 1, 0);
-  Loaded<spec::SweepSpec> loaded = load_sweep(file);
-  spec::SweepSpec& sweep = loaded.spec;
+  return conduct_sweep(options, std::nullopt);
+}
+
+namespace {
+
+/// What decides and what runs, by the sweep's engine.
+struct Conduct {
+  std::unique_ptr<tuner::Strategy> strategy;
+  store::SweepRow row;
+  std::shared_ptr<const UserRun> user_run;  ///< null: our own engine
+  std::unique_ptr<TrialEngine> engine;      ///< the same
+};
+
+Conduct conduct_foreign(const CommandOptions& options, const spec::SweepSpec& sweep,
+                        const std::string& database, const std::optional<ToldRun>& told,
+                        LoopOptions& loop) {
+  for (const char* option : {"set", "launch"}) {
+    if (options.has(option)) {
+      throw base::UsageError(fmt::format(
+          "--{} is for moetune's own engine; the sweep file's `engine` has another", option));
+    }
+  }
+  EngineSweep own = engine_sweep_of(sweep);
+  loop.environment = environment_of(*own.run);
+  if (told) {
+    loop.max_new_runs = 1;
+  } else if (options.has("dry-run")) {
+    loop.max_new_runs = 0;
+  }
+  std::unique_ptr<TrialEngine> engine;
+  if (told) {
+    engine = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
+  } else {
+    engine = std::make_unique<ForeignEngine>(own.run, engine_folder(database));
+  }
+  return {std::move(own.strategy), std::move(own.row), std::move(own.run), std::move(engine)};
+}
+
+Conduct conduct_own(const CommandOptions& options, const std::string& file, spec::SweepSpec& sweep,
+                    LoopOptions& loop) {
   options.apply_set(sweep.base.knobs);
   check_can_run(sweep.base, file);
-  if (max_trials > 0) sweep.budget.max_trials = max_trials;
-  if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
   // Before the database: a sweep that is refused leaves none.
-  const std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
-
-  LoopOptions loop_options;
-  loop_options.max_trials = sweep.budget.max_trials;
-  loop_options.max_seconds = sweep.budget.max_seconds;
-  loop_options.runner.rank_program = find_rank_program();
-  loop_options.runner.launcher = options.launcher(sweep.base);
-  loop_options.runner.folder = running_folder(database);
-  loop_options.reference_folder = reference_folder(database);
-  loop_options.runner.step_limit =
-      std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
-
+  std::unique_ptr<tuner::Strategy> strategy = make_strategy(sweep);
+  loop.runner.rank_program = find_rank_program();
+  loop.runner.launcher = options.launcher(sweep.base);
   for (const tuner::IllegalAxis& axis : tuner::SearchSpace(sweep).illegal_axes()) {
     std::cerr << fmt::format(
         "moetune: {}: no value of {} is legal with the base's other values ({}: {})\n", file,
         axis.knob, axis.violation.rule, axis.violation.message);
   }
-  Session session = open_session(database, sweep_row(sweep));
-  const TextSnapshot snapshot(database, loaded.text);
-  loop_options.runner.text_path = snapshot.path();
+  return {std::move(strategy), sweep_row(sweep), nullptr, nullptr};
+}
+
+int exit_code_of(const Result& result, Progress& progress) {
+  if (result.next) return 0;
+  if (result.summary.status == "interrupted") {
+    progress.note("to go on where it stopped: " + command_line());
+    return static_cast<int>(spec::ExitCode::interrupted);
+  }
+  if (result.summary.status == "done" && result.validation.is_passed == false) {
+    std::cerr << "moetune: the best configuration did not pass its validation: "
+              << one_line(result.validation.reason()) << "\n";
+    return static_cast<int>(spec::ExitCode::unvalidated);
+  }
+  if (result.summary.status == "done") return 0;
+  std::cerr << "moetune: no configuration has fitted and run to its end: "
+            << one_line(result.summary.failure) << "\n";
+  return static_cast<int>(spec::ExitCode::failed);
+}
+
+}  // namespace
+
+int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& told) {
+  const std::string file = options.required("file", "the sweep file");
+  const std::string database = options.database();
+  LiveReport report(database, told ? "" : options.text("report"), file);
+  Loaded<spec::SweepSpec> loaded = load_sweep(file);
+  spec::SweepSpec& sweep = loaded.spec;
+  if (!told) {
+    const int64_t max_trials = options.integer("max-trials", spec::kMinTrials, 0);
+    const int64_t max_seconds = options.integer("max-seconds", 1, 0);
+    if (max_trials > 0) sweep.budget.max_trials = max_trials;
+    if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
+  }
+  const bool is_foreign = sweep.engine.is_set();
+  if (!is_foreign && (told || options.has("dry-run"))) {
+    throw base::UsageError(
+        fmt::format("{}: has no `engine`: moetune runs the trials of its own engine itself", file));
+  }
+  LoopOptions loop_options;
+  Conduct conduct = is_foreign ? conduct_foreign(options, sweep, database, told, loop_options)
+                               : conduct_own(options, file, sweep, loop_options);
+  loop_options.engine = conduct.engine.get();
+  loop_options.max_trials = sweep.budget.max_trials;
+  // What people do by hand takes the time that it takes.
+  loop_options.max_seconds = loop_options.max_new_runs ? 0 : sweep.budget.max_seconds;
+  loop_options.runner.folder = running_folder(database);
+  if (!is_foreign) loop_options.reference_folder = reference_folder(database);
+  loop_options.runner.step_limit =
+      std::chrono::milliseconds(static_cast<int64_t>(sweep.budget.trial_timeout_s * 1000));
+
+  Session session = open_session(database, conduct.row);
+  std::optional<TextSnapshot> snapshot;
+  if (!is_foreign) {
+    snapshot.emplace(database, loaded.text);
+    loop_options.runner.text_path = snapshot->path();
+  }
   const InterruptGuard guard;
   Progress progress(stderr, Progress::mode_for(stderr, options.has("quiet")));
-  if (session.is_resumed) progress.note(fmt::format("resuming the sweep in {}", database));
+  if (session.is_resumed && !loop_options.max_new_runs) {
+    progress.note(fmt::format("resuming the sweep in {}", database));
+  }
   SystemProcessRunner processes;
   report.set_sweep(session.sweep_id);
   report.set_note([&](const std::string& line) { progress.note(line); });
@@ -254,28 +349,27 @@ int run_sweep_command(const CommandOptions& options) {
   report.refresh();  // there from the start, to be opened
   SweepSummary summary;
   try {
-    summary = loop.run(*strategy);
+    summary = loop.run(*conduct.strategy);
   } catch (...) {
     report.finish();
     throw;
   }
   report.finish();
-  const Result result = result_of(session.store, session.sweep_id, std::move(summary));
-
-  std::cout << (options.wants_json() ? to_json(result).dump(2) + "\n" : to_text(result));
-  if (result.summary.status != "interrupted") {
-    if (result.summary.status == "done" && result.validation.is_passed == false) {
-      std::cerr << "moetune: the best configuration did not pass its validation: "
-                << one_line(result.validation.reason()) << "\n";
-      return static_cast<int>(spec::ExitCode::unvalidated);
-    }
-    if (result.summary.status == "done") return 0;
-    std::cerr << "moetune: no configuration has fitted and run to its end: "
-              << one_line(result.summary.failure) << "\n";
-    return static_cast<int>(spec::ExitCode::failed);
+  Result result = result_of(session.store, session.sweep_id, std::move(summary));
+  if (result.summary.next) {
+    result.next = next_command(*conduct.user_run, *result.summary.next, result.summary.next_why,
+                               engine_folder(database));
   }
-  progress.note("to go on where it stopped: " + command_line());
-  return static_cast<int>(spec::ExitCode::interrupted);
+  if (options.wants_json()) {
+    std::cout << to_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+  } else {
+    std::cout << to_text(result) << (result.next ? to_text(*result.next) : std::string());
+    if (result.next) {
+      std::cout << fmt::format("then: moetune tell {} --db {} LOG...\n", file, database);
+    }
+  }
+  return exit_code_of(result, progress);
 }
 
 }  // namespace moetune::sweeps

@@ -315,20 +315,6 @@ std::string broken_rule_of(const RunToMend& run, const PlanKnobs& knobs) {
   return fmt::format("{}: {}", broken->name, broken->message(plan));
 }
 
-/// Why the changed run is impossible where the run as it stands is not; empty: nothing says so.
-std::string broken_by(const RunToMend& run, const PlanKnobs& knobs) {
-  const int64_t pass = int64_t{knobs.micro_batch_size} * knobs.dp;
-  const int64_t batch = run.config->global_batch_size;
-  if (batch > 0 && pass > 0 && batch % pass != 0) {
-    return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
-                       batch, knobs.micro_batch_size, knobs.dp);
-  }
-  const std::string before = broken_rule_of(run, run.config->knobs);
-  const std::string after = broken_rule_of(run, knobs);
-  const auto rule = [](const std::string& text) { return text.substr(0, text.find(':')); };
-  return rule(before) == rule(after) ? std::string() : after;
-}
-
 /// Unknown counts as having some.
 bool has_experts(const RunToMend& run) {
   if (run.model != nullptr) return run.model->num_experts > 0;
@@ -350,6 +336,19 @@ bool is_said(const dialects::RunConfig& config, std::string_view words) {
 }
 
 }  // namespace
+
+std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
+  const int64_t pass = int64_t{knobs.micro_batch_size} * knobs.dp;
+  const int64_t batch = run.config->global_batch_size;
+  if (batch > 0 && pass > 0 && batch % pass != 0) {
+    return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
+                       batch, knobs.micro_batch_size, knobs.dp);
+  }
+  const std::string before = broken_rule_of(run, run.config->knobs);
+  const std::string after = broken_rule_of(run, knobs);
+  const auto rule = [](const std::string& text) { return text.substr(0, text.find(':')); };
+  return rule(before) == rule(after) ? std::string() : after;
+}
 
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   std::vector<Remedy> remedies;
@@ -381,7 +380,8 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
       }
       // The framework has no word for it.
       if (remedy.flags.empty()) continue;
-      remedy.refused = broken_by(run, changed.knobs);
+      remedy.knobs = changed.knobs;
+      remedy.refused = rule_broken_by(run, changed.knobs);
     } else if (!row.words.empty()) {
       const bool is_variable = row.words.front() != '-';
       if (!is_variable && config.dialect != dialects::Dialect::megatron_lm) continue;

@@ -32,6 +32,7 @@ struct RunToMend {
 };
 
 struct Remedy {
+  std::optional<spec::PlanKnobs> knobs;  ///< of the changed run; none: no choice of the run
   std::vector<std::string> flags;  ///< as the framework takes them; empty: not a matter of flags
   double ceiling_ratio = 0;        ///< of the step's time: more cannot be saved by it
   std::string rule;                ///< name of the row
@@ -42,6 +43,10 @@ struct Remedy {
 /// Those of the wall and of every other label whose share is worth a look, largest ceiling first,
 /// refused ones behind. Nothing for an unknown wall.
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run);
+
+/// Why the run with other knobs is impossible where the run as it stands is not, "rule: sentence";
+/// empty: nothing says so.
+std::string rule_broken_by(const RunToMend& run, const spec::PlanKnobs& knobs);
 
 /// Names of the rows, for pages and tests.
 std::vector<std::string_view> remedy_rules();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/model_sizes.h"
+#include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
 
 namespace moetune::spec::dialects {
@@ -32,6 +33,20 @@ Written written(RunConfig& run, Dialect dialect) {
   }
   std::vector<Setting> settings = write_rows(out);
   return {std::move(out), std::move(settings)};
+}
+
+/// Whether a text has the key as a whole word.
+bool is_word_of(std::string_view text, std::string_view key) {
+  const auto goes_on = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  };
+  for (size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    const size_t end = at + key.size();
+    const bool begins = at == 0 || !goes_on(text[at - 1]);
+    if (begins && (end == text.size() || !goes_on(text[end]))) return true;
+  }
+  return false;
 }
 
 std::string value_of(const Setting& setting) {
@@ -71,7 +86,12 @@ std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConf
   };
   for (const Setting& setting : after.settings) {
     const std::optional<std::string> old = find(before.settings, setting.key);
-    if (old != value_of(setting)) changes.push_back({setting.key, old, value_of(setting)});
+    if (old == value_of(setting)) continue;
+    changes.push_back({setting.key, old, value_of(setting)});
+    changes.back().words = words_of_setting(setting, dialect);
+    // A switch that is off is left out where there is no word for that.
+    const bool has_words = dialect != Dialect::primus;
+    if (has_words && changes.back().words.empty()) changes.back().after.reset();
   }
   for (const Setting& setting : before.settings) {
     if (!find(after.settings, setting.key)) {
@@ -87,6 +107,49 @@ std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConf
     if (old != value) changes.push_back({name, old, value, true});
   }
   return changes;
+}
+
+std::vector<std::string> words_of(const UnknownSetting& setting, Dialect dialect) {
+  const bool is_switch = setting.value.empty() || setting.value == "true";
+  const bool is_off = setting.value == "false";
+  const bool is_flag = setting.key.starts_with("-");
+  if (dialect == Dialect::primus) return {};
+  if (!is_flag && dialect == Dialect::megatron_bridge) return {setting.key + "=" + setting.value};
+  const std::string flag = is_flag ? setting.key : "--" + setting.key;
+  if (is_off && !is_flag)
+    return words_of_setting({.key = setting.key, .words = {"false"}}, dialect);
+  if (is_off) return {};
+  if (is_switch) return {flag};
+  std::vector<std::string> words = {flag};
+  for (const ShellCommand& command : read_shell("- " + setting.value, setting.key)) {
+    words.insert(words.end(), command.words.begin() + 1, command.words.end());
+  }
+  return words;
+}
+
+std::optional<std::vector<std::string>> command_words(const RunConfig& given, Dialect dialect,
+                                                      const RunConfig& defaults,
+                                                      std::string_view said) {
+  if (dialect == Dialect::torchtitan || dialect == Dialect::primus) return std::nullopt;
+  RunConfig run = given;
+  const auto [out, settings] = written(run, dialect);
+  std::vector<std::string> words;
+  const auto add = [&](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  const std::vector<SettingChange> changes = changed_settings(defaults, given, dialect);
+  for (const Setting& setting : settings) {
+    const bool is_wanted =
+        is_word_of(said, setting.key) ||
+        std::ranges::find(changes, setting.key, &SettingChange::key) != changes.end();
+    if (is_wanted) add(words_of_setting(setting, dialect));
+  }
+  for (const UnknownSetting& setting : run.unknown) {
+    if (std::ranges::find(settings, setting.key, &Setting::key) == settings.end()) {
+      add(words_of(setting, dialect));
+    }
+  }
+  return words;
 }
 
 std::string text_of(const SettingChange& change, Dialect dialect) {

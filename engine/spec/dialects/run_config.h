@@ -97,12 +97,25 @@ struct SettingChange {
   std::optional<std::string> before;  ///< as it is written; none: it is not said
   std::optional<std::string> after;   ///< none: it is to be left out; empty: a switch
   bool is_variable = false;           ///< of the environment
+  /// Behind a command that says other values: the words that make it so. Empty for variables, for
+  /// what is to be left out, and in dialects whose settings are no words.
+  std::vector<std::string> words{};
 };
 /// In the order of the table: what is new or has another value, then what goes, then variables.
 std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,
                                             Dialect dialect);
 /// "--micro-batch-size 2", "training.local_batch_size = 2", "without --recompute-method".
 std::string text_of(const SettingChange& change, Dialect dialect);
+
+/// A setting that stands in no table (RunConfig::unknown) as words of a command; a value of "true"
+/// or "false" is a switch. Empty where it has to be left out, and in dialects without such words.
+std::vector<std::string> words_of(const UnknownSetting& setting, Dialect dialect);
+/// The settings of a run as words of a command, without launcher and script: those that are not as
+/// in `defaults`, and those whose key stands in `said`, the text that the run comes from. None in
+/// dialects whose settings do not all fit there (torchtitan, Primus).
+std::optional<std::vector<std::string>> command_words(const RunConfig& run, Dialect dialect,
+                                                      const RunConfig& defaults,
+                                                      std::string_view said);
 
 /// The settings that moetune has a word for, as the dialect spells them, in the table's order.
 std::vector<std::string> known_settings(Dialect dialect);

@@ -20,6 +20,9 @@ void read_primus(std::string_view text, Reading& reading);
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown);
 
+/// A setting as words of a command line; none of a switch that is off, and in Primus' words.
+std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialect);
+
 /// The name of a setting that a word of a command line gives; empty where it gives none.
 std::string key_in_word(std::string_view word, Dialect dialect);
 

@@ -109,21 +109,9 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
     }
   }
   for (const Setting& setting : settings) {
-    if (is_bridge) {
-      const bool is_scalar = setting.words.size() == 1 && !is_list(setting, out.dialect);
-      const std::string value =
-          is_scalar ? setting.words[0] : yaml_text(node_of(setting, out.dialect));
-      pieces.push_back(shell_quoted(setting.key + "=" + value));
-      continue;
-    }
-    const Row* row = find_row(setting.key, out.dialect);
-    std::string piece = setting.key;
-    if (row != nullptr && kind_of(*row) == Kind::flag) {
-      if (setting.words[0] != "true") continue;
-    } else {
-      for (const std::string& word : setting.words) piece += " " + shell_quoted(word);
-    }
-    pieces.push_back(std::move(piece));
+    std::vector<std::string> words = words_of_setting(setting, out.dialect);
+    for (std::string& word : words) word = shell_quoted(word);
+    if (!words.empty()) pieces.push_back(fmt::format("{}", fmt::join(words, " ")));
   }
   for (const UnknownSetting& setting : unknown) {
     if (!is_bridge) {
@@ -239,6 +227,37 @@ std::string primus_file(const Writing& out, const std::vector<Setting>& settings
 }
 
 }  // namespace
+
+std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialect) {
+  const Row* row = find_row(setting.key, dialect);
+  const bool is_flag = row != nullptr && kind_of(*row) == Kind::flag;
+  const bool is_on = setting.words.empty() || setting.words[0] == "true";
+  std::vector<std::string> words;
+  switch (dialect) {
+    case Dialect::megatron_lm:
+      if (is_flag) return is_on ? std::vector{setting.key} : words;
+      words.push_back(setting.key);
+      break;
+    case Dialect::megatron_bridge: {
+      const bool is_scalar = setting.words.size() == 1 && !is_list(setting, dialect);
+      return {setting.key + "=" +
+              (is_scalar ? setting.words[0] : yaml_text(node_of(setting, dialect)))};
+    }
+    case Dialect::torchtitan: {
+      const size_t dot = setting.key.rfind('.');
+      if (is_flag && !is_on && dot != std::string::npos) {
+        return {"--" + setting.key.substr(0, dot) + ".no_" + setting.key.substr(dot + 1)};
+      }
+      words.push_back("--" + setting.key);
+      if (is_flag) return words;
+      break;
+    }
+    case Dialect::primus:
+      return words;
+  }
+  words.insert(words.end(), setting.words.begin(), setting.words.end());
+  return words;
+}
 
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown) {

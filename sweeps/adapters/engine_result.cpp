@@ -1,0 +1,377 @@
+#include "sweeps/adapters/engine_result.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/plan_knobs.h"
+#include "engine/spec/trial_status.h"
+#include "kernels/base/environment_failure.h"
+#include "kernels/base/units.h"
+#include "profiler/analysis/stats.h"
+#include "sweeps/adapters/engine_words.h"
+#include "sweeps/analyse.h"
+#include "sweeps/processes/process.h"
+
+namespace moetune::sweeps {
+namespace {
+
+using nlohmann::json;
+using spec::TrialStatus;
+namespace dialects = spec::dialects;
+
+struct EngineVerdict {
+  TrialStatus status = TrialStatus::ok;
+  std::string reason;
+};
+
+/// Of a step line, seconds; from tokens where the line says those alone.
+std::optional<double> seconds_of_line(const StepLine& line, const RunFacts& facts,
+                                      double tokens_per_step) {
+  if (line.step_time_s) return line.step_time_s;
+  const double ranks = static_cast<double>(facts.world_size.value_or(1));
+  if (line.tokens_per_s_per_gpu && *line.tokens_per_s_per_gpu > 0 && tokens_per_step > 0) {
+    return tokens_per_step / (*line.tokens_per_s_per_gpu * ranks);
+  }
+  return std::nullopt;
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of(" \r\n\t");
+  if (end == std::string::npos) return {};
+  const size_t begin = text.find_last_of("\r\n", end);
+  const size_t first = begin == std::string::npos ? 0 : begin + 1;
+  return text.substr(first, std::min<size_t>(end + 1 - first, 500));
+}
+
+/// How the command ended, where its log does not say why.
+EngineVerdict verdict_of_end(const CommandEnd& end) {
+  switch (end.how) {
+    case CommandEnd::How::hung:
+      return {TrialStatus::hung, end.detail};
+    case CommandEnd::How::interrupted:
+      return {TrialStatus::interrupted, "stopped by the user"};
+    case CommandEnd::How::out_of_time:
+      return {TrialStatus::interrupted, "ended with the time budget"};
+    case CommandEnd::How::signalled:
+      return {TrialStatus::crashed, "killed by " + signal_text(end.code)};
+    case CommandEnd::How::exited:
+      break;
+  }
+  if (end.code == 0) return {};
+  const std::string words = last_line(end.detail);
+  return {TrialStatus::failed, fmt::format("the command ended with exit code {}{}", end.code,
+                                           words.empty() ? "" : ": " + words)};
+}
+
+/// Why it ended badly; ok where it did not.
+EngineVerdict how_it_ended(const EngineLeavings& left) {
+  const EngineVerdict by_command = verdict_of_end(left.end);
+  if (by_command.status == TrialStatus::interrupted) return by_command;
+  const bool has_log = left.facts.has_value();
+  const bool has_steps = has_log && left.facts->num_steps > 0;
+  const bool is_start_failure =
+      left.end.how == CommandEnd::How::exited && (left.end.code == 126 || left.end.code == 127);
+  if (is_start_failure && !has_steps) {
+    throw base::EnvironmentFailure("the command cannot be started: " + by_command.reason);
+  }
+  if (!has_log) {
+    if (by_command.status != TrialStatus::ok) return by_command;
+    return {TrialStatus::failed,
+            "the command ended well, but no log of a run was found; see the key 'engine.log'"};
+  }
+  const RunFacts& facts = *left.facts;
+  switch (facts.status) {
+    case ForeignStatus::interrupted:
+      // Ended by us, it may well say so.
+      if (left.end.how != CommandEnd::How::exited) return by_command;
+      throw base::EnvironmentFailure(fmt::format(
+          "the run was ended from outside, which says nothing of its settings: {}", facts.reason));
+    case ForeignStatus::ok:
+    case ForeignStatus::truncated:
+    case ForeignStatus::unknown:
+      return by_command;
+    default:
+      break;
+  }
+  for (const ForeignStatusRow& row : spec::NameTable<ForeignStatus>::kRows) {
+    if (row.value == facts.status) return {row.trial, facts.reason};
+  }
+  return by_command;
+}
+
+/// Whether it has done what was asked for.
+EngineVerdict check_steps(const UserRun& run, const tuner::TrialRequest& request,
+                          const RunFacts& facts) {
+  const int64_t first = facts.first_step.value_or(1);
+  const int64_t done = facts.last_step ? *facts.last_step - first + 1 : 0;
+  const int64_t optimizer_steps = done - facts.num_skipped_steps;
+  if (optimizer_steps < kFewestOptimizerSteps) {
+    return {TrialStatus::failed, fmt::format("{} optimizer steps, at least {} have to be made",
+                                             optimizer_steps, kFewestOptimizerSteps)};
+  }
+  const bool is_asked = run.dialect || has_placeholder(run.engine().run, "steps");
+  const int64_t asked = launched_steps(request);
+  if (is_asked && done < asked) {
+    return {TrialStatus::failed, fmt::format("ended after {} of {} steps", done, asked)};
+  }
+  return {};
+}
+
+/// Losses by step from 0; what a line does not say is not a number.
+std::vector<double> losses_of(const RunFacts& facts) {
+  std::vector<double> losses;
+  const int64_t first = facts.first_step.value_or(1);
+  constexpr int64_t kMostSteps = 1'000'000;
+  for (const StepLine& line : facts.steps) {
+    const int64_t place = line.step - first;
+    if (place < 0 || place >= kMostSteps) continue;
+    losses.resize(std::max(losses.size(), static_cast<size_t>(place) + 1), std::nan(""));
+    losses[static_cast<size_t>(place)] = line.loss.value_or(std::nan(""));
+  }
+  return losses;
+}
+
+EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& request,
+                           const RunFacts& facts) {
+  if (facts.num_nan_steps > 0) {
+    return {TrialStatus::wrong, fmt::format("the loss is not a number in {} steps, from step {} on",
+                                            facts.num_nan_steps, facts.first_nan_step.value_or(0))};
+  }
+  const std::vector<double> losses = losses_of(facts);
+  const std::vector<double>& expected = request.spec.reference_loss;
+  const double band = run.engine().loss_band_ratio;
+  for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i) {
+    const bool is_told = std::isfinite(losses[i]) && std::isfinite(expected[i]) && expected[i] > 0;
+    if (!is_told || std::abs(losses[i] - expected[i]) <= band * expected[i]) continue;
+    return {TrialStatus::wrong,
+            fmt::format("loss {:.4f} at step {}, the baseline has {:.4f}: more than {} off",
+                        losses[i], i + 1, expected[i], base::format_ratio(band))};
+  }
+  return {};
+}
+
+/// Without dashes and quotes, as a log's dump names it.
+std::string plain_name(std::string name) {
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+std::string plain_value(std::string value) {
+  // Python prints lists and texts with marks around them.
+  std::erase_if(
+      value, [](char c) { return std::string_view("'\"[]\\").find(c) != std::string_view::npos; });
+  std::ranges::transform(value, value.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return value.empty() ? "true" : value;
+}
+
+bool is_same_value(const std::string& asked, const std::string& echoed) {
+  const std::string a = plain_value(asked);
+  const std::string b = plain_value(echoed);
+  if (a == b || (a == "false" && (b == "none" || b == "null"))) return true;
+  char* end_a = nullptr;
+  char* end_b = nullptr;
+  const double x = std::strtod(a.c_str(), &end_a);
+  const double y = std::strtod(b.c_str(), &end_b);
+  return *end_a == '\0' && *end_b == '\0' && x == y;
+}
+
+void add_times(const UserRun& run, const tuner::TrialRequest& request, const RunFacts& facts,
+               store::ShardContents& shard, store::TrialResult& result) {
+  const double tokens = spec::tokens_per_step(request.spec.training);
+  const int64_t first = facts.first_step.value_or(1);
+  std::vector<double> samples;
+  for (const StepLine& line : facts.steps) {
+    const auto seconds = seconds_of_line(line, facts, tokens);
+    const int64_t place = line.step - first;
+    const bool is_warmup = place < request.spec.num_warmup_steps;
+    if (seconds && !is_warmup) samples.push_back(*seconds * 1e9);
+    if (!line.loss || !std::isfinite(*line.loss) || place < 0) continue;
+    store::ShardStep step;
+    step.step = place;
+    step.is_warmup = is_warmup;
+    step.is_traced = request.is_profiled && !is_warmup;
+    step.step_ns = std::llround(seconds.value_or(0) * 1e9);
+    step.loss = *line.loss;
+    step.grad_norm = line.grad_norm.value_or(0);
+    step.lr = line.learning_rate.value_or(0);
+    shard.steps.push_back(step);
+  }
+  if (samples.empty() && facts.step_time) {
+    for (const double seconds : facts.step_time->steady_s) samples.push_back(seconds * 1e9);
+  }
+  if (result.status != spec::name_of(TrialStatus::ok)) return;
+  if (samples.empty()) {
+    result.status = spec::name_of(TrialStatus::failed);
+    result.reason = "the log tells no time of a step behind the warm-up";
+    return;
+  }
+  // What the profiler costs is no time of the configuration.
+  for (const double ns : samples) result.samples_ns.push_back(std::llround(ns));
+  const profiler::MedianInterval median = profiler::median_interval(samples);
+  result.step_ns = std::llround(median.median);
+  result.step_ns_low = std::llround(median.low);
+  result.step_ns_high = std::llround(median.high);
+  result.metrics.push_back({-1, "step_ns", median.median});
+  result.metrics.push_back({-1, "step_ns_low", median.low});
+  result.metrics.push_back({-1, "step_ns_high", median.high});
+  result.metrics.push_back({-1, "noise_ratio", median.noise_ratio()});
+  result.metrics.push_back({-1, "num_timed_steps", static_cast<double>(samples.size())});
+  // Without a batch and a length that are known there is nothing to multiply.
+  const bool is_known = run.config.seq_length > 0 || facts.seq_length.has_value();
+  if (is_known && median.median > 0) {
+    result.tokens_per_s = tokens * 1e9 / median.median;
+    result.metrics.push_back({-1, "tokens_per_s", *result.tokens_per_s});
+  }
+  if (!shard.steps.empty()) result.loss_final = shard.steps.back().loss;
+}
+
+void add_memory(const UserRun& run, const RunFacts& facts, store::ShardContents& shard,
+                store::TrialResult& result) {
+  if (facts.peak_memory) {
+    result.peak_bytes = facts.peak_memory->bytes;
+    result.metrics.push_back({-1, "peak_bytes", static_cast<double>(facts.peak_memory->bytes)});
+  }
+  const int64_t capacity =
+      run.hardware != nullptr ? run.hardware->memory_bytes : facts.device_bytes.value_or(0);
+  std::map<int, int64_t> by_rank;
+  for (const MemoryReading& reading : facts.memory) {
+    const bool is_alike = facts.peak_memory && reading.kind == facts.peak_memory->kind &&
+                          reading.is_peak == facts.peak_memory->is_peak;
+    if (is_alike && reading.rank >= 0) {
+      by_rank[reading.rank] = std::max(by_rank[reading.rank], reading.bytes);
+    }
+  }
+  for (const auto& [rank, bytes] : by_rank) {
+    store::ShardMemory memory;
+    memory.rank = rank;
+    memory.peak_bytes = bytes;
+    memory.capacity_bytes = capacity;
+    shard.memory.push_back(memory);
+  }
+}
+
+/// The store knows four walls; waiting for other stages is communication there, and a rank that
+/// comes late is none of them.
+std::string stored_wall(profiler::WallLabel label) {
+  switch (label) {
+    case profiler::WallLabel::communication:
+    case profiler::WallLabel::pipeline:
+      return base::name_of(base::Wall::communication);
+    case profiler::WallLabel::host:
+      return base::name_of(base::Wall::host);
+    case profiler::WallLabel::memory:
+      return base::name_of(base::Wall::memory);
+    case profiler::WallLabel::compute:
+      return base::name_of(base::Wall::compute);
+    default:
+      return {};
+  }
+}
+
+void add_wall(const Diagnosis& traces, store::TrialResult& result) {
+  const profiler::ImportedWall& wall = traces.wall;
+  json shares = json::object();
+  for (size_t i = 0; i < wall.shares.size(); ++i) {
+    shares[profiler::name_of(static_cast<profiler::WallLabel>(i))] = wall.shares[i];
+  }
+  json evidence = json::array();
+  for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
+  result.wall = stored_wall(wall.label);
+  result.texts.push_back({kWallEvidenceText, json{{"label", profiler::name_of(wall.label)},
+                                                  {"sub_cause", wall.sub_cause},
+                                                  {"shares", shares},
+                                                  {"summary", wall.summary},
+                                                  {"evidence", evidence}}
+                                                 .dump()});
+}
+
+}  // namespace
+
+std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
+                          const RunFacts& facts) {
+  if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return {};
+  const tuner::Settings asked = settings_of(request);
+  const tuner::Settings own = settings_of(run);
+  // A summary has only what differs from defaults that depend on the recipe.
+  const bool is_whole = facts.echoed.form != EchoedConfig::Form::bridge_summary;
+  std::vector<std::string> wrong;
+  for (const auto& [name, values] : run.sweep.space) {
+    const std::string& value = asked.at(name);
+    const spec::PlanKnobRow* row = spec::find_plan_knob(name);
+    if (row == nullptr) {
+      const auto echoed = std::ranges::find_if(facts.echoed.settings, [&](const auto& setting) {
+        return plain_name(setting.key) == plain_name(name);
+      });
+      if (value == kAsItIs || echoed == facts.echoed.settings.end()) continue;
+      if (!is_same_value(value, echoed->value)) {
+        wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed->value));
+      }
+      continue;
+    }
+    if (!facts.config || name == "cuda_device_max_connections") continue;
+    const std::string echoed = spec::get_plan_knob(facts.config->knobs, *row);
+    const bool may_be_unsaid =
+        !is_whole && echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
+    if (echoed != value && !may_be_unsaid) {
+      wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));
+    }
+  }
+  return fmt::format("{}", fmt::join(wrong, "; "));
+}
+
+store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
+                                 const EngineLeavings& left) {
+  store::TrialResult result;
+  result.num_steps = request.num_steps > 0 ? request.num_steps : request.spec.num_steps;
+  EngineVerdict verdict = how_it_ended(left);
+  const auto check = [&](const EngineVerdict& next) {
+    if (verdict.status == TrialStatus::ok) verdict = next;
+  };
+  if (left.facts) {
+    check(check_steps(run, request, *left.facts));
+    check(check_losses(run, request, *left.facts));
+    if (const std::string wrong = echo_mismatch(run, request, *left.facts); !wrong.empty()) {
+      check({TrialStatus::failed,
+             fmt::format("the run's own configuration is another than the one asked for: {}",
+                         wrong)});
+    }
+  }
+  result.status = spec::name_of(verdict.status);
+  result.reason = verdict.reason;
+  store::ShardContents shard;
+  if (left.facts) {
+    add_times(run, request, *left.facts, shard, result);
+    add_memory(run, *left.facts, shard, result);
+    dialects::RunConfig echoed;
+    for (const EchoedSetting& setting : left.facts->echoed.settings) {
+      echoed.unknown.push_back({setting.key, setting.value});
+    }
+    if (forces_balance(run.config) || forces_balance(echoed)) {
+      result.texts.push_back({"forced_balancing",
+                              "experts were forced to be balanced: no figure of this trial holds "
+                              "for real routing"});
+    }
+    for (const std::string& note : left.facts->notes) result.texts.push_back({"note", note});
+    const bool has_echo = left.facts->echoed.form != EchoedConfig::Form::none;
+    if (run.dialect && !has_echo) {
+      result.texts.push_back({"note",
+                              "the log does not say with which configuration it ran: that it is "
+                              "the one asked for was not checked"});
+    }
+  }
+  if (left.traces && verdict.status == TrialStatus::ok) add_wall(*left.traces, result);
+  for (const std::string& note : left.notes) result.texts.push_back({"note", note});
+  result.shards.push_back(std::move(shard));
+  return result;
+}
+
+}  // namespace moetune::sweeps

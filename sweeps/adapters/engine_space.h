@@ -1,0 +1,38 @@
+// What may be changed in the user's run, as the search asks for it: rules and predictions of the
+// planner, remedies of the table that diagnoses runs, words of the dialect's tables.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sweeps/adapters/user_run.h"
+#include "tuner/strategies/settings_search.h"
+
+namespace moetune::sweeps {
+
+class EngineSpace final : public tuner::SettingsSpace {
+ public:
+  explicit EngineSpace(std::shared_ptr<const UserRun> run) : run_(std::move(run)) {}
+
+  [[nodiscard]] tuner::Settings base() const override { return settings_of(*run_); }
+  [[nodiscard]] tuner::TrialRequest request(const tuner::Settings& settings, bool is_profiled,
+                                            int64_t num_steps) const override;
+  [[nodiscard]] std::string broken_rule(const tuner::Settings& settings) const override;
+  [[nodiscard]] std::string too_large(const tuner::TrialRequest& request) const override;
+  [[nodiscard]] bool can_profile() const override;
+  [[nodiscard]] std::vector<tuner::Settings> layouts() const override;
+  [[nodiscard]] std::vector<tuner::SettingsMove> moves(
+      const tuner::Settings& from, const tuner::TrialOutcome& seen) const override;
+  [[nodiscard]] std::string remark() const override;
+  [[nodiscard]] std::string change_text(const tuner::Settings& from,
+                                        const tuner::Settings& to) const override;
+
+ private:
+  [[nodiscard]] tuner::Prediction predict(const spec::PlanKnobs& knobs) const;
+  void add_remedies(const tuner::Settings& from, const tuner::TrialOutcome& seen,
+                    std::vector<tuner::SettingsMove>& moves) const;
+
+  std::shared_ptr<const UserRun> run_;
+};
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,44 @@
+// A sweep over somebody else's engine: what the loop of sweeps needs of it, and what it tells
+// people who launch by hand.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+#include "sweeps/adapters/foreign_engine.h"
+#include "tuner/strategy.h"
+
+namespace moetune::sweeps {
+
+struct EngineSweep {
+  std::shared_ptr<const UserRun> run;
+  std::unique_ptr<tuner::Strategy> strategy;
+  store::SweepRow row;
+};
+/// Throws base::UsageError for what the sweep file's engine cannot be.
+EngineSweep engine_sweep_of(const spec::SweepSpec& sweep);
+
+/// The command of a trial that nobody has run yet. `folder`: see engine_folder; a configuration
+/// file that the command reads is written there.
+struct NextCommand {
+  std::string title;
+  std::string phase;
+  std::string why;
+  std::string command;
+  std::string working_folder;
+  int64_t predicted_step_ns = 0;
+  int64_t predicted_peak_bytes = 0;
+};
+NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
+                         const std::string& why, const std::string& folder);
+std::string to_text(const NextCommand& next);
+nlohmann::json to_json(const NextCommand& next);
+
+/// What a stored trial changes in the user's command, as the engine writes it; none of trials of
+/// our own engine.
+std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial);
+
+}  // namespace moetune::sweeps

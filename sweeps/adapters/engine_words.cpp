@@ -1,0 +1,206 @@
+#include "sweeps/adapters/engine_words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/shell.h"
+#include "kernels/base/error.h"
+#include "sweeps/adapters/trial_settings.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace dialects = spec::dialects;
+using dialects::Dialect;
+using dialects::UnknownSetting;
+
+/// Settings in no table that differ from the user's, or are new.
+std::vector<UnknownSetting> changed_unknown(const dialects::RunConfig& from,
+                                            const dialects::RunConfig& to) {
+  std::vector<UnknownSetting> changed;
+  for (const UnknownSetting& setting : to.unknown) {
+    if (std::ranges::find(from.unknown, setting) == from.unknown.end()) changed.push_back(setting);
+  }
+  return changed;
+}
+
+std::vector<std::string> gone_unknown(const dialects::RunConfig& from,
+                                      const dialects::RunConfig& to) {
+  std::vector<std::string> gone;
+  for (const UnknownSetting& setting : from.unknown) {
+    if (std::ranges::find(to.unknown, setting.key, &UnknownSetting::key) == to.unknown.end()) {
+      gone.push_back(setting.key);
+    }
+  }
+  return gone;
+}
+
+std::vector<dialects::SettingChange> table_changes(const UserRun& run,
+                                                   const dialects::RunConfig& config) {
+  if (run.dialect) return dialects::changed_settings(run.config, config, *run.dialect);
+  std::vector<dialects::SettingChange> changes;
+  for (const auto& [name, value] : config.environment) {
+    changes.push_back({name, std::nullopt, value, true});
+  }
+  return changes;
+}
+
+std::vector<std::string> words_of_raw(const UserRun& run, const UnknownSetting& setting) {
+  // What is only a command has flags as Megatron-LM has them.
+  return dialects::words_of(setting, run.dialect.value_or(Dialect::megatron_lm));
+}
+
+void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+/// The words of the key 'profile', split as a shell does.
+std::vector<std::string> own_profile_words(const std::string& text) {
+  std::vector<std::string> words;
+  for (const dialects::ShellCommand& command : dialects::read_shell(text, "engine.profile")) {
+    append(words, command.words);
+  }
+  return words;
+}
+
+/// A run that says nothing of its own: one size as it is anyway, without which it is no run.
+dialects::RunConfig defaults_of(const UserRun& run) {
+  const UnknownSetting one{dialects::key_of(dialects::row_of("tp"), *run.dialect), "1"};
+  return dialects::import_run(fmt::format("{}", fmt::join(words_of_raw(run, one), " ")),
+                              *run.dialect, {.source = "defaults", .world_size = run.world_size});
+}
+
+/// From 1. Profilers of frameworks want a few steps of warm-up themselves.
+int64_t first_traced_step(const tuner::TrialRequest& request) {
+  constexpr int64_t kFewestBefore = 3;
+  return std::max(request.spec.num_warmup_steps, kFewestBefore) + 1;
+}
+
+}  // namespace
+
+std::vector<std::string> change_texts(const UserRun& run, const dialects::RunConfig& config) {
+  const Dialect dialect = run.dialect.value_or(Dialect::megatron_lm);
+  std::vector<std::string> texts;
+  for (const dialects::SettingChange& change : table_changes(run, config)) {
+    texts.push_back(dialects::text_of(change, dialect));
+  }
+  for (const UnknownSetting& setting : changed_unknown(run.config, config)) {
+    texts.push_back(dialects::text_of({setting.key, std::nullopt, setting.value}, dialect));
+  }
+  for (const std::string& key : gone_unknown(run.config, config)) {
+    texts.push_back("without " + key);
+  }
+  return texts;
+}
+
+std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
+                      const tuner::Settings& settings) {
+  const std::vector<dialects::SettingChange> changes = table_changes(run, config);
+  if (run.dialect && !(config.knobs == run.config.knobs) && changes.empty()) {
+    std::vector<std::string> names;
+    for (const auto& [name, values] : run.sweep.space) {
+      const auto was = tuner::Settings(settings_of(run));
+      if (was.at(name) != settings.at(name)) names.push_back(name);
+    }
+    return fmt::format("no_word: {} has no word for {}", spec::name_of(*run.dialect),
+                       fmt::join(names, ", "));
+  }
+  const bool takes_all =
+      has_placeholder(run.engine().run, "all_flags") || has_placeholder(run.engine().run, "config");
+  if (takes_all) return {};
+  std::vector<std::string> gone = gone_unknown(run.config, config);
+  for (const dialects::SettingChange& change : changes) {
+    if (!change.after && !change.is_variable) gone.push_back(change.key);
+  }
+  if (gone.empty()) return {};
+  const bool has_all =
+      run.dialect == Dialect::megatron_lm || run.dialect == Dialect::megatron_bridge;
+  return fmt::format(
+      "cannot_take_back: the command says {}, which {{flags}} behind it cannot take back{}",
+      fmt::join(gone, ", "),
+      has_all       ? "; with {all_flags} in its place it can"
+      : run.dialect ? "; with {config} in its place it can"
+                    : "");
+}
+
+int64_t launched_steps(const tuner::TrialRequest& request) {
+  if (request.is_profiled) return first_traced_step(request) + 2;
+  const int64_t timed = request.num_steps > 0 ? request.num_steps : request.spec.num_steps;
+  return request.spec.num_warmup_steps + timed;
+}
+
+tuner::Settings settings_of(const tuner::TrialRequest& request) {
+  return {request.settings.begin(), request.settings.end()};
+}
+
+EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& request,
+                             const std::string& out) {
+  const spec::EngineSpec& engine = run.engine();
+  EngineCommand command;
+  dialects::RunConfig config = config_with(run, settings_of(request));
+  TrialLength length;
+  length.num_steps = launched_steps(request);
+  length.out = out;
+  if (request.is_profiled) length.first_traced = first_traced_step(request);
+  std::vector<std::string> flags;
+  const std::vector<dialects::SettingChange> changes = table_changes(run, config);
+  for (const dialects::SettingChange& change : changes) {
+    if (change.is_variable && change.after) {
+      command.environment.push_back(change.key + "=" + *change.after);
+    }
+    append(flags, change.words);
+  }
+  std::vector<std::string> own_words;
+  if (request.is_profiled && !engine.profile.empty()) {
+    own_words = own_profile_words(path_with(engine.profile, {{"out", {out}}}));
+  }
+  if (run.dialect) {
+    const bool has_own = !own_words.empty();
+    for (const UnknownSetting& setting : trial_settings(*run.dialect, length)) {
+      const auto profile = profile_settings(*run.dialect, length);
+      const bool is_of_profile =
+          std::ranges::find(profile, setting) != profile.end() && request.is_profiled;
+      if (!has_own || !is_of_profile) put_setting(config, setting, run.dialect);
+    }
+  }
+  for (const UnknownSetting& setting : changed_unknown(run.config, config)) {
+    append(flags, words_of_raw(run, setting));
+  }
+  append(flags, own_words);
+  Placeholders& values = command.placeholders;
+  values = {{"out", {out}},
+            {"trial", {request.hash.substr(0, 8)}},
+            {"steps", {std::to_string(length.num_steps)}},
+            {"flags", flags}};
+  if (run.dialect && has_placeholder(engine.run, "all_flags")) {
+    const dialects::RunConfig defaults = defaults_of(run);
+    std::vector<std::string> all =
+        dialects::command_words(config, *run.dialect, defaults, run.config_text).value_or(flags);
+    append(all, own_words);
+    values["all_flags"] = std::move(all);
+  }
+  if (run.dialect && has_placeholder(engine.run, "config")) {
+    const bool is_toml = run.dialect == Dialect::torchtitan;
+    command.config_path = out + (is_toml ? "/config.toml" : "/config.yaml");
+    command.config_text = dialects::export_run(config, *run.dialect);
+    values["config"] = {command.config_path};
+  }
+  command.text = filled_in(engine.run, values);
+  return command;
+}
+
+std::string EngineCommand::shell_text() const {
+  std::string all;
+  for (const std::string& variable : environment) {
+    const size_t equals = variable.find('=');
+    all += "export " + variable.substr(0, equals + 1) +
+           word_for_shell(variable.substr(equals + 1)) + "; ";
+  }
+  return all + text;
+}
+
+}  // namespace moetune::sweeps

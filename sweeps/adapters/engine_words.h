@@ -1,0 +1,40 @@
+// A trial of the user's engine in its own words: which settings differ, and the command that says
+// so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/adapters/shell_text.h"
+#include "sweeps/adapters/user_run.h"
+#include "tuner/strategy.h"
+
+namespace moetune::sweeps {
+
+/// What differs from the user's run, a text each, as remedies are told.
+std::vector<std::string> change_texts(const UserRun& run, const spec::dialects::RunConfig& config);
+
+/// Why the engine cannot be told such a configuration, "rule: sentence"; empty: it can.
+std::string unsayable(const UserRun& run, const spec::dialects::RunConfig& config,
+                      const tuner::Settings& settings);
+
+/// What is run for a request.
+struct EngineCommand {
+  std::string text;                      ///< for /bin/sh
+  std::vector<std::string> environment;  ///< "NAME=value"
+  Placeholders placeholders;
+  std::string config_path;  ///< {config}; empty: the command has none
+  std::string config_text;
+
+  /// As a person types it.
+  [[nodiscard]] std::string shell_text() const;
+};
+/// `out`: the trial's folder, absolute. Throws base::UsageError.
+EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& request,
+                             const std::string& out);
+
+/// Steps of the run, those that are not timed included.
+int64_t launched_steps(const tuner::TrialRequest& request);
+tuner::Settings settings_of(const tuner::TrialRequest& request);
+
+}  // namespace moetune::sweeps

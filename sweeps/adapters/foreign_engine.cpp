@@ -1,0 +1,271 @@
+#include "sweeps/adapters/foreign_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "engine/spec/trial_status.h"
+#include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
+#include "kernels/base/units.h"
+#include "sweeps/adapters/engine_words.h"
+#include "sweeps/adapters/left_files.h"
+#include "sweeps/processes/attend.h"
+#include "sweeps/processes/printed_output.h"
+#include "sweeps/runs/diagnosed_run.h"
+#include "sweeps/runs/run_folder.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+constexpr int64_t kKeptLogBytes = 64 << 10;
+/// Clocks of file systems of other machines may be a little behind.
+constexpr std::time_t kClockSlack = 2;
+/// The command of a run that its log calls ended may go on for so long.
+constexpr std::chrono::milliseconds kQueueSlack{180'000};
+
+void write_all(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) throw base::Error(fmt::format("{}: cannot be written; is the disk full?", path));
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) {
+    throw base::Error(fmt::format("{}: the folder cannot be created: {}", path, error.message()));
+  }
+}
+
+/// A running command of the user's.
+struct Launch {
+  std::string out;
+  std::string printed;  ///< what the command prints, both streams
+  std::string folder;   ///< of the sweep file
+  std::string log;      ///< patterns; empty: what is printed
+  std::time_t since = 0;
+
+  [[nodiscard]] std::vector<std::string> logs() const {
+    return log.empty() ? std::vector{printed} : files_left(log, folder, since);
+  }
+};
+
+Command shell_command(const std::string& text, const std::vector<std::string>& environment,
+                      const std::string& folder, const std::string& printed) {
+  Command command;
+  command.arguments = {"/bin/sh", "-c", text};
+  command.environment = environment;
+  command.stdout_path = printed;
+  command.stderr_path = printed;
+  command.working_directory = folder;
+  return command;
+}
+
+/// What the log says of a run on its way.
+struct LogState {
+  std::string step;      ///< "step 4 of 13", empty before the first one
+  bool is_over = false;  ///< it has ended, well or not
+};
+
+LogState state_of(const std::vector<std::string>& logs, int64_t num_steps) {
+  constexpr int64_t kMostBytes = 4 << 20;
+  if (bytes_of(logs) > kMostBytes) return {};
+  LogState state;
+  try {
+    const RunFacts facts = read_run(logs);
+    state.is_over =
+        facts.status != ForeignStatus::truncated && facts.status != ForeignStatus::unknown;
+    if (!facts.last_step) return state;
+    const int64_t done = *facts.last_step - facts.first_step.value_or(1) + 1;
+    state.step = fmt::format("step {} of {}", done, num_steps);
+  } catch (const base::UsageError&) {
+    // Nothing was written yet.
+  }
+  return state;
+}
+
+/// Stays with the command until it ends or has to be ended: silence in its log, Ctrl-C, the end of
+/// the sweep's time. Before there is a log, the run may stand in a queue.
+CommandEnd stay_with(Process& process, const Launch& launch, int64_t num_steps,
+                     const RunnerOptions& options) {
+  int64_t seen = 0;
+  auto last_change = steady_clock::now();
+  auto next_look = steady_clock::now();
+  const bool may_queue = !launch.log.empty();
+  LogState state;
+  Attention attention;
+  attention.look = std::min(std::chrono::milliseconds(200), options.step_limit);
+  attention.grace = options.grace;
+  attention.deadline = options.deadline;
+  attention.num_interrupts_before = 0;
+  attention.on_look = [&] {
+    const auto now = steady_clock::now();
+    if (now >= next_look) {
+      next_look = now + std::chrono::seconds(1);
+      const std::vector<std::string> logs = launch.logs();
+      const int64_t bytes = bytes_of(logs);
+      if (bytes != seen) {
+        seen = bytes;
+        last_change = now;
+        state = state_of(logs, num_steps);
+      }
+    }
+    const bool is_waited_for = may_queue && seen == 0;
+    // A queue may take its time to notice that a job is over.
+    const auto limit = state.is_over
+                           ? std::max<std::chrono::milliseconds>(options.step_limit, kQueueSlack)
+                           : options.step_limit;
+    if (!is_waited_for && now - last_change >= limit) return false;
+    if (options.on_tick) options.on_tick(state.step);
+    return true;
+  };
+  const AttendedEnd ended = attend(process, attention);
+  CommandEnd end;
+  end.code = ended.process.code;
+  end.detail = end_of_file(launch.printed, kKeptLogBytes);
+  switch (ended.why) {
+    case WhyEnded::by_itself:
+      end.how = ended.process.is_signal ? CommandEnd::How::signalled : CommandEnd::How::exited;
+      break;
+    case WhyEnded::interrupted:
+      end.how = CommandEnd::How::interrupted;
+      break;
+    case WhyEnded::out_of_time:
+      end.how = CommandEnd::How::out_of_time;
+      break;
+    case WhyEnded::given_up:
+      if (state.is_over) {  // whose command does not end; the log says how it went
+        end.code = 0;
+        break;
+      }
+      end.how = CommandEnd::How::hung;
+      end.detail =
+          fmt::format("nothing new in the log within {}, {}",
+                      base::format_ns(options.step_limit.count() * 1'000'000),
+                      state.step.empty() ? "before the first step" : "after " + state.step);
+      break;
+  }
+  return end;
+}
+
+void read_logs(const std::vector<std::string>& logs, EngineLeavings& left) {
+  std::vector<std::string> known;
+  for (const std::string& path : logs) {
+    const RunFolder found = find_run_files(path);
+    known.insert(known.end(), found.logs.begin(), found.logs.end());
+  }
+  if (!known.empty()) left.facts = read_run(known);
+}
+
+void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
+  std::vector<std::string> traces;
+  for (const std::string& path : paths) {
+    const RunFolder found = find_run_files(path);
+    traces.insert(traces.end(), found.traces.begin(), found.traces.end());
+  }
+  Diagnosis diagnosis = diagnose_found_traces(traces, left.notes);
+  if (!diagnosis.traces.empty()) {
+    left.traces = std::move(diagnosis);
+  } else {
+    left.notes.emplace_back("no trace was found; see the key 'engine.trace'");
+  }
+}
+
+/// What both ways to a result have in common.
+TrialRun result_with(const UserRun& run, const tuner::TrialRequest& request,
+                     const EngineLeavings& left, const std::vector<std::string>& logs) {
+  TrialRun done{std::string()};
+  done.result = engine_result(run, request, left);
+  if (!logs.empty()) {
+    done.result.texts.push_back({"log", end_of_file(logs.front(), kKeptLogBytes)});
+  }
+  done.is_out_of_time = left.end.how == CommandEnd::How::out_of_time;
+  return done;
+}
+
+}  // namespace
+
+std::string engine_folder(const std::string& database_path) {
+  return fs::absolute(database_path).string() + ".runs";
+}
+
+std::string engine_trial_folder(const std::string& folder, const tuner::TrialRequest& request) {
+  return fmt::format("{}/{}-{}", folder, request.hash.substr(0, 8), request.attempt);
+}
+
+std::vector<store::NamedText> environment_of(const UserRun& run) {
+  const spec::EngineSpec& engine = run.engine();
+  return {{"engine", std::string(spec::name_of(engine.dialect))},
+          {"binary", base::fnv_digits(engine.run + "\n" + run.config_text)}};
+}
+
+TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest& request,
+                            const RunnerOptions& options) {
+  const spec::EngineSpec& engine = run_->engine();
+  Launch launch;
+  launch.out = engine_trial_folder(folder_, request);
+  make_folder(launch.out);
+  launch.printed = launch.out + "/printed.log";
+  launch.folder = engine.folder;
+  const EngineCommand command = engine_command(*run_, request, launch.out);
+  launch.log = path_with(engine.log, command.placeholders);
+  if (!command.config_path.empty()) write_all(command.config_path, command.config_text);
+  launch.since = std::time(nullptr) - kClockSlack;
+  const auto begin = steady_clock::now();
+  EngineLeavings left;
+  {
+    const std::unique_ptr<Process> process = processes.start(
+        shell_command(command.text, command.environment, engine.folder, launch.printed));
+    left.end = stay_with(*process, launch, launched_steps(request), options);
+  }
+  const bool is_ended_here =
+      left.end.how != CommandEnd::How::exited && left.end.how != CommandEnd::How::signalled;
+  if (is_ended_here && !engine.stop.empty()) {
+    // Whatever a launcher has started elsewhere; a queue that does not answer is not waited for.
+    Attention attention;
+    attention.num_interrupts_before = num_interrupts();
+    attention.deadline = steady_clock::now() + std::chrono::seconds(60);
+    run_and_read(shell_command(filled_in(engine.stop, command.placeholders), {}, engine.folder, ""),
+                 attention);
+  }
+  const std::vector<std::string> logs = launch.logs();
+  read_logs(logs, left);
+  if (request.is_profiled) {
+    const std::string trace = engine.trace.empty() ? path_with("{out}", command.placeholders)
+                                                   : path_with(engine.trace, command.placeholders);
+    read_traces(files_left(trace, engine.folder, launch.since), left);
+  }
+  const auto duration = steady_clock::now() - begin;
+  TrialRun done = result_with(*run_, request, left, logs);
+  done.result.texts.push_back({"command", command.shell_text()});
+  done.result.metrics.push_back(
+      {-1, "wall_total_ns",
+       static_cast<double>(
+           std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count())});
+  return done;
+}
+
+TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest& request,
+                         const RunnerOptions& /*options*/) {
+  EngineLeavings left;
+  left.end.code = exit_code_;
+  read_logs(files_, left);
+  if (!left.facts && exit_code_ == 0) {
+    throw base::UsageError(
+        "none of the files is a log of a run; where it left none, say --exit-code");
+  }
+  if (request.is_profiled) read_traces(files_, left);
+  return result_with(*run_, request, left, {});
+}
+
+}  // namespace moetune::sweeps

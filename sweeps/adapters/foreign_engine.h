@@ -1,0 +1,53 @@
+// Somebody else's engine in place of moetune-rank: a trial is a command of the user's, its result
+// is read from what it leaves.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sweeps/adapters/engine_result.h"
+#include "sweeps/runner.h"
+
+namespace moetune::sweeps {
+
+/// Where the trials of a database leave what they write: it stays, for people to look at.
+std::string engine_folder(const std::string& database_path);
+/// Of one trial.
+std::string engine_trial_folder(const std::string& folder, const tuner::TrialRequest& request);
+
+/// What the user's command is, its environment as the store keeps it: only measurements of the same
+/// command are compared, wherever they were launched.
+std::vector<store::NamedText> environment_of(const UserRun& run);
+
+class ForeignEngine final : public TrialEngine {
+ public:
+  /// `folder`: see engine_folder.
+  ForeignEngine(std::shared_ptr<const UserRun> run, std::string folder)
+      : run_(std::move(run)), folder_(std::move(folder)) {}
+
+  TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
+               const RunnerOptions& options) override;
+
+ private:
+  std::shared_ptr<const UserRun> run_;
+  std::string folder_;
+};
+
+/// The result of the next trial, as somebody brings it who has run the command elsewhere.
+class ToldEngine final : public TrialEngine {
+ public:
+  /// `files`: logs, traces, folders of the run. `exit_code`: 0 where nobody has said it.
+  ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code)
+      : run_(std::move(run)), files_(std::move(files)), exit_code_(exit_code) {}
+
+  TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
+               const RunnerOptions& options) override;
+
+ private:
+  std::shared_ptr<const UserRun> run_;
+  std::vector<std::string> files_;
+  int exit_code_;
+};
+
+}  // namespace moetune::sweeps

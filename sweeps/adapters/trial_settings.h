@@ -1,0 +1,26 @@
+// What a trial of another framework needs besides its choices: how many steps, a log line for each,
+// a trace or none. One table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/spec/dialects/run_config.h"
+
+namespace moetune::sweeps {
+
+struct TrialLength {
+  int64_t num_steps = 0;     ///< all of them
+  int64_t first_traced = 0;  ///< from 1; 0: the run is not profiled
+  std::string out;           ///< the trial's folder
+};
+
+/// Settings that stand in no table of knobs, with values as the dialect writes them.
+std::vector<spec::dialects::UnknownSetting> trial_settings(spec::dialects::Dialect dialect,
+                                                           const TrialLength& length);
+/// Of the table those that only make a trace.
+std::vector<spec::dialects::UnknownSetting> profile_settings(spec::dialects::Dialect dialect,
+                                                             const TrialLength& length);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,186 @@
+#include "sweeps/adapters/user_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "engine/spec/dialects/node.h"
+#include "engine/spec/dialects/shell.h"
+#include "engine/spec/plan_knobs.h"
+#include "kernels/base/error.h"
+#include "sweeps/adapters/shell_text.h"
+#include "sweeps/load.h"
+
+namespace moetune::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+namespace dialects = spec::dialects;
+
+/// Configuration files that a command names, by their names without the folder.
+void read_named(const std::string& text, const std::string& folder, dialects::ImportOptions& how,
+                std::string& all) {
+  for (const dialects::ShellCommand& command : dialects::read_shell(text, how.source)) {
+    for (const std::string& word : command.words) {
+      const fs::path named(word.substr(word.rfind('=') + 1));
+      const std::string extension = named.extension();
+      if (extension != ".toml" && extension != ".yaml" && extension != ".yml") continue;
+      const fs::path path = fs::path(folder) / named;
+      std::error_code error;
+      if (!fs::is_regular_file(path, error)) continue;
+      const std::string content = read_spec_file(path);
+      how.files[named.filename()] = content;
+      all += content;
+    }
+  }
+}
+
+int64_t world_of(const UserRun& run) {
+  if (run.engine().gpus > 0) return run.engine().gpus;
+  if (run.config.world_size > 0) return run.config.world_size;
+  return run.hardware == nullptr ? 0 : run.hardware->num_devices();
+}
+
+/// Replicas are what the ranks leave; without a pipeline there are no virtual stages.
+void follow(const UserRun& run, spec::PlanKnobs& knobs) {
+  if (knobs.pp == 1) knobs.vpp = 1;
+  const int64_t replica = knobs.replica_ranks();
+  if (run.world_size > 0 && replica > 0 && run.world_size % replica == 0) {
+    knobs.dp = static_cast<int32_t>(run.world_size / replica);
+  }
+}
+
+}  // namespace
+
+UserRun user_run_of(const spec::SweepSpec& sweep) {
+  UserRun run;
+  run.sweep = sweep;
+  const spec::EngineSpec& engine = sweep.engine;
+  run.dialect = spec::dialect_of(engine.dialect);
+  check_run_text(engine);
+  if (sweep.has_model) run.model = std::make_shared<const spec::ModelSpec>(sweep.base.model);
+  if (sweep.has_hardware) {
+    run.hardware = std::make_shared<const spec::HardwareSpec>(sweep.base.hardware);
+  }
+  if (run.dialect) {
+    dialects::ImportOptions how;
+    how.world_size = engine.gpus;
+    how.source = "engine.run";
+    run.config_text = without_placeholders(engine.run);
+    if (!engine.config.empty()) {
+      how.source = "engine.config";
+      run.config_text = engine.config;
+      const fs::path path = fs::path(engine.folder) / engine.config;
+      std::error_code error;
+      if (engine.config.size() < 4096 && fs::is_regular_file(path, error)) {
+        how.source = path;
+        run.config_text = read_spec_file(path);
+      }
+    }
+    std::string all = run.config_text;
+    const auto is_command = how.source.starts_with("engine.");
+    if (is_command) read_named(run.config_text, engine.folder, how, all);
+    run.config = dialects::import_run(run.config_text, *run.dialect, how);
+    run.config_text = std::move(all);
+    run.config.dialect = *run.dialect;
+  }
+  run.world_size = world_of(run);
+  run.config.world_size = run.world_size;
+  follow(run, run.config.knobs);
+  if (run.model == nullptr && !run.config.model.empty()) {
+    try {
+      run.model = std::make_shared<const spec::ModelSpec>(
+          spec::model_from_json(run.config.model, spec::Source("the run's model")));
+    } catch (const base::UsageError&) {
+      // Sizes are missing, or nobody knows the family: then nothing is predicted.
+    }
+  }
+  spec::TrainingSpec& training = run.sweep.base.training;
+  const int64_t pass = int64_t{run.config.knobs.micro_batch_size} * run.config.knobs.dp;
+  training.global_batch_size =
+      run.config.global_batch_size > 0 ? run.config.global_batch_size : std::max<int64_t>(pass, 1);
+  training.seq_length = std::max<int64_t>(run.config.seq_length, 1);
+  return run;
+}
+
+tuner::Settings settings_of(const UserRun& run) {
+  tuner::Settings settings;
+  if (run.dialect) {
+    for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+      settings[std::string(row.name)] = spec::get_plan_knob(run.config.knobs, row);
+    }
+  }
+  for (const auto& [name, values] : run.sweep.space) {
+    if (settings.contains(name)) continue;
+    const auto said = std::ranges::find(run.config.unknown, name, &dialects::UnknownSetting::key);
+    const auto variable = run.config.environment.find(name);
+    settings[name] = variable != run.config.environment.end() ? variable->second
+                     : said == run.config.unknown.end()       ? kAsItIs
+                     : said->value.empty()                    ? "true"
+                                                              : said->value;
+  }
+  return settings;
+}
+
+void put_setting(dialects::RunConfig& config, const dialects::UnknownSetting& setting,
+                 std::optional<dialects::Dialect> dialect) {
+  const auto same = std::ranges::find(config.unknown, setting.key, &dialects::UnknownSetting::key);
+  const bool is_flag = setting.key.starts_with("-");
+  if (is_flag && setting.value == "false") {
+    if (same != config.unknown.end()) config.unknown.erase(same);
+    return;
+  }
+  // In a command a switch is said by being there.
+  const bool is_switch = is_flag && setting.value == "true" &&
+                         (!dialect || *dialect == dialects::Dialect::megatron_lm);
+  dialects::UnknownSetting put{setting.key, is_switch ? std::string() : setting.value};
+  const bool is_bare = std::ranges::all_of(put.value, [](char c) {
+    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e';
+  });
+  const bool has_form = put.value.starts_with('"') || put.value.starts_with('[');
+  if (dialect == dialects::Dialect::torchtitan && !is_flag && !is_bare && !has_form &&
+      put.value != "true" && put.value != "false") {
+    put.value = dialects::toml_text(dialects::scalar_node(put.value, true));
+  }
+  // Values of flags are kept as a command has them.
+  if (is_flag && !is_switch) put.value = dialects::shell_quoted(put.value);
+  if (same != config.unknown.end()) {
+    *same = put;
+  } else {
+    config.unknown.push_back(put);
+  }
+}
+
+dialects::RunConfig config_with(const UserRun& run, const tuner::Settings& settings) {
+  dialects::RunConfig config = run.config;
+  for (const auto& [name, value] : settings) {
+    const spec::PlanKnobRow* row = run.dialect ? spec::find_plan_knob(name) : nullptr;
+    if (row != nullptr) {
+      if (spec::get_plan_knob(config.knobs, *row) != value) {
+        spec::set_plan_knob(config.knobs, *row, value);
+      }
+    } else if (value != kAsItIs) {
+      if (spec::raw_form_of(name, run.engine().dialect) == spec::RawForm::variable) {
+        config.environment[name] = value;
+      } else {
+        put_setting(config, {name, value}, run.dialect);
+      }
+    }
+  }
+  follow(run, config.knobs);
+  return config;
+}
+
+bool forces_balance(const dialects::RunConfig& config) {
+  return std::ranges::any_of(config.unknown, [](const dialects::UnknownSetting& setting) {
+    std::string key = setting.key;
+    std::ranges::replace(key, '-', '_');
+    return key.find("force_load_balanc") != std::string::npos && setting.value != "false" &&
+           setting.value != "False";
+  });
+}
+
+}  // namespace moetune::sweeps

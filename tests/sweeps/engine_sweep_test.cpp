@@ -1,0 +1,288 @@
+// Sweeps over somebody else's engine, with a stand-in that takes Megatron-LM's flags and prints its
+// logs: tests/fakes/pretrain_gpt.
+#include <boost/test/unit_test.hpp>
+
+#include "profiler/store/store.h"
+#include "sweeps/adapters/shell_text.h"
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+BOOST_FIXTURE_TEST_SUITE(engine_sweep, tests::Cli)
+
+namespace {
+
+using nlohmann::json;
+
+const std::string kFake =
+    std::string(MOETUNE_SOURCE_DIR) + "/tests/fakes/pretrain_gpt/pretrain_gpt";
+const std::string kBase =
+    " --bf16 --tensor-model-parallel-size 1 --micro-batch-size 1 --global-batch-size 64 "
+    "--seq-length 4096 --use-distributed-optimizer --train-iters 500 --lr 2e-5";
+
+/// A sweep file; `change` gets its document.
+void write_engine_sweep(const tests::Cli& cli, const json& space,
+                        const std::function<void(json&)>& change = {}) {
+  json document = {
+      {"name", "fake"},
+      {"engine", {{"dialect", "megatron-lm"}, {"run", kFake + kBase + " {flags}"}, {"gpus", 8}}},
+      {"space", space},
+      {"num_steps", 8},
+      {"validate_steps", 12},
+      {"min_gain_ratio", 0.005},
+      {"budget", {{"max_trials", 40}, {"trial_timeout_s", 20}}}};
+  if (change) change(document);
+  tests::write_text(cli.folder.file("sweep.json"), document.dump(2));
+}
+
+json swept(tests::Cli& cli, int code = 0) {
+  const tests::Answer answer = cli.run(
+      {"sweep", cli.folder.file("sweep.json"), "--db", cli.db, "--quiet", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == code, answer.err << answer.out);
+  return json::parse(answer.out);
+}
+
+bool has_text(const json& list, const std::string& text) {
+  return std::ranges::any_of(list, [&](const json& item) { return item == text; });
+}
+
+/// The stored trial whose title contains the words.
+store::TrialRow trial_titled(const std::string& db, const std::string& words) {
+  const store::Store store = store::Store::open_read_only(db);
+  for (const store::TrialRow& trial : store.list_trials()) {
+    for (const store::NamedText& text : store.read_texts(trial.id)) {
+      if (text.name == "title" && text.value.find(words) != std::string::npos) return trial;
+    }
+  }
+  BOOST_REQUIRE_MESSAGE(false, "no trial is called " << words);
+  return {};
+}
+
+const json kSpace = {{"micro_batch_size", {1, 2, 4}},
+                     {"tp", {1, 2}},
+                     {"overlap_grad_reduce", {false, true}},
+                     {"CUDA_DEVICE_MAX_CONNECTIONS", {"1"}}};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
+  write_engine_sweep(*this, kSpace);
+  const json result = swept(*this);
+  BOOST_TEST(result["status"] == "done");
+  BOOST_TEST(result["validated"] == true);
+  BOOST_TEST(has_text(result["engine_settings"], "--micro-batch-size 2"));
+  BOOST_TEST(has_text(result["engine_settings"], "--overlap-grad-reduce"));
+  BOOST_TEST(has_text(result["engine_settings"], "CUDA_DEVICE_MAX_CONNECTIONS=1"));
+  BOOST_TEST(result["num_by_status"]["oom"] == 2);
+  // 680 ms before; 400 + 160 / 2 - 5 after.
+  BOOST_TEST(result["best"]["step_ns"].get<double>() == 475e6, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(result["speedup"].get<double>() == 680.0 / 475.0, boost::test_tools::tolerance(0.02));
+  BOOST_TEST(result["best"]["tokens_per_s"].get<double>() == 64 * 4096 / 0.475,
+             boost::test_tools::tolerance(0.01));
+
+  // The wall of the first look is what the trace shows, and its remedy is what was kept.
+  const store::Store store = store::Store::open_read_only(db);
+  bool has_wall = false;
+  bool has_remedy = false;
+  for (const store::DecisionRow& decision : store.read_decisions(1)) {
+    has_wall |= decision.kind == "wall" && decision.wall == "communication";
+    has_remedy |= decision.kind == "kept" && decision.remedy == "overlap_of_gradients";
+  }
+  BOOST_TEST(has_wall);
+  BOOST_TEST(has_remedy);
+  const store::TrialRow oom = trial_titled(db, "micro_batch_size 1 -> 4");
+  BOOST_TEST(oom.status == "oom");
+  BOOST_TEST(oom.reason.find("2.5") != std::string::npos, oom.reason);
+
+  // Nothing is run twice, and what reads databases reads this one.
+  const json again = swept(*this);
+  BOOST_TEST(again["num_run"] == 0);
+  BOOST_TEST(again["best"]["id"] == result["best"]["id"]);
+  BOOST_TEST(run({"ls", db}).code == 0);
+  const tests::Answer shown = run({"show", db, "best"});
+  BOOST_TEST(shown.code == 0);
+  BOOST_TEST(shown.out.find("--micro-batch-size 2") != std::string::npos, shown.out);
+  BOOST_TEST(run({"report", db, "--out", folder.file("report.html")}).code == 0);
+  BOOST_TEST(tests::read_text(folder.file("report.html")).size() > 10'000u);
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
+  struct Row {
+    const char* setting;
+    json value;
+    const char* status;
+    const char* words;
+  };
+  const std::vector<Row> rows = {
+      {"--planted-nan", true, "wrong", "not a number"},
+      {"--planted-exit", "5", "failed", "exit code 5"},
+      {"--planted-ignore", true, "failed", "asked 2, the log has 1"},
+      {"--planted-timeout", true, "hung", "ALLTOALL_BASE"},
+      {"--planted-hang", true, "hung", "nothing new in the log"},
+      {"--planted-unknown", true, "failed", "does not know"},
+      {"--moe-expert-capacity-factor", "1.5", "wrong", "off"},
+  };
+  json space = {{"micro_batch_size", {2}}};
+  for (const Row& row : rows) space[row.setting] = {row.value};
+  write_engine_sweep(*this, space, [](json& document) {
+    std::string& text = document["engine"]["run"].get_ref<std::string&>();
+    text.replace(text.find("--micro-batch-size 1"), 20, "--micro-batch-size 2");
+    document["budget"]["trial_timeout_s"] = 2;
+    document["engine"]["profile"] = "none";
+  });
+  const json result = swept(*this);
+  BOOST_TEST(result["engine_settings"].empty());
+  for (const Row& row : rows) {
+    BOOST_TEST_CONTEXT(row.setting) {
+      const store::TrialRow trial = trial_titled(db, row.setting);
+      BOOST_TEST(trial.status == row.status);
+      BOOST_TEST(trial.reason.find(row.words) != std::string::npos, trial.reason);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_was_taken_away_is_repeated) {
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [&](json& document) {
+    document["engine"]["run"] = "if [ -e " + folder.file("calm") + " ]; then " + kFake + kBase +
+                                " {flags}; else " + kFake + kBase +
+                                " --planted-preemption {flags}; fi";
+    document["engine"]["config"] = "pretrain_gpt.py" + kBase;
+  });
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"}, 15,
+                {"ended from outside", "PREEMPTION"});
+  tests::write_text(folder.file("calm"), "");
+  BOOST_TEST(swept(*this)["status"] == "done");
+}
+
+BOOST_AUTO_TEST_CASE(by_hand_it_goes_the_same_way) {
+  write_engine_sweep(*this, kSpace);
+  const std::string sweep_file = folder.file("sweep.json");
+  tests::Answer answer = run({"sweep", sweep_file, "--db", db, "--dry-run", "--format", "json"});
+  int num_told = 0;
+  json told;
+  while (true) {
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err << answer.out);
+    told = json::parse(answer.out);
+    if (told["next"].is_null()) break;
+    BOOST_TEST_REQUIRE(++num_told < 60);
+    BOOST_TEST(!told["next"]["title"].get<std::string>().empty());
+    const std::string log = folder.file("told.log");
+    const std::string traces = folder.file("traces");
+    std::filesystem::remove_all(traces);
+    // A person may well put the traces elsewhere.
+    std::string command = told["next"]["command"];
+    const size_t board = command.find("--tensorboard-dir ");
+    if (board != std::string::npos) {
+      const size_t first = board + std::string("--tensorboard-dir ").size();
+      command.replace(first, command.find(' ', first) - first, traces + "/board");
+    }
+    const int code = std::system(("(" + command + ") > " + log + " 2>&1").c_str());
+    std::vector<std::string> words = {"tell", sweep_file, log, "--db", db, "--format", "json"};
+    if (std::filesystem::exists(traces)) words.insert(words.begin() + 3, traces);
+    if (code != 0) words.insert(words.end(), {"--exit-code", "1"});
+    answer = run(words);
+  }
+  BOOST_TEST(num_told > 5);
+  BOOST_TEST(told["status"] == "done");
+  BOOST_TEST(has_text(told["engine_settings"], "--micro-batch-size 2"));
+  BOOST_TEST(has_text(told["engine_settings"], "--overlap-grad-reduce"));
+}
+
+BOOST_AUTO_TEST_CASE(a_switch_is_taken_back_where_all_flags_are_written) {
+  const json space = {{"overlap_grad_reduce", {false, true}}};
+  const auto with = [&](const std::string& run_text) {
+    write_engine_sweep(*this, space, [&](json& document) {
+      document["engine"]["config"] = "pretrain_gpt.py" + kBase + " --overlap-grad-reduce";
+      document["engine"]["run"] = run_text;
+      document["engine"]["profile"] = "none";
+    });
+    return swept(*this);
+  };
+  json result = with(kFake + kBase + " --overlap-grad-reduce {flags}");
+  BOOST_TEST(result["num_by_status"]["invalid"] == 1);
+  BOOST_TEST(trial_titled(db, "the run as it is").status == "ok");
+  std::filesystem::remove(db);
+  result = with(kFake + " {all_flags}");
+  BOOST_TEST(!result["num_by_status"].contains("invalid"));
+  const store::TrialRow off = trial_titled(db, "overlap_grad_reduce true -> false");
+  BOOST_TEST(off.status == "ok");
+  BOOST_TEST(result["engine_settings"].empty());
+}
+
+BOOST_AUTO_TEST_CASE(forced_balancing_is_told) {
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [](json& document) {
+    document["engine"]["run"] = kFake + kBase + " --moe-router-force-load-balancing {flags}";
+  });
+  swept(*this);
+  const store::Store store = store::Store::open_read_only(db);
+  const std::vector<store::NamedText> texts =
+      store.read_texts(trial_titled(db, "the run as it is").id);
+  BOOST_TEST(std::ranges::count(texts, "forced_balancing", &store::NamedText::name) == 1);
+  BOOST_TEST(store.read_decisions(1).front().text.find("forced to be balanced") !=
+             std::string::npos);
+}
+
+// Whatever a value holds, it arrives as one word, and nothing of it is run.
+BOOST_AUTO_TEST_CASE(values_are_quoted) {
+  const std::string hostile = "a b'; touch " + folder.file("pwned") + "; echo '$(touch " +
+                              folder.file("pwned") + ")`touch " + folder.file("pwned") + "`\"";
+  write_engine_sweep(*this, {{"--data-path", {hostile}}}, [&](json& document) {
+    document["engine"]["config"] = "pretrain_gpt.py" + kBase + " --data-path c4";
+    document["engine"]["run"] = kFake + " {all_flags}";
+    document["engine"]["profile"] = "none";
+  });
+  swept(*this);
+  BOOST_TEST(!std::filesystem::exists(folder.file("pwned")));
+  const store::TrialRow trial = trial_titled(db, "--data-path");
+  BOOST_TEST(trial.status == "ok", trial.reason);
+  std::string log;
+  for (const store::NamedText& text : store::Store::open_read_only(db).read_texts(trial.id)) {
+    if (text.name == "log") log = text.value;
+  }
+  BOOST_TEST(log.find(hostile) != std::string::npos, log);
+
+  write_engine_sweep(*this, {{"--data-path", {hostile}}}, [&](json& document) {
+    document["engine"]["run"] = "sh -c \"" + kFake + kBase + " {flags}\"";
+    document["engine"]["profile"] = "none";
+  });
+  const tests::Answer answer = run({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"});
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(answer.err.find("within quotes") != std::string::npos, answer.err);
+  BOOST_TEST(!std::filesystem::exists(folder.file("pwned")));
+}
+
+BOOST_AUTO_TEST_CASE(placeholders_in_shell_text) {
+  const Placeholders values = {{"flags", {"--a", "b c", "d'e"}}, {"out", {"/tmp/x"}}};
+  BOOST_TEST(filled_in("run {flags} ${HOME} {other}", values) ==
+             "run --a 'b c' 'd'\\''e' ${HOME} {other}");
+  BOOST_TEST(filled_in("ssh host 'cd {out}; ls'", values) == "ssh host 'cd /tmp/x; ls'");
+  BOOST_TEST(filled_in("echo \\' {flags}", values) == "echo \\' --a 'b c' 'd'\\''e'");
+  BOOST_CHECK_THROW(filled_in("ssh host 'x {flags}'", values), base::UsageError);
+  BOOST_TEST(word_for_shell("$DATA/x") == "\"$DATA/x\"");
+  BOOST_TEST(word_for_shell("${DATA}") == "\"${DATA}\"");
+  for (const char* word : {"$(ls)", "${X:-$(ls)}", "$", "$1", "a$b c", ""}) {
+    BOOST_TEST(word_for_shell(word) == "'" + std::string(word) + "'");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
+  const auto refused = [&](const std::function<void(json&)>& change,
+                           const std::vector<std::string>& parts) {
+    write_engine_sweep(*this, {{"micro_batch_size", {2}}}, change);
+    check_refused({"sweep", folder.file("sweep.json"), "--db", db}, 2, parts);
+  };
+  refused([](json& d) { d["engine"]["run"] = "train.sh"; }, {"engine.run", "{flags}"});
+  refused([](json& d) { d["engine"]["dialect"] = "megatron"; }, {"dialect", "megatron-lm"});
+  refused([](json& d) { d["space"]["micro_batch"] = {1}; }, {"micro_batch_size"});
+  refused([](json& d) { d["space"]["dp"] = {1}; }, {"dp", "follows"});
+  refused([](json& d) { d["space"]["tp"] = {"many"}; }, {"tp"});
+  refused([](json& d) { d["training"] = json::object(); }, {"training"});
+  refused([](json& d) { d["engine"]["run"] = "x {config}"; }, {"{config}"});
+  refused([](json& d) { d.erase("space"); }, {"space"});
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}});
+  check_refused({"trial", folder.file("sweep.json")}, 2, {"--dry-run"});
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--set", "x=1"}, 2, {"--set"});
+  check_refused({"tell", folder.file("sweep.json"), "--db", db}, 2, {"log"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

@@ -1,0 +1,514 @@
+// The phases, and what they stand on: see settings_search.h.
+#include "tuner/strategies/settings_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/base/units.h"
+#include "tuner/judgement.h"
+
+namespace moetune::tuner {
+namespace {
+
+/// Changes that are tried to make a run fit.
+constexpr int kMostFits = 8;
+/// Points of one kind that are told as refused; the rest would only fill the page.
+constexpr size_t kMostRefused = 24;
+/// Slower than predicted for the incumbent by more than that, a change is not run.
+constexpr double kHopelessRatio = 1.3;
+/// Runs over more steps have so many times the usual ones.
+constexpr int64_t kLongerFactor = 3;
+/// One over it may go to repeats.
+constexpr int64_t kRepeatsOf = 3;
+
+const char* word_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::longer:
+      return "over more steps";
+    case Purpose::in_turns:
+      return "in turns";
+    case Purpose::first:
+    case Purpose::again:
+      break;
+  }
+  return "again";
+}
+
+std::string ending_text(const TrialOutcome& outcome) {
+  return fmt::format("{} ({})", spec::name_of(outcome.status), outcome.reason);
+}
+
+std::string percent_list(const TrialOutcome& outcome) {
+  std::vector<std::pair<double, std::string>> shares;
+  for (const auto& [name, ratio] : outcome.shares) {
+    if (ratio >= 0.01) shares.emplace_back(ratio, name);
+  }
+  std::ranges::sort(shares, std::greater<>());
+  std::string text;
+  for (const auto& [ratio, name] : shares) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, base::format_ratio(ratio));
+  }
+  return text;
+}
+
+}  // namespace
+
+SettingsSearch::SettingsSearch(const spec::SweepSpec& sweep, std::unique_ptr<SettingsSpace> space)
+    : sweep_(sweep), space_(std::move(space)), contests_(sweep.min_gain_ratio, false) {}
+
+std::optional<TrialRequest> SettingsSearch::ask() {
+  pending_.reset();
+  decisions_.clear();
+  started_.clear();
+  measured_.clear();
+  refused_.clear();
+  beaten_.clear();
+  attempts_.clear();
+  num_repeats_ = 0;
+  reference_loss_.clear();
+  first_fit_.reset();
+  incumbent_.reset();
+  runner_up_.reset();
+  best_hash_.clear();
+  is_validating_ = false;
+  phase_ = Phase::contract;
+  contests_.restart();
+  try {
+    run();
+    is_done_ = true;
+  } catch (const Pending&) {
+    // The next trial is in pending_.
+  }
+  return pending_;
+}
+
+void SettingsSearch::tell(const TrialRequest& request, const TrialOutcome& outcome) {
+  outcomes_[{request.hash, request.attempt}] = outcome;
+}
+
+std::vector<Decision> SettingsSearch::take_decisions() {
+  std::vector<Decision> fresh;
+  if (decisions_.size() > num_taken_) {
+    fresh.assign(decisions_.begin() + static_cast<std::ptrdiff_t>(num_taken_), decisions_.end());
+    num_taken_ = decisions_.size();
+  }
+  return fresh;
+}
+
+Progress SettingsSearch::progress() const {
+  const int64_t left = is_done_ || is_validating_ ? 0 : phase_ == Phase::retune ? 5 : 10;
+  return {phase_, num_started(), std::min(sweep_.budget.max_trials, num_started() + left)};
+}
+
+void SettingsSearch::run() {
+  try {
+    if (!contract()) return;
+    scale();
+    retune();
+  } catch (const BudgetSpent&) {
+    decide(phase_, "note",
+           fmt::format("The budget is nearly used up: {}.",
+                       incumbent_ ? "only the validation is left" : "nothing is left to validate"));
+  }
+  if (incumbent_) validate();
+}
+
+Decision& SettingsSearch::decide(Phase phase, std::string kind, std::string text) {
+  Decision& decision = decisions_.emplace_back();
+  decision.phase = phase;
+  decision.kind = std::move(kind);
+  decision.text = std::move(text);
+  return decision;
+}
+
+SettingsSearch::Trial SettingsSearch::measure(TrialRequest request, const Settings& settings) {
+  request.phase = phase_;
+  request.spec.reference_loss = reference_loss_;
+  const Key key{request.hash, request.attempt};
+  const auto known = outcomes_.find(key);
+  if (known == outcomes_.end() || known->second.status == spec::TrialStatus::pruned) {
+    // One is kept back for the validation.
+    const bool is_last = num_started() + 1 >= sweep_.budget.max_trials;
+    if (!is_validating_ && (is_last || is_finishing_)) throw BudgetSpent{};
+    pending_ = std::move(request);
+    throw Pending{};
+  }
+  started_.insert(key);
+  Trial trial{settings, std::move(request), known->second};
+  const bool is_new = measured_.insert(trial.request.hash).second;
+  if (is_new && trial.is_ok() && !trial.request.is_profiled) {
+    contests_.add(trial.request, trial.outcome);
+  }
+  return trial;
+}
+
+SettingsSearch::Trial SettingsSearch::measure(const Settings& settings, const std::string& title,
+                                              bool is_profiled) {
+  TrialRequest request = space_->request(settings, is_profiled, sweep_.base.num_steps);
+  request.title = title;
+  return measure(std::move(request), settings);
+}
+
+void SettingsSearch::refuse(TrialRequest request, Action action, const std::string& reason) {
+  if (!refused_.insert(request.hash).second || refused_.size() > kMostRefused) return;
+  if (outcomes_.contains({request.hash, 0})) return;
+  if (is_finishing_) throw BudgetSpent{};
+  request.phase = phase_;
+  request.action = action;
+  request.reason = reason;
+  pending_ = std::move(request);
+  throw Pending{};
+}
+
+bool SettingsSearch::is_worth_running(const Settings& settings, const std::string& title) {
+  TrialRequest request = space_->request(settings, false, sweep_.base.num_steps);
+  request.title = title;
+  if (const std::string rule = space_->broken_rule(settings); !rule.empty()) {
+    refuse(std::move(request), Action::invalid, rule);
+    return false;
+  }
+  if (const std::string why = space_->too_large(request); !why.empty()) {
+    refuse(std::move(request), Action::pruned, why);
+    return false;
+  }
+  if (!incumbent_) return true;
+  const int64_t best_ns = incumbent_->request.prediction.step_ns;
+  const int64_t own_ns = request.prediction.step_ns;
+  if (best_ns <= 0 || static_cast<double>(own_ns) < kHopelessRatio * static_cast<double>(best_ns)) {
+    return true;
+  }
+  refuse(std::move(request), Action::pruned,
+         fmt::format("predicted to take {} a step, the best so far {}", base::format_ns(own_ns),
+                     base::format_ns(best_ns)));
+  return false;
+}
+
+void SettingsSearch::take_as_first(const Trial& trial) {
+  reference_loss_ = trial.outcome.losses;
+  incumbent_ = trial;
+  first_fit_ = trial;
+  best_hash_ = trial.request.hash;
+  Decision& decision = decide(
+      phase_, "note",
+      fmt::format("{} takes {} a step. Its losses are the reference of all others.{}",
+                  trial.request.title, base::format_ns(trial.outcome.step_ns), space_->remark()));
+  decision.trial_hash = trial.request.hash;
+  decision.evidence = {{"after", evidence_of(trial.outcome)}};
+}
+
+bool SettingsSearch::contract() {
+  const Settings base = space_->base();
+  TrialRequest request = space_->request(base, false, sweep_.base.num_steps);
+  request.title = "the run as it is";
+  request.is_baseline = true;
+  const Trial baseline = measure(std::move(request), base);
+  if (baseline.is_ok()) {
+    take_as_first(baseline);
+    return true;
+  }
+  Decision& decision = decide(Phase::contract, "note",
+                              fmt::format("The run as it is: {}.", ending_text(baseline.outcome)));
+  decision.trial_hash = baseline.request.hash;
+  // Only lack of memory is something that a change of settings is known to cure.
+  return baseline.outcome.status == spec::TrialStatus::oom && fit(baseline);
+}
+
+bool SettingsSearch::fit(const Trial& baseline) {
+  phase_ = Phase::fit;
+  int num_tried = 0;
+  // A change that does not suffice alone is what the next ones start from.
+  Trial last = baseline;
+  while (num_tried < kMostFits) {
+    bool has_moved = false;
+    for (const SettingsMove& move : space_->moves(last.settings, last.outcome)) {
+      const std::string title = space_->change_text(baseline.settings, move.settings);
+      if (!is_worth_running(move.settings, title)) continue;
+      Trial trial = measure(move.settings, title);
+      ++num_tried;
+      Decision& decision =
+          decide(Phase::fit, trial.is_ok() ? "kept" : "tried",
+                 fmt::format("{}: {}. {}", title,
+                             trial.is_ok() ? std::string("it fits") : ending_text(trial.outcome),
+                             move.why));
+      describe(trial, move, decision);
+      decision.baseline_hash = baseline.request.hash;
+      if (trial.is_ok()) {
+        take_as_first(trial);
+        return true;
+      }
+      if (trial.outcome.status == spec::TrialStatus::oom) {
+        last = std::move(trial);
+        has_moved = true;
+      }
+      if (has_moved || num_tried >= kMostFits) break;
+    }
+    if (!has_moved) break;
+  }
+  decide(Phase::fit, "note", "No change that the space allows has made the run fit.");
+  return false;
+}
+
+void SettingsSearch::scale() {
+  phase_ = Phase::scale;
+  std::vector<TrialRequest> ranked;
+  std::map<std::string, Settings> by_hash;
+  const Settings start = incumbent_->settings;
+  for (const Settings& layout : space_->layouts()) {
+    // Everything but the sizes stays as the incumbent has it.
+    Settings settings = start;
+    for (const auto& [name, value] : layout) settings.insert_or_assign(name, value);
+    if (settings == start) continue;
+    TrialRequest request = space_->request(settings, false, sweep_.base.num_steps);
+    request.title = space_->change_text(start, settings);
+    if (!space_->broken_rule(settings).empty()) {
+      is_worth_running(settings, request.title);  // told
+      continue;
+    }
+    if (by_hash.emplace(request.hash, settings).second) ranked.push_back(std::move(request));
+  }
+  std::ranges::stable_sort(ranked, [](const TrialRequest& a, const TrialRequest& b) {
+    const auto ns = [](const TrialRequest& r) {
+      return r.prediction.step_ns > 0 ? r.prediction.step_ns : INT64_MAX;
+    };
+    return ns(a) < ns(b);
+  });
+  int64_t num_measured = 0;
+  for (const TrialRequest& request : ranked) {
+    if (num_measured >= sweep_.scale_trials) break;
+    const Settings& settings = by_hash.at(request.hash);
+    if (!is_worth_running(settings, request.title)) continue;
+    const Trial trial = measure(settings, request.title);
+    ++num_measured;
+    contest(trial, {settings, "", "", 0});
+  }
+}
+
+TrialOutcome SettingsSearch::profile() {
+  if (!space_->can_profile()) return {};
+  phase_ = Phase::profile;
+  const Trial trial = measure(incumbent_->settings, "a look into the best so far", true);
+  phase_ = Phase::retune;
+  const TrialOutcome& seen = trial.outcome;
+  Decision& decision =
+      decide(Phase::profile, "wall",
+             !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
+             : seen.wall_label.empty() || seen.wall_label == "unknown"
+                 ? fmt::format("At {} per step the wall is not known: no trace tells it{}{}.",
+                               base::format_ns(incumbent_->outcome.step_ns),
+                               seen.shares.empty() ? "" : ": ", percent_list(seen))
+                 : fmt::format("At {} per step the wall is {}{}: {}.",
+                               base::format_ns(incumbent_->outcome.step_ns), seen.wall_label,
+                               seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
+                               percent_list(seen)));
+  decision.trial_hash = trial.request.hash;
+  decision.baseline_hash = incumbent_->request.hash;
+  decision.wall = seen.wall;
+  decision.evidence = {
+      {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"shares", seen.shares}};
+  return seen;
+}
+
+bool SettingsSearch::goes_back(const Settings& settings) const {
+  return std::ranges::all_of(settings, [&](const auto& setting) {
+    return incumbent_->settings.at(setting.first) == setting.second || beaten_.contains(setting);
+  });
+}
+
+void SettingsSearch::retune() {
+  phase_ = Phase::retune;
+  std::set<std::pair<std::string, std::string>> tried;  // wall and change
+  bool has_changed = true;
+  while (has_changed) {
+    has_changed = false;
+    const TrialOutcome seen = profile();
+    phase_ = Phase::retune;
+    for (const SettingsMove& move : space_->moves(incumbent_->settings, seen)) {
+      const std::string title = space_->change_text(incumbent_->settings, move.settings);
+      if (goes_back(move.settings) || !tried.emplace(seen.wall_label, title).second) continue;
+      if (!is_worth_running(move.settings, title)) continue;
+      const Trial trial = measure(move.settings, title);
+      if (trial.request.hash == incumbent_->request.hash) continue;
+      if (contest(trial, move)) {
+        has_changed = true;
+        break;
+      }
+    }
+  }
+}
+
+std::optional<double> SettingsSearch::predicted_ratio(const Trial& candidate) const {
+  const auto before = static_cast<double>(incumbent_->request.prediction.step_ns);
+  const auto after = static_cast<double>(candidate.request.prediction.step_ns);
+  if (before <= 0 || after <= 0) return std::nullopt;
+  return before / after - 1;
+}
+
+std::optional<TrialOutcome> SettingsSearch::repeat(const Trial& trial, Purpose purpose,
+                                                   const std::string& rival) {
+  TrialRequest request = trial.request;
+  request.attempt = attempts_[request.hash] + 1;
+  request.purpose = purpose;
+  request.phase = phase_;
+  request.is_baseline = false;
+  request.spec.reference_loss = reference_loss_;
+  if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
+    request.num_steps = kLongerFactor * request.spec.num_steps;
+  }
+  request.title = fmt::format("{}, {}", trial.request.title, word_of(purpose));
+  const Key key{request.hash, request.attempt};
+  const auto known = outcomes_.find(key);
+  if (known == outcomes_.end()) {
+    const bool has_room = num_repeats_ < sweep_.budget.max_trials / kRepeatsOf &&
+                          num_started() + 1 < sweep_.budget.max_trials;
+    if (is_finishing_ || !has_room) return std::nullopt;
+    pending_ = std::move(request);
+    throw Pending{};
+  }
+  started_.insert(key);
+  ++attempts_[request.hash];
+  ++num_repeats_;
+  if (known->second.status == spec::TrialStatus::ok) contests_.add(request, known->second, rival);
+  return known->second;
+}
+
+void SettingsSearch::describe(const Trial& candidate, const SettingsMove& move,
+                              Decision& decision) const {
+  decision.trial_hash = candidate.request.hash;
+  if (incumbent_) decision.baseline_hash = incumbent_->request.hash;
+  decision.remedy = move.remedy;
+  const Settings& from = incumbent_ ? incumbent_->settings : space_->base();
+  nlohmann::json knobs = nlohmann::json::object();
+  for (const auto& [name, value] : candidate.settings) {
+    const auto was = from.find(name);
+    if (was == from.end() || was->second == value) continue;
+    if (decision.knob.empty()) {
+      decision.knob = name;
+      decision.value_before = was->second;
+      decision.value_after = value;
+    }
+    knobs[name] = {{"before", was->second}, {"after", value}};
+  }
+  decision.evidence = {{"after", evidence_of(candidate.outcome)},
+                       {"knobs", knobs},
+                       {"ceiling_ratio", move.ceiling_ratio}};
+  if (incumbent_) decision.evidence["before"] = evidence_of(incumbent_->outcome);
+}
+
+bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
+  const std::string& title = candidate.request.title;
+  if (!candidate.is_ok()) {
+    describe(
+        candidate, move,
+        decide(phase_, "rejected", fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
+    return false;
+  }
+  const std::string& before = incumbent_->request.hash;
+  const std::string& after = candidate.request.hash;
+  const std::optional<double> predicted = predicted_ratio(candidate);
+  Judgement judgement = contests_.judge(before, after, predicted);
+  std::optional<TrialOutcome> failure;
+  while (const auto next = contests_.next_run(before, after, judgement)) {
+    const auto outcome = repeat(next->is_candidate ? candidate : *incumbent_, next->purpose,
+                                next->is_candidate ? before : after);
+    if (!outcome) break;
+    if (outcome->status != spec::TrialStatus::ok) {
+      if (next->is_candidate) failure = outcome;
+      break;
+    }
+    judgement = contests_.judge(before, after, predicted);
+  }
+  const bool is_gain = judgement.verdict == Verdict::gain && !failure;
+  std::string text = fmt::format("{}: {} per step, {} the best so far {}, by {} and {} runs", title,
+                                 base::format_ns(candidate.outcome.step_ns),
+                                 describe_change(judgement.gain_ratio, "than"),
+                                 interval_text(judgement.low_ratio, judgement.high_ratio),
+                                 judgement.num_runs_before, judgement.num_runs_after);
+  const std::string least = base::format_ratio(sweep_.min_gain_ratio);
+  const char* kind = is_gain ? "kept" : "rejected";
+  if (failure) {
+    text += fmt::format("; measured again it was {}", ending_text(*failure));
+  } else if (judgement.verdict == Verdict::undecided) {
+    kind = "undecided";
+    text += fmt::format(
+        "; undecided: the noise of a run, {}, hides whether it gains the {} that "
+        "count",
+        base::format_ratio(judgement.run_noise_ratio), least);
+  } else if (!is_gain) {
+    text += fmt::format("; a gain has to exceed {}", least);
+  }
+  text += ".";
+  if (is_gain && !move.why.empty()) text += " " + move.why;
+  Decision& decision = decide(phase_, kind, std::move(text));
+  describe(candidate, move, decision);
+  decision.gain_ratio = judgement.gain_ratio;
+  decision.gain_low_ratio = judgement.low_ratio;
+  decision.gain_high_ratio = judgement.high_ratio;
+  decision.noise_ratio = judgement.noise_ratio;
+  decision.evidence["judgement"] = to_json(judgement);
+  if (!is_gain) return false;
+  for (const auto& [name, value] : incumbent_->settings) {
+    if (candidate.settings.at(name) != value) beaten_.emplace(name, value);
+  }
+  runner_up_ = incumbent_;
+  incumbent_ = candidate;
+  best_hash_ = candidate.request.hash;
+  return true;
+}
+
+void SettingsSearch::validate() {
+  phase_ = Phase::validate;
+  is_validating_ = true;
+  for (const bool is_runner_up : {false, true}) {
+    if (is_runner_up && !runner_up_) break;
+    const Trial& winner = is_runner_up ? *runner_up_ : *incumbent_;
+    if (num_started() >= sweep_.budget.max_trials) break;
+    TrialRequest request = space_->request(winner.settings, false, sweep_.validate_steps);
+    request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
+    request.is_final = true;
+    const Trial trial = measure(std::move(request), winner.settings);
+    const TrialOutcome& outcome = trial.outcome;
+    const double loss = outcome.losses.empty() ? 0 : outcome.losses.back();
+    const bool has_learned = sweep_.validate_max_loss <= 0 ||
+                             (!outcome.losses.empty() && loss < sweep_.validate_max_loss);
+    const bool has_held = trial.is_ok() && has_learned;
+    Decision& decision = decide(
+        Phase::validate, has_held ? "kept" : "rejected",
+        !trial.is_ok()
+            ? fmt::format("The validation: {}.", ending_text(outcome))
+            : fmt::format("{} steps: loss {:.3f} at the end, {} per step.{}", outcome.losses.size(),
+                          loss, base::format_ns(outcome.step_ns),
+                          has_learned ? ""
+                                      : " The loss did not fall below what validate_max_loss asks "
+                                        "for."));
+    decision.trial_hash = trial.request.hash;
+    decision.baseline_hash = winner.request.hash;
+    decision.evidence = {{"before", evidence_of(winner.outcome)}, {"after", evidence_of(outcome)}};
+    if (!has_held) continue;
+    best_hash_ = trial.request.hash;
+    const Judgement gain = contests_.gain_over(first_fit_->request.hash, winner.request.hash);
+    Decision& verdict = decide(
+        Phase::validate, "note",
+        fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
+                    "fitted ({:.2f} to {:.2f}).",
+                    first_fit_->request.hash == winner.request.hash
+                        ? std::string("the first configuration that fitted")
+                        : space_->change_text(space_->base(), winner.settings),
+                    gain.gain_ratio + 1, gain.low_ratio + 1, gain.high_ratio + 1));
+    verdict.trial_hash = trial.request.hash;
+    verdict.baseline_hash = first_fit_->request.hash;
+    verdict.gain_ratio = gain.gain_ratio;
+    verdict.gain_low_ratio = gain.low_ratio;
+    verdict.gain_high_ratio = gain.high_ratio;
+    verdict.noise_ratio = gain.noise_ratio;
+    return;
+  }
+  Decision& note = decide(
+      Phase::validate, "note",
+      "No configuration passed the validation: the best one is known from short trials only.");
+  note.trial_hash = incumbent_->request.hash;
+}
+
+}  // namespace moetune::tuner

@@ -1,6 +1,7 @@
 # Build options and the one function that declares a library of the project.
 set(MOETUNE_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them")
 option(MOETUNE_WERROR "Treat warnings as errors" ON)
+option(MOETUNE_FUZZ "Build the fuzzers of tests/fuzz instead of their replay; needs clang" OFF)
 
 # The CPU kernels are compiled for the machine they run on; set to x86-64-v3 or similar for binaries that travel.
 set(MOETUNE_CPU_ARCH native CACHE STRING "Value of -march for kernels/cpu and tuner/stats/noise_model.cpp")
@@ -69,7 +70,7 @@ function(moetune_precompiled target kind)
     target_precompile_headers(${owner} PRIVATE ${headers})
     if(kind STREQUAL test)
       target_compile_definitions(${owner} PRIVATE BOOST_TEST_DYN_LINK)
-      target_compile_options(${owner} PRIVATE -O1)  # as tests are
+      target_compile_options(${owner} PRIVATE -O0)  # as tests are
     endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})

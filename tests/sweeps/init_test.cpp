@@ -11,6 +11,7 @@ namespace {
 using nlohmann::json;
 using tests::Answer;
 using tests::Cli;
+using tests::contains;
 using tests::read_text;
 using tests::write_text;
 
@@ -54,10 +55,6 @@ struct Init : Cli {
 
 std::string model_file(const std::string& name) {
   return std::string(MOETUNE_SOURCE_DIR) + "/engine/models/" + name + ".json";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

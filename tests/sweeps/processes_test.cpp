@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using tests::contains;
 using tests::TempFolder;
 
 spec::TrialSpec trial_of_processes() {
@@ -38,10 +39,6 @@ spec::TrialSpec trial_of_processes() {
 }
 constexpr milliseconds kStepLimit{60'000};
 int num_ranks() { return plan::layout_of(trial_of_processes().knobs).world_size(); }
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Group {
   TempFolder folder;

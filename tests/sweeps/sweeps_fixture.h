@@ -21,6 +21,10 @@
 
 namespace moetune::tests {
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline std::string bin(const std::string& name) {
   return std::string(MOETUNE_BIN_DIR) + "/" + name;
 }

@@ -11,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 using tests::Answer;
+using tests::contains;
 using tests::ScopedEnvironment;
 
 /// As long as fake_rank's long runs.
@@ -29,10 +30,6 @@ struct SweepCli : tests::Cli {
     return run(words);
   }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Failure {
   const char* long_run;

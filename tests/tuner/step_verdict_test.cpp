@@ -56,9 +56,9 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
       const FaultyStep step = play_faulty(faulty);
       const StepVerdict verdict = judge(step);
       const FaultRow& row = row_of(fault);
-      BOOST_TEST(verdict.label == profiler::row_of(row.sub_cause).label,
+      BOOST_TEST((verdict.label == profiler::row_of(row.sub_cause).label),
                  row.name << ": " << text_of(verdict));
-      BOOST_TEST(verdict.sub_cause == row.sub_cause, row.name << ": " << text_of(verdict));
+      BOOST_TEST((verdict.sub_cause == row.sub_cause), row.name << ": " << text_of(verdict));
       if (row.is_of_one_rank) {
         BOOST_TEST(verdict.rank.value_or(-1) == step.faulty_rank,
                    row.name << ": " << text_of(verdict));

@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 BIN := build/release/bin
 HEADERS_ALONE := all_verify_interface_header_sets
 
-.PHONY: help deps test-deps lint-deps cuda-libs demo build test install package gpu-check asan tsan simt-asan bench format format-check tidy clean
+.PHONY: help deps test-deps lint-deps cuda-libs demo build test install package gpu-check asan tsan simt-asan fuzz bench format format-check tidy clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,15 @@ simt-asan:  ## Where nvcc is found: the own CUDA kernels' tests, without a GPU, 
 	  cmake --build --preset asan --parallel $(JOBS) --target simt_test && \
 	  scripts/with-sanitizer-options.sh ctest --preset asan --tests-regex '^simt$$'; \
 	else echo "no nvcc: the CUDA kernels are not built here"; fi
+
+.PHONY: fuzz-deps
+fuzz-deps: deps
+	@scripts/install-deps.sh fuzz
+
+fuzz: SECONDS := 60
+fuzz: fuzz-deps build/fuzz/build.ninja  ## Fuzz each parser of tests/fuzz for SECONDS=60, JOBS at a time
+	cmake --build --preset fuzz --parallel $(JOBS)
+	@scripts/with-sanitizer-options.sh scripts/fuzz.sh build/fuzz $(SECONDS) $(JOBS)
 
 bench: build/release/build.ninja  ## Build and run the benchmarks of tests/bench
 	cmake --build --preset release --parallel $(JOBS) --target benchmarks

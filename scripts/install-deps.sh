@@ -4,6 +4,7 @@
 #   scripts/install-deps.sh         what the build and the programs need
 #   scripts/install-deps.sh test    also what `make test` needs (a browser for the report's test)
 #   scripts/install-deps.sh lint    also what `make format` and `make tidy` need
+#   scripts/install-deps.sh fuzz    also what `make fuzz` needs
 #
 # Packages come from apt (as root, or with sudo). What the distribution lacks or has too old goes to .deps/ in this
 # folder. With everything in place it does nothing and returns at once.
@@ -30,6 +31,12 @@ need_tool() { have "$1" || missing+=("${@:2}"); }
 
 have_browser() { have chromium || have chromium-browser || have google-chrome; }
 
+# clang, its sanitizers and libFuzzer, and the OpenMP that clang++ asks for.
+have_libfuzzer() {
+  have clang++ && [ -f "$(clang++ -print-file-name=libomp.so)" ] &&
+    [ -n "$(compgen -G "$(clang++ -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a")" ]
+}
+
 find_missing() {
   local installed package
   missing=()
@@ -50,6 +57,7 @@ find_missing() {
   case $group in
     test) have_browser || [ -f .deps/no-browser ] || missing+=(chromium fonts-dejavu-core) ;;
     lint) need_tool clang-format clang-format; need_tool clang-tidy clang-tidy ;;
+    fuzz) have_libfuzzer || missing+=(clang libomp-dev) ;;
   esac
 }
 
@@ -116,7 +124,7 @@ fetch_nvtx() {
 }
 
 group=${1:-build}
-case $group in build | test | lint) ;; *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+case $group in build | test | lint | fuzz) ;; *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 if ! have apt-get; then
   say "no apt-get here; please install the equivalents of: g++ ninja-build cmake (>= $MIN_CMAKE) nodejs (>= $MIN_NODE) npm pkg-config ${libraries[*]}"
   exit 0

@@ -1,5 +1,5 @@
-// Traces as Perfetto's own files (protobuf), which ui.perfetto.dev and trace_processor open: a third
-// as large as Chrome JSON, and arrows belong to slices instead of moments.
+// Traces as Perfetto's own files (protobuf), which ui.perfetto.dev and trace_processor open: a
+// third as large as Chrome JSON, and arrows belong to slices instead of moments.
 #pragma once
 
 #include <ostream>

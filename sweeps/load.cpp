@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "engine/spec/corpus.h"
 #include "engine/spec/json_reader.h"
@@ -24,7 +23,7 @@
 namespace moetune::sweeps {
 namespace {
 
-constexpr uintmax_t kMaxSpecBytes = 64 << 20;
+constexpr size_t kMaxSpecBytes = 64 << 20;
 
 /// A spec file, found and read.
 struct SpecFile {
@@ -163,17 +162,22 @@ spec::Problems broken_rules(const spec::TrialSpec& trial, const std::string& pat
 
 }  // namespace
 
-std::string read_standard_input() {
+std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& name) {
   std::string text;
-  for (std::array<char, 1 << 16> buffer; std::cin.good() && text.size() <= kMaxSpecBytes;) {
-    std::cin.read(buffer.data(), buffer.size());
-    text.append(buffer.data(), static_cast<size_t>(std::cin.gcount()));
+  for (std::array<char, 1 << 16> buffer; in.good() && text.size() <= max_bytes;) {
+    in.read(buffer.data(), buffer.size());
+    text.append(buffer.data(), static_cast<size_t>(in.gcount()));
   }
-  if (text.size() > kMaxSpecBytes) {
-    throw base::UsageError(fmt::format("{}: has more than {} bytes, expected a JSON file",
-                                       kStandardInput, kMaxSpecBytes));
+  if (in.bad()) throw base::UsageError(fmt::format("{}: cannot be read", name));
+  if (text.size() > max_bytes) {
+    throw base::UsageError(
+        fmt::format("{}: has more than {} bytes, expected a JSON file", name, max_bytes));
   }
   return text;
+}
+
+std::string read_standard_input() {
+  return read_at_most(std::cin, kMaxSpecBytes, kStandardInput);
 }
 
 std::string read_spec_file(const std::string& path) {
@@ -190,9 +194,8 @@ std::string read_spec_file(const std::string& path) {
   if (!file) {
     throw base::UsageError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
   }
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  // A device or a pipe has no size: its end may never come.
+  return read_at_most(file, kMaxSpecBytes, path);
 }
 
 std::string spec_path(const std::string& path_or_name) {

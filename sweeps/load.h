@@ -1,6 +1,8 @@
 // Reading what a person wrote: trial and sweep files, and the text they train on.
 #pragma once
 
+#include <cstddef>
+#include <istream>
 #include <string>
 
 #include "engine/spec/sweep_spec.h"
@@ -9,6 +11,9 @@ namespace moetune::sweeps {
 
 /// What standard input is called in messages.
 inline constexpr const char* kStandardInput = "standard input";
+/// All of it. Throws base::UsageError, which names it, where that is more than `max_bytes`: what
+/// has no end is not read without one.
+std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& name);
 /// All of it; throws base::UsageError when that is more than any spec.
 std::string read_standard_input();
 

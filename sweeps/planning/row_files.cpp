@@ -5,7 +5,6 @@
 
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/document.h"
@@ -16,21 +15,14 @@ namespace moetune::sweeps {
 
 std::vector<PublishedRow> load_rows(const std::string& path) {
   constexpr size_t kMost = size_t{256} << 20;
-  std::string text;
   const std::string name = path == "-" ? kStandardInput : path;
-  const auto read = [&](std::istream& in) {
-    text.assign(std::istreambuf_iterator<char>(in), {});
-    if (in.bad() || text.size() > kMost) {
-      throw base::UsageError(
-          fmt::format("{}: cannot be read, or has more than {} MiB", name, kMost >> 20));
-    }
-  };
+  std::string text;
   if (path == "-") {
-    read(std::cin);
+    text = read_at_most(std::cin, kMost, name);
   } else {
     std::ifstream file(path, std::ios::binary);
     if (!file) throw base::UsageError(fmt::format("{}: cannot be read", path));
-    read(file);
+    text = read_at_most(file, kMost, name);
   }
   return published_rows_of(spec::parse_json(text, name), name);
 }

@@ -73,6 +73,10 @@ const Typed kTyped[] = {
     {{"report", "corpus@", "--out", "x.html@"}, "", "name a file written by 'moetune sweep'"},
     {{"ls", "@"}, "", "is a folder"},
     {{"ls", "/dev/null"}, "", "is not a regular file, expected a runs database"},
+    // What has no end.
+    {{"trial", "/dev/zero"}, "", "/dev/zero: has more than 67108864 bytes, expected a JSON file"},
+    {{"init", "--model", "/dev/zero"}, "", "/dev/zero: has more than"},
+    {{"estimate", "--rows", "/dev/zero"}, "", "/dev/zero: has more than"},
     // Syntax.
     {{"trial", "wrong.json@"}, "", "is empty"},
     {{"trial", "wrong.json@"}, "{\"model\": ", "found the end of the file"},

@@ -2,7 +2,6 @@
 set(MOETUNE_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them")
 option(MOETUNE_WERROR "Treat warnings as errors" ON)
 option(MOETUNE_FUZZ "Build the fuzzers of tests/fuzz instead of their replay; needs clang" OFF)
-option(MOETUNE_FUZZ "Build the fuzzers of tests/fuzz instead of their replay; needs clang" OFF)
 
 # The CPU kernels are compiled for the machine they run on; set to x86-64-v3 or similar for binaries that travel.
 set(MOETUNE_CPU_ARCH native CACHE STRING "Value of -march for kernels/cpu and tuner/stats/noise_model.cpp")

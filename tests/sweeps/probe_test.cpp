@@ -93,11 +93,11 @@ BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_a_log, Cli) {
     const json rates = json::parse(made.out);
     BOOST_TEST(rates["basis"] == "1 logged run");
     BOOST_TEST_REQUIRE(rates["cases"].size() == 1U);
-    BOOST_TEST(rates["cases"][0]["hardware"] == "h100-80g");
+    BOOST_TEST(rates["cases"][0]["hardware"] == "H100 SXM 80 GB");
     return rates["cases"][0]["median_error_ratio"].get<double>();
   };
   // The model takes 13 s for this step. Figures of all ranks for those of one would be 8 times off.
-  BOOST_TEST(median_error("13000.0") < 0.1);
+  BOOST_TEST(median_error("13000.0") < 0.2);
   BOOST_TEST(median_error("1600.0") > 1.0);
 }
 

@@ -60,15 +60,62 @@ void read_trial_texts(const store::Store& store, Context& context) {
   const Rows rows(store.database(),
                   "SELECT l.trial_id, l.name, l.value FROM trial_log l "
                   "JOIN trial t ON t.id = l.trial_id WHERE t.sweep_id = :sweep_id "
-                  "AND l.name IN ('device_memory', 'trace_note') "
+                  "AND l.name IN ('device_memory', 'trace_note', 'title') "
                   "ORDER BY l.trial_id, l.ordinal",
                   {{":sweep_id", context.sweep.id}});
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string name = rows.text(i, "name");
     const int64_t trial = rows.integer(i, "trial_id").value_or(0);
+    if (name == "title") {
+      context.titles[trial] = rows.text(i, "value");
+      continue;
+    }
     auto& texts = name == kDeviceMemoryText ? context.device_memory : context.trace_notes;
     texts[trial].push_back(rows.text(i, "value"));
   }
+}
+
+void read_judgements(Context& context) {
+  for (const store::DecisionRow& decision : context.decisions) {
+    if (!decision.trial_id) continue;
+    if (decision.kind == "kept") context.kept.insert(*decision.trial_id);
+    if (decision.kind == "kept" || decision.kind == "rejected" || decision.kind == "undecided" ||
+        decision.kind == "pruned") {
+      context.verdicts[*decision.trial_id] = decision.text;
+    }
+  }
+}
+
+std::vector<size_t> sorted_by_importance(const Context& context) {
+  /// Smaller comes first.
+  struct Rank {
+    int group = 0;
+    int64_t within = 0;
+    size_t position = 0;
+    auto operator<=>(const Rank&) const = default;
+  };
+  std::vector<Rank> ranks;
+  for (size_t i = 0; i < context.trials.size(); ++i) {
+    const TrialRow& trial = context.trials[i];
+    const auto position = static_cast<int>(i);
+    const auto latest_first = -static_cast<int64_t>(i);
+    if (position == context.shown || position == context.traced) {
+      ranks.push_back({0, 0, i});
+    } else if (position == context.winner || position == context.baseline ||
+               position == context.first_fit) {
+      ranks.push_back({1, 0, i});
+    } else if (context.kept.contains(trial.id)) {
+      ranks.push_back({2, latest_first, i});
+    } else if (trial.status == "ok" && trial.step_ns && !is_reference(trial)) {
+      ranks.push_back({3, *trial.step_ns, i});
+    } else {
+      ranks.push_back({4, latest_first, i});
+    }
+  }
+  std::ranges::sort(ranks);
+  std::vector<size_t> positions;
+  for (const Rank& rank : ranks) positions.push_back(rank.position);
+  return positions;
 }
 
 std::set<int64_t> traced_trials(const store::Store& store) {
@@ -83,8 +130,16 @@ std::set<int64_t> traced_trials(const store::Store& store) {
 }  // namespace
 
 const TrialRow* Context::by_id(int64_t trial_id) const {
-  const auto found = std::ranges::find(trials, trial_id, &TrialRow::id);
-  return found == trials.end() ? nullptr : &*found;
+  const auto found = positions.find(trial_id);
+  return found == positions.end() ? nullptr : &trials[found->second];
+}
+
+std::vector<size_t> Context::most_telling(size_t most) const {
+  std::vector<size_t> chosen(
+      by_importance.begin(),
+      by_importance.begin() + static_cast<std::ptrdiff_t>(std::min(most, by_importance.size())));
+  std::ranges::sort(chosen);
+  return chosen;
 }
 
 bool Context::is_winner(const TrialRow& trial) const {
@@ -124,6 +179,16 @@ std::string spec_text(const TrialRow& trial, const char* key) {
   }
   const auto found = spec.find(key);
   return found != spec.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+int64_t device_bytes_of(const TrialRow& trial) {
+  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
+  if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
+    return 0;
+  }
+  const auto& hardware = spec["hardware"];
+  const auto found = hardware.find("memory_bytes");
+  return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
 bool is_fake_world(const TrialRow& trial) { return spec_text(trial, "communicator") == "fake"; }
@@ -186,6 +251,9 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.varying_knobs = find_varying_knobs(context.trials);
   read_trial_texts(store, context);
 
+  for (size_t i = 0; i < context.trials.size(); ++i) context.positions[context.trials[i].id] = i;
+  read_judgements(context);
+
   // As the sweep says. A foreign hand may have named a trial of another sweep: then there is none.
   const auto position_of = [&](const std::optional<int64_t>& id) {
     return find_first(context.trials, [&](const TrialRow& row) { return row.id == id; });
@@ -208,6 +276,7 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
       context.traced = other < 0 ? context.shown : other;
     }
   }
+  context.by_importance = sorted_by_importance(context);
   return context;
 }
 

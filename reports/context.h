@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "profiler/store/store.h"
@@ -15,6 +17,8 @@ namespace moetune::reports {
 
 /// What is shown of a note on a trace: a few sentences.
 constexpr size_t kMostNoteBytes = 600;
+/// Trials that are shown in depth, with memory and budget.
+constexpr size_t kMostDeep = 60;
 
 struct Context {
   bool has_sweep = true;    ///< false: the database holds hunts only, and the page is about them
@@ -29,10 +33,18 @@ struct Context {
   /// By trial: the texts kDeviceMemoryText and kTraceNoteText, one per process.
   std::map<int64_t, std::vector<std::string>> device_memory;
   std::map<int64_t, std::vector<std::string>> trace_notes;
+  std::map<int64_t, std::string> titles;    ///< by trial: what it ran under
+  std::map<int64_t, std::string> verdicts;  ///< by trial: the last judgement of it
+  std::set<int64_t> kept;                   ///< trials that a decision has kept
   /// ReportOptions::flags of the trial that is shown in the verdict.
   std::string flags;
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;
+
+  /// Positions in `trials`: the one that is shown, the sweep's landmarks, what was kept (the latest
+  /// first), then the fastest, then the others (the latest first).
+  std::vector<size_t> by_importance;
+  std::unordered_map<int64_t, size_t> positions;  ///< in `trials`, by id
 
   /// Positions in `trials` as the sweep says them, -1: there is none.
   int winner = -1;     ///< the sweep's own, where it ended well
@@ -46,6 +58,8 @@ struct Context {
     return position < 0 ? nullptr : &trials[static_cast<size_t>(position)];
   }
   [[nodiscard]] const store::TrialRow* by_id(int64_t trial_id) const;
+  /// The first of by_importance, in the order of the trials.
+  [[nodiscard]] std::vector<size_t> most_telling(size_t most) const;
   /// False for a trial that was asked for and is another than the sweep's winner.
   [[nodiscard]] bool is_winner(const store::TrialRow& trial) const;
   /// "the winner", else "trial #12". Plain text.
@@ -64,6 +78,9 @@ std::string knob_of(const store::TrialRow& trial, const std::string& name);
 
 /// A text of the trial's spec, such as "clock"; empty when the spec has none of that name.
 std::string spec_text(const store::TrialRow& trial, const char* key);
+
+/// The device's memory in bytes, as the trial's own spec says; 0: unlimited or not known.
+int64_t device_bytes_of(const store::TrialRow& trial);
 
 /// True where one rank ran alone and what the others would have sent was made up.
 bool is_fake_world(const store::TrialRow& trial);

@@ -12,17 +12,19 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// Length in bytes of a character at the start of `text` that reorders what stands around it, else
-// 0.
-size_t reordering_mark(std::string_view text) {
+// Length in bytes of a character at the start of `text` that reorders what stands around it or is a
+// control character of the second kind (U+0080 to U+009F), else 0.
+size_t misleading_mark(std::string_view text) {
+  if (text.size() >= 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0) return 2;
   if (text.size() < 3 || text[0] != '\xe2') {
     return 0;
   }
   const auto second = static_cast<unsigned char>(text[1]);
   const auto third = static_cast<unsigned char>(text[2]);
+  const bool is_direction = second == 0x80 && (third == 0x8e || third == 0x8f);
   const bool is_embedding = second == 0x80 && third >= 0xaa && third <= 0xae;
   const bool is_isolate = second == 0x81 && third >= 0xa6 && third <= 0xa9;
-  return is_embedding || is_isolate ? 3 : 0;
+  return is_direction || is_embedding || is_isolate ? 3 : 0;
 }
 
 bool is_control(char c) {
@@ -49,7 +51,7 @@ std::string escape(std::string_view original) {
   result.reserve(text.size() + text.size() / 8);
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (const size_t length = reordering_mark(std::string_view(text).substr(i)); length > 0) {
+    if (const size_t length = misleading_mark(std::string_view(text).substr(i)); length > 0) {
       result += kReplacement;
       i += length - 1;
     } else if (is_control(c)) {
@@ -69,6 +71,16 @@ std::string escape(std::string_view original) {
     }
   }
   return result;
+}
+
+bool is_plain_line(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (static_cast<unsigned char>(text[i]) < 0x20 || text[i] == 0x7f ||
+        misleading_mark(text.substr(i)) > 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::string escape_or_dash(std::string_view text) { return text.empty() ? "–" : escape(text); }

@@ -1,8 +1,11 @@
 // Runs the section table over a database, and puts the answers into the template.
 #include "reports/report.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "profiler/store/db.h"
 #include "reports/context.h"
@@ -15,6 +18,15 @@ namespace {
 
 int64_t id_or_none(const store::TrialRow* trial) { return trial == nullptr ? -1 : trial->id; }
 
+// As SQLite's json_each reads it.
+std::string ids_text(const std::vector<size_t>& positions, const Context& context) {
+  std::string text;
+  for (const size_t position : positions) {
+    text += fmt::format("{}{}", text.empty() ? "" : ",", context.trials[position].id);
+  }
+  return fmt::format("[{}]", text);
+}
+
 }  // namespace
 
 std::string render_report(const store::Store& store, const ReportOptions& options) {
@@ -26,8 +38,9 @@ std::string render_report(const store::Store& store, const ReportOptions& option
     context.flags = options.flags(*shown);
   }
   store.unpack_trace(id_or_none(context.at(context.traced)));  // for the timeline's query
-  const std::map<std::string, int64_t> parameters = {
+  const std::map<std::string, Value> parameters = {
       {":sweep_id", context.sweep.id},
+      {":deep_ids", ids_text(context.most_telling(kMostDeep), context)},
       {":shown_id", id_or_none(context.at(context.shown))},
       {":traced_id", id_or_none(context.at(context.traced))},
       {":final_id", id_or_none(context.at(context.final_run))},
@@ -37,7 +50,7 @@ std::string render_report(const store::Store& store, const ReportOptions& option
     if (section.needs_sweep && !context.has_sweep) {
       continue;
     }
-    const Rows rows(database, *section.sql, parameters);
+    const Rows rows = section.sql == nullptr ? Rows() : Rows(database, *section.sql, parameters);
     std::string body = section.render({context, rows});
     if (body.empty()) {
       continue;

@@ -7,13 +7,28 @@
 #include "profiler/store/db.h"
 
 namespace moetune::reports {
+namespace {
+
+void bind_value(store::Statement& statement, int index, const Value& value) {
+  if (const auto* number = std::get_if<int64_t>(&value)) {
+    statement.bind(index, *number);
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    statement.bind(index, *real);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    statement.bind(index, *text);
+  } else {
+    statement.bind_null(index);
+  }
+}
+
+}  // namespace
 
 Rows::Rows(store::Database& database, std::string_view sql,
-           const std::map<std::string, int64_t>& parameters) {
+           const std::map<std::string, Value>& parameters) {
   store::Statement statement(database, sql);
   for (const auto& [name, value] : parameters) {
     if (const int index = statement.parameter_index(name); index > 0) {
-      statement.bind(index, value);
+      bind_value(statement, index, value);
     }
   }
   const int num_columns = statement.num_columns();

@@ -23,7 +23,7 @@ class Rows {
   Rows() = default;
   /// Runs `sql` with the named parameters (":sweep_id") that it has; the others are ignored.
   Rows(store::Database& database, std::string_view sql,
-       const std::map<std::string, int64_t>& parameters);
+       const std::map<std::string, Value>& parameters);
 
   [[nodiscard]] size_t size() const { return rows_.size(); }
   [[nodiscard]] bool empty() const { return rows_.empty(); }

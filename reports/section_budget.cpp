@@ -180,7 +180,7 @@ std::string render_budget(const SectionInput& input) {
   if (bars.empty()) {
     return "<p>No trial has a traced step.</p>\n" + notice;
   }
-  return notice +
+  return notice + shown_note(input.context, kMostDeep) +
          budget_figure(bars,
                        "One bar per traced trial, in order. Time in which no compute kernel ran is "
                        "booked to what the next one was waiting for.",

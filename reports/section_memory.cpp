@@ -188,7 +188,8 @@ std::string render_memory(const SectionInput& input) {
                            row == nullptr ? "" : escape(row->status + ": " + layout_of(*row)),
                            row != nullptr && input.context.is_winner(*row) ? " (winner)" : "");
   }
-  return figure("memory",
+  return shown_note(input.context, kMostDeep) +
+         figure("memory",
                 "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line "
                 "is the capacity "
                 "of a device.",

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <set>
 
 #include "reports/format.h"
 #include "reports/html.h"
@@ -11,8 +11,6 @@
 
 namespace moetune::reports {
 namespace {
-
-using nlohmann::json;
 
 // predicted / measured - 1.
 std::optional<double> error_of(std::optional<int64_t> predicted, std::optional<int64_t> measured) {
@@ -51,16 +49,14 @@ struct Worst {
   }
 };
 
-json point(int64_t ordinal, int64_t predicted, int64_t measured) {
-  return {{"n", ordinal}, {"predicted", predicted}, {"measured", measured}};
-}
-
 }  // namespace
 
 std::string render_prediction(const SectionInput& input) {
   const Rows& rows = input.rows;
-  json memory = json::array();
-  json time = json::array();
+  std::set<int64_t> in_table;
+  for (const size_t position : input.context.most_telling(kMostDeep)) {
+    in_table.insert(input.context.trials[position].id);
+  }
   Worst worst_memory;
   Worst worst_time;
   std::string body;
@@ -78,12 +74,7 @@ std::string render_prediction(const SectionInput& input) {
     const auto time_error = error_of(predicted_ns, ns);
     worst_memory.add(memory_error, ordinal);
     worst_time.add(time_error, ordinal);
-    if (memory_error) {
-      memory.push_back(point(ordinal, *predicted_bytes, *bytes));
-    }
-    if (time_error) {
-      time.push_back(point(ordinal, *predicted_ns, *ns));
-    }
+    if (trial == nullptr || !in_table.contains(trial->id)) continue;
     body += fmt::format(
         "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
         "<td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>"
@@ -93,7 +84,7 @@ std::string render_prediction(const SectionInput& input) {
         escape_or_dash(rows.text(i, "memory_grade")), ns_text(predicted_ns), ns_text(ns),
         time_error ? signed_percent(*time_error) : "–", escape_or_dash(rows.text(i, "time_grade")));
   }
-  if (memory.empty() && time.empty()) {
+  if (!worst_memory.error && !worst_time.error) {
     return "<p>No trial has both a prediction and a measurement.</p>\n";
   }
   const std::string table =
@@ -102,15 +93,14 @@ std::string render_prediction(const SectionInput& input) {
       "class=\"num\">error</th><th>evidence</th><th class=\"num\">step predicted</th><th "
       "class=\"num\">measured</th><th "
       "class=\"num\">error</th><th>evidence</th></tr></thead><tbody>\n" +
-      body + "</tbody></table></div>\n";
+      body + "</tbody></table></div>\n" + shown_note(input.context, kMostDeep);
   return "<ul class=\"facts\">" + worst_memory.text("Memory") + worst_time.text("Step time") +
          "</ul>\n" +
          figure(
              "prediction",
              "Left the peak memory of the fullest rank, right the step time; one mark per trial. "
              "The line is where prediction and measurement are equal.",
-             "", table) +
-         json_element("data-prediction", {{"memory", memory}, {"time", time}});
+             "", table);
 }
 
 }  // namespace moetune::reports

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "reports/format.h"
@@ -20,6 +23,11 @@ constexpr auto kPhases = std::to_array<std::pair<std::string_view, std::string_v
     {"retune", "Retune: one remedy, one variable at a time"},
     {"validate", "Validate: the long run"},
 });
+
+/// What a long search decided is more than anybody reads: so much of it stands on the page.
+constexpr size_t kMostStays = 24;
+constexpr size_t kMostInStay = 12;
+constexpr size_t kMostDecisions = 300;
 
 /// One remedy that was kept.
 struct Remedy {
@@ -166,7 +174,10 @@ std::string remedies_of(const Stay& stay) {
   std::string html;
   if (!stay.kept.empty()) {
     html += "<ul>";
-    for (const Remedy& remedy : stay.kept) {
+    // The last ones lead to the step time at the cell's foot.
+    const size_t first = stay.kept.size() <= kMostInStay ? 0 : stay.kept.size() - kMostInStay;
+    if (first > 0) html += fmt::format("<li>{} more before</li>", first);
+    for (const Remedy& remedy : std::span(stay.kept).subspan(first)) {
       const bool is_other =
           stay.kind == StayKind::wall && !remedy.wall.empty() && remedy.wall != stay.wall;
       html += fmt::format("<li>{}<span class=\"what\">{}</span>",
@@ -195,10 +206,20 @@ std::string remedies_of(const Stay& stay) {
 
 std::string render_strip(const std::vector<Stay>& stays) {
   std::string html = "<ol class=\"strip\">\n";
-  for (const Stay& stay : stays) {
+  // Where it began, and how it went on to the end.
+  const size_t num_left_out = stays.size() <= kMostStays ? 0 : stays.size() - kMostStays;
+  for (size_t i = 0; i < stays.size(); ++i) {
+    if (i > 0 && i <= num_left_out) continue;
+    const Stay& stay = stays[i];
+    if (num_left_out > 0 && i == num_left_out + 1) {
+      html += fmt::format(
+          "<li class=\"stay\"><p class=\"note\">{} cells between are left out.</p></li>\n",
+          num_left_out);
+    }
     html += fmt::format("<li class=\"stay {}\"><div class=\"stay-head\">{}</div>", class_of(stay),
                         head_of(stay));
-    for (const std::string& sentence : stay.seen) {
+    for (const std::string& sentence :
+         std::span(stay.seen).first(std::min(stay.seen.size(), kMostInStay))) {
       html += fmt::format("<p class=\"seen\">{}</p>", breakable(sentence));
     }
     html += remedies_of(stay);
@@ -233,11 +254,32 @@ std::string render_decision(const Rows& rows, size_t i) {
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
 }
 
-std::string render_phase(const Rows& rows, std::string_view phase, std::string_view title) {
+// Rows of the table: all of them, or, of a long search, what was kept and what was seen, and of the
+// rest the latest.
+std::vector<size_t> shown_decisions(const Rows& rows) {
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (order.size() <= kMostDecisions) return order;
+  const size_t column = rows.column("kind");
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto key = [&](size_t i) {
+      const std::string kind = rows.text(i, column);
+      return std::pair(kind != "kept" && kind != "wall", rows.size() - i);
+    };
+    return key(a) < key(b);
+  });
+  order.resize(kMostDecisions);
+  std::ranges::sort(order);
+  return order;
+}
+
+std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, std::string_view phase,
+                         std::string_view title) {
   std::string body;
   int count = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows.text(i, "phase") == phase) {
+  const size_t column = rows.column("phase");
+  for (const size_t i : shown) {
+    if (rows.text(i, column) == phase) {
       body += render_decision(rows, i);
       ++count;
     }
@@ -261,15 +303,19 @@ std::string render_story(const SectionInput& input) {
   if (!stays.empty()) {
     html += render_strip(stays);
   }
+  const std::vector<size_t> shown = shown_decisions(input.rows);
   html += fmt::format(
-      "<details><summary>All {} decisions, phase by phase</summary>\n<div class=\"scroll\">"
+      "<details><summary>{}, phase by phase</summary>\n<div class=\"scroll\">"
       "<table class=\"decisions\"><thead><tr><th>trial</th><th>kind</th><th>wall</th><th>what was "
       "seen and done</th><th>change</th><th class=\"num\">gain</th><th "
       "class=\"num\">noise</th></tr>"
       "</thead>\n",
-      input.rows.size());
+      shown.size() == input.rows.size()
+          ? fmt::format("All {} decisions", shown.size())
+          : fmt::format("{} of {} decisions: what was seen and kept, and the latest", shown.size(),
+                        input.rows.size()));
   for (const auto& [phase, title] : kPhases) {
-    html += render_phase(input.rows, phase, title);
+    html += render_phase(input.rows, shown, phase, title);
   }
   return html + "</table></div>\n</details>\n";
 }

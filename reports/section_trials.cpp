@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 
 #include "profiler/store/verdict.h"
@@ -12,6 +11,8 @@
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
+#include "reports/trial_columns.h"
+#include "reports/trial_table.h"
 
 namespace moetune::reports {
 namespace {
@@ -19,9 +20,11 @@ namespace {
 std::string filters(const Context& context) {
   std::set<std::string> statuses;
   std::set<std::string> phases;
+  std::set<std::string> walls;
   for (const store::TrialRow& trial : context.trials) {
     statuses.insert(trial.status);
     phases.insert(trial.phase);
+    if (!trial.wall.empty()) walls.insert(trial.wall);
   }
   const auto options = [](const std::set<std::string>& values) {
     std::string html = "<option value=\"\">all</option>";
@@ -33,21 +36,16 @@ std::string filters(const Context& context) {
   return fmt::format(
       "<div class=\"controls needs-script\" id=\"trial-filter\"><label>Status <select "
       "data-filter=\"status\">{}</select></label> <label>Phase <select data-filter=\"phase\">{}"
-      "</select></label> <label>Text <input type=\"search\" data-filter=\"text\" "
-      "placeholder=\"knob, reason, hash\"></label> <output id=\"trial-count\"></output></div>\n",
-      options(statuses), options(phases));
+      "</select></label> <label>Wall <select data-filter=\"wall\">{}</select></label> <label>Text "
+      "<input type=\"search\" data-filter=\"text\" placeholder=\"knob, reason, hash\"></label> "
+      "<output id=\"trial-count\"></output></div>\n",
+      options(statuses), options(phases), options(walls));
 }
 
 const LayoutSize* layout_size(const std::string& knob) {
   const auto* found =
       std::ranges::find_if(kLayoutSizes, [&](const LayoutSize& size) { return knob == size.knob; });
   return found == std::end(kLayoutSizes) ? nullptr : found;
-}
-
-// What the other trials' knobs are told against.
-const store::TrialRow* compared_with(const Context& context) {
-  const store::TrialRow* first = context.at(context.first_fit);
-  return first == nullptr ? context.at(context.baseline) : first;
 }
 
 // The sizes of the process grid have columns of their own, under their usual short names; of all
@@ -59,14 +57,17 @@ std::string knob_heads(const Context& context) {
     const LayoutSize* size = layout_size(name);
     num_others += size == nullptr ? 1 : 0;
     if (size == nullptr) continue;
-    html += fmt::format("<th class=\"num\"><abbr title=\"{}, {}\">{}</abbr></th>", name,
-                        size->words, size->label);
+    html += fmt::format(
+        "<th class=\"num\" data-key=\"knob\" data-knob=\"{0}\"><abbr title=\"{0}, {1}\">{2}</abbr>"
+        "</th>",
+        name, size->words, size->label);
   }
   if (num_others == 0) return html;
   const store::TrialRow* other = compared_with(context);
   return html + (other == nullptr
-                     ? "<th>other knobs</th>"
-                     : fmt::format("<th>other knobs, where not as in #{}</th>", other->ordinal));
+                     ? "<th data-key=\"knobs\">other knobs</th>"
+                     : fmt::format("<th data-key=\"knobs\">other knobs, where not as in #{}</th>",
+                                   other->ordinal));
 }
 
 std::string knob_cells(const Context& context, const store::TrialRow& trial) {
@@ -88,11 +89,20 @@ std::string knob_cells(const Context& context, const store::TrialRow& trial) {
   return sizes + (num_others == 0 ? "" : fmt::format("<td class=\"knobs\">{}</td>", others));
 }
 
-/// What the section's query says about a trial.
-struct Story {
-  std::string title;
-  std::string told;
-};
+// Of a sweep with more trials than the table has rows.
+std::string beyond_note(const Context& context, size_t num_rows) {
+  const size_t num = context.trials.size();
+  if (num_rows >= num) return "";
+  const std::string lost =
+      num <= kMostColumnTrials
+          ? ""
+          : fmt::format(" {} are in the database only: <code>moetune ls</code> lists them.",
+                        num - kMostColumnTrials);
+  return fmt::format(
+      "<p class=\"note\">Without scripts, {} of {} trials stand here: the winner, the start, what "
+      "was kept, then the fastest. With them, lists and search find the others too.{}</p>\n",
+      num_rows, num, lost);
+}
 
 std::string trace_notes_of(const Context& context, const store::TrialRow& trial) {
   std::string html;
@@ -105,22 +115,7 @@ std::string trace_notes_of(const Context& context, const store::TrialRow& trial)
   return html;
 }
 
-// How often a trial was measured, and, in a sweep that ran in several environments, in which of
-// them what counts was.
-std::string runs_cell(const Context& context, const store::TrialRow& trial) {
-  const std::vector<store::MeasurementRow> runs = context.counted_runs(trial);
-  if (runs.empty()) return "<td class=\"num\">–</td>";
-  std::string where;
-  if (context.environments.size() > 1) {
-    const store::EnvironmentRow* environment = context.environment_of(runs.front());
-    where = environment == nullptr ? ", build unknown"
-                                   : fmt::format(", build {}", environment->ordinal);
-  }
-  return fmt::format("<td class=\"num\" data-value=\"{0}\">{0}{1}</td>", runs.size(), where);
-}
-
-std::string row_of(const Context& context, const store::TrialRow& trial, const Story& story,
-                   bool is_cleared) {
+std::string row_of(const Context& context, const store::TrialRow& trial, bool is_cleared) {
   const bool is_winner = context.is_winner(trial);
   std::string marks;
   if (is_winner) {
@@ -140,49 +135,82 @@ std::string row_of(const Context& context, const store::TrialRow& trial, const S
   html += number_cell(as_double(trial.step_ns), ns_text(trial.step_ns));
   html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
-  html += runs_cell(context, trial);
-  std::string_view why = trial.reason.empty() ? story.told : trial.reason;
-  // "scale: dp 4, ep 2" and "dp 4, ep 2: 6.2 % slower": what it was is said once.
-  const size_t colon = why.find(": ");
-  if (colon != std::string_view::npos && story.title.ends_with(why.substr(0, colon))) {
-    why.remove_prefix(colon + 2);
-  }
+  html += fmt::format("<td class=\"num\">{}</td>", escape_or_dash(runs_text(context, trial)));
+  const TrialStory story = story_of(context, trial);
   const std::string cleared =
       is_cleared ? fmt::format("; <b>{}</b>", store::kClearedText) : std::string();
   html += fmt::format("<td class=\"why\">{}{}{}</td>",
                       story.title.empty() ? "" : fmt::format("<b>{}</b> ", escape(story.title)),
-                      story.title.empty() ? escape_or_dash(why) : escape(why),
+                      story.title.empty() ? escape_or_dash(story.why) : escape(story.why),
                       cleared + trace_notes_of(context, trial));
   return html + knob_cells(context, trial) +
          fmt::format("<td class=\"spec\"><code>{}</code></td></tr>\n",
-                     escape(trial.spec_hash.substr(0, 8)));
+                     escape(trial.spec_hash.substr(0, kHashDigits)));
 }
 
 }  // namespace
+
+TrialStory story_of(const Context& context, const store::TrialRow& trial) {
+  TrialStory story;
+  if (const auto title = context.titles.find(trial.id); title != context.titles.end()) {
+    story.title = title->second;
+  }
+  const auto verdict = context.verdicts.find(trial.id);
+  story.why = !trial.reason.empty()               ? trial.reason
+              : verdict == context.verdicts.end() ? ""
+                                                  : verdict->second;
+  // "scale: dp 4, ep 2" and "dp 4, ep 2: 6.2 % slower": what it was is said once.
+  const size_t colon = story.why.find(": ");
+  if (colon != std::string::npos &&
+      story.title.ends_with(std::string_view(story.why).substr(0, colon))) {
+    story.why.erase(0, colon + 2);
+  }
+  return story;
+}
+
+std::string runs_text(const Context& context, const store::TrialRow& trial) {
+  const std::vector<store::MeasurementRow> runs = context.counted_runs(trial);
+  if (runs.empty()) return "";
+  if (context.environments.size() < 2) return fmt::format("{}", runs.size());
+  const store::EnvironmentRow* environment = context.environment_of(runs.front());
+  return environment == nullptr ? fmt::format("{}, build unknown", runs.size())
+                                : fmt::format("{}, build {}", runs.size(), environment->ordinal);
+}
+
+const store::TrialRow* compared_with(const Context& context) {
+  const store::TrialRow* first = context.at(context.first_fit);
+  return first == nullptr ? context.at(context.baseline) : first;
+}
+
+std::string_view short_name_of(const std::string& knob) {
+  const LayoutSize* size = layout_size(knob);
+  return size == nullptr ? "" : size->label;
+}
 
 std::string render_trials(const SectionInput& input) {
   const Context& context = input.context;
   if (context.trials.empty()) {
     return "<p>No trial yet.</p>\n";
   }
-  std::map<int64_t, Story> stories;
-  for (size_t i = 0; i < input.rows.size(); ++i) {
-    stories[input.rows.integer(i, "id").value_or(0)] = {input.rows.text(i, "title"),
-                                                        input.rows.text(i, "told")};
-  }
-  std::string html = filters(context);
+  const std::vector<size_t> chosen = context.most_telling(kMostTableRows);
+  std::string html = filters(context) + beyond_note(context, chosen.size());
   html +=
       "<div class=\"scroll\"><table class=\"trials\" id=\"trial-table\"><thead><tr>"
-      "<th class=\"num\">#</th><th>status</th><th>phase</th><th>wall</th><th "
-      "class=\"num\">step</th>"
-      "<th class=\"num\">tokens/s</th><th class=\"num\">peak</th><th class=\"num\">runs</th>"
-      "<th>what it was for, or why it failed</th>";
-  html += knob_heads(context) + "<th class=\"spec\">spec</th></tr></thead>\n<tbody>\n";
+      "<th class=\"num\" data-key=\"n\">#</th><th data-key=\"status\">status</th><th "
+      "data-key=\"phase\">phase</th><th data-key=\"wall\">wall</th><th class=\"num\" "
+      "data-key=\"step\">step</th><th class=\"num\" data-key=\"tokens\">tokens/s</th><th "
+      "class=\"num\" data-key=\"peak\">peak</th><th class=\"num\" data-key=\"runs\">runs</th><th "
+      "data-key=\"why\">what it was for, or why it failed</th>";
+  html += knob_heads(context) +
+          "<th class=\"spec\" data-key=\"spec\">spec</th></tr></thead>\n<tbody>\n";
   const std::set<int64_t> cleared = store::cleared_trials(context.decisions);
-  for (const store::TrialRow& trial : context.trials) {
-    html += row_of(context, trial, stories[trial.id], cleared.contains(trial.id));
+  for (const size_t position : chosen) {
+    const store::TrialRow& trial = context.trials[position];
+    html += row_of(context, trial, cleared.contains(trial.id));
   }
-  return html + "</tbody></table></div>\n";
+  return html +
+         "</tbody></table></div>\n<p class=\"needs-script\"><button type=\"button\" "
+         "id=\"trial-more\" hidden>More</button></p>\n";
 }
 
 }  // namespace moetune::reports

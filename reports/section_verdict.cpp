@@ -29,17 +29,6 @@ std::optional<double> metric(const Rows& rows, std::string_view name) {
   return std::nullopt;
 }
 
-// The device's memory, as the trial's own spec says; 0: unlimited or not known.
-int64_t capacity_of(const TrialRow& trial) {
-  const json spec = json::parse(trial.spec_json, nullptr, false);
-  if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
-    return 0;
-  }
-  const auto& hardware = spec["hardware"];
-  const auto found = hardware.find("memory_bytes");
-  return found != hardware.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
-}
-
 // Over the first configuration that fitted, when both are known.
 std::optional<store::Gain> gain_of(const Context& context, const TrialRow& trial) {
   const TrialRow* first = context.at(context.first_fit);
@@ -48,7 +37,7 @@ std::optional<store::Gain> gain_of(const Context& context, const TrialRow& trial
 }
 
 std::string memory_card(const TrialRow& trial) {
-  const int64_t capacity = capacity_of(trial);
+  const int64_t capacity = device_bytes_of(trial);
   if (!trial.peak_bytes || capacity <= 0) {
     return card("Peak memory", bytes_text(trial.peak_bytes), "fullest rank");
   }
@@ -304,9 +293,9 @@ std::string render_verdict(const SectionInput& input) {
   html += winner_reason(context, *trial);
   html += "<div class=\"columns\">\n<div>\n";
   if (!context.sweep.command_line.empty()) {
-    html +=
-        copy_box("copy-sweep", "Repeat the sweep (into another --db to measure everything again)",
-                 typed_command(context.sweep.command_line).command);
+    html += command_box("copy-sweep",
+                        "Repeat the sweep (into another --db to measure everything again)",
+                        typed_command(context.sweep.command_line).command);
   }
   const std::string name = context.name_of(*trial);
   html += (context.flags.empty()

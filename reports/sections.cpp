@@ -4,18 +4,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "embedded/kBisectSql.h"
 #include "embedded/kBudgetSql.h"
-#include "embedded/kHistorySql.h"
+#include "embedded/kEvidenceSql.h"
 #include "embedded/kLossSql.h"
 #include "embedded/kMemorySql.h"
 #include "embedded/kPredictionSql.h"
 #include "embedded/kProvenanceSql.h"
 #include "embedded/kStorySql.h"
 #include "embedded/kTimelineSql.h"
-#include "embedded/kTrialsSql.h"
 #include "embedded/kVerdictSql.h"
 #include "reports/format.h"
 #include "reports/html.h"
@@ -33,7 +33,13 @@ constexpr auto kSections = std::to_array<SectionRow>({
      "Every trial in order. The line is what the search held on to; trials without a time stand "
      "in "
      "the strip below.",
-     &kHistorySql, render_history},
+     nullptr, render_history},
+    {"pareto", "Memory and throughput", "Front",
+     "What more memory buys: up is faster, left is smaller.", nullptr, render_pareto},
+    {"knobs", "What each knob was worth", "Knobs",
+     "Trials that differ in one knob alone say what it does.", nullptr, render_knobs},
+    {"compare", "Two trials side by side", "Compare", "What differs between them, and what it did.",
+     nullptr, render_compare},
     {"memory", "Memory per rank", "Memory",
      "What the highest moment of each rank was made of, against the capacity of a device. Hatched: "
      "what the memory model had predicted.",
@@ -43,6 +49,10 @@ constexpr auto kSections = std::to_array<SectionRow>({
      "up "
      "to the step.",
      &kBudgetSql, render_budget},
+    {"evidence", "Evidence of the wall", "Evidence",
+     "What the verdict rests on: three numbers of each communication, ceilings, the chain that "
+     "decides, and the ranks.",
+     &kEvidenceSql, render_evidence},
     {"timeline", "Timeline of one step", "Timeline",
      "One traced step: the host's launches and each stream of the device. In pale: waiting for a "
      "participant.",
@@ -55,7 +65,7 @@ constexpr auto kSections = std::to_array<SectionRow>({
     {"bisect", "What changed it", "Bisect",
      "What <code>moetune bisect</code> found between a good and a bad end, the newest hunt first.",
      &kBisectSql, render_bisect, false},
-    {"trials", "All trials", "Trials", "Failures are results too: each says why.", &kTrialsSql,
+    {"trials", "All trials", "Trials", "Failures are results too: each says why.", nullptr,
      render_trials},
     {"provenance", "Provenance", "Provenance",
      "What is needed to judge and to repeat these figures.", &kProvenanceSql, render_provenance},
@@ -95,6 +105,27 @@ std::string copy_box(std::string_view id, std::string_view title, const std::str
       "class=\"needs-script\" data-copy=\"{0}\">Copy</button></div><pre id=\"{0}\" "
       "tabindex=\"0\">{2}</pre></div>\n",
       id, title, escape(text));
+}
+
+std::string command_box(std::string_view id, std::string_view title, const std::string& command) {
+  if (is_plain_line(command)) return copy_box(id, title, command);
+  std::string line = command;
+  // Neither is it copied by hand as more than the one line that is seen.
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\t'; }, '\x7f');
+  return fmt::format(
+      "<div class=\"copy\"><div class=\"copy-head\"><span>{}</span></div><pre id=\"{}\" "
+      "tabindex=\"0\">{}</pre></div>\n<p class=\"note\">The stored command holds control "
+      "characters, shown here as �: no shell should be given it.</p>\n",
+      title, id, escape(line));
+}
+
+std::string shown_note(const Context& context, size_t most) {
+  if (context.trials.size() <= most) return "";
+  return fmt::format(
+      "<p class=\"note\">Of the {} trials, the {} that tell most stand here: the winner, the "
+      "start, what was kept, then the fastest. <code>moetune show</code> tells any other.</p>\n",
+      context.trials.size(), most);
 }
 
 std::string trace_notice(const Context& context, const store::TrialRow* trial) {

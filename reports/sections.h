@@ -23,7 +23,7 @@ struct SectionRow {
   std::string_view title;
   std::string_view short_title;  ///< in the navigation
   std::string_view lead;         ///< one sentence under the title: how to read it
-  const std::string_view* sql;
+  const std::string_view* sql;   ///< null: all that it shows is in the context
   /// HTML of the section's body. Empty: the section has nothing to show and is left out.
   std::string (*render)(const SectionInput&);
   bool needs_sweep = true;  ///< false: also on the page of a database that holds no sweep
@@ -35,8 +35,12 @@ std::span<const SectionRow> section_table();
 std::string render_verdict(const SectionInput& input);
 std::string render_story(const SectionInput& input);
 std::string render_history(const SectionInput& input);
+std::string render_pareto(const SectionInput& input);
+std::string render_knobs(const SectionInput& input);
+std::string render_compare(const SectionInput& input);
 std::string render_memory(const SectionInput& input);
 std::string render_budget(const SectionInput& input);
+std::string render_evidence(const SectionInput& input);
 std::string render_timeline(const SectionInput& input);
 std::string render_prediction(const SectionInput& input);
 std::string render_loss(const SectionInput& input);
@@ -54,6 +58,14 @@ std::string card(std::string_view label, const std::string& value, const std::st
 
 /// A text to copy, with a button; `id` and `title` are ours, `text` is escaped here.
 std::string copy_box(std::string_view id, std::string_view title, const std::string& text);
+
+/// The same of a command that a database tells, which a stranger may have made: one that is not a
+/// plain line (html.h) is shown on one and not offered to be copied.
+std::string command_box(std::string_view id, std::string_view title, const std::string& command);
+
+/// Of a part that shows only the `most` trials that tell most: a note that says so; nothing where
+/// these are all of them. HTML.
+std::string shown_note(const Context& context, size_t most);
 
 /// Why the trace of a trial is empty or incomplete, as a notice; nothing when its ranks said
 /// nothing.

@@ -184,6 +184,16 @@ std::string lane_label(int64_t stream, const std::vector<const Slice*>& slices) 
   return fmt::format("{} · {}", stream, label);
 }
 
+namespace {
+
+// A column that is the same from end to end, as that one value: most are.
+json once(const json& column) {
+  const bool is_same = std::ranges::all_of(column, [&](const json& v) { return v == column[0]; });
+  return column.empty() || !is_same ? column : column[0];
+}
+
+}  // namespace
+
 json timeline_json(const std::vector<Slice>& slices, int64_t step_ns, std::string_view unit) {
   Names names;
   Names groups;
@@ -218,12 +228,12 @@ json timeline_json(const std::vector<Slice>& slices, int64_t step_ns, std::strin
                           {"length", length},
                           {"class", kind},
                           {"name", name},
-                          {"group", group},
-                          {"layer", layer},
-                          {"micro_batch", micro_batch},
-                          {"wait", wait},
-                          {"bytes", bytes},
-                          {"count", count}});
+                          {"group", once(group)},
+                          {"layer", once(layer)},
+                          {"micro_batch", once(micro_batch)},
+                          {"wait", once(wait)},
+                          {"bytes", once(bytes)},
+                          {"count", once(count)}});
   }
   return {{"classes", kClassNames}, {"names", names.all()}, {"groups", groups.all()},
           {"step", step_ns},        {"unit", unit},         {"lanes", lanes_json}};

@@ -57,7 +57,8 @@ std::vector<Slice> collect_slices(std::span<const profiler::TraceRecord> records
 std::vector<Slice> downsample(std::vector<Slice> slices, size_t max_slices, int64_t step_ns);
 
 /// {"classes", "names", "groups", "step", "unit", "lanes": [{rank, stream, label, slices:
-/// columns}]}. `unit`: what Slice::rank counts.
+/// columns}]}. A column but start, length, class and name is one value where it is the
+/// same for the whole lane. `unit`: what Slice::rank counts.
 nlohmann::json timeline_json(const std::vector<Slice>& slices, int64_t step_ns,
                              std::string_view unit = "rank");
 

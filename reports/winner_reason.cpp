@@ -51,6 +51,13 @@ std::string walls_sentence(const Context& context, const TrialRow& winner) {
     walls.push_back(escape(last) + (link.empty() ? "" : " (at " + link + ")"));
   }
   if (walls.empty()) return "";
+  constexpr size_t kMostWalls = 8;
+  constexpr size_t kAtEachEnd = 3;
+  if (walls.size() > kMostWalls) {
+    const std::string between = fmt::format("{} more", walls.size() - 2 * kAtEachEnd);
+    walls.erase(walls.begin() + kAtEachEnd, walls.end() - kAtEachEnd);
+    walls.insert(walls.begin() + kAtEachEnd, between);
+  }
   const TrialRow* traced = context.at(context.traced);
   const std::string now = winner.wall.empty() && traced != nullptr ? traced->wall : winner.wall;
   const std::string end = now.empty()   ? ""

@@ -52,9 +52,9 @@ fuzz_one() {
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
     "$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)" \
     "$(sed -n 's/^stat::peak_rss_mb: *//p' "$log")" "$(sed -n 's/^stat::slowest_unit_time_sec: *//p' "$log")" \
-    "$([ $status = 0 ] || echo "; FOUND something: $log")"
+    "$([ $status = 0 ] || { grep -q 'run interrupted' "$log" && echo "; interrupted"; } || echo "; FOUND something: $log")"
   [ $status = 0 ]
 }
 export -f sources_of seeds_of fuzz_one
 printf '%s\n' "${parsers[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one "$@"' _ "$build" "$seconds" {} ||
-  { echo "fuzz.sh: something broke a parser; mend it and keep its input in tests/fuzz/corpus"; exit 1; }
+  { echo "fuzz.sh: what broke a parser is to be mended, and its input kept in tests/fuzz/corpus"; exit 1; }

@@ -44,15 +44,6 @@ json window_json(const DiagnosedWindow& window) {
   return document;
 }
 
-/// Of the device that was traced, where the file names devices.
-std::string device_name(const ImportedTrace& trace) {
-  const auto& names = trace.facts.device_names;
-  if (names.empty()) return {};
-  const int64_t device = trace.streams.size() == 0 ? 0 : trace.streams[0].device;
-  const bool is_listed = device >= 0 && device < static_cast<int64_t>(names.size());
-  return names[is_listed ? static_cast<size_t>(device) : 0];
-}
-
 /// Median time from step to step over all ranks, as recorded.
 std::optional<double> step_time_s(const std::vector<ImportedTrace>& traces) {
   std::vector<double> seconds;
@@ -125,10 +116,6 @@ std::string share(int64_t part_ns, int64_t whole_ns) {
                                                      static_cast<double>(whole_ns));
 }
 
-std::string rank_text(const ImportedTrace& trace) {
-  return trace.facts.rank ? fmt::format("{}", *trace.facts.rank) : "?";
-}
-
 /// Of one trace its windows by launch, of several one window each.
 bool is_shown(const Diagnosis& diagnosis, size_t trace, const DiagnosedWindow& window) {
   if (window.kind == WindowKind::step_by_host) return false;
@@ -151,17 +138,15 @@ std::string windows_table(const Diagnosis& diagnosis, std::optional<size_t> widt
                    {"host late", TextTable::Align::right},
                    {"kernels", TextTable::Align::right, 3},
                    {"device", TextTable::Align::left, 4, true}});
-  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
-    for (const DiagnosedWindow& window : diagnosis.windows[i]) {
-      if (!is_shown(diagnosis, i, window)) continue;
-      const profiler::WindowBudget& budget = window.figures.wide;
-      const auto part = [&](int64_t ns) { return share(ns, budget.window_ns); };
-      table.add({rank_text(diagnosis.traces[i]), window.name, base::format_ns(budget.window_ns),
-                 part(budget.compute_busy_ns), part(budget.comm_busy_ns),
-                 part(budget.exposed_comm_ns), part(budget.exposed_copy_ns), part(budget.idle_ns),
-                 part(window.figures.idle.before_launch_ns), fmt::format("{}", budget.num_kernels),
-                 device_name(diagnosis.traces[i])});
-    }
+  for (const ShownWindow& shown : shown_windows(diagnosis)) {
+    const DiagnosedWindow& window = *shown.window;
+    const profiler::WindowBudget& budget = window.figures.wide;
+    const auto part = [&](int64_t ns) { return share(ns, budget.window_ns); };
+    table.add({rank_text(*shown.trace), window.name, base::format_ns(budget.window_ns),
+               part(budget.compute_busy_ns), part(budget.comm_busy_ns),
+               part(budget.exposed_comm_ns), part(budget.exposed_copy_ns), part(budget.idle_ns),
+               part(window.figures.idle.before_launch_ns), fmt::format("{}", budget.num_kernels),
+               device_name(*shown.trace)});
   }
   return table.text(width);
 }
@@ -249,29 +234,61 @@ json to_json(const Diagnosis& diagnosis) {
           {"remedies", json::array()}};
 }
 
-std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
-  std::string text = windows_table(diagnosis, width);
+std::string device_name(const ImportedTrace& trace) {
+  const auto& names = trace.facts.device_names;
+  if (names.empty()) return {};
+  const int64_t device = trace.streams.size() == 0 ? 0 : trace.streams[0].device;
+  const bool is_listed = device >= 0 && device < static_cast<int64_t>(names.size());
+  return names[is_listed ? static_cast<size_t>(device) : 0];
+}
+
+std::string rank_text(const ImportedTrace& trace) {
+  return trace.facts.rank ? fmt::format("{}", *trace.facts.rank) : "?";
+}
+
+std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis) {
+  std::vector<ShownWindow> shown;
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    for (const DiagnosedWindow& window : diagnosis.windows[i]) {
+      if (is_shown(diagnosis, i, window)) shown.push_back({&diagnosis.traces[i], &window});
+    }
+  }
+  return shown;
+}
+
+std::vector<std::string> trace_notes(const Diagnosis& diagnosis) {
+  std::vector<std::string> notes;
   std::set<std::string> told;  // a file of several ranks says the same of each
   for (const ImportedTrace& trace : diagnosis.traces) {
     for (const std::string& note : notes_of(trace)) {
-      const std::string line =
-          fmt::format("note: {} {}\n", one_line(trace.facts.file), one_line(note));
-      if (told.insert(line).second) text += line;
+      std::string line = fmt::format("{} {}", one_line(trace.facts.file), one_line(note));
+      if (told.insert(line).second) notes.push_back(std::move(line));
     }
   }
+  return notes;
+}
+
+std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width) {
+  std::string text = windows_table(diagnosis, width);
+  for (const std::string& note : trace_notes(diagnosis)) text += fmt::format("note: {}\n", note);
   return text;
+}
+
+std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall) {
+  std::vector<std::string> texts;
+  for (const profiler::Evidence& evidence : wall.evidence) {
+    const bool is_said = evidence.unit == "ratio" || evidence.unit == "count";
+    texts.push_back(is_said
+                        ? one_line(evidence.text)
+                        : fmt::format("{}: {}", base::format_value(evidence.value, evidence.unit),
+                                      one_line(evidence.text)));
+  }
+  return texts;
 }
 
 std::string wall_text(const profiler::ImportedWall& wall) {
   std::string text = "wall: " + one_line(wall.summary) + "\n";
-  for (const profiler::Evidence& evidence : wall.evidence) {
-    if (evidence.unit == "ratio" || evidence.unit == "count") {
-      text += "  " + one_line(evidence.text) + "\n";
-    } else {
-      text += fmt::format("  {}: {}\n", base::format_value(evidence.value, evidence.unit),
-                          one_line(evidence.text));
-    }
-  }
+  for (const std::string& line : evidence_texts(wall)) text += fmt::format("  {}\n", line);
   return text;
 }
 

@@ -33,6 +33,22 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths);
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes);
 
+/// A window that is told: of one trace all but those by host time, of several one each. Points into
+/// the diagnosis.
+struct ShownWindow {
+  const profiler::ImportedTrace* trace = nullptr;
+  const DiagnosedWindow* window = nullptr;
+};
+std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
+/// The number of a trace's rank; "?": not known.
+std::string rank_text(const profiler::ImportedTrace& trace);
+/// Of the device that was traced; empty where the file names none.
+std::string device_name(const profiler::ImportedTrace& trace);
+/// What the traces lack, each sentence once, with its file in front.
+std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
+/// The evidence of a wall, a sentence each.
+std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall);
+
 nlohmann::json to_json(const Diagnosis& diagnosis);
 /// `width`: of the terminal, empty where it is none.
 /// The windows, and what the traces lack.

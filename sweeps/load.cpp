@@ -176,9 +176,7 @@ std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& 
   return text;
 }
 
-std::string read_standard_input() {
-  return read_at_most(std::cin, kMaxSpecBytes, kStandardInput);
-}
+std::string read_standard_input() { return read_at_most(std::cin, kMaxSpecBytes, kStandardInput); }
 
 std::string read_spec_file(const std::string& path) {
   std::error_code error;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -27,8 +26,6 @@ namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 constexpr int64_t kKeptLogBytes = 64 << 10;
-/// Clocks of file systems of other machines may be a little behind.
-constexpr std::time_t kClockSlack = 2;
 /// The command of a run that its log calls ended may go on for so long.
 constexpr std::chrono::milliseconds kQueueSlack{180'000};
 
@@ -53,10 +50,10 @@ struct Launch {
   std::string printed;  ///< what the command prints, both streams
   std::string folder;   ///< of the sweep file
   std::string log;      ///< patterns; empty: what is printed
-  std::time_t since = 0;
+  FileMarks before;     ///< logs that were there
 
   [[nodiscard]] std::vector<std::string> logs() const {
-    return log.empty() ? std::vector{printed} : files_left(log, folder, since);
+    return log.empty() ? std::vector{printed} : files_left(log, folder, before);
   }
 };
 
@@ -220,7 +217,10 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   const EngineCommand command = engine_command(*run_, request, launch.out);
   launch.log = path_with(engine.log, command.placeholders);
   if (!command.config_path.empty()) write_all(command.config_path, command.config_text);
-  launch.since = std::time(nullptr) - kClockSlack;
+  if (!launch.log.empty()) launch.before = files_at(launch.log, launch.folder);
+  const std::string trace =
+      path_with(engine.trace.empty() ? "{out}" : engine.trace, command.placeholders);
+  const FileMarks traces_before = files_at(trace, engine.folder);
   const auto begin = steady_clock::now();
   EngineLeavings left;
   {
@@ -240,11 +240,7 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   }
   const std::vector<std::string> logs = launch.logs();
   read_logs(logs, left);
-  if (request.is_profiled) {
-    const std::string trace = engine.trace.empty() ? path_with("{out}", command.placeholders)
-                                                   : path_with(engine.trace, command.placeholders);
-    read_traces(files_left(trace, engine.folder, launch.since), left);
-  }
+  if (request.is_profiled) read_traces(files_left(trace, engine.folder, traces_before), left);
   const auto duration = steady_clock::now() - begin;
   TrialRun done = result_with(*run_, request, left, logs);
   done.result.texts.push_back({"command", command.shell_text()});

@@ -13,33 +13,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a folder or its files, the latest change; 0 where there is nothing.
-std::time_t changed_at(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
-}
-
 }  // namespace
 
-std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
-                                    std::time_t since) {
-  std::vector<std::string> files;
+FileMarks files_at(std::string_view patterns, const std::string& folder) {
+  FileMarks files;
   std::istringstream words{std::string(patterns)};
   for (std::string pattern; words >> pattern;) {
     const std::string path = fs::path(pattern).is_absolute() ? pattern : folder + "/" + pattern;
     glob_t found{};
     if (glob(path.c_str(), 0, nullptr, &found) == 0) {
       for (size_t i = 0; i < found.gl_pathc; ++i) {
-        const std::string file = found.gl_pathv[i];
-        std::error_code error;
-        // Folders are looked into by whoever reads them; their own time says little.
-        const bool is_new = fs::is_directory(file, error) || changed_at(file) >= since;
-        if (is_new && std::ranges::find(files, file) == files.end()) files.push_back(file);
+        struct stat info {};
+        if (stat(found.gl_pathv[i], &info) != 0) continue;
+        files[found.gl_pathv[i]] = {
+            int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec, info.st_size};
       }
     }
     globfree(&found);
   }
   return files;
+}
+
+std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
+                                    const FileMarks& before) {
+  std::vector<std::string> left;
+  for (const auto& [path, mark] : files_at(patterns, folder)) {
+    const auto was = before.find(path);
+    std::error_code error;
+    if (was == before.end() || !(was->second == mark) || fs::is_directory(path, error)) {
+      left.push_back(path);
+    }
+  }
+  return left;
 }
 
 int64_t bytes_of(const std::vector<std::string>& files) {

@@ -1,17 +1,28 @@
 // Files that a run has left where a sweep file says they are.
 #pragma once
 
-#include <ctime>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace moetune::sweeps {
 
-/// Paths and patterns with *, separated by blanks, from `folder`; only what was written at or after
-/// `since` (seconds since 1970): what an earlier run has left is not this one's.
+/// Files and folders by their paths, with what tells one state of a file from another.
+struct FileMark {
+  int64_t modified_ns = 0;
+  int64_t bytes = 0;
+  bool operator==(const FileMark&) const = default;
+};
+using FileMarks = std::map<std::string, FileMark>;
+
+/// Paths and patterns with *, separated by blanks, from `folder`.
+FileMarks files_at(std::string_view patterns, const std::string& folder);
+/// Of those the files that are not as they were `before`, and all folders: what an earlier run has
+/// left is not this one's.
 std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
-                                    std::time_t since);
+                                    const FileMarks& before);
 /// Bytes of all of them together.
 int64_t bytes_of(const std::vector<std::string>& files);
 /// The last bytes of a file, at most so many.

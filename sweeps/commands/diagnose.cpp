@@ -2,25 +2,47 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
+#include "reports/diagnosis_page.h"
+#include "reports/page.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/runs/diagnosed_run.h"
+#include "sweeps/runs/diagnosis_report.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
+namespace {
+
+/// No file of the run is written over.
+void check_report(const std::string& report, const std::vector<std::string>& files) {
+  for (const std::string& file : files) reports::check_target(file, report, "--report");
+}
+
+/// The last part of a path, also of "run/" and ".".
+std::string name_of_run(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, ignored);
+  return whole.has_filename() ? whole.filename().string() : path;
+}
+
+}  // namespace
 
 CommandOptions diagnose_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "diagnose FOLDER|FILE... [--run COMMAND] [--model MODEL] [--hardware HARDWARE --gpus N] "
-      "[--format text|json]",
+      "[--report FILE] [--format text|json]",
       "Reads what a run has left (logs, traces, its command or configuration; any of them may be "
       "missing) and says how it went, where the time of its devices went, what holds it back, and "
       "which settings of its own framework to change. Read are logs of Megatron-LM, "
@@ -41,6 +63,7 @@ CommandOptions diagnose_options() {
   text("model", "MODEL", "a config.json or the name of a shipped model: rules are then checked");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
   text("gpus", "N", "devices of the run");
+  text("report", "FILE", "also writes it as one self-contained HTML file");
   options.add_format();
   return options;
 }
@@ -61,7 +84,14 @@ int run_diagnose_command(const CommandOptions& options) {
   if (options.has("run")) about.config = run_config_of(options, "run", devices);
   if (options.has("model")) about.model = model_named(options.text("model"));
   if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);
+  const std::string report = options.text("report");
+  if (options.has("report")) check_report(report, files);
   const RunDiagnosis diagnosis = diagnose_run(files, about);
+  if (options.has("report")) {
+    const int64_t num_bytes = reports::put_page(
+        reports::render_diagnosis(diagnosis_page(diagnosis, name_of_run(files.front()))), report);
+    std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
+  }
   if (options.wants_json()) {
     // Names and paths may be no UTF-8.
     std::cout << to_json(diagnosis).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)

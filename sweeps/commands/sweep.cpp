@@ -305,14 +305,12 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   const std::string file = options.required("file", "the sweep file");
   const std::string database = options.database();
   LiveReport report(database, told ? "" : options.text("report"), file);
+  const int64_t max_trials = told ? 0 : options.integer("max-trials", spec::kMinTrials, 0);
+  const int64_t max_seconds = told ? 0 : options.integer("max-seconds", 1, 0);
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
-  if (!told) {
-    const int64_t max_trials = options.integer("max-trials", spec::kMinTrials, 0);
-    const int64_t max_seconds = options.integer("max-seconds", 1, 0);
-    if (max_trials > 0) sweep.budget.max_trials = max_trials;
-    if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
-  }
+  if (max_trials > 0) sweep.budget.max_trials = max_trials;
+  if (max_seconds > 0) sweep.budget.max_seconds = max_seconds;
   const bool is_foreign = sweep.engine.is_set();
   if (!is_foreign && (told || options.has("dry-run"))) {
     throw base::UsageError(

@@ -81,10 +81,6 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   return found;
 }
 
-bool is_out_of_memory(const RunDiagnosis& diagnosis) {
-  return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
-}
-
 /// What the logs say wins; a null is filled by what the traces and the configuration say. Every key
 /// is there, null where nothing is known.
 json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
@@ -133,10 +129,6 @@ json no_trace_wall(const RunDiagnosis& diagnosis) {
           {"evidence", evidence}};
 }
 
-void add_line(std::string& text, std::string_view name, const std::string& value) {
-  if (!value.empty()) text += fmt::format("{:<9}{}\n", name, value);
-}
-
 std::string sizes_text(const RunFacts& facts) {
   std::vector<std::string> words;
   const auto add = [&](const char* name, const std::optional<int64_t>& value) {
@@ -155,46 +147,9 @@ std::string seconds_text(double seconds) {
 
 std::string facts_text(const RunFacts& facts) {
   std::string text;
-  std::string run = fmt::format("{}, {} steps", spec::name_of(facts.framework), facts.num_steps);
-  if (facts.world_size) run += fmt::format(", {} ranks", *facts.world_size);
-  if (!facts.device_name.empty()) run += " on " + facts.device_name;
-  add_line(text, "run", one_line(run));
-  add_line(text, "status",
-           one_line(facts.reason.empty()
-                        ? std::string(spec::name_of(facts.status))
-                        : fmt::format("{}: {}", spec::name_of(facts.status), facts.reason)));
-  add_line(text, "layout", sizes_text(facts));
-  std::vector<std::string> speed;
-  if (facts.step_time) {
-    speed.push_back(fmt::format("{} a step ({} to {})", seconds_text(facts.step_time->median_s),
-                                seconds_text(facts.step_time->min_s),
-                                seconds_text(facts.step_time->max_s)));
+  for (const auto& [name, value] : fact_lines(facts)) {
+    text += fmt::format("{:<9}{}\n", name, value);
   }
-  if (facts.tokens_per_s_per_gpu) {
-    speed.push_back(fmt::format("{:.0f} tokens/s a GPU", *facts.tokens_per_s_per_gpu));
-  }
-  if (facts.tflops_per_gpu) {
-    speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
-  }
-  add_line(text, "speed", fmt::format("{}", fmt::join(speed, ", ")));
-  if (facts.peak_memory) {
-    add_line(text, "memory",
-             fmt::format("{} at most{}", base::format_bytes(facts.peak_memory->bytes),
-                         facts.peak_memory->rank >= 0
-                             ? fmt::format(", on rank {}", facts.peak_memory->rank)
-                             : std::string()));
-  }
-  if (facts.loss) {
-    std::string loss = fmt::format("{:.4f} at the end", *facts.loss);
-    if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
-    if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
-    add_line(text, "loss", loss);
-  }
-  // The first is the status' reason.
-  for (size_t i = 1; i < facts.failures.size(); ++i) {
-    add_line(text, "then", one_line(facts.failures[i].sentence));
-  }
-  for (const std::string& note : facts.notes) add_line(text, "note", one_line(note));
   return text;
 }
 
@@ -275,6 +230,57 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  const auto add_line = [&](const char* name, std::string value) {
+    if (!value.empty()) lines.emplace_back(name, std::move(value));
+  };
+  std::string run = fmt::format("{}, {} steps", spec::name_of(facts.framework), facts.num_steps);
+  if (facts.world_size) run += fmt::format(", {} ranks", *facts.world_size);
+  if (!facts.device_name.empty()) run += " on " + facts.device_name;
+  add_line("run", one_line(run));
+  add_line("status",
+           one_line(facts.reason.empty()
+                        ? std::string(spec::name_of(facts.status))
+                        : fmt::format("{}: {}", spec::name_of(facts.status), facts.reason)));
+  add_line("layout", sizes_text(facts));
+  std::vector<std::string> speed;
+  if (facts.step_time) {
+    speed.push_back(fmt::format("{} a step ({} to {})", seconds_text(facts.step_time->median_s),
+                                seconds_text(facts.step_time->min_s),
+                                seconds_text(facts.step_time->max_s)));
+  }
+  if (facts.tokens_per_s_per_gpu) {
+    speed.push_back(fmt::format("{:.0f} tokens/s a GPU", *facts.tokens_per_s_per_gpu));
+  }
+  if (facts.tflops_per_gpu) {
+    speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
+  }
+  add_line("speed", fmt::format("{}", fmt::join(speed, ", ")));
+  if (facts.peak_memory) {
+    add_line("memory", fmt::format("{} at most{}", base::format_bytes(facts.peak_memory->bytes),
+                                   facts.peak_memory->rank >= 0
+                                       ? fmt::format(", on rank {}", facts.peak_memory->rank)
+                                       : std::string()));
+  }
+  if (facts.loss) {
+    std::string loss = fmt::format("{:.4f} at the end", *facts.loss);
+    if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
+    if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
+    add_line("loss", loss);
+  }
+  // The first is the status' reason.
+  for (size_t i = 1; i < facts.failures.size(); ++i) {
+    add_line("then", one_line(facts.failures[i].sentence));
+  }
+  for (const std::string& note : facts.notes) add_line("note", one_line(note));
+  return lines;
+}
+
+bool is_out_of_memory(const RunDiagnosis& diagnosis) {
+  return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
+}
 
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about) {
   RunDiagnosis diagnosis;

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/hardware_spec.h"
@@ -35,6 +36,11 @@ struct RunDiagnosis {
 /// Of folders and files of one run, told apart by their content. Throws base::UsageError where none
 /// of them says anything of a run.
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
+
+/// What the logs say of the run: "speed" and "812 ms a step ...", as they are printed.
+std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
+/// Whether the run ended for lack of memory: its remedies free memory and save no time.
+bool is_out_of_memory(const RunDiagnosis& diagnosis);
 
 nlohmann::json to_json(const RunDiagnosis& diagnosis);
 /// `width`: of the terminal, empty where it is none.

@@ -161,7 +161,7 @@ size_t read_rows(Database& database, const std::vector<int64_t>& ids,
 std::string version_4_table() {
   const std::string schema(kSchema4Sql);
   const size_t begin = schema.find("CREATE TABLE trace_record");
-  return schema.substr(begin, schema.find(';', begin) - begin);
+  return schema.substr(begin, schema.find(";\n\n", begin) - begin);
 }
 
 void run(const std::vector<Traces>& trials, const fs::path& folder) {

@@ -220,6 +220,20 @@ class ShardMaker {
     add("pipeline_bubble_ns", bubble);
     add("dependency_stalled_ns", stalled);
     add("compute_busy_ns", 1 - starved - ep - dp - pp - other - wait - bubble - stalled);
+    add("comm_volume_ns.ep", 2.1 * ep);
+    add("comm_exposed_ns.ep", 1.2 * ep);
+    add("blocking_wait_ns.ep", wait);
+    writer_.add_metric(-1, "comm_bytes.ep", 48e6);
+    add("critical_compute_ns", 0.66);
+    add("critical_transfer_ns", 0.22);
+    add("critical_host_ns", 0.12);
+    for (int rank = 0; rank < kNumRanks; ++rank) {
+      writer_.add_metric(rank, "compute_busy_ns", step * (0.6 + 0.01 * rank));
+      writer_.add_metric(rank, "blocking_wait_ns", step * (0.09 - 0.01 * rank));
+    }
+    writer_.add_metric(-1, "communication_wall_ratio", ep + dp);
+    writer_.add_metric(-1, "host_wall_ratio", starved);
+    writer_.add_metric(-1, "gain_ceiling_ratio", 1 / (1 - std::max(ep + dp, starved)) - 1);
     writer_.add_metric(-1, "tracing_overhead_ratio", 0.021);
     writer_.add_metric(-1, "mfu_ratio", 0.31 * 274 / plan_.step_ms);
   }

@@ -31,6 +31,8 @@ const std::array kSamples = {
     Sample{"right \xe2\x80\xae left", "right \xef\xbf\xbd left"},
     Sample{"\xe2\x81\xa6isolate", "\xef\xbf\xbdisolate"},
     Sample{"\xe2\x80", "\xe2\x80"},
+    Sample{"\xe2\x80\x8fmark", "\xef\xbf\xbdmark"},
+    Sample{"second kind \xc2\x9b \xc2\xa0", "second kind \xef\xbf\xbd \xc2\xa0"},
     Sample{"cannot open /home/me/<a>", "cannot open me&lt;a&gt;"},
     Sample{"", ""},
 };

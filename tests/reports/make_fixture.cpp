@@ -1,15 +1,17 @@
 // make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake|plan]: a made-up sweep with hunts and
 // its report, to look at and for the browser test; with a communicator, one on a GPU; with `hunts`
-// or `sweep`, one of them without the other; or the page of a plan (plan, hostile-plan), without
-// DB.
+// or `sweep`, one of them without the other; or the page of a plan (plan, hostile-plan) or of
+// a diagnosis (diagnosis, hostile-diagnosis), without DB.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string>
 
+#include "reports/diagnosis_page.h"
 #include "reports/page.h"
 #include "reports/plan_page.h"
 #include "reports/report.h"
+#include "tests/reports/diagnosis_sample.h"
 #include "tests/reports/fixture_helper.h"
 #include "tests/reports/hunt_fixture_helper.h"
 #include "tests/reports/plan_sample.h"
@@ -23,6 +25,13 @@ int main(int argc, char** argv) {
   try {
     moetune::tests::FixtureOptions options;
     const std::string kind = argc > 3 ? argv[3] : "";
+    if (kind == "diagnosis" || kind == "hostile-diagnosis") {
+      moetune::reports::put_page(
+          moetune::reports::render_diagnosis(moetune::tests::sample_diagnosis(
+              kind == "diagnosis" ? "" : moetune::tests::kHostileText)),
+          argv[2]);
+      return 0;
+    }
     if (kind == "plan" || kind == "hostile-plan") {
       moetune::reports::put_page(moetune::reports::render_plan(moetune::tests::sample_plan(
                                      kind == "plan" ? "" : moetune::tests::kHostileText)),

@@ -71,6 +71,7 @@ BOOST_AUTO_TEST_CASE(columns_read_back) {
                                slice(0, SliceClass::forward, 5, 25),
                                slice(0, SliceClass::backward, 30, 42)};
   slices[2].name = "other.backward";
+  slices[2].wait_ns = 7;
   const nlohmann::json json = timeline_json(slices, 50);
   BOOST_TEST(json["step"] == 50);
   BOOST_REQUIRE(json["lanes"].size() == 2u);
@@ -80,6 +81,8 @@ BOOST_AUTO_TEST_CASE(columns_read_back) {
   BOOST_TEST(lane["length"] == nlohmann::json({20, 12}));
   BOOST_TEST(json["names"][lane["name"][1].get<size_t>()] == "other.backward");
   BOOST_TEST(json["classes"][lane["class"][1].get<size_t>()] == "backward");
+  BOOST_TEST(lane["count"] == 1);  // the same for the whole lane
+  BOOST_TEST(lane["wait"] == nlohmann::json({0, 7}));
 }
 
 BOOST_AUTO_TEST_CASE(a_lane_is_named_after_what_fills_it) {

@@ -45,6 +45,25 @@ BOOST_FIXTURE_TEST_CASE(a_log_alone_says_how_the_run_went, Diagnose) {
   BOOST_TEST(run["remedies"].empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(a_page_says_the_same, Diagnose) {
+  const std::string log = golden("logs/oom.log");
+  const std::string page = folder.file("run.html");
+  const Answer text = run({"diagnose", log});
+  const Answer answer = run({"diagnose", log, "--report", page});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(answer.out == text.out);
+  BOOST_TEST(answer.err.find("run.html (") != std::string::npos, answer.err);
+  const std::string html = tests::read_text(page);
+  for (const char* part : {"Diagnosis of oom.log", "What would free memory",
+                           "data-copy=\"copy-remedy-1\"", "<dt>status</dt><dd>oom"}) {
+    BOOST_TEST(html.find(part) != std::string::npos, part);
+  }
+  // Neither a file of the run nor any other that is no page is written over.
+  for (const std::string& target : {log, std::string(MOETUNE_SOURCE_DIR) + "/README.md"}) {
+    BOOST_TEST(run({"diagnose", log, "--report", target}).code == 2, target);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(a_run_without_memory_is_told_what_frees_some, Diagnose) {
   const json run = document({golden("logs/oom.log")});
   BOOST_TEST(run["run"]["status"] == "oom");

@@ -245,11 +245,14 @@ std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialec
     }
     case Dialect::torchtitan: {
       const size_t dot = setting.key.rfind('.');
-      if (is_flag && !is_on && dot != std::string::npos) {
+      const bool is_word =
+          setting.words.size() == 1 && (setting.words[0] == "true" || setting.words[0] == "false");
+      const bool is_switch = is_flag || (row == nullptr && is_word);
+      if (is_switch && !is_on && dot != std::string::npos) {
         return {"--" + setting.key.substr(0, dot) + ".no_" + setting.key.substr(dot + 1)};
       }
       words.push_back("--" + setting.key);
-      if (is_flag) return words;
+      if (is_switch) return words;
       break;
     }
     case Dialect::primus:

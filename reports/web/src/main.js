@@ -2,27 +2,41 @@
 import {forPrint, setPrinting} from './charts.js';
 import {drawBisect, setUpBisect} from './bisect.js';
 import {drawBudget, setUpBudget} from './budget.js';
+import {setUpCompare} from './compare.js';
 import {drawHistory, setUpHistory} from './history.js';
+import {drawKnobs} from './knobs.js';
 import {drawLoss} from './loss.js';
 import {drawMemory, setUpMemory} from './memory.js';
 import {drawFront, drawSpace, setUpSpace} from './plan.js';
+import {drawPareto} from './pareto.js';
 import {drawPrediction} from './prediction.js';
-import {setUpTable} from './table.js';
+import {choose, chosen, namedPlace, setUpState} from './state.js';
+import {setUpTable, showTrial} from './table.js';
 import {drawTimeline, setUpTimeline} from './timeline.js';
 
 const root = document.documentElement;
 const darkPreferred = window.matchMedia('(prefers-color-scheme: dark)');
 
+// In the order of the page.
+const draws = [drawHistory, drawPareto, drawKnobs, drawMemory, drawBudget, drawTimeline, drawPrediction, drawLoss, drawBisect, drawFront, drawSpace];
+let waiting = [];
+
 function drawAll() {
-  drawHistory();
-  drawMemory();
-  drawBudget();
-  drawTimeline();
-  drawPrediction();
-  drawLoss();
-  drawBisect();
-  drawFront();
-  drawSpace();
+  waiting = [];
+  draws.forEach((draw) => draw());
+}
+
+// One after the other, so that the page can be read and used meanwhile.
+function drawSoon() {
+  waiting = [...draws];
+  const next = () => {
+    const draw = waiting.shift();
+    if (draw) {
+      draw();
+      setTimeout(next);
+    }
+  };
+  requestAnimationFrame(() => setTimeout(next));
 }
 
 const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : darkPreferred.matches);
@@ -35,13 +49,13 @@ function showTheme() {
 }
 
 function setUpTheme() {
-  // #theme=dark opens the page in that theme: for links and for tests.
-  const asked = /[#&]theme=(dark|light)\b/.exec(location.hash);
-  if (asked) {
-    root.dataset.theme = asked[1];
+  // #theme=dark opens the page in that theme.
+  if (['dark', 'light'].includes(chosen('theme'))) {
+    root.dataset.theme = chosen('theme');
   }
   document.getElementById('theme').addEventListener('click', () => {
     root.dataset.theme = isDark() ? 'light' : 'dark';
+    choose('theme', root.dataset.theme);
     showTheme();
     drawAll();
   });
@@ -54,12 +68,17 @@ function setUpTheme() {
   showTheme();
 }
 
+// What a terminal would obey, or would show otherwise than it runs, is never copied: control characters but line ends and
+// tabs, and marks that reorder or hide text.
+const copied = (text) => text.replace(/\r\n?/g, '\n')
+  .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]/g, '');
+
 function setUpCopy() {
   for (const button of document.querySelectorAll('button[data-copy]')) {
     button.addEventListener('click', async () => {
       const source = document.getElementById(button.dataset.copy);
       try {
-        await navigator.clipboard.writeText(source.textContent);
+        await navigator.clipboard.writeText(copied(source.textContent));
         button.textContent = 'Copied';
       } catch {
         // Pages from a file may not write to the clipboard: select the text, so that one key copies it.
@@ -101,17 +120,23 @@ function setUpPrint() {
 }
 
 root.classList.add('js');
+setUpState(showTrial);
 setUpTheme();
 setUpCopy();
 setUpPrint();
 setUpTable();
+setUpCompare();
 setUpHistory();
 setUpMemory();
 setUpBudget();
 setUpTimeline();
 setUpBisect();
 setUpSpace();
-drawAll();
+drawSoon();
+if (namedPlace()) {
+  document.getElementById(namedPlace())?.scrollIntoView();
+}
+showTrial(namedPlace() || location.hash.slice(1));
 
 let width = window.innerWidth;
 window.addEventListener('resize', () => {

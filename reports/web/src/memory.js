@@ -1,6 +1,6 @@
 // Memory per rank: measured and predicted stacks side by side, against the capacity.
 import {axis, colors, common, draw, forPrint, hatch, isNarrow} from './charts.js';
-import {readData, tip} from './dom.js';
+import {list, readData, tip} from './dom.js';
 import {axisLabels, byteInterval, bytes, percent} from './format.js';
 
 const palette = (c) => [c.blue, c.sky, c.orange, c.green, c.pink, c.yellow, c.red, c.black];
@@ -66,8 +66,8 @@ export function drawMemory() {
 }
 
 export function setUpMemory() {
-  document.querySelector('select[data-memory]')?.addEventListener('change', (event) => {
-    shown = Number(event.target.value);
+  list('memory', (value) => {
+    shown = Number(value);
     drawMemory();
   });
 }

@@ -1,13 +1,17 @@
 // Prediction check: predicted against measured, memory left and time right, with the line of equality.
 import {axis, colors, common, draw, forPrint, isNarrow} from './charts.js';
-import {readData, tip} from './dom.js';
+import {tip} from './dom.js';
 import {axisLabels, byteInterval, bytes, logLabels, ns} from './format.js';
+import {mostMarks, share, thinned, trialData} from './trials.js';
 
 function panel(c, points, index, name, format, unit, color, symbol) {
   const values = points.flatMap((p) => [p.predicted, p.measured]);
   let low = Math.min(...values) * 0.9;
   let high = Math.max(...values) * 1.1;
   const isWide = high > 20 * low;
+  const place = (point) => [point.measured, point.predicted].map((value) => share(value, low, high, isWide));
+  const worst = Math.max(...points.map((p) => Math.abs(p.predicted / p.measured - 1)));
+  const marks = thinned(points, mostMarks, place, () => '', (p) => Math.abs(p.predicted / p.measured - 1) === worst);
   const interval = format === bytes && !isWide ? byteInterval(high - low) : undefined;
   if (interval) {
     low = Math.floor(low / interval) * interval;
@@ -23,14 +27,17 @@ function panel(c, points, index, name, format, unit, color, symbol) {
         lineStyle: {color: c.soft, type: 'dashed', width: 1.2}},
       {type: 'scatter', name, xAxisIndex: index, yAxisIndex: index, symbol, symbolSize: 10,
         itemStyle: {color, borderColor: c.page, borderWidth: 1},
-        data: points.map((p) => ({value: [p.measured, p.predicted], point: p, format}))},
+        data: marks.map((p) => ({value: [p.measured, p.predicted], point: p, format}))},
     ],
   };
 }
 
 export function drawPrediction() {
-  const data = readData('prediction');
-  if (!data) {
+  const trials = document.getElementById('chart-prediction') ? trialData()?.trials ?? [] : [];
+  const points = (predicted, measured) => trials.filter((t) => t.status === 'ok' && !t.reference && t[predicted] && t[measured])
+    .map((t) => ({n: t.n, predicted: t[predicted], measured: t[measured]}));
+  const data = {memory: points('predictedPeak', 'peak'), time: points('predictedStep', 'step')};
+  if (!data.memory.length && !data.time.length) {
     return;
   }
   const c = colors();

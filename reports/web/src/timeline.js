@@ -1,8 +1,9 @@
 // Swim lanes of one traced step. Only what is in view and at least a pixel wide is handed to the chart, so that tens of
 // thousands of slices stay quick.
 import {axis, colors, common, draw, forPrint, isNarrow, widthOf} from './charts.js';
-import {readData, tip} from './dom.js';
+import {list, readData, tip} from './dom.js';
 import {axisLabels, bytes, ns} from './format.js';
+import {chooseSoon, chosen} from './state.js';
 
 const classColors = (c) => [c.green, c.blue, c.sky, c.black, c.orange, c.yellow, c.red, c.pink];
 
@@ -11,23 +12,30 @@ let lanes = null;
 let rank = null;
 let zoomable = null;
 let labels = null;  // of the part of the step in view
+let view = null;  // from and to, in ns; null: all of it
 
 /** Columns to slices, once. */
 function unpack() {
+  if (lanes) {
+    return;
+  }
   data = readData('timeline');
   if (!data) {
+    lanes = [];
     return;
   }
   lanes = data.lanes.map((lane) => {
     let start = 0;
+    const of = (column, i) => (Array.isArray(column) ? column[i] : column);
     const slices = lane.start.map((delta, i) => {
       start += delta;
-      return {start, end: start + lane.length[i], wait: lane.wait[i], kind: lane.class[i], name: data.names[lane.name[i]],
-        group: data.groups[lane.group[i]], layer: lane.layer[i], microBatch: lane.micro_batch[i], bytes: lane.bytes[i],
-        count: lane.count[i]};
+      return {start, end: start + lane.length[i], wait: of(lane.wait, i), kind: lane.class[i], name: data.names[lane.name[i]],
+        group: data.groups[of(lane.group, i)], layer: of(lane.layer, i), microBatch: of(lane.micro_batch, i), bytes: of(lane.bytes, i),
+        count: of(lane.count, i)};
     });
     return {rank: lane.rank, stream: lane.stream, label: lane.label, slices, kinds: new Set(lane.class)};
   });
+  rank ??= lanes[0]?.rank ?? 0;
 }
 
 // Slices of a lane between two times, neighbours of less than a pixel merged.
@@ -123,8 +131,9 @@ function series(c, rows, from, to, width) {
 }
 
 export function drawTimeline() {
+  unpack();
   if (!data) {
-    return;
+    return null;
   }
   const c = colors();
   const rows = laneList();
@@ -132,7 +141,8 @@ export function drawTimeline() {
   const width = widthOf('timeline') - left - 16;
   const top = isNarrow() ? 66 : 40;
   const bottom = forPrint() ? 30 : 76;  // on paper there is nothing to zoom with
-  labels = axisLabels('ns', 0, data.step);
+  const [from, to] = forPrint() || !view ? [0, data.step] : view.map((value) => Math.min(data.step, value));
+  labels = axisLabels('ns', from, to);
   const chart = draw('timeline', {
     ...common(c),
     tooltip: {...common(c).tooltip, trigger: 'item', formatter: (p) => (p.data?.slice ? describe(p.data.slice) : '')},
@@ -141,12 +151,12 @@ export function drawTimeline() {
     yAxis: axis(c, {type: 'category', inverse: true, data: rows.map((lane) => lane.label), axisTick: {show: false},
       axisLabel: {interval: 0}, splitLine: {show: true, lineStyle: {color: c.grid}}}),
     dataZoom: forPrint() ? [] : [
-      {type: 'inside', filterMode: 'none', zoomOnMouseWheel: 'ctrl', moveOnMouseMove: true, moveOnMouseWheel: false,
+      {type: 'inside', startValue: from, endValue: to, filterMode: 'none', zoomOnMouseWheel: 'ctrl', moveOnMouseMove: true, moveOnMouseWheel: false,
         preventDefaultMouseMove: false},
-      {type: 'slider', filterMode: 'none', height: 22, bottom: 14, borderColor: c.line, labelFormatter: (value) => labels(value), textStyle: {color: c.soft},
+      {type: 'slider', startValue: from, endValue: to, filterMode: 'none', height: 22, bottom: 14, borderColor: c.line, labelFormatter: (value) => labels(value), textStyle: {color: c.soft},
         showDataShadow: false, brushSelect: true, fillerColor: 'rgba(86,180,233,0.22)', moveHandleSize: 5},
     ],
-    series: series(c, rows, 0, data.step, width),
+    series: series(c, rows, from, to, width),
   }, top + bottom + Math.max(34 * rows.length, 80));
   zoomable = chart;
   let pending = false;
@@ -161,6 +171,9 @@ export function drawTimeline() {
         return;  // drawn anew in the meantime
       }
       const zoom = chart.getOption().dataZoom[0];
+      const isAll = zoom.startValue <= 0 && zoom.endValue >= data.step;
+      view = isAll ? null : [zoom.startValue, zoom.endValue];
+      chooseSoon('zoom', isAll ? '' : view.map((value) => Math.round(value)).join('-'));
       labels = axisLabels('ns', zoom.startValue, zoom.endValue);
       chart.setOption({series: series(c, rows, zoom.startValue, zoom.endValue, width)}, {replaceMerge: ['series']});
     });
@@ -171,6 +184,9 @@ export function drawTimeline() {
 // The same zoom for keyboards: in and out around the middle, a third of the view to either side.
 function zoomBy(how) {
   const chart = zoomable;
+  if (!chart) {
+    return;  // not drawn yet
+  }
   const now = chart.getOption().dataZoom[0];
   const width = now.endValue - now.startValue;
   const middle = (now.startValue + now.endValue) / 2;
@@ -182,15 +198,14 @@ function zoomBy(how) {
 }
 
 export function setUpTimeline() {
-  unpack();
-  if (!data) {
-    return;
+  const zoom = /^(\d+)-(\d+)$/.exec(chosen('zoom') ?? '');
+  if (zoom && Number(zoom[2]) > Number(zoom[1])) {
+    view = [Number(zoom[1]), Number(zoom[2])];
   }
-  rank = lanes[0]?.rank ?? 0;
-  document.querySelector('select[data-timeline]')?.addEventListener('change', (event) => {
-    rank = event.target.value === 'all' ? 'all' : Number(event.target.value);
+  list('timeline', (value) => {
+    rank = value === 'all' ? 'all' : Number(value);
     drawTimeline();
-  });
+  }, 'rank');
   for (const button of document.querySelectorAll('button[data-timeline-zoom]')) {
     button.addEventListener('click', () => zoomBy(button.dataset.timelineZoom));
   }

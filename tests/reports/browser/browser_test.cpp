@@ -62,17 +62,20 @@ window.addEventListener('error', (event) => window.seen.errors.push(String(event
 window.addEventListener('securitypolicyviolation', (event) => window.seen.errors.push('blocked ' + event.violatedDirective));
 </script>)js";
 
-// Last on the page: uses it.
+// Last on the page: uses it, once its charts are drawn.
 constexpr const char* kProbe = R"js(<script>
+setTimeout(() => {
 const seen = window.seen;
 const root = document.documentElement;
 const count = (name, what) => document.querySelectorAll(`#chart-${name} svg ${what}`).length;
-const charts = ['history', 'memory', 'budget', 'timeline', 'prediction', 'loss', 'bisect-posterior-1', 'bisect-runs-1', 'bisect-runs-4'];
+const charts = ['history', 'pareto', 'knobs', 'memory', 'budget', 'timeline', 'prediction', 'loss', 'bisect-posterior-1', 'bisect-runs-1', 'bisect-runs-4'];
 seen.paths = Object.fromEntries(charts.map((name) => [name, count(name, 'path')]));
 const planCharts = ['front', 'space', 'memory', 'budget', 'timeline'];
 seen.plan = Object.fromEntries(planCharts.map((name) => [name, count(name, 'path')]));
 seen.titles = Object.fromEntries(charts.map((name) => [name, count(name, '> title') + count(name, '> desc')]));
 const background = () => getComputedStyle(document.body).backgroundColor;
+seen.first = {rows: [...document.querySelectorAll('#trial-table tbody tr')].map((row) => row.id),
+  rank: document.querySelector('select[data-timeline]')?.value, compared: document.getElementById('compare-result')?.innerText};
 seen.before = [root.dataset.theme ?? '', background()];
 document.getElementById('theme').click();
 seen.after = [root.dataset.theme ?? '', background()];
@@ -102,6 +105,15 @@ pick('select[data-filter=status]', '', 'input')();
 document.querySelectorAll('#trial-table th button')[4]?.click();
 seen.sorted = rows().filter((row) => row.cells[4].dataset.value).map((row) => Number(row.cells[4].dataset.value));
 seen.unknownLast = rows().at(-1)?.cells[4].dataset.value === undefined;
+const compared = () => document.getElementById('compare-result')?.innerText ?? '';
+const firstCompared = compared();
+pick('input[data-compare=before]', '15', 'input')();
+seen.compared = [firstCompared, compared()];
+pick('input[data-compare=before]', '999', 'input')();
+seen.notCompared = compared();
+pick('input[data-filter=text]', 'sigsegv', 'input')();
+seen.found = rows().map((row) => row.id);
+location.hash = '#trial-3';
 seen.pwned = window.pwned === 1;
 seen.injected = document.querySelectorAll('img, iframe, object, embed, link, base, [onerror], [onclick]').length;
 seen.scripts = document.querySelectorAll('script:not([type])').length;
@@ -127,12 +139,15 @@ const unzoomed = html('timeline');
 document.querySelector('[data-timeline-zoom=in]')?.click();
 setTimeout(() => {
   seen.zoom = html('timeline') !== unzoomed;
+  seen.address = location.hash;
+  seen.pointed = document.querySelector('tr.pointed')?.id;
   const out = document.createElement('script');
   out.type = 'application/json';
   out.id = 'probe';
   out.textContent = JSON.stringify(seen).replaceAll('<', '\\u003c');
   document.body.append(out);
-}, 1000);
+}, 1500);
+}, 2000);
 </script>)js";
 
 const char* const kBrowserOptions =
@@ -242,6 +257,42 @@ BOOST_AUTO_TEST_CASE(charts_are_drawn_and_the_page_can_be_used) {
   BOOST_TEST(sorted.size() > 10u);
   BOOST_TEST(std::is_sorted(sorted.begin(), sorted.end()));
   BOOST_TEST(seen["unknownLast"].get<bool>());
+  const auto has = [](const json& text, const char* part) {
+    return text.get<std::string>().find(part) != std::string::npos;
+  };
+  BOOST_TEST(has(seen["compared"][0], "ep_chunks_forward"), seen["compared"].dump());
+  BOOST_TEST(has(seen["compared"][1], "371 ms\t275 ms\t−25.9 %"), seen["compared"].dump());
+  BOOST_TEST(has(seen["compared"][1], "beyond the noise"), seen["compared"].dump());
+  BOOST_TEST(seen["notCompared"] == "There is no trial 999.");
+  BOOST_TEST(seen["found"] == json::parse(R"(["trial-13"])"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_chosen_stays_in_the_address) {
+  const Page page("", 1400);
+  const std::string address = page.seen["address"];
+  for (const char* part :
+       {"#trial-3&", "&theme=dark", "&history=throughput", "&budget=share", "&memory=5",
+        "&rank=all", "&sort=step", "&before=999", "&text=sigsegv", "&zoom="}) {
+    BOOST_TEST(address.find(part) != std::string::npos, part << " in " << address);
+  }
+  // A link to a trial shows it, although the filter hides it.
+  BOOST_TEST(page.seen["pointed"] == "trial-3");
+}
+
+BOOST_AUTO_TEST_CASE(an_address_chooses) {
+  const Page page("", 1400, "#memory&status=oom&sort=-peak&theme=dark&before=15&after=22&rank=3");
+  page.check_clean();
+  BOOST_TEST(page.seen["before"][0] == "dark");
+  BOOST_TEST(page.seen["first"]["rows"] == json::parse(R"(["trial-6", "trial-2"])"));
+  BOOST_TEST(page.seen["first"]["rank"] == "3");
+  BOOST_TEST(page.seen["first"]["compared"].get<std::string>().find("#22") != std::string::npos);
+  // What cannot be chosen is not.
+  const Page hostile("", 1400,
+                     "#status=%3Cimg%20src=x%3E&memory=1e9&rank=-1&sort=__proto__&trials=5-1"
+                     "&zoom=9-1&text=%E0%A4%A&history=x&theme=x&before=x");
+  hostile.check_clean();
+  BOOST_TEST(hostile.seen["first"]["rows"].size() == 25u);
+  BOOST_TEST(hostile.seen["injected"].get<int>() == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_theme_may_come_with_the_address) {
@@ -339,6 +390,19 @@ BOOST_AUTO_TEST_CASE(the_page_of_a_plan_can_be_used_and_is_safe) {
       BOOST_TEST(count.get<int>() > 5, name << " holds " << count << " paths");
     }
     BOOST_TEST(page.seen["space"].get<bool>());
+    BOOST_TEST(page.seen["share"].get<bool>());
+    BOOST_TEST(!page.seen["pwned"].get<bool>());
+    BOOST_TEST(page.seen["injected"].get<int>() == 0);
+    BOOST_TEST(page.seen["scripts"].get<int>() == 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_page_of_a_diagnosis_can_be_used_and_is_safe) {
+  for (const char* kind : {"diagnosis", "hostile-diagnosis"}) {
+    const Page page(kind, kind == std::string("diagnosis") ? 500 : 1400);
+    page.check_clean();
+    BOOST_TEST(!page.seen["wide"].get<bool>());
+    BOOST_TEST(page.seen["plan"]["budget"].get<int>() > 5);
     BOOST_TEST(page.seen["share"].get<bool>());
     BOOST_TEST(!page.seen["pwned"].get<bool>());
     BOOST_TEST(page.seen["injected"].get<int>() == 0);

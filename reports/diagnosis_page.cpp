@@ -1,0 +1,241 @@
+// The sections of a diagnosis: the wall with its numbers, what to change, the ranks, the run.
+#include "reports/diagnosis_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/page.h"
+#include "reports/sections.h"
+#include "reports/step_figures.h"
+
+namespace moetune::reports {
+namespace {
+
+/// Windows that are bars and rows; a run of thousands of ranks has more than anybody reads.
+constexpr size_t kMostWindows = 64;
+constexpr size_t kMostToldBytes = 2000;
+
+std::string told(const std::string& text) { return escape(shortened(text, kMostToldBytes)); }
+
+std::string share_text(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
+
+std::string meter(double ratio) {
+  return fmt::format(
+      "<span class=\"meter\" aria-hidden=\"true\"><span style=\"width:{:.1f}%\"></span></span>",
+      100 * std::clamp(ratio, 0.0, 1.0));
+}
+
+double share_of(const DiagnosisPage& page, std::string_view label) {
+  const auto found = std::ranges::find(page.shares, label, &DiagnosedShare::label);
+  return found == page.shares.end() ? 0 : found->ratio;
+}
+
+std::string cards_of(const DiagnosisPage& page) {
+  std::string html = "<dl class=\"cards\">\n";
+  html += card("The wall", wall_badge(page.wall),
+               page.sub_cause.empty() ? "what holds the run back" : told(page.sub_cause));
+  if (page.share_ratio) {
+    html += card("Its share", share_text(*page.share_ratio),
+                 "of the judged time: more cannot be gained" + meter(*page.share_ratio));
+  }
+  if (const auto numbers = communication_of(page)) {
+    html += card("Communication: volume", share_text(numbers->volume_ratio),
+                 "of the windows, data moved" + meter(numbers->volume_ratio));
+    html += card("exposed", share_text(numbers->exposed_ratio),
+                 "nothing else ran beside it" + meter(numbers->exposed_ratio));
+    html += card(
+        "blocking", share_text(numbers->blocking_ratio),
+        "the run waited for it: transfers, stages, late ranks" + meter(numbers->blocking_ratio));
+  }
+  return html + "</dl>\n";
+}
+
+std::string wall_section(const DiagnosisPage& page) {
+  std::string html = fmt::format("<p class=\"headline\">{}</p>\n", told(page.summary));
+  html += cards_of(page);
+  if (!page.evidence.empty()) {
+    html += "<ul class=\"facts\">\n";
+    for (const std::string& line : page.evidence) html += fmt::format("<li>{}</li>\n", told(line));
+    html += "</ul>\n";
+  }
+  if (page.shares.empty()) return html;
+  html +=
+      "<div class=\"scroll\"><table class=\"compact\"><caption>What takes the judged time, each "
+      "moment booked once</caption><thead><tr><th>cause</th><th class=\"num\">share</th><th></th>"
+      "</tr></thead><tbody>\n";
+  std::vector<DiagnosedShare> shares = page.shares;
+  std::ranges::stable_sort(shares, std::greater(), &DiagnosedShare::ratio);
+  for (const DiagnosedShare& share : shares) {
+    html +=
+        fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td class=\"share\">{}</td></tr>\n",
+                    wall_badge(share.label), share_text(share.ratio), meter(share.ratio));
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+// As lines of a diff: what is to be added. The signs are drawn by the style, so that only the
+// settings are copied.
+std::string flags_box(const DiagnosedRemedy& remedy, size_t n) {
+  std::string lines;
+  bool is_plain = true;
+  for (const std::string& flag : remedy.flags) {
+    is_plain = is_plain && is_plain_line(flag);
+    lines += fmt::format("<span class=\"add\">{}\n</span>", told(flag));
+  }
+  const std::string button = is_plain ? fmt::format(
+                                            "<button type=\"button\" class=\"needs-script\" "
+                                            "data-copy=\"copy-remedy-{}\">Copy</button>",
+                                            n)
+                                      : "";
+  return fmt::format(
+      "<div class=\"copy diff\"><div class=\"copy-head\"><span>{}</span>{}</div><pre "
+      "id=\"copy-remedy-{}\" tabindex=\"0\">{}</pre></div>\n",
+      told(remedy.rule), button, n, lines);
+}
+
+std::string remedies_section(const DiagnosisPage& page) {
+  if (page.remedies.empty()) return "";
+  std::string html;
+  for (size_t i = 0; i < page.remedies.size(); ++i) {
+    const DiagnosedRemedy& remedy = page.remedies[i];
+    html += fmt::format("<article class=\"remedy{}\">\n", remedy.refused.empty() ? "" : " refused");
+    html += remedy.flags.empty() ? fmt::format("<p><strong>{}</strong></p>\n", told(remedy.rule))
+                                 : flags_box(remedy, i + 1);
+    html += fmt::format("<p>{}{}</p>\n",
+                        remedy.ceiling_ratio ? fmt::format("<strong>At most {}.</strong> ",
+                                                           share_text(*remedy.ceiling_ratio))
+                                             : "",
+                        told(remedy.why));
+    if (!remedy.refused.empty()) {
+      html += fmt::format("<p class=\"notice\">Not possible here: {}</p>\n", told(remedy.refused));
+    }
+    html += "</article>\n";
+  }
+  return html;
+}
+
+BudgetBar bar_of(const DiagnosedBar& window) {
+  BudgetBar bar;
+  bar.label = fmt::format("rank {}", window.rank);
+  bar.name = fmt::format("Rank {}, {}", window.rank, window.window);
+  bar.cell = fmt::format("{}, {}", escape(window.rank), told(window.window));
+  bar.step_ns = static_cast<double>(window.window_ns);
+  const auto add = [&](size_t turn, const char* name, std::string_view color, int hatch,
+                       int64_t ns) {
+    bar.parts[{turn, name, color, hatch}] = static_cast<double>(std::max<int64_t>(0, ns));
+  };
+  const int64_t apart = window.idle_ns + window.exposed_comm_ns + window.exposed_copy_ns;
+  add(0, "compute, alone or beside others", "green", 0, window.window_ns - apart);
+  add(1, "exposed communication", "orange", 1, window.exposed_comm_ns);
+  add(2, "exposed copies", "sky", 2, window.exposed_copy_ns);
+  add(3, "idle, the host was late", "pink", 3, window.host_late_ns);
+  add(4, "idle, for another reason", "line", 6, window.idle_ns - window.host_late_ns);
+  return bar;
+}
+
+std::string windows_section(const DiagnosisPage& page) {
+  std::vector<BudgetBar> bars;
+  std::string rows;
+  for (const DiagnosedBar& window : page.bars) {
+    if (window.window_ns <= 0) continue;
+    if (bars.size() == kMostWindows) break;
+    bars.push_back(bar_of(window));
+    const auto cell = [&](int64_t ns) {
+      const double ratio = static_cast<double>(ns) / static_cast<double>(window.window_ns);
+      return number_cell(ratio, share_text(ratio));
+    };
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td>{}{}{}{}{}{}{}<td class=\"num\">{}</td><td>{}</td></tr>\n",
+        escape(window.rank), told(window.window),
+        number_cell(static_cast<double>(window.window_ns), ns_text(window.window_ns)),
+        cell(window.compute_ns), cell(window.comm_ns), cell(window.exposed_comm_ns),
+        cell(window.exposed_copy_ns), cell(window.idle_ns), cell(window.host_late_ns),
+        window.num_kernels, escape_or_dash(shortened(window.device, 200)));
+  }
+  if (bars.empty()) return "";
+  std::string html = budget_figure(
+      bars,
+      fmt::format("One bar for each window of a rank.{}",
+                  page.bars.size() > bars.size()
+                      ? fmt::format(" {} of {} windows are shown.", bars.size(), page.bars.size())
+                      : ""),
+      "window");
+  return html +
+         "<div class=\"scroll\"><table "
+         "class=\"compact\"><thead><tr><th>rank</th><th>window</th><th "
+         "class=\"num\">length</th><th class=\"num\">compute</th><th class=\"num\">communication, "
+         "volume</th><th class=\"num\">exposed</th><th class=\"num\">copies</th><th "
+         "class=\"num\">idle</th><th class=\"num\">host late</th><th class=\"num\">kernels</th><th>"
+         "device</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table></div>\n";
+}
+
+std::string run_section(const DiagnosisPage& page) {
+  if (page.facts.empty() && page.notes.empty()) return "";
+  std::string html = "<dl class=\"facts\">\n";
+  for (const auto& [name, text] : page.facts) {
+    html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape(name), told(text));
+  }
+  html += "</dl>\n";
+  if (page.notes.empty()) return html;
+  html += "<h3>Notes</h3>\n<ul class=\"facts\">\n";
+  constexpr size_t kMostNotes = 100;
+  for (size_t i = 0; i < std::min(page.notes.size(), kMostNotes); ++i) {
+    html += fmt::format("<li>{}</li>\n", told(page.notes[i]));
+  }
+  if (page.notes.size() > kMostNotes) {
+    html += fmt::format("<li>and {} more</li>\n", page.notes.size() - kMostNotes);
+  }
+  return html + "</ul>\n";
+}
+
+}  // namespace
+
+std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page) {
+  if (page.bars.empty()) return std::nullopt;
+  CommunicationNumbers numbers;
+  double whole = 0;
+  for (const DiagnosedBar& window : page.bars) {
+    whole += static_cast<double>(window.window_ns);
+    numbers.volume_ratio += static_cast<double>(window.comm_ns);
+    numbers.exposed_ratio += static_cast<double>(window.exposed_comm_ns);
+  }
+  if (!(whole > 0)) return std::nullopt;
+  numbers.volume_ratio /= whole;
+  numbers.exposed_ratio /= whole;
+  for (const char* label : {"communication", "pipeline", "imbalance"}) {
+    numbers.blocking_ratio += share_of(page, label);
+  }
+  return numbers;
+}
+
+std::string render_diagnosis(const DiagnosisPage& page) {
+  Page result;
+  result.title = page.title;
+  result.subtitle = "diagnosed from what the run has left; nothing was run";
+  result.origin = escape(page.date);
+  const auto add = [&](std::string_view id, std::string_view title, std::string_view short_title,
+                       std::string_view lead, std::string body) {
+    if (!body.empty()) result.sections.push_back({id, title, short_title, lead, std::move(body)});
+  };
+  add("verdict", "Verdict", "Verdict", "", wall_section(page));
+  add("remedies", page.frees_memory ? "What would free memory" : "What to change", "Remedies",
+      page.frees_memory
+          ? "In the words of the run's framework. One at a time: they were not tried together."
+          : "In the words of the run's framework. The share of the step is a ceiling: no setting "
+            "saves more. One at a time: they were not tried together.",
+      remedies_section(page));
+  add("windows", "Where the time of each rank went", "Ranks",
+      "Exposed: nothing else ran beside it. Host late: the device was idle until the host launched "
+      "the next work.",
+      windows_section(page));
+  add("run", "The run", "Run", "What its logs and files say.", run_section(page));
+  return render_page(result);
+}
+
+}  // namespace moetune::reports

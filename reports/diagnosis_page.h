@@ -1,0 +1,73 @@
+// The page of a diagnosis: what it shows, as plain data, and the file made from it. All texts come
+// from logs and traces, which anybody may have written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace moetune::reports {
+
+/// A name and what is said under it.
+using NamedLine = std::pair<std::string, std::string>;
+
+/// What a cause takes of the judged time, from 0 to 1.
+struct DiagnosedShare {
+  std::string label;  ///< communication, host, ...
+  double ratio = 0;
+};
+
+/// One window of one rank. Times in ns; exposed communication, exposed copies and idle time do not
+/// overlap.
+struct DiagnosedBar {
+  std::string rank;  ///< "?": not known
+  std::string window;
+  std::string device;
+  int64_t window_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t comm_ns = 0;
+  int64_t exposed_comm_ns = 0;
+  int64_t exposed_copy_ns = 0;
+  int64_t idle_ns = 0;
+  int64_t host_late_ns = 0;  ///< of idle time, what passed before the next work was launched
+  int64_t num_kernels = 0;
+};
+
+struct DiagnosedRemedy {
+  std::vector<std::string> flags;  ///< in the words of the framework; empty: not a matter of flags
+  std::optional<double> ceiling_ratio;  ///< of the step: more cannot be saved by it
+  std::string rule;
+  std::string why;
+  std::string refused;  ///< what forbids it; empty: nothing
+};
+
+struct DiagnosisPage {
+  std::string title;
+  std::string date;              ///< "2026-11-24 10:00 UTC"
+  std::vector<NamedLine> facts;  ///< what the logs say of the run
+  std::string wall;              ///< a label
+  std::string sub_cause;         ///< empty: not told apart
+  std::string summary;           ///< a sentence
+  std::optional<double> share_ratio;
+  std::vector<DiagnosedShare> shares;
+  std::vector<std::string> evidence;  ///< sentences
+  std::vector<DiagnosedBar> bars;     ///< by rank
+  std::vector<DiagnosedRemedy> remedies;
+  bool frees_memory = false;  ///< the remedies free memory instead of time
+  std::vector<std::string> notes;
+};
+
+/// Communication's three numbers: of the windows, how long data moved, how long
+/// nothing covered that, and what of it the run waited for. From 0 to 1; none without traces.
+struct CommunicationNumbers {
+  double volume_ratio = 0;
+  double exposed_ratio = 0;
+  double blocking_ratio = 0;
+};
+std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page);
+
+std::string render_diagnosis(const DiagnosisPage& page);
+
+}  // namespace moetune::reports

@@ -1,0 +1,270 @@
+// Section "evidence": what the verdict on the wall rests on. Communication with its volume, what of
+// it was exposed and what was waited for; ceilings beside gains; the ranks; the critical path.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reports/format.h"
+#include "reports/html.h"
+#include "reports/sections.h"
+
+namespace moetune::reports {
+namespace {
+
+/// Of more ranks and more kept changes the first ones, or the last ones, are told.
+constexpr size_t kMostRanks = 64;
+constexpr size_t kMostKept = 20;
+constexpr int64_t kWholeRun = -1;
+
+/// The metrics of the traced trial, by rank and name.
+class TracedMetrics {
+ public:
+  TracedMetrics(const Rows& rows, int64_t trial_id) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto value = rows.real(i, "value");
+      const int64_t trial = rows.integer(i, "trial_id").value_or(0);
+      const std::string name = rows.text(i, "name");
+      if (!value) continue;
+      if (name == "gain_ceiling_ratio") ceilings_[trial] = *value;
+      if (trial == trial_id) values_[{rows.integer(i, "rank").value_or(kWholeRun), name}] = *value;
+    }
+    for (const auto& [key, value] : values_) {
+      if (key.first >= 0) ranks_.insert(key.first);
+      const size_t dot = key.second.find('.');
+      if (dot != std::string::npos) groups_.insert(key.second.substr(dot + 1));
+    }
+  }
+
+  /// Of the whole run as stored, else the mean over the ranks.
+  [[nodiscard]] std::optional<double> whole(const std::string& name) const {
+    if (const auto own = of_rank(kWholeRun, name)) return own;
+    double sum = 0;
+    size_t count = 0;
+    for (const int64_t rank : ranks_) {
+      if (const auto own = of_rank(rank, name)) {
+        sum += *own;
+        ++count;
+      }
+    }
+    return count == 0 ? std::nullopt : std::optional(sum / static_cast<double>(count));
+  }
+  [[nodiscard]] std::optional<double> of_rank(int64_t rank, const std::string& name) const {
+    const auto found = values_.find({rank, name});
+    return found == values_.end() ? std::nullopt : std::optional(found->second);
+  }
+  /// Ratio of what a trial would have gained at most, by trial.
+  [[nodiscard]] const std::map<int64_t, double>& ceilings() const { return ceilings_; }
+  [[nodiscard]] const std::set<int64_t>& ranks() const { return ranks_; }
+  [[nodiscard]] const std::set<std::string>& groups() const { return groups_; }
+
+ private:
+  std::map<std::pair<int64_t, std::string>, double> values_;
+  std::map<int64_t, double> ceilings_;
+  std::set<int64_t> ranks_;
+  std::set<std::string> groups_;
+};
+
+std::string percent_of(std::optional<double> part, double whole) {
+  return part && whole > 0 ? fmt::format("{:.1f} %", 100 * *part / whole) : "–";
+}
+
+std::string ns_and_share(std::optional<double> ns, double step_ns) {
+  if (!ns || !std::isfinite(*ns)) return "<td class=\"num\">–</td>";
+  return number_cell(ns,
+                     fmt::format("{} · {}", ns_text(std::llround(*ns)), percent_of(ns, step_ns)));
+}
+
+// All three numbers of each group: a volume alone says nothing about what it costs.
+std::string communication_table(const TracedMetrics& metrics, double step_ns) {
+  std::string rows;
+  for (const std::string& group : metrics.groups()) {
+    const auto of = [&](const char* name) {
+      return metrics.whole(fmt::format("{}.{}", name, group));
+    };
+    const auto volume = of("comm_volume_ns");
+    if (!volume) continue;
+    const auto bytes = of("comm_bytes");
+    rows += fmt::format(
+        "<tr><td>{}</td>{}{}{}{}{}</tr>\n", escape(group),
+        number_cell(bytes,
+                    bytes && std::abs(*bytes) < 9e18 ? bytes_text(std::llround(*bytes)) : "–"),
+        ns_and_share(volume, step_ns), ns_and_share(of("comm_exposed_ns"), step_ns),
+        ns_and_share(of("blocking_transfer_ns"), step_ns),
+        ns_and_share(of("blocking_wait_ns"), step_ns));
+  }
+  if (rows.empty()) return "";
+  return "<h3>Communication: volume, exposed, blocking</h3>\n<div class=\"scroll\"><table "
+         "class=\"compact\"><thead><tr><th>group</th><th class=\"num\">sent by a rank</th><th "
+         "class=\"num\">volume: all durations</th><th class=\"num\">exposed: nothing ran beside "
+         "it</th><th class=\"num\">blocking: data moving</th><th class=\"num\">blocking: somebody "
+         "late</th></tr></thead><tbody>\n" +
+         rows +
+         "</tbody></table></div>\n<p class=\"note\">Mean over the ranks, and the share of the "
+         "traced "
+         "step. Volume may exceed the step, as transfers run side by side. Only what blocks can "
+         "be gained.</p>\n";
+}
+
+std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
+  constexpr auto kWalls =
+      std::to_array<const char*>({"memory", "communication", "host", "compute"});
+  std::string walls;
+  for (const char* wall : kWalls) {
+    const auto ratio = metrics.whole(fmt::format("{}_wall_ratio", wall));
+    if (!ratio) continue;
+    walls +=
+        fmt::format("<li>{} <strong>{}</strong>{}</li>\n", wall_badge(wall), percent_of(ratio, 1),
+                    std::string_view(wall) == "compute" ? " of the step computes"
+                                                        : " of the step could come back");
+  }
+  std::string rows;
+  size_t num = 0;
+  for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
+    const store::DecisionRow& decision = *it;
+    if (decision.kind != "kept" || !decision.trial_id || !decision.baseline_trial_id ||
+        !decision.gain_ratio) {
+      continue;
+    }
+    const auto ceiling = metrics.ceilings().find(*decision.baseline_trial_id);
+    const store::TrialRow* trial = context.by_id(*decision.trial_id);
+    const store::TrialRow* before = context.by_id(*decision.baseline_trial_id);
+    if (ceiling == metrics.ceilings().end() || trial == nullptr || before == nullptr) continue;
+    if (++num > kMostKept) break;
+    rows = fmt::format(
+               "<tr><td>{} → {}</td><td>{}</td><td>{}</td><td class=\"num\">{}</td><td "
+               "class=\"num\">{}</td></tr>\n",
+               trial_link(before->ordinal), trial_link(trial->ordinal), wall_badge(before->wall),
+               breakable(shortened(decision.knob.empty() ? decision.remedy : decision.knob, 120)),
+               signed_percent(ceiling->second), signed_percent(*decision.gain_ratio)) +
+           rows;
+  }
+  if (walls.empty() && rows.empty()) return "";
+  std::string html = "<h3>Ceilings, and what was gained</h3>\n";
+  if (!walls.empty()) html += "<ul class=\"facts\">\n" + walls + "</ul>\n";
+  if (rows.empty()) return html;
+  return html +
+         "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>trials</th><th>wall "
+         "before</th><th>change</th><th class=\"num\">its ceiling</th><th "
+         "class=\"num\">gained</th></tr></thead><tbody>\n" +
+         rows +
+         "</tbody></table></div>\n<p class=\"note\">A ceiling is what the trial before would have "
+         "gained with all of its wall's time gone: a bound for remedies of that wall, never a "
+         "forecast. A change that moves other time too may gain more.</p>\n";
+}
+
+struct RankColumn {
+  const char* name;
+  const char* title;
+};
+
+// Who is late, and by how much: ranks that compute longer make the others wait.
+std::string ranks_table(const TracedMetrics& metrics, double step_ns) {
+  constexpr auto kColumns = std::to_array<RankColumn>({
+      {"compute_busy_ns", "compute"},
+      {"launch_starved_ns", "launch-starved"},
+      {"blocking_transfer_ns", "data moving"},
+      {"blocking_wait_ns", "waiting for others"},
+      {"pipeline_bubble_ns", "of it, pipeline bubble"},
+  });
+  if (metrics.ranks().size() < 2) return "";
+  std::string head;
+  std::string spread = "<tr><td>largest less smallest</td>";
+  for (const RankColumn& column : kColumns) {
+    head += fmt::format("<th class=\"num\">{}</th>", column.title);
+    std::optional<std::pair<double, double>> range;
+    for (const int64_t rank : metrics.ranks()) {
+      const auto value = metrics.of_rank(rank, column.name);
+      if (!value) continue;
+      range = range ? std::pair(std::min(range->first, *value), std::max(range->second, *value))
+                    : std::pair(*value, *value);
+    }
+    spread +=
+        ns_and_share(range ? std::optional(range->second - range->first) : std::nullopt, step_ns);
+  }
+  // Who waits least for others is who the others wait for.
+  std::optional<std::pair<double, int64_t>> latest;
+  std::string rows;
+  size_t num = 0;
+  for (const int64_t rank : metrics.ranks()) {
+    if (const auto wait = metrics.of_rank(rank, "blocking_wait_ns");
+        wait && (!latest || *wait < latest->first)) {
+      latest = {*wait, rank};
+    }
+    if (++num > kMostRanks) continue;
+    rows += fmt::format("<tr><td>{}</td>", rank);
+    for (const RankColumn& column : kColumns) {
+      rows += ns_and_share(metrics.of_rank(rank, column.name), step_ns);
+    }
+    rows += "</tr>\n";
+  }
+  std::string html = "<h3>Late ranks and spread</h3>\n";
+  if (latest) {
+    html += fmt::format("<p>Rank {} waits least for others, {}: the others wait for it.</p>\n",
+                        latest->second, ns_text(std::llround(latest->first)));
+  }
+  html += fmt::format(
+      "<div class=\"scroll\"><table "
+      "class=\"compact\"><thead><tr><th>rank</th>{}</tr></thead><tbody>"
+      "\n{}</tbody><tfoot>{}</tr></tfoot></table></div>\n",
+      head, rows, spread);
+  if (metrics.ranks().size() > kMostRanks) {
+    html += fmt::format("<p class=\"note\">The first {} of {} ranks.</p>\n", kMostRanks,
+                        metrics.ranks().size());
+  }
+  return html;
+}
+
+std::string critical_path_list(const TracedMetrics& metrics) {
+  constexpr auto kClasses = std::to_array<std::pair<const char*, const char*>>(
+      {{"critical_compute_ns", "computing"},
+       {"critical_dispatcher_ns", "packing and routing"},
+       {"critical_transfer_ns", "data moving"},
+       {"critical_wait_ns", "waiting for others"},
+       {"critical_memcpy_ns", "copies"},
+       {"critical_host_ns", "the host: launches and synchronisation"},
+       {"critical_stalled_ns", "unexplained"}});
+  double whole = 0;
+  for (const auto& [name, words] : kClasses) whole += metrics.whole(name).value_or(0);
+  if (!(whole > 0)) return "";
+  std::string rows;
+  for (const auto& [name, words] : kClasses) {
+    const double ns = metrics.whole(name).value_or(0);
+    if (ns <= 0) continue;
+    rows += fmt::format(
+        "<tr><td>{}</td>{}<td class=\"share\"><span class=\"meter\" aria-hidden=\"true\"><span "
+        "style=\"width:{:.1f}%\"></span></span></td></tr>\n",
+        words, ns_and_share(ns, whole), 100 * ns / whole);
+  }
+  return "<h3>Critical path of the slowest rank</h3>\n<div class=\"scroll\"><table "
+         "class=\"compact\"><tbody>\n" +
+         rows +
+         "</tbody></table></div>\n<p class=\"note\">The chain of work that the step could not have "
+         "been shorter than: shortening anything else changes nothing.</p>\n";
+}
+
+}  // namespace
+
+std::string render_evidence(const SectionInput& input) {
+  const store::TrialRow* traced = input.context.at(input.context.traced);
+  if (traced == nullptr || input.rows.empty()) return "";
+  const TracedMetrics metrics(input.rows, traced->id);
+  const double step_ns = metrics.whole("traced_step_ns").value_or(0);
+  const std::string parts = communication_table(metrics, step_ns) +
+                            ceilings_table(input.context, metrics) + critical_path_list(metrics) +
+                            ranks_table(metrics, step_ns);
+  if (parts.empty()) return "";
+  return fmt::format("<p>Of the traced step of trial {}{}.</p>\n{}", trial_link(traced->ordinal),
+                     step_ns > 0 ? fmt::format(", {}", ns_text(std::llround(step_ns))) : "", parts);
+}
+
+}  // namespace moetune::reports

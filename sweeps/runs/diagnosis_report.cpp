@@ -1,0 +1,73 @@
+// Takes from a diagnosis what its page shows.
+#include "sweeps/runs/diagnosis_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "profiler/store/store.h"
+
+namespace moetune::sweeps {
+namespace {
+
+/// The wall as it is printed: that of the traces, of the failure, or why there is none.
+void take_wall(const RunDiagnosis& diagnosis, reports::DiagnosisPage& page) {
+  const nlohmann::json wall = to_json(diagnosis).at("wall");
+  const auto text = [&](const char* key) {
+    return wall.at(key).is_string() ? wall.at(key).get<std::string>() : std::string();
+  };
+  page.wall = text("label");
+  page.sub_cause = text("sub_cause");
+  page.summary = text("summary");
+  if (wall.at("share_ratio").is_number()) page.share_ratio = wall.at("share_ratio").get<double>();
+}
+
+void take_traces(const Diagnosis& traces, reports::DiagnosisPage& page) {
+  for (size_t i = 0; i < traces.wall.shares.size(); ++i) {
+    page.shares.push_back(
+        {profiler::name_of(static_cast<profiler::WallLabel>(i)), traces.wall.shares[i]});
+  }
+  page.evidence = evidence_texts(traces.wall);
+  for (const ShownWindow& shown : shown_windows(traces)) {
+    const profiler::WindowFigures& figures = shown.window->figures;
+    page.bars.push_back({.rank = rank_text(*shown.trace),
+                         .window = shown.window->name,
+                         .device = device_name(*shown.trace),
+                         .window_ns = figures.wide.window_ns,
+                         .compute_ns = figures.wide.compute_busy_ns,
+                         .comm_ns = figures.wide.comm_busy_ns,
+                         .exposed_comm_ns = figures.wide.exposed_comm_ns,
+                         .exposed_copy_ns = figures.wide.exposed_copy_ns,
+                         .idle_ns = figures.wide.idle_ns,
+                         .host_late_ns = figures.idle.before_launch_ns,
+                         .num_kernels = figures.wide.num_kernels});
+  }
+  page.notes = trace_notes(traces);
+}
+
+}  // namespace
+
+reports::DiagnosisPage diagnosis_page(const RunDiagnosis& diagnosis, const std::string& name) {
+  reports::DiagnosisPage page;
+  page.title = fmt::format("Diagnosis of {}", name);
+  // "2026-01-31T12:34:56.789Z" to the minute.
+  const std::string now = store::now_utc();
+  page.date = fmt::format("{} {} UTC", now.substr(0, 10), now.substr(11, 5));
+  if (diagnosis.facts) page.facts = fact_lines(*diagnosis.facts);
+  if (diagnosis.traces) take_traces(*diagnosis.traces, page);
+  take_wall(diagnosis, page);
+  page.frees_memory = is_out_of_memory(diagnosis);
+  for (const Remedy& remedy : diagnosis.remedies) {
+    page.remedies.push_back({.flags = remedy.flags,
+                             .ceiling_ratio = page.frees_memory
+                                                  ? std::nullopt
+                                                  : std::optional<double>(remedy.ceiling_ratio),
+                             .rule = remedy.rule,
+                             .why = remedy.why,
+                             .refused = remedy.refused});
+  }
+  page.notes.insert(page.notes.end(), diagnosis.notes.begin(), diagnosis.notes.end());
+  return page;
+}
+
+}  // namespace moetune::sweeps

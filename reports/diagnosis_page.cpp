@@ -39,7 +39,7 @@ std::string cards_of(const DiagnosisPage& page) {
   std::string html = "<dl class=\"cards\">\n";
   html += card("The wall", wall_badge(page.wall),
                page.sub_cause.empty() ? "what holds the run back" : told(page.sub_cause));
-  if (page.share_ratio) {
+  if (page.share_ratio && *page.share_ratio > 0) {
     html += card("Its share", share_text(*page.share_ratio),
                  "of the judged time: more cannot be gained" + meter(*page.share_ratio));
   }

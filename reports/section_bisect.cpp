@@ -309,7 +309,7 @@ std::string hunt_html(const Hunt& hunt, const std::vector<HuntRun>& runs, size_t
   html += "<div class=\"columns\">\n<div>\n";
   if (!command.empty()) {
     html +=
-        copy_box(fmt::format("copy-bisect-{}", n), "See it again", shortened(command, 16 << 10));
+        command_box(fmt::format("copy-bisect-{}", n), "See it again", shortened(command, 16 << 10));
   }
   html += "</div>\n<div>\n" + moved_tables(hunt) + "</div>\n</div>\n";
   return html + charts(hunt, runs, n) + notes(hunt, runs) + provenance(hunt) + "</article>\n";

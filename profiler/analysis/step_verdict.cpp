@@ -581,14 +581,21 @@ class StepJudge {
   /// named that costs most where the others are gone.
   void look_for_pair() {
     const auto step = static_cast<double>(verdict_.step_ns);
-    const auto step_with = [&](std::optional<WallLabel> only) {
+    const auto step_with = [&](std::optional<WallLabel> only, bool is_explained = false) {
       Ops ops = run_.ops();
       for (const SubCauseRow& row : kSubCauses) {
         if (row.label < WallLabel::compute && row.label != only) causes_.drop(row.id, ops);
       }
+      if (is_explained) causes_.drop(SubCause::unexplained, ops);
       return static_cast<double>(run_.step_ns(ops));
     };
     const double ideal = step_with({});
+    const double unexplained = (ideal - step_with({}, true)) / step;
+    if (unexplained > facts_.most_unknown_ratio) {
+      verdict_.label = WallLabel::unknown;
+      verdict_.ceilings[place_of(WallLabel::unknown)] = unexplained;
+      return;
+    }
     if (1 - ideal / step < kPairRatio * facts_.least_ratio) return;
     double most = 0;
     for (size_t i = 0; i < place_of(WallLabel::compute); ++i) {

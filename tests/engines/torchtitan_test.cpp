@@ -23,7 +23,8 @@ BOOST_AUTO_TEST_CASE(a_real_engine_is_swept) {
       {"name", "torchtitan on the CPU"},
       {"engine",
        {{"dialect", "torchtitan"},
-        {"run", std::string(program) + " " + place + " 2 {flags}"},
+        {"run",
+         std::string(program) + " " + place + " 2 --parallelism.tensor_parallel_degree 2 {flags}"},
         {"config",
          "torchrun --nproc_per_node 2 -m torchtitan.train --training.local_batch_size 2 "
          "--training.seq_len 256 --parallelism.tensor_parallel_degree 2 "

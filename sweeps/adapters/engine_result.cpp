@@ -308,8 +308,9 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
     const std::string& value = asked.at(name);
     const spec::PlanKnobRow* row = spec::find_plan_knob(name);
     if (row == nullptr) {
+      const auto plain = plain_name(name);
       const auto echoed = std::ranges::find_if(facts.echoed.settings, [&](const auto& setting) {
-        return plain_name(setting.key) == plain_name(name);
+        return plain_name(setting.key) == plain;
       });
       if (value == kAsItIs || echoed == facts.echoed.settings.end()) continue;
       if (!is_same_value(value, echoed->value)) {

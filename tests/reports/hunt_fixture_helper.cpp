@@ -232,7 +232,7 @@ void add_step_time_hunt(store::Store& store, const std::string& hostile) {
        {"builds", 11},
        {"seconds", 812.5},
        {"reproduce", hunt.text("git worktree add ../w " + commit_id(kCulpritPosition) +
-                               "\ncmake -S ../w -B ../b && cmake --build ../b\n")}});
+                               " && cmake -S ../w -B ../b && cmake --build ../b")}});
 }
 
 }  // namespace

@@ -38,8 +38,7 @@ constexpr SubCauseRow kSubCauses[] = {
     {SubCause::unexplained, WallLabel::unknown, "unexplained"}};
 static_assert(std::size(kSubCauses) == kNumSubCauses);
 
-size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
-size_t place_of(SubCause cause) { return static_cast<size_t>(cause); }
+size_t place_of(auto id) { return static_cast<size_t>(id); }
 
 /// A gap on the host that is so much longer than usual is a stall of its own.
 constexpr int64_t kStallNs = 200'000;

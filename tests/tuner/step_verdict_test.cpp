@@ -89,6 +89,21 @@ BOOST_AUTO_TEST_CASE(what_records_do_not_explain_is_unknown_and_never_another_wa
   }
 }
 
+BOOST_AUTO_TEST_CASE(of_two_that_hide_each_other_one_is_named_and_no_rank) {
+  for (const auto& [first, second] : {std::pair{Fault::slow_links, Fault::allocator},
+                                      std::pair{Fault::allocator, Fault::offload}}) {
+    FaultyCase faulty{kPipeline, {}, 1, 0.03};
+    for (const Fault fault : {first, second}) {
+      faulty.faults.push_back({fault, strength_for(kPipeline, fault, 0.25).value()});
+    }
+    const StepVerdict verdict = judge(play_faulty(faulty));
+    BOOST_TEST((verdict.sub_cause == row_of(first).sub_cause ||
+                verdict.sub_cause == row_of(second).sub_cause),
+               text_of(verdict));
+    BOOST_TEST(!verdict.rank.has_value(), text_of(verdict));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(recomputation_is_memory_only_where_memory_is_short) {
   FaultyStep step = play_faulty({kPipeline, {{Fault::capped_memory, 1}}, 3, 0.03});
   BOOST_TEST((judge(step).sub_cause == SubCause::recompute), text_of(judge(step)));

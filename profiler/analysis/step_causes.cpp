@@ -1,0 +1,353 @@
+#include "profiler/analysis/step_causes.h"
+
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "profiler/analysis/intervals.h"
+#include "profiler/analysis/stats.h"
+
+namespace moetune::profiler {
+namespace {
+
+using Ops = std::vector<ReplayOp>;
+
+/// A gap on the host that is so much longer than usual is a stall of its own.
+constexpr int64_t kStallNs = 200'000;
+constexpr int64_t kStallGaps = 20;
+/// Less than this apart, durations of alike work are the same.
+constexpr double kAlikeRatio = 1.05;
+/// The same of alike transfers.
+constexpr double kSlowLinkRatio = 1.2;
+
+bool has_word(const TraceRecord& record, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(
+      words, [&](std::string_view word) { return record.name.find(word) != std::string::npos; });
+}
+
+/// Work that should take equally long: of the same op and size.
+using Alike = std::tuple<std::string_view, int64_t, int64_t>;
+Alike alike_of(const TraceRecord& record) { return {record.name, record.flops, record.bytes}; }
+
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  void add(int64_t ns) {
+    sum += static_cast<double>(ns);
+    ++count;
+  }
+  [[nodiscard]] double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+};
+
+}  // namespace
+
+StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts) : run_(run) {
+  const MemoryFacts& memory = facts.memory;
+  is_short_ = memory.capacity_bytes <= 0 ||
+              static_cast<double>(memory.peak_bytes) >
+                  facts.short_ratio * static_cast<double>(memory.capacity_bytes);
+  find_usual_gap();
+  compare_ranks();
+  compare_beside_collectives(facts);
+  compare_instances();
+  compare_experts();
+  compare_stages();
+}
+
+std::optional<uint32_t> StepCauses::with_slow_link() const {
+  std::optional<uint32_t> found;
+  for (uint32_t trace = 0; trace < run_.traces().size(); ++trace) {
+    int64_t num_slow = 0;
+    int64_t num_usual = 0;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (!members_[i][trace] || speeds_[i] == Speed::unknown) continue;
+      ++(speeds_[i] == Speed::slow ? num_slow : num_usual);
+    }
+    if (num_slow == 0 || num_usual > 0) continue;
+    if (found) return std::nullopt;
+    found = trace;
+  }
+  return found;
+}
+
+void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) const {
+  if (cause == SubCause::recompute && !is_short_) return;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (trace && !is_of(i, *trace)) continue;
+    drop_one(cause, i, ops[i]);
+  }
+}
+
+bool StepCauses::is_of(size_t op, uint32_t trace) const {
+  if (run_.ops()[op].trace == trace) return true;
+  const int32_t instance = run_.instance_of(op);
+  return instance >= 0 && members_[static_cast<size_t>(instance)][trace];
+}
+
+bool StepCauses::is_stall(const ReplayOp& op) const {
+  return op.gap_ns > std::max(kStallNs, kStallGaps * usual_gap_ns_);
+}
+
+void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
+  const TraceRecord& record = run_.record_of(op);
+  const bool is_host_work = record.kind == RecordKind::host_work;
+  const bool is_allocator = is_host_work && has_word(record, {"alloc", "Malloc", "Free"});
+  const bool is_loader = is_host_work && has_word(record, {"load", "Load"});
+  const bool is_communication = !record.group.empty();
+  switch (cause) {
+    case SubCause::transfer:
+      if (is_communication) op.duration_ns = 0;
+      return;
+    case SubCause::one_link:
+      if (is_communication) shorten(op.duration_ns, usual_transfer_ns_[place]);
+      return;
+    case SubCause::contention:
+      if (!is_communication) shorten(op.duration_ns, free_ns_[place]);
+      return;
+    case SubCause::launch:
+      op.launch_ns = 0;
+      if (!is_stall(op)) op.gap_ns = 0;
+      if (is_host_work && !is_allocator && !is_loader) op.duration_ns = 0;
+      return;
+    case SubCause::sync:
+      if (record.kind != RecordKind::host_sync) return;
+      op.duration_ns = 0;
+      op.is_waiting = false;
+      return;
+    case SubCause::allocator:
+      if (is_allocator) op.duration_ns = 0;
+      return;
+    case SubCause::loader:
+      if (is_loader) op.duration_ns = 0;
+      if (is_stall(op)) op.gap_ns = usual_gap_ns_;
+      return;
+    case SubCause::bubble:
+      if (record.kind == RecordKind::p2p) op.is_waiting = false;
+      return;
+    case SubCause::uneven_stage:
+      if (record.kind == RecordKind::kernel) scale(op.duration_ns, stage_factors_[op.trace]);
+      return;
+    case SubCause::rank:
+      shorten(op.duration_ns, fastest_ns_[place]);
+      return;
+    case SubCause::experts:
+      shorten(op.duration_ns, balanced_ns_[place]);
+      return;
+    case SubCause::recompute:
+      if (record.is_recompute) op.duration_ns = 0;
+      return;
+    case SubCause::offload:
+      if (record.kind == RecordKind::memcpy && has_word(record, {"offload", "reload"})) {
+        op.duration_ns = 0;
+      }
+      return;
+    case SubCause::unexplained:
+      op.slack_ns = 0;
+      return;
+    case SubCause::capped_micro_batch:
+    case SubCause::occupancy:
+    case SubCause::bandwidth:
+    case SubCause::flops:
+    case SubCause::count:
+      return;
+  }
+}
+
+void StepCauses::scale(int64_t& ns, double factor) {
+  ns = static_cast<int64_t>(static_cast<double>(ns) * factor);
+}
+
+void StepCauses::shorten(int64_t& ns, int64_t to_ns) {
+  if (to_ns >= 0) ns = std::min(ns, to_ns);
+}
+
+void StepCauses::find_usual_gap() {
+  std::vector<double> gaps;
+  for (const ReplayOp& op : run_.ops()) gaps.push_back(static_cast<double>(op.gap_ns));
+  if (!gaps.empty()) usual_gap_ns_ = static_cast<int64_t>(median(std::move(gaps)));
+}
+
+void StepCauses::compare_ranks() {
+  const Ops& ops = run_.ops();
+  fastest_ns_.assign(ops.size(), -1);
+  std::map<Alike, std::map<uint32_t, Mean>> classes;
+  for (const ReplayOp& op : ops) {
+    const TraceRecord& record = run_.record_of(op);
+    if (record.kind != RecordKind::kernel) continue;
+    classes[alike_of(record)][op.trace].add(op.duration_ns);
+  }
+  struct Work {
+    double own = 0;
+    double fastest = 0;
+  };
+  std::vector<Work> work(run_.traces().size());
+  std::map<Alike, double> fastest;
+  for (const auto& [alike, by_trace] : classes) {
+    if (by_trace.size() < 2) continue;
+    double least = by_trace.begin()->second.value();
+    for (const auto& [trace, mean] : by_trace) least = std::min(least, mean.value());
+    fastest[alike] = least;
+    for (const auto& [trace, mean] : by_trace) {
+      work[trace].own += mean.sum;
+      work[trace].fastest += least * static_cast<double>(mean.count);
+    }
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    const Work& rank = work[ops[i].trace];
+    if (record.kind != RecordKind::kernel || rank.own < kAlikeRatio * rank.fastest) continue;
+    double ratio = rank.fastest / rank.own;  // of work that no other rank has
+    const auto found = fastest.find(alike_of(record));
+    if (found != fastest.end()) {
+      const double own = classes[found->first][ops[i].trace].value();
+      ratio = own > 0 ? found->second / own : 1;
+    }
+    fastest_ns_[i] = static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * ratio);
+  }
+}
+
+void StepCauses::compare_beside_collectives(const StepFacts& facts) {
+  const Ops& ops = run_.ops();
+  free_ns_.assign(ops.size(), -1);
+  std::vector<std::vector<Interval>> collectives(run_.traces().size());
+  for (const ReplayOp& op : ops) {
+    const TraceRecord& record = run_.record_of(op);
+    if (record.kind == RecordKind::collective) {
+      collectives[op.trace].push_back({record.start_ns, record.end_ns});
+    }
+  }
+  std::vector<IntervalSet> sets;
+  for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
+  std::map<std::pair<uint32_t, Alike>, std::array<Mean, 2>> classes;
+  std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
+  std::vector<bool> is_beside(ops.size());
+  const Roofline roofline(facts);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    if (record.kind != RecordKind::kernel || ops[i].duration_ns <= 0) continue;
+    const int64_t covered = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
+    is_beside[i] = 2 * covered > ops[i].duration_ns;
+    classes[{ops[i].trace, alike_of(record)}][is_beside[i] ? 1 : 0].add(ops[i].duration_ns);
+    if (covered == 0) {
+      alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
+                                                                     ops[i].duration_ns);
+    }
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (!is_beside[i]) continue;
+    const TraceRecord& record = run_.record_of(ops[i]);
+    const auto& [alone, beside] = classes[{ops[i].trace, alike_of(record)}];
+    double free_ns = alone.value();
+    if (alone.count == 0) {
+      free_ns = roofline.least_ns(record) /
+                alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    }
+    if (!(free_ns > 0) || beside.value() < kAlikeRatio * free_ns) continue;
+    free_ns_[i] = static_cast<int64_t>(free_ns);
+  }
+}
+
+void StepCauses::compare_instances() {
+  const Ops& ops = run_.ops();
+  usual_transfer_ns_.assign(ops.size(), -1);
+  members_.assign(static_cast<size_t>(run_.num_instances()),
+                  std::vector<bool>(run_.traces().size()));
+  speeds_.assign(members_.size(), Speed::unknown);
+  using Transfer = std::tuple<std::string_view, std::string_view, int64_t>;
+  const auto transfer_of = [&](const ReplayOp& op) {
+    const TraceRecord& record = run_.record_of(op);
+    return Transfer{record.group, record.name, record.bytes};
+  };
+  std::map<Transfer, std::map<int32_t, Mean>> classes;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (run_.instance_of(i) < 0) continue;
+    members_[static_cast<size_t>(run_.instance_of(i))][ops[i].trace] = true;
+    classes[transfer_of(ops[i])][run_.instance_of(i)].add(ops[i].duration_ns);
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (run_.instance_of(i) < 0) continue;
+    const auto& by_instance = classes[transfer_of(ops[i])];
+    if (by_instance.size() < 2) continue;
+    Speed& speed = speeds_[static_cast<size_t>(run_.instance_of(i))];
+    if (speed == Speed::unknown) speed = Speed::usual;
+    double least = by_instance.begin()->second.value();
+    for (const auto& [instance, mean] : by_instance) least = std::min(least, mean.value());
+    const double own = by_instance.at(run_.instance_of(i)).value();
+    if (own < kSlowLinkRatio * least) continue;
+    speed = Speed::slow;
+    usual_transfer_ns_[i] = static_cast<int64_t>(least);
+  }
+}
+
+void StepCauses::compare_experts() {
+  const Ops& ops = run_.ops();
+  balanced_ns_.assign(ops.size(), -1);
+  using Place = std::tuple<std::string_view, int32_t, int32_t, int32_t>;
+  std::map<std::pair<uint32_t, Place>, int32_t> occurrences;
+  std::map<Place, std::vector<size_t>> classes;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    if (record.kind != RecordKind::kernel || record.layer < 0) continue;
+    Place place{record.name, record.layer, record.micro_batch, 0};
+    std::get<3>(place) = occurrences[{ops[i].trace, place}]++;
+    classes[place].push_back(i);
+  }
+  std::map<std::pair<int32_t, int32_t>, double> most_over_mean;  // by layer and micro-batch
+  const auto size_of = [&](size_t i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    return static_cast<double>(record.flops > 0 ? record.flops : record.bytes);
+  };
+  for (const auto& [place, members] : classes) {
+    double sum = 0;
+    double most = 0;
+    for (const size_t i : members) {
+      sum += size_of(i);
+      most = std::max(most, size_of(i));
+    }
+    const double mean = sum / static_cast<double>(members.size());
+    if (mean <= 0 || most < kAlikeRatio * mean) continue;
+    double& excess = most_over_mean[{std::get<1>(place), std::get<2>(place)}];
+    excess = std::max(excess, most / mean);
+    for (const size_t i : members) {
+      const double own = size_of(i);
+      if (own <= mean) continue;
+      balanced_ns_[i] = static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * mean / own);
+    }
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    if (record.group != "ep" || record.kind != RecordKind::collective) continue;
+    const auto excess = most_over_mean.find({record.layer, record.micro_batch});
+    if (excess == most_over_mean.end()) continue;
+    balanced_ns_[i] =
+        static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) / excess->second);
+  }
+}
+
+void StepCauses::compare_stages() {
+  const Ops& ops = run_.ops();
+  stage_factors_.assign(run_.traces().size(), 1);
+  std::vector<double> work(run_.traces().size());
+  std::map<int32_t, std::vector<uint32_t>> pipelines;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    if (record.kind == RecordKind::kernel) {
+      work[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
+    }
+    if (record.kind != RecordKind::p2p) continue;
+    std::vector<uint32_t>& traces = pipelines[run_.instance_of(i)];
+    if (traces.empty() || traces.back() != ops[i].trace) traces.push_back(ops[i].trace);
+  }
+  for (const auto& [instance, traces] : pipelines) {
+    double sum = 0;
+    for (const uint32_t trace : traces) sum += work[trace];
+    for (const uint32_t trace : traces) {
+      if (work[trace] > 0) {
+        stage_factors_[trace] = sum / static_cast<double>(traces.size()) / work[trace];
+      }
+    }
+  }
+}
+
+}  // namespace moetune::profiler

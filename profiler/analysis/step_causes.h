@@ -1,0 +1,109 @@
+// The causes of a step's time as changes of its replay: which operations become how much shorter
+// where a cause is taken away.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "profiler/analysis/step_verdict.h"
+
+namespace moetune::profiler {
+
+/// The least time that a kernel's work takes on the device, where its peaks are known (Williams,
+/// Waterman & Patterson 2009).
+class Roofline {
+ public:
+  /// Of several kernels, how near they are to it.
+  struct Sum {
+    double least_ns = 0;
+    double ns = 0;
+    void add(double least, int64_t taken_ns) {
+      least_ns += least;
+      ns += static_cast<double>(taken_ns);
+    }
+    [[nodiscard]] double ratio() const { return ns > 0 ? least_ns / ns : 0; }
+  };
+
+  explicit Roofline(const StepFacts& facts)
+      : ns_per_flop_(facts.peak_flops_per_s > 0 ? 1e9 / facts.peak_flops_per_s : 0),
+        ns_per_byte_(facts.memory_bytes_per_s > 0 ? 1e9 / facts.memory_bytes_per_s : 0) {}
+
+  [[nodiscard]] bool is_known() const { return ns_per_flop_ > 0 && ns_per_byte_ > 0; }
+  [[nodiscard]] double flops_ns(const TraceRecord& record) const {
+    return ns_per_flop_ * static_cast<double>(record.flops);
+  }
+  [[nodiscard]] double bytes_ns(const TraceRecord& record) const {
+    return ns_per_byte_ * static_cast<double>(record.bytes);
+  }
+  [[nodiscard]] double least_ns(const TraceRecord& record) const {
+    return std::max(flops_ns(record), bytes_ns(record));
+  }
+  [[nodiscard]] bool is_flop_bound(const TraceRecord& record) const {
+    return flops_ns(record) >= bytes_ns(record);
+  }
+
+ private:
+  double ns_per_flop_;
+  double ns_per_byte_;
+};
+
+/// What of one step is dropped by which cause, prepared once. Each drop_ changes the operations of
+/// one rank, or of all where none is given.
+class StepCauses {
+ public:
+  StepCauses(const ReplayedRun& run, const StepFacts& facts);
+
+  [[nodiscard]] bool is_memory_short() const { return is_short_; }
+
+  /// The one of whose communicators all are slower than others of their kind, if there is one.
+  [[nodiscard]] std::optional<uint32_t> with_slow_link() const;
+
+  void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;
+
+ private:
+  /// Communication that a rank takes part in is also that rank's.
+  [[nodiscard]] bool is_of(size_t op, uint32_t trace) const;
+
+  [[nodiscard]] bool is_stall(const ReplayOp& op) const;
+
+  void drop_one(SubCause cause, size_t place, ReplayOp& op) const;
+
+  static void scale(int64_t& ns, double factor);
+  /// -1: nothing to compare with.
+  static void shorten(int64_t& ns, int64_t to_ns);
+
+  void find_usual_gap();
+
+  /// Alike work of the rank that does it fastest, where whole ranks are slower.
+  void compare_ranks();
+
+  /// Work beside a collective as it would be without one: as alike work of the rank is, or else as
+  /// near to the roofline as its other work that is bound alike.
+  void compare_beside_collectives(const StepFacts& facts);
+
+  /// Alike communication of the communicator that moves it fastest, where whole ones are slower.
+  void compare_instances();
+
+  /// Work on experts' rows, as if all ranks of the layer had as many.
+  void compare_experts();
+
+  /// Ranks that send each other messages are stages: each as if it had as much to compute.
+  void compare_stages();
+
+  enum class Speed : uint8_t { unknown, usual, slow };
+
+  const ReplayedRun& run_;
+  bool is_short_ = false;
+  int64_t usual_gap_ns_ = 0;
+  std::vector<int64_t> fastest_ns_;         // by operation; -1: as it is
+  std::vector<int64_t> free_ns_;            //
+  std::vector<int64_t> usual_transfer_ns_;  //
+  std::vector<int64_t> balanced_ns_;        //
+  std::vector<double> stage_factors_;       // by trace
+  std::vector<std::vector<bool>> members_;  // by instance and trace
+  std::vector<Speed> speeds_;               // by instance, beside others of its kind
+};
+
+}  // namespace moetune::profiler

@@ -47,4 +47,17 @@ const char* name_of(Purpose purpose) {
   return "?";
 }
 
+const char* words_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::longer:
+      return "over more steps";
+    case Purpose::in_turns:
+      return "in turns";
+    case Purpose::first:
+    case Purpose::again:
+      break;
+  }
+  return name_of(purpose);
+}
+
 }  // namespace moetune::tuner

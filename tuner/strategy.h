@@ -50,6 +50,14 @@ enum class Purpose : uint8_t {
   in_turns  ///< incumbent, candidate, incumbent: so that the machine's drift makes no difference
 };
 const char* name_of(Purpose purpose);
+/// The same for people, behind what is measured: "over more steps".
+const char* words_of(Purpose purpose);
+
+/// A longer measurement has so many times the usual steps.
+constexpr int64_t kLongerSteps = 3;
+/// One over it: the share of the budget of trials that may go to repeats. The rest is for what is
+/// new.
+constexpr int64_t kRepeatShare = 3;
 
 struct TrialRequest {
   spec::TrialSpec spec;

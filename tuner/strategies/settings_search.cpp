@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -19,23 +20,6 @@ constexpr int kMostFits = 8;
 constexpr size_t kMostRefused = 24;
 /// Slower than predicted for the incumbent by more than that, a change is not run.
 constexpr double kHopelessRatio = 1.3;
-/// Runs over more steps have so many times the usual ones.
-constexpr int64_t kLongerFactor = 3;
-/// One over it may go to repeats.
-constexpr int64_t kRepeatsOf = 3;
-
-const char* word_of(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::longer:
-      return "over more steps";
-    case Purpose::in_turns:
-      return "in turns";
-    case Purpose::first:
-    case Purpose::again:
-      break;
-  }
-  return "again";
-}
 
 std::string ending_text(const TrialOutcome& outcome) {
   return fmt::format("{} ({})", spec::name_of(outcome.status), outcome.reason);
@@ -219,12 +203,14 @@ bool SettingsSearch::contract() {
 bool SettingsSearch::fit(const Trial& baseline) {
   phase_ = Phase::fit;
   int num_tried = 0;
-  // A change that does not suffice alone is what the next ones start from.
+  // A change that does not suffice alone is what the next ones start from; none leads back.
   Trial last = baseline;
+  std::set<Settings> seen = {baseline.settings};
   while (num_tried < kMostFits) {
     bool has_moved = false;
     for (const SettingsMove& move : space_->moves(last.settings, last.outcome)) {
       const std::string title = space_->change_text(baseline.settings, move.settings);
+      if (!seen.insert(move.settings).second) continue;
       if (!is_worth_running(move.settings, title)) continue;
       Trial trial = measure(move.settings, title);
       ++num_tried;
@@ -355,13 +341,13 @@ std::optional<TrialOutcome> SettingsSearch::repeat(const Trial& trial, Purpose p
   request.is_baseline = false;
   request.spec.reference_loss = reference_loss_;
   if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
-    request.num_steps = kLongerFactor * request.spec.num_steps;
+    request.num_steps = kLongerSteps * request.spec.num_steps;
   }
-  request.title = fmt::format("{}, {}", trial.request.title, word_of(purpose));
+  request.title = fmt::format("{}, {}", trial.request.title, words_of(purpose));
   const Key key{request.hash, request.attempt};
   const auto known = outcomes_.find(key);
   if (known == outcomes_.end()) {
-    const bool has_room = num_repeats_ < sweep_.budget.max_trials / kRepeatsOf &&
+    const bool has_room = num_repeats_ < sweep_.budget.max_trials / kRepeatShare &&
                           num_started() + 1 < sweep_.budget.max_trials;
     if (is_finishing_ || !has_room) return std::nullopt;
     pending_ = std::move(request);

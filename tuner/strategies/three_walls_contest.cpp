@@ -14,25 +14,6 @@ namespace {
 
 /// The incumbent is run again after so many others.
 constexpr int64_t kMostRunsSinceIncumbent = 10;
-/// A longer measurement has so many times the usual steps.
-constexpr int64_t kLongerSteps = 3;
-/// One over it: the share of the budget of trials that may go to repeats. The rest is for what is
-/// new.
-constexpr int64_t kRepeatShare = 3;
-
-const char* text_of(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::first:
-      return "first";
-    case Purpose::again:
-      return "again";
-    case Purpose::longer:
-      return "over more steps";
-    case Purpose::in_turns:
-      return "in turns";
-  }
-  return "?";
-}
 
 std::string runs_text(const Judgement& judgement) {
   if (judgement.num_runs_before + judgement.num_runs_after <= 2) return {};
@@ -63,7 +44,7 @@ std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpo
   if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
     request.num_steps = kLongerSteps * request.spec.num_steps;
   }
-  request.title = fmt::format("{}, {}", trial.request.title, text_of(purpose));
+  request.title = fmt::format("{}, {}", trial.request.title, words_of(purpose));
   const auto known = outcomes_.find({request.hash, request.attempt});
   if (known == outcomes_.end()) {
     // One trial is kept back for the validation, and of the repeats a third for the retuning.

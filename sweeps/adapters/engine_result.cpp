@@ -34,7 +34,11 @@ struct EngineVerdict {
 /// Of a step line, seconds; from tokens where the line says those alone.
 std::optional<double> seconds_of_line(const StepLine& line, const RunFacts& facts,
                                       double tokens_per_step) {
-  if (line.step_time_s) return line.step_time_s;
+  if (line.step_time_s) {
+    // A log may say inf, 0 or nonsense: no time.
+    const bool is_time = std::isfinite(*line.step_time_s) && *line.step_time_s > 0;
+    return is_time ? line.step_time_s : std::nullopt;
+  }
   const double ranks = static_cast<double>(facts.world_size.value_or(1));
   if (line.tokens_per_s_per_gpu && *line.tokens_per_s_per_gpu > 0 && tokens_per_step > 0) {
     return tokens_per_step / (*line.tokens_per_s_per_gpu * ranks);
@@ -286,12 +290,13 @@ void add_wall(const Diagnosis& traces, store::TrialResult& result) {
   json evidence = json::array();
   for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
   result.wall = stored_wall(wall.label);
-  result.texts.push_back({kWallEvidenceText, json{{"label", profiler::name_of(wall.label)},
-                                                  {"sub_cause", wall.sub_cause},
-                                                  {"shares", shares},
-                                                  {"summary", wall.summary},
-                                                  {"evidence", evidence}}
-                                                 .dump()});
+  result.texts.push_back(
+      {kWallEvidenceText, json{{"label", profiler::name_of(wall.label)},
+                               {"sub_cause", wall.sub_cause},
+                               {"shares", shares},
+                               {"summary", wall.summary},
+                               {"evidence", evidence}}
+                              .dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
 }  // namespace

@@ -109,6 +109,21 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
     return fmt::format("no_word: {} has no word for {}", spec::name_of(*run.dialect),
                        fmt::join(names, ", "));
   }
+  // Left out, Megatron-LM's batch follows the layout: another one would be faster by doing less.
+  const bool says_batch = run.config_text.find("global-batch-size") != std::string::npos;
+  const bool is_same_pass = config.knobs.dp == run.config.knobs.dp &&
+                            config.knobs.micro_batch_size == run.config.knobs.micro_batch_size;
+  if (run.dialect == Dialect::megatron_lm && !says_batch && !is_same_pass) {
+    return "global_batch_unsaid: the command leaves out --global-batch-size, which changes with "
+           "this; add it to the command";
+  }
+  for (const dialects::SettingChange& change : changes) {
+    if (!change.is_variable || !run.config.environment.contains(change.key)) continue;
+    return fmt::format(
+        "set_in_command: the command sets {} itself, and what is put into its environment does not "
+        "count then; take it out of the command",
+        change.key);
+  }
   const bool takes_all =
       has_placeholder(run.engine().run, "all_flags") || has_placeholder(run.engine().run, "config");
   if (takes_all) return {};

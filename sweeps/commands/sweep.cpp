@@ -14,6 +14,7 @@
 #include "profiler/store/verdict.h"
 #include "reports/or_null.h"
 #include "sweeps/adapters/engine_sweep.h"
+#include "sweeps/adapters/shell_text.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/conduct_sweep.h"
 #include "sweeps/commands/options.h"
@@ -364,7 +365,8 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   } else {
     std::cout << to_text(result) << (result.next ? to_text(*result.next) : std::string());
     if (result.next) {
-      std::cout << fmt::format("then: moetune tell {} --db {} LOG...\n", file, database);
+      std::cout << fmt::format("then: moetune tell {} --db {} LOG...\n", word_for_shell(file),
+                               word_for_shell(database));
     }
   }
   return exit_code_of(result, progress);

@@ -208,6 +208,26 @@ BOOST_AUTO_TEST_CASE(a_switch_is_taken_back_where_all_flags_are_written) {
   BOOST_TEST(result["engine_settings"].empty());
 }
 
+BOOST_AUTO_TEST_CASE(what_the_command_sets_itself_is_not_set_beside_it) {
+  write_engine_sweep(*this, {{"CUDA_DEVICE_MAX_CONNECTIONS", {"1", "8"}}}, [&](json& document) {
+    document["engine"]["run"] = "CUDA_DEVICE_MAX_CONNECTIONS=8 " + kFake + kBase + " {flags}";
+    document["engine"]["profile"] = "none";
+  });
+  const json result = swept(*this);
+  BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_would_follow_the_layout_is_refused) {
+  std::string base = kBase;
+  base.replace(base.find(" --global-batch-size 64"), 23, "");
+  write_engine_sweep(*this, {{"tp", {1, 2}}}, [&](json& document) {
+    document["engine"]["run"] = kFake + base + " {flags}";
+    document["engine"]["profile"] = "none";
+  });
+  const json result = swept(*this);
+  BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
+}
+
 BOOST_AUTO_TEST_CASE(forced_balancing_is_told) {
   write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [](json& document) {
     document["engine"]["run"] = kFake + kBase + " --moe-router-force-load-balancing {flags}";

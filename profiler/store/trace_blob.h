@@ -19,6 +19,8 @@ namespace moetune::store {
 /// Of one trial; more are neither stored nor read. A damaged blob may promise any number of them in
 /// a few bytes: these take a gigabyte.
 inline constexpr int64_t kMaxTraceRecords = int64_t{1} << 22;
+/// And names of so many bytes, all records together, when they are read.
+inline constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 /// Texts as numbers (ids of StringIds) and back.
 using IdOfText = std::function<int64_t(const std::string& text)>;

@@ -118,11 +118,20 @@ std::map<std::pair<int32_t, int32_t>, StepTrace> records_of(Database& database, 
   std::map<std::pair<int32_t, int32_t>, StepTrace> traces;
   StringsById strings(database);
   int64_t num_records = 0;
+  size_t text_bytes = 0;
+  // One text may be every record's name: what all of them come to is bounded, too.
+  const auto text_of = [&](int64_t id) -> const std::string& {
+    const std::string& text = strings.text_of(id);
+    text_bytes += text.size();
+    MOETUNE_CHECK(text_bytes <= kMaxTextBytes,
+                  "{}: the trace of trial {} has names of more than {} bytes", database.path(),
+                  trial_id, kMaxTextBytes);
+    return text;
+  };
   Statement blobs(database, "SELECT columns FROM trace_blob WHERE trial_id = ? ORDER BY part");
   blobs.bind(1, trial_id);
   while (blobs.step()) {
-    for (StepTrace& trace : unpack_traces(blobs.blob_view(0), database.path(),
-                                          [&](int64_t id) { return strings.text_of(id); })) {
+    for (StepTrace& trace : unpack_traces(blobs.blob_view(0), database.path(), text_of)) {
       num_records += static_cast<int64_t>(trace.records.size());
       MOETUNE_CHECK(num_records <= kMaxTraceRecords,
                     "{}: the trace of trial {} has more than {} "

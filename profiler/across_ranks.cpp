@@ -63,17 +63,6 @@ std::optional<int64_t> offset_between(const Ends& ours, const Ends& theirs) {
   return exact_median(differences);
 }
 
-void shift(StepTrace& trace, int64_t ns) {
-  trace.start_ns += ns;
-  trace.end_ns += ns;
-  for (TraceRecord& record : trace.records) {
-    for (int64_t* time :
-         {&record.launch_start_ns, &record.launch_end_ns, &record.start_ns, &record.end_ns}) {
-      *time += ns;
-    }
-  }
-}
-
 }  // namespace
 
 void align_clocks(const std::vector<StepTrace*>& traces, const std::vector<std::string>& clocks,

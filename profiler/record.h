@@ -56,4 +56,16 @@ struct StepTrace {
 
 const char* name_of(RecordKind kind);
 
+/// To a clock that is so far ahead.
+inline void shift(StepTrace& trace, int64_t ns) {
+  trace.start_ns += ns;
+  trace.end_ns += ns;
+  for (TraceRecord& record : trace.records) {
+    record.launch_start_ns += ns;
+    record.launch_end_ns += ns;
+    record.start_ns += ns;
+    record.end_ns += ns;
+  }
+}
+
 }  // namespace moetune::profiler

@@ -22,7 +22,7 @@ constexpr size_t kMostToldBytes = 2000;
 
 std::string told(const std::string& text) { return escape(shortened(text, kMostToldBytes)); }
 
-std::string share_text(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
+std::string ratio_text(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
 std::string meter(double ratio) {
   return fmt::format(
@@ -40,16 +40,16 @@ std::string cards_of(const DiagnosisPage& page) {
   html += card("The wall", wall_badge(page.wall),
                page.sub_cause.empty() ? "what holds the run back" : told(page.sub_cause));
   if (page.share_ratio && *page.share_ratio > 0) {
-    html += card("Its share", share_text(*page.share_ratio),
-                 "of the judged time: more cannot be gained" + meter(*page.share_ratio));
+    html += card("Its ceiling", ratio_text(*page.share_ratio),
+                 "of a step: more cannot be gained" + meter(*page.share_ratio));
   }
   if (const auto numbers = communication_of(page)) {
-    html += card("Communication: volume", share_text(numbers->volume_ratio),
+    html += card("Communication: volume", ratio_text(numbers->volume_ratio),
                  "of the windows, data moved" + meter(numbers->volume_ratio));
-    html += card("exposed", share_text(numbers->exposed_ratio),
+    html += card("exposed", ratio_text(numbers->exposed_ratio),
                  "nothing else ran beside it" + meter(numbers->exposed_ratio));
     html += card(
-        "blocking", share_text(numbers->blocking_ratio),
+        "blocking", ratio_text(numbers->blocking_ratio),
         "the run waited for it: transfers, stages, late ranks" + meter(numbers->blocking_ratio));
   }
   return html + "</dl>\n";
@@ -73,7 +73,7 @@ std::string wall_section(const DiagnosisPage& page) {
   for (const DiagnosedShare& share : shares) {
     html +=
         fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td class=\"share\">{}</td></tr>\n",
-                    wall_badge(share.label), share_text(share.ratio), meter(share.ratio));
+                    wall_badge(share.label), ratio_text(share.ratio), meter(share.ratio));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -108,7 +108,7 @@ std::string remedies_section(const DiagnosisPage& page) {
                                  : flags_box(remedy, i + 1);
     html += fmt::format("<p>{}{}</p>\n",
                         remedy.ceiling_ratio ? fmt::format("<strong>At most {}.</strong> ",
-                                                           share_text(*remedy.ceiling_ratio))
+                                                           ratio_text(*remedy.ceiling_ratio))
                                              : "",
                         told(remedy.why));
     if (!remedy.refused.empty()) {
@@ -147,7 +147,7 @@ std::string windows_section(const DiagnosisPage& page) {
     bars.push_back(bar_of(window));
     const auto cell = [&](int64_t ns) {
       const double ratio = static_cast<double>(ns) / static_cast<double>(window.window_ns);
-      return number_cell(ratio, share_text(ratio));
+      return number_cell(ratio, ratio_text(ratio));
     };
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td>{}{}{}{}{}{}{}<td class=\"num\">{}</td><td>{}</td></tr>\n",

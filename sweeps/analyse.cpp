@@ -305,6 +305,7 @@ void add_causes(const profiler::StepVerdict& causes, json& document) {
   document["sub_cause"] = profiler::row_of(causes.sub_cause).name;
   document["rank"] = causes.rank ? json(*causes.rank) : json();
   document["unknown_ratio"] = causes.unknown_ratio();
+  document["label_ceilings"] = profiler::by_name(causes.ceilings);
   json& ceilings = document["ceilings"] = json::object();
   std::string text =
       fmt::format("Step replayed without one cause after the other: {}.", causes.summary);

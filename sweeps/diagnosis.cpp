@@ -79,10 +79,15 @@ json wall_json(const profiler::ImportedWall& wall) {
     evidence.push_back(
         {{"name", one.name}, {"value", one.value}, {"unit", one.unit}, {"text", one.text}});
   }
+  const bool is_replayed = wall.num_steps > 0;
   return {{"label", profiler::name_of(wall.label)},
           {"sub_cause", text_or_null(wall.sub_cause)},
           {"rank", or_null(wall.rank)},
           {"share_ratio", wall.share_ratio},
+          {"low_ratio", is_replayed ? json(wall.low_ratio) : json()},
+          {"high_ratio", is_replayed ? json(wall.high_ratio) : json()},
+          {"num_replayed_steps", wall.num_steps},
+          {"ceilings", profiler::by_name(wall.ceilings)},
           {"unknown_ratio", wall.unknown_ratio},
           {"summary", wall.summary},
           {"evidence", evidence}};

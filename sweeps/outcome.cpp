@@ -32,11 +32,16 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   outcome.wall_cause = word_of("sub_cause");
   const auto group = document.find("dominant_group");
   if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
-  const auto shares = document.find("shares");
-  if (shares == document.end() || !shares->is_object()) return;
-  for (const auto& [name, ratio] : shares->items()) {
-    if (ratio.is_number()) outcome.shares[name] = ratio.get<double>();
-  }
+  const auto read_ratios = [&](const char* key,
+                               std::map<std::string, double, std::less<>>& ratios) {
+    const auto found = document.find(key);
+    if (found == document.end() || !found->is_object()) return;
+    for (const auto& [name, ratio] : found->items()) {
+      if (ratio.is_number()) ratios[name] = ratio.get<double>();
+    }
+  };
+  read_ratios("shares", outcome.shares);
+  read_ratios("label_ceilings", outcome.ceilings);
 }
 
 /// What says how far off the step time may be; of played steps that is their interval.

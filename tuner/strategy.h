@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -99,11 +100,13 @@ struct TrialOutcome {
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
   /// Of an engine that is somebody else's: the wall by a finer list (profiler::WallLabel), and what
-  /// is behind it, where that was told apart. Then `shares` are by those labels.
+  /// is behind it, where that was told apart.
   std::string wall_label{};
   std::string wall_cause{};
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
-  std::map<std::string, double> shares;
+  std::map<std::string, double, std::less<>> shares;
+  /// By wall_label: what of the step its causes cost (ImportedWall::ceilings).
+  std::map<std::string, double, std::less<>> ceilings{};
   std::vector<double> losses;   ///< per step, warm-up included
   std::string routing_profile;  ///< JSON, of the reference run only
   /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns)

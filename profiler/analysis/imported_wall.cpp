@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
@@ -17,9 +18,8 @@
 namespace moetune::profiler {
 namespace {
 
-constexpr const char* kLabelNames[] = {"communication", "host",    "pipeline", "imbalance",
-                                       "memory",        "compute", "unknown"};
-static_assert(std::size(kLabelNames) == kNumWallLabels);
+/// A replay that misses a step by more explains it badly.
+constexpr double kMostReplayError = 0.05;
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
@@ -95,8 +95,9 @@ class Judge {
       wall.shares[place_of(WallLabel::unknown)] = 1;
     }
     wall.unknown_ratio = wall.shares[place_of(WallLabel::unknown)];
-    choose(wall);
-    wall.share_ratio = wall.shares[place_of(wall.label)];
+    wall.ceilings = wall.shares;
+    if (choose(wall)) take_replay(wall);
+    wall.share_ratio = wall.ceilings[place_of(wall.label)];
     add_shares(wall);
     add_host(wall);
     add_comm(wall);
@@ -173,7 +174,8 @@ class Judge {
   void book_comm(size_t index, const CauseSegment& segment, const Add& add) {
     const auto all_ns = static_cast<double>(segment.end_ns - segment.start_ns);
     blocking_ns_ += all_ns;
-    if (is_message(traces_[index], segment.op)) return add(WallLabel::pipeline, all_ns);
+    if (is_message(traces_[index], traces_[index].ops[segment.op]))
+      return add(WallLabel::pipeline, all_ns);
     int64_t wait_ns = 0;
     CollectivePart last;
     if (!waits_.empty()) {
@@ -207,26 +209,14 @@ class Judge {
     book(WallLabel::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
   }
 
-  /// Whether it is a message between two ranks, as pipelines send them.
-  static bool is_message(const ImportedTrace& trace, uint32_t row) {
-    const ImportedOp& op = trace.ops[row];
-    if (op.comm == kNoRow) return false;
-    const CommCall& comm = trace.comms[op.comm];
-    const auto text = [&](uint32_t name) {
-      return name == kNoRow ? std::string_view() : std::string_view(trace.names[name]);
-    };
-    const std::string_view collective = text(comm.collective);
-    return collective == "send" || collective == "recv" ||
-           text(comm.description).find("PIPELINE") != std::string_view::npos;
-  }
-
-  void choose(ImportedWall& wall) const {
+  /// False where there is no verdict.
+  bool choose(ImportedWall& wall) const {
     if (num_ops_ < options_.fewest_ops || longest_ns() < options_.shortest_ns) {
       wall.sub_cause = "too little";
       wall.summary =
           fmt::format("unknown: {} pieces of device work in {} are too little to judge a run by",
                       num_ops_, base::format_ns(longest_ns()));
-      return;
+      return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
     std::array<WallLabel, kNumWallLabels> order = {};
@@ -246,7 +236,9 @@ class Judge {
           "unknown: nothing in the traces says why {} of the time no device work ran; the largest "
           "wall that shows is {} with {}",
           base::format_ratio(wall.unknown_ratio), name_of(best), base::format_ratio(share));
-    } else if (share >= options_.least_ratio) {
+      return false;
+    }
+    if (share >= options_.least_ratio) {
       wall.label = best;
       wall.summary = fmt::format("{}: {} of the time", name_of(best), base::format_ratio(share));
     } else {
@@ -257,6 +249,43 @@ class Judge {
                                  base::format_ratio(share));
     }
     if (wall.label == WallLabel::host || wall.label == WallLabel::imbalance) find_rank(wall);
+    return true;
+  }
+
+  /// The counterfactual in the place of the accounts, where there is one.
+  void take_replay(ImportedWall& wall) {
+    replay_ = replay_imported(traces_, matching_);
+    if (!replay_ || replay_->error_ratio > kMostReplayError) return replay_.reset();
+    const StepVerdict& verdict = replay_->verdict;
+    wall.ceilings = verdict.ceilings;
+    wall.sub_ceilings = verdict.sub_ceilings;
+    wall.num_steps = replay_->num_steps;
+    wall.low_ratio = replay_->low_ratio;
+    wall.high_ratio = replay_->high_ratio;
+    wall.label = verdict.label;
+    wall.rank.reset();
+    if (wall.label < WallLabel::compute &&
+        wall.shares[place_of(wall.label)] < options_.least_ratio) {
+      wall.label = WallLabel::compute;
+    }
+    if (wall.label != verdict.label) {
+      wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
+      wall.sub_cause.clear();
+      wall.summary = fmt::format(
+          "compute: {} of the time; without {} the step would be {} shorter, which is {} of the "
+          "time alone: too little to be sure",
+          base::format_ratio(wall.shares[place_of(WallLabel::compute)]), name_of(verdict.label),
+          base::format_ratio(verdict.ceiling_ratio()),
+          base::format_ratio(wall.shares[place_of(verdict.label)]));
+      return;
+    }
+    wall.sub_cause = verdict.label == WallLabel::compute ? "" : row_of(verdict.sub_cause).name;
+    wall.summary = verdict.summary;
+    if (verdict.rank) {
+      const auto place = static_cast<size_t>(*verdict.rank);
+      wall.rank = traces_[place].facts.rank.value_or(*verdict.rank);
+    }
+    if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
   }
 
   /// The rank with most of the label's time, where it has clearly more than its part.
@@ -280,10 +309,32 @@ class Judge {
 
   void add_shares(ImportedWall& wall) const {
     for (size_t i = 0; i < kNumWallLabels; ++i) {
-      const char* name = kLabelNames[i];
+      const char* name = name_of(static_cast<WallLabel>(i));
       if (wall.shares[i] < 0.0005) continue;
       add_evidence(wall, fmt::format("{}_ratio", name), wall.shares[i], "ratio",
                    fmt::format("{} {} of the time", name, base::format_ratio(wall.shares[i])));
+    }
+    if (!replay_) return;
+    for (size_t i = 0; i < kNumWallLabels; ++i) {
+      if (i == place_of(WallLabel::compute) || wall.ceilings[i] < 0.005) continue;
+      const char* name = name_of(static_cast<WallLabel>(i));
+      add_evidence(wall, fmt::format("{}_ceiling_ratio", name), wall.ceilings[i], "ratio",
+                   fmt::format("without {} the step would be {} shorter", name,
+                               base::format_ratio(wall.ceilings[i])));
+    }
+    add_evidence(
+        wall, "agreeing_ratio", static_cast<double>(replay_->num_agreeing) / replay_->num_steps,
+        "ratio",
+        fmt::format("{} of {} replayed steps have this wall; without it they would be {} to "
+                    "{} shorter",
+                    replay_->num_agreeing, replay_->num_steps, base::format_ratio(wall.low_ratio),
+                    base::format_ratio(wall.high_ratio)));
+    if (replay_->verdict.inferred_ratio > 0) {
+      add_evidence(
+          wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
+          fmt::format("{} of the waits of streams and of the host for others were inferred "
+                      "from their times",
+                      base::format_ratio(replay_->verdict.inferred_ratio)));
     }
   }
 
@@ -308,7 +359,7 @@ class Judge {
     };
     const auto largest = std::ranges::max_element(
         parts, {}, [](const std::pair<const char*, int64_t>& part) { return part.second; });
-    if (wall.label == WallLabel::host) {
+    if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       wall.sub_cause = copy_ns_ > host.total_ns() ? "loader" : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
@@ -332,11 +383,13 @@ class Judge {
 
   /// Volume, exposed and blocking: only together they say what communication costs.
   void add_comm(ImportedWall& wall) const {
-    if (wall.label == WallLabel::communication) {
-      wall.sub_cause = "transfer";
+    if (wall.label == WallLabel::communication && !replay_) {
+      wall.sub_cause = row_of(SubCause::transfer).name;
       wall.summary += " (transfer)";
     }
-    if (wall.label == WallLabel::pipeline) wall.sub_cause = "bubble";
+    if (wall.label == WallLabel::pipeline && !replay_) {
+      wall.sub_cause = row_of(SubCause::bubble).name;
+    }
     if (comm_volume_ns_ == 0) return;
     const auto add_ns = [&](const char* name, double ns, const char* text) {
       add_evidence(wall, name, ns / num_judged_, "ns", text);
@@ -397,6 +450,7 @@ class Judge {
   /// By trace, by op: until when it was waiting, and for whom.
   std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
   CollectiveMatching matching_;
+  std::optional<ImportedReplay> replay_;  ///< where the verdict is its
   int64_t comm_volume_ns_ = 0;
   int64_t comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
@@ -405,8 +459,6 @@ class Judge {
 };
 
 }  // namespace
-
-const char* name_of(WallLabel label) { return kLabelNames[place_of(label)]; }
 
 ImportedWall classify_imported(std::span<const ImportedTrace> traces,
                                const ImportedWallOptions& options) {

@@ -8,27 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "profiler/analysis/wall.h"
+#include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
-
-/// In the order in which ties are decided.
-enum class WallLabel : uint8_t {
-  communication,
-  host,
-  pipeline,
-  imbalance,
-  memory,
-  compute,
-  unknown,
-  count
-};
-constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
-const char* name_of(WallLabel label);
 
 /// Limits of the verdict; shares of the traced time.
 struct ImportedWallOptions {
@@ -43,10 +29,17 @@ struct ImportedWall {
   WallLabel label = WallLabel::unknown;
   std::string sub_cause;        ///< "launch", "sync", "late rank", ...; empty: not told apart
   std::optional<int64_t> rank;  ///< whose doing it is, where one stands out
-  double share_ratio = 0;       ///< of the label
+  double share_ratio = 0;       ///< of the label: its ceiling
   double unknown_ratio = 0;
-  std::array<double, kNumWallLabels> shares = {};  ///< by label; sum to 1
-  std::string summary;                             ///< a sentence
+  std::array<double, kNumWallLabels> shares = {};  ///< of the traced time, by label; sum to 1
+  /// Of a step, what is gained without the label's causes; where no step could be replayed the
+  /// shares.
+  std::array<double, kNumWallLabels> ceilings = {};
+  std::array<double, kNumSubCauses> sub_ceilings = {};  ///< the same of each cause alone, or 0
+  int num_steps = 0;                                    ///< that were replayed
+  double low_ratio = 0;                                 ///< of them, the least ceiling of the label
+  double high_ratio = 0;                                ///< and the largest
+  std::string summary;                                  ///< a sentence
   std::vector<Evidence> evidence;
 };
 
@@ -56,9 +49,14 @@ struct ImportedWall {
 ///    trace, else all.
 ///  - The causes of trace_causes.h, with waiting booked to the rank that came last to a matched
 ///    collective, and there to what this rank did meanwhile: its host, or its compute (imbalance).
+///  - Then steps are replayed without the causes of each label (imported_replay.h). The label is
+///  the
+///    one that most steps have as theirs, where its time and its ceiling both reach least_ratio. A
+///    replay that misses the recorded step by more than a twentieth counts for nothing.
 ///  - Messages between pipeline stages are pipeline. Copies to and from the host are memory where
 ///    they go both ways (offload), else the host's.
-///  - The label is the largest of these with at least least_ratio, compute where none has.
+///  - Without a replay the label is the largest of these with at least least_ratio. Where none
+///    binds it is compute.
 ImportedWall classify_imported(std::span<const ImportedTrace> traces,
                                const ImportedWallOptions& options = {});
 

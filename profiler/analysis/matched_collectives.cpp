@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -83,13 +85,49 @@ int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
   return trace.ops[instance.op].end_ns;
 }
 
+/// Of two traces, what the second one's times are ahead, by each instance that both have.
+using Shifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
+
+/// From trace to trace, beginning with the first that has anything in common with others.
+std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, Shifts shifts) {
+  std::map<size_t, std::vector<std::pair<size_t, int64_t>>> neighbours;
+  for (auto& [pair, ahead] : shifts) {
+    const int64_t shift_ns = median_of(std::move(ahead));
+    neighbours[pair.first].emplace_back(pair.second, -shift_ns);
+    neighbours[pair.second].emplace_back(pair.first, shift_ns);
+  }
+  std::vector<std::optional<int64_t>> offsets(num_traces);
+  if (neighbours.empty()) return offsets;
+  std::deque<size_t> open = {neighbours.begin()->first};
+  for (offsets[open.front()] = 0; !open.empty(); open.pop_front()) {
+    for (const auto& [other, offset_ns] : neighbours[open.front()]) {
+      if (offsets[other]) continue;
+      offsets[other] = *offsets[open.front()] + offset_ns;
+      open.push_back(other);
+    }
+  }
+  return offsets;
+}
+
 }  // namespace
+
+bool is_message(const ImportedTrace& trace, const ImportedOp& op) {
+  if (op.comm == kNoRow) return false;
+  const CommCall& comm = trace.comms[op.comm];
+  const auto text = [&](uint32_t name) {
+    return name == kNoRow ? std::string_view() : std::string_view(trace.names[name]);
+  };
+  const std::string_view collective = text(comm.collective);
+  return collective == "send" || collective == "recv" ||
+         text(comm.description).find("PIPELINE") != std::string_view::npos;
+}
 
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   CollectiveMatching matching;
   std::vector<Streams> streams;
   for (const ImportedTrace& trace : traces) streams.push_back(streams_of(trace));
   std::vector<int64_t> distances;
+  Shifts all_shifts;
   // Every rank is matched with the first one that has the stream, too.
   std::map<StreamKey, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < streams.size(); ++rank) {
@@ -115,6 +153,8 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
       if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
         continue;
       }
+      std::vector<int64_t>& ahead = all_shifts[{ranks[0], ranks[other]}];
+      ahead.insert(ahead.end(), shifts.begin(), shifts.end());
       for (size_t i = 0; i < pairs.size(); ++i) {
         const int64_t distance = std::abs(shifts[i] - shift_ns);
         if (distance > kEndsAgreeNs) continue;
@@ -140,6 +180,7 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
     num_matched += static_cast<int64_t>(one.parts.size());
   }
   matching.num_unmatched = matching.num_ops - num_matched;
+  matching.clock_offsets_ns = offsets_of(traces.size(), std::move(all_shifts));
   if (!distances.empty()) matching.residual_ns = median_of(std::move(distances));
   return matching;
 }

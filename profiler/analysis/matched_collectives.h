@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,7 +30,13 @@ struct CollectiveMatching {
   int64_t num_ops = 0;        ///< communication kernels of traces that have any in common
   int64_t num_unmatched = 0;  ///< of those
   int64_t residual_ns = 0;    ///< median distance of ends after the clocks were aligned
+  /// By trace: what has to be added to its times for the clock of the first that has collectives in
+  /// common with others. Nothing where none connects the two, be it over others.
+  std::vector<std::optional<int64_t>> clock_offsets_ns;
 };
+
+/// Whether it is a message between two ranks, as pipelines send them.
+bool is_message(const ImportedTrace& trace, const ImportedOp& op);
 
 /// By process group and sequence where the file says them, else by group, collective, size and
 /// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose

@@ -11,8 +11,8 @@
 namespace moetune::profiler {
 namespace {
 
-/// A device starts what waited within this time.
-constexpr int64_t kStartLatencyNs = 2'000;
+/// A synchronisation that nothing explains and that took so long waited for something.
+constexpr int64_t kLongSyncNs = 100'000;
 
 bool is_on_host(const TraceRecord& record) {
   return record.kind == RecordKind::host_sync || record.kind == RecordKind::host_work;
@@ -28,8 +28,9 @@ bool is_backward(const TraceRecord& record) {
 
 }  // namespace
 
-ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators)
-    : traces_(traces) {
+ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
+                         const ReplayOptions& options)
+    : traces_(traces), options_(options) {
   size_t num_records = 0;
   for (const StepTrace& trace : traces) num_records += trace.records.size();
   ops_.reserve(num_records);
@@ -147,6 +148,19 @@ void ReplayedRun::match_messages() {
   }
 }
 
+int64_t ReplayedRun::add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const {
+  const int64_t free_ns =
+      links.before == kNone ? launched_ns : record_of(ops_[links.before]).end_ns;
+  const bool is_kept = links.producer != kNone &&
+                       record_of(ops_[links.producer]).end_ns > std::max(launched_ns, free_ns);
+  const int64_t late_ns = begun_ns - std::max(launched_ns, free_ns);
+  if (!is_kept && late_ns > 0) {
+    if (free_ns <= launched_ns && late_ns <= options_.start_latency_ns) links.latency_ns = late_ns;
+    if (free_ns > launched_ns && late_ns <= options_.stream_gap_ns) links.gap_ns = late_ns;
+  }
+  return std::max(launched_ns + links.latency_ns, free_ns + links.gap_ns);
+}
+
 void ReplayedRun::find_slack() {
   for (const RankRows& rank : ranks_) {
     // Ends of device work, by time, to find who ended when something started that nobody explains.
@@ -162,15 +176,13 @@ void ReplayedRun::find_slack() {
       const TraceRecord& record = record_of(op);
       const bool is_sync = record.kind == RecordKind::host_sync;
       if (is_on_host(record) && !is_sync) continue;
-      int64_t earliest_ns = is_sync ? record.start_ns : record.launch_end_ns;
-      if (links.before != kNone) {
-        earliest_ns = std::max(earliest_ns, record_of(ops_[links.before]).end_ns);
-      }
       const int64_t begun_ns = is_sync ? record.end_ns : record.start_ns;
+      int64_t earliest_ns = is_sync ? record.start_ns : record.launch_end_ns;
+      if (!is_sync) earliest_ns = add_latency(links, earliest_ns, begun_ns);
       if (links.producer == kNone && begun_ns > earliest_ns) {
         // The last end just before.
         auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(begun_ns, kNone));
-        while (at != ends.begin() && begun_ns - std::prev(at)->first <= kStartLatencyNs) {
+        while (at != ends.begin() && begun_ns - std::prev(at)->first <= options_.start_latency_ns) {
           --at;
           const TraceRecord& other = record_of(ops_[at->second]);
           if (at->second >= place || (!is_sync && other.stream == record.stream)) continue;
@@ -190,7 +202,7 @@ void ReplayedRun::find_slack() {
       }
       if (is_sync) {
         // The host stood in a call, and nothing says what for.
-        op.slack_ns = op.duration_ns > kStartLatencyNs * 50 ? op.duration_ns : 0;
+        op.slack_ns = op.duration_ns > kLongSyncNs ? op.duration_ns : 0;
         op.duration_ns -= op.slack_ns;
         continue;
       }
@@ -286,8 +298,8 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
       end_ns = std::max(end_ns, host_ns);
       continue;
     }
-    int64_t ready_ns = host_ns;
-    if (links.before != kNone) ready_ns = std::max(ready_ns, ends[links.before]);
+    int64_t ready_ns = host_ns + links.latency_ns;
+    if (links.before != kNone) ready_ns = std::max(ready_ns, ends[links.before] + links.gap_ns);
     if (links.producer != kNone) {
       ready_ns = std::max(ready_ns, ends[links.producer] + links.lag_ns);
     }

@@ -26,13 +26,22 @@ struct ReplayOp {
   int64_t slot_wait_ns = 0;  ///< sends: what they waited for that memory
 };
 
+struct ReplayOptions {
+  /// A device starts what waited within this time. Later than that after its launch, something else
+  /// was waited for.
+  int64_t start_latency_ns = 2'000;
+  /// From the end of one operation to the start of the next on a stream, where that is enqueued.
+  int64_t stream_gap_ns = 0;
+};
+
 /// The records of all ranks with what each of them waits for. Refers to the traces.
 class ReplayedRun {
  public:
   /// Traces of one step on one clock, one a rank. Collectives are matched by communicator and
   /// sequence, receives with the send of their sequence by the neighbour in the pipeline's group
   /// (forward: the one before). Who has no partner in the traces takes as long as it took.
-  ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators);
+  ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
+              const ReplayOptions& options = {});
 
   [[nodiscard]] const std::vector<ReplayOp>& ops() const { return ops_; }
   [[nodiscard]] const TraceRecord& record_of(const ReplayOp& op) const {
@@ -48,7 +57,7 @@ class ReplayedRun {
   [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
 
   /// Waits for another stream that the trace does not state: of those that a record's end explains
-  /// to the microsecond the number, and of all. The others are slack.
+  /// within the latency the number, and of all. The others are slack.
   [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
   [[nodiscard]] int64_t num_edges() const { return num_edges_; }
 
@@ -59,6 +68,8 @@ class ReplayedRun {
     uint32_t before = kNone;    ///< on its stream
     uint32_t producer = kNone;  ///< on another stream; of a synchronisation what it waits for
     int64_t lag_ns = 0;         ///< from the producer's end; negative where less of it is needed
+    int64_t latency_ns = 0;     ///< from its launch, where nothing else kept the device
+    int64_t gap_ns = 0;         ///< from the end of the one before, likewise
     uint32_t meeting = kNone;   ///< collectives: of meetings_
     uint32_t sender = kNone;    ///< receives: the message
     int32_t instance = -1;
@@ -71,9 +82,12 @@ class ReplayedRun {
   void match(const GroupInstances& communicators);
   void match_messages();
   void find_order();
+  /// When the device could have begun, with what it takes to begin.
+  int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
   void find_slack();
 
   std::span<const StepTrace> traces_;
+  ReplayOptions options_;
   std::vector<ReplayOp> ops_;
   std::vector<Links> links_;
   std::vector<RankRows> ranks_;

@@ -14,7 +14,6 @@ namespace {
 using Ops = std::vector<ReplayOp>;
 
 /// A gap on the host that is so much longer than usual is a stall of its own.
-constexpr int64_t kStallNs = 200'000;
 constexpr int64_t kStallGaps = 20;
 /// Less than this apart, durations of alike work are the same.
 constexpr double kAlikeRatio = 1.05;
@@ -42,7 +41,8 @@ struct Mean {
 
 }  // namespace
 
-StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts) : run_(run) {
+StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
+    : run_(run), stall_ns_(facts.stall_ns) {
   const MemoryFacts& memory = facts.memory;
   is_short_ = memory.capacity_bytes <= 0 ||
               static_cast<double>(memory.peak_bytes) >
@@ -73,20 +73,21 @@ std::optional<uint32_t> StepCauses::with_slow_link() const {
 
 void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) const {
   if (cause == SubCause::recompute && !is_short_) return;
+  // Of communication itself all members have part; what delays its launch is one rank's alone.
+  const bool is_shared = row_of(cause).label == WallLabel::communication;
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (trace && !is_of(i, *trace)) continue;
+    if (trace && ops[i].trace != *trace && !(is_shared && is_member(i, *trace))) continue;
     drop_one(cause, i, ops[i]);
   }
 }
 
-bool StepCauses::is_of(size_t op, uint32_t trace) const {
-  if (run_.ops()[op].trace == trace) return true;
+bool StepCauses::is_member(size_t op, uint32_t trace) const {
   const int32_t instance = run_.instance_of(op);
   return instance >= 0 && members_[static_cast<size_t>(instance)][trace];
 }
 
 bool StepCauses::is_stall(const ReplayOp& op) const {
-  return op.gap_ns > std::max(kStallNs, kStallGaps * usual_gap_ns_);
+  return op.gap_ns > std::max(stall_ns_, kStallGaps * usual_gap_ns_);
 }
 
 void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
@@ -120,6 +121,7 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       return;
     case SubCause::loader:
       if (is_loader) op.duration_ns = 0;
+      if (record.kind == RecordKind::memcpy && has_word(record, {"input"})) op.duration_ns = 0;
       if (is_stall(op)) op.gap_ns = usual_gap_ns_;
       return;
     case SubCause::bubble:

@@ -63,8 +63,8 @@ class StepCauses {
   void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;
 
  private:
-  /// Communication that a rank takes part in is also that rank's.
-  [[nodiscard]] bool is_of(size_t op, uint32_t trace) const;
+  /// Whether the rank takes part in this communication.
+  [[nodiscard]] bool is_member(size_t op, uint32_t trace) const;
 
   [[nodiscard]] bool is_stall(const ReplayOp& op) const;
 
@@ -95,6 +95,7 @@ class StepCauses {
   enum class Speed : uint8_t { unknown, usual, slow };
 
   const ReplayedRun& run_;
+  int64_t stall_ns_;
   bool is_short_ = false;
   int64_t usual_gap_ns_ = 0;
   std::vector<int64_t> fastest_ns_;         // by operation; -1: as it is

@@ -13,27 +13,6 @@ namespace {
 
 using Ops = std::vector<ReplayOp>;
 
-constexpr SubCauseRow kSubCauses[] = {
-    {SubCause::transfer, WallLabel::communication, "transfer"},
-    {SubCause::one_link, WallLabel::communication, "one link"},
-    {SubCause::contention, WallLabel::communication, "contention"},
-    {SubCause::launch, WallLabel::host, "launch"},
-    {SubCause::sync, WallLabel::host, "sync"},
-    {SubCause::allocator, WallLabel::host, "allocator"},
-    {SubCause::loader, WallLabel::host, "loader"},
-    {SubCause::bubble, WallLabel::pipeline, "bubble"},
-    {SubCause::uneven_stage, WallLabel::pipeline, "uneven stage"},
-    {SubCause::rank, WallLabel::imbalance, "rank"},
-    {SubCause::experts, WallLabel::imbalance, "experts"},
-    {SubCause::recompute, WallLabel::memory, "recompute"},
-    {SubCause::offload, WallLabel::memory, "offload"},
-    {SubCause::capped_micro_batch, WallLabel::memory, "capped micro-batch"},
-    {SubCause::occupancy, WallLabel::compute, "occupancy"},
-    {SubCause::bandwidth, WallLabel::compute, "bandwidth"},
-    {SubCause::flops, WallLabel::compute, "FLOPs"},
-    {SubCause::unexplained, WallLabel::unknown, "unexplained"}};
-static_assert(std::size(kSubCauses) == kNumSubCauses);
-
 size_t place_of(auto id) { return static_cast<size_t>(id); }
 
 /// Causes that gain only together have to gain that much more than one that does alone.
@@ -57,7 +36,7 @@ class StepJudge {
       verdict_.summary = "unknown: nothing was recorded";
       return verdict_;
     }
-    for (const SubCauseRow& row : kSubCauses) {
+    for (const SubCauseRow& row : sub_causes()) {
       if (row.label != WallLabel::compute) {
         verdict_.sub_ceilings[place_of(row.id)] = gain_of(row.label, {row.id});
       }
@@ -77,7 +56,7 @@ class StepJudge {
  private:
   static std::vector<SubCause> causes_of(WallLabel label) {
     std::vector<SubCause> causes;
-    for (const SubCauseRow& row : kSubCauses) {
+    for (const SubCauseRow& row : sub_causes()) {
       if (row.label == label) causes.push_back(row.id);
     }
     return causes;
@@ -177,7 +156,7 @@ class StepJudge {
     // With all causes dropped but those that `keeps` says.
     const auto step_with = [&](const auto& keeps) {
       Ops ops = run_.ops();
-      for (const SubCauseRow& row : kSubCauses) {
+      for (const SubCauseRow& row : sub_causes()) {
         if (!keeps(row)) causes_.drop(row.id, ops);
       }
       return static_cast<double>(run_.step_ns(ops));
@@ -207,7 +186,7 @@ class StepJudge {
       return;
     }
     verdict_.is_hidden_alone = true;
-    for (const SubCauseRow& cause : kSubCauses) {
+    for (const SubCauseRow& cause : sub_causes()) {
       if (cause.label != verdict_.label) continue;
       const auto is_it = [&](const SubCauseRow& row) {
         return row.id == cause.id || is_unknown(row);
@@ -220,7 +199,7 @@ class StepJudge {
   [[nodiscard]] SubCause largest_of(WallLabel label) const {
     SubCause best = SubCause::unexplained;
     double most = -1;
-    for (const SubCauseRow& row : kSubCauses) {
+    for (const SubCauseRow& row : sub_causes()) {
       if (row.label != label) continue;
       double own = verdict_.sub_ceilings[place_of(row.id)];
       // A host that never waits has time for whatever delays it: as much as that delay explains.
@@ -296,8 +275,6 @@ class StepJudge {
 };
 
 }  // namespace
-
-std::span<const SubCauseRow> sub_causes() { return kSubCauses; }
 
 StepVerdict judge_step(const ReplayedRun& run, const StepFacts& facts) {
   return StepJudge(run, facts).verdict();

@@ -10,46 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "profiler/analysis/imported_wall.h"
 #include "profiler/analysis/replayed_run.h"
 #include "profiler/analysis/wall.h"
+#include "profiler/analysis/wall_label.h"
 
 namespace moetune::profiler {
-
-/// What of a label it is.
-enum class SubCause : uint8_t {
-  transfer,            ///< moving data
-  one_link,            ///< of one communicator more slowly than of those like it
-  contention,          ///< collectives keep multiprocessors from the work beside them
-  launch,              ///< launching, and the program between launches
-  sync,                ///< waiting for the device
-  allocator,           ///< allocating and freeing
-  loader,              ///< loading data, or another long stall of the program
-  bubble,              ///< waiting for messages between stages
-  uneven_stage,        ///< stages with more work than others
-  rank,                ///< a rank that computes more slowly
-  experts,             ///< ranks whose experts get more rows
-  recompute,           ///< because memory is short
-  offload,             ///< copies to the host and back
-  capped_micro_batch,  ///< small work, and no memory for larger
-  occupancy,           ///< work too small for the device
-  bandwidth,           ///< bound by memory's bandwidth
-  flops,               ///< bound by arithmetic
-  unexplained,
-  count
-};
-constexpr size_t kNumSubCauses = static_cast<size_t>(SubCause::count);
-
-struct SubCauseRow {
-  SubCause id;
-  WallLabel label;
-  const char* name;
-};
-/// In the order of the enumeration.
-std::span<const SubCauseRow> sub_causes();
-inline const SubCauseRow& row_of(SubCause cause) {
-  return sub_causes()[static_cast<size_t>(cause)];
-}
 
 /// What a verdict needs to know beside the records. Zeros are not known: then compute is not split
 /// further, and recomputation counts as memory.
@@ -57,6 +22,8 @@ struct StepFacts {
   double peak_flops_per_s = 0;    ///< that good products reach on a device
   double memory_bytes_per_s = 0;  ///< that good copies reach on it
   MemoryFacts memory;             ///< of the fullest rank
+  /// A gap of the host's program is a stall from there on, and where it is 20 times the usual one.
+  int64_t stall_ns = 200'000;
   /// Memory is short where the peak is more than this of the capacity.
   double short_ratio = 0.75;
   /// A smaller ceiling does not bind.

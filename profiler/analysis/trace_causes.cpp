@@ -176,17 +176,21 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
   return CauseSweep(trace, window, wide).run();
 }
 
+IntervalSet loading_of(const ImportedTrace& trace) {
+  std::vector<Interval> loading;
+  for (const HostRange& range : trace.ranges) {
+    if (is_loader(trace.names[range.name])) loading.push_back({range.start_ns, range.end_ns});
+  }
+  return IntervalSet(std::move(loading));
+}
+
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
   // Calls of each thread by start; those of a thread do not overlap.
   std::vector<std::vector<uint32_t>> by_thread(trace.threads.size());
   for (size_t row = 0; row < trace.calls.size(); ++row) {
     by_thread[trace.calls[row].thread].push_back(static_cast<uint32_t>(row));
   }
-  std::vector<Interval> loading;
-  for (const HostRange& range : trace.ranges) {
-    if (is_loader(trace.names[range.name])) loading.push_back({range.start_ns, range.end_ns});
-  }
-  const IntervalSet loader(std::move(loading));
+  const IntervalSet loader = loading_of(trace);
   HostTime host;
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::host) continue;

@@ -42,6 +42,9 @@ constexpr int64_t kDeviceLatencyNs = 20'000;
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
                                          const WorkClasses& wide);
 
+/// When the host loaded data, by the names of its ranges.
+IntervalSet loading_of(const ImportedTrace& trace);
+
 /// What the host did in the time that it was late: nanoseconds of the launching threads.
 struct HostTime {
   int64_t sync_ns = 0;        ///< in calls that wait for the device

@@ -75,9 +75,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   const profiler::ImportedWall& wall = diagnosis.traces->wall;
   found.label = profiler::name_of(wall.label);
   found.sub_cause = wall.sub_cause;
-  for (size_t i = 0; i < wall.shares.size(); ++i) {
-    found.share_ratios[profiler::name_of(static_cast<profiler::WallLabel>(i))] = wall.shares[i];
-  }
+  found.ceilings = profiler::by_name(wall.ceilings);
   return found;
 }
 
@@ -114,6 +112,10 @@ json no_trace_wall(const RunDiagnosis& diagnosis) {
                          ? json(diagnosis.facts->root->rank)
                          : json()},
             {"share_ratio", nullptr},
+            {"low_ratio", nullptr},
+            {"high_ratio", nullptr},
+            {"num_replayed_steps", 0},
+            {"ceilings", json::object()},
             {"unknown_ratio", nullptr},
             {"summary", diagnosis.facts->reason},
             {"evidence", evidence}};
@@ -122,6 +124,10 @@ json no_trace_wall(const RunDiagnosis& diagnosis) {
           {"sub_cause", nullptr},
           {"rank", nullptr},
           {"share_ratio", nullptr},
+          {"low_ratio", nullptr},
+          {"high_ratio", nullptr},
+          {"num_replayed_steps", 0},
+          {"ceilings", json::object()},
           {"unknown_ratio", 1.0},
           {"summary",
            "There is no trace of a device: record one step of a few ranks with PyTorch's "

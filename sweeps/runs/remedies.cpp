@@ -362,8 +362,8 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   std::map<std::string_view, int> num_of_other;
   for (const Row& row : kRows) {
     const bool is_other = row.label != wall.label;
-    const auto share = wall.share_ratios.find(row.label);
-    const double ceiling = share == wall.share_ratios.end() ? 0 : share->second;
+    const auto share = wall.ceilings.find(row.label);
+    const double ceiling = share == wall.ceilings.end() ? 0 : share->second;
     if (ceiling < (is_other ? kOtherWorthALook : kWorthALook) || !is_for(row, wall)) continue;
     if (is_other && num_of_other[row.label] == kMostOfOther) continue;
     if (row.is_for_experts && !has_experts(run)) continue;

@@ -19,7 +19,7 @@ struct FoundWall {
   std::string label;      ///< communication, host, compute, pipeline, imbalance, memory, unknown
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
   /// Of the step, by label: what would be saved at most if that were gone.
-  std::map<std::string, double, std::less<>> share_ratios;
+  std::map<std::string, double, std::less<>> ceilings;
 };
 
 /// The run that is to be changed. Without a configuration remedies are told in Megatron-LM's words,

@@ -85,8 +85,10 @@ BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
   const ImportedWall wall = verdict_of(events);
   BOOST_TEST(name_of(wall.label) == "host");
   BOOST_TEST(wall.sub_cause == "launch");
-  // Of 100 us the kernel runs 30; 2 are the device's latency.
-  BOOST_TEST(std::abs(wall.share_ratio - 0.68) < 0.01);
+  // Of 100 us the kernel runs 30: what without the host would be left. 2 are the device's latency.
+  BOOST_TEST(std::abs(wall.share_ratio - 0.70) < 0.01);
+  const double host_ratio = wall.shares[static_cast<size_t>(WallLabel::host)];
+  BOOST_TEST(std::abs(host_ratio - 0.68) < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
@@ -100,10 +102,23 @@ BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
     return verdict_of(events).sub_cause;
   };
   BOOST_TEST(sub_cause(nullptr, nullptr) == "launch");
-  BOOST_TEST(sub_cause("cudaStreamSynchronize", nullptr) == "sync");
   BOOST_TEST(sub_cause("cudaMalloc", nullptr) == "allocator");
   BOOST_TEST(sub_cause("cudaEventQuery", nullptr) == "launch");
   BOOST_TEST(sub_cause(nullptr, "enumerate(DataLoader)#_SingleProcess.__next__") == "loader");
+}
+
+// The host waits for each kernel before it goes on: without that the device would never be idle.
+BOOST_AUTO_TEST_CASE(waiting_for_the_device_in_each_step_is_sync) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(100 * i, 10, i + 1)
+        .kernel(100 * i + 12, 70, i + 1)
+        .call(100 * i + 11, 73, 0, "cudaStreamSynchronize");
+  }
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "host");
+  BOOST_TEST(wall.sub_cause == "sync");
+  BOOST_TEST(std::abs(wall.share_ratio - 0.30) < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(a_collective_that_compute_waits_for_is_communication) {
@@ -130,8 +145,10 @@ BOOST_AUTO_TEST_CASE(launching_late_under_a_running_collective_is_host) {
           .kernel(start + 10, 800, 2 * i + 1, "ncclDevKernel_AllReduce(x)", 20);
     }
     late.call(start + 500, 5, 2 * i + 2).kernel(start + 507, 480, 2 * i + 2);
-    // The same, but it starts when the collective ends.
-    waiting.call(start + 500, 5, 2 * i + 2).kernel(start + 812, 180, 2 * i + 2);
+    // The same, but it starts when the collective ends, and the host waits for it.
+    waiting.call(start + 500, 5, 2 * i + 2)
+        .kernel(start + 812, 180, 2 * i + 2)
+        .call(start + 506, 488, 0, "cudaDeviceSynchronize");
   }
   BOOST_TEST(label_of(late) == "host");
   BOOST_TEST(label_of(waiting) == "communication");
@@ -198,6 +215,8 @@ BOOST_AUTO_TEST_CASE(waiting_is_booked_to_the_rank_that_came_late) {
   const ImportedWall slow = classify_imported(ranks(false));
   BOOST_TEST(name_of(slow.label) == "imbalance");
   BOOST_TEST((slow.rank == 1));
+  // Rank 1 computes 800 us of a step of 1,000 where rank 0 needs 300.
+  BOOST_TEST(std::abs(slow.share_ratio - 0.50) < 0.01);
   const ImportedWall host = classify_imported(ranks(true));
   BOOST_TEST(name_of(host.label) == "host");
   BOOST_TEST((host.rank == 1));

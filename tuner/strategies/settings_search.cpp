@@ -26,13 +26,13 @@ std::string ending_text(const TrialOutcome& outcome) {
 }
 
 std::string percent_list(const TrialOutcome& outcome) {
-  std::vector<std::pair<double, std::string>> shares;
-  for (const auto& [name, ratio] : outcome.shares) {
-    if (ratio >= 0.01) shares.emplace_back(ratio, name);
+  std::vector<std::pair<double, std::string>> ceilings;
+  for (const auto& [name, ratio] : outcome.ceilings) {
+    if (ratio >= 0.01) ceilings.emplace_back(ratio, name);
   }
-  std::ranges::sort(shares, std::greater<>());
+  std::ranges::sort(ceilings, std::greater<>());
   std::string text;
-  for (const auto& [ratio, name] : shares) {
+  for (const auto& [ratio, name] : ceilings) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, base::format_ratio(ratio));
   }
   return text;
@@ -284,7 +284,7 @@ TrialOutcome SettingsSearch::profile() {
              : seen.wall_label.empty() || seen.wall_label == "unknown"
                  ? fmt::format("At {} per step the wall is not known: no trace tells it{}{}.",
                                base::format_ns(incumbent_->outcome.step_ns),
-                               seen.shares.empty() ? "" : ": ", percent_list(seen))
+                               seen.ceilings.empty() ? "" : ": ", percent_list(seen))
                  : fmt::format("At {} per step the wall is {}{}: {}.",
                                base::format_ns(incumbent_->outcome.step_ns), seen.wall_label,
                                seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
@@ -293,7 +293,7 @@ TrialOutcome SettingsSearch::profile() {
   decision.baseline_hash = incumbent_->request.hash;
   decision.wall = seen.wall;
   decision.evidence = {
-      {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"shares", seen.shares}};
+      {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"ceilings", seen.ceilings}};
   return seen;
 }
 

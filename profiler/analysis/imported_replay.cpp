@@ -1,0 +1,80 @@
+#include "profiler/analysis/imported_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "profiler/analysis/imported_steps.h"
+#include "profiler/analysis/trace_causes.h"
+
+namespace moetune::profiler {
+namespace {
+
+/// A record takes some 300 bytes while its step is replayed.
+constexpr size_t kMostOpsAStep = 2'000'000;
+/// Of all steps together, beyond the first.
+constexpr size_t kMostOps = 300'000;
+constexpr size_t kMostSteps = 9;
+
+/// From one operation to the next of a stream that has work enqueued.
+constexpr int64_t kStreamGapNs = 5'000;
+
+/// Programs of others stand still for fractions of this without loading anything.
+constexpr int64_t kStallNs = 2'000'000;
+
+int64_t recorded_ns(const std::vector<StepTrace>& traces) {
+  int64_t end_ns = traces.front().end_ns;
+  for (const StepTrace& trace : traces) end_ns = std::max(end_ns, trace.end_ns);
+  return end_ns - traces.front().start_ns;
+}
+
+/// Places of the steps to replay: as many as the bounds allow, evenly spaced.
+std::vector<size_t> chosen_steps(const ImportedSteps& steps) {
+  size_t largest = 1;
+  for (size_t i = 0; i < steps.num_steps(); ++i) largest = std::max(largest, steps.num_ops(i));
+  if (largest > kMostOpsAStep) return {};
+  const size_t count =
+      std::clamp<size_t>(kMostOps / largest, 1, std::min(kMostSteps, steps.num_steps()));
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < count; ++i) chosen.push_back(i * steps.num_steps() / count);
+  return chosen;
+}
+
+}  // namespace
+
+std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
+                                              const CollectiveMatching& matching) {
+  const ImportedSteps steps(traces, matching);
+  if (steps.num_steps() == 0) return std::nullopt;
+  ImportedReplay replay;
+  StepFacts facts;
+  facts.stall_ns = kStallNs;
+  std::vector<StepVerdict> verdicts;
+  for (const size_t step : chosen_steps(steps)) {
+    const std::vector<StepTrace> made = steps.make(step);
+    const ReplayedRun run(made, steps.communicators(), {kDeviceLatencyNs, kStreamGapNs});
+    const auto length_ns = static_cast<double>(recorded_ns(made));
+    if (length_ns <= 0) continue;
+    verdicts.push_back(judge_step(run, facts));
+    const double error =
+        std::abs(static_cast<double>(verdicts.back().step_ns) - length_ns) / length_ns;
+    replay.error_ratio = std::max(replay.error_ratio, error);
+  }
+  if (verdicts.empty()) return std::nullopt;
+  std::array<int, kNumWallLabels> votes = {};
+  for (const StepVerdict& verdict : verdicts) ++votes[static_cast<size_t>(verdict.label)];
+  const auto most = static_cast<size_t>(std::ranges::max_element(votes) - votes.begin());
+  replay.num_steps = static_cast<int>(verdicts.size());
+  replay.num_agreeing = votes[most];
+  std::ranges::sort(verdicts, {},
+                    [&](const StepVerdict& verdict) { return verdict.ceilings[most]; });
+  replay.low_ratio = verdicts.front().ceilings[most];
+  replay.high_ratio = verdicts.back().ceilings[most];
+  std::erase_if(verdicts, [&](const StepVerdict& verdict) {
+    return static_cast<size_t>(verdict.label) != most;
+  });
+  replay.verdict = std::move(verdicts[verdicts.size() / 2]);
+  return replay;
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,30 @@
+// The counterfactual of imported traces: their steps, replayed without one cause after another
+// (step_verdict.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/step_verdict.h"
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+struct ImportedReplay {
+  StepVerdict verdict;    ///< of the steps with the commonest label, that of the median ceiling
+  double low_ratio = 0;   ///< the label's ceiling over all steps: the least
+  double high_ratio = 0;  ///< and the most
+  int num_steps = 0;      ///< that were replayed
+  int num_agreeing = 0;   ///< of them with that label
+  /// How far the step that is replayed with nothing dropped is from the recorded one, at worst.
+  double error_ratio = 0;
+};
+
+/// Of the run's steps some, evenly spaced, bounded by their size. Nothing where there is no device
+/// work, or too much of it in one step. `verdict.rank` is a place in `traces`.
+std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
+                                              const CollectiveMatching& matching);
+
+}  // namespace moetune::profiler

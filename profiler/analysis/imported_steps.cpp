@@ -1,0 +1,415 @@
+#include "profiler/analysis/imported_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "profiler/analysis/trace_causes.h"
+#include "profiler/analysis/trace_windows.h"
+
+namespace moetune::profiler {
+namespace {
+
+bool is_stop(const HostCall& call) {
+  return call.kind == CallKind::sync || call.kind == CallKind::allocation;
+}
+
+/// What is moved out and in again is offloaded; one way it is the input, or a result.
+bool goes_both_ways(const ImportedTrace& trace) {
+  int64_t to_host_ns = 0;
+  int64_t to_device_ns = 0;
+  for (const ImportedOp& op : trace.ops) {
+    if (op.kind != ActivityKind::copy) continue;
+    if (op.path == CopyPath::to_host) to_host_ns += op.duration_ns();
+    if (op.path == CopyPath::to_device) to_device_ns += op.duration_ns();
+  }
+  return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
+}
+
+int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
+  if (op.kind != ActivityKind::kernel || op.detail == kNoRow) return 0;
+  const LaunchShape& shape = trace.shapes[op.detail];
+  double threads = 1;  // of absurd shapes, too
+  for (const uint32_t extent : shape.grid) threads *= std::max(extent, 1U);
+  for (const uint32_t extent : shape.block) threads *= std::max(extent, 1U);
+  return static_cast<int64_t>(std::min(threads, 1e15));
+}
+
+/// By row: when all device work up to that row had ended.
+std::vector<int64_t> latest_ends_of(const ImportedTrace& trace) {
+  std::vector<int64_t> ends;
+  ends.reserve(trace.ops.size());
+  for (const ImportedOp& op : trace.ops) {
+    ends.push_back(ends.empty() ? op.end_ns : std::max(ends.back(), op.end_ns));
+  }
+  return ends;
+}
+
+}  // namespace
+
+ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
+                             const CollectiveMatching& matching)
+    : traces_(traces), meetings_(traces.size()), clock_offsets_ns_(matching.clock_offsets_ns) {
+  clock_offsets_ns_.resize(traces.size());
+  for (uint32_t trace = 0; trace < traces.size(); ++trace) {
+    if (!traces[trace].ops.empty()) add_rank(trace);
+  }
+  find_parts();
+  find_meetings(matching);
+}
+
+void ImportedSteps::add_rank(uint32_t index) {
+  const ImportedTrace& trace = traces_[index];
+  Rank& rank = ranks_.emplace_back();
+  rank.trace = index;
+  for (size_t name = 0; name < trace.names.size(); ++name) {
+    const std::string& text = trace.names[static_cast<uint32_t>(name)];
+    rank.common_names.push_back(numbers_.try_emplace(text, numbers_.size()).first->second);
+    rank.work.push_back(row_of(kernel_class_of(text)).work);
+  }
+  rank.launches_on.resize(trace.threads.size());
+  for (const ImportedOp& op : trace.ops) {
+    const HostCall* call = trace.launch_of(op);
+    if (call == nullptr) continue;
+    rank.launches.push_back({call->start_ns, call->thread});
+    rank.launches_on[call->thread] = true;
+  }
+  std::ranges::sort(rank.launches, {}, &Launch::start_ns);
+  for (uint32_t row = 0; row < trace.calls.size(); ++row) {
+    const HostCall& call = trace.calls[row];
+    if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
+  }
+  rank.loading = loading_of(trace);
+  rank.is_offloading = goes_both_ways(trace);
+  find_stream_waits(rank);
+}
+
+bool ImportedSteps::holds_up(const Rank& rank, const HostCall& call) const {
+  if (!rank.launches_on[call.thread]) return false;
+  if (call.kind != CallKind::sync) return true;
+  const auto first = std::ranges::upper_bound(rank.launches, call.start_ns, {}, &Launch::start_ns);
+  return first == rank.launches.end() || first->start_ns >= call.end_ns ||
+         first->thread == call.thread;
+}
+
+void ImportedSteps::find_stream_waits(Rank& rank) const {
+  const ImportedTrace& trace = traces_[rank.trace];
+  std::unordered_map<uint32_t, int64_t> calls;  // by correlation
+  for (const ImportedSync& sync : trace.syncs) {
+    if (sync.kind != SyncKind::stream_wait) continue;
+    for (const uint32_t correlation : {sync.correlation, sync.record_correlation}) {
+      if (correlation != 0) calls.emplace(correlation, -1);
+    }
+  }
+  if (calls.empty()) return;
+  for (const HostCall& call : trace.calls) {
+    const auto at = calls.find(call.correlation);
+    if (at != calls.end() && at->second < 0) at->second = call.start_ns;
+  }
+  for (const ImportedSync& sync : trace.syncs) {
+    if (sync.kind != SyncKind::stream_wait || sync.stream == kNoRow ||
+        sync.producer_stream == kNoRow || sync.correlation == 0) {
+      continue;
+    }
+    const int64_t wait_ns = calls[sync.correlation];
+    if (wait_ns < 0) continue;
+    const int64_t record_ns = sync.record_correlation == 0 ? -1 : calls[sync.record_correlation];
+    rank.stream_waits.push_back({wait_ns, record_ns < 0 ? wait_ns : std::min(record_ns, wait_ns),
+                                 sync.stream, sync.producer_stream});
+  }
+  std::ranges::stable_sort(rank.stream_waits, {}, &StreamWait::wait_ns);
+}
+
+void ImportedSteps::find_parts() {
+  std::optional<std::set<int64_t>> common;
+  std::vector<std::map<int64_t, Part>> by_number(ranks_.size());
+  std::vector<TraceWindows> windows;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const ImportedTrace& trace = traces_[ranks_[i].trace];
+    windows.emplace_back(trace);
+    std::set<int64_t> own;
+    const std::vector<int64_t> latest_ends = latest_ends_of(trace);
+    for (const ImportedStep& step : trace.steps) {
+      if (common && !common->contains(step.number)) continue;
+      auto window = windows.back().make(WindowKind::step_by_launch, &step);
+      if (!window || !own.insert(step.number).second) continue;
+      int64_t start_ns = step.start_ns;
+      if (window->ops.front() > 0) {
+        start_ns = std::max(start_ns, latest_ends[window->ops.front() - 1]);
+      }
+      start_ns = std::min(start_ns, window->time.start_ns);
+      by_number[i][step.number] = {std::move(window->ops),
+                                   {step.start_ns, step.end_ns},
+                                   {start_ns, std::max(window->time.end_ns, step.end_ns)}};
+    }
+    common = std::move(own);
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (common && !common->empty()) {
+      for (const int64_t number : *common) {
+        ranks_[i].parts.push_back(std::move(by_number[i].at(number)));
+      }
+      continue;
+    }
+    auto window = windows[i].make(WindowKind::launched);
+    if (!window) window = windows[i].make(WindowKind::whole);
+    const std::vector<Launch>& launches = ranks_[i].launches;
+    Interval host = window->time;
+    if (!launches.empty()) host.start_ns = std::min(host.start_ns, launches.front().start_ns);
+    ranks_[i].parts.push_back({std::move(window->ops), host, window->time});
+  }
+}
+
+void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
+  using Communicator = std::tuple<std::string, std::string, std::string>;
+  struct Named {
+    int64_t id = 0;
+    std::string group;
+  };
+  std::map<Communicator, Named> communicators;
+  for (size_t i = 0; i < matching.matched.size(); ++i) {
+    const MatchedCollective& one = matching.matched[i];
+    const ImportedTrace& first = traces_[one.parts[0].trace];
+    const ImportedOp& op = first.ops[one.parts[0].op];
+    const CommCall comm = op.comm == kNoRow ? CommCall() : first.comms[op.comm];
+    const auto text = [&](uint32_t name) {
+      return name == kNoRow ? std::string() : first.names[name];
+    };
+    const auto [at, is_new] = communicators.try_emplace(
+        Communicator{text(comm.description), text(comm.group), text(comm.members)});
+    Named& named = at->second;
+    if (is_new) {
+      // Communicators of one purpose are compared, unless a rank is in two of them.
+      named.id = static_cast<int64_t>(communicators.size());
+      named.group =
+          "g" + (std::get<0>(at->first).empty() ? std::get<1>(at->first) : std::get<0>(at->first));
+      const bool is_taken = std::ranges::any_of(one.parts, [&](const CollectivePart& part) {
+        return communicators_.contains({static_cast<int32_t>(part.trace), named.group});
+      });
+      if (is_taken) named.group += fmt::format("#{}", named.id);
+    }
+    for (const CollectivePart& part : one.parts) {
+      communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), named.group), named.id);
+      meetings_[part.trace][part.op] = {named.group, static_cast<int64_t>(i), one.transfer_ns};
+    }
+  }
+}
+
+TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
+  const ImportedTrace& trace = traces_[rank.trace];
+  const ImportedOp& op = trace.ops[row];
+  TraceRecord record;
+  record.rank = static_cast<int32_t>(rank.trace);
+  record.stream = op.stream;
+  record.start_ns = op.start_ns;
+  record.end_ns = op.end_ns;
+  const bool is_host_copy = op.kind == ActivityKind::copy &&
+                            (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
+  const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
+  if (is_host_copy) {
+    record.kind = RecordKind::memcpy;
+    record.name = rank.is_offloading ? "offload" : "input";
+    record.bytes = op.bytes;
+  } else if (!is_kernel || rank.work[op.name] != WorkClass::communication) {
+    record.name = fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op));
+  } else if (is_message(trace, op)) {
+    record.kind = RecordKind::p2p;
+    record.name = "send";
+    record.group = "pipeline";
+  } else {
+    record.kind = RecordKind::collective;
+    record.name = fmt::format("{}", rank.common_names[op.name]);
+    record.bytes = op.bytes;
+    const auto meeting = meetings_[rank.trace].find(row);
+    if (meeting == meetings_[rank.trace].end()) {
+      record.group = "alone";
+      record.transfer_ns = op.duration_ns();
+    } else {
+      record.group = meeting->second.group;
+      record.sequence = meeting->second.sequence;
+      record.transfer_ns = std::min(op.duration_ns(), meeting->second.transfer_ns);
+    }
+  }
+  return record;
+}
+
+/// Puts the records of one part behind each other, in the order of the host.
+class ImportedSteps::Writer {
+ public:
+  Writer(const ImportedSteps& steps, const Rank& rank, const Part& part)
+      : steps_(steps), rank_(rank), part_(part), trace_(steps.traces_[rank.trace]) {
+    step_.rank = static_cast<int32_t>(rank.trace);
+    step_.start_ns = part.time.start_ns;
+    step_.end_ns = part.time.end_ns;
+    host_ns_ = device_end_ns_ = step_.start_ns;
+    next_wait_ =
+        std::ranges::lower_bound(rank.stream_waits, part.host.start_ns, {}, &StreamWait::wait_ns);
+  }
+
+  StepTrace write() {
+    struct Item {
+      int64_t start_ns = 0;
+      uint32_t row = 0;
+      bool is_op = true;
+    };
+    std::vector<Item> items;
+    int64_t launched_ns = step_.start_ns;
+    for (const uint32_t row : part_.ops) {
+      const HostCall* call = trace_.launch_of(trace_.ops[row]);
+      if (call != nullptr) launched_ns = call->start_ns;
+      items.push_back({launched_ns, row, true});
+    }
+    auto stop = std::ranges::lower_bound(rank_.stops, part_.host.start_ns, {},
+                                         [&](uint32_t row) { return trace_.calls[row].start_ns; });
+    for (; stop != rank_.stops.end(); ++stop) {
+      const HostCall& call = trace_.calls[*stop];
+      if (call.start_ns >= part_.host.end_ns) break;
+      if (call.end_ns > step_.start_ns) items.push_back({call.start_ns, *stop, false});
+    }
+    std::ranges::stable_sort(items, {}, &Item::start_ns);
+    step_.records.reserve(items.size());
+    for (const Item& item : items) {
+      if (item.is_op) {
+        add_op(item.row);
+      } else {
+        add_stop(trace_.calls[item.row]);
+      }
+    }
+    finish_host();
+    return std::move(step_);
+  }
+
+ private:
+  int64_t add(TraceRecord record) {
+    record.id = static_cast<int64_t>(step_.records.size());
+    step_.records.push_back(std::move(record));
+    return step_.records.back().id;
+  }
+
+  void add_host(RecordKind kind, const char* name, int64_t start_ns, int64_t end_ns,
+                int64_t producer = kNoRecord) {
+    TraceRecord record;
+    record.rank = step_.rank;
+    record.kind = kind;
+    record.stream = kHostStream;
+    record.name = name;
+    record.launch_start_ns = record.launch_end_ns = record.start_ns = start_ns;
+    record.end_ns = std::max(start_ns, end_ns);
+    record.producer_id = producer;
+    host_ns_ = std::max(host_ns_, record.end_ns);
+    add(std::move(record));
+  }
+
+  /// Of the host's time up to there, what went to loading.
+  void load_until(int64_t moment_ns) {
+    const int64_t loading_ns = covered_ns(rank_.loading, {host_ns_, moment_ns});
+    if (loading_ns > 0) {
+      add_host(RecordKind::host_work, "load", moment_ns - loading_ns, moment_ns);
+    }
+  }
+
+  void add_op(uint32_t row) {
+    const ImportedOp& op = trace_.ops[row];
+    const HostCall* call = trace_.launch_of(op);
+    TraceRecord record = steps_.record_of(rank_, row);
+    record.launch_start_ns = record.launch_end_ns = host_ns_;
+    if (call != nullptr) {
+      load_until(call->start_ns);
+      // A device may start before the call has returned.
+      const int64_t latest_ns = std::max(step_.start_ns, op.start_ns);
+      record.launch_end_ns = std::clamp(call->end_ns, step_.start_ns, latest_ns);
+      record.launch_start_ns = std::clamp(call->start_ns, step_.start_ns, record.launch_end_ns);
+      host_ns_ = std::max(host_ns_, record.launch_end_ns);
+      record.producer_id = producer_of(op, call->start_ns);
+    }
+    const int64_t id = add(std::move(record));
+    device_end_ns_ = std::max(device_end_ns_, op.end_ns);
+    launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
+    const bool is_copy = call != nullptr && op.kind == ActivityKind::copy;
+    const bool is_waited_for =
+        is_copy && (call->kind == CallKind::blocking_copy ||
+                    (call->kind == CallKind::copy && call->end_ns >= op.end_ns));
+    if (is_waited_for && call->end_ns > host_ns_) {
+      add_host(RecordKind::host_sync, "copy", host_ns_, call->end_ns, id);
+    }
+  }
+
+  void add_stop(const HostCall& call) {
+    load_until(call.start_ns);
+    const bool is_sync = call.kind == CallKind::sync;
+    add_host(is_sync ? RecordKind::host_sync : RecordKind::host_work, is_sync ? "sync" : "alloc",
+             std::max(call.start_ns, host_ns_), call.end_ns);
+  }
+
+  /// What the stream has been told to wait for since its last work: what ends last of it.
+  int64_t producer_of(const ImportedOp& op, int64_t moment_ns) {
+    for (; next_wait_ != rank_.stream_waits.end() && next_wait_->wait_ns <= moment_ns;
+         ++next_wait_) {
+      const auto launched = launched_.find(next_wait_->producer_stream);
+      if (launched == launched_.end()) continue;
+      const auto behind = std::ranges::upper_bound(launched->second, next_wait_->record_ns, {},
+                                                   &std::pair<int64_t, int64_t>::first);
+      if (behind == launched->second.begin()) continue;
+      const int64_t id = std::prev(behind)->second;
+      const auto [at, is_new] = waiting_.try_emplace(next_wait_->stream, id);
+      if (!is_new && end_of(at->second) < end_of(id)) at->second = id;
+    }
+    const auto own = waiting_.find(op.stream);
+    if (own == waiting_.end()) return kNoRecord;
+    const int64_t id = own->second;
+    waiting_.erase(own);
+    return id;
+  }
+  [[nodiscard]] int64_t end_of(int64_t id) const {
+    return step_.records[static_cast<size_t>(id)].end_ns;
+  }
+
+  /// What the host's step goes on for behind its last call, when the device has nothing to do.
+  void finish_host() {
+    const int64_t end_ns = part_.host.end_ns;
+    if (end_ns <= device_end_ns_ || end_ns <= host_ns_) return;
+    load_until(end_ns);
+    add_host(RecordKind::host_work, "end", end_ns, end_ns);
+  }
+
+  const ImportedSteps& steps_;
+  const Rank& rank_;
+  const Part& part_;
+  const ImportedTrace& trace_;
+  StepTrace step_;
+  int64_t host_ns_ = 0;
+  int64_t device_end_ns_ = 0;
+  std::vector<StreamWait>::const_iterator next_wait_;
+  std::map<uint32_t, int64_t> waiting_;  ///< by stream: record that it waits for
+  /// By stream: when each record of it was launched.
+  std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> launched_;
+};
+
+size_t ImportedSteps::num_steps() const { return ranks_.empty() ? 0 : ranks_[0].parts.size(); }
+
+size_t ImportedSteps::num_ops(size_t step) const {
+  size_t sum = 0;
+  for (const Rank& rank : ranks_) sum += rank.parts[step].ops.size();
+  return sum;
+}
+
+std::vector<StepTrace> ImportedSteps::make(size_t step) const {
+  std::vector<StepTrace> traces;
+  for (const Rank& rank : ranks_) {
+    StepTrace trace = Writer(*this, rank, rank.parts[step]).write();
+    trace.step = static_cast<int32_t>(step);
+    // Who has no collective in common with the others is taken to have begun with them.
+    const auto offset_ns = clock_offsets_ns_[rank.trace];
+    const int64_t first_ns = traces.empty() ? trace.start_ns : traces.front().start_ns;
+    shift(trace, offset_ns.value_or(first_ns - trace.start_ns));
+    traces.push_back(std::move(trace));
+  }
+  return traces;
+}
+
+}  // namespace moetune::profiler

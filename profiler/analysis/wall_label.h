@@ -1,0 +1,68 @@
+// What can hold a step back, for verdicts on traces of our own and of other tools: a label and, of
+// it, a cause.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+namespace moetune::profiler {
+
+/// In the order in which ties are decided.
+enum class WallLabel : uint8_t {
+  communication,
+  host,
+  pipeline,
+  imbalance,
+  memory,
+  compute,
+  unknown,
+  count
+};
+constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
+const char* name_of(WallLabel label);
+
+/// A number for each label, by its name.
+std::map<std::string, double, std::less<>> by_name(
+    const std::array<double, kNumWallLabels>& ratios);
+
+/// What of a label it is.
+enum class SubCause : uint8_t {
+  transfer,            ///< moving data
+  one_link,            ///< of one communicator more slowly than of those like it
+  contention,          ///< collectives keep multiprocessors from the work beside them
+  launch,              ///< launching, and the program between launches
+  sync,                ///< waiting for the device
+  allocator,           ///< allocating and freeing
+  loader,              ///< loading data, or another long stall of the program
+  bubble,              ///< waiting for messages between stages
+  uneven_stage,        ///< stages with more work than others
+  rank,                ///< a rank that computes more slowly
+  experts,             ///< ranks whose experts get more rows
+  recompute,           ///< because memory is short
+  offload,             ///< copies to the host and back
+  capped_micro_batch,  ///< small work, and no memory for larger
+  occupancy,           ///< work too small for the device
+  bandwidth,           ///< bound by memory's bandwidth
+  flops,               ///< bound by arithmetic
+  unexplained,
+  count
+};
+constexpr size_t kNumSubCauses = static_cast<size_t>(SubCause::count);
+
+struct SubCauseRow {
+  SubCause id;
+  WallLabel label;
+  const char* name;
+};
+/// In the order of the enumeration.
+std::span<const SubCauseRow> sub_causes();
+inline const SubCauseRow& row_of(SubCause cause) {
+  return sub_causes()[static_cast<size_t>(cause)];
+}
+
+}  // namespace moetune::profiler

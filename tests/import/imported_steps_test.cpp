@@ -1,0 +1,184 @@
+// Imported traces in the form of our own steps: what waits for what, and what the host did.
+#include "profiler/analysis/imported_steps.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "profiler/analysis/imported_wall.h"
+#include "profiler/analysis/replayed_run.h"
+#include "tests/import/trace_texts.h"
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(imported_steps)
+
+namespace {
+
+using tests::EventText;
+
+std::vector<StepTrace> steps_of(const ImportedTrace& trace) {
+  const ImportedSteps steps(std::span(&trace, 1), {});
+  std::vector<StepTrace> made;
+  for (size_t i = 0; i < steps.num_steps(); ++i) made.push_back(steps.make(i).at(0));
+  return made;
+}
+
+std::vector<const TraceRecord*> of_kind(const StepTrace& step, RecordKind kind) {
+  std::vector<const TraceRecord*> found;
+  for (const TraceRecord& record : step.records) {
+    if (record.kind == kind) found.push_back(&record);
+  }
+  return found;
+}
+
+/// Three steps of 1 ms: the host launches late, by 50 us more in each.
+EventText three_steps() {
+  EventText events;
+  for (int step = 0; step < 3; ++step) {
+    const double start = 1000 * step;
+    events.range(start, 1000, "ProfilerStep#" + std::to_string(step + 5));
+    for (int i = 0; i < 16; ++i) {
+      const double launch = start + 50 * i + (i < 8 ? 0 : 50 * step);
+      const int id = 100 * step + i + 1;
+      events.call(launch, 5, id).kernel(launch + 8, 20, id);
+    }
+  }
+  return events;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_step_is_what_was_launched_in_it) {
+  const ImportedTrace trace = three_steps().read();
+  const std::vector<StepTrace> steps = steps_of(trace);
+  BOOST_REQUIRE(steps.size() == 3u);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    BOOST_TEST(of_kind(steps[i], RecordKind::kernel).size() == 16u);
+    // From one host's step to the next, since the device was idle at both.
+    BOOST_TEST(steps[i].start_ns == static_cast<int64_t>(i) * 1'000'000);
+    BOOST_TEST(steps[i].end_ns - steps[i].start_ns == 1'000'000);
+    const ReplayedRun run(std::span(&steps[i], 1), {}, {20'000, 5'000});
+    BOOST_TEST(run.step_ns(run.ops()) == 1'000'000);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {
+  const ImportedTrace trace = three_steps().read();
+  const ImportedWall wall = classify_imported(std::span(&trace, 1));
+  BOOST_TEST(name_of(wall.label) == "host");
+  BOOST_TEST(wall.num_steps == 3);
+  BOOST_TEST(wall.low_ratio <= wall.share_ratio);
+  BOOST_TEST(wall.share_ratio <= wall.high_ratio);
+  // 16 kernels of 20 us are left of a step of 1,000.
+  BOOST_TEST(std::abs(wall.share_ratio - 0.68) < 0.02);
+  BOOST_TEST(wall.ceilings[static_cast<size_t>(WallLabel::host)] == wall.share_ratio);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_lags_is_not_waited_for) {
+  // The host runs ahead; work of the first step still runs when the second begins.
+  EventText events;
+  for (int step = 0; step < 2; ++step) {
+    events.range(100 * step, 100, "ProfilerStep#" + std::to_string(step));
+    for (int i = 0; i < 10; ++i) {
+      const int id = 10 * step + i + 1;
+      events.call(100 * step + 5 * i, 4, id).kernel(1000 * step + 100 * i + 10, 99, id);
+    }
+  }
+  const std::vector<StepTrace> steps = steps_of(events.read());
+  BOOST_REQUIRE(steps.size() == 2u);
+  BOOST_TEST(steps[1].start_ns == 1'009'000);  // where the first one's work ended
+  BOOST_TEST(of_kind(steps[1], RecordKind::host_work).empty());
+}
+
+BOOST_AUTO_TEST_CASE(stops_of_the_host_are_records) {
+  EventText events;
+  for (int i = 0; i < 40; ++i) {
+    const double start = 100 * i;
+    events.call(start, 5, i + 1).kernel(start + 6, 40, i + 1);
+    events.call(start + 10, 37, 0, "cudaStreamSynchronize");
+    events.call(start + 50, 20, 0, "cudaMalloc");
+    events.range(start + 75, 15, "enumerate(DataLoader)#_SingleProcess.__next__");
+  }
+  const StepTrace step = steps_of(events.read()).at(0);
+  BOOST_TEST(of_kind(step, RecordKind::host_sync).size() == 40u);
+  const auto work = of_kind(step, RecordKind::host_work);
+  const auto named = [&](const char* name) {
+    return std::ranges::count_if(work, [&](const auto* one) { return one->name == name; });
+  };
+  BOOST_TEST(named("alloc") == 39);
+  BOOST_TEST(named("load") == 39);
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_of_another_thread_holds_nobody_up) {
+  EventText events;
+  for (int i = 0; i < 40; ++i) events.call(10 * i, 5, i + 1).kernel(1000 + 100 * i, 99, i + 1);
+  events.call(401, 5, 500, "cudaLaunchKernel", 2).kernel(5100, 99, 500);
+  events.call(1, 398, 0, "cudaDeviceSynchronize", 2);
+  BOOST_TEST(of_kind(steps_of(events.read()).at(0), RecordKind::host_sync).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_that_the_file_states_is_an_edge) {
+  ImportedTrace trace;
+  trace.facts.file = "made";
+  const uint16_t first = trace.stream_row({0, 7});
+  const uint16_t second = trace.stream_row({0, 20});
+  const uint16_t thread = trace.thread_row({1, 1});
+  const uint32_t launch = trace.names.intern("cudaLaunchKernel");
+  const uint32_t wait = trace.names.intern("cudaStreamWaitEvent");
+  const uint32_t record = trace.names.intern("cudaEventRecord");
+  const uint32_t gemm = trace.names.intern("gemm");
+  const auto call = [&](int64_t start_ns, uint32_t name, CallKind kind, uint32_t correlation) {
+    trace.calls.add({start_ns, start_ns + 1000, name, correlation, thread, kind});
+  };
+  const auto op = [&](int64_t start_ns, int64_t end_ns, uint32_t correlation, uint16_t stream) {
+    ImportedOp one;
+    one.start_ns = start_ns;
+    one.end_ns = end_ns;
+    one.correlation = correlation;
+    one.name = gemm;
+    one.stream = stream;
+    trace.ops.add(one);
+  };
+  call(0, launch, CallKind::launch, 1);
+  call(2000, record, CallKind::event_record, 2);
+  call(4000, launch, CallKind::launch, 3);
+  call(6000, wait, CallKind::stream_wait, 4);
+  call(8000, launch, CallKind::launch, 5);
+  call(10'000, launch, CallKind::launch, 6);
+  op(20'000, 30'000, 1, first);
+  op(30'000, 90'000, 3, first);   // enqueued behind the record: not waited for
+  op(35'000, 40'000, 5, second);  // waits for the first
+  op(41'000, 50'000, 6, second);
+  ImportedSync sync;
+  sync.kind = SyncKind::stream_wait;
+  sync.stream = second;
+  sync.producer_stream = first;
+  sync.correlation = 4;
+  sync.record_correlation = 2;
+  trace.syncs.push_back(sync);
+  trace.finish();
+  const StepTrace step = steps_of(trace).at(0);
+  BOOST_REQUIRE(step.records.size() == 4u);
+  BOOST_TEST(step.records[2].start_ns == 35'000);
+  BOOST_TEST(step.records[2].producer_id == step.records[0].id);
+  BOOST_TEST(step.records[3].producer_id == kNoRecord);
+}
+
+BOOST_AUTO_TEST_CASE(messages_are_waiting_for_a_stage) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+    events.call(i + 0.5, 0.2, 2 * i + 2)
+        .kernel(10'060 + 100 * i, 39, 2 * i + 2, "ncclDevKernel_SendRecv(x)", 7,
+                R"(, "Collective name": "recv", "In msg nelems": 100, "dtype": "Float",
+                   "Process Group Name": "3", "Group size": 2)");
+  }
+  const ImportedTrace trace = events.read();
+  const ImportedWall wall = classify_imported(std::span(&trace, 1));
+  BOOST_TEST(name_of(wall.label) == "pipeline");
+  BOOST_TEST(wall.sub_cause == "bubble");
+  BOOST_TEST(std::abs(wall.share_ratio - 0.39) < 0.02);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

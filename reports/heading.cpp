@@ -68,12 +68,21 @@ std::string machine_of(const Context& context) {
     const std::string value = environment->value(name);
     if (!value.empty()) parts.push_back(escape(shortened(value, kMostHeadingBytes)) + unit);
   }
+  const std::string launched_from = environment->value("launched_from");
+  if (!launched_from.empty()) {
+    parts.push_back("launched from " + escape(shortened(launched_from, kMostHeadingBytes)));
+  }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 // How the times of the page came about, and on what.
 std::string clock_of(const Context& context) {
   const store::TrialRow* trial = shown_trial(context);
+  const std::string engine = trial == nullptr ? "" : spec_text(*trial, "engine");
+  if (!engine.empty()) {
+    return "<strong>measured by runs of " + escape(shortened(engine, kMostHeadingBytes)) +
+           "</strong>";
+  }
   const std::string clock = trial == nullptr ? "" : spec_text(*trial, "clock");
   if (clock == "virtual_measured") return "<strong>emulated, virtual time</strong>";
   if (clock == "virtual_modelled") return "<strong>modelled, virtual time</strong>";

@@ -23,13 +23,24 @@ std::string label_of(const std::string& knob) {
   return knob == "micro_batch_size" ? "micro-batch" : knob;
 }
 
+/// Our own trials have every knob of the table.
+bool is_of_another_engine(const store::TrialRow& trial) {
+  const auto is_own = [](const store::NamedText& knob) { return spec::find_knob(knob.name); };
+  return !trial.knobs.empty() && !std::ranges::all_of(trial.knobs, is_own);
+}
+
 }  // namespace
 
 std::vector<KnobChange> knob_changes(const store::TrialRow& before, const store::TrialRow& after) {
   std::vector<KnobChange> changes;
   for (const store::NamedText& knob : after.knobs) {
     const auto was = std::ranges::find(before.knobs, knob.name, &store::NamedText::name);
-    if (was == before.knobs.end() || was->value == knob.value) continue;
+    if (was == before.knobs.end()) {
+      // A setting of another engine is stored where it was set.
+      if (is_of_another_engine(after)) changes.push_back({knob.name, "unset", knob.value});
+      continue;
+    }
+    if (was->value == knob.value) continue;
     changes.push_back({knob.name, was->value, knob.value});
   }
   return changes;
@@ -52,6 +63,13 @@ std::string values_text(const std::vector<KnobChange>& changes) {
 }
 
 std::string configuration_text(const store::TrialRow& trial) {
+  if (is_of_another_engine(trial)) {
+    std::vector<std::string> parts;
+    for (const store::NamedText& knob : trial.knobs) {
+      parts.push_back(fmt::format("{} {}", knob.name, knob.value));
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
   spec::Knobs knobs;
   try {
     for (const store::NamedText& knob : trial.knobs) {

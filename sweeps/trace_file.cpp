@@ -48,12 +48,14 @@ TraceFormat trace_format_of(std::string_view path) {
                                                                          : TraceFormat::chrome;
 }
 
+bool has_records(const std::vector<profiler::StepTrace>& traces) {
+  return std::ranges::any_of(traces, [](const auto& trace) { return !trace.records.empty(); });
+}
+
 bool write_trace_file(const store::Store& store, int64_t trial_id, const std::string& path,
                       TraceFormat format) {
   const std::vector<profiler::StepTrace> traces = store.read_trace(trial_id);
-  if (std::ranges::all_of(traces, [](const auto& trace) { return trace.records.empty(); })) {
-    return false;
-  }
+  if (!has_records(traces)) return false;
   write_traces(traces, path, format);
   return true;
 }
@@ -77,6 +79,13 @@ void write_traces(const std::vector<profiler::StepTrace>& traces, const std::str
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial) {
   constexpr size_t kMostNamed = 20;
   const bool is_ok = trial.status == spec::name_of(spec::TrialStatus::ok);
+  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
+  if (spec.is_object() && spec.contains("engine") &&
+      spec.value("is_profiled", nlohmann::json()) == true) {
+    return fmt::format(
+        "trial {} was run by another engine, whose traces lie in their own files: moetune diagnose",
+        trial.id);
+  }
   std::string text = fmt::format("trial {} has no stored trace: it {}", trial.id,
                                  is_ok ? "ran without a traced step" : "ended as " + trial.status);
   std::vector<int64_t> others = trials_with_trace(store, trial.sweep_id);

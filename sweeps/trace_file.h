@@ -41,6 +41,9 @@ void check_trace_folder(const std::string& path, const char* option);
 [[nodiscard]] bool write_trace_file(const store::Store& store, int64_t trial_id,
                                     const std::string& path, TraceFormat format);
 
+/// False for traces that are empty.
+bool has_records(const std::vector<profiler::StepTrace>& traces);
+
 /// The same for traces that are in no store.
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format);

@@ -15,6 +15,7 @@
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
+#include "reports/or_null.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/analyse.h"
 #include "sweeps/processes/process.h"
@@ -91,6 +92,9 @@ EngineVerdict how_it_ended(const EngineLeavings& left) {
             "the command ended well, but no log of a run was found; see the key 'engine.log'"};
   }
   const RunFacts& facts = *left.facts;
+  if (facts.root && facts.status != ForeignStatus::ok && facts.root->is_of_the_machine()) {
+    throw base::EnvironmentFailure("the run failed by what the machine lacks: " + facts.reason);
+  }
   switch (facts.status) {
     case ForeignStatus::interrupted:
       // Ended by us, it may well say so.
@@ -128,6 +132,9 @@ EngineVerdict check_steps(const UserRun& run, const tuner::TrialRequest& request
   return {};
 }
 
+/// Steps whose losses are compared in the mean.
+constexpr size_t kSmoothedSteps = 5;
+
 /// Losses by step from 0; what a line does not say is not a number.
 std::vector<double> losses_of(const RunFacts& facts) {
   std::vector<double> losses;
@@ -151,12 +158,26 @@ EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& reques
   const std::vector<double> losses = losses_of(facts);
   const std::vector<double>& expected = request.spec.reference_loss;
   const double band = run.engine().loss_band_ratio;
+  // Single steps differ by chance: means over some of them, from the first on.
   for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i) {
-    const bool is_told = std::isfinite(losses[i]) && std::isfinite(expected[i]) && expected[i] > 0;
-    if (!is_told || std::abs(losses[i] - expected[i]) <= band * expected[i]) continue;
-    return {TrialStatus::wrong,
-            fmt::format("loss {:.4f} at step {}, the baseline has {:.4f}: more than {} off",
-                        losses[i], i + 1, expected[i], base::format_ratio(band))};
+    const size_t first = i + 1 < kSmoothedSteps ? 0 : i + 1 - kSmoothedSteps;
+    double sum = 0;
+    double expected_sum = 0;
+    int count = 0;
+    for (size_t step = first; step <= i; ++step) {
+      if (!std::isfinite(losses[step]) || !std::isfinite(expected[step])) continue;
+      sum += losses[step];
+      expected_sum += expected[step];
+      ++count;
+    }
+    const bool is_whole = count > 0 && i + 1 >= std::min(kSmoothedSteps, losses.size());
+    if (!is_whole || expected_sum <= 0) continue;
+    if (std::abs(sum - expected_sum) <= band * expected_sum) continue;
+    return {
+        TrialStatus::wrong,
+        fmt::format("loss {:.4f} in the mean of {} steps up to {}, the baseline has {:.4f}: more "
+                    "than {} off",
+                    sum / count, count, i + 1, expected_sum / count, base::format_ratio(band))};
   }
   return {};
 }
@@ -283,9 +304,10 @@ std::string stored_wall(profiler::WallLabel label) {
 
 void add_wall(const Diagnosis& traces, store::TrialResult& result) {
   const profiler::ImportedWall& wall = traces.wall;
-  json shares = json::object();
-  for (size_t i = 0; i < wall.shares.size(); ++i) {
-    shares[profiler::name_of(static_cast<profiler::WallLabel>(i))] = wall.shares[i];
+  json ceilings = json::object();
+  for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
+    const double ratio = wall.sub_ceilings[static_cast<size_t>(row.id)];
+    if (ratio > 0) ceilings[row.name] = ratio;
   }
   json evidence = json::array();
   for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
@@ -293,7 +315,10 @@ void add_wall(const Diagnosis& traces, store::TrialResult& result) {
   result.texts.push_back(
       {kWallEvidenceText, json{{"label", profiler::name_of(wall.label)},
                                {"sub_cause", wall.sub_cause},
-                               {"shares", shares},
+                               {"rank", reports::or_null(wall.rank)},
+                               {"unknown_ratio", wall.unknown_ratio},
+                               {"label_ceilings", profiler::by_name(wall.ceilings)},
+                               {"ceilings", ceilings},
                                {"summary", wall.summary},
                                {"evidence", evidence}}
                               .dump(-1, ' ', false, json::error_handler_t::replace)});

@@ -18,6 +18,7 @@
 #include "sweeps/processes/printed_output.h"
 #include "sweeps/runs/diagnosed_run.h"
 #include "sweeps/runs/run_folder.h"
+#include "sweeps/version.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -202,7 +203,14 @@ std::string engine_trial_folder(const std::string& folder, const tuner::TrialReq
 
 std::vector<store::NamedText> environment_of(const UserRun& run) {
   const spec::EngineSpec& engine = run.engine();
-  return {{"engine", std::string(spec::name_of(engine.dialect))},
+  // Which machines a command runs on only it knows. Where it is launched is told, and does not make
+  // measurements incomparable: a cluster has several nodes to log in to.
+  std::string launched_from;
+  for (const store::NamedText& row : environment_rows()) {
+    if (row.name == "host") launched_from = row.value;
+  }
+  return {{"launched_from", launched_from},
+          {"engine", std::string(spec::name_of(engine.dialect))},
           {"binary", base::fnv_digits(engine.run + "\n" + run.config_text)}};
 }
 

@@ -58,7 +58,9 @@ int run_trace_command(const CommandOptions& options) {
       throw base::UsageError("--from names the trace: neither a database nor a trial beside it");
     }
     const std::string from = options.text("from");
-    write_traces(profiler::read_step_traces(from), out, format);
+    const std::vector<profiler::StepTrace> traces = profiler::read_step_traces(from);
+    if (!has_records(traces)) throw base::UsageError(from + ": holds no records");
+    write_traces(traces, out, format);
     std::cout << fmt::format("{} (from {})\n", out, from);
     return 0;
   }

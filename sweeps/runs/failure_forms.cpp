@@ -50,11 +50,13 @@ OutOfMemoryFacts out_of_memory_facts(std::string_view text) {
   facts.capacity_bytes = bytes(*rest, "ty of ");
   facts.free_bytes = bytes(*rest, "of which ");
   facts.in_use_bytes = bytes(*rest, "this process has ");
-  if (facts.in_use_bytes == 0) {
-    // "Process 4242 has 61.2 GiB memory in use."
-    const auto process = behind(*rest, "Process ");
-    if (process) facts.in_use_bytes = bytes(*process, " has ");
+  // "Process 4242 has 61.2 GiB memory in use.": another one, or, where none is "this process",
+  // itself.
+  int64_t named_bytes = 0;
+  for (auto left = behind(*rest, "Process "); left; left = behind(*left, "Process ")) {
+    named_bytes += std::min(bytes(*left, " has "), facts.capacity_bytes);
   }
+  (facts.in_use_bytes == 0 ? facts.in_use_bytes : facts.others_bytes) = named_bytes;
   const auto held = behind(*rest, "Of the allocated memory ");
   if (!held) return facts;
   facts.allocated_bytes = bytes(*held, "");
@@ -284,6 +286,14 @@ constexpr FailureForm kFailureForms[] = {
      "flags are missing", false, read_message},
     {"arguments", "omegaconf.errors.", kFailed, Blame::cause, "an override does not fit"},
     {"arguments", "Could not override '", kFailed, Blame::cause, "an override does not fit"},
+    // What the machine lacks, whatever is run on it.
+    {"no-device", "Found no NVIDIA driver", kFailed, Blame::cause, "there is no driver of a GPU"},
+    {"no-device", "CUDA driver version is insufficient", kFailed, Blame::cause,
+     "the driver is too old for this CUDA"},
+    {"no-device", "No CUDA GPUs are available", kFailed, Blame::cause, "there is no GPU"},
+    {"no-device", "No HIP GPUs are available", kFailed, Blame::cause, "there is no GPU"},
+    {"no-device", "no CUDA-capable device is detected", kFailed, Blame::cause, "there is no GPU"},
+    {"library", "cannot open shared object file", kFailed, Blame::cause, "a library is missing"},
     {"import", "ModuleNotFoundError: ", kFailed, Blame::cause, "a module of Python is missing",
      kInTraceback, read_message},
     {"import", "ImportError: ", kFailed, Blame::cause, "a module of Python cannot be loaded",

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <string_view>
 
 #include "kernels/base/error.h"
 #include "kernels/base/median.h"
@@ -375,5 +377,12 @@ RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& optio
 }
 
 std::span<const ParallelSizeRow> parallel_sizes() { return kParallelSizes; }
+
+bool RunFailure::is_of_the_machine() const {
+  constexpr std::array<std::string_view, 4> kKinds = {"no-device", "library", "disk-full",
+                                                      "address-in-use"};
+  if (std::ranges::find(kKinds, kind) != kKinds.end()) return true;
+  return memory && memory->others_bytes > memory->asked_bytes;
+}
 
 }  // namespace moetune::sweeps

@@ -72,6 +72,10 @@ struct RunFailure {
   std::optional<CollectiveTimeout> timeout;
   std::vector<int> waiting_ranks;  ///< who reported the timeout
   std::vector<int> missing_ranks;  ///< who did not come or was behind, as far as the log can tell
+
+  /// Not the settings' doing: no device, no driver, a library or a disk's space missing, a port
+  /// taken, memory of the device that other processes hold.
+  [[nodiscard]] bool is_of_the_machine() const;
 };
 
 struct RunFacts {

@@ -75,6 +75,7 @@ json json_of(const OutOfMemoryFacts& memory) {
           {"capacity_bytes", size_or_null(memory.capacity_bytes)},
           {"free_bytes", memory.capacity_bytes > 0 ? json(memory.free_bytes) : json()},
           {"in_use_bytes", size_or_null(memory.in_use_bytes)},
+          {"others_bytes", size_or_null(memory.others_bytes)},
           {"allocated_bytes", size_or_null(memory.allocated_bytes)},
           {"reserved_unallocated_bytes", memory.reserved_unallocated_bytes},
           {"graph_pool_bytes", memory.graph_pool_bytes}};

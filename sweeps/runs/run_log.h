@@ -127,6 +127,7 @@ struct OutOfMemoryFacts {
   int64_t capacity_bytes = 0;
   int64_t free_bytes = 0;
   int64_t in_use_bytes = 0;  ///< of the process, with what is not PyTorch's
+  int64_t others_bytes = 0;  ///< of other processes on the device
   int64_t allocated_bytes = 0;
   int64_t reserved_unallocated_bytes = 0;
   int64_t graph_pool_bytes = 0;

@@ -156,7 +156,17 @@ const Line kLines[] = {
      ForeignStatus::failed},
     {"Could not override 'model.x'.", "arguments", ForeignStatus::failed},
     {"ModuleNotFoundError: No module named 'apex'", "import", ForeignStatus::failed, kInTraceback},
-    {"ImportError: libcudnn.so.9: cannot open shared object file", "import", ForeignStatus::failed,
+    {"ImportError: libcudnn.so.9: cannot open shared object file", "library", ForeignStatus::failed,
+     kInTraceback},
+    {"RuntimeError: Found no NVIDIA driver on your system.", "no-device", ForeignStatus::failed,
+     kInTraceback},
+    {"RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "no-device",
+     ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: No CUDA GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: No HIP GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: CUDA error: no CUDA-capable device is detected", "no-device",
+     ForeignStatus::failed, kInTraceback},
+    {"ImportError: cannot import name 'moe' from 'megatron.core'", "import", ForeignStatus::failed,
      kInTraceback},
     {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", ForeignStatus::oom},
     {"RuntimeError: CUDA error: out of memory", "cuda-oom", ForeignStatus::oom},
@@ -249,6 +259,26 @@ BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) {
   BOOST_TEST(facts.root->kind == sample.kind);
   BOOST_TEST(facts.status == sample.status);
   BOOST_TEST(!facts.reason.empty());
+}
+
+BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_told_from_what_was_asked) {
+  const auto is_of_the_machine = [](const std::string& line) {
+    const RunFacts facts = facts_of(megatron_steps(1, 3) + line);
+    BOOST_REQUIRE(facts.root.has_value());
+    return facts.root->is_of_the_machine();
+  };
+  BOOST_TEST(is_of_the_machine(traceback("", "RuntimeError: No CUDA GPUs are available")));
+  BOOST_TEST(!is_of_the_machine("[rank3]: " + kOom));
+  // Of the device's memory another process holds more than was asked for.
+  const std::string oom =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+      "capacity of 79.10 GiB of which 1.00 GiB is free. Process 4242 has {} memory in use. "
+      "Including non-PyTorch memory, this process has 10.00 GiB memory in use.\n";
+  const auto with = [&](const std::string& bytes) {
+    return std::string(oom).replace(oom.find("{}"), 2, bytes);
+  };
+  BOOST_TEST(is_of_the_machine(with("61.20 GiB")));
+  BOOST_TEST(!is_of_the_machine(with("1.20 GiB")));
 }
 
 BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {

@@ -97,12 +97,20 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   const json again = swept(*this);
   BOOST_TEST(again["num_run"] == 0);
   BOOST_TEST(again["best"]["id"] == result["best"]["id"]);
-  BOOST_TEST(run({"ls", db}).code == 0);
+  const tests::Answer listed = run({"ls", db});
+  BOOST_TEST(listed.code == 0);
+  BOOST_TEST(listed.out.find("first fit: trial") != std::string::npos, listed.out);
+  BOOST_TEST(listed.out.find("micro_batch_size") != std::string::npos, listed.out);
+  // Knobs that only our own engine has.
+  BOOST_TEST(listed.out.find("norm") == std::string::npos, listed.out);
   const tests::Answer shown = run({"show", db, "best"});
   BOOST_TEST(shown.code == 0);
   BOOST_TEST(shown.out.find("--micro-batch-size 2") != std::string::npos, shown.out);
   BOOST_TEST(run({"report", db, "--out", folder.file("report.html")}).code == 0);
-  BOOST_TEST(tests::read_text(folder.file("report.html")).size() > 10'000u);
+  const std::string report = tests::read_text(folder.file("report.html"));
+  BOOST_TEST(report.size() > 10'000u);
+  BOOST_TEST(tests::contains(report, "measured by runs of megatron-lm"));
+  BOOST_TEST(tests::contains(report, "launched from "));
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
@@ -138,6 +146,14 @@ BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
       BOOST_TEST(trial.reason.find(row.words) != std::string::npos, trial.reason);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_no_result) {
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}, {"--planted-no-gpu", {true}}});
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"}, 15,
+                {"what the machine lacks", "no driver"});
+  const store::Store store = store::Store::open_read_only(db);
+  for (const store::TrialRow& trial : store.list_trials(1)) BOOST_TEST(trial.status != "failed");
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_was_taken_away_is_repeated) {

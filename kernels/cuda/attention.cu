@@ -98,20 +98,9 @@ __device__ Place own_place() {
           static_cast<int>(threadIdx.x) % kAcross};
 }
 
-// The sum over the threads that share a row, in each of them.
-__device__ float sum_across(float value) {
-  for (int distance = kAcross / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, distance);
-  }
-  return value;
-}
-
-__device__ float max_across(float value) {
-  for (int distance = kAcross / 2; distance > 0; distance /= 2) {
-    value = max_or_nan(value, __shfl_xor_sync(kAllLanes, value, distance));
-  }
-  return value;
-}
+// Over the threads that share a row, in each of them.
+__device__ float sum_across(float value) { return sum_lanes(value, kAcross); }
+__device__ float max_across(float value) { return max_lanes(value, kAcross); }
 
 // The first num_rows of up to 32 rows of one head as floats, zeros below and beside; a barrier
 // before and after.

@@ -104,26 +104,64 @@ __device__ inline int block_threads() {
   return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
 }
 
-/// The sum over the warp, in every lane; all 32 lanes must call. The order of the additions is
-/// fixed and every lane gets the same bits.
-__device__ inline float warp_sum(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, distance);
+// Where lanes combine their values in several steps, those of the tests' device (MOETUNE_SIMT) meet
+// once: it is much faster there, and gives the same bits.
+
+/// Combines the values of lanes whose numbers differ in the bits from `lowest` up to, but not
+/// including, `width`, powers of two up to 32; all 32 lanes must call. The order is fixed, and where
+/// combine(a, b) is combine(b, a) every lane gets the same bits.
+template <typename Combine>
+__device__ inline float combine_lanes(float value, int lowest, int width, Combine combine) {
+#ifdef MOETUNE_SIMT
+  return simt_meet(kAllLanes, value, [&](auto& values) {
+    for (int distance = width / 2; distance >= lowest; distance /= 2) {
+      const auto before = values;
+      for (int i = 0; i < kWarp; ++i) values[i] = combine(before[i], before[i ^ distance]);
+    }
+  });
+#else
+  for (int distance = width / 2; distance >= lowest; distance /= 2) {
+    value = combine(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;
+#endif
 }
+
+/// The sum of the values of this lane and those below; all 32 lanes must call.
+__device__ inline int sum_up_to_lane(int value) {
+#ifdef MOETUNE_SIMT
+  return simt_meet(kAllLanes, value, [](auto& values) {
+    for (int i = 1; i < kWarp; ++i) values[i] += values[i - 1];
+  });
+#else
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const int below = __shfl_up_sync(kAllLanes, value, distance);
+    if (lane >= distance) value += below;
+  }
+  return value;
+#endif
+}
+
+/// The sum over each `width` lanes, in each of them; from `lowest` on as above.
+__device__ inline float sum_lanes(float value, int width, int lowest = 1) {
+  return combine_lanes(value, lowest, width, [](float a, float b) { return a + b; });
+}
+
+/// The sum over the warp, in every lane; all 32 lanes must call.
+__device__ inline float warp_sum(float value) { return sum_lanes(value, kWarp); }
 
 /// The larger value, or NaN when either is NaN: plain maxima drop a NaN, which then would not show
 /// in the loss.
 __device__ inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
 
-/// The maximum over the warp, in every lane; all 32 lanes must call. NaN wins.
-__device__ inline float warp_max(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    value = max_or_nan(value, __shfl_xor_sync(kAllLanes, value, distance));
-  }
-  return value;
+/// The maximum over each `width` lanes, in each of them; all 32 lanes must call. NaN wins.
+__device__ inline float max_lanes(float value, int width) {
+  return combine_lanes(value, 1, width, [](float a, float b) { return max_or_nan(a, b); });
 }
+
+/// The maximum over the warp, in every lane; all 32 lanes must call. NaN wins.
+__device__ inline float warp_max(float value) { return max_lanes(value, kWarp); }
 
 /// Combines one value per warp over the block; `scratch` holds 32 floats of shared memory and may
 /// be used again by the next call. All threads of a block of whole warps must call.
@@ -154,12 +192,7 @@ __device__ inline float block_max(float value, float* scratch) {
 /// between its halves, so that one barrier per call is enough.
 __device__ inline float row_sum(float value, float* scratch, int round) {
   const int width = static_cast<int>(blockDim.x);
-  if (width <= kWarp) {
-    for (int distance = width / 2; distance > 0; distance /= 2) {
-      value += __shfl_xor_sync(kAllLanes, value, distance);
-    }
-    return value;
-  }
+  if (width <= kWarp) return sum_lanes(value, width);
   value = warp_sum(value);
   float* sums = scratch + (round % 2) * kWarp;
   if (thread_rank() % kWarp == 0) sums[thread_rank() / kWarp] = value;

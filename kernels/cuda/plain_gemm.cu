@@ -138,11 +138,7 @@ __device__ ExpertTile find_tile(const int32_t* offsets, int64_t num_experts, int
     const int own = expert < num_experts
                         ? static_cast<int>(num_tiles(offsets[expert + 1] - offsets[expert]))
                         : 0;
-    int up_to = own;
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const int below = __shfl_up_sync(kAllLanes, up_to, distance);
-      if (lane >= distance) up_to += below;
-    }
+    const int up_to = sum_up_to_lane(own);
     const unsigned reached = __ballot_sync(kAllLanes, wanted < up_to);
     if (reached != 0) {
       const int hit = __ffs(static_cast<int>(reached)) - 1;

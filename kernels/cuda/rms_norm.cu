@@ -186,8 +186,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) backward(Gradients<T> args,
 
   // The block's part of dweight: first over lanes of a warp that hold the same columns, then the
   // block's rows (or warps) one after the other.
-  for (int distance = stride; distance < kWarp; distance *= 2) {
-    for (float& sum : sums) sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  if (stride < kWarp) {
+    for (float& sum : sums) sum = sum_lanes(sum, kWarp, stride);
   }
   float* const totals = scratch + 2 * kWarp;
   const int threads_per_turn = stride < kWarp ? kWarp : stride;

@@ -109,11 +109,7 @@ __device__ void exclusive_sums(const int32_t* counts, int num_experts, int* to, 
   const int first = own * each;
   int total = 0;
   for (int e = first; e < first + each && e < num_experts; ++e) total += counts[e];
-  int up_to = total;
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const int below = __shfl_up_sync(kAllLanes, up_to, distance);
-    if (lane >= distance) up_to += below;
-  }
+  const int up_to = sum_up_to_lane(total);
   if (lane == kWarp - 1) partial[own / kWarp] = up_to;
   __syncthreads();
   int before = up_to - total;

@@ -2,6 +2,7 @@
 // what is right works as on a card.
 #include "tests/fakes/simt/simt.h"
 
+#include <bit>
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 #include <string>
@@ -142,6 +143,26 @@ void reductions(float* sum, float* maximum, int* count) {
   }
 }
 
+/// Both forms of a device's loop over lanes: as the fake does it, and as a device does.
+void combined_lanes(int width, int lowest, float* combined, float* shuffled) {
+  const auto lane = static_cast<int>(threadIdx.x);
+  const float own = 1.0F / static_cast<float>(lane + 3);  // sums depend on their order
+  combined[lane] = sum_lanes(own, width, lowest) + 100.0F * max_lanes(own, width) +
+                   static_cast<float>(1000 * sum_up_to_lane(lane));
+  float sum = own;
+  float largest = own;
+  for (int distance = width / 2; distance > 0; distance /= 2) {
+    if (distance >= lowest) sum += __shfl_xor_sync(kAllLanes, sum, distance);
+    largest = max_or_nan(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+  }
+  int up_to = lane;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int below = __shfl_up_sync(kAllLanes, up_to, distance);
+    if (lane >= distance) up_to += below;
+  }
+  shuffled[lane] = sum + 100.0F * largest + static_cast<float>(1000 * up_to);
+}
+
 void nan_in_one_lane(float* result) {
   const float value = threadIdx.x == 70 ? NAN : 1.0F;
   *result = block_max(value, block_shared<float>());
@@ -248,6 +269,19 @@ BOOST_AUTO_TEST_CASE(shuffles_and_votes) {
     BOOST_TEST(result.ballot[lane] == 0xAAAAAAAAU);
     BOOST_TEST(result.half_ballot[lane] == (lane < 16 ? 1U << 3 : 1U << 31));
     BOOST_TEST(result.same[lane] == (lane < 16 ? kLowHalf : ~kLowHalf));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lanes_that_meet_once_get_the_bits_of_shuffles) {
+  for (const auto& [width, lowest] :
+       {std::pair(1, 1), std::pair(2, 1), std::pair(8, 1), std::pair(32, 1), std::pair(32, 4)}) {
+    std::vector<float> combined(32);
+    std::vector<float> shuffled(32);
+    launch(combined_lanes, {2, 32}, nullptr, width, lowest, combined.data(), shuffled.data());
+    for (size_t lane = 0; lane < 32; ++lane) {
+      BOOST_TEST(std::bit_cast<uint32_t>(combined[lane]) ==
+                 std::bit_cast<uint32_t>(shuffled[lane]));
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 #include "tests/fakes/simt/simt.h"
 
 #define __launch_bounds__(...)
+#define MOETUNE_SIMT
 
 // Not const: they change while a thread waits.
 extern uint3 threadIdx;
@@ -136,6 +137,23 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
   const int source = lane ^ lane_mask;
   const bool is_inside = source < (lane & ~(width - 1)) + width;
   return moetune::simt::shuffle(mask, value, is_inside ? source : lane, site);
+}
+
+// What device code does with several shuffles behind each other, in one meeting of the lanes:
+// `make` gets the values of all 32 and puts the results in their place. Each shuffle would have
+// every lane wait for all others.
+template <typename T, typename Make>
+T simt_meet(unsigned mask, T value, const Make& make, SimtSite site = SimtSite::current()) {
+  const auto finish = [](moetune::simt::LaneValues& bits, const void* context) {
+    std::array<T, moetune::simt::kWarpLanes> values;
+    for (size_t i = 0; i < values.size(); ++i) values[i] = moetune::simt::from_bits<T>(bits[i]);
+    (*static_cast<const Make*>(context))(values);
+    for (size_t i = 0; i < values.size(); ++i) bits[i] = moetune::simt::to_bits(values[i]);
+  };
+  const auto& values =
+      moetune::simt::warp_exchange(mask, moetune::simt::to_bits(value),
+                                   moetune::simt::Collective::shuffle, site, {finish, &make});
+  return moetune::simt::from_bits<T>(values[static_cast<size_t>(moetune::simt::lane())]);
 }
 
 // Reductions of the warp over integers (sm_80 and later).

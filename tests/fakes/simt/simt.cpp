@@ -55,7 +55,7 @@ struct Meeting {
   unsigned num_unread = 0;  ///< lanes of the last round that have not looked at the values yet
   Collective kind{};
   Site site;
-  std::array<std::array<uint64_t, kWarpLanes>, 2> values{};
+  std::array<LaneValues, 2> values{};
   unsigned round = 0;
 };
 
@@ -117,8 +117,8 @@ class Scheduler {
     return barrier_counts_[round % 2];
   }
 
-  const std::array<uint64_t, kWarpLanes>& warp_exchange(unsigned mask, uint64_t value,
-                                                        Collective kind, const Site& site) {
+  const LaneValues& warp_exchange(unsigned mask, uint64_t value, Collective kind, const Site& site,
+                                  const Finish& finish) {
     const auto own_lane = static_cast<unsigned>(lane());
     if ((mask >> own_lane & 1U) == 0) {
       fail(fmt::format("{} with mask {:#010x} by lane {}, which is not in it", name_of(kind), mask,
@@ -143,6 +143,7 @@ class Scheduler {
       --meeting.num_unread;
       return values;
     }
+    if (finish.call != nullptr) finish.call(values, finish.context);
     meeting.arrived = 0;
     meeting.num_unread = static_cast<unsigned>(std::popcount(mask)) - 1;
     ++meeting.round;
@@ -394,9 +395,9 @@ int block_barrier(bool predicate, const Site& site) {
   return running_scheduler().block_barrier(predicate, site);
 }
 
-const std::array<uint64_t, kWarpLanes>& warp_exchange(unsigned mask, uint64_t value,
-                                                      Collective kind, const Site& site) {
-  return running_scheduler().warp_exchange(mask, value, kind, site);
+const LaneValues& warp_exchange(unsigned mask, uint64_t value, Collective kind, const Site& site,
+                                const Finish& finish) {
+  return running_scheduler().warp_exchange(mask, value, kind, site, finish);
 }
 
 int lane() { return running_scheduler().lane(); }

@@ -43,10 +43,18 @@ enum class Collective : uint8_t { barrier, sync, shuffle, vote, match, reduce };
 /// block and returned to each thread.
 int block_barrier(bool predicate, const Site& site);
 
+using LaneValues = std::array<uint64_t, kWarpLanes>;
+
+/// What is made of the lanes' values when the last one has come; null: nothing.
+struct Finish {
+  void (*call)(LaneValues& values, const void* context) = nullptr;
+  const void* context = nullptr;
+};
+
 /// Waits until every lane of `mask` has come to this line with the same mask; returns what they
 /// brought, by lane. Valid until this lane's next but one collective of the warp.
-const std::array<uint64_t, kWarpLanes>& warp_exchange(unsigned mask, uint64_t value,
-                                                      Collective kind, const Site& site);
+const LaneValues& warp_exchange(unsigned mask, uint64_t value, Collective kind, const Site& site,
+                                const Finish& finish = {});
 
 /// The calling thread's lane in its warp.
 int lane();

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -156,17 +159,49 @@ std::string windows_table(const Diagnosis& diagnosis, std::optional<size_t> widt
   return table.text(width);
 }
 
-}  // namespace
+/// What one file has told.
+struct ReadFile {
+  std::vector<ImportedTrace> traces;
+  std::vector<std::vector<DiagnosedWindow>> windows;  ///< of each trace
+  std::exception_ptr failure;
+};
 
-namespace {
+ReadFile read_and_measure(const std::string& path) {
+  ReadFile file;
+  try {
+    file.traces = profiler::read_trace_file(path);
+    for (const ImportedTrace& trace : file.traces) {
+      const profiler::TraceWindows windows(trace);
+      auto& measured = file.windows.emplace_back();
+      windows.for_each([&](const profiler::TraceWindow& window) {
+        measured.push_back({window.name, window.kind, windows.measure(window)});
+      });
+    }
+  } catch (...) {
+    file.failure = std::current_exception();
+  }
+  return file;
+}
 
-void add_trace(ImportedTrace trace, Diagnosis& diagnosis) {
-  const profiler::TraceWindows windows(trace);
-  auto& measured = diagnosis.windows.emplace_back();
-  windows.for_each([&](const profiler::TraceWindow& window) {
-    measured.push_back({window.name, window.kind, windows.measure(window)});
-  });
-  diagnosis.traces.push_back(std::move(trace));
+/// In the order of the paths; as many at a time as there are cores.
+std::vector<ReadFile> read_files(const std::vector<std::string>& paths) {
+  std::vector<ReadFile> files(paths.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size(); i = next++) files[i] = read_and_measure(paths[i]);
+  };
+  const size_t num_threads =
+      std::min<size_t>(paths.size(), std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> helpers;
+  for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(work);
+  work();
+  helpers.clear();
+  return files;
+}
+
+void add_trace(ReadFile& file, size_t place, Diagnosis& diagnosis) {
+  diagnosis.traces.push_back(std::move(file.traces[place]));
+  diagnosis.windows.push_back(std::move(file.windows[place]));
 }
 
 }  // namespace
@@ -174,10 +209,11 @@ void add_trace(ImportedTrace trace, Diagnosis& diagnosis) {
 Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
   Diagnosis diagnosis;
   bool has_device_work = false;
-  for (const std::string& path : paths) {
-    for (ImportedTrace& trace : profiler::read_trace_file(path)) {
-      has_device_work = has_device_work || !trace.ops.empty();
-      add_trace(std::move(trace), diagnosis);
+  for (ReadFile& file : read_files(paths)) {
+    if (file.failure) std::rethrow_exception(file.failure);
+    for (size_t i = 0; i < file.traces.size(); ++i) {
+      has_device_work = has_device_work || !file.traces[i].ops.empty();
+      add_trace(file, i, diagnosis);
     }
   }
   if (!has_device_work) {
@@ -193,24 +229,29 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes) {
   Diagnosis diagnosis;
   std::vector<int64_t> ranks;
-  for (const std::string& path : paths) {
+  std::vector<ReadFile> files = read_files(paths);
+  for (size_t at = 0; at < files.size(); ++at) {
+    const std::string& path = paths[at];
     try {
-      for (ImportedTrace& trace : profiler::read_trace_file(path)) {
-        if (trace.ops.empty()) {
-          notes.push_back(path + " holds no device work: left out");
-          continue;
-        }
-        if (const auto rank = trace.facts.rank) {
-          if (std::ranges::find(ranks, *rank) != ranks.end()) {
-            notes.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
-            continue;
-          }
-          ranks.push_back(*rank);
-        }
-        add_trace(std::move(trace), diagnosis);
-      }
+      if (files[at].failure) std::rethrow_exception(files[at].failure);
     } catch (const base::UsageError& error) {
       notes.push_back(fmt::format("left out: {}", error.what()));
+      continue;
+    }
+    for (size_t i = 0; i < files[at].traces.size(); ++i) {
+      const ImportedTrace& trace = files[at].traces[i];
+      if (trace.ops.empty()) {
+        notes.push_back(path + " holds no device work: left out");
+        continue;
+      }
+      if (const auto rank = trace.facts.rank) {
+        if (std::ranges::find(ranks, *rank) != ranks.end()) {
+          notes.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
+          continue;
+        }
+        ranks.push_back(*rank);
+      }
+      add_trace(files[at], i, diagnosis);
     }
   }
   if (!diagnosis.traces.empty()) diagnosis.wall = profiler::classify_imported(diagnosis.traces);

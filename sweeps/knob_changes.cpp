@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "engine/spec/knobs.h"
 #include "kernels/base/error.h"
@@ -23,10 +24,9 @@ std::string label_of(const std::string& knob) {
   return knob == "micro_batch_size" ? "micro-batch" : knob;
 }
 
-/// Our own trials have every knob of the table.
 bool is_of_another_engine(const store::TrialRow& trial) {
-  const auto is_own = [](const store::NamedText& knob) { return spec::find_knob(knob.name); };
-  return !trial.knobs.empty() && !std::ranges::all_of(trial.knobs, is_own);
+  const auto spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
+  return spec.is_object() && spec.contains("engine");
 }
 
 }  // namespace

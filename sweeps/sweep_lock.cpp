@@ -9,12 +9,16 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "sweeps/processes/poll.h"
 
 namespace moetune::sweeps {
 namespace {
+
+constexpr std::chrono::milliseconds kLookingTime{40};
 
 std::string holder_in(int descriptor) {
   std::array<char, 32> text{};
@@ -43,7 +47,9 @@ SweepLock::SweepLock(const std::string& database_path) : path_(database_path + "
       if (error == ENOSPC || error == EDQUOT) throw base::Error(text);
       throw base::UsageError(text);
     }
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    // Whoever only looks (is_locked) holds it for a moment.
+    const auto take = [&] { return flock(descriptor_, LOCK_EX | LOCK_NB) == 0; };
+    if (!poll_until(std::chrono::steady_clock::now() + kLookingTime, kLookingTime / 4, take)) {
       const std::string holder = holder_in(descriptor_);
       close(descriptor_);
       throw base::Error(fmt::format(
@@ -63,6 +69,14 @@ SweepLock::SweepLock(const std::string& database_path) : path_(database_path + "
 SweepLock::~SweepLock() {
   unlink(path_.c_str());
   close(descriptor_);
+}
+
+bool is_locked(const std::string& database_path) {
+  const int descriptor = open((database_path + ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool is_held = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(descriptor);
+  return is_held;
 }
 
 }  // namespace moetune::sweeps

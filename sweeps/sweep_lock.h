@@ -21,4 +21,7 @@ class SweepLock {
   int descriptor_ = -1;
 };
 
+/// Whether another process holds it: a sweep is running. False where nobody can tell.
+bool is_locked(const std::string& database_path);
+
 }  // namespace moetune::sweeps

@@ -45,6 +45,12 @@ std::optional<size_t> terminal_width(int descriptor) {
   return size.ws_col;
 }
 
+std::optional<size_t> terminal_height(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return std::nullopt;
+  return size.ws_row;
+}
+
 std::string one_line(std::string_view text) {
   std::string line;
   for (size_t i = 0; i < text.size(); ++i) {

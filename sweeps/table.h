@@ -15,6 +15,8 @@ size_t display_width(std::string_view text);
 std::string cut_to_width(std::string_view text, size_t width);
 /// Columns of the terminal behind a descriptor; empty when it is none.
 std::optional<size_t> terminal_width(int descriptor);
+/// Its lines; empty when it is none.
+std::optional<size_t> terminal_height(int descriptor);
 /// One line without control characters, so that a stored text cannot move the cursor or colour the
 /// screen.
 std::string one_line(std::string_view text);

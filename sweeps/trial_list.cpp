@@ -9,6 +9,7 @@
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
 #include "sweeps/knob_changes.h"
+#include "sweeps/listing.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -56,6 +57,24 @@ std::string first_fits_text(const std::vector<TrialLine>& lines, bool has_sweeps
 }
 
 }  // namespace
+
+TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
+                            const std::string& status) {
+  std::map<int64_t, std::vector<store::TrialRow>> by_sweep;
+  for (store::TrialRow& trial : store.list_trials(sweep_id)) {
+    by_sweep[trial.sweep_id].push_back(std::move(trial));
+  }
+  TrialLines listed;
+  for (const auto& [id, trials] : by_sweep) {
+    const SweepView& view = listed.views.emplace(id, SweepView(store, id)).first->second;
+    for (const store::TrialRow& trial : trials) {
+      if (!status.empty() && trial.status != status) continue;
+      listed.lines.push_back(
+          {explained(trial), title_of(store, trial, baseline_of(trials)), &view});
+    }
+  }
+  return listed;
+}
 
 std::string purpose_text(const SweepView& view, const store::TrialRow& trial,
                          const std::string& title) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +19,16 @@ struct TrialLine {
   std::string title;
   const SweepView* view = nullptr;
 };
+
+/// Of a database, and the views that its lines need.
+struct TrialLines {
+  std::map<int64_t, SweepView> views;  ///< by sweep
+  std::vector<TrialLine> lines;
+};
+/// By sweep and in the order they were tried. `sweep_id` 0 stands for all sweeps, an empty `status`
+/// for all.
+TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
+                            const std::string& status = {});
 
 /// What a trial was tried for, with the trial that it is a change of: "ep 1 -> 2, from trial 17";
 /// the title where it is a change of none.

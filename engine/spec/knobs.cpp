@@ -356,7 +356,8 @@ std::string knobs_markdown() {
       "Every choice the tuner can make. Written by `moetune knobs --markdown` from the knob table; "
       "a test compares this\npage with the table.\n\n"
       "A knob's name is its key in JSON. On the command line of `moetune trial` and `moetune "
-      "sweep` it is `--set NAME=VALUE`;\nthe name may also be written with dashes.\n";
+      "sweep` it is `--set NAME=VALUE`;\nthe name may also be written with dashes. What plans and "
+      "other engines can choose is listed by `moetune knobs --plans`.\n";
   const Knobs defaults;
   for (const std::string_view group : {"parallelism", "batch", "memory", "communication", "host"}) {
     page += fmt::format(

@@ -46,6 +46,7 @@ constexpr std::array kCommands = {
     CommandRow{"bisect", "find the commit that made training slower or hungrier", bisect_options,
                run_bisect_command},
     CommandRow{"ls", "list the trials of a database, or its hunts", ls_options, run_ls_command},
+    CommandRow{"watch", "follow a running sweep in a terminal", watch_options, run_watch_command},
     CommandRow{"show", "show everything about one trial", show_options, run_show_command},
     CommandRow{"trace", "write the stored trace of a trial to a file", trace_options,
                run_trace_command},
@@ -92,6 +93,7 @@ std::string_view what_moetune_is() {
 
 std::string_view exit_code_text() {
   return "   0  ok\n"
+         "   1  a plan in which nothing fits\n"
          "   2  wrong usage; a trial that is invalid\n"
          "  10  the trial ended as oom\n"
          "  11  the trial ended as wrong\n"

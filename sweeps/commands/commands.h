@@ -60,6 +60,8 @@ CommandOptions tell_options();
 int run_tell_command(const CommandOptions& options);
 CommandOptions ls_options();
 int run_ls_command(const CommandOptions& options);
+CommandOptions watch_options();
+int run_watch_command(const CommandOptions& options);
 CommandOptions show_options();
 int run_show_command(const CommandOptions& options);
 CommandOptions program_options();

@@ -10,8 +10,11 @@
 #include <iostream>
 #include <map>
 
+#include "engine/spec/dialects/run_config.h"
+#include "engine/spec/formats.h"
 #include "engine/spec/knobs.h"
 #include "engine/spec/library.h"
+#include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "sweeps/commands/options.h"
@@ -24,6 +27,21 @@ using Words = std::vector<std::string>;
 Words knob_words() {
   Words words;
   for (const spec::KnobRow& row : spec::knob_table()) words.push_back(std::string(row.name) + "=");
+  return words;
+}
+
+Words plan_knob_words() {
+  Words words;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    words.push_back(std::string(row.name) + "=");
+  }
+  return words;
+}
+
+template <spec::HasNames E>
+Words words_by_name() {
+  Words words;
+  for (const auto& row : spec::NameTable<E>::kRows) words.emplace_back(row.name);
   return words;
 }
 
@@ -58,7 +76,14 @@ constexpr std::array kValues = {
     ValueRow{"SWEEP", Paths::files, names_on<spec::Shelf::sweep>},
     ValueRow{"MODEL", Paths::files, names_on<spec::Shelf::model>},
     ValueRow{"HARDWARE", Paths::files, names_on<spec::Shelf::hardware>},
+    ValueRow{"BEFORE", Paths::files},
+    ValueRow{"AFTER", Paths::files},
+    // A text that is a run, or the file that holds it.
+    ValueRow{"COMMAND|FILE", Paths::files},
     ValueRow{"KNOB=VALUE", Paths::none, knob_words},
+    ValueRow{"PLAN-KNOB=VALUE", Paths::none, plan_knob_words},
+    ValueRow{"DIALECT", Paths::none, words_by_name<spec::dialects::Dialect>},
+    ValueRow{"KIND", Paths::none, words_by_name<spec::FileKind>},
     ValueRow{"STATUS", Paths::none, status_words},
     // `show` takes the database in front of it.
     ValueRow{"ID", Paths::files},
@@ -228,11 +253,12 @@ std::string zsh_argument(const OptionRow& row) {
       row.value.empty() ? "" : fmt::format(":{}:{}", zsh_text(row.value), zsh_action(row.value));
   const std::string name = fmt::format("--{}{}", row.name, row.value.empty() ? "" : "=");
   if (row.letter.empty()) {
-    return in_quotes(
-        fmt::format("{}{}[{}]{}", row.value == "KNOB=VALUE" ? "*" : "", name, text, value));
+    return in_quotes(fmt::format("{}{}[{}]{}", row.is_repeatable ? "*" : "", name, text, value));
   }
-  return fmt::format("{}{{-{},{}}}{}", in_quotes(fmt::format("(-{} --{})", row.letter, row.name)),
-                     row.letter, name, in_quotes(fmt::format("[{}]{}", text, value)));
+  const std::string together =
+      row.is_repeatable ? "*" : fmt::format("(-{} --{})", row.letter, row.name);
+  return fmt::format("{}{{-{},{}}}{}", in_quotes(together), row.letter, name,
+                     in_quotes(fmt::format("[{}]{}", text, value)));
 }
 
 std::string zsh_script(std::span<const CommandRow> commands) {

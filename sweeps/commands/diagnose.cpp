@@ -56,10 +56,10 @@ CommandOptions diagnose_options() {
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
   };
-  text("run", "COMMAND",
+  text("run", "COMMAND|FILE",
        "the run's command or configuration, a file with one, or - for standard "
        "input; default: what is found in the files or echoed in a log");
-  text("dialect", "NAME", "whose words it has; default: told by its content");
+  text("dialect", "DIALECT", "whose words it has; default: told by its content");
   text("model", "MODEL", "a config.json or the name of a shipped model: rules are then checked");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
   text("gpus", "N", "devices of the run");

@@ -193,8 +193,9 @@ CommandOptions estimate_options() {
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
   };
-  text("run", "COMMAND", "a command or configuration, a file with one, or - for standard input");
-  text("dialect", "NAME", "whose words it has; default: told by its content");
+  text("run", "COMMAND|FILE",
+       "a command or configuration, a file with one, or - for standard input");
+  text("dialect", "DIALECT", "whose words it has; default: told by its content");
   text("model", "MODEL", "a config.json or the name of a shipped model; default: the run's sizes");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
   text("gpus", "N", "devices");

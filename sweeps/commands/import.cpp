@@ -4,7 +4,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/planning/named_files.h"
@@ -17,12 +16,12 @@ using nlohmann::json;
 namespace po = boost::program_options;
 
 void add_run(CommandOptions& options) {
-  options.add()("run", po::value<std::string>()->value_name("COMMAND"),
+  options.add()("run", po::value<std::string>()->value_name("COMMAND|FILE"),
                 "a command or configuration, a file with one, or - for standard input");
   options.positional("run");
-  options.add()("dialect", po::value<std::string>()->value_name("NAME"),
-                "whose words it has: megatron-lm, megatron-bridge, torchtitan or primus; default: "
-                "told by its content");
+  const std::string help =
+      fmt::format("whose words it has: {}; default: told by its content", dialect_names());
+  options.add()("dialect", po::value<std::string>()->value_name("DIALECT"), help.c_str());
   options.add()("gpus", po::value<std::string>()->value_name("N"),
                 "devices, where the text does not say");
 }
@@ -35,7 +34,7 @@ dialects::RunConfig read_run(const CommandOptions& options) {
 }  // namespace
 
 CommandOptions import_options() {
-  CommandOptions options("import COMMAND|FILE [--dialect NAME] [--gpus N]",
+  CommandOptions options("import COMMAND|FILE [--dialect DIALECT] [--gpus N]",
                          "Reads a training command or configuration of Megatron-LM, "
                          "Megatron-Bridge, torchtitan or Primus and prints what moetune "
                          "understands of it as JSON: knobs of plans, sizes of the model, what is "
@@ -71,25 +70,19 @@ int run_import_command(const CommandOptions& options) {
 }
 
 CommandOptions export_options() {
-  CommandOptions options("export COMMAND|FILE --format NAME [--dialect NAME] [--gpus N]",
+  CommandOptions options("export COMMAND|FILE --format DIALECT [--dialect DIALECT] [--gpus N]",
                          "Writes a training command or configuration of one framework in the "
                          "words of another. What it cannot be told stands in comments; settings "
                          "that moetune does not know go along where the dialect is the same.");
   add_run(options);
-  options.add()("format", po::value<std::string>()->value_name("NAME"),
-                "megatron-lm, megatron-bridge, torchtitan or primus");
+  options.add()("format", po::value<std::string>()->value_name("DIALECT"), dialect_names().c_str());
   return options;
 }
 
 int run_export_command(const CommandOptions& options) {
-  const std::string name = options.required("format", "whose words to write (--format NAME)");
-  const auto dialect = spec::find_by_name<dialects::Dialect>(name);
-  if (!dialect) {
-    throw base::UsageError(
-        fmt::format("--format is '{}', expected megatron-lm, megatron-bridge, torchtitan or primus",
-                    name.substr(0, 40)));
-  }
-  std::cout << dialects::export_run(read_run(options), *dialect);
+  static_cast<void>(options.required("format", "whose words to write (--format NAME)"));
+  const dialects::Dialect dialect = dialect_named(options, "format");
+  std::cout << dialects::export_run(read_run(options), dialect);
   return 0;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
@@ -39,30 +38,6 @@ void check_sweep(const store::Store& store, int64_t sweep_id) {
   throw base::UsageError(fmt::format(
       "{}: there is no sweep {}, expected {}", store.path(), sweep_id,
       known.empty() ? "none: it is empty" : fmt::format("one of {}", fmt::join(known, ", "))));
-}
-
-/// The trials of the sweeps that are asked for, and the views that they need.
-struct Listed {
-  std::map<int64_t, SweepView> views;
-  std::vector<TrialLine> lines;
-};
-
-Listed read_trials(const store::Store& store, int64_t sweep, const std::string& status) {
-  std::map<int64_t, std::vector<store::TrialRow>> by_sweep;
-  for (store::TrialRow& trial : store.list_trials(sweep)) {
-    by_sweep[trial.sweep_id].push_back(std::move(trial));
-  }
-  Listed listed;
-  for (const auto& [sweep_id, trials] : by_sweep) {
-    const SweepView& view =
-        listed.views.emplace(sweep_id, SweepView(store, sweep_id)).first->second;
-    for (const store::TrialRow& trial : trials) {
-      if (!status.empty() && trial.status != status) continue;
-      listed.lines.push_back(
-          {explained(trial), title_of(store, trial, baseline_of(trials)), &view});
-    }
-  }
-  return listed;
 }
 
 }  // namespace
@@ -101,7 +76,7 @@ int run_ls_command(const CommandOptions& options) {
     return 0;
   }
   check_sweep(store, sweep);
-  const Listed listed = read_trials(store, sweep, status);
+  const TrialLines listed = read_trial_lines(store, sweep, status);
   if (options.wants_json()) {
     nlohmann::json list = nlohmann::json::array();
     for (const auto& [trial, title, view] : listed.lines) {

@@ -49,8 +49,9 @@ std::string manual_page() {
   page.section("ENVIRONMENT");
   page.option(
       "MOETUNE_SHARE", "",
-      "the folder of models, hardware, sweeps and data that are found by name, in the place "
-      "of ../share/moetune beside the program's folder");
+      "the folder of models, hardware, sweeps and data that are found by name, and of the rates "
+      "that plans stand on (calibration), in the place of ../share/moetune beside the program's "
+      "folder");
   page.option("MOETUNE_RANK", "",
               "the program that runs a trial, in the place of moetune-rank beside moetune");
   page.section("SEE ALSO");

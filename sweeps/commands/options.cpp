@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <typeinfo>
 
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
@@ -106,6 +107,8 @@ std::vector<OptionRow> CommandOptions::rows() const {
         option->canonical_display_name(po::command_line_style::allow_dash_for_short);
     if (first.size() == 2 && first.front() == '-') row.letter = first.substr(1);
     if (option->semantic()->max_tokens() > 0) row.value = option->semantic()->name();
+    const auto* typed = dynamic_cast<const po::typed_value_base*>(option->semantic().get());
+    row.is_repeatable = typed != nullptr && typed->value_type() == typeid(std::vector<std::string>);
     const unsigned num_positional = std::min(positional_.max_total_count(), 16U);
     for (unsigned i = 0; i < num_positional; ++i) {
       row.is_positional |= positional_.name_for_position(i) == row.name;

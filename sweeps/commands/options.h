@@ -22,6 +22,7 @@ struct OptionRow {
   std::string help;
   bool is_positional = false;
   bool takes_several = false;  ///< as a positional word: all that follow
+  bool is_repeatable = false;  ///< as an option: each time one more value
 };
 
 /// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the

@@ -74,8 +74,8 @@ int64_t usual_batch(int64_t seq_length) {
 CommandOptions plan_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] [--fix KNOB=VALUE "
-      "...] [--top N] [--report FILE] [--format text|json]",
+      "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] "
+      "[--fix PLAN-KNOB=VALUE ...] [--top N] [--report FILE] [--format text|json]",
       kPlanHelp);
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
@@ -86,14 +86,14 @@ CommandOptions plan_options() {
        "devices; default: those of a file with several nodes, else as few as it fits on");
   text("seq", "N", "tokens of a sequence, default 4096");
   text("gbs", "N", "sequences of a step, default about four million tokens");
-  options.add()("fix", po::value<std::vector<std::string>>()->value_name("KNOB=VALUE"),
+  options.add()("fix", po::value<std::vector<std::string>>()->value_name("PLAN-KNOB=VALUE"),
                 "keeps a knob of plans at a value; repeatable (moetune knobs --plans lists them)");
   text(
-      "against", "COMMAND",
+      "against", "COMMAND|FILE",
       "the run of today: a command or configuration of Megatron-LM, Megatron-Bridge, torchtitan or "
       "Primus, a file with one, or -; says flag by flag what a change buys");
-  text("dialect", "NAME", "whose words --against has; default: told by its content");
-  text("export", "NAME", "prints the first plan in a dialect's words behind the answer");
+  text("dialect", "DIALECT", "whose words --against has; default: told by its content");
+  text("export", "DIALECT", "prints the first plan in a dialect's words behind the answer");
   text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
   text("memory", "X", "share of a device's memory that may be used, default 1");
   text("top", "N", "how many to show, default 10");
@@ -108,14 +108,6 @@ CommandOptions plan_options() {
 }
 
 namespace {
-
-spec::dialects::Dialect dialect_of(const CommandOptions& options) {
-  const auto dialect = spec::find_by_name<spec::dialects::Dialect>(options.text("export"));
-  if (dialect) return *dialect;
-  throw base::UsageError(
-      fmt::format("--export is '{}', expected megatron-lm, megatron-bridge, torchtitan or primus",
-                  options.text("export").substr(0, 40)));
-}
 
 /// Whether the engine behind a dialect has a loss in chunks of tokens.
 bool chunks_loss(spec::dialects::Dialect dialect) {
@@ -142,7 +134,7 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
 
 /// The first plan as somebody's command or configuration.
 std::string exported(const CommandOptions& options, const PlanResult& result) {
-  const spec::dialects::Dialect dialect = dialect_of(options);
+  const spec::dialects::Dialect dialect = dialect_named(options, "export");
   spec::dialects::RunConfig config;
   config.dialect = dialect;
   config.knobs = result.answer.best.front().knobs;
@@ -210,7 +202,8 @@ int run_plan_command(const CommandOptions& options) {
   if (fixed.empty()) question.keeps = nullptr;
   question.may_exchange_heads =
       std::ranges::none_of(fixed, [](const Fixed& one) { return one.row->name == "cp_comm_type"; });
-  if (options.has("export")) question.may_chunk_loss = chunks_loss(dialect_of(options));
+  if (options.has("export"))
+    question.may_chunk_loss = chunks_loss(dialect_named(options, "export"));
   std::shared_ptr<const spec::HardwareSpec> hardware;
   PlanResult result;
   // A file of several nodes is a cluster; one of a node is a kind of machine.

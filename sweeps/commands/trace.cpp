@@ -28,7 +28,7 @@ CommandOptions trace_options() {
                 "a trace in Chrome's format that moetune wrote, instead of a database");
   options.add()("out", po::value<std::string>()->value_name("FILE"), "where to write it");
   options.add()(
-      "format", po::value<std::string>()->value_name("NAME"),
+      "format", po::value<std::string>()->value_name("chrome|perfetto"),
       "chrome (JSON) or perfetto (protobuf, a third as large); default: perfetto for a file "
       "that ends in .pftrace or .perfetto-trace, else chrome");
   options.positional("id", -1);

@@ -34,6 +34,24 @@ std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_pa
   return read(spec::read_document(read_spec_file(path), path));
 }
 
+std::string dialect_names() {
+  const auto& rows = spec::NameTable<dialects::Dialect>::kRows;
+  std::string names;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i > 0) names += i + 1 == rows.size() ? " or " : ", ";
+    names += rows[i].name;
+  }
+  return names;
+}
+
+dialects::Dialect dialect_named(const CommandOptions& options, const char* option) {
+  const std::string name = options.text(option);
+  const auto dialect = spec::find_by_name<dialects::Dialect>(name);
+  if (dialect) return *dialect;
+  throw base::UsageError(
+      fmt::format("--{} is '{}', expected {}", option, name.substr(0, 40), dialect_names()));
+}
+
 dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
                                   int64_t world_size) {
   std::string text = options.text(option);
@@ -49,14 +67,7 @@ dialects::RunConfig run_config_of(const CommandOptions& options, const char* opt
     text = read_spec_file(text);
   }
   if (options.has("dialect")) {
-    const auto dialect = spec::find_by_name<dialects::Dialect>(options.text("dialect"));
-    if (!dialect) {
-      throw base::UsageError(
-          fmt::format("--dialect is '{}', expected megatron-lm, megatron-bridge, torchtitan or "
-                      "primus",
-                      options.text("dialect").substr(0, 40)));
-    }
-    return dialects::import_run(text, *dialect, how);
+    return dialects::import_run(text, dialect_named(options, "dialect"), how);
   }
   const auto dialect = dialects::detect_dialect(text);
   if (!dialect) {

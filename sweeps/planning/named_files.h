@@ -13,6 +13,11 @@ namespace moetune::sweeps {
 /// The value of --model: a config.json, the name of a shipped model, or - for standard input.
 std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path);
 
+/// "megatron-lm, megatron-bridge, torchtitan or primus": all, as they are asked for.
+std::string dialect_names();
+/// The dialect that an option names. Throws base::UsageError, with all names, for another text.
+spec::dialects::Dialect dialect_named(const CommandOptions& options, const char* option);
+
 /// Text of a run in another framework's words: what the option holds is a file's path, or else the
 /// text itself; - is standard input. Its dialect is told by its content, or by --dialect.
 spec::dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,

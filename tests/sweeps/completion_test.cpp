@@ -5,7 +5,10 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "engine/spec/dialects/run_config.h"
+#include "engine/spec/formats.h"
 #include "engine/spec/library.h"
+#include "engine/spec/plan_knobs.h"
 #include "kernels/base/error.h"
 #include "sweeps/commands/options.h"
 #include "tests/sweeps/cli_fixture.h"
@@ -59,6 +62,52 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
+template <spec::HasNames E>
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const E value : spec::all_values<E>()) names.emplace_back(spec::name_of(value));
+  return names;
+}
+
+struct OfferedCase {
+  const char* words;
+  std::vector<std::string> offered;  ///< all of it
+};
+std::ostream& operator<<(std::ostream& out, const OfferedCase& row) { return out << row.words; }
+
+const OfferedCase kNamed[] = {
+    {"moetune schema ''", all_names<spec::FileKind>()},
+    {"moetune trace runs.db best --format ''", {"chrome", "perfetto"}},
+    {"moetune export train.sh --format ''", all_names<spec::dialects::Dialect>()},
+    {"moetune import train.sh --dialect ''", all_names<spec::dialects::Dialect>()},
+    {"moetune plan --dialect ''", all_names<spec::dialects::Dialect>()},
+    {"moetune plan --export megatron-l", {"megatron-lm"}},
+    {"moetune estimate --dialect p", {"primus"}},
+    {"moetune diagnose --dialect t", {"torchtitan"}},
+    {"moetune plan --fix dispa", {"dispatcher="}},
+    {"moetune trial quickstart --set dispa", {""}},
+};
+
+// What they take is a file.
+const char* const kFileWords[] = {
+    "moetune compare tri",        "moetune compare a.log tri",   "moetune import tri",
+    "moetune export tri",         "moetune plan --against tri",  "moetune estimate --run tri",
+    "moetune diagnose --run tri", "moetune calibrate --log tri",
+};
+
+struct RepeatedCase {
+  const char* command;
+  std::vector<std::string> options;
+};
+std::ostream& operator<<(std::ostream& out, const RepeatedCase& row) { return out << row.command; }
+
+const RepeatedCase kRepeated[] = {
+    {"calibrate", {"db", "log"}},
+    {"plan", {"fix"}},
+    {"trial", {"set"}},
+    {"ls", {}},
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_rows_of_options_say_what_was_declared) {
@@ -72,7 +121,8 @@ BOOST_AUTO_TEST_CASE(the_rows_of_options_say_what_was_declared) {
   BOOST_REQUIRE(rows.size() == 4U);
   BOOST_TEST(rows[0].letter == "h");
   BOOST_TEST((rows[1].name == "quiet" && rows[1].letter == "q" && rows[1].value.empty()));
-  BOOST_TEST((rows[2].value == "KNOB=VALUE" && !rows[2].is_positional));
+  BOOST_TEST((rows[2].value == "KNOB=VALUE" && !rows[2].is_positional && rows[2].is_repeatable));
+  BOOST_TEST(!rows[1].is_repeatable);
   BOOST_TEST((rows[3].is_positional && rows[3].takes_several && rows[3].letter.empty()));
 }
 
@@ -138,6 +188,31 @@ BOOST_AUTO_TEST_CASE(bash_takes_its_script_and_offers_what_fits) {
   BOOST_TEST(has(offered(*this, "moetune trial quickstart --set micro"), "micro_batch_size="));
   BOOST_TEST(has(offered(*this, "moetune ls --status o"), "oom"));
   BOOST_TEST(!has(offered(*this, "moetune sweep --max-trials tri"), "trial.json"));
+}
+
+BOOST_DATA_TEST_CASE_F(Cli, bash_offers_the_names_that_a_value_may_have,
+                       boost::unit_test::data::make(kNamed), row) {
+  BOOST_TEST(offered(*this, row.words) == row.offered, boost::test_tools::per_element());
+}
+
+BOOST_DATA_TEST_CASE_F(Cli, bash_offers_files_where_a_run_is_taken,
+                       boost::unit_test::data::make(kFileWords), words) {
+  tests::write_text(folder.file("trial.json"), "{}");
+  BOOST_TEST(has(offered(*this, words), "trial.json"));
+}
+
+BOOST_DATA_TEST_CASE(what_may_be_repeated_is_marked_for_zsh,
+                     boost::unit_test::data::make(kRepeated), row) {
+  const auto command =
+      std::ranges::find(command_table(), std::string_view(row.command), &CommandRow::name);
+  BOOST_REQUIRE((command != command_table().end()));
+  std::vector<std::string> found;
+  for (const OptionRow& option : command->options().rows()) {
+    if (option.is_repeatable && !option.is_positional) found.push_back(option.name);
+  }
+  BOOST_TEST(found == row.options, boost::test_tools::per_element());
+  const std::string script = completion_script("zsh", {&*command, 1});
+  for (const std::string& option : row.options) check_has(script, "'*--" + option + "=[");
 }
 
 BOOST_AUTO_TEST_CASE(the_manual_page_names_every_command_and_option) {

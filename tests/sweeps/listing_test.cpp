@@ -3,13 +3,17 @@
 #include "sweeps/listing.h"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "profiler/store/store.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/stored_flags.h"
+#include "sweeps/sweep_lock.h"
 #include "sweeps/table.h"
 #include "sweeps/trial_list.h"
 #include "tests/sweeps/cli_fixture.h"
@@ -237,6 +241,28 @@ BOOST_AUTO_TEST_CASE(configurations_are_read_from_their_rows) {
   BOOST_TEST(configuration_text(trial) == "");
   trial.knobs[0] = {"a_knob_of_another_version", "1"};
   BOOST_TEST(change_text(knob_changes(*store.get_trial(better), trial)) == "");
+}
+
+// Beside the sweep, that is as long as somebody holds its lock.
+BOOST_AUTO_TEST_CASE(a_sweep_is_watched_until_it_ends) {
+  auto lock = std::make_unique<SweepLock>(db);
+  BOOST_TEST(is_locked(db));
+  std::jthread sweeping([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    lock.reset();
+  });
+  const Answer watched = run({"watch", db, "--every", "1"});
+  sweeping.join();
+  BOOST_TEST(!is_locked(db));
+  BOOST_TEST(watched.code == 0, watched.err);
+  int num_lines = 0;
+  for (size_t at = 0; (at = watched.out.find("trial ", at)) != std::string::npos; ++at) {
+    num_lines += at == 0 || watched.out[at - 1] == '\n';
+  }
+  BOOST_TEST(num_lines == num_trials, watched.out);
+  BOOST_TEST(tests::contains(watched.out, "best so far: trial " + std::to_string(winner)));
+  BOOST_TEST(tests::contains(watched.out, "3 ok"));
+  check_refused({"watch", db, "--sweep", "7"}, 2, {"there is no sweep 7"});
 }
 
 BOOST_AUTO_TEST_CASE(stored_traces_are_exported_without_a_run) {

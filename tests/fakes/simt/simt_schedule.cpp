@@ -1,5 +1,5 @@
 // When work of the fake device runs: what a wait needs, in an order that the program leaves open.
-// See simt_streams.h.
+// The order is drawn by chance, so that a forgotten wait shows.
 #include <fmt/format.h>
 
 #include <algorithm>

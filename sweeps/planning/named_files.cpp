@@ -65,6 +65,8 @@ dialects::RunConfig run_config_of(const CommandOptions& options, const char* opt
   } else if (text.size() < 4096 && std::filesystem::is_regular_file(text, error)) {
     how.source = text;
     text = read_spec_file(text);
+  } else if (!text.empty() && text.find_first_of(" \t\n=:") == std::string::npos) {
+    throw base::UsageError(fmt::format("'{}' is neither a file nor a command of a run", text));
   }
   if (options.has("dialect")) {
     return dialects::import_run(text, dialect_named(options, "dialect"), how);

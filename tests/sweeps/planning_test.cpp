@@ -358,7 +358,7 @@ const Wrong kWrong[] = {
      "--imbalance"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--against",
       "hello"},
-     "looks like no command"},
+     "is neither a file nor a command"},
     {{"estimate"}, "one of SPEC, --rows FILE and --run"},
     {{"estimate", "trial.json", "--rows", "rows.json"}, "one of SPEC, --rows FILE and --run"},
     {{"estimate", "--rows", "nowhere.json"}, "cannot be read"},

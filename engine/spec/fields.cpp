@@ -113,6 +113,10 @@ json value_schema(const FieldPage& page) {
       return knobs_schema(false);
     case FieldKind::space:
       return knobs_schema(true);
+    case FieldKind::settings:
+      return {
+          {"type", "object"},
+          {"additionalProperties", {{"type", "array"}, {"minItems", 1}, {"uniqueItems", true}}}};
   }
   return json::object();
 }
@@ -147,6 +151,8 @@ std::string type_text(const FieldPage& page) {
       return "object: knob to value";
     case FieldKind::space:
       return "object: knob to list of values";
+    case FieldKind::settings:
+      return "object: setting to list of values";
   }
   return "";
 }
@@ -221,7 +227,7 @@ json schema_of(const std::vector<FieldPage>& pages) {
     if (page.info.presence == Presence::required) {
       required.push_back(key);
     } else if (!page.default_value.is_null() && page.kind != FieldKind::knobs &&
-               page.kind != FieldKind::space) {
+               page.kind != FieldKind::space && page.kind != FieldKind::settings) {
       value["default"] = page.default_value;
     }
     properties[key] = std::move(value);

@@ -27,8 +27,9 @@ enum class FieldKind : uint8_t {
   object,   ///< with rows of its own
   model,    ///< a model: an object, a path or a name
   hardware,
-  knobs,  ///< knob name -> value
-  space   ///< knob name -> list of values
+  knobs,    ///< knob name -> value
+  space,    ///< knob name -> list of values
+  settings  ///< names that another program knows -> list of values
 };
 
 /// One row: how T's value under a key is read and written.

@@ -23,6 +23,8 @@ struct FileRow {
 constexpr FileRow kFiles[] = {
     {FileKind::sweep, &sweep_pages, false,
      "What `moetune sweep` searches. Relative paths start from the file's folder."},
+    {FileKind::engine_sweep, &engine_sweep_pages, false,
+     "A sweep file with `engine`: what `moetune sweep` then searches are settings of that engine."},
     {FileKind::trial, &trial_pages, false,
      "One training run, as `moetune trial` and `moetune-rank` take it. A sweep file is one, too: "
      "its starting configuration."},

@@ -10,10 +10,11 @@
 
 namespace moetune::spec {
 
-enum class FileKind : uint8_t { sweep, trial, hardware, model };
+enum class FileKind : uint8_t { sweep, engine_sweep, trial, hardware, model };
 template <>
 struct NameTable<FileKind> {
   static constexpr Named<FileKind> kRows[] = {{FileKind::sweep, "sweep"},
+                                              {FileKind::engine_sweep, "engine-sweep"},
                                               {FileKind::trial, "trial"},
                                               {FileKind::hardware, "hardware"},
                                               {FileKind::model, "model"}};

@@ -145,19 +145,40 @@ void check_measurement(const JsonReader& reader, const SweepSpec& sweep) {
   }
 }
 
-/// A run of somebody else's engine: our own engine's keys mean nothing there.
+/// Of a run of somebody else's engine.
+std::span<const Field<TrialSpec>> engine_run_fields() {
+  static constexpr Field<TrialSpec> kRows[] = {
+      // Fewer have no 95 % interval.
+      field<&TrialSpec::num_steps>({.key = "num_steps",
+                                    .limits = {6, kMaxCount},
+                                    .help = "Steps of each trial that are measured."}),
+      field<&TrialSpec::num_warmup_steps>({.key = "num_warmup_steps",
+                                           .limits = {1, kMaxCount},
+                                           .help = "Steps before them, which count for nothing."}),
+  };
+  return kRows;
+}
+
+/// Its launches are slow and its clusters large.
+SweepSpec engine_sweep_defaults() {
+  SweepSpec sweep;
+  sweep.base.num_steps = 10;
+  sweep.base.num_warmup_steps = 3;
+  sweep.base.num_traced_steps = 0;
+  sweep.base.clock = ClockMode::wall;
+  sweep.budget.trial_timeout_s = 1800;
+  sweep.budget.max_seconds = static_cast<int64_t>(kMaxCount);
+  return sweep;
+}
+
+/// Our own engine's keys mean nothing there.
 SweepSpec engine_sweep_from_json(const json& document, const Source& source,
                                  const std::string& folder) {
-  constexpr int64_t kFewestSteps = 6;
-  constexpr int64_t kUsualSteps = 10;
-  constexpr int64_t kUsualWarmup = 3;
-  constexpr double kUsualTimeout = 1800;
   JsonReader reader(document, source);
-  SweepSpec sweep;
+  SweepSpec sweep = engine_sweep_defaults();
   Problems problems;
-  sweep.budget.trial_timeout_s = kUsualTimeout;
-  sweep.budget.max_seconds = static_cast<int64_t>(kMaxCount);
   read_fields(reader, sweep_fields(), sweep, problems);
+  read_fields(reader, engine_run_fields(), sweep.base, problems);
   sweep.engine.folder = folder;
   sweep.has_model = reader.has("model");
   sweep.has_hardware = reader.has("hardware");
@@ -167,14 +188,6 @@ SweepSpec engine_sweep_from_json(const json& document, const Source& source,
   if (sweep.has_hardware) {
     problems.attempt([&] { sweep.base.hardware = read_hardware(reader, folder); });
   }
-  problems.attempt([&] {
-    sweep.base.num_steps = reader.integer_or("num_steps", kUsualSteps, kFewestSteps, 1'000'000);
-  });
-  problems.attempt([&] {
-    sweep.base.num_warmup_steps = reader.integer_or("num_warmup_steps", kUsualWarmup, 1, 1'000'000);
-  });
-  sweep.base.num_traced_steps = 0;
-  sweep.base.clock = ClockMode::wall;
   problems.attempt([&] {
     if (!reader.has("space")) reader.fail("space", "what may be changed, with its values");
     sweep.space =
@@ -222,6 +235,38 @@ std::vector<FieldPage> sweep_pages() {
   pages.push_back(space);
   for (std::vector<FieldPage> more : {pages_of(sweep_fields(), SweepSpec{}), trial_run_pages()}) {
     std::move(more.begin(), more.end(), std::back_inserter(pages));
+  }
+  return pages;
+}
+
+std::vector<FieldPage> engine_sweep_pages() {
+  const SweepSpec defaults = engine_sweep_defaults();
+  std::vector<FieldPage> pages = pages_of(sweep_fields(), defaults);
+  for (FieldPage& page : pages) {
+    if (page.info.key == "engine") page.info.presence = Presence::required;
+  }
+  const FieldPage space{
+      {.key = "space",
+       .quantity = Quantity::text,
+       .help = "What may be changed: knobs of plans (`moetune knobs --plans`), the engine's own "
+               "flags or paths (\"--lr\", \"optimizer.lr\"), variables of the environment, with "
+               "their allowed values.",
+       .presence = Presence::required},
+      FieldKind::settings,
+      json::object(),
+      {},
+      {}};
+  pages.push_back(space);
+  for (FieldPage page : trial_part_pages()) {
+    if (page.kind != FieldKind::model && page.kind != FieldKind::hardware) continue;
+    page.info.presence = Presence::optional;
+    page.info.help = page.kind == FieldKind::model
+                         ? "The model, where the run does not say its sizes: for predictions."
+                         : "The cluster: for predictions, and for what fits.";
+    pages.push_back(std::move(page));
+  }
+  for (FieldPage& page : pages_of(engine_run_fields(), defaults.base)) {
+    pages.push_back(std::move(page));
   }
   return pages;
 }

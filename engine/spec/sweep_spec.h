@@ -50,5 +50,7 @@ SweepSpec sweep_from_json(const nlohmann::json& json, const Source& source,
                           const std::string& folder);
 /// All keys of a sweep file.
 std::vector<FieldPage> sweep_pages();
+/// The same of a sweep of another engine.
+std::vector<FieldPage> engine_sweep_pages();
 
 }  // namespace moetune::spec

@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "engine/spec/document.h"
+#include "engine/spec/sweep_spec.h"
+#include "kernels/base/error.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -125,6 +127,36 @@ BOOST_AUTO_TEST_CASE(schemas_refuse_what_the_program_refuses) {
   document = samples::cluster();
   document["num_nodes"] = 0;
   BOOST_TEST(!invalid(schema, document, "h").empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_sweep_of_another_engine_has_a_schema_of_its_own) {
+  const json schema = json_schema(FileKind::engine_sweep);
+  json document = {{"name", "ours"},
+                   {"engine", {{"dialect", "megatron-lm"}, {"run", "sbatch -W job.sh {flags}"}}},
+                   {"space", {{"tp", {1, 2}}, {"--lr", {"1e-4", "2e-4"}}}},
+                   {"hardware", "h100-8x8"},
+                   {"num_steps", 6}};
+  BOOST_TEST(invalid(schema, document, "s") == "");
+  // What the schema says of defaults and ranges is what the reader does.
+  const auto read = [&] { return sweep_from_json(document, Source("s"), "."); };
+  document.erase("num_steps");
+  document.erase("hardware");
+  const SweepSpec sweep = read();
+  BOOST_TEST(schema["properties"]["num_steps"]["default"] == sweep.base.num_steps);
+  BOOST_TEST(schema["properties"]["num_warmup_steps"]["default"] == sweep.base.num_warmup_steps);
+  BOOST_TEST(schema["properties"]["budget"]["properties"]["trial_timeout_s"]["default"] ==
+             sweep.budget.trial_timeout_s);
+  document["num_steps"] = 5;
+  BOOST_TEST(!invalid(schema, document, "s").empty());
+  BOOST_CHECK_THROW(read(), base::UsageError);
+  document.erase("num_steps");
+  document["knobs"] = json::object();  // our own engine's
+  BOOST_TEST(contains(invalid(schema, document, "s"), "knobs: unknown"));
+  BOOST_CHECK_THROW(read(), base::UsageError);
+  document.erase("knobs");
+  document.erase("space");
+  BOOST_TEST(contains(invalid(schema, document, "s"), "space"));
+  BOOST_CHECK_THROW(read(), base::UsageError);
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_schema_knows_knobs_and_recipe) {

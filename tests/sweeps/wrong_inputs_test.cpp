@@ -57,7 +57,7 @@ const Typed kTyped[] = {
     {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "soon"}, "", "a whole number of"},
     {{"program", "trial.json@", "--rank", "99"}, "", "--rank is 99, expected 0 to"},
     {{"schema"}, "", "the kind of file"},
-    {{"schema", "models"}, "", "kinds: sweep, trial, hardware, model"},
+    {{"schema", "models"}, "", "kinds: sweep, engine-sweep, trial, hardware, model"},
     {{"knobs", "extra"}, "", "too many positional options"},
     {{"report"}, "", "the database (--db PATH) is missing"},
     {{"ls"}, "", "the database (--db PATH) is missing"},

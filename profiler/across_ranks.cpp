@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
+
+#include "kernels/base/median.h"
 
 namespace moetune::profiler {
 namespace {
@@ -44,13 +47,6 @@ void add_ends(const StepTrace& trace, const CommunicatorKeys& communicators, End
   }
 }
 
-/// The upper median, to the nanosecond: a double does not hold clocks of years.
-int64_t exact_median(std::vector<int64_t>& values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 /// What has to be added to times of `theirs`; nullopt where no collective was common.
 std::optional<int64_t> offset_between(const Ends& ours, const Ends& theirs) {
   std::vector<int64_t> differences;
@@ -60,7 +56,7 @@ std::optional<int64_t> offset_between(const Ends& ours, const Ends& theirs) {
     differences.push_back(std::ranges::max(same->second) - std::ranges::max(ends));
   }
   if (differences.empty()) return std::nullopt;
-  return exact_median(differences);
+  return base::upper_median(std::move(differences));  // a double does not hold clocks of years
 }
 
 }  // namespace

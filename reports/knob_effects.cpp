@@ -10,6 +10,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "kernels/base/median.h"
+
 namespace moetune::reports {
 namespace {
 
@@ -78,7 +80,7 @@ KnobEffect effect_of(const std::string& knob, const std::vector<Ran>& trials,
   effect.num_settings = ratios.size();
   if (!ratios.empty()) {
     std::ranges::sort(ratios);
-    effect.median_ratio = ratios[ratios.size() / 2];
+    effect.median_ratio = base::median(ratios);
     effect.most_ratio = ratios.back();
     const auto best =
         std::ranges::max_element(num_fastest, {}, [](const auto& entry) { return entry.second; });

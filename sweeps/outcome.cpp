@@ -32,8 +32,7 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   outcome.wall_cause = word_of("sub_cause");
   const auto group = document.find("dominant_group");
   if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
-  const auto read_ratios = [&](const char* key,
-                               std::map<std::string, double, std::less<>>& ratios) {
+  const auto read_ratios = [&](const char* key, std::map<std::string, double>& ratios) {
     const auto found = document.find(key);
     if (found == document.end() || !found->is_object()) return;
     for (const auto& [name, ratio] : found->items()) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -104,9 +103,9 @@ struct TrialOutcome {
   std::string wall_label{};
   std::string wall_cause{};
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
-  std::map<std::string, double, std::less<>> shares;
+  std::map<std::string, double> shares;
   /// By wall_label: what of the step its causes cost (ImportedWall::ceilings).
-  std::map<std::string, double, std::less<>> ceilings{};
+  std::map<std::string, double> ceilings{};
   std::vector<double> losses;   ///< per step, warm-up included
   std::string routing_profile;  ///< JSON, of the reference run only
   /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns)

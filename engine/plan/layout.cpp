@@ -221,10 +221,6 @@ int64_t num_micro_batches(const Layout& layout, const Knobs& knobs, int64_t glob
   return global_batch_size / (knobs.micro_batch_size * layout.dp);
 }
 
-bool has_local_positions(const Layout& layout, int64_t seq_length) {
-  return layout.cp == 1 || seq_length % (2 * int64_t{layout.cp}) == 0;
-}
-
 std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length) {
   if (cp == 1) return {{0, seq_length}};
   MOETUNE_CHECK(seq_length % (2 * cp) == 0, "sequence of {} does not split into {} chunks",

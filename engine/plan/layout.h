@@ -105,8 +105,8 @@ struct PositionRange {
   int64_t end = 0;
 };
 /// What one of `cp` context-parallel ranks has of a sequence: the two zig-zag chunks cp_rank and
-/// 2*cp - 1 - cp_rank of 2*cp, so that causal work is balanced. cp 1: all positions. Needs
-/// has_local_positions().
+/// 2*cp - 1 - cp_rank of 2*cp, so that causal work is balanced. cp 1: all positions. Throws
+/// base::Error for a length that 2*cp does not divide.
 std::vector<PositionRange> local_ranges(int64_t cp, int64_t cp_rank, int64_t seq_length);
 
 /// The same of a rank's place, and how many that are.
@@ -119,9 +119,6 @@ std::vector<int32_t> local_positions(const Layout& layout, int rank, int64_t seq
 /// Those of all ranks that share sequences with `rank`, one rank after the other: num_local of
 /// each.
 std::vector<int32_t> positions_by_rank(const Layout& layout, int rank, int64_t seq_length);
-
-/// Whether a sequence of this length can be split like that.
-bool has_local_positions(const Layout& layout, int64_t seq_length);
 
 /// The communicator that each rank has of each group (by rank and name_of(group)), named by its
 /// first rank: which records of different ranks are the same collective.

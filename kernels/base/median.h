@@ -22,4 +22,14 @@ double median(std::vector<Number> values) {
   return lower + 0.5 * (upper - lower);
 }
 
+/// The middle value, of an even number the upper one: no number that is not among them, and to the
+/// last digit. Throws base::Error when there are none.
+template <typename Number>
+Number upper_median(std::vector<Number> values) {
+  MOETUNE_CHECK(!values.empty(), "the median of no values");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace moetune::base

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/base/median.h"
 #include "profiler/analysis/trace_figures.h"
 
 namespace moetune::profiler {
@@ -56,12 +57,6 @@ Streams streams_of(const ImportedTrace& trace) {
   return streams;
 }
 
-int64_t median_of(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 /// Instances of two ranks that belong together.
 std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& a,
                                                    const std::vector<Instance>& b) {
@@ -92,7 +87,7 @@ using Shifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
 std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, Shifts shifts) {
   std::map<size_t, std::vector<std::pair<size_t, int64_t>>> neighbours;
   for (auto& [pair, ahead] : shifts) {
-    const int64_t shift_ns = median_of(std::move(ahead));
+    const int64_t shift_ns = base::upper_median(std::move(ahead));
     neighbours[pair.first].emplace_back(pair.second, -shift_ns);
     neighbours[pair.second].emplace_back(pair.first, shift_ns);
   }
@@ -147,7 +142,7 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
         shifts.push_back(end_of(traces[ranks[other]], b) - end_of(traces[ranks[0]], a));
       }
       if (shifts.empty()) continue;
-      const int64_t shift_ns = median_of(shifts);
+      const int64_t shift_ns = base::upper_median(shifts);
       const auto num_agree = std::ranges::count_if(
           shifts, [&](int64_t shift) { return std::abs(shift - shift_ns) <= kEndsAgreeNs; });
       if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
@@ -181,7 +176,7 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   }
   matching.num_unmatched = matching.num_ops - num_matched;
   matching.clock_offsets_ns = offsets_of(traces.size(), std::move(all_shifts));
-  if (!distances.empty()) matching.residual_ns = median_of(std::move(distances));
+  if (!distances.empty()) matching.residual_ns = base::upper_median(std::move(distances));
   return matching;
 }
 

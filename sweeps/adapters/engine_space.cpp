@@ -168,7 +168,7 @@ std::vector<Settings> EngineSpace::layouts() const {
 
 void EngineSpace::add_remedies(const Settings& from, const tuner::TrialOutcome& seen,
                                std::vector<SettingsMove>& moves) const {
-  FoundWall wall{seen.wall_label, seen.wall_cause, seen.ceilings};
+  FoundWall wall{seen.wall_label, seen.wall_cause, {seen.ceilings.begin(), seen.ceilings.end()}};
   if (seen.status == spec::TrialStatus::oom) wall = {"memory", "oom", {{"memory", 1.0}}};
   if (wall.label.empty() || !run_->dialect) return;
   const dialects::RunConfig config = config_with(*run_, from);

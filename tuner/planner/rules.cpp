@@ -249,8 +249,6 @@ constexpr Thumb kThumbs[] = {
 
 }  // namespace
 
-std::span<const PlanRule> plan_rules() { return kRules; }
-
 const PlanRule* broken_rule(const PlanRun& run) {
   for (const PlanRule& rule : kRules) {
     if (!rule.holds(run)) return &rule;

@@ -18,7 +18,6 @@ struct PlanRule {
   bool (*holds)(const PlanRun&);
   std::string (*message)(const PlanRun&);  ///< of a run that breaks it
 };
-std::span<const PlanRule> plan_rules();
 
 /// The first rule that a run breaks, null when it is legal.
 const PlanRule* broken_rule(const PlanRun& run);

@@ -95,18 +95,4 @@ Kind kind_of(const Row& row) {
   return std::holds_alternative<float PlanKnobs::*>(member) ? Kind::number : Kind::word;
 }
 
-std::vector<std::string> known_settings(Dialect dialect) {
-  std::vector<std::string> keys;
-  for (const Row& row : rows()) {
-    if (std::string key = key_of(row, dialect); !key.empty()) keys.push_back(std::move(key));
-  }
-  for (const OtherKey& other : other_keys()) {
-    if (other.dialect == dialect) keys.emplace_back(other.key);
-  }
-  for (const OldSetting& old : old_settings()) {
-    if (old.dialect == dialect) keys.emplace_back(old.key);
-  }
-  return keys;
-}
-
 }  // namespace moetune::spec::dialects

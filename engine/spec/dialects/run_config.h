@@ -117,8 +117,5 @@ std::optional<std::vector<std::string>> command_words(const RunConfig& run, Dial
                                                       const RunConfig& defaults,
                                                       std::string_view said);
 
-/// The settings that moetune has a word for, as the dialect spells them, in the table's order.
-std::vector<std::string> known_settings(Dialect dialect);
-
 }  // namespace dialects
 }  // namespace moetune::spec

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 #include <utility>
 
+#include "kernels/base/at_once.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
@@ -186,16 +185,7 @@ ReadFile read_and_measure(const std::string& path) {
 /// In the order of the paths; as many at a time as there are cores.
 std::vector<ReadFile> read_files(const std::vector<std::string>& paths) {
   std::vector<ReadFile> files(paths.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < paths.size(); i = next++) files[i] = read_and_measure(paths[i]);
-  };
-  const size_t num_threads =
-      std::min<size_t>(paths.size(), std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> helpers;
-  for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(work);
-  work();
-  helpers.clear();
+  base::for_each_at_once(paths.size(), [&](size_t i) { files[i] = read_and_measure(paths[i]); });
   return files;
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/base/at_once.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
 #include "tuner/planner/rules.h"
@@ -263,22 +264,29 @@ base::Wall wall_of(const tuner::CostEstimate& estimate) {
 
 void play_best(const Calibration& calibration, bool has_records, PlanResult& result) {
   constexpr size_t kPlayed = 3;
-  for (size_t i = 0; i < std::min(kPlayed, result.answer.best.size()); ++i) {
+  struct Played {
+    tuner::PlayedStep step;
+    double seconds = 0;
+  };
+  std::vector<Played> played(std::min(kPlayed, result.answer.best.size()));
+  base::for_each_at_once(played.size(), [&](size_t i) {
     const auto start = std::chrono::steady_clock::now();
-    const spec::PlanKnobs& knobs = result.answer.best[i].knobs;
-    tuner::PlayedStep step = planner::play_plan(run_with(result.question, knobs), calibration.rates,
-                                                has_records && i == 0);
-    const base::Wall wall = wall_of(step.estimate);
-    const double seconds =
+    played[i].step = planner::play_plan(run_with(result.question, result.answer.best[i].knobs),
+                                        calibration.rates, has_records && i == 0);
+    played[i].seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  });
+  for (size_t i = 0; i < played.size(); ++i) {
+    tuner::PlayedStep& step = played[i].step;
+    const base::Wall wall = wall_of(step.estimate);
     if (i > 0) {
-      result.played_others.push_back({step.estimate.step_ns, wall, seconds});
+      result.played_others.push_back({step.estimate.step_ns, wall, played[i].seconds});
       continue;
     }
     result.played = std::move(step);
     result.played_wall = wall;
-    result.play_seconds = seconds;
-    result.not_in_played = planner::not_played(knobs);
+    result.play_seconds = played[i].seconds;
+    result.not_in_played = planner::not_played(result.answer.best[i].knobs);
   }
 }
 

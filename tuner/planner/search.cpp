@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "kernels/base/at_once.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::tuner::planner {
@@ -104,11 +106,19 @@ std::vector<PlanRecomputeSet> recompute_choices(const spec::ModelSpec& model) {
   return all;
 }
 
+bool is_faster(const PlannedConfig& a, const PlannedConfig& b) { return a.seconds < b.seconds; }
+
+/// The space is searched in so many parts, each by itself, whatever the machine: so the answer is
+/// the same everywhere.
+constexpr size_t kNumParts = 2;
+
+/// Every kNumParts-th cell of the space.
 class Search {
  public:
-  Search(const PlanQuestion& question, const Rates& rates)
+  Search(const PlanQuestion& question, const Rates& rates, size_t part)
       : q_(question),
         rates_(rates),
+        part_(part),
         recomputes_(recompute_choices(*question.model)),
         capacity_(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio),
         front_(capacity_) {
@@ -148,12 +158,6 @@ class Search {
     std::sort(layouts_.begin(), layouts_.end(),
               [](const Layout& a, const Layout& b) { return a.bound < b.bound; });
     for (const Layout& layout : layouts_) look_at(layout);
-    std::sort(answer_.best.begin(), answer_.best.end(), is_faster);
-    std::sort(
-        answer_.nearest.begin(), answer_.nearest.end(),
-        [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
-    constexpr size_t kNearest = 5;
-    if (answer_.nearest.size() > kNearest) answer_.nearest.resize(kNearest);
     if (q_.wants_space) {
       for (PlanCell& cell : answer_.cells) {
         if (!cell.fastest && cell.leanest) {
@@ -171,10 +175,6 @@ class Search {
     double bound = 0;
     size_t cell = 0;
   };
-
-  static bool is_faster(const PlannedConfig& a, const PlannedConfig& b) {
-    return a.seconds < b.seconds;
-  }
 
   [[nodiscard]] PlanRun run_with(const PlanKnobs& knobs) const {
     PlanRun run;
@@ -204,6 +204,7 @@ class Search {
           const int64_t plane = int64_t{tp} * cp * dp;
           for (const int32_t ep :
                is_moe ? divisors(model.num_experts, plane) : std::vector<int32_t>{1}) {
+            if (num_cells_++ % kNumParts != part_) continue;
             if (q_.wants_space) answer_.cells.push_back({tp, cp, ep, pp, 0, 0, {}, {}, nullptr});
             for (const int32_t etp :
                  is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
@@ -368,6 +369,8 @@ class Search {
 
   const PlanQuestion& q_;
   const Rates& rates_;
+  size_t part_;
+  size_t num_cells_ = 0;  ///< of all parts
   std::vector<PlanRecomputeSet> recomputes_;
   std::vector<MemoryChoice> memory_choices_;
   std::vector<TimeChoice> time_choices_;
@@ -380,10 +383,45 @@ class Search {
   PlanAnswer answer_;
 };
 
+/// Of the parts of a space, its answer.
+PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
+  PlanAnswer all;
+  Front front(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio);
+  size_t num_cells = 0;
+  const auto move_into = [](std::vector<PlannedConfig>& from, std::vector<PlannedConfig>& to) {
+    std::move(from.begin(), from.end(), std::back_inserter(to));
+  };
+  for (PlanAnswer& part : parts) {
+    all.num_points += part.num_points;
+    all.num_legal += part.num_legal;
+    all.num_fit += part.num_fit;
+    all.num_timed += part.num_timed;
+    move_into(part.best, all.best);
+    move_into(part.nearest, all.nearest);
+    for (const PlannedConfig& config : part.front) front.add(config);
+    num_cells += part.cells.size();
+  }
+  std::stable_sort(all.best.begin(), all.best.end(), is_faster);
+  all.best.resize(std::min(all.best.size(), static_cast<size_t>(question.num_best)));
+  std::stable_sort(
+      all.nearest.begin(), all.nearest.end(),
+      [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
+  constexpr size_t kNearest = 5;
+  all.nearest.resize(all.num_fit > 0 ? 0 : std::min(all.nearest.size(), kNearest));
+  for (size_t i = 0; i < num_cells; ++i) {
+    all.cells.push_back(std::move(parts[i % kNumParts].cells[i / kNumParts]));
+  }
+  if (question.wants_space) all.front = front.configs();
+  return all;
+}
+
 }  // namespace
 
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates) {
-  return Search(question, rates).search();
+  std::vector<PlanAnswer> parts(kNumParts);
+  base::for_each_at_once(
+      kNumParts, [&](size_t part) { parts[part] = Search(question, rates, part).search(); });
+  return joined(std::move(parts), question);
 }
 
 }  // namespace moetune::tuner::planner

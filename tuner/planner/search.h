@@ -73,7 +73,8 @@ struct PlanAnswer {
 
 /// All layouts of the devices, each with recomputation, loss, sharding, dispatcher, overlap and
 /// graphs. Memory is asked of every legal point; a layout whose bound (nothing recomputed, all
-/// overlapped, no host) is slower than the worst of the best so far is not timed.
+/// overlapped, no host) is slower than the worst of the best so far is not timed. Runs on up to
+/// four threads, which call `keeps`, too.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

@@ -308,7 +308,7 @@ void add_causes(const profiler::StepVerdict& causes, json& document) {
   document["label_ceilings"] = profiler::by_name(causes.ceilings);
   json& ceilings = document["ceilings"] = json::object();
   std::string text =
-      fmt::format("Step replayed without one cause after the other: {}.", causes.summary);
+      fmt::format("Step replayed without one cause after the other: {}.", causes.text());
   for (const auto& [name, ratio] : ceilings_of(causes)) {
     ceilings[name] = ratio;
     if (ratio < 0.005) continue;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,11 @@ void for_each_at_once(size_t count, const Work& work) {
     std::vector<std::jthread> helpers;
     const size_t num_threads =
         std::min<size_t>(count, std::max(1U, std::thread::hardware_concurrency()));
-    for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(take_turns);
+    try {
+      for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(take_turns);
+    } catch (const std::system_error&) {
+      // With fewer threads, then.
+    }
     take_turns();
   }
   for (const std::exception_ptr& failure : failures) {

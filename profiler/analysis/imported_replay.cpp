@@ -16,6 +16,8 @@ constexpr size_t kMostOpsAStep = 2'000'000;
 constexpr size_t kMostOps = 300'000;
 constexpr size_t kMostSteps = 9;
 
+/// What fits into 64 bits with room to spare.
+constexpr double kMostWorkNs = 1e18;
 /// From one operation to the next of a stream that has work enqueued.
 constexpr int64_t kStreamGapNs = 5'000;
 
@@ -26,6 +28,19 @@ int64_t recorded_ns(const std::vector<StepTrace>& traces) {
   int64_t end_ns = traces.front().end_ns;
   for (const StepTrace& trace : traces) end_ns = std::max(end_ns, trace.end_ns);
   return end_ns - traces.front().start_ns;
+}
+
+/// All that is done, one after the other.
+double work_ns(const std::vector<StepTrace>& traces) {
+  double sum = 0;
+  for (const StepTrace& trace : traces) {
+    for (const TraceRecord& record : trace.records) {
+      sum += static_cast<double>(record.end_ns) - static_cast<double>(record.start_ns);
+      sum +=
+          static_cast<double>(record.launch_end_ns) - static_cast<double>(record.launch_start_ns);
+    }
+  }
+  return sum;
 }
 
 /// Places of the steps to replay: as many as the bounds allow, evenly spaced.
@@ -52,6 +67,7 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
   std::vector<StepVerdict> verdicts;
   for (const size_t step : chosen_steps(steps)) {
     const std::vector<StepTrace> made = steps.make(step);
+    if (work_ns(made) > kMostWorkNs) continue;
     const ReplayedRun run(made, steps.communicators(), {kDeviceLatencyNs, kStreamGapNs});
     const auto length_ns = static_cast<double>(recorded_ns(made));
     if (length_ns <= 0) continue;

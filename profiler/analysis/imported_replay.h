@@ -23,7 +23,8 @@ struct ImportedReplay {
 };
 
 /// Of the run's steps some, evenly spaced, bounded by their size. Nothing where there is no device
-/// work, or too much of it in one step. `verdict.rank` is a place in `traces`.
+/// work, or too much of it in one step. `verdict.rank` is a place in `traces`,
+/// as in its text().
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -21,12 +23,13 @@ bool is_stop(const HostCall& call) {
 
 /// What is moved out and in again is offloaded; one way it is the input, or a result.
 bool goes_both_ways(const ImportedTrace& trace) {
-  int64_t to_host_ns = 0;
-  int64_t to_device_ns = 0;
+  double to_host_ns = 0;
+  double to_device_ns = 0;
   for (const ImportedOp& op : trace.ops) {
     if (op.kind != ActivityKind::copy) continue;
-    if (op.path == CopyPath::to_host) to_host_ns += op.duration_ns();
-    if (op.path == CopyPath::to_device) to_device_ns += op.duration_ns();
+    const auto ns = static_cast<double>(op.duration_ns());
+    if (op.path == CopyPath::to_host) to_host_ns += ns;
+    if (op.path == CopyPath::to_device) to_device_ns += ns;
   }
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
@@ -40,14 +43,26 @@ int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
   return static_cast<int64_t>(std::min(threads, 1e15));
 }
 
-/// By row: when all device work up to that row had ended.
-std::vector<int64_t> latest_ends_of(const ImportedTrace& trace) {
-  std::vector<int64_t> ends;
-  ends.reserve(trace.ops.size());
+/// When all work had ended that was launched up to a moment.
+struct LaunchedWork {
+  int64_t launch_ns = 0;
+  int64_t end_ns = 0;  ///< the latest of it and all before
+};
+
+/// By launch. Work without one was launched with that before it, or before the trace began.
+std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
+  std::vector<LaunchedWork> all;
+  all.reserve(trace.ops.size());
+  int64_t launch_ns = std::numeric_limits<int64_t>::min();
   for (const ImportedOp& op : trace.ops) {
-    ends.push_back(ends.empty() ? op.end_ns : std::max(ends.back(), op.end_ns));
+    if (const HostCall* call = trace.launch_of(op)) launch_ns = call->start_ns;
+    all.push_back({launch_ns, op.end_ns});
   }
-  return ends;
+  std::ranges::stable_sort(all, {}, &LaunchedWork::launch_ns);
+  for (size_t i = 1; i < all.size(); ++i) {
+    all[i].end_ns = std::max(all[i].end_ns, all[i - 1].end_ns);
+  }
+  return all;
 }
 
 }  // namespace
@@ -76,7 +91,10 @@ void ImportedSteps::add_rank(uint32_t index) {
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
     if (call == nullptr) continue;
-    rank.launches.push_back({call->start_ns, call->thread});
+    // A thread that only fetches data takes no turns with the one that trains.
+    if (op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph) {
+      rank.launches.push_back({call->start_ns, call->thread});
+    }
     rank.launches_on[call->thread] = true;
   }
   std::ranges::sort(rank.launches, {}, &Launch::start_ns);
@@ -133,19 +151,23 @@ void ImportedSteps::find_parts() {
     const ImportedTrace& trace = traces_[ranks_[i].trace];
     windows.emplace_back(trace);
     std::set<int64_t> own;
-    const std::vector<int64_t> latest_ends = latest_ends_of(trace);
+    const std::vector<LaunchedWork> work = launched_work_of(trace);
+    int64_t last_end_ns = std::numeric_limits<int64_t>::min();
     for (const ImportedStep& step : trace.steps) {
+      // Steps do not overlap; those of strangers may.
+      if (step.start_ns < last_end_ns) continue;
+      last_end_ns = step.end_ns;
       if (common && !common->contains(step.number)) continue;
       auto window = windows.back().make(WindowKind::step_by_launch, &step);
       if (!window || !own.insert(step.number).second) continue;
-      int64_t start_ns = step.start_ns;
-      if (window->ops.front() > 0) {
-        start_ns = std::max(start_ns, latest_ends[window->ops.front() - 1]);
-      }
-      start_ns = std::min(start_ns, window->time.start_ns);
-      by_number[i][step.number] = {std::move(window->ops),
-                                   {step.start_ns, step.end_ns},
-                                   {start_ns, std::max(window->time.end_ns, step.end_ns)}};
+      const auto later =
+          std::ranges::lower_bound(work, step.start_ns, {}, &LaunchedWork::launch_ns);
+      const int64_t start_ns =
+          later == work.begin() ? step.start_ns : std::max(step.start_ns, std::prev(later)->end_ns);
+      by_number[i][step.number] = {
+          std::move(window->ops),
+          {step.start_ns, step.end_ns},
+          {start_ns, std::max({start_ns, window->time.end_ns, step.end_ns})}};
     }
     common = std::move(own);
   }
@@ -172,6 +194,7 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
     std::string group;
   };
   std::map<Communicator, Named> communicators;
+  std::map<std::string, size_t> purposes;
   for (size_t i = 0; i < matching.matched.size(); ++i) {
     const MatchedCollective& one = matching.matched[i];
     const ImportedTrace& first = traces_[one.parts[0].trace];
@@ -317,6 +340,10 @@ class ImportedSteps::Writer {
     const ImportedOp& op = trace_.ops[row];
     const HostCall* call = trace_.launch_of(op);
     TraceRecord record = steps_.record_of(rank_, row);
+    // What ran beside earlier work, as copies of the next input do, is of no step's time.
+    record.start_ns = std::max(record.start_ns, step_.start_ns);
+    record.end_ns = std::max(record.end_ns, step_.start_ns);
+    record.transfer_ns = std::min(record.transfer_ns, record.end_ns - record.start_ns);
     record.launch_start_ns = record.launch_end_ns = host_ns_;
     if (call != nullptr) {
       load_until(call->start_ns);

@@ -21,16 +21,18 @@
 namespace moetune::profiler {
 
 /// A trace's place among them is its rank here, as files may not know theirs. Rules:
-///  - A step begins with its host's step, or where work of earlier steps ends behind that, and ends
-///    with its last device work, or with its host's step behind that. Without steps that all traces
-///    have, all that was launched is one.
+///  - A step begins with its host's step, or later, when all work that was launched before has
+///  ended.
+///    It ends with its last device work, or later, with its host's step. Without steps that all
+///    traces have, all that was launched is one. Of steps that overlap the first counts.
 ///  - Host threads that launch take turns, as those of a framework do. A call that waits while
 ///    another thread launches holds nobody up.
 ///  - Work without a launch in the trace has as its launch that of the work before it.
 ///  - Kernels are alike that have one name and one number of threads.
-///  - A copy whose call returns behind its end kept the host waiting. Copies to and from the host
+///  - A copy whose call returns after it has ended kept the host waiting. Copies to and from the
+///  host
 ///    are offload where they go both ways, else the input.
-///  - Messages have no partner: their time is waiting for a stage. Of a collective, the part behind
+///  - Messages have no partner: their time is waiting for a stage. Of a collective, the part after
 ///    the arrival of the last matched rank is transfer, all of it where nobody is matched.
 class ImportedSteps {
  public:

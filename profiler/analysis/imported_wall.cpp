@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -62,22 +62,43 @@ void check_one_run(std::span<const ImportedTrace> traces) {
   }
 }
 
+/// Months, where a trace is of seconds.
+constexpr double kMostExtentNs = 1e16;
+
+/// From the first time that a trace has to the last.
+double extent_ns(const ImportedTrace& trace) {
+  double first = std::numeric_limits<double>::infinity();
+  double last = -first;
+  const auto see = [&](const auto& rows) {
+    for (const auto& row : rows) {
+      first = std::min(first, static_cast<double>(row.start_ns));
+      last = std::max(last, static_cast<double>(row.end_ns));
+    }
+  };
+  see(trace.ops);
+  see(trace.calls);
+  see(trace.steps);
+  return last - first;
+}
+
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
   Judge(std::span<const ImportedTrace> traces, const ImportedWallOptions& options)
       : traces_(traces), options_(options) {
     for (const ImportedTrace& trace : traces) {
-      const TraceWindows windows(trace);
       JudgedRank& rank = ranks_.emplace_back();
+      if (extent_ns(trace) > kMostExtentNs) continue;  // sums would not fit
+      const TraceWindows windows(trace);
       auto window = judged_window(trace, windows);
       if (!window) continue;
       rank.window = std::move(*window);
       rank.segments = explain_window(trace, rank.window, windows.wide());
-      comm_exposed_ns_ += windows.measure(rank.window).wide.exposed_comm_ns;
+      comm_exposed_ns_ += static_cast<double>(windows.measure(rank.window).wide.exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
-        if (windows.wide().of(op) == WorkClass::communication) comm_volume_ns_ += op.duration_ns();
+        if (windows.wide().of(op) == WorkClass::communication)
+          comm_volume_ns_ += static_cast<double>(op.duration_ns());
       }
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
@@ -137,8 +158,8 @@ class Judge {
     const auto add = [&](WallLabel label, double ns) {
       shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
     };
-    int64_t to_host_ns = 0;
-    int64_t to_device_ns = 0;
+    double to_host_ns = 0;
+    double to_device_ns = 0;
     for (const CauseSegment& segment : rank.segments) {
       const int64_t ns = segment.end_ns - segment.start_ns;
       switch (segment.cause) {
@@ -155,7 +176,7 @@ class Judge {
           break;
         case IdleCause::host_copy:
           (traces_[index].ops[segment.op].path == CopyPath::to_host ? to_host_ns : to_device_ns) +=
-              ns;
+              static_cast<double>(ns);
           break;
         case IdleCause::unknown:
         case IdleCause::count:
@@ -164,9 +185,9 @@ class Judge {
       }
     }
     // What is moved out and in again is offloaded; one way it is the input, or a result.
-    const int64_t both_ns = to_host_ns + to_device_ns;
+    const double both_ns = to_host_ns + to_device_ns;
     const bool is_offload = 5 * std::min(to_host_ns, to_device_ns) > both_ns;
-    add(is_offload ? WallLabel::memory : WallLabel::host, static_cast<double>(both_ns));
+    add(is_offload ? WallLabel::memory : WallLabel::host, both_ns);
     copy_ns_ += both_ns;
   }
 
@@ -255,7 +276,14 @@ class Judge {
   /// The counterfactual in the place of the accounts, where there is one.
   void take_replay(ImportedWall& wall) {
     replay_ = replay_imported(traces_, matching_);
-    if (!replay_ || replay_->error_ratio > kMostReplayError) return replay_.reset();
+    if (replay_ && replay_->error_ratio > kMostReplayError) {
+      add_evidence(wall, "replay_error_ratio", replay_->error_ratio, "ratio",
+                   fmt::format("a replay of the steps misses them by {}, so that it counts for "
+                               "nothing",
+                               base::format_ratio(replay_->error_ratio)));
+      replay_.reset();
+    }
+    if (!replay_) return;
     const StepVerdict& verdict = replay_->verdict;
     wall.ceilings = verdict.ceilings;
     wall.sub_ceilings = verdict.sub_ceilings;
@@ -280,11 +308,11 @@ class Judge {
       return;
     }
     wall.sub_cause = verdict.label == WallLabel::compute ? "" : row_of(verdict.sub_cause).name;
-    wall.summary = verdict.summary;
     if (verdict.rank) {
       const auto place = static_cast<size_t>(*verdict.rank);
       wall.rank = traces_[place].facts.rank.value_or(*verdict.rank);
     }
+    wall.summary = verdict.text(wall.rank);
     if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
   }
 
@@ -322,13 +350,7 @@ class Judge {
                    fmt::format("without {} the step would be {} shorter", name,
                                base::format_ratio(wall.ceilings[i])));
     }
-    add_evidence(
-        wall, "agreeing_ratio", static_cast<double>(replay_->num_agreeing) / replay_->num_steps,
-        "ratio",
-        fmt::format("{} of {} replayed steps have this wall; without it they would be {} to "
-                    "{} shorter",
-                    replay_->num_agreeing, replay_->num_steps, base::format_ratio(wall.low_ratio),
-                    base::format_ratio(wall.high_ratio)));
+    if (wall.label == replay_->verdict.label) add_interval(wall);
     if (replay_->verdict.inferred_ratio > 0) {
       add_evidence(
           wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
@@ -336,6 +358,16 @@ class Judge {
                       "from their times",
                       base::format_ratio(replay_->verdict.inferred_ratio)));
     }
+  }
+
+  void add_interval(ImportedWall& wall) const {
+    add_evidence(
+        wall, "agreeing_ratio", static_cast<double>(replay_->num_agreeing) / replay_->num_steps,
+        "ratio",
+        fmt::format("{} of {} replayed steps have this wall; without it they would be {} to "
+                    "{} shorter",
+                    replay_->num_agreeing, replay_->num_steps, base::format_ratio(wall.low_ratio),
+                    base::format_ratio(wall.high_ratio)));
   }
 
   void add_host(ImportedWall& wall) {
@@ -350,7 +382,7 @@ class Judge {
       host.between_ns += one.between_ns;
     }
     if (host.total_ns() == 0) return;
-    const std::pair<const char*, int64_t> parts[] = {
+    const std::pair<const char*, double> parts[] = {
         {"sync", host.sync_ns},
         {"allocator", host.allocation_ns},
         {"copy", host.copy_ns},
@@ -358,14 +390,14 @@ class Judge {
         {"launch", host.launch_ns + host.between_ns},
     };
     const auto largest = std::ranges::max_element(
-        parts, {}, [](const std::pair<const char*, int64_t>& part) { return part.second; });
+        parts, {}, [](const std::pair<const char*, double>& part) { return part.second; });
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       wall.sub_cause = copy_ns_ > host.total_ns() ? "loader" : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
     for (const auto& [name, ns] : parts) {
-      const double ratio = static_cast<double>(ns) / static_cast<double>(host.total_ns());
+      const double ratio = ns / host.total_ns();
       if (ratio < 0.01) continue;
       add_evidence(wall, fmt::format("host_{}_ratio", name), ratio, "ratio",
                    fmt::format("of the time in which the host was late, {} {}",
@@ -394,12 +426,18 @@ class Judge {
     const auto add_ns = [&](const char* name, double ns, const char* text) {
       add_evidence(wall, name, ns / num_judged_, "ns", text);
     };
-    add_ns("comm_volume_ns", static_cast<double>(comm_volume_ns_),
-           "communication kernels, summed, a rank");
-    add_ns("comm_exposed_ns", static_cast<double>(comm_exposed_ns_),
+    add_ns("comm_volume_ns", comm_volume_ns_, "communication kernels, summed, a rank");
+    add_ns("comm_exposed_ns", comm_exposed_ns_,
            "of communication, with nothing else on the device");
     add_ns("comm_blocking_ns", blocking_ns_, "of that, what the next work waited for");
-    if (matching_.matched.empty()) return;
+    if (matching_.matched.empty()) {
+      if (wall.label == WallLabel::communication) {
+        add_evidence(wall, "matched_ratio", 0, "ratio",
+                     "no collective was found on another rank: waiting for others counts as "
+                     "transfer; give the traces of all ranks");
+      }
+      return;
+    }
     add_ns("comm_waiting_ns", waited_ns_, "of that, waiting for a rank that came late");
     const double matched =
         1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
@@ -451,11 +489,11 @@ class Judge {
   std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
   CollectiveMatching matching_;
   std::optional<ImportedReplay> replay_;  ///< where the verdict is its
-  int64_t comm_volume_ns_ = 0;
-  int64_t comm_exposed_ns_ = 0;
+  double comm_volume_ns_ = 0;
+  double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;
-  int64_t copy_ns_ = 0;
+  double copy_ns_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "profiler/analysis/intervals.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace moetune::profiler {
 
@@ -15,6 +16,12 @@ IntervalSet::IntervalSet(std::vector<Interval> intervals) {
     } else {
       intervals_.push_back(interval);
     }
+  }
+  length_before_.reserve(intervals_.size());
+  int64_t before_ns = 0;
+  for (const Interval& interval : intervals_) {
+    length_before_.push_back(before_ns);
+    before_ns += interval.length_ns();
   }
 }
 
@@ -65,13 +72,16 @@ IntervalSet clip(const IntervalSet& set, const Interval& window) {
 }
 
 int64_t covered_ns(const IntervalSet& set, const Interval& time) {
-  const std::vector<Interval>& all = set.intervals();
-  auto at = std::ranges::upper_bound(all, time.start_ns, {}, &Interval::end_ns);
-  int64_t covered = 0;
-  for (; at != all.end() && at->start_ns < time.end_ns; ++at) {
-    covered += std::min(at->end_ns, time.end_ns) - std::max(at->start_ns, time.start_ns);
-  }
-  return covered;
+  const std::vector<Interval>& all = set.intervals_;
+  const auto first = std::ranges::upper_bound(all, time.start_ns, {}, &Interval::end_ns);
+  const auto behind = std::ranges::lower_bound(all, time.end_ns, {}, &Interval::start_ns);
+  if (first >= behind) return 0;
+  const auto last = std::prev(behind);
+  const int64_t whole_ns = set.length_before_[static_cast<size_t>(last - all.begin())] -
+                           set.length_before_[static_cast<size_t>(first - all.begin())] +
+                           last->length_ns();
+  return whole_ns - std::max<int64_t>(0, time.start_ns - first->start_ns) -
+         std::max<int64_t>(0, last->end_ns - time.end_ns);
 }
 
 }  // namespace moetune::profiler

@@ -31,7 +31,10 @@ class IntervalSet {
   bool operator==(const IntervalSet&) const = default;
 
  private:
+  friend int64_t covered_ns(const IntervalSet& set, const Interval& time);
+
   std::vector<Interval> intervals_;
+  std::vector<int64_t> length_before_;  ///< by interval: of all before it
 };
 
 IntervalSet unite(const IntervalSet& a, const IntervalSet& b);
@@ -39,7 +42,7 @@ IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
 /// What is in `a` and not in `b`.
 IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
 IntervalSet clip(const IntervalSet& set, const Interval& window);
-/// How much of `time` the set covers; O(log n) and what it meets.
+/// How much of `time` the set covers; O(log n).
 int64_t covered_ns(const IntervalSet& set, const Interval& time);
 
 }  // namespace moetune::profiler

@@ -1,6 +1,7 @@
 #include "profiler/analysis/matched_collectives.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -17,6 +18,7 @@ namespace {
 
 /// Ends of one instance agree within some 10 us on a node; clocks of nodes drift.
 constexpr int64_t kEndsAgreeNs = 500'000;
+constexpr int64_t kFarApartNs = int64_t{1} << 60;
 /// Of a stream of instances, so many must end together for it to be believed.
 constexpr double kAgreeRatio = 0.8;
 
@@ -78,6 +80,12 @@ std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& 
 /// Unix time where both files have it: only differences count.
 int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
   return trace.ops[instance.op].end_ns;
+}
+
+/// Of any two numbers, as far as it matters.
+int64_t distance_of(int64_t a, int64_t b) {
+  const double distance = std::abs(static_cast<double>(a) - static_cast<double>(b));
+  return distance < static_cast<double>(kFarApartNs) ? std::abs(a - b) : kFarApartNs;
 }
 
 /// Of two traces, what the second one's times are ahead, by each instance that both have.
@@ -144,14 +152,14 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
       if (shifts.empty()) continue;
       const int64_t shift_ns = base::upper_median(shifts);
       const auto num_agree = std::ranges::count_if(
-          shifts, [&](int64_t shift) { return std::abs(shift - shift_ns) <= kEndsAgreeNs; });
+          shifts, [&](int64_t shift) { return distance_of(shift, shift_ns) <= kEndsAgreeNs; });
       if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
         continue;
       }
       std::vector<int64_t>& ahead = all_shifts[{ranks[0], ranks[other]}];
       ahead.insert(ahead.end(), shifts.begin(), shifts.end());
       for (size_t i = 0; i < pairs.size(); ++i) {
-        const int64_t distance = std::abs(shifts[i] - shift_ns);
+        const int64_t distance = distance_of(shifts[i], shift_ns);
         if (distance > kEndsAgreeNs) continue;
         distances.push_back(distance);
         MatchedCollective& one = by_op[pairs[i].first.op];

@@ -11,6 +11,8 @@
 namespace moetune::profiler {
 namespace {
 
+/// Of what ended just before, so many are looked at.
+constexpr int kMostCandidates = 64;
 /// A synchronisation that nothing explains and that took so long waited for something.
 constexpr int64_t kLongSyncNs = 100'000;
 
@@ -153,6 +155,8 @@ int64_t ReplayedRun::add_latency(Links& links, int64_t launched_ns, int64_t begu
       links.before == kNone ? launched_ns : record_of(ops_[links.before]).end_ns;
   const bool is_kept = links.producer != kNone &&
                        record_of(ops_[links.producer]).end_ns > std::max(launched_ns, free_ns);
+  // Some devices start a kernel before the one ahead of it has ended.
+  if (begun_ns < free_ns) links.gap_ns = begun_ns - free_ns;
   const int64_t late_ns = begun_ns - std::max(launched_ns, free_ns);
   if (!is_kept && late_ns > 0) {
     if (free_ns <= launched_ns && late_ns <= options_.start_latency_ns) links.latency_ns = late_ns;
@@ -182,7 +186,9 @@ void ReplayedRun::find_slack() {
       if (links.producer == kNone && begun_ns > earliest_ns) {
         // The last end just before.
         auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(begun_ns, kNone));
-        while (at != ends.begin() && begun_ns - std::prev(at)->first <= options_.start_latency_ns) {
+        for (int looked_at = 0; looked_at < kMostCandidates; ++looked_at) {
+          if (at == ends.begin() || begun_ns - std::prev(at)->first > options_.start_latency_ns)
+            break;
           --at;
           const TraceRecord& other = record_of(ops_[at->second]);
           if (at->second >= place || (!is_sync && other.stream == record.stream)) continue;

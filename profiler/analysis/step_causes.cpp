@@ -198,7 +198,10 @@ void StepCauses::compare_ranks() {
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run_.record_of(ops[i]);
     const Work& rank = work[ops[i].trace];
-    if (record.kind != RecordKind::kernel || rank.own < kAlikeRatio * rank.fastest) continue;
+    if (record.kind != RecordKind::kernel || rank.own <= 0 ||
+        rank.own < kAlikeRatio * rank.fastest) {
+      continue;
+    }
     double ratio = rank.fastest / rank.own;  // of work that no other rank has
     const auto found = fastest.find(alike_of(record));
     if (found != fastest.end()) {

@@ -20,6 +20,9 @@ constexpr double kPairRatio = 1.5;
 /// Of two causes on the host that gain as much, it is not the wait.
 constexpr double kWaitWeight = 0.9;
 
+/// Operations that are replayed to find a rank; of more none is named.
+constexpr size_t kMostReplayed = 200'000'000;
+
 class StepJudge {
  public:
   StepJudge(const ReplayedRun& run, const StepFacts& facts)
@@ -215,6 +218,8 @@ class StepJudge {
     const double all = verdict_.ceiling_ratio();
     if (verdict_.label >= WallLabel::memory || run_.traces().size() < 2 || all <= 0) return;
     if (verdict_.label == WallLabel::pipeline) return;
+    // Each rank is a replay of everything.
+    if (run_.traces().size() * run_.ops().size() > kMostReplayed) return;
     if (verdict_.sub_cause == SubCause::one_link) {
       if (const auto trace = causes_.with_slow_link()) verdict_.rank = run_.traces()[*trace].rank;
       return;
@@ -265,7 +270,6 @@ class StepJudge {
           "the step become shorter",
           name_of(verdict_.label), row.name, base::format_ratio(verdict_.ceiling_ratio()));
     }
-    if (verdict_.rank) verdict_.summary += fmt::format("; most of it is rank {}'s", *verdict_.rank);
   }
 
   const ReplayedRun& run_;
@@ -275,6 +279,10 @@ class StepJudge {
 };
 
 }  // namespace
+
+std::string StepVerdict::text(std::optional<int64_t> shown_rank) const {
+  return shown_rank ? fmt::format("{}; most of it is rank {}'s", summary, *shown_rank) : summary;
+}
 
 StepVerdict judge_step(const ReplayedRun& run, const StepFacts& facts) {
   return StepJudge(run, facts).verdict();

@@ -1,4 +1,4 @@
-// What holds a traced step of our own back, by taking causes away: each cause is dropped from the
+// What holds a traced step back, by taking causes away: each cause is dropped from the
 // step of all ranks, the step is replayed, and what it is shorter is the cause's ceiling. Waiting
 // is so booked to who is waited for, on whatever rank that is.
 #pragma once
@@ -37,7 +37,7 @@ struct StepVerdict {
   SubCause sub_cause = SubCause::unexplained;
   /// Whose doing most of it is, where one rank stands out.
   std::optional<int32_t> rank;
-  int64_t step_ns = 0;  ///< as recorded
+  int64_t step_ns = 0;  ///< as replayed with nothing dropped
   /// Share of the step that goes when the label's causes are dropped together; compute: what is
   /// left of it.
   std::array<double, kNumWallLabels> ceilings = {};
@@ -48,8 +48,11 @@ struct StepVerdict {
   bool is_hidden_alone = false;
   /// Of waits for other streams, those that were inferred from times.
   double inferred_ratio = 0;
-  std::string summary;  ///< a sentence
+  std::string summary;  ///< a sentence, without the rank
 
+  /// The summary with the rank, which callers may know by another number.
+  [[nodiscard]] std::string text(std::optional<int64_t> shown_rank) const;
+  [[nodiscard]] std::string text() const { return text(rank); }
   [[nodiscard]] double ceiling_ratio() const { return ceilings[static_cast<size_t>(label)]; }
   [[nodiscard]] double unknown_ratio() const {
     return ceilings[static_cast<size_t>(WallLabel::unknown)];

@@ -200,27 +200,27 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
     auto at = std::ranges::lower_bound(calls, time.start_ns, {},
                                        [&](uint32_t row) { return trace.calls[row].start_ns; });
     if (at != calls.begin()) --at;  // it may still run
-    int64_t in_calls_ns = 0;
+    double in_calls_ns = 0;
     for (; at != calls.end() && trace.calls[*at].start_ns < time.end_ns; ++at) {
       const HostCall& call = trace.calls[*at];
       const int64_t ns = overlap_ns(time, call.start_ns, call.end_ns);
-      in_calls_ns += ns;
+      in_calls_ns += static_cast<double>(ns);
       switch (call.kind) {
         case CallKind::sync:
-          host.sync_ns += ns;
+          host.sync_ns += static_cast<double>(ns);
           break;
         case CallKind::allocation:
-          host.allocation_ns += ns;
+          host.allocation_ns += static_cast<double>(ns);
           break;
         case CallKind::blocking_copy:
-          host.copy_ns += ns;
+          host.copy_ns += static_cast<double>(ns);
           break;
         default:
-          host.launch_ns += ns;
+          host.launch_ns += static_cast<double>(ns);
       }
     }
-    const int64_t rest_ns = std::max<int64_t>(0, time.length_ns() - in_calls_ns);
-    const int64_t loading_ns = std::min(rest_ns, covered_ns(loader, time));
+    const double rest_ns = std::max(0.0, static_cast<double>(time.length_ns()) - in_calls_ns);
+    const double loading_ns = std::min(rest_ns, static_cast<double>(covered_ns(loader, time)));
     host.loader_ns += loading_ns;
     host.between_ns += rest_ns - loading_ns;
   }

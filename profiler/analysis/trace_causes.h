@@ -47,13 +47,13 @@ IntervalSet loading_of(const ImportedTrace& trace);
 
 /// What the host did in the time that it was late: nanoseconds of the launching threads.
 struct HostTime {
-  int64_t sync_ns = 0;        ///< in calls that wait for the device
-  int64_t allocation_ns = 0;  ///< in calls that allocate or free
-  int64_t copy_ns = 0;        ///< in calls that copy and return when it is done
-  int64_t loader_ns = 0;      ///< in ranges named after loading data
-  int64_t launch_ns = 0;      ///< in calls that launch
-  int64_t between_ns = 0;     ///< in none of these: the program itself
-  [[nodiscard]] int64_t total_ns() const {
+  double sync_ns = 0;        ///< in calls that wait for the device
+  double allocation_ns = 0;  ///< in calls that allocate or free
+  double copy_ns = 0;        ///< in calls that copy and return when it is done
+  double loader_ns = 0;      ///< in ranges named after loading data
+  double launch_ns = 0;      ///< in calls that launch
+  double between_ns = 0;     ///< in none of these: the program itself
+  [[nodiscard]] double total_ns() const {
     return sync_ns + allocation_ns + copy_ns + loader_ns + launch_ns + between_ns;
   }
 };

@@ -60,9 +60,9 @@ std::optional<int64_t> TableRows::whole(int column) {
 }
 
 std::optional<int64_t> TableRows::time_ns(int column) {
-  constexpr int64_t kLargest = int64_t{1} << 62;
+  constexpr int64_t kLargest = int64_t{1} << 61;
   const std::optional<int64_t> ns = whole(column);
-  if (ns && (*ns > kLargest || *ns < -kLargest)) refuse(column, "nanoseconds below 2^62");
+  if (ns && (*ns > kLargest || *ns < -kLargest)) refuse(column, "nanoseconds below 2^61");
   return ns;
 }
 

@@ -268,7 +268,7 @@ class KinetoReader {
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = scaled_decimal(value, 3);
     // Sums and differences of two must fit, too.
-    constexpr int64_t kLargest = int64_t{1} << 62;
+    constexpr int64_t kLargest = int64_t{1} << 61;
     if (!ns || *ns > kLargest || *ns < -kLargest) {
       fail(key, value, "microseconds that fit into 64 bits as nanoseconds");
     }

@@ -333,12 +333,12 @@ class RocprofReader {
 
   [[noreturn]] void refuse(std::string_view key, std::string_view value) {
     throw base::UsageError(
-        fmt::format("{}: byte {}: {} is '{}', expected whole nanoseconds below 2^62", json_.path(),
+        fmt::format("{}: byte {}: {} is '{}', expected whole nanoseconds below 2^61", json_.path(),
                     json_.offset(), key, shown_text(value, 40)));
   }
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = whole_number(value);
-    constexpr int64_t kLargest = int64_t{1} << 62;
+    constexpr int64_t kLargest = int64_t{1} << 61;
     if (!ns || *ns > kLargest || *ns < -kLargest) refuse(key, value);
     return *ns;
   }

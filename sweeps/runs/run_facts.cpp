@@ -382,7 +382,10 @@ bool RunFailure::is_of_the_machine() const {
   constexpr std::array<std::string_view, 4> kKinds = {"no-device", "library", "disk-full",
                                                       "address-in-use"};
   if (std::ranges::find(kKinds, kind) != kKinds.end()) return true;
-  return memory && memory->others_bytes > memory->asked_bytes;
+  // Every process on a device holds some for itself.
+  constexpr int64_t kUsualShare = 10;
+  return memory && memory->others_bytes > memory->asked_bytes &&
+         memory->others_bytes > memory->capacity_bytes / kUsualShare;
 }
 
 }  // namespace moetune::sweeps

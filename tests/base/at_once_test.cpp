@@ -1,3 +1,4 @@
+// Work on several threads: all of it is done once, and failures come back.
 #include "kernels/base/at_once.h"
 
 #include <boost/test/unit_test.hpp>

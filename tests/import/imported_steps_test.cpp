@@ -90,6 +90,38 @@ BOOST_AUTO_TEST_CASE(a_device_that_lags_is_not_waited_for) {
   BOOST_TEST(of_kind(steps[1], RecordKind::host_work).empty());
 }
 
+// The next input is copied beside the step before, whose work is what the next step waits for.
+BOOST_AUTO_TEST_CASE(a_copy_that_runs_ahead_does_not_make_its_step_longer) {
+  EventText events;
+  for (int step = 0; step < 3; ++step) {
+    events.range(100 * step, 100, "ProfilerStep#" + std::to_string(step));
+    const int id = 100 * step;
+    events.call(100 * step, 2, id + 1, "cudaMemcpyAsync")
+        .copy(100 * step + 5, 20, id + 1, "Memcpy HtoD (Pinned -> Device)", 20);
+    for (int i = 0; i < 20; ++i) {
+      events.call(100 * step + 4 * i + 3, 2, id + i + 2)
+          .kernel(50 + 2000 * step + 100 * i, 99, id + i + 2);
+    }
+  }
+  const ImportedTrace trace = events.read();
+  const std::vector<StepTrace> steps = steps_of(trace);
+  BOOST_REQUIRE(steps.size() == 3u);
+  BOOST_TEST(steps[2].start_ns == 4'049'000);
+  BOOST_TEST(steps[2].end_ns == 6'049'000);
+  const ImportedWall wall = classify_imported(std::span(&trace, 1));
+  BOOST_TEST(name_of(wall.label) == "compute");
+  BOOST_TEST(wall.unknown_ratio < 0.05);
+}
+
+// With programmatic dependent launch a kernel begins before the one ahead has ended.
+BOOST_AUTO_TEST_CASE(kernels_that_overlap_on_a_stream_are_replayed_as_they_ran) {
+  EventText events;
+  for (int i = 0; i < 40; ++i) events.call(i, 1, i + 1).kernel(1000 + 90 * i, 100, i + 1);
+  const StepTrace step = steps_of(events.read()).at(0);
+  const ReplayedRun run(std::span(&step, 1), {}, {20'000, 5'000});
+  BOOST_TEST(run.step_ns(run.ops()) == step.end_ns - step.start_ns);
+}
+
 BOOST_AUTO_TEST_CASE(stops_of_the_host_are_records) {
   EventText events;
   for (int i = 0; i < 40; ++i) {

@@ -215,6 +215,7 @@ BOOST_AUTO_TEST_CASE(waiting_is_booked_to_the_rank_that_came_late) {
   const ImportedWall slow = classify_imported(ranks(false));
   BOOST_TEST(name_of(slow.label) == "imbalance");
   BOOST_TEST((slow.rank == 1));
+  BOOST_TEST(slow.summary.find("rank 1's") != std::string::npos, slow.summary);
   // Rank 1 computes 800 us of a step of 1,000 where rank 0 needs 300.
   BOOST_TEST(std::abs(slow.share_ratio - 0.50) < 0.01);
   const ImportedWall host = classify_imported(ranks(true));

@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(a_hostile_file_ends_in_a_sentence) {
   expect(set + "end = 'a' || char(10, 27) || 'b'", "row 1: end is 'a  b', expected");
   expect(set + "end = 1e300", "row 1: end is '1.0e+300', expected a whole number");
   expect(set + "start = -9223372036854775808",
-         "row 1: start is '-9223372036854775808', expected nanoseconds below 2^62");
+         "row 1: start is '-9223372036854775808', expected nanoseconds below 2^61");
   expect(set + "streamId = x'00ff'", "streamId is ");
   expect("UPDATE StringIds SET value = CAST(zeroblob(100000000) AS TEXT) WHERE id = 10",
          "has a text of more than 1 MB where a name is expected");

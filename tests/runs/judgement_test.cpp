@@ -158,6 +158,9 @@ const Line kLines[] = {
     {"ModuleNotFoundError: No module named 'apex'", "import", ForeignStatus::failed, kInTraceback},
     {"ImportError: libcudnn.so.9: cannot open shared object file", "library", ForeignStatus::failed,
      kInTraceback},
+    {"/opt/bin/train: error while loading shared libraries: libcuda.so.1: cannot open shared "
+     "object file: No such file or directory",
+     "library", ForeignStatus::failed},
     {"RuntimeError: Found no NVIDIA driver on your system.", "no-device", ForeignStatus::failed,
      kInTraceback},
     {"RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "no-device",
@@ -279,6 +282,12 @@ BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_told_from_what_was_asked) {
   };
   BOOST_TEST(is_of_the_machine(with("61.20 GiB")));
   BOOST_TEST(!is_of_the_machine(with("1.20 GiB")));
+  BOOST_TEST(!is_of_the_machine(with("2.50 GiB")));  // more than asked, as others always hold some
+  // A library that somebody could do without.
+  BOOST_TEST(
+      !is_of_the_machine("Could not load dynamic library 'libnvinfer.so.7'; dlerror: "
+                         "libnvinfer.so.7: cannot open shared object file\n[rank3]: " +
+                         kOom));
 }
 
 BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {

@@ -209,8 +209,11 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
     if (is_new) {
       // Communicators of one purpose are compared, unless a rank is in two of them.
       named.id = static_cast<int64_t>(communicators.size());
+      const std::string& purpose =
+          std::get<0>(at->first).empty() ? std::get<1>(at->first) : std::get<0>(at->first);
+      // By number: it stands in every record, and strangers' texts are long.
       named.group =
-          "g" + (std::get<0>(at->first).empty() ? std::get<1>(at->first) : std::get<0>(at->first));
+          fmt::format("g{}", purposes.try_emplace(purpose, purposes.size()).first->second);
       const bool is_taken = std::ranges::any_of(one.parts, [&](const CollectivePart& part) {
         return communicators_.contains({static_cast<int32_t>(part.trace), named.group});
       });

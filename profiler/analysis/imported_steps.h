@@ -26,7 +26,7 @@ namespace moetune::profiler {
 ///    It ends with its last device work, or later, with its host's step. Without steps that all
 ///    traces have, all that was launched is one. Of steps that overlap the first counts.
 ///  - Host threads that launch take turns, as those of a framework do. A call that waits while
-///    another thread launches holds nobody up.
+///    another thread launches kernels holds nobody up.
 ///  - Work without a launch in the trace has as its launch that of the work before it.
 ///  - Kernels are alike that have one name and one number of threads.
 ///  - A copy whose call returns after it has ended kept the host waiting. Copies to and from the

@@ -88,7 +88,10 @@ class Judge {
       : traces_(traces), options_(options) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
-      if (extent_ns(trace) > kMostExtentNs) continue;  // sums would not fit
+      if (extent_ns(trace) > kMostExtentNs) {  // sums would not fit
+        has_absurd_times_ = true;
+        continue;
+      }
       const TraceWindows windows(trace);
       auto window = judged_window(trace, windows);
       if (!window) continue;
@@ -275,6 +278,7 @@ class Judge {
 
   /// The counterfactual in the place of the accounts, where there is one.
   void take_replay(ImportedWall& wall) {
+    if (has_absurd_times_) return;
     replay_ = replay_imported(traces_, matching_);
     if (replay_ && replay_->error_ratio > kMostReplayError) {
       add_evidence(wall, "replay_error_ratio", replay_->error_ratio, "ratio",
@@ -482,6 +486,7 @@ class Judge {
   const ImportedWallOptions& options_;
   std::vector<JudgedRank> ranks_;  // by trace
   int num_judged_ = 0;
+  bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;
   /// By trace, by label: time that this rank is the cause of, on whichever rank it shows.
   std::vector<std::array<double, kNumWallLabels>> blame_;

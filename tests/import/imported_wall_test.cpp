@@ -173,6 +173,19 @@ BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {
   BOOST_TEST(label_of(busy(50, 5)) == "unknown");
 }
 
+// Sums of such times would not fit into 64 bits.
+BOOST_AUTO_TEST_CASE(a_trace_of_decades_is_not_judged) {
+  EventText decades = busy(50, 100);
+  decades.call(2e15, 1, 999).kernel(2e15, 1e15, 999);
+  BOOST_TEST(label_of(decades) == "unknown");
+  std::vector<ImportedTrace> traces;
+  traces.push_back(busy(50, 100).read(R"(, "distributedInfo": {"rank": 0, "world_size": 2})"));
+  traces.push_back(decades.read(R"(, "distributedInfo": {"rank": 1, "world_size": 2})"));
+  const ImportedWall wall = classify_imported(traces);
+  BOOST_TEST(name_of(wall.label) == "compute");  // of the other one alone
+  BOOST_TEST(wall.num_steps == 0);
+}
+
 BOOST_AUTO_TEST_CASE(copies_both_ways_are_memory_and_one_way_the_loader) {
   const auto wall = [](bool both) {
     EventText events;

@@ -14,6 +14,7 @@
 #include "embedded/kMemorySql.h"
 #include "embedded/kPredictionSql.h"
 #include "embedded/kProvenanceSql.h"
+#include "embedded/kRooflineSql.h"
 #include "embedded/kStorySql.h"
 #include "embedded/kTimelineSql.h"
 #include "embedded/kVerdictSql.h"
@@ -53,6 +54,9 @@ constexpr auto kSections = std::to_array<SectionRow>({
      "What the verdict rests on: three numbers of each communication, ceilings, the chain that "
      "decides, and the ranks.",
      &kEvidenceSql, render_evidence},
+    {"roofline", "Operations against the roofline", "Roofline",
+     "How fast each operation of a traced step computed, beside what the hardware lets it reach.",
+     &kRooflineSql, render_roofline},
     {"timeline", "Timeline of one step", "Timeline",
      "One traced step: the host's launches and each stream of the device. In pale: waiting for a "
      "participant.",

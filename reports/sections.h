@@ -41,6 +41,7 @@ std::string render_compare(const SectionInput& input);
 std::string render_memory(const SectionInput& input);
 std::string render_budget(const SectionInput& input);
 std::string render_evidence(const SectionInput& input);
+std::string render_roofline(const SectionInput& input);
 std::string render_timeline(const SectionInput& input);
 std::string render_prediction(const SectionInput& input);
 std::string render_loss(const SectionInput& input);

@@ -141,6 +141,8 @@ json hardware() {
           {"devices_per_node", 4},
           {"memory_bytes", kCapacity},
           {"launch_ns", 6000},
+          {"peak_flops_per_s", 1e11},
+          {"memory_bytes_per_s", 1e10},
           {"intra_node", {{"latency_ns", 2000}, {"bytes_per_s", 4e9}}},
           {"inter_node", {{"latency_ns", 12000}, {"bytes_per_s", 4e8}}}};
 }
@@ -167,6 +169,7 @@ class ShardMaker {
     if (plan_.step_ms > 0 && ordinal_ > 1 && std::string(plan_.phase) != "validate") {
       for (int rank = 0; rank < kNumRanks; ++rank) {
         writer_.add_trace(trace_of(rank));
+        write_ops(rank);
       }
     }
     if (!options_.communicator.empty()) {
@@ -284,6 +287,14 @@ class ShardMaker {
   }
 
   StepTrace trace_of(int rank) const;
+
+  /// Half of the peak, with 100 FLOPs a byte; 9/10 of the bandwidth; and one that computes nothing.
+  void write_ops(int rank) {
+    writer_.add_op(
+        {rank, options_.hostile + "expert_fc1.forward", 4, 300'000'000, 3'000'000, 6'000'000});
+    writer_.add_op({rank, "mlp_norm.forward", 4, 18'000'000, 18'000'000, 2'000'000});
+    writer_.add_op({rank, "pp_send.forward", 4, 0, 1'000'000, 9'000'000});
+  }
 
   store::ShardWriter writer_;
   const Plan& plan_;

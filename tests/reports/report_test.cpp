@@ -78,8 +78,8 @@ BOOST_AUTO_TEST_CASE(every_section_is_there_in_order) {
     BOOST_TEST(at > last, section.id);
     last = at;
   }
-  for (const char* chart : {"history", "memory", "budget", "timeline", "prediction", "loss",
-                            "bisect-posterior-1", "bisect-runs-1"}) {
+  for (const char* chart : {"history", "memory", "budget", "roofline", "timeline", "prediction",
+                            "loss", "bisect-posterior-1", "bisect-runs-1"}) {
     BOOST_TEST(page.has("id=\"chart-" + std::string(chart) + "\" role=\"img\""), chart);
     BOOST_TEST(page.has("id=\"desc-" + std::string(chart) + "\""), chart);
   }
@@ -324,6 +324,26 @@ BOOST_AUTO_TEST_CASE(the_evidence_tells_three_numbers_of_each_communication) {
   // Beside the ceiling of the trial before stands what the change gained.
   BOOST_TEST(section.find("its ceiling") != std::string::npos);
   BOOST_TEST(section.find("#17</a> → <a href=\"#trial-19\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_roofline_has_what_computes) {
+  const Page page;
+  const json data = page.data("roofline");
+  BOOST_TEST(data["peak"] == 1e11);
+  BOOST_TEST(data["bandwidth"] == 1e10);
+  BOOST_REQUIRE(data["ops"].size() == 2u);
+  const json& product = data["ops"][0];
+  BOOST_TEST(product["name"] == "expert_fc1.forward");
+  BOOST_TEST(product["intensity"].get<double>() == 100, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(product["rate"].get<double>() == 5e10, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(product["roof"] == 1e11);
+  BOOST_TEST(product["share"].get<double>() == 0.75, boost::test_tools::tolerance(1e-9));
+  const json& norm = data["ops"][1];
+  BOOST_TEST(norm["roof"] == 1e10);
+  BOOST_TEST(norm["rate"].get<double>() == 9e9, boost::test_tools::tolerance(1e-9));
+  // 2 of 8 ms; 3 + 1.8 of 8 ms.
+  BOOST_TEST(page.has("25 % of the time in operations that compute"));
+  BOOST_TEST(page.has("would take 60 % of their time"));
 }
 
 BOOST_AUTO_TEST_CASE(the_front_holds_what_nothing_beats) {

@@ -3,7 +3,7 @@
 const scales = {
   ns: {factor: 1000, names: [' ns', ' us', ' ms', ' s']},
   bytes: {factor: 1024, names: [' B', ' KiB', ' MiB', ' GiB', ' TiB']},
-  count: {factor: 1000, names: ['', 'k', 'M', 'G']},
+  count: {factor: 1000, names: ['', 'k', 'M', 'G', 'T']},
 };
 
 // The index of the name that a value of this size takes, and what one of it is worth.

@@ -10,6 +10,7 @@ import {drawMemory, setUpMemory} from './memory.js';
 import {drawFront, drawSpace, setUpSpace} from './plan.js';
 import {drawPareto} from './pareto.js';
 import {drawPrediction} from './prediction.js';
+import {drawRoofline} from './roofline.js';
 import {choose, chosen, namedPlace, setUpState} from './state.js';
 import {setUpTable, showTrial} from './table.js';
 import {drawTimeline, setUpTimeline} from './timeline.js';
@@ -18,7 +19,7 @@ const root = document.documentElement;
 const darkPreferred = window.matchMedia('(prefers-color-scheme: dark)');
 
 // In the order of the page.
-const draws = [drawHistory, drawPareto, drawKnobs, drawMemory, drawBudget, drawTimeline, drawPrediction, drawLoss, drawBisect, drawFront, drawSpace];
+const draws = [drawHistory, drawPareto, drawKnobs, drawMemory, drawBudget, drawRoofline, drawTimeline, drawPrediction, drawLoss, drawBisect, drawFront, drawSpace];
 let waiting = [];
 
 function drawAll() {

@@ -12,7 +12,7 @@ namespace {
 
 /// A record takes some 300 bytes while its step is replayed.
 constexpr size_t kMostOpsAStep = 2'000'000;
-/// Of all steps together, beyond the first.
+/// Limit over all replayed steps together; one step is replayed in any case.
 constexpr size_t kMostOps = 300'000;
 constexpr size_t kMostSteps = 9;
 
@@ -21,7 +21,7 @@ constexpr double kMostWorkNs = 1e18;
 /// From one operation to the next of a stream that has work enqueued.
 constexpr int64_t kStreamGapNs = 5'000;
 
-/// Programs of others stand still for fractions of this without loading anything.
+/// A shorter gap of the host is no stall: in other programs such gaps occur without any loading.
 constexpr int64_t kStallNs = 2'000'000;
 
 int64_t recorded_ns(const std::vector<StepTrace>& traces) {

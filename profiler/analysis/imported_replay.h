@@ -18,13 +18,13 @@ struct ImportedReplay {
   double high_ratio = 0;  ///< and the most
   int num_steps = 0;      ///< that were replayed
   int num_agreeing = 0;   ///< of them with that label
-  /// How far the step that is replayed with nothing dropped is from the recorded one, at worst.
+  /// Largest relative difference between a recorded step and its replay with nothing dropped.
   double error_ratio = 0;
 };
 
-/// Of the run's steps some, evenly spaced, bounded by their size. Nothing where there is no device
-/// work, or too much of it in one step. `verdict.rank` is a place in `traces`,
-/// as in its text().
+/// Replays some of the run's steps, evenly spaced; the larger they are, the fewer. Nothing where
+/// there is no device work, or too much of it in one step. `verdict.rank` is an index into
+/// `traces`, as in its text().
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching);
 

@@ -34,6 +34,16 @@ bool goes_both_ways(const ImportedTrace& trace) {
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 
+/// What the file calls the group that an operation communicates in; empty: it does not.
+std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
+  if (op.comm == kNoRow) return {};
+  const CommCall& comm = trace.comms[op.comm];
+  for (const uint32_t name : {comm.description, comm.group}) {
+    if (name != kNoRow && !trace.names[name].empty()) return trace.names[name];
+  }
+  return {};
+}
+
 int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
   if (op.kind != ActivityKind::kernel || op.detail == kNoRow) return 0;
   const LaunchShape& shape = trace.shapes[op.detail];
@@ -68,8 +78,11 @@ std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
 }  // namespace
 
 ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
-                             const CollectiveMatching& matching)
-    : traces_(traces), meetings_(traces.size()), clock_offsets_ns_(matching.clock_offsets_ns) {
+                             const CollectiveMatching& matching, RecordNames names)
+    : traces_(traces),
+      names_(names),
+      meetings_(traces.size()),
+      clock_offsets_ns_(matching.clock_offsets_ns) {
   clock_offsets_ns_.resize(traces.size());
   for (uint32_t trace = 0; trace < traces.size(); ++trace) {
     if (!traces[trace].ops.empty()) add_rank(trace);
@@ -209,11 +222,10 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
     if (is_new) {
       // Communicators of one purpose are compared, unless a rank is in two of them.
       named.id = static_cast<int64_t>(communicators.size());
-      const std::string& purpose =
-          std::get<0>(at->first).empty() ? std::get<1>(at->first) : std::get<0>(at->first);
-      // By number: it stands in every record, and strangers' texts are long.
+      const std::string purpose = purpose_of(first, op);
+      const size_t number = purposes.try_emplace(purpose, purposes.size()).first->second;
       named.group =
-          fmt::format("g{}", purposes.try_emplace(purpose, purposes.size()).first->second);
+          names_ == RecordNames::texts && !purpose.empty() ? purpose : fmt::format("g{}", number);
       const bool is_taken = std::ranges::any_of(one.parts, [&](const CollectivePart& part) {
         return communicators_.contains({static_cast<int32_t>(part.trace), named.group});
       });
@@ -224,6 +236,11 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
       meetings_[part.trace][part.op] = {named.group, static_cast<int64_t>(i), one.transfer_ns};
     }
   }
+}
+
+std::string ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
+  return names_ == RecordNames::texts ? traces_[rank.trace].names[op.name]
+                                      : fmt::format("{}", rank.common_names[op.name]);
 }
 
 TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
@@ -242,18 +259,21 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     record.name = rank.is_offloading ? "offload" : "input";
     record.bytes = op.bytes;
   } else if (!is_kernel || rank.work[op.name] != WorkClass::communication) {
-    record.name = fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op));
+    record.name = names_ == RecordNames::numbers
+                      ? fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op))
+                      : name_of_kernel(rank, op);
   } else if (is_message(trace, op)) {
     record.kind = RecordKind::p2p;
     record.name = "send";
     record.group = "pipeline";
   } else {
     record.kind = RecordKind::collective;
-    record.name = fmt::format("{}", rank.common_names[op.name]);
+    record.name = name_of_kernel(rank, op);
     record.bytes = op.bytes;
     const auto meeting = meetings_[rank.trace].find(row);
     if (meeting == meetings_[rank.trace].end()) {
-      record.group = "alone";
+      record.group = names_ == RecordNames::texts ? purpose_of(trace, op) : std::string();
+      if (record.group.empty()) record.group = "alone";
       record.transfer_ns = op.duration_ns();
     } else {
       record.group = meeting->second.group;

@@ -34,10 +34,16 @@ namespace moetune::profiler {
 ///    are offload where they go both ways, else the input.
 ///  - Messages have no partner: their time is waiting for a stage. Of a collective, the part after
 ///    the arrival of the last matched rank is transfer, all of it where nobody is matched.
+enum class RecordNames : uint8_t {
+  numbers,  ///< for the replay: strangers' names are long, and stand in every record
+  texts,    ///< for people: kernels and groups as the files call them
+};
+
 class ImportedSteps {
  public:
   /// Refers to the traces.
-  ImportedSteps(std::span<const ImportedTrace> traces, const CollectiveMatching& matching);
+  ImportedSteps(std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
+                RecordNames names = RecordNames::numbers);
 
   [[nodiscard]] size_t num_steps() const;
   /// Device work of a step in all traces.
@@ -88,8 +94,10 @@ class ImportedSteps {
   void find_meetings(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
+  [[nodiscard]] std::string name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;
+  RecordNames names_;
   std::vector<Rank> ranks_;                            ///< those with device work
   std::vector<std::map<uint32_t, Meeting>> meetings_;  ///< by trace and row of its ops
   GroupInstances communicators_;

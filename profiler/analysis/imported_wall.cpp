@@ -18,7 +18,7 @@
 namespace moetune::profiler {
 namespace {
 
-/// A replay that misses a step by more explains it badly.
+/// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
@@ -62,7 +62,7 @@ void check_one_run(std::span<const ImportedTrace> traces) {
   }
 }
 
-/// Months, where a trace is of seconds.
+/// A longer trace (months) has broken times: traces last seconds.
 constexpr double kMostExtentNs = 1e16;
 
 /// From the first time that a trace has to the last.
@@ -187,7 +187,7 @@ class Judge {
           break;
       }
     }
-    // What is moved out and in again is offloaded; one way it is the input, or a result.
+    // Data that goes both ways is offloaded; data that goes one way is input, or a result.
     const double both_ns = to_host_ns + to_device_ns;
     const bool is_offload = 5 * std::min(to_host_ns, to_device_ns) > both_ns;
     add(is_offload ? WallLabel::memory : WallLabel::host, both_ns);
@@ -215,7 +215,7 @@ class Judge {
     if (wait_ns > 0) book_wait(wait_ns, last, add);
   }
 
-  /// What the rank that came last did in the time before it came.
+  /// Books a wait by what the rank that came last did during it.
   template <typename Add>
   void book_wait(int64_t wait_ns, const CollectivePart& last, const Add& add) {
     const int64_t came_ns = traces_[last.trace].ops[last.op].start_ns;
@@ -238,8 +238,8 @@ class Judge {
     if (num_ops_ < options_.fewest_ops || longest_ns() < options_.shortest_ns) {
       wall.sub_cause = "too little";
       wall.summary =
-          fmt::format("unknown: {} pieces of device work in {} are too little to judge a run by",
-                      num_ops_, base::format_ns(longest_ns()));
+          fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
+                      base::format_ns(longest_ns()));
       return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
@@ -276,14 +276,13 @@ class Judge {
     return true;
   }
 
-  /// The counterfactual in the place of the accounts, where there is one.
+  /// Takes label and ceilings from the replay, where there is one, instead of from the shares.
   void take_replay(ImportedWall& wall) {
     if (has_absurd_times_) return;
     replay_ = replay_imported(traces_, matching_);
     if (replay_ && replay_->error_ratio > kMostReplayError) {
       add_evidence(wall, "replay_error_ratio", replay_->error_ratio, "ratio",
-                   fmt::format("a replay of the steps misses them by {}, so that it counts for "
-                               "nothing",
+                   fmt::format("a replay of the steps differs from them by {}: it is not used",
                                base::format_ratio(replay_->error_ratio)));
       replay_.reset();
     }
@@ -358,8 +357,8 @@ class Judge {
     if (replay_->verdict.inferred_ratio > 0) {
       add_evidence(
           wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
-          fmt::format("{} of the waits of streams and of the host for others were inferred "
-                      "from their times",
+          fmt::format("{} of the dependencies between streams, and of the host on streams, were "
+                      "inferred from times",
                       base::format_ratio(replay_->verdict.inferred_ratio)));
     }
   }
@@ -488,12 +487,12 @@ class Judge {
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;
-  /// By trace, by label: time that this rank is the cause of, on whichever rank it shows.
+  /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWallLabels>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.
   std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
   CollectiveMatching matching_;
-  std::optional<ImportedReplay> replay_;  ///< where the verdict is its
+  std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it
   double comm_volume_ns_ = 0;
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;

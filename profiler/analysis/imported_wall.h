@@ -32,8 +32,8 @@ struct ImportedWall {
   double share_ratio = 0;       ///< of the label: its ceiling
   double unknown_ratio = 0;
   std::array<double, kNumWallLabels> shares = {};  ///< of the traced time, by label; sum to 1
-  /// Of a step, what is gained without the label's causes; where no step could be replayed the
-  /// shares.
+  /// Share of a step that is gained without the label's causes; the same as `shares` where no step
+  /// could be replayed.
   std::array<double, kNumWallLabels> ceilings = {};
   std::array<double, kNumSubCauses> sub_ceilings = {};  ///< the same of each cause alone, or 0
   int num_steps = 0;                                    ///< that were replayed
@@ -50,9 +50,8 @@ struct ImportedWall {
 ///  - The causes of trace_causes.h, with waiting booked to the rank that came last to a matched
 ///    collective, and there to what this rank did meanwhile: its host, or its compute (imbalance).
 ///  - Then steps are replayed without the causes of each label (imported_replay.h). The label is
-///  the
-///    one that most steps have as theirs, where its time and its ceiling both reach least_ratio. A
-///    replay that misses the recorded step by more than a twentieth counts for nothing.
+///    that of most steps, where its time and its ceiling both reach least_ratio. A replay that
+///    differs from the recorded step by more than a twentieth is not used.
 ///  - Messages between pipeline stages are pipeline. Copies to and from the host are memory where
 ///    they go both ways (offload), else the host's.
 ///  - Without a replay the label is the largest of these with at least least_ratio. Where none

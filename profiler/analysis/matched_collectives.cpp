@@ -19,7 +19,7 @@ namespace {
 /// Ends of one instance agree within some 10 us on a node; clocks of nodes drift.
 constexpr int64_t kEndsAgreeNs = 500'000;
 constexpr int64_t kFarApartNs = int64_t{1} << 60;
-/// Of a stream of instances, so many must end together for it to be believed.
+/// Share of a stream's instances that must end together for the match to be believed.
 constexpr double kAgreeRatio = 0.8;
 
 /// What instances of one stream have in common on all ranks: group, members, collective, bytes.
@@ -42,7 +42,7 @@ Streams streams_of(const ImportedTrace& trace) {
     const ImportedOp& op = trace.ops[row];
     if (wide.of(op) != WorkClass::communication) continue;
     const CommCall comm = op.comm == kNoRow ? CommCall() : trace.comms[op.comm];
-    // Both ends of a message have different words for it: messages are not matched here.
+    // The two ends of a message have different names (send, recv), so it cannot be matched here.
     if (comm.peer >= 0 || text(comm.collective) == "send" || text(comm.collective) == "recv") {
       continue;
     }
@@ -82,13 +82,13 @@ int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
   return trace.ops[instance.op].end_ns;
 }
 
-/// Of any two numbers, as far as it matters.
+/// Distance of any two numbers, at most kFarApartNs: the difference itself could overflow.
 int64_t distance_of(int64_t a, int64_t b) {
   const double distance = std::abs(static_cast<double>(a) - static_cast<double>(b));
   return distance < static_cast<double>(kFarApartNs) ? std::abs(a - b) : kFarApartNs;
 }
 
-/// Of two traces, what the second one's times are ahead, by each instance that both have.
+/// For two traces, how far the second clock is ahead, by each instance that both have.
 using Shifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
 
 /// From trace to trace, beginning with the first that has anything in common with others.

@@ -21,11 +21,11 @@ bool is_on_host(const TraceRecord& record) {
 }
 
 bool is_receive(const TraceRecord& record) {
-  return record.kind == RecordKind::p2p && record.name.find("recv") != std::string::npos;
+  return record.kind == RecordKind::p2p && record.name.text().find("recv") != std::string::npos;
 }
 
 bool is_backward(const TraceRecord& record) {
-  return record.name.find("backward") != std::string::npos;
+  return record.name.text().find("backward") != std::string::npos;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct ReplayOp {
   int64_t gap_ns = 0;       ///< the host's program before the call
   int64_t launch_ns = 0;    ///< the call
   int64_t duration_ns = 0;  ///< communication: moving data; a synchronisation: returning from it
-  int64_t slack_ns = 0;     ///< it began so much later than anything in the trace explains
+  int64_t slack_ns = 0;     ///< how much later it began than anything in the trace explains
   /// Of what waits for others: a synchronisation for the device, a receive for its message, a send
   /// for memory at the receiver. False: it does not.
   bool is_waiting = true;
@@ -56,8 +56,8 @@ class ReplayedRun {
   /// it is what was recorded.
   [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
 
-  /// Waits for another stream that the trace does not state: of those that a record's end explains
-  /// within the latency the number, and of all. The others are slack.
+  /// Number of waits for another stream that were inferred: the trace does not state them, but
+  /// another record ended within the latency before. num_edges() counts all. The rest is slack.
   [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
   [[nodiscard]] int64_t num_edges() const { return num_edges_; }
 

@@ -21,8 +21,9 @@ constexpr double kAlikeRatio = 1.05;
 constexpr double kSlowLinkRatio = 1.2;
 
 bool has_word(const TraceRecord& record, std::initializer_list<std::string_view> words) {
-  return std::ranges::any_of(
-      words, [&](std::string_view word) { return record.name.find(word) != std::string::npos; });
+  return std::ranges::any_of(words, [&](std::string_view word) {
+    return record.name.text().find(word) != std::string::npos;
+  });
 }
 
 /// Work that should take equally long: of the same op and size.

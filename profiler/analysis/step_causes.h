@@ -49,15 +49,15 @@ class Roofline {
   double ns_per_byte_;
 };
 
-/// What of one step is dropped by which cause, prepared once. Each drop_ changes the operations of
-/// one rank, or of all where none is given.
+/// What each cause takes from the operations of one step, prepared once. drop() changes the
+/// operations of one rank, or of all where none is given.
 class StepCauses {
  public:
   StepCauses(const ReplayedRun& run, const StepFacts& facts);
 
   [[nodiscard]] bool is_memory_short() const { return is_short_; }
 
-  /// The one of whose communicators all are slower than others of their kind, if there is one.
+  /// The one rank whose communicators are all slower than others of their kind, if there is one.
   [[nodiscard]] std::optional<uint32_t> with_slow_link() const;
 
   void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;

@@ -15,9 +15,9 @@ using Ops = std::vector<ReplayOp>;
 
 size_t place_of(auto id) { return static_cast<size_t>(id); }
 
-/// Causes that gain only together have to gain that much more than one that does alone.
+/// Causes that gain only together must gain this many times least_ratio.
 constexpr double kPairRatio = 1.5;
-/// Of two causes on the host that gain as much, it is not the wait.
+/// Where a synchronisation and another cause on the host gain about the same, the other one counts.
 constexpr double kWaitWeight = 0.9;
 
 /// Operations that are replayed to find a rank; of more none is named.
@@ -65,8 +65,8 @@ class StepJudge {
     return causes;
   }
 
-  /// Share of the step that dropping the causes gains. Stages wait for whatever is late on another:
-  /// the pipeline's own is what is left of that where nothing else is wrong.
+  /// Share of the step that dropping the causes gains. A stage waits for whatever is late on
+  /// another, so the pipeline's own share is what remains without the causes of the other labels.
   [[nodiscard]] double gain_of(WallLabel label, const std::vector<SubCause>& causes,
                                std::optional<uint32_t> trace = {}) const {
     Ops ops = run_.ops();
@@ -142,7 +142,7 @@ class StepJudge {
       const double one_link = verdict_.sub_ceilings[place_of(SubCause::one_link)];
       if (2 * one_link > most) verdict_.sub_cause = SubCause::one_link;
     }
-    // What memory does not let grow is memory's.
+    // Kernels are too small because memory leaves no room for a larger micro-batch.
     if (verdict_.sub_cause == SubCause::occupancy && causes_.is_memory_short() &&
         facts_.memory.capacity_bytes > 0) {
       verdict_.label = WallLabel::memory;
@@ -152,8 +152,8 @@ class StepJudge {
     }
   }
 
-  /// Two causes of one length beside each other hide each other: neither alone gains. The one is
-  /// named that costs most where the others are gone.
+  /// Two causes that take equally long at the same time hide each other: dropping one alone gains
+  /// nothing. The label is the one that costs most once the others are dropped.
   void look_for_pair() {
     const auto step = static_cast<double>(verdict_.step_ns);
     // With all causes dropped but those that `keeps` says.
@@ -246,9 +246,9 @@ class StepJudge {
   void say() {
     const SubCauseRow& row = row_of(verdict_.sub_cause);
     if (verdict_.label == WallLabel::unknown) {
-      verdict_.summary = fmt::format(
-          "unknown: nothing in the records explains what {} of the step were waited for",
-          base::format_ratio(verdict_.unknown_ratio()));
+      verdict_.summary =
+          fmt::format("unknown: nothing in the records explains the waits in {} of the step",
+                      base::format_ratio(verdict_.unknown_ratio()));
       return;
     }
     if (verdict_.label == WallLabel::compute) {
@@ -256,7 +256,7 @@ class StepJudge {
       verdict_.summary = fmt::format(
           "compute: {} of the step, mostly {}; nothing else would gain {}",
           base::format_ratio(verdict_.ceiling_ratio()),
-          is_split ? row.name : "of a kind that cannot be told without the device's peaks",
+          is_split ? row.name : "of an unknown kind, as the device's peaks are not known",
           base::format_ratio(facts_.least_ratio));
       return;
     }
@@ -265,9 +265,8 @@ class StepJudge {
                     row.name, base::format_ratio(verdict_.ceiling_ratio()));
     if (verdict_.is_hidden_alone) {
       verdict_.summary = fmt::format(
-          "{} ({}): costs {} of the step, hidden by another cause beside it: only without both "
-          "does "
-          "the step become shorter",
+          "{} ({}): costs {} of the step, but another cause at the same time hides it: the step "
+          "becomes shorter only without both",
           name_of(verdict_.label), row.name, base::format_ratio(verdict_.ceiling_ratio()));
     }
   }

@@ -1,6 +1,6 @@
-// What holds a traced step back, by taking causes away: each cause is dropped from the
-// step of all ranks, the step is replayed, and what it is shorter is the cause's ceiling. Waiting
-// is so booked to who is waited for, on whatever rank that is.
+// What holds a traced step back. Each cause is dropped from the step of all ranks and the step is
+// replayed; the cause's ceiling is how much shorter the step becomes. So waiting is booked to the
+// rank that is waited for.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ namespace moetune::profiler {
 enum class IdleCause : uint8_t {
   compute,        ///< a kernel ran that is no communication, or a copy or fill within the device
   communication,  ///< what runs next was enqueued, or starts when this ends
-  host,           ///< what runs next had not been enqueued: nothing, or something it waits not for,
-                  ///< ran meanwhile
+  host,           ///< what runs next had not been enqueued; nothing ran meanwhile, or something
+                  ///< that it does not wait for
   host_copy,      ///< a copy to or from the host, and nothing else
   latency,        ///< enqueued, and started as soon as devices do
   unknown,        ///< enqueued and not started, or without a known launch
@@ -37,8 +37,8 @@ constexpr int64_t kDeviceLatencyNs = 20'000;
 
 /// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
 /// first that fits: compute runs; communication runs alone; a copy to or from the host runs;
-/// nothing runs. The time of communication alone that ends because compute starts beside it was not
-/// what this compute waited for: up to the end of its launch it is the host's.
+/// nothing runs. Where compute starts while communication still runs, it did not wait for that
+/// communication: the time up to the end of its launch is the host's.
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
                                          const WorkClasses& wide);
 

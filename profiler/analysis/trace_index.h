@@ -33,8 +33,8 @@ class TraceIndex {
   }
   /// The one of the two above that is waited for longer, the producer when equal.
   [[nodiscard]] int64_t binding_predecessor(int64_t position) const;
-  /// How long `position` waits for a predecessor: to its end, but of a message that is still on its
-  /// way to its begin, when it had found its memory free.
+  /// Until when `position` waits for a predecessor: until its end. For a message that is still on
+  /// its way, only until its data began to move, when it had found its memory free.
   [[nodiscard]] int64_t waited_until_ns(int64_t position, int64_t predecessor) const;
 
   [[nodiscard]] const Interval& window() const { return window_; }

@@ -43,4 +43,19 @@ std::map<std::string, double, std::less<>> by_name(
 
 std::span<const SubCauseRow> sub_causes() { return kSubCauses; }
 
+std::map<std::string, double, std::less<>> by_name(
+    const std::array<double, kNumSubCauses>& ratios) {
+  std::array<bool, kNumWallLabels> is_told = {};
+  for (const SubCauseRow& row : sub_causes()) {
+    if (ratios[static_cast<size_t>(row.id)] > 0) is_told[static_cast<size_t>(row.label)] = true;
+  }
+  std::map<std::string, double, std::less<>> named;
+  for (const SubCauseRow& row : sub_causes()) {
+    if (is_told[static_cast<size_t>(row.label)]) {
+      named.emplace(row.name, ratios[static_cast<size_t>(row.id)]);
+    }
+  }
+  return named;
+}
+
 }  // namespace moetune::profiler

@@ -65,4 +65,7 @@ inline const SubCauseRow& row_of(SubCause cause) {
   return sub_causes()[static_cast<size_t>(cause)];
 }
 
+/// The same for each cause of the labels that were told apart: of which one is above 0.
+std::map<std::string, double, std::less<>> by_name(const std::array<double, kNumSubCauses>& ratios);
+
 }  // namespace moetune::profiler

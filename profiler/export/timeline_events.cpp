@@ -17,8 +17,8 @@ std::vector<TimelineArg> arguments(const TraceRecord& record) {
   std::vector<TimelineArg> args;
   for_each_detail(record, [&](const char* key, const auto& value, int64_t absent) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, std::string>) {
-      if (!value.empty()) args.push_back({key, value});
+    if constexpr (std::is_same_v<Value, base::Name>) {
+      if (!value.empty()) args.push_back({key, value.text()});
     } else if constexpr (std::is_same_v<Value, bool>) {
       if (value) args.push_back({key, true});
     } else {
@@ -142,13 +142,14 @@ class StepTeller {
         is_same_launch) {
       return;
     }
-    const size_t launch = slice({trace.rank,
-                                 row_of(kHostStream),
-                                 record.graph_id != 0 ? "launch graph" : "launch " + record.name,
-                                 "launch",
-                                 record.launch_start_ns,
-                                 record.launch_end_ns,
-                                 {{"id", record.id}}});
+    const size_t launch =
+        slice({trace.rank,
+               row_of(kHostStream),
+               record.graph_id != 0 ? "launch graph" : "launch " + record.name.text(),
+               "launch",
+               record.launch_start_ns,
+               record.launch_end_ns,
+               {{"id", record.id}}});
     sink_.flow({"launches",
                 {launch, trace.rank, row_of(kHostStream), record.launch_start_ns},
                 {own, trace.rank, row_of(record.stream), record.start_ns}});

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(processes_train_and_are_traced_like_threads) {
       for (const profiler::TraceRecord& record : from.records) {
         if (record.kind == profiler::RecordKind::collective ||
             record.kind == profiler::RecordKind::p2p) {
-          ++names[record.name + " " + record.group];
+          ++names[record.name.text() + " " + record.group.text()];
         }
       }
       return names;

@@ -223,7 +223,7 @@ void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& 
   for (profiler::StepTrace& trace : traces) {
     std::vector<profiler::TraceRecord> kept;
     for (profiler::TraceRecord& record : trace.records) {
-      const bool is_inserted = record.name.starts_with("host_sync");
+      const bool is_inserted = record.name.text().starts_with("host_sync");
       if (is_inserted && record.kind == profiler::RecordKind::host_work) {
         if (setup.has(Fault::allocator)) {
           record.name = "cudaMalloc";
@@ -234,7 +234,7 @@ void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& 
         }
       } else if (is_inserted && record.kind == profiler::RecordKind::kernel) {
         record.kind = profiler::RecordKind::memcpy;
-        record.name = record.name.ends_with("backward") ? "reload" : "offload";
+        record.name = record.name.text().ends_with("backward") ? "reload" : "offload";
       }
       if (faulty.deleted_edges > 0 && chance(random) < faulty.deleted_edges) {
         record.producer_id = profiler::kNoRecord;

@@ -1,7 +1,10 @@
 #include "sweeps/outputs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -15,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr OutputKey kTrial[] = {
+constexpr OutputKey kTrialKeys[] = {
     {"id", "integer", "", "Of the trial in this database."},
     {"sweep", "integer", "", "The sweep it belongs to."},
     {"hash", "text", "", "Of everything that makes it another trial."},
@@ -44,6 +47,15 @@ constexpr OutputKey kTrial[] = {
     {"num_measurements", "integer", "", "Runs behind its figures."},
     {"environment.*", "any", "", "Where it was measured; null when it was not."},
 };
+
+constexpr SharedKeys kTrial = {"A trial", "Wherever one is printed.", kTrialKeys};
+constexpr OutputPart kListParts[] = {{"[].", &kTrial}};
+constexpr OutputPart kDetailsParts[] = {{"", &kTrial}};
+constexpr OutputPart kSweepParts[] = {{"best.", &kTrial}};
+
+/// In the order of the page.
+constexpr const SharedKeys* kShared[] = {&kTrial,    &kEstimate,       &kKnobGain,
+                                         &kErrorSet, &kComparedFigure, &kLogPlace};
 
 constexpr OutputKey kList[] = {
     {"[]", "list of objects", "", "A trial each."},
@@ -272,61 +284,76 @@ constexpr OutputKey kHunt[] = {
 };
 
 constexpr Output kOutputs[] = {
-    {"ls", "A list of trials.", kList, "[]."},
-    {"show trial", "A trial with everything that is stored about it.", kDetails, ""},
-    {"sweep tell", "What a sweep has found.", kSweep, "best."},
-    {"plan", "The best configurations of a cluster.", kPlanKeys, nullptr},
-    {"estimate", "Memory and throughput of runs.", kEstimateKeys, nullptr},
-    {"probe", "What was measured of a machine.", kProbeKeys, nullptr},
-    {"diagnose", "Where a run's time went, and what holds it back.", kDiagnosisKeys, nullptr},
-    {"compare", "Two runs side by side.", kComparisonKeys, nullptr},
-    {"program", "What a rank runs in a step, in its order.", kProgram, nullptr},
-    {"knobs", "A list of what can be tuned.", kKnobs, nullptr},
-    {"hunts", "A database of hunts, by `moetune ls`.", kHuntList, nullptr},
-    {"bisect", "What a hunt has found.", kHunt, nullptr},
+    {"ls", "A list of trials.", kList, kListParts},
+    {"show trial", "A trial with everything that is stored about it.", kDetails, kDetailsParts},
+    {"sweep tell", "What a sweep has found.", kSweep, kSweepParts},
+    {"plan", "The best configurations of a cluster.", kPlanKeys, kPlanParts},
+    {"estimate", "Memory and throughput of runs.", kEstimateKeys, kEstimateParts},
+    {"probe", "What was measured of a machine.", kProbeKeys},
+    {"diagnose", "Where a run's time went, and what holds it back.", kDiagnosisKeys,
+     kDiagnosisParts},
+    {"compare", "Two runs side by side.", kComparisonKeys, kComparisonParts},
+    {"program", "What a rank runs in a step, in its order.", kProgram},
+    {"knobs", "A list of what can be tuned.", kKnobs},
+    {"hunts", "A database of hunts, by `moetune ls`.", kHuntList},
+    {"bisect", "What a hunt has found.", kHunt},
 };
 
-/// All leaves of a value by their paths: every element of a list under "[]".
-void collect(const json& value, const std::string& path, std::set<std::string>& paths) {
-  if (value.is_object() && !value.empty()) {
-    for (const auto& [key, inner] : value.items()) {
-      collect(inner, path.empty() ? key : path + "." + key, paths);
-    }
-  } else if (value.is_array() && !value.empty()) {
-    for (const json& inner : value) collect(inner, path + "[]", paths);
-  } else {
-    paths.insert(path);
+/// All leaves of a value by their paths, every element of a list under "[]"; with `has_inner` the
+/// objects and lists that hold them, too.
+void collect(const json& value, const std::string& path, bool has_inner,
+             std::set<std::string>& paths) {
+  const bool is_leaf = !value.is_structured() || value.empty();
+  if (is_leaf || has_inner) paths.insert(path);
+  if (is_leaf) return;
+  if (value.is_array()) {
+    for (const json& inner : value) collect(inner, path + "[]", has_inner, paths);
+    return;
   }
+  for (const auto& [key, inner] : value.items()) {
+    collect(inner, path.empty() ? key : path + "." + key, has_inner, paths);
+  }
+}
+
+/// Whether a row's path is this one.
+bool matches(std::string_view row, std::string_view path) {
+  const size_t star = row.find('*');
+  if (star == std::string_view::npos) return row == path;
+  if (!path.starts_with(row.substr(0, star))) return false;
+  const std::string_view behind = row.substr(star + 1);
+  if (behind.empty()) return path.size() > star;
+  // A name may have dots of its own.
+  for (size_t end = star + 1; end < path.size(); ++end) {
+    if (matches(behind, path.substr(end))) return true;
+  }
+  return false;
 }
 
 /// Whether a row says what stands at a path. A row of "a.*" covers all below; a null or an empty
 /// object or list at "a" is covered by any row below it.
 bool covers(std::string_view row, std::string_view path) {
-  size_t r = 0;
-  size_t p = 0;
-  while (r < row.size()) {
-    if (row[r] == '*') {
-      // A name may have dots of its own.
-      return path.substr(p).ends_with(row.substr(r + 1)) || p == path.size();
-    } else if (p == path.size()) {
-      return row[r] == '.' || row[r] == '[';
-    } else if (row[r++] != path[p++]) {
-      return false;
-    }
-  }
-  return p == path.size();
-}
-
-bool is_covered(const Output& output, const std::string& path) {
-  for (const OutputKey& key : output.keys) {
-    if (covers(key.path, path)) return true;
-  }
-  if (output.trial_path == nullptr || !path.starts_with(output.trial_path)) return false;
-  const std::string own = path.substr(std::string_view(output.trial_path).size());
-  for (const OutputKey& key : kTrial) {
-    if (covers(key.path, own)) return true;
+  if (matches(row, path)) return true;
+  for (size_t end = 1; end < row.size(); ++end) {
+    const bool is_holder = (row[end] == '.' || row[end] == '[') && row[end - 1] != '*';
+    if (is_holder && matches(row.substr(0, end), path)) return true;
   }
   return false;
+}
+
+/// What is printed even where there are no elements and no names.
+std::string_view holder_of(std::string_view row) {
+  while (row.ends_with("[]") || row.ends_with(".*")) row.remove_suffix(2);
+  return row;
+}
+
+const Output& output_of(std::string_view command) {
+  for (const Output& output : kOutputs) {
+    std::istringstream names(output.commands);
+    for (std::string name; names >> name;) {
+      if (name == command) return output;
+    }
+  }
+  throw base::Error(fmt::format("moetune {} prints no JSON", command));
 }
 
 void add_table(std::span<const OutputKey> keys, std::string& text) {
@@ -336,27 +363,85 @@ void add_table(std::span<const OutputKey> keys, std::string& text) {
   }
 }
 
+/// A paragraph in lines of the page.
+std::string paragraph_of(const std::string& text) {
+  constexpr size_t kColumns = 118;
+  std::string lines;
+  size_t columns = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool is_full = columns + 1 + word.size() > kColumns;
+    if (!lines.empty()) lines += is_full ? '\n' : ' ';
+    columns = lines.empty() || is_full ? word.size() : columns + 1 + word.size();
+    lines += word;
+  }
+  return lines;
+}
+
+/// Sentences on which objects have shared keys.
+std::string parts_text(std::span<const OutputPart> parts) {
+  std::string text;
+  for (const SharedKeys* shared : kShared) {
+    std::string title = shared->title;
+    title[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(title[0])));
+    std::vector<std::string> places;
+    for (const OutputPart& part : parts) {
+      if (part.shared != shared) continue;
+      std::string path = part.prefix;
+      if (path.empty()) {
+        text += fmt::format(" It has the keys of {}, too.", title);
+        continue;
+      }
+      path.pop_back();
+      places.push_back(fmt::format("`{}`", path));
+    }
+    if (places.empty()) continue;
+    const std::string last = places.back();
+    places.pop_back();
+    text += places.empty() ? fmt::format(" {} has the keys of {}.", last, title)
+                           : fmt::format(" {} and {} have the keys of {}.", fmt::join(places, ", "),
+                                         last, title);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::span<const Output> outputs() { return kOutputs; }
 
-std::span<const OutputKey> trial_keys() { return kTrial; }
+std::vector<std::string> paths_of(const Output& output) {
+  std::vector<std::string> paths;
+  for (const OutputKey& key : output.keys) paths.emplace_back(key.path);
+  for (const OutputPart& part : output.parts) {
+    for (const OutputKey& key : part.shared->keys) {
+      paths.push_back(std::string(part.prefix) + key.path);
+    }
+  }
+  return paths;
+}
 
 std::vector<std::string> undocumented_keys(std::string_view command, const json& document) {
-  for (const Output& output : kOutputs) {
-    std::istringstream names(output.commands);
-    bool is_meant = false;
-    for (std::string name; names >> name;) is_meant = is_meant || name == command;
-    if (!is_meant) continue;
-    std::set<std::string> paths;
-    collect(document, "", paths);
-    std::vector<std::string> missing;
-    for (const std::string& path : paths) {
-      if (!path.empty() && !is_covered(output, path)) missing.push_back(path);
-    }
-    return missing;
+  const std::vector<std::string> rows = paths_of(output_of(command));
+  std::set<std::string> paths;
+  collect(document, "", false, paths);
+  std::vector<std::string> missing;
+  for (const std::string& path : paths) {
+    const auto is_row = [&](const std::string& row) { return covers(row, path); };
+    if (!path.empty() && std::ranges::none_of(rows, is_row)) missing.push_back(path);
   }
-  throw base::Error(fmt::format("moetune {} prints no JSON", command));
+  return missing;
+}
+
+std::vector<std::string> unprinted_keys(std::string_view command,
+                                        const std::vector<json>& documents) {
+  std::set<std::string> paths;
+  for (const json& document : documents) collect(document, "", true, paths);
+  std::vector<std::string> unprinted;
+  for (std::string& row : paths_of(output_of(command))) {
+    const auto is_row = [&](const std::string& path) { return matches(holder_of(row), path); };
+    if (std::ranges::none_of(paths, is_row)) unprinted.push_back(std::move(row));
+  }
+  return unprinted;
 }
 
 std::string outputs_markdown() {
@@ -365,22 +450,17 @@ std::string outputs_markdown() {
       "With `--format json`. `[]` stands for each element of a list, `*` for a name such as a "
       "knob's. A null at a key says\nthat there is nothing to tell. New keys may come; those that "
       "are here stay. These tables have neither\ndefaults nor ranges: nobody sets what is "
-      "printed.\n"
-      "\n### A trial\n\n"
-      "Wherever one is printed.\n\n";
-  add_table(kTrial, text);
+      "printed.\n";
+  for (const SharedKeys* shared : kShared) {
+    text += fmt::format("\n### {}\n\n{}\n\n", shared->title, paragraph_of(shared->what));
+    add_table(shared->keys, text);
+  }
   for (const Output& output : kOutputs) {
     std::istringstream names(output.commands);
     std::string title;
     for (std::string name; names >> name;) title += (title.empty() ? "" : ", ") + name;
-    text += fmt::format("\n### {}\n\n{}", title, output.what);
-    if (output.trial_path != nullptr) {
-      const std::string_view path = output.trial_path;
-      text += path.empty()
-                  ? " It has the keys of a trial, too."
-                  : fmt::format(" `{}` has the keys of a trial.", path.substr(0, path.size() - 1));
-    }
-    text += "\n\n";
+    text += fmt::format("\n### {}\n\n{}\n\n", title,
+                        paragraph_of(output.what + parts_text(output.parts)));
     add_table(output.keys, text);
   }
   return text;

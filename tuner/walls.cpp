@@ -21,10 +21,9 @@ std::vector<Wall> WallReading::order() const {
 WallReading read_walls(const TrialOutcome& outcome) {
   WallReading reading;
   for (const auto& [name, ratio] : outcome.shares) {
-    const auto part = base::part_from_name(name);
-    if (!part || part->row->wall == Wall::compute) continue;
-    reading.recoverable[static_cast<size_t>(part->row->wall)] += std::clamp(ratio, 0.0, 1.0);
+    base::add_share(name, std::clamp(ratio, 0.0, 1.0), reading.recoverable);
   }
+  reading.recoverable[static_cast<size_t>(Wall::compute)] = 0;
   reading.binding =
       base::wall_from_name(outcome.wall).value_or(base::binding_wall(reading.recoverable));
   return reading;

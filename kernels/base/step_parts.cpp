@@ -59,6 +59,24 @@ constexpr auto kGroups = std::to_array<GroupRow>({
     {kStepEndGroup, "", "waiting for the slowest rank to end the step", "step end", "yellow", 0},
 });
 
+constexpr auto kWorks = std::to_array<WorkRow>({
+    {"products", "dense products"},
+    {"experts", "experts' products"},
+    {"attention", "attention"},
+    {"bytes", "work bound by bytes"},
+    {"optimizer", "optimizer"},
+    {"fixed", "fixed work of a step"},
+});
+
+const WorkRow* find_work(std::string_view name) {
+  const auto* found = std::ranges::find(kWorks, name, &WorkRow::name);
+  return found == kWorks.end() ? nullptr : found;
+}
+
+const WorkRow* work_of(const NamedPart& part) {
+  return part.row->id == P::compute ? find_work(part.group) : nullptr;
+}
+
 /// The group's own words, where waiting for it is no communication.
 const GroupRow* own_words(std::string_view group) {
   const GroupRow* row = find_group(group);
@@ -81,6 +99,11 @@ Wall binding_wall(const std::array<double, kNumWalls>& shares, double least_rati
   return binding;
 }
 
+void add_share(std::string_view part, double ratio, std::array<double, kNumWalls>& shares) {
+  const std::optional<NamedPart> named = part_from_name(part);
+  if (named) shares[static_cast<size_t>(named->row->wall)] += ratio;
+}
+
 std::optional<Wall> wall_from_name(std::string_view name) {
   const auto found = std::ranges::find(kWalls, name);
   if (found == kWalls.end()) return std::nullopt;
@@ -97,23 +120,28 @@ const GroupRow* find_group(std::string_view name) {
   return found == kGroups.end() ? nullptr : found;
 }
 
+std::span<const WorkRow> work_rows() { return kWorks; }
+
 std::string name_of(StepPart part, std::string_view group) {
   const StepPartRow& row = row_of(part);
-  return row.is_by_group ? fmt::format("{}_{}", row.name, group) : std::string(row.name);
+  return row.is_by_group || !group.empty() ? fmt::format("{}_{}", row.name, group)
+                                           : std::string(row.name);
 }
 
 std::optional<NamedPart> part_from_name(std::string_view name) {
   for (const StepPartRow& row : kParts) {
     const std::string_view known = row.name;
     if (!row.is_by_group && name == known) return NamedPart{&row, {}};
-    if (row.is_by_group && name.starts_with(known) && name.substr(known.size()).starts_with('_')) {
-      return NamedPart{&row, name.substr(known.size() + 1)};
-    }
+    if (!name.starts_with(known) || !name.substr(known.size()).starts_with('_')) continue;
+    const std::string_view group = name.substr(known.size() + 1);
+    const bool is_work = row.id == StepPart::compute && find_work(group) != nullptr;
+    if (row.is_by_group || is_work) return NamedPart{&row, group};
   }
   return std::nullopt;
 }
 
 std::string text_of(const NamedPart& part) {
+  if (const WorkRow* work = work_of(part)) return work->label;
   if (!part.row->is_by_group) return part.row->text;
   if (const GroupRow* own = own_words(part.group)) return own->text;
   return fmt::format(fmt::runtime(part.row->text), part.group);
@@ -121,6 +149,7 @@ std::string text_of(const NamedPart& part) {
 
 std::string label_of(const NamedPart& part) {
   if (part.group.empty()) return part.row->label;
+  if (const WorkRow* work = work_of(part)) return work->label;
   if (const GroupRow* own = own_words(part.group)) return own->label;
   return fmt::format("{} {}", part.row->label, part.group);
 }

@@ -24,6 +24,8 @@ inline constexpr double kLeastBindingRatio = 0.10;
 /// The recoverable wall with the largest share, compute where none binds. Shares by Wall, 0 to 1.
 Wall binding_wall(const std::array<double, kNumWalls>& shares,
                   double least_ratio = kLeastBindingRatio);
+/// Adds a share of the step that name_of has named to the wall behind it; another name to none.
+void add_share(std::string_view part, double ratio, std::array<double, kNumWalls>& shares);
 const char* name_of(Wall wall);
 /// Reads what name_of wrote; nothing for another text.
 std::optional<Wall> wall_from_name(std::string_view name);
@@ -74,17 +76,25 @@ std::span<const GroupRow> group_rows();
 /// Null for a group that nobody knows.
 const GroupRow* find_group(std::string_view name);
 
-/// "recompute", "blocking_ep": the name of a share of the step, and of a predicted part.
+/// Kinds of work that a prediction tells apart in compute.
+struct WorkRow {
+  const char* name;
+  const char* label;  ///< in sentences too
+};
+std::span<const WorkRow> work_rows();
+
+/// "recompute", "blocking_ep", "compute_attention": the name of a share of the step, and of a
+/// predicted part.
 std::string name_of(StepPart part, std::string_view group = {});
 /// Reads what name_of wrote; nothing for another text. A share of a group counts as its transfer,
 /// which has the same wall and text as its waiting.
 struct NamedPart {
   const StepPartRow* row;
-  std::string_view group;
+  std::string_view group;  ///< of compute the kind of work; empty: all of it
 };
 std::optional<NamedPart> part_from_name(std::string_view name);
 
-/// "recomputation", "blocking ep communication": in a sentence.
+/// "recomputation", "blocking ep communication", "attention": in a sentence.
 std::string text_of(const NamedPart& part);
 /// "launch-starved", "transfer ep": in a legend.
 std::string label_of(const NamedPart& part);

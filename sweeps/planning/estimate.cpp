@@ -25,6 +25,18 @@ constexpr double kMemoryOpen = 0.8;
 constexpr double kTimeKnown = 0.20;
 constexpr double kTimeUnknown = 0.33;
 
+constexpr MemoryTerm kMemoryTerms[] = {
+    {"weights", "weights", &planner::MemoryParts::weights},
+    {"gradients", "gradients", &planner::MemoryParts::gradients},
+    {"optimizer", "optimizer", &planner::MemoryParts::optimizer},
+    {"narrow_weights", "weights in 8 bits or less", &planner::MemoryParts::narrow_weights},
+    {"dummy_gradients", "dummy gradients", &planner::MemoryParts::dummy_gradients},
+    {"workspaces", "workspaces", &planner::MemoryParts::workspaces},
+    {"gathered", "gathered units", &planner::MemoryParts::gathered},
+    {"activations", "saved activations", &planner::MemoryParts::activations},
+    {"transient", "on top", &planner::MemoryParts::transient},
+};
+
 Interval scaled(const Interval& interval, double factor) {
   return {interval.value * factor, interval.low * factor, interval.high * factor};
 }
@@ -59,6 +71,8 @@ double load_that_fits(const planner::PlanRun& run) {
 }
 
 }  // namespace
+
+std::span<const MemoryTerm> memory_terms() { return kMemoryTerms; }
 
 const char* name_of(Verdict verdict) {
   switch (verdict) {
@@ -126,17 +140,9 @@ json to_json(const RunEstimate& estimate) {
   const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
   document["memory_stage"] = estimate.stage;
   document["memory_moment"] = stage.moment;
-  const planner::MemoryParts& parts = stage.peak;
-  const std::pair<const char*, double> all[] = {{"weights", parts.weights},
-                                                {"gradients", parts.gradients},
-                                                {"optimizer", parts.optimizer},
-                                                {"narrow_weights", parts.narrow_weights},
-                                                {"dummy_gradients", parts.dummy_gradients},
-                                                {"workspaces", parts.workspaces},
-                                                {"gathered", parts.gathered},
-                                                {"activations", parts.activations},
-                                                {"transient", parts.transient}};
-  for (const auto& [name, bytes] : all) document["memory_parts_bytes"][name] = std::llround(bytes);
+  for (const MemoryTerm& term : memory_terms()) {
+    document["memory_parts_bytes"][term.key] = std::llround(stage.peak.*term.bytes);
+  }
   document["graph_pool_bytes"] = std::llround(stage.in_graphs);
   document["start_bytes"] = std::llround(stage.at_start);
   document["first_step_bytes"] = std::llround(stage.first_step);
@@ -147,7 +153,8 @@ json to_json(const RunEstimate& estimate) {
   put("tokens_per_s_per_gpu", estimate.tokens_per_s);
   document["wall"] = base::name_of(planner::wall_of(estimate.step));
   for (size_t i = 0; i < estimate.step.parts.size(); ++i) {
-    document["step_parts_ns"][std::string(name_of(static_cast<planner::TimePart>(i)))] =
+    const base::NamedPart part = planner::named(static_cast<planner::TimePart>(i));
+    document["step_parts_ns"][base::name_of(part.row->id, part.group)] =
         std::llround(estimate.step.parts[i] * 1e9);
   }
   document["grade"] = estimate.grade;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,15 @@ struct EstimateContext {
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);
+
+/// A term of a device's memory.
+struct MemoryTerm {
+  const char* key;    ///< in JSON
+  const char* words;  ///< for people
+  double tuner::planner::MemoryParts::*bytes;
+};
+/// In the order in which they are told.
+std::span<const MemoryTerm> memory_terms();
 
 /// Keys of an estimate, for JSON.
 nlohmann::json to_json(const RunEstimate& estimate);

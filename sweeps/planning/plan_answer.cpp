@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "kernels/base/at_once.h"
 #include "kernels/base/units.h"
@@ -252,10 +253,7 @@ namespace {
 base::Wall wall_of(const tuner::CostEstimate& estimate) {
   std::array<double, base::kNumWalls> shares{};
   for (const auto& [name, ns] : estimate.parts_ns) {
-    const std::optional<base::NamedPart> part = base::part_from_name(name);
-    if (!part) continue;
-    shares[static_cast<size_t>(part->row->wall)] +=
-        static_cast<double>(ns) / static_cast<double>(estimate.step_ns);
+    base::add_share(name, static_cast<double>(ns) / static_cast<double>(estimate.step_ns), shares);
   }
   return base::binding_wall(shares);
 }

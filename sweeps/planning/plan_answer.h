@@ -4,8 +4,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/step_parts.h"
@@ -92,9 +90,6 @@ std::string choices_text(const spec::PlanKnobs& knobs);
 std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
 /// Of a configuration that does not fit; negative where it does.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
-/// The terms of a device's memory by their names, in order, those of 0 too.
-std::vector<std::pair<std::string_view, double>> memory_terms(
-    const tuner::planner::MemoryParts& parts);
 
 nlohmann::json to_json(const PlanResult& result);
 std::string to_text(const PlanResult& result);

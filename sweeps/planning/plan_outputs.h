@@ -5,40 +5,108 @@
 
 namespace moetune::sweeps {
 
+inline constexpr OutputKey kEstimateOfRun[] = {
+    {"peak_allocated_bytes", "integer", "bytes",
+     "What PyTorch has allocated at most: on a row's memory_rank, else on the worst one."},
+    {"peak_allocated_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
+    {"peak_allocated_bytes_high", "integer", "bytes", "Upper end."},
+    {"peak_reserved_bytes", "integer", "bytes", "What its allocator then holds."},
+    {"peak_reserved_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
+    {"peak_reserved_bytes_high", "integer", "bytes", "Upper end."},
+    {"graph_pool_bytes", "integer", "bytes",
+     "Of captured graphs, which PyTorch counts as reserved and not as allocated."},
+    {"start_bytes", "integer", "bytes", "Before the first step."},
+    {"first_step_bytes", "integer", "bytes", "Peak of the first step."},
+    {"memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},
+    {"memory_moment", "text", "", "When the peak is."},
+    {"memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
+    {"verdict", "text", "", "fits, tight or oom."},
+    {"load_that_fits", "number", "ratio",
+     "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
+    {"step_time_ns", "integer", "ns", "Time of a step."},
+    {"step_time_ns_low", "integer", "ns", "Lower end of its interval of about 80 %."},
+    {"step_time_ns_high", "integer", "ns", "Upper end."},
+    {"step_parts_ns.*", "integer", "ns", "Where it goes, on the fullest stage."},
+    {"tflops_per_gpu", "number", "TFLOP/s", "As a row's source counts FLOPs."},
+    {"tflops_per_gpu_low", "number", "TFLOP/s", "Lower end of its interval of about 80 %."},
+    {"tflops_per_gpu_high", "number", "TFLOP/s", "Upper end."},
+    {"tokens_per_s_per_gpu", "number", "tokens/s", "Of one device."},
+    {"tokens_per_s_per_gpu_low", "number", "tokens/s", "Lower end of its interval of about 80 %."},
+    {"tokens_per_s_per_gpu_high", "number", "tokens/s", "Upper end."},
+    {"wall", "text", "", "memory, communication, host or compute."},
+    {"grade", "text", "", "analytic or calibrated."},
+};
+inline constexpr SharedKeys kEstimate = {
+    "An estimate",
+    "Of one run. That of a SPEC, which is priced by its program, has fewer: its peak, the parts of "
+    "memory and step, the step's time, the tokens, the verdict and the grade.",
+    kEstimateOfRun};
+
+inline constexpr OutputKey kErrorSetKeys[] = {
+    {"count", "integer", "", "Rows that state the figure; with 0 this is the only key."},
+    {"mean_signed", "number", "", "Mean of the errors."},
+    {"median_signed", "number", "", "Median of the errors."},
+    {"mean", "number", "", "Mean of their absolute values."},
+    {"median", "number", "", "Median of these."},
+    {"p90", "number", "", "Nine of ten are not above it."},
+    {"worst", "number", "", "The largest."},
+};
+inline constexpr SharedKeys kErrorSet = {
+    "A set of errors",
+    "Predicted against published, over rows. Of memory: predicted / published - 1; of throughput: "
+    "the logarithm of predicted / published.",
+    kErrorSetKeys};
+
+inline constexpr OutputKey kKnobGainKeys[] = {
+    {"knob", "text", "", "What is changed."},
+    {"from", "text", "", "Its value before."},
+    {"to", "text", "", "Its value after."},
+    {"gain_ratio", "number or null", "ratio",
+     "How much faster this change alone makes it; null: it is illegal alone."},
+    {"more_bytes", "integer or null", "bytes", "What it needs more."},
+    {"broken_rule", "text or null", "", "Of a change that is illegal alone."},
+};
+inline constexpr SharedKeys kKnobGain = {"A change", "One knob, and what it buys.", kKnobGainKeys};
+
 inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].id", "text", "", "Of the row; of --run \"run\", of a SPEC \"trial\"."},
     {"rows[].supported", "true or false", "", "It could be priced."},
     {"rows[].reason", "text or null", "", "Why not."},
-    {"rows[].peak_allocated_bytes", "integer", "bytes",
-     "What PyTorch has allocated at most, on the row's memory_rank, else on the worst one."},
-    {"rows[].peak_reserved_bytes", "integer", "bytes", "What its allocator then holds."},
-    {"rows[].graph_pool_bytes", "integer", "bytes",
-     "Of captured graphs, which PyTorch counts as reserved and not as allocated."},
-    {"rows[].start_bytes", "integer", "bytes", "Before the first step."},
-    {"rows[].first_step_bytes", "integer", "bytes", "Peak of the first step."},
-    {"rows[].memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},
-    {"rows[].worst_rank", "integer", "", "Of a SPEC: the rank that this is of."},
-    {"rows[].memory_moment", "text", "", "When the peak is."},
-    {"rows[].memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
-    {"rows[].verdict", "text", "", "fits, tight or oom."},
-    {"rows[].load_that_fits", "number", "ratio",
-     "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
-    {"rows[].step_time_ns", "integer", "ns", "Time of a step."},
-    {"rows[].step_parts_ns.*", "integer", "ns", "Where it goes, on the fullest stage."},
-    {"rows[].tflops_per_gpu", "number", "TFLOP/s", "As the row's source counts FLOPs."},
-    {"rows[].tokens_per_s_per_gpu", "number", "tokens/s", "Of one device."},
-    {"rows[].wall", "text", "", "memory, communication, host or compute."},
-    {"rows[].grade", "text", "", "analytic or calibrated."},
-    {"rows[].*_low", "number", "", "Lower end of a figure's interval of about 80 %."},
-    {"rows[].*_high", "number", "", "Upper end."},
-    {"rows[].published_*", "number or null", "", "The same figure as the row states it."},
-    {"rows[].assumed[]", "list of texts", "", "What the row leaves open, and how it was priced."},
-    {"rows[].knobs.*", "any", "", "--run: the configuration as it was understood."},
+    {"rows[].worst_rank", "integer", "", "Of a SPEC: the rank whose memory this is."},
+    {"rows[].published_tflops_per_gpu", "number or null", "TFLOP/s",
+     "--rows: as the row states it."},
+    {"rows[].published_tokens_per_s_per_gpu", "number or null", "tokens/s", "The same."},
+    {"rows[].published_step_time_ns", "number or null", "ns", "The same."},
+    {"rows[].published_peak_allocated_bytes", "number or null", "bytes", "The same."},
+    {"rows[].assumed[]", "list of texts", "",
+     "--rows: what the row leaves open, and how it was priced."},
+    {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
     {"rows[].notes[]", "list of texts", "", "--run: what was understood only in part."},
-    {"summary.*", "any", "",
-     "Counts; memory_error_ratio (predicted / published - 1) and throughput_log_error, each with "
-     "count, mean, median, p90, worst, and by family of rows; order: pairs of like rows and "
-     "Kendall's tau."},
+    {"summary.num_rows", "integer", "", "Rows; what follows num_supported is of --rows alone."},
+    {"summary.num_supported", "integer", "", "Of those, that could be priced."},
+    {"summary.num_priceable", "integer", "", "That state what pricing their figures takes."},
+    {"summary.num_priceable_supported", "integer", "", "Of those, that could be priced."},
+    {"summary.num_tight", "integer", "", "With the verdict tight."},
+    {"summary.num_running_called_oom", "integer", "", "That ran, and have the verdict oom."},
+    {"summary.order.num_groups", "integer", "", "Groups of like rows with a pair to compare."},
+    {"summary.order.num_right", "integer", "",
+     "Pairs of a group, more than 2 % apart, whose order is predicted."},
+    {"summary.order.num_wrong", "integer", "",
+     "Pairs whose order is predicted the other way round."},
+    {"summary.order.num_tied", "integer", "", "Pairs that are predicted to be alike."},
+    {"summary.order.num_of_same_configuration", "integer", "",
+     "Of those, pairs that state the same configuration."},
+    {"summary.order.tau", "number or null", "",
+     "Kendall's: right less wrong over all pairs; null: there are none."},
+    {"summary.order.tau_of_different", "number or null", "",
+     "The same without pairs of the same configuration."},
+};
+inline constexpr OutputPart kEstimateParts[] = {
+    {"rows[].", &kEstimate},
+    {"summary.memory_error_ratio.", &kErrorSet},
+    {"summary.throughput_log_error.", &kErrorSet},
+    {"summary.memory_error_ratio_by_family.*.", &kErrorSet},
+    {"summary.throughput_log_error_by_family.*.", &kErrorSet},
 };
 
 inline constexpr OutputKey kProbeKeys[] = {
@@ -68,7 +136,6 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"plans[].played_step_time_ns", "integer", "ns",
      "--play: of the first three, the step, played."},
     {"plans[].played_wall", "text", "", "--play: the wall, by the played parts."},
-    {"plans[].*", "any", "", "The keys of a row of `moetune estimate`."},
     {"num_points", "integer", "", "Of the space."},
     {"num_legal", "integer", "", "That break no rule."},
     {"num_fit", "integer", "", "Of those, that fit."},
@@ -92,16 +159,15 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"rules_of_thumb[].agrees", "true or false", "", "The first plan keeps to it."},
     {"rules_of_thumb[].cost_ratio", "number or null", "ratio",
      "How much slower the fastest known plan that keeps to it is; null: none is known."},
-    {"helps[].*", "any", "",
-     "What one change of what was asked would buy; the keys of `against.changes`."},
-    {"against.changes[].knob", "text", "", "--against: what differs from the first plan."},
-    {"against.changes[].from", "text", "", "Its value in the run of today."},
-    {"against.changes[].to", "text", "", "In the first plan."},
-    {"against.changes[].gain_ratio", "number or null", "ratio",
-     "How much faster this change alone makes it; null: it is illegal alone."},
-    {"against.changes[].more_bytes", "integer or null", "bytes", "What it needs more."},
-    {"against.changes[].broken_rule", "text or null", "", "Of a change that is illegal alone."},
-    {"against.*", "any", "", "The run of today: the keys of a row of `moetune estimate`."},
+    {"helps[]", "list of objects", "", "What one change of what was asked would buy."},
+    {"against.knobs.*", "any", "", "--against: the run of today."},
+    {"against.changes[]", "list of objects", "", "What differs from it in the first plan."},
+};
+inline constexpr OutputPart kPlanParts[] = {
+    {"plans[].", &kEstimate},
+    {"against.", &kEstimate},
+    {"helps[].", &kKnobGain},
+    {"against.changes[].", &kKnobGain},
 };
 
 }  // namespace moetune::sweeps

@@ -89,13 +89,13 @@ void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
     reports::PlanStage& shown = page.stages.emplace_back();
     shown.moment = stage.moment;
     const bool is_first = page.memory_terms.empty();
-    for (const auto& [name, bytes] : memory_terms(stage.peak)) {
-      if (is_first) page.memory_terms.emplace_back(name);
-      shown.bytes.push_back(bytes);
+    for (const MemoryTerm& term : memory_terms()) {
+      if (is_first) page.memory_terms.emplace_back(term.words);
+      shown.bytes.push_back(stage.peak.*term.bytes);
     }
   }
   for (size_t i = 0; i < estimate.step.parts.size(); ++i) {
-    page.step_parts.emplace_back(name_of(static_cast<planner::TimePart>(i)),
+    page.step_parts.emplace_back(base::text_of(planner::named(static_cast<planner::TimePart>(i))),
                                  estimate.step.parts[i]);
   }
 }

@@ -52,20 +52,9 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
     if (other.parts[i] - best.parts[i] > other.parts[most] - best.parts[most]) most = i;
   }
   const double more = other.parts[most] - best.parts[most];
-  return fmt::format("{} takes {} more", name_of(static_cast<planner::TimePart>(most)),
+  return fmt::format("{} takes {} more",
+                     base::text_of(planner::named(static_cast<planner::TimePart>(most))),
                      base::format_ns(std::llround(more * 1e9)));
-}
-
-std::vector<std::pair<std::string_view, double>> memory_terms(const planner::MemoryParts& parts) {
-  return {{"weights", parts.weights},
-          {"gradients", parts.gradients},
-          {"optimizer", parts.optimizer},
-          {"weights in 8 bits or less", parts.narrow_weights},
-          {"dummy gradients", parts.dummy_gradients},
-          {"workspaces", parts.workspaces},
-          {"gathered units", parts.gathered},
-          {"saved activations", parts.activations},
-          {"on top", parts.transient}};
 }
 
 namespace {
@@ -81,9 +70,10 @@ json change_json(const KnobGain& change) {
 void add_memory(const planner::StageMemory& stage, std::string& text) {
   text += fmt::format("\nmemory of the first, stage {} (worst), in the {}:\n", stage.stage,
                       stage.moment);
-  for (const auto& [name, bytes] : memory_terms(stage.peak)) {
+  for (const MemoryTerm& term : memory_terms()) {
+    const double bytes = stage.peak.*term.bytes;
     if (bytes > 0) {
-      text += fmt::format("  {:26} {:>9}\n", name, base::format_bytes(std::llround(bytes)));
+      text += fmt::format("  {:26} {:>9}\n", term.words, base::format_bytes(std::llround(bytes)));
     }
   }
   text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "allocated",
@@ -251,7 +241,8 @@ std::string to_text(const PlanResult& result) {
     const double share = step.parts[i] / step.seconds;
     if (share < 0.005) continue;
     text +=
-        fmt::format("  {:26} {:5.1f} %\n", name_of(static_cast<planner::TimePart>(i)), 100 * share);
+        fmt::format("  {:28} {:5.1f} %\n",
+                    base::text_of(planner::named(static_cast<planner::TimePart>(i))), 100 * share);
   }
   if (r.estimates.size() > 1) {
     text += fmt::format(
@@ -266,7 +257,10 @@ std::string to_text(const PlanResult& result) {
     for (const auto& [part, ns] : r.played->estimate.parts_ns) {
       const double share =
           static_cast<double>(ns) / static_cast<double>(r.played->estimate.step_ns);
-      if (share >= 0.005) text += fmt::format("  {:26} {:5.1f} %\n", part, 100 * share);
+      const std::optional<base::NamedPart> named = base::part_from_name(part);
+      if (named && share >= 0.005) {
+        text += fmt::format("  {:28} {:5.1f} %\n", base::text_of(*named), 100 * share);
+      }
     }
     for (size_t i = 0; i < r.played_others.size(); ++i) {
       const PlayedPlan& other = r.played_others[i];

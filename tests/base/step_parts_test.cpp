@@ -11,13 +11,16 @@ BOOST_AUTO_TEST_SUITE(step_parts_table)
 
 namespace {
 
-/// Every part, those of groups with every group.
+/// Every part, those of groups with every group, compute with every kind of work.
 std::vector<NamedPart> all_parts() {
   std::vector<NamedPart> parts;
   for (const StepPartRow& row : step_parts()) {
     if (!row.is_by_group) parts.push_back({&row, {}});
     for (const GroupRow& group : group_rows()) {
       if (row.is_by_group) parts.push_back({&row, group.name});
+    }
+    for (const WorkRow& work : work_rows()) {
+      if (row.id == StepPart::compute) parts.push_back({&row, work.name});
     }
   }
   return parts;
@@ -44,7 +47,8 @@ BOOST_AUTO_TEST_CASE(parts_are_read_back_with_their_group) {
     }
   }
   BOOST_TEST(name_of(StepPart::late, "ep") == "blocking_ep");
-  for (const char* unknown : {"", "weather", "blocking", "blockingep", "recompute_ep"}) {
+  for (const char* unknown :
+       {"", "weather", "blocking", "blockingep", "recompute_ep", "compute_ep", "compute_"}) {
     BOOST_TEST(!part_from_name(unknown).has_value());
   }
 }
@@ -56,6 +60,7 @@ BOOST_AUTO_TEST_CASE(labels_and_looks_tell_the_parts_apart) {
     BOOST_TEST(labels.insert(row.label).second);
     if (row.color[0] != '\0') BOOST_TEST(looks.emplace(row.color, row.hatch).second);
   }
+  for (const WorkRow& work : work_rows()) BOOST_TEST(labels.insert(work.label).second);
   for (const GroupRow& group : group_rows()) {
     BOOST_TEST(labels.insert(label_of({&row_of(StepPart::transfer), group.name})).second);
     if (group.color[0] != '\0') BOOST_TEST(looks.emplace(group.color, group.hatch).second);
@@ -69,6 +74,7 @@ BOOST_AUTO_TEST_CASE(only_communication_is_told_as_such) {
   BOOST_TEST(text("recompute") == "recomputation");
   BOOST_TEST(text("blocking_ep") == "blocking ep communication");
   BOOST_TEST(text("blocking_somebody") == "blocking somebody communication");
+  BOOST_TEST(text("compute_experts") == "experts' products");
   BOOST_TEST(text("blocking_memcpy") == "waiting for copies between memories");
   BOOST_TEST(label_of({&row_of(StepPart::transfer), "dp_cp"}) == "transfer dp_cp");
   BOOST_TEST(label_of({&row_of(StepPart::transfer), kMemcpyGroup}) == "copies");

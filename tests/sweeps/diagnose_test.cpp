@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "sweeps/runs/diagnosed_run.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -144,6 +145,17 @@ BOOST_DATA_TEST_CASE_F(Diagnose, every_key_is_there, data::xrange(kMixtures.size
   }
   const bool has_oom = words.front() == golden("logs/oom.log");
   BOOST_TEST((run["wall"]["label"] == "memory") == has_oom);
+}
+
+BOOST_AUTO_TEST_CASE(every_key_is_still_printed) {
+  std::vector<json> documents;
+  for (const char* name :
+       {"logs/megatron_lm.log", "logs/primus.log", "logs/oom.log", "logs/nccl_timeout.log",
+        "traces/cuda_event_sync.json.gz", "traces/cuda_event_sync_multi_stream.json.gz"}) {
+    documents.push_back(to_json(diagnose_run({golden(name)}, {})));
+    tests::check_documented("diagnose", documents.back().dump());
+  }
+  tests::check_printed("diagnose", documents);
 }
 
 BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {

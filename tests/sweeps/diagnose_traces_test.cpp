@@ -6,7 +6,7 @@
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
-BOOST_FIXTURE_TEST_SUITE(diagnose_traces, tests::Cli)
+BOOST_FIXTURE_TEST_SUITE(diagnosed_traces, tests::Cli)
 
 namespace {
 
@@ -39,6 +39,14 @@ BOOST_AUTO_TEST_CASE(windows_and_verdict_are_printed_as_json) {
       boost::test_tools::per_element());
   BOOST_TEST(rank.at("windows")[0].at("window_us") == 263.0);
   BOOST_TEST(rank.at("windows")[0].at("compute_busy_us") == 49.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_comparison_of_traces_has_kernels) {
+  const tests::Answer answer = run({"compare", kOne, kOne, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  tests::check_printed("compare", {document});
+  BOOST_TEST(document.at("kernels").at(0).at("change_ratio") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(text_is_for_people) {

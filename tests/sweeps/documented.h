@@ -2,8 +2,10 @@
 #pragma once
 
 #include <boost/test/unit_test.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "sweeps/outputs.h"
 
@@ -17,6 +19,16 @@ inline void check_documented(const std::string& command, const std::string& prin
   const bool is_hunts = command == "ls" && !document.empty() && document[0].contains("hunt");
   for (const std::string& key : sweeps::undocumented_keys(is_hunts ? "hunts" : command, document)) {
     BOOST_ERROR("moetune " << command << " prints '" << key << "', which sweeps/outputs.cpp lacks");
+  }
+}
+
+/// Names every key of the tables that none of the documents has, of those that `is_asked` for.
+inline void check_printed(
+    const std::string& command, const std::vector<nlohmann::json>& documents,
+    const std::function<bool(const std::string&)>& is_asked = [](const auto&) { return true; }) {
+  for (const std::string& key : sweeps::unprinted_keys(command, documents)) {
+    if (!is_asked(key)) continue;
+    BOOST_ERROR("moetune " << command << " does not print '" << key << "', which the tables have");
   }
 }
 

@@ -38,6 +38,20 @@ const json& row_of(const json& document, const std::string& id) {
   throw base::Error("no row " + id);
 }
 
+/// On 16 devices.
+constexpr const char* kCommand =
+    "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --expert-model-parallel-size 8 "
+    "--expert-tensor-parallel-size 1 --sequence-parallel --micro-batch-size 1 "
+    "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer "
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+    "--moe-token-dispatcher-type alltoall --lr 3e-4";
+
+/// Of plan, what is there only where the step was played, and only where nothing fits.
+bool is_of_played(const std::string& key) { return key.find("played") != std::string::npos; }
+bool is_of_misses(const std::string& key) {
+  return key.starts_with("nearest_misses") || key.starts_with("ways_out");
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(planning)
@@ -147,6 +161,17 @@ BOOST_FIXTURE_TEST_CASE(estimate_prints_documented_keys, Cli) {
   const json document = json::parse(answer.out);
   const json& row = row_of(document, "skill-001");
   BOOST_TEST(row["published_peak_allocated_bytes"].is_number());
+  std::vector<json> documents = {document};
+  const std::vector<std::vector<std::string>> others = {
+      {"estimate", spec, "--format", "json"},
+      {"estimate", "--run", kCommand, "--model", "qwen3-30b-a3b", "--hardware", "h100-80g",
+       "--gpus", "16", "--format", "json"}};
+  for (const std::vector<std::string>& words : others) {
+    const Answer other = run(words);
+    BOOST_TEST_REQUIRE(other.code == 0, other.err);
+    documents.push_back(json::parse(other.out));
+  }
+  tests::check_printed("estimate", documents);
 }
 
 BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
@@ -207,6 +232,7 @@ BOOST_FIXTURE_TEST_CASE(the_report_of_a_plan_says_what_its_json_says, Cli) {
   }
   // Each term is rounded.
   BOOST_TEST(std::abs(worst - first["peak_allocated_bytes"].get<int64_t>()) < 10);
+  tests::check_printed("plan", {document}, is_of_played);
   BOOST_TEST(chart_of(page, "timeline")["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(chart_of(page, "budget")["trials"][0]["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(!json::parse(tests::read_text(trace))["traceEvents"].empty());
@@ -232,6 +258,7 @@ BOOST_FIXTURE_TEST_CASE(a_report_where_nothing_fits_names_ways_out, Cli) {
   const std::string page = tests::read_text(path);
   BOOST_TEST(page.find("Nothing fits on 8 devices") != std::string::npos);
   BOOST_TEST_REQUIRE(!document["ways_out"].empty());
+  tests::check_printed("plan", {document}, is_of_misses);
   for (const json& way : document["ways_out"]) {
     // Apostrophes are escaped there.
     const auto what = way["what"].get<std::string>();
@@ -248,14 +275,8 @@ BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {
 }
 
 BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
-  const std::string command =
-      "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --expert-model-parallel-size 8 "
-      "--expert-tensor-parallel-size 1 --sequence-parallel --micro-batch-size 1 "
-      "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer "
-      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-      "--moe-token-dispatcher-type alltoall --lr 3e-4";
   const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
-                             "16", "--against", command, "--format", "json"});
+                             "16", "--against", kCommand, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
   const json& changes = document["against"]["changes"];
@@ -263,6 +284,9 @@ BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
   bool has_tp = false;
   for (const json& change : changes) has_tp = has_tp || change["knob"] == "tp";
   BOOST_TEST(has_tp);
+  tests::check_printed("plan", {document}, [](const std::string& key) {
+    return !is_of_played(key) && !is_of_misses(key);
+  });
   // Megatron-LM has no chunked loss: a plan for it has none either.
   BOOST_TEST(document["plans"][0]["knobs"]["cross_entropy"] != "chunked");
 }

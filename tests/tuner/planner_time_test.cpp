@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(parts_add_up_to_the_step) {
   for (const TimePart part : {TimePart::products, TimePart::experts, TimePart::attention,
                               TimePart::memory, TimePart::expert_exchange, TimePart::bubble,
                               TimePart::data, TimePart::optimizer, TimePart::host}) {
-    BOOST_TEST(step.part(part) > 0, name_of(part));
+    BOOST_TEST(step.part(part) > 0, base::text_of(named(part)));
   }
   BOOST_TEST(step.part(TimePart::tensor) == 0);
   BOOST_TEST(step.part(TimePart::recompute) == 0);
@@ -148,8 +148,8 @@ BOOST_AUTO_TEST_CASE(collectives_of_a_recomputed_layer_are_done_again) {
   run.knobs.recompute = {spec::PlanRecompute::full};
   const StepTime full = predict_step(run, {});
   for (const TimePart part : {TimePart::tensor, TimePart::context}) {
-    BOOST_TEST(full.part(part) > plain.part(part), name_of(part));
-    BOOST_TEST(full.part(part) < 2 * plain.part(part), name_of(part));
+    BOOST_TEST(full.part(part) > plain.part(part), base::text_of(named(part)));
+    BOOST_TEST(full.part(part) < 2 * plain.part(part), base::text_of(named(part)));
   }
 }
 

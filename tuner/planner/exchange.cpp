@@ -12,8 +12,8 @@ namespace {
 
 using spec::Dispatcher;
 
-/// Of a link's bandwidth, what an exchange gets. More than all of the network's: bytes are those
-/// that leave a node, of which some stay with the rank's own node.
+/// Share of a link's bandwidth that an exchange reaches. It may exceed 1 on the network: some of
+/// the bytes that are counted there never leave the rank's own node.
 struct LinkShares {
   double intra;
   double inter;
@@ -66,7 +66,7 @@ double exchange_seconds(const PlanRun& run) {
   const spec::ModelSpec& model = *run.model;
   const int64_t width = model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size;
   const auto tokens = static_cast<int64_t>(sequence_tokens(run));
-  // Each slice of an expert is one to send to.
+  // Each slice of an expert counts as a destination.
   const spec::ExpertTraffic traffic{tokens, 2 * width,
                                     std::max<int64_t>(model.num_experts, 1) * k.etp,
                                     std::max<int64_t>(model.experts_per_token, 1) * k.etp};
@@ -77,7 +77,7 @@ double exchange_seconds(const PlanRun& run) {
   const double inter = hardware.inter_node.transfer_ns(bytes.inter) / shares.inter;
   const double latency = static_cast<double>(
       placement.num_nodes > 1 ? hardware.inter_node.latency_ns : hardware.intra_node.latency_ns);
-  // Their own choice fills the links; fewer move less (assumed).
+  // The dispatcher's own number of multiprocessors fills the links; fewer move less (assumed).
   const double few = std::max(1.0, own_multiprocessors(k.dispatcher) / exchange_multiprocessors(k));
   return 1e-9 * (latency + few * run.load * std::max(intra, inter));
 }

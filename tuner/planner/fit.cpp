@@ -117,7 +117,7 @@ class Fitter {
     return cost;
   }
 
-  /// Of residuals that spread by about a tenth.
+  /// Expected spread of the residuals: the prior is scaled by it.
   static constexpr double kSpread = 0.1;
   [[nodiscard]] double prior_cost(size_t i, double at) const {
     const double pull = at / rows_[i]->sigma;
@@ -207,7 +207,7 @@ Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start) {
 
 std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& rates) {
   using spec::Work;
-  // 1 is what a file without a measurement has.
+  // A file without a measurement says 1.
   const auto share = [&](Work work) -> double {
     const double value = hardware.efficiency[static_cast<size_t>(work)];
     return value == 1 ? 0 : value;
@@ -232,7 +232,7 @@ std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& r
   std::vector<FittedRate> taken;
   for (const RateRow& row : rate_table()) {
     for (const auto& [member, value] : measured) {
-      // Beyond what is plausible something else was measured.
+      // A value outside the plausible range was not a measurement of this rate.
       if (row.member != member || value < row.low || value > row.high) continue;
       rates.*member = value;
       taken.push_back({std::string(row.name), value, value / kEitherSide, value * kEitherSide});

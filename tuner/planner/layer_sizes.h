@@ -20,9 +20,9 @@ struct LayerSizes {
   double seq = 0;         ///< tokens of a sequence
   double context = 0;     ///< keys that a query sees at most: the sequence, or its window
   double tokens = 0;      ///< T: of a micro-batch on a context-parallel rank
-  double own_tokens = 0;  ///< Ts: of them between the matrices, T / tp with sequence parallelism
+  double own_tokens = 0;  ///< Ts: kept between the matrices, T / tp with sequence parallelism
   double rows = 0;        ///< R: that this rank's experts receive, with the run's load
-  double chunk_rows = 0;  ///< of them those of a chunk, where one's are dropped before the next
+  double chunk_rows = 0;  ///< rows that are held at once: one chunk's under full recomputation
   double tp = 1;
   double etp = 1;
   double ep = 1;
@@ -32,7 +32,7 @@ struct LayerSizes {
   bool is_narrow = false;  ///< products in 8 bits or less
 };
 
-/// Of layer `layer` of the model; the layers of multi-token prediction have numbers behind those.
+/// Of a layer of this kind whose attention sees `window` keys (0 or less: the whole sequence).
 LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window);
 
 /// Parameters of some kind on one rank, in elements.
@@ -40,8 +40,8 @@ struct Weights {
   double split = 0;       ///< of matrices that tensor parallelism cuts
   double replicated = 0;  ///< the same on all tensor-parallel ranks: norms, routers
   double experts = 0;
-  double products = 0;  ///< of all of these, the ones that products of the layers multiply with
-  /// Matrices of the layers' products: rows, columns.
+  double products = 0;  ///< of all of these, the ones in matrices of the layers' GEMMs
+  /// Matrices of the layers' GEMMs: rows, columns.
   struct Shape {
     int64_t rows = 0;
     int64_t cols = 0;
@@ -56,10 +56,10 @@ struct Weights {
 /// Of one layer: what the blocks of engine/plan declare for it.
 Weights layer_weights(const PlanRun& run, spec::LayerKind kind);
 Weights embedding_weights(const PlanRun& run);
-/// Final norm and head; of a head that is the embedding on the same stage, the norm.
+/// Final norm and head; only the norm where the embedding on the same stage is the head.
 Weights head_weights(const PlanRun& run, bool has_embedding_beside);
-/// All depths of multi-token prediction; `has_embedding_beside`: else a copy of the table comes
-/// with it.
+/// All depths of multi-token prediction. Without `has_embedding_beside` a copy of the embedding's
+/// table comes with them.
 Weights mtp_weights(const PlanRun& run, bool has_embedding_beside);
 
 /// Whether activations and parameters have 32 bits: without mixed precision.

@@ -19,8 +19,8 @@ struct OpWork {
   double flops = 0;
   double bytes = 0;
   double row_flops = 0;     ///< plan::OpCost::row_flops
-  double matrices = 1;      ///< that the rows are shared by: a rank's experts
-  double weight_bytes = 0;  ///< of them what is read of parameters
+  double matrices = 1;      ///< number of matrices that share the rows: a rank's experts
+  double weight_bytes = 0;  ///< of `bytes`, the parameters that are read
 };
 
 /// A collective of a layer, in one micro-batch.
@@ -41,7 +41,7 @@ struct LayerWork {
 /// Of a layer of this kind and window, forward and backward, without recomputation. The balanced
 /// number of rows, times the run's load.
 LayerWork layer_work(const PlanRun& run, spec::LayerKind kind, int64_t window);
-/// Embedding, and final norm, head and loss, which the first and the last stage have beside.
+/// What the first stage has besides layers (embedding), and the last (final norm, head, loss).
 LayerWork embedding_work(const PlanRun& run);
 LayerWork head_work(const PlanRun& run);
 

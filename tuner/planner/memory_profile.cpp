@@ -47,7 +47,7 @@ double state_bytes(const PlanKnobs& k) {
   if (has_wide_elements(k)) {
     master = 0;
   } else if (k.precision_aware_optimizer) {
-    // Of an fp32 master only what the 16-bit weight lacks is stored.
+    // The master stores only the 16 bits that the 16-bit weight lacks.
     master = 2;
   }
   return (moments + master) * (1 - static_cast<double>(k.optimizer_offload_ratio));
@@ -118,10 +118,10 @@ double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
 
 using LayerMemory = PreparedMemory::LayerMemory;
 
-/// On top of what is kept, in the backward of a virtual stage. Under full recomputation a layer has
-/// all of its own tensors again: what counts is the layer with the most of them, less the inputs of
-/// the layers behind it, which are gone by then. Otherwise the last layer's backward is the worst,
-/// as everything is still kept.
+/// Memory on top of what is kept, in the backward pass of a virtual stage. Under full recomputation
+/// a layer's own tensors are all there again. Then the layer with the most of them counts, less the
+/// inputs of the layers behind it, which are gone by then. Otherwise the last layer's backward is
+/// the worst moment, as everything is still kept.
 double backward_on_top(const PreparedMemory::Part& part, const std::vector<LayerMemory>& layers,
                        bool is_all_recomputed) {
   double worst = layers[static_cast<size_t>(part.last)].transient;
@@ -177,8 +177,8 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   return memory;
 }
 
-/// What a rank's own tokens of a micro-batch take with so many bytes in each column (twice that in
-/// fp32).
+/// Bytes of a rank's own tokens of a micro-batch, with `of_column` bytes in each column of the
+/// hidden state (twice that in fp32).
 double token_bytes(const PlanRun& run, double of_column) {
   return sequence_tokens(run) * static_cast<double>(run.model->hidden_size) * of_column *
          element_bytes(run.knobs) / 2;

@@ -132,7 +132,7 @@ class PreparedMemory {
   PlanRun run_;
   std::vector<Alike> alike_;
   std::vector<Stage> stages_;
-  std::vector<size_t> different_;  ///< stages, one of each that are alike or hold less than it
+  std::vector<size_t> different_;  ///< the stages to look at: others are like one or hold less
 };
 
 /// Peak of what PyTorch has allocated, by stage. Fragmentation, communicators and the CUDA context

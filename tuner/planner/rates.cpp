@@ -56,7 +56,8 @@ constexpr RateRow kRates[] = {
 static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double),
               "every member of Rates has one row");
 
-/// Between two points, along the logarithm of the sequence; constant outside.
+/// Interpolates between two points, linearly in the logarithm of the sequence. Extrapolates below
+/// to 2K; constant outside.
 double along(double seq, double at_4k, double at_16k) {
   const double place = std::clamp(std::log2(seq / 4096) / 2, -0.5, 1.0);
   return at_4k + place * (at_16k - at_4k);
@@ -119,7 +120,7 @@ double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, d
   } else {
     share = (is_backward ? along(seq, 422, 523) : along(seq, 553, 638)) / 989;
   }
-  // Half of the width leaves the products of attention half as deep.
+  // With half of the width the GEMMs of attention have half the depth.
   if (head_dim <= 64) share *= 0.6;
   // Backward kernels for heads of 256 run out of registers: on H200 they were measured at half the
   // rate of those for 128 (flash-attention, issue 2878).

@@ -71,7 +71,7 @@ struct RateRow {
 };
 std::span<const RateRow> rate_table();
 
-/// Of the peak that products reach in that recipe on that machine, the peak included: FLOP/s.
+/// FLOP/s that GEMMs reach in that recipe on that machine: their peak times the share of it.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
                            spec::PrecisionRecipe recipe);
 /// FLOP/s of Gated DeltaNet or Mamba-2. Their kernels were written for Hopper: on later devices

@@ -32,8 +32,8 @@ constexpr PlanRule kRules[] = {
      },
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return fmt::format("tp {} x cp {} x dp {} x pp {} are not the {} devices", k.tp, k.cp, k.dp,
-                          k.pp, run.hardware->num_devices());
+       return fmt::format("tp {} x cp {} x dp {} x pp {} does not make the {} devices", k.tp, k.cp,
+                          k.dp, k.pp, run.hardware->num_devices());
      }},
     {"tp_divides_heads",
      [](Run run) {
@@ -210,7 +210,7 @@ constexpr PlanRule kRules[] = {
        return run.knobs.fsdp != spec::Fsdp::torch || (run.knobs.pp == 1 && run.knobs.ep == 1) ||
               run.knobs.pp == 1;
      },
-     [](Run) { return std::string("FSDP2 goes without pipeline stages"); }},
+     [](Run) { return std::string("FSDP2 excludes pipeline stages"); }},
 };
 
 constexpr Thumb kThumbs[] = {
@@ -224,7 +224,8 @@ constexpr Thumb kThumbs[] = {
     {"keep_data_parallelism", "At least two replicas stay, so that state can be shared out.",
      [](Run run) { return run.hardware->num_devices() >= 8; },
      [](Run run) { return run.knobs.dense_copies() >= 2; }},
-    {"selective_before_full", "Selective recomputation first, full only where that does not do.",
+    {"selective_before_full",
+     "Selective recomputation first, full only where that does not suffice.",
      [](Run run) { return !run.knobs.recompute.empty(); },
      [](Run run) { return !run.knobs.recompute.has(PlanRecompute::full); }},
     {"no_attention_again", "No recomputation of attention's core at long context.",

@@ -28,7 +28,7 @@ std::vector<const PlanRule*> broken_rules(const PlanRun& run);
 struct Thumb {
   std::string_view name;
   std::string_view says;
-  /// Whether it speaks for the run; rules that have nothing to say of it are left out.
+  /// Whether the rule says anything about the run; else it is left out.
   bool (*applies)(const PlanRun&);
   bool (*agrees)(const PlanRun&);
 };

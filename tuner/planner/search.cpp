@@ -234,7 +234,7 @@ class Search {
     knobs.recompute = {};
     knobs.overlap_moe_expert_parallel_comm = false;
     knobs.cuda_graphs = {};
-    // Units are gathered for each micro-batch: without them is faster.
+    // FSDP gathers its units for each micro-batch, so a step without it is faster.
     knobs.fsdp = Fsdp::none;
     if (q_.may_exchange_heads) knobs.cp_comm_type = spec::PlanCp::p2p;
     const PlanRule* broken = broken_rule(run_with(knobs));
@@ -251,8 +251,8 @@ class Search {
     layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
   }
 
-  /// No choice of this layout that holds the same memory is faster: no host, and where
-  /// `has_overlap`, everything overlapped.
+  /// A lower bound of the step time: no choice for this layout with the same memory is faster. It
+  /// counts no host time and, where `has_overlap`, overlaps everything.
   double bound_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
@@ -269,7 +269,8 @@ class Search {
            });
   }
 
-  /// Works are shared by layouts with the same sizes in a layer, all but the price by one layout.
+  /// The work of a layer is shared by layouts with the same sizes in it. Choices within one layout
+  /// share all but the price.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
     if (!prepared_ || !has_same_sizes(prepared_->run().knobs, knobs)) {
@@ -320,7 +321,7 @@ class Search {
             cell->leanest = {knobs, bytes, 0};
           }
           if (!is_wanted && is_ahead(*cell, bytes, fits, layout.bound)) {
-            // The layout's bound recomputes nothing and overlaps all; this one is nearer.
+            // The layout's bound assumes no recomputation and full overlap; this one is tighter.
             double& bound = bounds[time.has_overlap ? 1 : 0];
             if (bound < 0) bound = bound_of(knobs, time.has_overlap);
             is_wanted = is_ahead(*cell, bytes, fits, bound);
@@ -343,13 +344,13 @@ class Search {
     }
   }
 
-  /// Whether a step of so many seconds would be told of its cell or of the front.
+  /// Whether a step of so many seconds would become its cell's fastest or a point of the front.
   [[nodiscard]] bool is_ahead(const PlanCell& cell, double bytes, bool fits, double seconds) const {
     return (fits && (!cell.fastest || seconds < cell.fastest->seconds)) ||
            front_.is_ahead(bytes, seconds);
   }
 
-  /// The slowest of the best stands in front.
+  /// `best` is a heap with its slowest in front.
   void keep(const PlannedConfig& config) {
     // Of a layout only the better of its two ways to exchange context.
     const auto same = std::ranges::find_if(answer_.best, [&](const PlannedConfig& other) {

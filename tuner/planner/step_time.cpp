@@ -25,21 +25,36 @@ using spec::PlanKnobs;
 using spec::PlanRecompute;
 using spec::Work;
 
-constexpr std::array<std::string_view, static_cast<size_t>(TimePart::count)> kPartNames = {
-    "products",
-    "experts",
-    "attention",
-    "memory",
-    "recompute",
-    "expert exchange",
-    "tensor parallel",
-    "context parallel",
-    "pipeline",
-    "bubble",
-    "data parallel",
-    "optimizer",
-    "host",
-    "fixed"};
+struct TimePartRow {
+  TimePart id;
+  base::StepPart part;
+  std::string_view group;  ///< or, of compute, the kind of work
+};
+
+constexpr std::array<TimePartRow, static_cast<size_t>(TimePart::count)> kTimeParts = {{
+    {TimePart::products, base::StepPart::compute, "products"},
+    {TimePart::experts, base::StepPart::compute, "experts"},
+    {TimePart::attention, base::StepPart::compute, "attention"},
+    {TimePart::memory, base::StepPart::compute, "bytes"},
+    {TimePart::recompute, base::StepPart::recompute, {}},
+    {TimePart::expert_exchange, base::StepPart::transfer, "ep"},
+    {TimePart::tensor, base::StepPart::transfer, "tp"},
+    {TimePart::context, base::StepPart::transfer, "cp"},
+    {TimePart::pipeline, base::StepPart::transfer, "pp"},
+    {TimePart::bubble, base::StepPart::pipeline_bubble, {}},
+    {TimePart::data, base::StepPart::transfer, "dp_cp"},
+    {TimePart::optimizer, base::StepPart::compute, "optimizer"},
+    {TimePart::host, base::StepPart::launch_starved, {}},
+    {TimePart::fixed, base::StepPart::compute, "fixed"},
+}};
+
+constexpr bool is_in_order_of_time_parts() {
+  for (size_t i = 0; i < kTimeParts.size(); ++i) {
+    if (kTimeParts[i].id != static_cast<TimePart>(i)) return false;
+  }
+  return true;
+}
+static_assert(is_in_order_of_time_parts(), "kTimeParts must be in the order of TimePart");
 
 /// Seconds of one micro-batch in one layer.
 struct LayerTime {
@@ -445,7 +460,10 @@ class StepPricer {
 
 }  // namespace
 
-std::string_view name_of(TimePart part) { return kPartNames[static_cast<size_t>(part)]; }
+base::NamedPart named(TimePart part) {
+  const TimePartRow& row = kTimeParts[static_cast<size_t>(part)];
+  return {&base::row_of(row.part), row.group};
+}
 
 WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
   const PlanKnobs& k = run.knobs;
@@ -577,15 +595,10 @@ double model_flops_per_s(const PlanRun& run, double step_seconds) {
 
 base::Wall wall_of(const StepTime& step) {
   std::array<double, base::kNumWalls> shares{};
-  const auto add = [&](base::Wall wall, TimePart part) {
-    shares[static_cast<size_t>(wall)] += step.part(part) / step.seconds;
-  };
-  for (const TimePart part : {TimePart::expert_exchange, TimePart::tensor, TimePart::context,
-                              TimePart::pipeline, TimePart::bubble, TimePart::data}) {
-    add(base::Wall::communication, part);
+  for (size_t i = 0; i < step.parts.size(); ++i) {
+    shares[static_cast<size_t>(named(static_cast<TimePart>(i)).row->wall)] +=
+        step.parts[i] / step.seconds;
   }
-  add(base::Wall::host, TimePart::host);
-  add(base::Wall::memory, TimePart::recompute);
   return base::binding_wall(shares);
 }
 

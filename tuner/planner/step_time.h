@@ -19,7 +19,7 @@
 
 namespace moetune::tuner::planner {
 
-/// Where a step's time goes, on the busiest stage.
+/// What is priced apart, on the busiest stage.
 enum class TimePart : uint8_t {
   products,   ///< dense products and the head
   experts,    ///< experts' products
@@ -37,7 +37,8 @@ enum class TimePart : uint8_t {
   fixed,
   count
 };
-std::string_view name_of(TimePart part);
+/// Its name, words and wall.
+base::NamedPart named(TimePart part);
 
 struct StepTime {
   double seconds = 0;

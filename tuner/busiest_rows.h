@@ -12,7 +12,7 @@
 namespace moetune::tuner {
 
 /// In each layer and micro-batch of a program a rank with as many rows as the busiest of its
-/// expert-parallel group gets: the mean of some of the profile's steps that the trial runs;
+/// expert-parallel group gets: the mean of some of the profile's steps that the trial times;
 /// balanced without a profile. Only that group is looked at: where the gradients' reduction waits
 /// for another one, the step is longer.
 class BusiestBindings final : public plan::Bindings {

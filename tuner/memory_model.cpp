@@ -103,9 +103,10 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
       if (rows.has_profile() && dims.expert_ranks > 1) {
         // The highest of the steps that the trial runs.
         highest = {};
+        const ReceivedRows::OfRank received = rows.of_rank(layout, spec.knobs, rank);
         for (int64_t step = 0; step < num_steps; ++step) {
           const RankMemory memory = scan.run([&](int64_t layer, int64_t micro_batch) {
-            return rows.at(layout, spec.knobs, step, layer, micro_batch, rank);
+            return received.at(step, layer, micro_batch);
           });
           if (memory.peak_bytes > highest.peak_bytes) highest = memory;
         }

@@ -41,27 +41,37 @@ const ReceivedRows::Sums& ReceivedRows::sums(const plan::Layout& layout, int par
   return sums;
 }
 
-int64_t ReceivedRows::at(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step,
-                         int64_t layer, int64_t micro_batch, int rank) const {
+ReceivedRows::OfRank ReceivedRows::of_rank(const plan::Layout& layout, const spec::Knobs& knobs,
+                                           int rank) const {
   // A tensor-parallel rank holds some of a micro-batch's sequences, or a part of one.
   const int64_t sequences = knobs.micro_batch_size;
-  const int parts = std::max(1, layout.tp / static_cast<int>(sequences));
-  const int64_t own_sequences = std::max<int64_t>(1, sequences / layout.tp);
-  const spec::RoutingProfile& profile = rows_.profile();
-  const Sums& rows = sums(layout, parts);
-  const int64_t num_members = layout.group_size(plan::Group::tp_cp);
-  const int64_t moe_layer = rows_.moe_layer(layer);
-  int64_t total = 0;
+  OfRank of;
+  of.rows_ = this;
+  of.layout_ = &layout;
+  of.knobs_ = &knobs;
+  of.sums_ = &sums(layout, std::max(1, layout.tp / static_cast<int>(sequences)));
+  of.own_sequences_ = std::max<int64_t>(1, sequences / layout.tp);
+  of.num_members_ = layout.group_size(plan::Group::tp_cp);
+  of.ep_rank_ = layout.ep_rank(rank);
   for (const int peer : layout.group_ranks(plan::Group::ep, rank)) {
-    const int64_t first_slot = layout.tp_rank(peer) * sequences / layout.tp;
-    const int64_t member = layout.rank_in(plan::Group::tp_cp, peer);
-    for (int64_t slot = first_slot; slot < first_slot + own_sequences; ++slot) {
+    of.peers_.push_back({layout.tp_rank(peer) * sequences / layout.tp,
+                         layout.rank_in(plan::Group::tp_cp, peer), layout.dp_rank(peer)});
+  }
+  return of;
+}
+
+int64_t ReceivedRows::OfRank::at(int64_t step, int64_t layer, int64_t micro_batch) const {
+  const spec::RoutingProfile& profile = rows_->rows_.profile();
+  const int64_t moe_layer = rows_->rows_.moe_layer(layer);
+  int64_t total = 0;
+  for (const Peer& peer : peers_) {
+    for (int64_t slot = peer.first_slot; slot < peer.first_slot + own_sequences_; ++slot) {
       const int64_t sequence =
-          plan::sequence_index(layout, knobs, micro_batch, layout.dp_rank(peer), slot);
+          plan::sequence_index(*layout_, *knobs_, micro_batch, peer.dp_rank, slot);
       const int64_t group =
           (step * profile.num_layers + moe_layer) * profile.num_sequences + sequence;
-      const int64_t owner = group * num_members + member;
-      total += rows[static_cast<size_t>(owner * layout.ep + layout.ep_rank(rank))];
+      const int64_t owner = group * num_members_ + peer.member;
+      total += (*sums_)[static_cast<size_t>(owner * layout_->ep + ep_rank_)];
     }
   }
   return total;

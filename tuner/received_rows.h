@@ -26,10 +26,10 @@ class ReceivedRows {
   [[nodiscard]] bool has_profile() const { return !rows_.profile().is_empty(); }
   [[nodiscard]] int64_t num_steps() const { return rows_.profile().num_steps; }
 
-  /// Rows that `rank` receives in MoE layer `layer` (global index over all layers) of `micro_batch`
-  /// at `step` of the profile. Needs has_profile().
-  [[nodiscard]] int64_t at(const plan::Layout& layout, const spec::Knobs& knobs, int64_t step,
-                           int64_t layer, int64_t micro_batch, int rank) const;
+  /// Of one rank. Needs has_profile(); what it is made of has to outlive it.
+  class OfRank;
+  [[nodiscard]] OfRank of_rank(const plan::Layout& layout, const spec::Knobs& knobs,
+                               int rank) const;
 
  private:
   /// rows[(((step * layers + layer) * sequences + sequence) * members + member) * ep + ep_rank]:
@@ -40,6 +40,31 @@ class ReceivedRows {
 
   ProfileRows rows_;
   mutable std::map<std::tuple<int, int64_t, int, int>, Sums> sums_;  ///< tp, members, parts, ep
+};
+
+class ReceivedRows::OfRank {
+ public:
+  /// Rows that the rank receives in MoE layer `layer` (global index over all layers) of
+  /// `micro_batch` at `step` of the profile.
+  [[nodiscard]] int64_t at(int64_t step, int64_t layer, int64_t micro_batch) const;
+
+ private:
+  friend class ReceivedRows;
+  /// A member of the expert-parallel group, whose tokens may go to the rank.
+  struct Peer {
+    int64_t first_slot = 0;
+    int64_t member = 0;
+    int dp_rank = 0;
+  };
+
+  const ReceivedRows* rows_ = nullptr;
+  const plan::Layout* layout_ = nullptr;
+  const spec::Knobs* knobs_ = nullptr;
+  const Sums* sums_ = nullptr;
+  std::vector<Peer> peers_;
+  int64_t own_sequences_ = 1;
+  int64_t num_members_ = 1;
+  int64_t ep_rank_ = 0;
 };
 
 }  // namespace moetune::tuner

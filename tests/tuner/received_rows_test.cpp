@@ -114,7 +114,7 @@ BOOST_DATA_TEST_CASE(rows_are_those_counted_token_by_token, data::make(kKnobs), 
       int64_t total = 0;
       for (int64_t m = 0; m < num_micro_batches; ++m) {
         for (int rank = 0; rank < layout.stage_size(); ++rank) {
-          const int64_t found = rows.at(layout, knobs, step, layers[moe_layer], m, rank);
+          const int64_t found = rows.of_rank(layout, knobs, rank).at(step, layers[moe_layer], m);
           BOOST_TEST_CONTEXT("step " << step << " layer " << moe_layer << " micro-batch " << m
                                      << " rank " << rank) {
             BOOST_TEST(found == count(layout, knobs, step, moe_layer, m, rank));
@@ -135,7 +135,8 @@ BOOST_AUTO_TEST_CASE(later_stages_receive_as_the_first_would) {
   knobs.expert_model_parallel_size = 2;
   const plan::Layout layout = plan::layout_of(knobs);
   for (int rank = 0; rank < 2; ++rank) {
-    BOOST_TEST(rows.at(layout, knobs, 1, 3, 0, rank + 2) == rows.at(layout, knobs, 1, 3, 0, rank));
+    BOOST_TEST(rows.of_rank(layout, knobs, rank + 2).at(1, 3, 0) ==
+               rows.of_rank(layout, knobs, rank).at(1, 3, 0));
   }
 }
 
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(pieces_too_coarse_for_the_zig_zag_are_shared_equally) {
   knobs.context_parallel_size = 4;
   const plan::Layout layout = plan::layout_of(knobs);
   for (int rank = 0; rank < 4; ++rank) {
-    BOOST_TEST(rows.at(layout, knobs, 0, 0, 0, rank) == kLength * kTopK / 4);
+    BOOST_TEST(rows.of_rank(layout, knobs, rank).at(0, 0, 0) == kLength * kTopK / 4);
   }
 }
 

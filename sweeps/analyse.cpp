@@ -349,6 +349,16 @@ json wall_json(const profiler::WallEvidence& verdict) {
 
 }  // namespace
 
+void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
+                      std::vector<MetricRow>& metrics) {
+  std::vector<StepBudget> budgets;
+  for (const profiler::StepTrace& trace : traces) {
+    budgets.push_back(profiler::compute_budget(trace, {}));
+  }
+  Metrics added(metrics);
+  if (!budgets.empty()) add_budgets(budgets, added);
+}
+
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result) {
   Metrics metrics(result.metrics);

@@ -19,4 +19,9 @@ constexpr const char* kRoutingProfileText = "routing_profile";
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result);
 
+/// The budgets of a step of all ranks as metrics, by rank and on the mean. Throws base::Error when
+/// a trace contradicts itself.
+void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
+                      std::vector<store::MetricRow>& metrics);
+
 }  // namespace moetune::sweeps

@@ -41,6 +41,7 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   };
   read_ratios("shares", outcome.shares);
   read_ratios("label_ceilings", outcome.ceilings);
+  read_ratios("ceilings", outcome.cause_ceilings);
 }
 
 /// What says how far off the step time may be; of played steps that is their interval.

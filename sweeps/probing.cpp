@@ -8,7 +8,9 @@
 
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
+#include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
+#include "sweeps/host_room.h"
 #include "sweeps/processes/interrupt.h"
 #include "sweeps/table.h"
 #include "tuner/compiled_step.h"
@@ -122,6 +124,15 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
       ProbedTrial& told = probe.trials[i];
       if (!told.status.empty() && told.status != "ok") continue;
       say(fmt::format("round {} of {}: {}", round + 1, rounds, told.title));
+      try {
+        if (options.launcher.empty()) {
+          check_host_memory(trials[i], host_bytes_of(trials[i], {}), read_host());
+        }
+      } catch (const base::EnvironmentFailure& failure) {
+        if (i == 0) throw;  // the others are larger
+        told = {told.title, "failed", failure.what()};
+        continue;
+      }
       const TrialRun run = run_trial(processes, trials[i], options);
       told.status = run.result.status;
       told.reason = run.result.reason;

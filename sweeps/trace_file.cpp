@@ -32,6 +32,32 @@ std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_
   return ids;
 }
 
+bool is_of_another_engine(const store::TrialRow& trial) {
+  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
+  return spec.is_object() && spec.contains("engine");
+}
+
+profiler::TimelineOptions own_streams() {
+  profiler::TimelineOptions options;
+  for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
+    options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
+  }
+  return options;
+}
+
+void write_file(const std::vector<profiler::StepTrace>& traces,
+                const profiler::TimelineOptions& options, const std::string& path,
+                TraceFormat format) {
+  std::ofstream file(path, std::ios::binary);
+  if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
+  const auto write =
+      format == TraceFormat::perfetto ? profiler::write_perfetto : profiler::write_chrome_json;
+  write(file, traces, options);
+  file.flush();
+  // The place is right, but the disk is full: not a mistake on the command line.
+  if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
+}
+
 }  // namespace
 
 void check_trace_folder(const std::string& path, const char* option) {
@@ -52,40 +78,23 @@ bool has_records(const std::vector<profiler::StepTrace>& traces) {
   return std::ranges::any_of(traces, [](const auto& trace) { return !trace.records.empty(); });
 }
 
-bool write_trace_file(const store::Store& store, int64_t trial_id, const std::string& path,
-                      TraceFormat format) {
-  const std::vector<profiler::StepTrace> traces = store.read_trace(trial_id);
+bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
+                      const std::string& path, TraceFormat format) {
+  const std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
   if (!has_records(traces)) return false;
-  write_traces(traces, path, format);
+  write_file(traces, is_of_another_engine(trial) ? profiler::TimelineOptions() : own_streams(),
+             path, format);
   return true;
 }
 
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format) {
-  profiler::TimelineOptions options;
-  for (int stream = 0; stream < static_cast<int>(plan::Stream::count); ++stream) {
-    options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
-  }
-  std::ofstream file(path, std::ios::binary);
-  if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
-  const auto write =
-      format == TraceFormat::perfetto ? profiler::write_perfetto : profiler::write_chrome_json;
-  write(file, traces, options);
-  file.flush();
-  // The place is right, but the disk is full: not a mistake on the command line.
-  if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
+  write_file(traces, own_streams(), path, format);
 }
 
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial) {
   constexpr size_t kMostNamed = 20;
   const bool is_ok = trial.status == spec::name_of(spec::TrialStatus::ok);
-  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
-  if (spec.is_object() && spec.contains("engine") &&
-      spec.value("is_profiled", nlohmann::json()) == true) {
-    return fmt::format(
-        "trial {} was run by another engine, whose traces lie in their own files: moetune diagnose",
-        trial.id);
-  }
   std::string text = fmt::format("trial {} has no stored trace: it {}", trial.id,
                                  is_ok ? "ran without a traced step" : "ended as " + trial.status);
   std::vector<int64_t> others = trials_with_trace(store, trial.sweep_id);

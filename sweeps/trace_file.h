@@ -38,13 +38,13 @@ void check_trace_folder(const std::string& path, const char* option);
 /// Writes all traced steps of all ranks (profiler/export/timeline_events.h). False, and nothing is
 /// written, where the trial has no trace. Throws base::UsageError for a place that cannot be
 /// written, base::Error for a disk that is full.
-[[nodiscard]] bool write_trace_file(const store::Store& store, int64_t trial_id,
+[[nodiscard]] bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
                                     const std::string& path, TraceFormat format);
 
 /// False for traces that are empty.
 bool has_records(const std::vector<profiler::StepTrace>& traces);
 
-/// The same for traces that are in no store.
+/// The same for traces of our engine that are in no store.
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format);
 

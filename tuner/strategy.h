@@ -106,6 +106,8 @@ struct TrialOutcome {
   std::map<std::string, double> shares;
   /// By wall_label: what of the step its causes cost (ImportedWall::ceilings).
   std::map<std::string, double> ceilings{};
+  /// By sub-cause, of the labels whose causes were told apart.
+  std::map<std::string, double> cause_ceilings{};
   std::vector<double> losses;   ///< per step, warm-up included
   std::string routing_profile;  ///< JSON, of the reference run only
   /// Measured duration per op label and work, for calibration: label -> (count, flops, bytes, ns)

@@ -178,6 +178,7 @@ SweepSpec engine_sweep_from_json(const json& document, const Source& source,
   SweepSpec sweep = engine_sweep_defaults();
   Problems problems;
   read_fields(reader, sweep_fields(), sweep, problems);
+  const bool has_engine = problems.empty();
   read_fields(reader, engine_run_fields(), sweep.base, problems);
   sweep.engine.folder = folder;
   sweep.has_model = reader.has("model");
@@ -190,8 +191,11 @@ SweepSpec engine_sweep_from_json(const json& document, const Source& source,
   }
   problems.attempt([&] {
     if (!reader.has("space")) reader.fail("space", "what may be changed, with its values");
-    sweep.space =
-        read_engine_space(reader.object("space"), reader.value("space"), sweep.engine.dialect);
+    const JsonReader space = reader.object("space");
+    // Which names it may hold depends on the engine's dialect.
+    if (has_engine) {
+      sweep.space = read_engine_space(space, reader.value("space"), sweep.engine.dialect);
+    }
   });
   problems.attempt([&] { reader.refuse_unknown_keys(); });
   problems.throw_if_any();

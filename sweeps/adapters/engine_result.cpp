@@ -17,6 +17,7 @@
 #include "profiler/analysis/stats.h"
 #include "reports/or_null.h"
 #include "sweeps/adapters/engine_words.h"
+#include "sweeps/adapters/stored_step.h"
 #include "sweeps/analyse.h"
 #include "sweeps/processes/process.h"
 
@@ -304,11 +305,6 @@ std::string stored_wall(profiler::WallLabel label) {
 
 void add_wall(const Diagnosis& traces, store::TrialResult& result) {
   const profiler::ImportedWall& wall = traces.wall;
-  json ceilings = json::object();
-  for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
-    const double ratio = wall.sub_ceilings[static_cast<size_t>(row.id)];
-    if (ratio > 0) ceilings[row.name] = ratio;
-  }
   json evidence = json::array();
   for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
   result.wall = stored_wall(wall.label);
@@ -318,7 +314,7 @@ void add_wall(const Diagnosis& traces, store::TrialResult& result) {
                                {"rank", reports::or_null(wall.rank)},
                                {"unknown_ratio", wall.unknown_ratio},
                                {"label_ceilings", profiler::by_name(wall.ceilings)},
-                               {"ceilings", ceilings},
+                               {"ceilings", profiler::by_name(wall.sub_ceilings)},
                                {"summary", wall.summary},
                                {"evidence", evidence}}
                               .dump(-1, ' ', false, json::error_handler_t::replace)});
@@ -399,8 +395,12 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
                               "the one asked for was not checked"});
     }
   }
-  if (left.traces && verdict.status == TrialStatus::ok) add_wall(*left.traces, result);
-  for (const std::string& note : left.notes) result.texts.push_back({"note", note});
+  std::vector<std::string> notes = left.notes;
+  if (left.traces && verdict.status == TrialStatus::ok) {
+    add_wall(*left.traces, result);
+    add_stored_step(*left.traces, shard, notes);
+  }
+  for (const std::string& note : notes) result.texts.push_back({"note", note});
   result.shards.push_back(std::move(shard));
   return result;
 }

@@ -166,9 +166,36 @@ std::vector<Settings> EngineSpace::layouts() const {
   return layouts;
 }
 
+std::vector<std::pair<std::string, std::string>> EngineSpace::illegal_axes() const {
+  constexpr size_t kMostLookedAt = 500;
+  constexpr size_t kMostPlaces = 50;
+  std::vector<Settings> places = {base()};
+  const std::vector<Settings> all = layouts();
+  for (size_t i = 0; i < std::min(kMostLookedAt, all.size()) && places.size() < kMostPlaces; ++i) {
+    if (broken_rule(all[i]).empty()) places.push_back(all[i]);
+  }
+  std::vector<std::pair<std::string, std::string>> illegal;
+  for (const auto& [name, values] : run_->sweep.space) {
+    std::string first;
+    const bool is_usable = std::ranges::any_of(values, [&](const std::string& value) {
+      return std::ranges::any_of(places, [&](Settings settings) {
+        settings.insert_or_assign(name, value);
+        const std::string rule = broken_rule(settings);
+        if (first.empty()) first = rule;
+        return rule.empty();
+      });
+    });
+    if (!is_usable) illegal.emplace_back(name, first);
+  }
+  return illegal;
+}
+
 void EngineSpace::add_remedies(const Settings& from, const tuner::TrialOutcome& seen,
                                std::vector<SettingsMove>& moves) const {
-  FoundWall wall{seen.wall_label, seen.wall_cause, {seen.ceilings.begin(), seen.ceilings.end()}};
+  FoundWall wall{seen.wall_label,
+                 seen.wall_cause,
+                 {seen.ceilings.begin(), seen.ceilings.end()},
+                 {seen.cause_ceilings.begin(), seen.cause_ceilings.end()}};
   if (seen.status == spec::TrialStatus::oom) wall = {"memory", "oom", {{"memory", 1.0}}};
   if (wall.label.empty() || !run_->dialect) return;
   const dialects::RunConfig config = config_with(*run_, from);

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sweeps/adapters/user_run.h"
 #include "tuner/strategies/settings_search.h"
@@ -26,6 +28,10 @@ class EngineSpace final : public tuner::SettingsSpace {
   [[nodiscard]] std::string remark() const override;
   [[nodiscard]] std::string change_text(const tuner::Settings& from,
                                         const tuner::Settings& to) const override;
+
+  /// Axes of which every value breaks a rule, with the run's other values and in the first legal
+  /// layouts: their names, each with the first rule that is broken.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> illegal_axes() const;
 
  private:
   [[nodiscard]] tuner::Prediction predict(const spec::PlanKnobs& knobs) const;

@@ -21,8 +21,9 @@ using nlohmann::json;
 EngineSweep engine_sweep_of(const spec::SweepSpec& sweep) {
   EngineSweep result;
   result.run = std::make_shared<const UserRun>(user_run_of(sweep));
-  result.strategy = std::make_unique<tuner::SettingsSearch>(
-      result.run->sweep, std::make_unique<EngineSpace>(result.run));
+  auto space = std::make_unique<EngineSpace>(result.run);
+  result.illegal_axes = space->illegal_axes();
+  result.strategy = std::make_unique<tuner::SettingsSearch>(result.run->sweep, std::move(space));
   result.row =
       engine_sweep_row(result.run->sweep, result.run->config_text, result.run->model.get());
   return result;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profiler/store/store.h"
@@ -17,6 +18,7 @@ struct EngineSweep {
   std::shared_ptr<const UserRun> run;
   std::unique_ptr<tuner::Strategy> strategy;
   store::SweepRow row;
+  std::vector<std::pair<std::string, std::string>> illegal_axes;  ///< EngineSpace::illegal_axes
 };
 /// Throws base::UsageError for what the sweep file's engine cannot be.
 EngineSweep engine_sweep_of(const spec::SweepSpec& sweep);

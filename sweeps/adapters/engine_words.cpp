@@ -39,9 +39,29 @@ std::vector<std::string> gone_unknown(const dialects::RunConfig& from,
   return gone;
 }
 
+/// Whether the command leaves the global batch to the layout, and this one has another.
+bool is_batch_moved(const UserRun& run, const dialects::RunConfig& config) {
+  const bool may_follow = run.dialect == Dialect::megatron_lm || run.dialect == Dialect::torchtitan;
+  if (!may_follow) return false;
+  for (const char* word : {"global-batch-size", "global_batch_size", "num_tokens_per_train_step"}) {
+    if (run.config_text.find(word) != std::string::npos) return false;
+  }
+  const spec::PlanKnobs& from = run.config.knobs;
+  const spec::PlanKnobs& to = config.knobs;
+  // Where nobody knows the ranks, other stages or slices are other replicas.
+  const bool has_other_replicas =
+      run.world_size > 0 ? to.dp != from.dp : to.replica_ranks() != from.replica_ranks();
+  return has_other_replicas || to.micro_batch_size != from.micro_batch_size;
+}
+
 std::vector<dialects::SettingChange> table_changes(const UserRun& run,
                                                    const dialects::RunConfig& config) {
-  if (run.dialect) return dialects::changed_settings(run.config, config, *run.dialect);
+  if (run.dialect) {
+    dialects::RunConfig from = run.config;
+    // Another batch would be faster by doing less: what the command leaves out is said.
+    if (is_batch_moved(run, config)) from.global_batch_size = 0;
+    return dialects::changed_settings(from, config, *run.dialect);
+  }
   std::vector<dialects::SettingChange> changes;
   for (const auto& [name, value] : config.environment) {
     changes.push_back({name, std::nullopt, value, true});
@@ -109,13 +129,12 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
     return fmt::format("no_word: {} has no word for {}", spec::name_of(*run.dialect),
                        fmt::join(names, ", "));
   }
-  // Left out, Megatron-LM's batch follows the layout: another one would be faster by doing less.
-  const bool says_batch = run.config_text.find("global-batch-size") != std::string::npos;
-  const bool is_same_pass = config.knobs.dp == run.config.knobs.dp &&
-                            config.knobs.micro_batch_size == run.config.knobs.micro_batch_size;
-  if (run.dialect == Dialect::megatron_lm && !says_batch && !is_same_pass) {
-    return "global_batch_unsaid: the command leaves out --global-batch-size, which changes with "
-           "this; add it to the command";
+  if (is_batch_moved(run, config) && run.config.global_batch_size == 0) {
+    return fmt::format(
+        "global_batch_unsaid: the command leaves out its global batch, which changes with this; "
+        "add {} to it, or say how many ranks it has with the key 'engine.gpus'",
+        run.dialect == Dialect::torchtitan ? "--training.global_batch_size"
+                                           : "--global-batch-size");
   }
   for (const dialects::SettingChange& change : changes) {
     if (!change.is_variable || !run.config.environment.contains(change.key)) continue;

@@ -75,11 +75,21 @@ struct LogState {
   bool is_over = false;  ///< it has ended, well or not
 };
 
-LogState state_of(const std::vector<std::string>& logs, int64_t num_steps) {
-  constexpr int64_t kMostBytes = 4 << 20;
-  if (bytes_of(logs) > kMostBytes) return {};
+/// Those of the files, and of the files in the folders, that are logs.
+std::vector<std::string> logs_among(const std::vector<std::string>& paths) {
+  std::vector<std::string> logs;
+  for (const std::string& path : paths) {
+    const RunFolder found = find_run_files(path);
+    logs.insert(logs.end(), found.logs.begin(), found.logs.end());
+  }
+  return logs;
+}
+
+LogState state_of(const std::vector<std::string>& paths, int64_t num_steps) {
   LogState state;
   try {
+    const std::vector<std::string> logs = logs_among(paths);
+    if (logs.empty()) return state;
     const RunFacts facts = read_run(logs);
     state.is_over =
         facts.status != ForeignStatus::truncated && facts.status != ForeignStatus::unknown;
@@ -99,6 +109,8 @@ CommandEnd stay_with(Process& process, const Launch& launch, int64_t num_steps,
   int64_t seen = 0;
   auto last_change = steady_clock::now();
   auto next_look = steady_clock::now();
+  auto next_reading = steady_clock::now();
+  bool is_unread = false;
   const bool may_queue = !launch.log.empty();
   LogState state;
   Attention attention;
@@ -110,13 +122,19 @@ CommandEnd stay_with(Process& process, const Launch& launch, int64_t num_steps,
     const auto now = steady_clock::now();
     if (now >= next_look) {
       next_look = now + std::chrono::seconds(1);
-      const std::vector<std::string> logs = launch.logs();
-      const int64_t bytes = bytes_of(logs);
+      const int64_t bytes = bytes_of(launch.logs());
       if (bytes != seen) {
         seen = bytes;
         last_change = now;
-        state = state_of(logs, num_steps);
+        is_unread = true;
       }
+    }
+    const bool is_silent = now - last_change >= options.step_limit;
+    if (is_unread && (is_silent || now >= next_reading)) {
+      is_unread = false;
+      state = state_of(launch.logs(), num_steps);
+      // A long log takes a twentieth of a core.
+      next_reading = now + 20 * (steady_clock::now() - now);
     }
     const bool is_waited_for = may_queue && seen == 0;
     // A queue may take its time to notice that a job is over.
@@ -157,12 +175,7 @@ CommandEnd stay_with(Process& process, const Launch& launch, int64_t num_steps,
 }
 
 void read_logs(const std::vector<std::string>& logs, EngineLeavings& left) {
-  std::vector<std::string> known;
-  for (const std::string& path : logs) {
-    const RunFolder found = find_run_files(path);
-    known.insert(known.end(), found.logs.begin(), found.logs.end());
-  }
-  if (!known.empty()) left.facts = read_run(known);
+  if (!logs.empty()) left.facts = read_run(logs);
 }
 
 void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
@@ -177,6 +190,21 @@ void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
   } else {
     left.notes.emplace_back("no trace was found; see the key 'engine.trace'");
   }
+}
+
+/// Of a trial that somebody has brought: which files they were.
+constexpr const char* kToldFiles = "told_files";
+
+/// Of what files hold and when they were written: a run that repeats another may print the same.
+std::string digest_of(const std::vector<std::string>& paths) {
+  std::string identity;
+  for (const std::string& path : paths) {
+    for (const auto& [file, mark] : files_at(escaped_for_patterns(path), ".")) {
+      identity += fmt::format("{} {} {}\n", mark.modified_ns, mark.bytes,
+                              base::fnv_digits(end_of_file(file, kKeptLogBytes)));
+    }
+  }
+  return base::fnv_digits(identity);
 }
 
 /// What both ways to a result have in common.
@@ -246,11 +274,11 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
     run_and_read(shell_command(filled_in(engine.stop, command.placeholders), {}, engine.folder, ""),
                  attention);
   }
-  const std::vector<std::string> logs = launch.logs();
+  const std::vector<std::string> logs = logs_among(launch.logs());
   read_logs(logs, left);
   if (request.is_profiled) read_traces(files_left(trace, engine.folder, traces_before), left);
   const auto duration = steady_clock::now() - begin;
-  TrialRun done = result_with(*run_, request, left, logs);
+  TrialRun done = result_with(*run_, request, left, logs.empty() ? launch.logs() : logs);
   done.result.texts.push_back({"command", command.shell_text()});
   done.result.metrics.push_back(
       {-1, "wall_total_ns",
@@ -263,13 +291,28 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
                          const RunnerOptions& /*options*/) {
   EngineLeavings left;
   left.end.code = exit_code_;
-  read_logs(files_, left);
+  read_logs(logs_among(files_), left);
   if (!left.facts && exit_code_ == 0) {
     throw base::UsageError(
         "none of the files is a log of a run; where it left none, say --exit-code");
   }
   if (request.is_profiled) read_traces(files_, left);
-  return result_with(*run_, request, left, {});
+  TrialRun done = result_with(*run_, request, left, {});
+  if (!files_.empty()) done.result.texts.push_back({kToldFiles, digest_of(files_)});
+  return done;
+}
+
+void check_not_told(const store::Store& store, const std::vector<std::string>& files) {
+  if (files.empty()) return;
+  const std::string digest = digest_of(files);
+  for (const store::TrialRow& trial : store.list_trials()) {
+    for (const store::NamedText& text : store.read_texts(trial.id)) {
+      if (text.name != kToldFiles || text.value != digest) continue;
+      throw base::UsageError(
+          fmt::format("{}: trial {} has been told with it; the next trial leaves a log of its own",
+                      files.front(), trial.id));
+    }
+  }
 }
 
 }  // namespace moetune::sweeps

@@ -50,4 +50,7 @@ class ToldEngine final : public TrialEngine {
   int exit_code_;
 };
 
+/// Throws base::UsageError where a trial of the store has been told with the same files.
+void check_not_told(const store::Store& store, const std::vector<std::string>& files);
+
 }  // namespace moetune::sweeps

@@ -7,26 +7,77 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
+#include <utility>
 
 namespace moetune::sweeps {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostFilesBelow = 20'000;
+
+/// Separated by blanks that no backslash stands before.
+std::vector<std::string> split_patterns(std::string_view patterns) {
+  std::vector<std::string> words;
+  std::string word;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    if (std::string_view(" \t\n\r").find(patterns[i]) != std::string_view::npos) {
+      if (!word.empty()) words.push_back(std::exchange(word, {}));
+      continue;
+    }
+    if (patterns[i] == '\\' && i + 1 < patterns.size()) word += patterns[i++];
+    word += patterns[i];
+  }
+  if (!word.empty()) words.push_back(word);
+  return words;
+}
+
+void add_mark(const std::string& path, FileMarks& files) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  files[path] = {int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec, info.st_size};
+}
+
+void add_marks_below(const std::string& folder, FileMarks& files) {
+  std::error_code error;
+  const auto options = fs::directory_options::skip_permission_denied;
+  size_t num_files = 0;
+  for (auto entry = fs::recursive_directory_iterator(folder, options, error);
+       !error && entry != fs::recursive_directory_iterator() && num_files < kMostFilesBelow;
+       entry.increment(error), ++num_files) {
+    std::error_code ignored;
+    // Two names of one file are one file.
+    if (!entry->is_symlink(ignored)) add_mark(entry->path(), files);
+  }
+}
+
 }  // namespace
+
+std::string escaped_for_patterns(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    if (std::string_view("*?[\\ \t\n\r").find(c) != std::string_view::npos) text += '\\';
+    text += c;
+  }
+  return text;
+}
 
 FileMarks files_at(std::string_view patterns, const std::string& folder) {
   FileMarks files;
-  std::istringstream words{std::string(patterns)};
-  for (std::string pattern; words >> pattern;) {
-    const std::string path = fs::path(pattern).is_absolute() ? pattern : folder + "/" + pattern;
+  for (const std::string& pattern : split_patterns(patterns)) {
+    const std::string path =
+        pattern.starts_with('/') ? pattern : escaped_for_patterns(folder) + "/" + pattern;
     glob_t found{};
     if (glob(path.c_str(), 0, nullptr, &found) == 0) {
       for (size_t i = 0; i < found.gl_pathc; ++i) {
-        struct stat info {};
-        if (stat(found.gl_pathv[i], &info) != 0) continue;
-        files[found.gl_pathv[i]] = {
-            int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec, info.st_size};
+        const std::string match = found.gl_pathv[i];
+        std::error_code error;
+        if (fs::is_directory(match, error)) {
+          add_marks_below(match, files);
+        } else {
+          add_mark(match, files);
+        }
       }
     }
     globfree(&found);
@@ -39,10 +90,7 @@ std::vector<std::string> files_left(std::string_view patterns, const std::string
   std::vector<std::string> left;
   for (const auto& [path, mark] : files_at(patterns, folder)) {
     const auto was = before.find(path);
-    std::error_code error;
-    if (was == before.end() || !(was->second == mark) || fs::is_directory(path, error)) {
-      left.push_back(path);
-    }
+    if (was == before.end() || !(was->second == mark)) left.push_back(path);
   }
   return left;
 }

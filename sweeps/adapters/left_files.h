@@ -9,7 +9,7 @@
 
 namespace moetune::sweeps {
 
-/// Files and folders by their paths, with what tells one state of a file from another.
+/// Files by their paths, with what tells one state of a file from another.
 struct FileMark {
   int64_t modified_ns = 0;
   int64_t bytes = 0;
@@ -17,10 +17,13 @@ struct FileMark {
 };
 using FileMarks = std::map<std::string, FileMark>;
 
-/// Paths and patterns with *, separated by blanks, from `folder`.
+/// Of paths and patterns with *, separated by blanks, from `folder`; a backslash takes a character
+/// as it is. Of a folder all files below it, at most 20,000.
 FileMarks files_at(std::string_view patterns, const std::string& folder);
-/// Of those the files that are not as they were `before`, and all folders: what an earlier run has
-/// left is not this one's.
+/// A name in which nothing is a pattern's.
+std::string escaped_for_patterns(std::string_view name);
+/// Of those the files that are not as they were `before`: what an earlier run has left is not this
+/// one's.
 std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
                                     const FileMarks& before);
 /// Bytes of all of them together.

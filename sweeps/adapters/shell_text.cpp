@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/base/error.h"
+#include "sweeps/adapters/left_files.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -147,12 +148,9 @@ std::string path_with(std::string_view text, const Placeholders& values) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (const auto name = placeholder_at(text, i)) {
       const auto found = values.find(*name);
+      // What is put in is a name, not a pattern.
       if (found != values.end() && found->second.size() == 1) {
-        for (const char c : found->second.front()) {
-          // What is put in is a name, not a pattern.
-          if (std::string_view("*?[\\").find(c) != std::string_view::npos) result += '\\';
-          result += c;
-        }
+        result += escaped_for_patterns(found->second.front());
       }
       i += name->size() + 1;
     } else {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -242,9 +243,9 @@ struct Conduct {
   std::unique_ptr<TrialEngine> engine;      ///< the same
 };
 
-Conduct conduct_foreign(const CommandOptions& options, const spec::SweepSpec& sweep,
-                        const std::string& database, const std::optional<ToldRun>& told,
-                        LoopOptions& loop) {
+Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
+                        const spec::SweepSpec& sweep, const std::string& database,
+                        const std::optional<ToldRun>& told, LoopOptions& loop) {
   for (const char* option : {"set", "launch"}) {
     if (options.has(option)) {
       throw base::UsageError(fmt::format(
@@ -252,6 +253,11 @@ Conduct conduct_foreign(const CommandOptions& options, const spec::SweepSpec& sw
     }
   }
   EngineSweep own = engine_sweep_of(sweep);
+  for (const auto& [axis, rule] : own.illegal_axes) {
+    std::cerr << fmt::format(
+        "moetune: {}: no value of {} is legal with the run's other values ({})\n", file, axis,
+        rule);
+  }
   loop.environment = environment_of(*own.run);
   if (told) {
     loop.max_new_runs = 1;
@@ -260,6 +266,10 @@ Conduct conduct_foreign(const CommandOptions& options, const spec::SweepSpec& sw
   }
   std::unique_ptr<TrialEngine> engine;
   if (told) {
+    std::error_code error;
+    if (std::filesystem::exists(database, error)) {
+      check_not_told(store::Store::open_read_only(database), told->files);
+    }
     engine = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
   } else {
     engine = std::make_unique<ForeignEngine>(own.run, engine_folder(database));
@@ -318,7 +328,7 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
         fmt::format("{}: has no `engine`: moetune runs the trials of its own engine itself", file));
   }
   LoopOptions loop_options;
-  Conduct conduct = is_foreign ? conduct_foreign(options, sweep, database, told, loop_options)
+  Conduct conduct = is_foreign ? conduct_foreign(options, file, sweep, database, told, loop_options)
                                : conduct_own(options, file, sweep, loop_options);
   loop_options.engine = conduct.engine.get();
   loop_options.max_trials = sweep.budget.max_trials;

@@ -68,7 +68,7 @@ int run_trace_command(const CommandOptions& options) {
   const auto [path, id] = options.database_and_word(kTrialIdWhat);
   const auto store = store::Store::open_read_only(path);
   const store::TrialRow trial = find_trial(store, id);
-  if (!write_trace_file(store, trial.id, out, format)) {
+  if (!write_trace_file(store, trial, out, format)) {
     throw base::UsageError(fmt::format("{}: {}", path, no_trace_text(store, trial)));
   }
   std::cout << fmt::format("{} (trial {})\n", out, trial.id);

@@ -140,7 +140,7 @@ int run_trial_command(const CommandOptions& options) {
   const auto trial = session.store.find_trial(session.sweep_id, request.hash);
   MOETUNE_CHECK(trial, "{}: trial {} is not there", database, request.hash);
   if (!trace_path.empty() &&
-      !write_trace_file(session.store, trial->id, trace_path, trace_format_of(trace_path))) {
+      !write_trace_file(session.store, *trial, trace_path, trace_format_of(trace_path))) {
     std::cerr << "moetune: " << trace_path
               << " is not written: " << no_trace_text(session.store, *trial) << "\n";
   }

@@ -76,6 +76,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.label = profiler::name_of(wall.label);
   found.sub_cause = wall.sub_cause;
   found.ceilings = profiler::by_name(wall.ceilings);
+  found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
   return found;
 }
 

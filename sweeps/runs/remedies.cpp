@@ -20,8 +20,8 @@ using spec::PlanRecompute;
 
 constexpr double kWorthALook = 0.02;  // of the step
 /// Of the other walls, whose sub-cause nobody has told apart.
-constexpr double kOtherWorthALook = 0.05;
-constexpr int kMostOfOther = 2;
+constexpr double kWorthALookOfOtherWalls = 0.05;
+constexpr int kMostRemediesOfOtherWalls = 2;
 
 struct Row {
   std::string_view rule;
@@ -289,16 +289,34 @@ constexpr Row kRows[] = {
      true},
 };
 
-bool is_for(const Row& row, const FoundWall& wall) {
-  if (row.label != wall.label || row.sub_causes.empty() || wall.sub_cause.empty()) return true;
-  // Sub-causes may be told with more words than their name.
-  std::string_view left = row.sub_causes;
-  while (!left.empty()) {
-    const std::string_view word = left.substr(0, left.find(' '));
-    if (wall.sub_cause.find(word) != std::string::npos) return true;
-    left.remove_prefix(std::min(left.size(), word.size() + 1));
+/// Whether one of the words, separated by blanks, is in the text: sub-causes may be told with more
+/// words than their name.
+bool has_word(std::string_view words, std::string_view text) {
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(' '));
+    if (text.find(word) != std::string_view::npos) return true;
+    words.remove_prefix(std::min(words.size(), word.size() + 1));
   }
   return false;
+}
+
+bool is_for(const Row& row, const FoundWall& wall) {
+  return row.label != wall.label || row.sub_causes.empty() || wall.sub_cause.empty() ||
+         has_word(row.sub_causes, wall.sub_cause);
+}
+
+/// What a row can save at most: no more than the causes that it is for, where those are known.
+double ceiling_of(const Row& row, const FoundWall& wall) {
+  const auto share = wall.ceilings.find(row.label);
+  const double whole = share == wall.ceilings.end() ? 0 : share->second;
+  double of_causes = 0;
+  bool is_known = false;
+  for (const auto& [cause, ratio] : wall.cause_ceilings) {
+    if (!has_word(row.sub_causes, cause)) continue;
+    is_known = true;
+    of_causes += ratio;
+  }
+  return is_known ? std::min(whole, of_causes) : whole;
 }
 
 /// The rule of the model's framework that a run breaks; empty: none, or too little is known.
@@ -362,10 +380,10 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   std::map<std::string_view, int> num_of_other;
   for (const Row& row : kRows) {
     const bool is_other = row.label != wall.label;
-    const auto share = wall.ceilings.find(row.label);
-    const double ceiling = share == wall.ceilings.end() ? 0 : share->second;
-    if (ceiling < (is_other ? kOtherWorthALook : kWorthALook) || !is_for(row, wall)) continue;
-    if (is_other && num_of_other[row.label] == kMostOfOther) continue;
+    const double ceiling = ceiling_of(row, wall);
+    if (ceiling < (is_other ? kWorthALookOfOtherWalls : kWorthALook) || !is_for(row, wall))
+      continue;
+    if (is_other && num_of_other[row.label] == kMostRemediesOfOtherWalls) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     Remedy remedy;
     remedy.ceiling_ratio = ceiling;

@@ -20,6 +20,8 @@ struct FoundWall {
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
   /// Of the step, by label: what would be saved at most if that were gone.
   std::map<std::string, double, std::less<>> ceilings;
+  /// The same by sub-cause, where they have been told apart.
+  std::map<std::string, double, std::less<>> cause_ceilings = {};
 };
 
 /// The run that is to be changed. Without a configuration remedies are told in Megatron-LM's words,

@@ -111,6 +111,18 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   BOOST_TEST(report.size() > 10'000u);
   BOOST_TEST(tests::contains(report, "measured by runs of megatron-lm"));
   BOOST_TEST(tests::contains(report, "launched from "));
+
+  // One step of what the profiler has seen is stored as those of our own engine are.
+  const int64_t looked_at = trial_titled(db, "a look into the best").id;
+  const std::vector<profiler::StepTrace> traces = store.read_trace(looked_at);
+  BOOST_TEST_REQUIRE(traces.size() == 1u);
+  BOOST_TEST(traces[0].records.size() >= 80u);
+  BOOST_TEST(traces[0].records[0].name == "sm90_gemm_bf16");
+  BOOST_TEST(tests::contains(report, "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"));
+  BOOST_TEST(!tests::contains(report, "No trace of"));
+  const std::string exported = folder.file("look.json");
+  BOOST_TEST(run({"trace", db, std::to_string(looked_at), "--out", exported}).code == 0);
+  BOOST_TEST(tests::contains(tests::read_text(exported), "sm90_gemm_bf16"));
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
@@ -196,6 +208,7 @@ BOOST_AUTO_TEST_CASE(by_hand_it_goes_the_same_way) {
     if (std::filesystem::exists(traces)) words.insert(words.begin() + 3, traces);
     if (code != 0) words.insert(words.end(), {"--exit-code", "1"});
     answer = run(words);
+    if (num_told == 1) check_refused(words, 2, {"has been told with it", "told.log"});
   }
   BOOST_TEST(num_told > 5);
   BOOST_TEST(told["status"] == "done");
@@ -233,15 +246,54 @@ BOOST_AUTO_TEST_CASE(what_the_command_sets_itself_is_not_set_beside_it) {
   BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_that_would_follow_the_layout_is_refused) {
+BOOST_AUTO_TEST_CASE(a_batch_that_would_follow_the_layout_is_said) {
   std::string base = kBase;
   base.replace(base.find(" --global-batch-size 64"), 23, "");
-  write_engine_sweep(*this, {{"tp", {1, 2}}}, [&](json& document) {
-    document["engine"]["run"] = kFake + base + " {flags}";
-    document["engine"]["profile"] = "none";
+  const auto with = [&](const std::function<void(json&)>& change) {
+    std::filesystem::remove(db);
+    write_engine_sweep(*this, {{"tp", {1, 2}}}, [&](json& document) {
+      document["engine"]["run"] = kFake + base + " {flags}";
+      document["engine"]["profile"] = "none";
+      change(document);
+    });
+    return swept(*this);
+  };
+  const auto command_of = [&](const std::string& title) {
+    std::string command;
+    for (const store::NamedText& text :
+         store::Store::open_read_only(db).read_texts(trial_titled(db, title).id)) {
+      if (text.name == "command") command = text.value;
+    }
+    return command;
+  };
+  json result = with([](json&) {});
+  BOOST_TEST(!result["num_by_status"].contains("invalid"), result.dump());
+  BOOST_TEST(!tests::contains(command_of("the run as it is"), "--global-batch-size"));
+  BOOST_TEST(tests::contains(command_of("tp 1 -> 2"), "--global-batch-size 8"));
+  result = with([](json& document) { document["engine"].erase("gpus"); });
+  BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
+}
+
+BOOST_AUTO_TEST_CASE(an_axis_without_a_legal_value_is_told) {
+  write_engine_sweep(*this, {{"pp", {3, 5}}, {"micro_batch_size", {1, 3}}},
+                     [](json& document) { document["engine"]["profile"] = "none"; });
+  const tests::Answer answer = run({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"});
+  BOOST_TEST(tests::contains(answer.err, "no value of pp is legal"), answer.err);
+  BOOST_TEST(!tests::contains(answer.err, "no value of micro_batch_size"), answer.err);
+}
+
+BOOST_AUTO_TEST_CASE(logs_lie_in_one_folder_and_paths_have_blanks) {
+  db = folder.file("my [old] runs/of today.db");
+  std::filesystem::create_directories(folder.file("my [old] runs"));
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [](json& document) {
+    document["engine"]["run"] =
+        "mkdir -p logs/{trial} && " + kFake + kBase + " {flags} > logs/{trial}/rank0.log 2>&1";
+    document["engine"]["log"] = "logs";
+    document["engine"]["trace"] = "{out}";
   });
   const json result = swept(*this);
-  BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
+  BOOST_TEST(result["best"]["step_ns"].get<double>() == 600e6, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(trial_titled(db, "a look into the best").wall == "communication");
 }
 
 BOOST_AUTO_TEST_CASE(forced_balancing_is_told) {
@@ -308,6 +360,8 @@ BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
   };
   refused([](json& d) { d["engine"]["run"] = "train.sh"; }, {"engine.run", "{flags}"});
   refused([](json& d) { d["engine"]["dialect"] = "megatron"; }, {"dialect", "megatron-lm"});
+  const tests::Answer unknown = run({"sweep", folder.file("sweep.json"), "--db", db});
+  BOOST_TEST(!tests::contains(unknown.err, "micro_batch_size"), unknown.err);
   refused([](json& d) { d["space"]["micro_batch"] = {1}; }, {"micro_batch_size"});
   refused([](json& d) { d["space"]["dp"] = {1}; }, {"dp", "follows"});
   refused([](json& d) { d["space"]["tp"] = {"many"}; }, {"tp"});

@@ -113,6 +113,22 @@ BOOST_AUTO_TEST_CASE(other_walls_worth_a_look_follow_by_ceiling) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
+  FoundWall wall = wall_of("host", "launch", 0.3);
+  wall.cause_ceilings = {{"launch", 0.2}, {"sync", 0.1}, {"allocator", 0}};
+  const Remedy* graphs = nullptr;
+  const auto found = remedies_of(wall, run_of(kCommand));
+  BOOST_TEST_REQUIRE((graphs = find(found, "graphs_of_static_parts")) != nullptr);
+  BOOST_TEST(graphs->ceiling_ratio == 0.2);
+  // Of another wall, too: nothing is proposed against what costs nothing.
+  wall = wall_of("communication", "transfer", 0.3);
+  wall.ceilings.emplace("host", 0.2);
+  wall.cause_ceilings = {{"launch", 0}, {"sync", 0.2}};
+  const auto others = remedies_of(wall, run_of(kCommand));
+  BOOST_TEST((find(others, "graphs_of_static_parts") == nullptr));
+  BOOST_TEST((find(others, "no_waiting_for_counts") != nullptr));
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
   BOOST_TEST(remedies_of({"unknown", "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
 }

@@ -320,7 +320,9 @@ class CommitRunner::Impl {
     } else if (is_engine_ && has_code && end.code == kHungExitCode) {
       result.status = RunStatus::hung;
     } else {
-      result.status = RunStatus::crashed;
+      const StoredNumbers logged = read_logged(places_of_logs(stage));
+      result.status = status_of_failure(logged.status).value_or(RunStatus::crashed);
+      if (!logged.reason.empty()) result.message += "; its log: " + logged.reason;
     }
   }
 
@@ -334,11 +336,37 @@ class CommitRunner::Impl {
     for (const auto& [name, number] : printed.numbers) result.metrics.try_emplace(name, number);
     if (result.config.empty()) result.config = std::move(printed.config);
     result.value = find_metric(result.metrics, options_.metric);
-    if (result.value) return;
+    if (result.value || read_log(stage, result)) return;
     result.status = RunStatus::no_metric;
     result.message =
         fmt::format("the run ended well, but gave no value of '{}': {}",
                     plain_text(options_.metric), complaint.empty() ? printed.complaint : complaint);
+  }
+
+  [[nodiscard]] std::vector<std::string> places_of_logs(const ShellStage& stage) const {
+    return {stage.out_path(), stage.err_path(), out_folder()};
+  }
+
+  /// True when the run was one of another framework, whose log has the value or a failure.
+  bool read_log(const ShellStage& stage, CommitRun& result) const {
+    StoredNumbers logged = read_logged(places_of_logs(stage));
+    for (const auto& [name, number] : logged.numbers) result.metrics.try_emplace(name, number);
+    if (result.config.empty()) result.config = std::move(logged.config);
+    if (const auto status = status_of_failure(logged.status)) {
+      result.status = *status;
+      result.message = fmt::format("its log: {}", logged.reason);
+      return true;
+    }
+    result.value = find_metric(result.metrics, options_.metric);
+    return result.value.has_value();
+  }
+
+  /// Of what a trial or a log ended as; none: well, or nobody knows.
+  static std::optional<RunStatus> status_of_failure(const std::string& status) {
+    if (status == "oom") return RunStatus::oom;
+    if (status == "hung") return RunStatus::hung;
+    if (status == "failed" || status == "crashed" || status == "wrong") return RunStatus::crashed;
+    return std::nullopt;
   }
 
   /// True when `result` is complete; else `complaint` says what the store lacks.

@@ -23,7 +23,8 @@ struct CommitRunnerOptions {
   std::string build_command;  ///< empty: nothing is built, and one checkout serves all commits
   /// Prints the value as the last line of its standard output, as a number or a JSON object with
   /// numbers (and, as an object under "config", the configuration with its defaults filled in); or
-  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which is read first.
+  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which is read first; or is a training run whose
+  /// log it prints or leaves there.
   /// Empty, like build_command: our own engine, with the two commands below.
   std::string run_command;
   std::string spec_path;

@@ -13,6 +13,8 @@
 #include "profiler/store/store.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
+#include "sweeps/runs/run_facts.h"
+#include "sweeps/runs/run_folder.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -38,6 +40,10 @@ void add_numbers(const json& object, const std::string& prefix, int depth, Numbe
   }
 }
 
+std::string shortened(std::string text) {
+  return text.size() > kMaxConfigBytes ? "digest " + base::fnv_digits(text) : std::move(text);
+}
+
 /// Objects are looked into, lists are whole; a value is its JSON text.
 void add_config(const json& object, const std::string& prefix, int depth, ConfigTexts& config) {
   for (const auto& [key, value] : object.items()) {
@@ -45,9 +51,7 @@ void add_config(const json& object, const std::string& prefix, int depth, Config
     if (value.is_object() && depth < kMaxDepth) {
       add_config(value, prefix + key + ".", depth + 1, config);
     } else {
-      std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-      if (text.size() > kMaxConfigBytes) text = "digest " + base::fnv_digits(text);
-      config[prefix + key] = std::move(text);
+      config[prefix + key] = shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
     }
   }
 }
@@ -170,6 +174,33 @@ StoredNumbers read_stored(const std::string& path) {
   }
   for (const auto& [duration, count] : num_ranks) numbers[duration] /= count;
   std::erase_if(numbers, [](const auto& number) { return !is_measurement(number.second); });
+  return result;
+}
+
+StoredNumbers read_logged(const std::vector<std::string>& paths) {
+  StoredNumbers result;
+  std::vector<std::string> logs;
+  for (const std::string& path : paths) {
+    const RunFolder found = find_run_files(path);
+    logs.insert(logs.end(), found.logs.begin(), found.logs.end());
+  }
+  if (logs.empty()) return result;
+  const RunFacts facts = read_run(logs);
+  result.status = spec::name_of(facts.status);
+  result.reason = facts.reason;
+  const auto set = [&](const char* name, std::optional<double> value) {
+    if (value && is_measurement(*value)) result.numbers[name] = *value;
+  };
+  if (facts.step_time) set("step_ns", facts.step_time->median_s * 1e9);
+  if (facts.peak_memory) set("peak_bytes", static_cast<double>(facts.peak_memory->bytes));
+  set("tokens_per_s_per_gpu", facts.tokens_per_s_per_gpu);
+  set("tflops_per_gpu", facts.tflops_per_gpu);
+  set("loss_final", facts.loss);
+  for (const EchoedSetting& setting : facts.echoed.settings) {
+    if (result.config.size() >= kMaxConfigValues) break;
+    result.config[setting.key] =
+        shortened(json(setting.value).dump(-1, ' ', false, json::error_handler_t::replace));
+  }
   return result;
 }
 

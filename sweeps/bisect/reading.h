@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moetune::sweeps {
 
@@ -41,6 +42,11 @@ struct StoredNumbers {
 /// Also of a store with an older schema, which is brought up to date in place: give it a copy of
 /// your own. Throws base::Error when the file is no store or was written by a newer moetune.
 StoredNumbers read_stored(const std::string& path);
+
+/// What the logs among files and folders tell of a training run of another framework, as a store
+/// would: step_ns (the median of its steps), peak_bytes, tokens_per_s_per_gpu, tflops_per_gpu,
+/// loss_final; the configuration that it echoes; status as in ForeignStatus, empty without a log.
+StoredNumbers read_logged(const std::vector<std::string>& paths);
 
 /// The newest "*.db" that lies in a folder itself, links left out; empty when there is none.
 std::string newest_database(const std::string& folder);

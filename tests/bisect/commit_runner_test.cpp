@@ -280,6 +280,23 @@ BOOST_AUTO_TEST_CASE(measures_stores) {
          {"'no_such_metric'", "neither the store"});
 }
 
+// The stand-in takes 400 ms, 120 of gradients that are not overlapped, and 160 / micro-batch.
+BOOST_AUTO_TEST_CASE(reads_the_log_of_a_training_run) {
+  const std::string fake = std::string(MOETUNE_SOURCE_DIR) +
+                           "/tests/fakes/pretrain_gpt/pretrain_gpt --bf16 --train-iters 100 "
+                           "--exit-interval 8 --micro-batch-size ";
+  for (const char* where : {"", " > \"$MOETUNE_BISECT_OUT\"/rank0.log 2>&1"}) {
+    const CommitRun run = this->run(fake + "2" + where);
+    expect(run, RunStatus::ok, {});
+    BOOST_TEST(run.value.value() == 600e6, boost::test_tools::tolerance(0.002));
+    BOOST_TEST(run.metrics.at("peak_bytes") == 44.0 * (1 << 30));
+    BOOST_TEST(run.config.at("micro_batch_size") == "\"2\"");
+  }
+  expect(run(fake + "4"), RunStatus::oom, {"exit code 1"});
+  expect(run(fake + "1 --planted-timeout"), RunStatus::hung, {"exit code 134", "ALLTOALL_BASE"});
+  expect(run(fake + "1 --planted-nan; true"), RunStatus::crashed, {"its log", "not a number"});
+}
+
 BOOST_AUTO_TEST_CASE(a_store_that_is_none_is_told_and_links_are_left_alone) {
   write_store(own("good.db"), "ok");
   const std::string before = text_of(own("good.db"));

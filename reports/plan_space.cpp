@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 /// Marks that need more than so many times what a device has are only counted.
-constexpr double kMostOfDevice = 2;
+constexpr double kMostOverCapacity = 2;
 /// Rows of the table below the map; the others are in the map.
 constexpr size_t kMostCells = 200;
 
@@ -59,7 +59,7 @@ std::string plan_front(const PlanPage& page) {
   int64_t num_beyond = 0;
   for (const PlanRegion& region : page.regions) {
     if (!region.best) continue;
-    if (region.best->peak_bytes > kMostOfDevice * page.capacity_bytes) {
+    if (region.best->peak_bytes > kMostOverCapacity * page.capacity_bytes) {
       ++num_beyond;
       continue;
     }
@@ -68,7 +68,7 @@ std::string plan_front(const PlanPage& page) {
   if (front.empty() && fitting.empty() && others.empty()) {
     return fmt::format(
         "<p>All {} choices of tp, cp, ep and pp need over {:.0f} times a device.</p>\n", num_beyond,
-        kMostOfDevice);
+        kMostOverCapacity);
   }
   json data = {{"capacity", std::llround(page.allocatable_bytes)},
                {"front", front},
@@ -86,7 +86,7 @@ std::string plan_front(const PlanPage& page) {
       fitting.size() + others.size(), base::format_count(static_cast<double>(page.num_legal)));
   if (num_beyond > 0) {
     description +=
-        fmt::format(" {} more need over {:.0f} times a device.", num_beyond, kMostOfDevice);
+        fmt::format(" {} more need over {:.0f} times a device.", num_beyond, kMostOverCapacity);
   }
   return figure("front", description, "", table) + json_element("data-front", data);
 }

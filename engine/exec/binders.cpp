@@ -34,8 +34,8 @@ kernels::GemmArgs product(const Launch& l) {
 
 void linear(const Launch& l) { l.backend().gemm(product(l)); }
 
-// Small products would leave a GPU idle and read the head over and over; there a chunk is one
-// product, and its size changes the order of sums.
+// Small GEMMs would leave a GPU idle and read the head's weights many times. There a chunk is one
+// GEMM, so the chunk size changes the order of sums.
 void head_linear(const Launch& l) {
   const kernels::GemmArgs whole = product(l);
   const int64_t count = l.t[0].rows;
@@ -80,8 +80,8 @@ void copy(const Launch& l) { l.backend().copy({l.t[0], l.t[1], l.instr.accumulat
 // {x, index, out}.
 void reorder(const Launch& l) { l.backend().gather_rows({l.t[0], l.t[2], l.t[1], 1}); }
 
-// {q, k, v, out, lse, positions}, then {dout, dq, dk, dv}; of a ring's block its keys' positions
-// last.
+// {q, k, v, out, lse, positions}; backward also {dout, dq, dk, dv}. In a ring the last operand is
+// the positions of the block's keys.
 void attention(const Launch& l) {
   const plan::LayerDims& d = l.dims();
   kernels::AttentionArgs args;
@@ -213,8 +213,8 @@ void from_slots(const Launch& l) {
 }
 void permute(const Launch& l) { l.is_backward() ? from_slots(l) : to_slots(l); }
 void unpermute(const Launch& l) { l.is_backward() ? to_slots(l) : from_slots(l); }
-// {from, to, index}: a number of a chosen expert to each of its slots, or those of its slots added
-// to it.
+// {from, to, index}: copies the number of a chosen expert to each of its slots; backward adds the
+// numbers of the slots up.
 void permute_probs(const Launch& l) {
   const int64_t etp = l.dims().etp;
   if (etp > 1 && l.is_backward()) {
@@ -250,7 +250,7 @@ void expert_linear(const Launch& l) {
 // {x, probs, out, rows or none} or {x, probs, dout, dx, dprobs, rows or none}.
 void expert_act(const Launch& l) {
   const Tensor& rows = l.t.back();
-  // Of a list without rows nothing is known but that; no list stands for all rows.
+  // A chunk's list may be empty: nothing to do. Without chunks there is no list: all rows count.
   const bool is_list = l.instr.chunk >= 0 && l.exec.segment().num_chunks > 1;
   if ((is_list ? rows.rows : l.t[0].rows) == 0) return;
   if (l.is_backward()) {
@@ -296,8 +296,8 @@ void grad_norm(const Launch& l) {
   l.backend().squared_norm(args);
 }
 
-// {weights, gradients, master weights, m, v} of one bucket after the other. The norm is that of all
-// ranks, so all of them skip the same steps.
+// {weights, gradients, master weights, m, v}, repeated for each bucket. The norm is over all ranks,
+// so all of them skip the same steps.
 void adamw(const Launch& l) {
   const StepValues& values = l.exec.values();
   if (values.is_skipped()) return;

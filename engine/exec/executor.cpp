@@ -245,7 +245,7 @@ void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
                                is_there ? chunk.recv_rows : chunk.send_rows, start);
       }
       default:
-        throw base::Error("a program holds a collective that nobody runs");
+        throw base::Error("the engine cannot run a collective of this kind");
     }
   });
 }
@@ -335,7 +335,7 @@ void Executor::upload(const Instr& instr) {
   const std::vector<Tensor> t = resolve_all(instr);
   const auto to_device = [&](const Tensor& tensor, const std::vector<int32_t>& host) {
     MOETUNE_CHECK(static_cast<int64_t>(host.size()) == tensor.numel(),
-                  "{} numbers are uploaded where {} are expected", host.size(), tensor.numel());
+                  "an upload of {} numbers where {} are expected", host.size(), tensor.numel());
     if (!host.empty()) rank_.backend.copy_to_device(tensor.data, host.data(), tensor.bytes());
   };
   upload_on(rank_, instr.stream, [&] {
@@ -384,7 +384,7 @@ void Executor::mark(const Instr& instr, size_t index) {
       if (observers_.logits == nullptr) return;
       return look_at_logits(resolve(instr.refs.front(), instr), instr.refs.back().row);
     default:
-      throw base::Error("a mark for a pass is left in the program");
+      throw base::Error("the program still holds a mark that a pass should have removed");
   }
 }
 
@@ -395,8 +395,8 @@ void Executor::look_at_logits(const Tensor& logits, int64_t first_token) {
                                logits, values_of(rank_.backend, logits));
 }
 
-// What tells one captured part from another are the places of its operands; those that are made
-// inside of it are told by the trail of the memory.
+// A captured graph is recognized by the addresses of its operands. Operands that are allocated
+// inside of it have no address yet: the memory's trail stands for those.
 void Executor::open_graph(const Instr& instr, size_t index) {
   rank_.timeline.begin_graph();
   if (!rank_.backend.has_graphs()) return;

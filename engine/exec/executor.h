@@ -1,5 +1,5 @@
 // Runs a rank's program: every instruction of every item in order, operations through the binder of
-// their op. What it does not find in the program it does not do. Of the trial it reads what no
+// their op. It does nothing that is not in the program. From the trial it reads only what no
 // instruction holds: numbers of the model and of the recipe, and how tokens lie in the tables.
 #pragma once
 
@@ -39,7 +39,7 @@ struct StepValues {
   double lr = 0;
   double grad_norm = 0;            ///< before clipping
   std::array<double, 3> losses{};  ///< sums: cross-entropy, load balance, z
-  /// A norm that is no number, or infinite: the update is run without touching anything.
+  /// Whether the norm is NaN or infinite. Then the update runs, but changes nothing.
   [[nodiscard]] bool is_skipped() const;
   /// After gradients are zeroed.
   std::function<void()> on_zeroed;

@@ -18,8 +18,8 @@ class RoutingObserver {
                           int64_t num_tokens, int64_t topk) = 0;
 };
 
-/// Receives how the rows of each layer and micro-batch travel, as the counts of all ranks have
-/// told; only with expert parallelism.
+/// Receives how the rows of each layer and micro-batch travel, as soon as the counts of all ranks
+/// are known. Only with expert parallelism.
 class RouteObserver {
  public:
   virtual ~RouteObserver() = default;

@@ -18,8 +18,8 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-/// The run's part of a call: the row statistics in the library's order, dk and dv before they are
-/// added to an earlier run's, and the graph's own workspace.
+/// What one run needs during a call: the row statistics in the library's order, dk and dv until
+/// they are added to those of an earlier run (`is_added`), and the graph's own workspace.
 int64_t run_bytes(const AttentionRun& run, bool is_added) {
   const int64_t stats = run.batch * run.heads * run.queries * kF32Bytes;
   const int64_t packed = run.batch * run.keys * run.kv_heads * run.head_dim * kBf16Bytes;
@@ -51,14 +51,14 @@ int64_t cudnn_backward_bytes(const AttentionRun& run) {
 }
 
 int64_t attention_workspace_bytes(const LayerDims& dims) {
-  // Keys with positions of their own are the plain kernels'.
+  // Keys with explicit positions go to the plain kernels, which need no workspace.
   if (dims.is_ring) return 0;
   if (dims.head_dim % kHeadMultiple != 0 || dims.head_dim > kWidestHead) return 0;
   int64_t most = 0;
   bool is_added = false;
   for (const PositionRange& rows : runs_of(dims)) {
     const int64_t queries = rows.end - rows.begin;
-    if (queries <= 1) continue;  // single rows are the plain kernel's
+    if (queries <= 1) continue;  // the plain kernel does single rows
     const AttentionRun run{dims.sequences, dims.heads, dims.kv_heads,
                            dims.head_dim,  queries,    rows.end};
     most = std::max(most, run_bytes(run, is_added));

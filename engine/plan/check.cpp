@@ -61,7 +61,7 @@ class Checker {
     acquired_.reset();
     is_counted_ = false;
     for (const Instr& instr : segment_->code) {
-      // What is routed anew here is not known before.
+      // An item that routes anew must not use the rows of an earlier routing.
       if (is_fetch_of_counts(instr) || is_host_work(instr, Op::finish_route)) {
         routed_.erase(place());
       }
@@ -152,7 +152,7 @@ class Checker {
 
   void work_on_host(const Instr& instr) {
     if (is_host_work(instr, Op::finish_route)) {
-      if (!is_counted_) fail("the counts are not fetched before");
+      if (!is_counted_) fail("the counts are not fetched yet");
       routed_.insert(place());
     } else if (!routed_.contains(place())) {
       fail("the rows of this layer and micro-batch are not known before");
@@ -215,7 +215,7 @@ class Checker {
       case Space::scratch:
         return memory;
       default:
-        fail("the operand is no memory that is made or ended");
+        fail("the operand is not memory that is allocated or freed");
     }
   }
 

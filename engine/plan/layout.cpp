@@ -99,12 +99,14 @@ int Layout::size(Axis axis) const {
 }
 
 int Layout::place(Axis axis, int rank) const {
-  MOETUNE_CHECK(axis != Axis::vpp, "rank {} has all of its virtual stages", rank);
+  MOETUNE_CHECK(axis != Axis::vpp,
+                "rank {} has no place on axis vpp: it has all of its virtual stages", rank);
   return place_in(grid_of(axis), *this, axis, rank);
 }
 
 int Layout::place_of_stage(Axis axis, int stage) const {
-  MOETUNE_CHECK(axis == Axis::pp || axis == Axis::vpp, "stage {} is asked for another axis", stage);
+  MOETUNE_CHECK(axis == Axis::pp || axis == Axis::vpp,
+                "stage {} has a place on the axes pp and vpp only", stage);
   return place_in(kStages, *this, axis, stage);
 }
 
@@ -184,8 +186,8 @@ std::vector<StageLayers> split_layers(const ModelSpec& model, const Knobs& knobs
   for (const std::string& stage : spelled) {
     counts.push_back(std::count(stage.begin(), stage.end(), 't'));
     MOETUNE_CHECK(&stage == &spelled.back() || stage.find('m') == std::string::npos,
-                  "stage {} of the layout has multi-token prediction (m), which plans know of the "
-                  "last stage only",
+                  "stage {} of the layout has multi-token prediction (m), which only the last "
+                  "stage may have",
                   counts.size() - 1);
   }
   if (!counts.empty()) return stages_with(counts);

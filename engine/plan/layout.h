@@ -34,8 +34,8 @@ enum class Group : uint8_t {
 };
 const char* name_of(Group group);
 std::span<const Group> all_groups();
-/// The group along the same axes but this one: where the axis has one place, both have the same
-/// members. `group` itself where there is none.
+/// The group along all axes of `group` except `axis`; `group` itself where there is no such group.
+/// Both have the same members where the axis has one place.
 Group without(Group group, Axis axis);
 
 struct Layout {
@@ -73,10 +73,10 @@ struct Layout {
 
 Layout layout_of(const Knobs& knobs);
 
-/// The model's layers and behind them those of its multi-token prediction, of which each depth
-/// counts anew, also where all have the same parameters.
+/// Number of the model's layers and of those of its multi-token prediction, which come behind them.
+/// Each depth counts, even where all depths share their parameters.
 int64_t num_layers_with_mtp(const ModelSpec& model);
-/// Of one of these.
+/// The kind of one of these layers.
 spec::LayerKind kind_of_layer(const ModelSpec& model, int64_t layer);
 
 /// Layers of one virtual stage: [first, first + count).

@@ -166,8 +166,8 @@ const OpRow* find_op_label(std::string_view label);
 struct OpCost {
   int64_t flops = 0;
   int64_t bytes = 0;
-  /// Of products: the FLOPs of one row for each matrix, which half of the rate is told by
-  /// (HardwareSpec::half_rows).
+  /// GEMMs: the FLOPs of one row with each matrix. With few rows a GEMM is slower: at
+  /// HardwareSpec::half_rows rows a matrix it has half of the rate.
   int64_t row_flops = 0;
 };
 
@@ -208,10 +208,10 @@ int busiest_in_attention(const spec::TrialSpec& trial);
 /// is what making index lists takes on one core (engine/exec/host_work.cpp).
 int64_t host_work_ns(const OpCost& cost);
 
-/// What a kernel takes beside `num_collectives` collectives, each of which holds comm_sm_ratio of
-/// the multiprocessors: as many times longer as it has fewer of them. DeepEP's dispatch and combine
-/// hold 20 of an H100's 132 (0.15) and slow the products beside them by about 20 % (DeepSeek-AI
-/// 2024, section 3.2.2; DeepEP's README).
+/// Duration of a kernel beside `num_collectives` collectives. Each of these holds comm_sm_ratio of
+/// the multiprocessors, and the kernel slows down in proportion to those that are left. DeepEP's
+/// dispatch and combine hold 20 of an H100's 132 (0.15) and slow the GEMMs beside them by about
+/// 20 % (DeepSeek-AI 2024, section 3.2.2; DeepEP's README).
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
 
 /// Work of one launch as the time that a device takes for it by the roofline (Williams, Waterman &

@@ -183,7 +183,7 @@ constexpr BucketKind kBucketKinds[] = {
 bool belongs(const ParamRow& row, const BucketKind& kind, const LayerDims& dims) {
   MOETUNE_CHECK(row.sync == Sync::no_gradient ||
                     (row.sync == Sync::replicated) == (row.split == Split::whole),
-                "{} is split and not synchronized alike", row.name);
+                "{}: a split parameter must be sharded, a whole one replicated", row.name);
   const bool is_alone = row.sync == Sync::replicated && dims.tp == 1;
   return is_of_experts(row) == kind.is_of_experts &&
          (is_alone ? Sync::sharded : row.sync) == kind.sync;

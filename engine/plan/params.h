@@ -107,7 +107,8 @@ struct ParamRow {
   int64_t (*rows)(const LayerDims&) = nullptr;
   int64_t (*cols)(const LayerDims&) = nullptr;
   Split split = Split::whole;
-  Sync sync = Sync::replicated;  ///< of what is whole; of what is split: sharded; or no_gradient
+  /// `replicated` for a whole parameter, `sharded` for a split one; `no_gradient` for state.
+  Sync sync = Sync::replicated;
   /// Whether models have it; null: all with this block.
   bool (*is_there)(const ModelSpec&, const LayerDims&) = nullptr;
   /// Of projections: the rows of each on one rank.

@@ -17,8 +17,8 @@ namespace {
 using profiler::RecordKind;
 using profiler::Timeline;
 
-/// Rows by peer that leave in a routed collective: of the chunk's, those that go to the experts or
-/// those that come back from them.
+/// Rows that a routed collective sends to each peer: the chunk's rows on their way to the experts,
+/// or back from them.
 const std::vector<int64_t>& send_rows(const Segment& segment, const Instr& instr,
                                       const Route& route) {
   const ChunkRoute& chunk = route.chunk(segment.is_backward, std::max<int64_t>(instr.chunk, 0));
@@ -128,7 +128,7 @@ class Player {
   }
 
   [[nodiscard]] const Route* route_of(const Cursor& c) const {
-    MOETUNE_CHECK(c.played.bindings != nullptr, "a routed size without bindings");
+    MOETUNE_CHECK(c.played.bindings != nullptr, "a routed size needs bindings");
     return &c.played.bindings->at(c.current().layer, c.current().micro_batch);
   }
 
@@ -369,7 +369,7 @@ int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Ins
   if (!instr.is_routed) {
     return sent_bytes(instr.kind, instr.cost.bytes, program.layout.group_size(instr.group));
   }
-  MOETUNE_CHECK(route != nullptr, "a routed size without bindings");
+  MOETUNE_CHECK(route != nullptr, "a routed size needs bindings");
   const std::vector<int64_t>& rows = send_rows(segment, instr, *route);
   const auto own = static_cast<size_t>(program.layout.rank_in(instr.group, program.rank));
   int64_t sent = 0;

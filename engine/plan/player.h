@@ -34,11 +34,10 @@ struct PlayedRank {
 struct PlayOptions {
   profiler::TraceLevel level = profiler::TraceLevel::none;
   int step = 0;
-  /// Shown each record of a played rank, by its place among them, in program order and complete;
-  /// what it refuses is not in the traces. Unset: all are.
+  /// Decides whether a record is kept in the traces. Called with each complete record in program
+  /// order; `rank_place` is an index into the played ranks. Unset: all are kept.
   std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
-  /// How long data move between `ranks` in the place of what the links say; see
-  /// spec::collective_ns.
+  /// Replaces the transfer time between `ranks` that the links give; see spec::collective_ns.
   std::function<int64_t(const std::vector<int>& ranks, int64_t transfer_ns)> transfer_of = {};
 };
 
@@ -47,8 +46,8 @@ struct PlayResult {
   std::vector<profiler::StepTrace> traces;  ///< by played rank; empty records without a level
 };
 
-/// Plays one step of `ranks`, which all belong to one trial. Of the ranks that are left out each is
-/// taken to do what the first played rank of its pipeline stage does. Throws base::Error where the
+/// Plays one step of `ranks`, which all belong to one trial. Each rank that is left out is taken to
+/// do what the first played rank of its pipeline stage does. Throws base::Error where the
 /// ranks wait for each other forever, with the instruction of each.
 PlayResult play(const spec::HardwareSpec& hardware, const std::vector<PlayedRank>& ranks,
                 const DurationOf& duration_of, const PlayOptions& options = {});

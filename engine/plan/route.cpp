@@ -123,7 +123,7 @@ void add_rows_of_expert(const LayerDims& dims, int64_t expert, int64_t rows,
 }
 
 std::vector<int32_t> balanced_counts(const LayerDims& dims) {
-  // Each source begins elsewhere, so that the remainders do not meet in the same experts.
+  // Each source starts at another expert, so that the remainders do not all go to the same ones.
   return cut_counts(dims, [&](int64_t source, int64_t expert) {
     return part(dims.tokens * dims.topk, dims.experts, (expert + source) % dims.experts);
   });

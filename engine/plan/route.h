@@ -40,8 +40,8 @@ struct Route {
   }
 };
 
-/// Adds rows of a whole expert to counts of slices [experts * etp]: each slice gets them all, and
-/// lies with the rank that has it.
+/// Adds the rows of a whole expert to `counts` [experts * etp], which are by slice. Each slice of
+/// the expert gets all of them. Slices stand in the order of the ranks that have them.
 void add_rows_of_expert(const LayerDims& dims, int64_t expert, int64_t rows,
                         std::span<int32_t> counts);
 
@@ -54,7 +54,8 @@ Route local_route(const LayerDims& dims);
 
 /// Counts as make_route takes them, spread as evenly as whole rows allow.
 std::vector<int32_t> balanced_counts(const LayerDims& dims);
-/// The same where member `own` receives so many rows and the others the rest, both evenly.
+/// The same where the experts of member `own` receive `num_received` rows and the others the rest,
+/// each part spread evenly.
 std::vector<int32_t> uneven_counts(const LayerDims& dims, int64_t own, int64_t num_received);
 
 /// Gives readers of a program the rows of one rank.

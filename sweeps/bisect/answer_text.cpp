@@ -77,8 +77,8 @@ std::string opening_text(const AnyHuntAnswer& answer, const tuner::HuntOutcome& 
   }
   if (outcome.has_drift) {
     text +=
-        "  the machine's speed changed meanwhile: runs were compared with those made around the "
-        "same time\n";
+        "  the machine's speed changed during the hunt: runs were compared with those made around "
+        "the same time\n";
   }
   return text;
 }

@@ -478,8 +478,8 @@ std::string to_text(const ConfigAnswer& answer, const ConfigSetup& setup) {
     }
     for (const Moved& moved : moved_of(answer, i)) text += moved_line("moved", moved);
     if (culprit.is_good_restored) {
-      text += i == 0 ? "  without it, bad is as good as good\n"
-                     : "  without all of these, bad is as good as good\n";
+      text += i == 0 ? "  without it, the bad configuration is as good as the good one\n"
+                     : "  without all of these, the bad configuration is as good as the good one\n";
     }
   }
   if (const auto interaction = interaction_of(answer, setup)) {

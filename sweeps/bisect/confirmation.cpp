@@ -14,13 +14,13 @@ namespace {
 using tuner::LevelDifference;
 
 constexpr int kFewestRuns = 6;  ///< of a culprit and its parent
-/// The limit on runs: so many for ends that differ by one noise, fewer by the square of the noises
-/// that they differ by, but always between the two bounds.
+/// The limit on runs: this many over (shift / noise)^2 of the ends, but always between the two
+/// bounds.
 constexpr double kRunLimitAtOneNoise = 50;
 constexpr double kSmallestRunLimit = 40;
 constexpr double kLargestRunLimit = 160;
-/// Probability of a change elsewhere, from which the culprit is not the only one.
-constexpr double kElsewhereMass = 0.15;
+/// From this probability of a change elsewhere on, the culprit is not taken for the only one.
+constexpr double kElsewhereThreshold = 0.15;
 constexpr double kElsewhereOdds = 0.05;  ///< prior, of such a change
 /// Prior of no change, where the ends cannot tell. What is left is a change at another commit.
 constexpr double kNoneAtAll = 0.15;
@@ -28,7 +28,8 @@ constexpr double kMostLogOdds = 300;
 /// Prior that the part and the step at even speed grow, but not the step as timed: only what is
 /// traced got slower, or the other parts got faster all together.
 constexpr double kMisled = 0.03;
-constexpr double kStoppedWhenSeen = 1.5;  ///< times the width of an interval
+/// Factor on the width of an interval whose runs stopped as soon as a difference was seen.
+constexpr double kEarlyStopWidening = 1.5;
 
 }  // namespace
 
@@ -40,7 +41,7 @@ bool Confirmation::changes_within(int first, int last) const {
   tuner::ChangePointOptions options;
   options.num_positions = last - first;
   options.no_change_odds = 1 / kElsewhereOdds;
-  return 1 - tuner::change_point_posterior(commits, options).no_change >= kElsewhereMass;
+  return 1 - tuner::change_point_posterior(commits, options).no_change >= kElsewhereThreshold;
 }
 
 std::vector<tuner::CommitReadings> Confirmation::readings_within(int first, int last) const {
@@ -79,7 +80,7 @@ std::optional<LevelDifference> Confirmation::confirm_by(bool uses_all,
     is_drifting_ = ends_.has_drift || watch.is_there();
     const double weight =
         is_drifting_ && !watch.is_there() ? tuner::kWeightInWander : watch.weight_of_reading();
-    // One that lacks a part has no such value.
+    // A run that lacks a part has no value at even speed.
     if (even_speed_ && (even_speed_->values_at(runs_, position_ - 1).empty() ||
                         even_speed_->values_at(runs_, position_).empty())) {
       even_speed_.reset();
@@ -136,8 +137,8 @@ std::optional<LevelDifference> Confirmation::by_growth(const std::string& part,
     // Not when the culprit touches an end: its runs would count twice.
     const double of_ends = is_inside ? odds_of(plain_readings_of_two(0, last), weight) : 1.0;
     if (even_speed_) {
-      // Beside the part's share of the step, what is left to ask is whether the step itself
-      // has gone along: the plain readings know.
+      // `here` compares the step at even speed. Whether the step as timed has grown as well, the
+      // plain readings tell.
       const double plain =
           odds_of(plain_readings_of_two(position_ - 1, position_), weight) * of_ends;
       return kCoincidence / (kCoincidence + kMisled / plain + (1 - kCoincidence - kMisled) / here);
@@ -158,15 +159,15 @@ bool Confirmation::has_more(const LevelDifference& confirmed) const {
     const std::optional<LevelDifference> even = even_speed_->ends_differ_by(runs_, setup_);
     if (even && leaves_some({even->mean, even->high - even->low}, confirmed)) return true;
     // The ends were run until they differed, which makes them look farther apart than they are.
-    whole.width *= kStoppedWhenSeen;
+    whole.width *= kEarlyStopWidening;
     return leaves_some(whole, confirmed);
   }
   if (is_drifting_) return leaves_some(whole, confirmed);
   return changes_within(0, position_ - 1) || changes_within(position_, last_position());
 }
 
-// Enough to see a change as large as between the ends in their noise, or in that of now if it is
-// larger.
+// Enough runs to see a change as large as between the ends, with the noise of the ends or the
+// present one, whichever is larger.
 int Confirmation::most_runs(double noise_now) const {
   const double level = std::abs(mean_of(runs_.values_of(setup_.metric, 0)));
   const double noise = std::max({ends_.noise_ratio, level > 0 ? noise_now / level : 0.0, 1e-12});

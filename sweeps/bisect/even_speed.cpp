@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kFewestParts = 6;
 constexpr size_t kMostParts = 100;         ///< the longest: more add time and tell nothing
 constexpr double kLargestShare = 1.0 / 3;  ///< of all parts' time, in one of them
-constexpr double kLeftOfNoise = 0.6;       ///< at most
-constexpr double kSurely = 0.99;
+constexpr double kMostNoiseLeft = 0.6;     ///< of the metric's noise, for the correction to pay
+constexpr double kMovedConfidence = 0.99;  ///< that a part has moved
 constexpr size_t kFewestReadings = 3;
 
 // Our engine's operations are those of a traced step, which has a time of its own.
@@ -52,15 +52,15 @@ std::optional<tuner::LevelDifference> difference_between(const HuntRuns& runs,
 
 /// By how many noises; 0 where that is not sure.
 double noises_between(const HuntRuns& runs, const HuntRuns::Value& value, int a, int b) {
-  const auto difference = difference_between(runs, value, a, b, kSurely);
+  const auto difference = difference_between(runs, value, a, b, kMovedConfidence);
   const bool is_sure = difference && (difference->low > 0 || difference->high < 0);
   return is_sure ? difference->mean / difference->noise : 0.0;
 }
 
 }  // namespace
 
-// The longest of those that take some time in every good run of both ends; not by what they have
-// become at the bad one. What is longer than the metric is no part of it.
+// The longest parts, by their time at the good end: at the bad one they may have changed. A part
+// must take some time in every good run of both ends, and no longer than the metric itself.
 std::vector<EvenSpeed::Part> EvenSpeed::long_parts(const HuntRuns& runs, const HuntSetup& setup) {
   const double whole = mean_of(runs.values_of(setup.metric, 0));
   const size_t num_runs =
@@ -107,8 +107,8 @@ std::optional<EvenSpeed> EvenSpeed::of(const HuntRuns& runs, const HuntSetup& se
   const std::string metric = metric_of_parts(runs, setup);
   std::vector<Part> parts = long_parts(runs, setup);
   std::erase_if(parts, [&](const Part& p) { return p.name == part || p.name == metric; });
-  // What has changed beside the machine is no measure of it. Without the part that did most, the
-  // others show better which of them have.
+  // A part that a commit changed does not show the machine's speed. Parts are dropped one by one,
+  // the most changed first: without it the others show better which of them changed too.
   std::optional<EvenSpeed> even;
   while (true) {
     if (parts.size() < kFewestParts) return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<EvenSpeed> EvenSpeed::of(const HuntRuns& runs, const HuntSetup& se
   };
   const double raw = noise_of([&](int position) { return runs.values_of(setup.metric, position); });
   const double left = noise_of([&](int position) { return even->values_at(runs, position); });
-  if (left > kLeftOfNoise * raw) return std::nullopt;
+  if (left > kMostNoiseLeft * raw) return std::nullopt;
   return even;
 }
 

@@ -37,8 +37,9 @@ constexpr int kFirstEndRuns = 24;  ///< until a part is asked, when the ends are
 constexpr double kLeadRunsAtOneNoise = 320;
 constexpr double kFewestLeadRuns = 40;
 constexpr const char* kAtEvenSpeed = " at the same speed of the machine";
-constexpr double kLargeCount = 1000;           ///< that does not agree by chance
-constexpr size_t kFewestAgreeingCounters = 2;  ///< of one run's
+constexpr double kLargeCount = 1000;  ///< counts this large do not agree by chance
+/// Other counters that must agree in all runs of both ends, for counters to count as exact.
+constexpr size_t kFewestAgreeingCounters = 2;
 
 /// Stops the hunt from within.
 struct HuntStopped {};
@@ -299,8 +300,7 @@ class Hunter {
         effect_text(tuner::effect_of(*even->ends_differ_by(runs_, setup_), 1.0, level)));
   }
 
-  // What another metric has found counts when the one that was asked for moves there, too, and
-  // nowhere else.
+  // A culprit found by another metric counts if the metric in question moves there, and only there.
   bool adopt(const HuntResult& found, const HuntResult& ends, const std::string& metric,
              std::optional<double> scale_of_part = std::nullopt) {
     if (found.verdict != HuntVerdict::culprit || found.culprits.size() != 1) return false;
@@ -325,12 +325,12 @@ class Hunter {
         std::abs(difference->mean) < least * std::abs(mean_of(parent))) {
       const bool is_refuted = confirmation.probability() <= 1 - setup_.confidence;
       if (is_added && !is_refuted) likely_position_ = position;
-      tell(lead_ + ": not followed any more");
+      tell(lead_ + ": no longer followed");
       return false;
     }
     if (confirmation.has_more(*difference)) {
       lead_.clear();
-      tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: not followed any more",
+      tell(fmt::format("{} changes at {}, but {} changes elsewhere, too: no longer followed",
                        plain_text(metric, 100), short_id(position), setup_.metric));
       return false;
     }
@@ -477,7 +477,7 @@ class Hunter {
                                                    : tuner::SecondLook::in_doubt;
   }
 
-  // As it was when the hunt began, so that one that goes on asks the same questions again.
+  // Whether it was built when the hunt began: a resumed hunt then asks the same questions again.
   [[nodiscard]] bool was_built_before(int position) const {
     const CommitRun* first = runs_.first_at(position);
     if (first == nullptr || first->status == RunStatus::not_prepared) {

@@ -99,7 +99,7 @@ std::string to_text(const HuntAnswer& answer, const HuntSetup& setup) {
   text += config_text(answer.config_changes, "default that differs between the ends");
   if (result.is_swapped) {
     text +=
-        "  are they swapped? To find what made it better, turn the direction of the metric round "
+        "  are they swapped? To find what made it better, reverse the direction of the metric "
         "(with or without --higher-is-better)\n";
   }
   std::set<std::string> told;

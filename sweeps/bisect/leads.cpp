@@ -11,10 +11,10 @@
 namespace moetune::sweeps {
 namespace {
 
-constexpr double kExplains = 0.5;    ///< of the change, at least, by a part of it
-constexpr double kClearly = 3.0;     ///< noises, for one of many metrics to have moved
-constexpr size_t kMostCounters = 3;  ///< that are followed before the metric itself is
-constexpr size_t kFewestOfPart = 3;  ///< runs of an end
+constexpr double kExplains = 0.5;         ///< of the change, at least, by a part of it
+constexpr double kClearly = 3.0;          ///< noises, for one of many metrics to have moved
+constexpr size_t kMostCounters = 3;       ///< that are followed before the metric itself is
+constexpr size_t kFewestRunsOfAnEnd = 3;  ///< runs of an end
 
 /// Seconds in one unit of the metric that was asked for; none when it is no duration.
 std::optional<double> seconds_per_target(const HuntRuns& runs, const HuntSetup& setup) {
@@ -92,7 +92,7 @@ std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& se
     if (!is_duration_metric(name) || stored_metric(name) == stored_metric(setup.metric)) continue;
     const std::vector<double> good = runs.values_of(name, 0);
     const std::vector<double> bad = runs.values_of(name, last_position(setup));
-    if (good.size() < kFewestOfPart || bad.size() < kFewestOfPart) continue;
+    if (good.size() < kFewestRunsOfAnEnd || bad.size() < kFewestRunsOfAnEnd) continue;
     const tuner::LevelDifference difference = tuner::level_difference(good, bad, 0.0);
     if (difference.low <= 0) continue;
     const auto part = parts.find(name);

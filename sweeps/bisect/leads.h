@@ -12,8 +12,8 @@
 
 namespace moetune::sweeps {
 
-/// By how many times more of its noises than the metric that was asked for a lead has to move:
-/// else nothing is won.
+/// Factor by which a lead's shift, in its own noises, must exceed that of the metric that was asked
+/// for. With less, following it gains nothing.
 inline constexpr double kWorthFollowing = 1.3;
 
 /// A value that is the same in every run of an end and differs between them.

@@ -19,9 +19,9 @@ std::string stored_metric(const std::string& metric);
 /// A guess from the name; the hunt finds out when it is wrong.
 bool is_exact_metric(const std::string& name);
 
-/// Whether numbers of this name may be counters: those that are exact by their name, and without a
-/// name that says otherwise those with three readings of each side at least, for whoever looks
-/// whether they agree.
+/// Whether numbers of this name may be counters: those that are exact by their name, and others
+/// whose name does not speak against it, with three readings of each side at least. The caller
+/// checks whether the readings agree.
 bool may_be_counter(const std::string& name, const std::vector<double>& a,
                     const std::vector<double>& b);
 

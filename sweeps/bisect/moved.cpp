@@ -31,8 +31,8 @@ std::vector<double> values_of(const RunList& runs, const std::string& name) {
   return values;
 }
 
-/// What values such as whole milliseconds were rounded by: the smallest step between them, where
-/// all are multiples of it; else 0.
+/// The step that values were rounded to, such as whole milliseconds: the smallest difference
+/// between them, where all are multiples of it; else 0.
 double quantum_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   double quantum = 0.0;
@@ -57,8 +57,8 @@ double variance_of_mean(const std::vector<double>& values, double quantum) {
   return (squares / (n - 1) + quantum * quantum / 12) / n;
 }
 
-/// That two means differ by this much or more by chance (Welch 1947); readings of two values at
-/// least.
+/// Probability that two means differ by this much or more by chance (Welch 1947). Each side needs
+/// two readings.
 double chance_of(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> both = a;
   both.insert(both.end(), b.begin(), b.end());
@@ -82,8 +82,8 @@ struct Candidate {
   double chance = 0.0;
 };
 
-/// With which one that is told is a false alarm no more often than that (Benjamini and Hochberg
-/// 1995).
+/// Largest chance with which a duration is reported, so that no more than kFalseAlarms of those
+/// reported are false alarms (Benjamini and Hochberg 1995).
 double most_chance(const std::vector<Candidate>& durations) {
   std::vector<double> chances;
   for (const Candidate& duration : durations) chances.push_back(duration.chance);

@@ -17,8 +17,8 @@ struct RunTime {
   double seconds = 0.0;
 };
 
-/// Of runs in the order of time: the long pauses between each and now. What has the same number was
-/// made in one stretch, 0 of them is the present.
+/// For runs in the order of time: how many long pauses lie between each and now. Runs with the same
+/// number were made in one stretch; 0 is the present one.
 std::vector<int> pauses_since(const std::vector<RunTime>& runs);
 
 /// Runs of each end that a stretch is compared by.

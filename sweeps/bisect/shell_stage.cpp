@@ -106,7 +106,7 @@ ShellEnd watch(Process& process, const ShellStage& stage) {
 int end_processes_of_scratch(const std::string& scratch) {
   const std::string wanted = fmt::format("{}={}", kScratchVariable, scratch);
   std::set<pid_t> found;
-  // Again until none is left: one of them may have forked between the look and the signal.
+  // Repeated until none is left: a process may fork between the search and the signal.
   poll_until(steady_clock::now() + kLongestKill, kKillPause, [&] {
     bool is_clean = true;
     std::error_code error;

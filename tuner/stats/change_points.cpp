@@ -175,7 +175,7 @@ class Posterior {
     for (const double noise : noises) {
       segments.emplace_back(commits_, levels, noise, options_.weight_of_reading);
       passes.push_back(run_passes(segments.back(), log_gap_));
-      // No change has odds of its own, where the sums count it as none of the further ones.
+      // The sums give no change the weight of zero further changes, but it has odds of its own.
       add_no_change(segments.back(), passes.back());
       total.add(passes.back().evidence);
     }
@@ -190,12 +190,12 @@ class Posterior {
     return prior_[static_cast<size_t>(position) - 1];
   }
 
-  // The weight of no change relative to one: odds * extra / 1, as every change brought the factor.
+  // Weight of no change against one change: odds * extra, as each change has the factor extra.
   void add_no_change(const Segments& segments, Passes& passes) {
     const size_t n = commits_.size();
     const double whole = segments.at(0, n - 1).log_evidence;
     extra_.push_back(whole + std::log(options_.no_change_odds * options_.extra_change_odds));
-    // evidence holds it once with weight one; what is meant is the weight above.
+    // The passes counted no change with weight one; the sum is made again with the weight above.
     LogSum sum;
     for (size_t last = 0; last + 1 < n; ++last) {
       sum.add(segments.at(0, last).log_evidence + log_gap_[last] + passes.backward[last + 1]);

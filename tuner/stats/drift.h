@@ -25,13 +25,13 @@ inline constexpr double kWanderScore = 2.0;
 /// (tests/bench/bisect_bench.cpp).
 inline constexpr double kWeightInWander = 0.95;
 
-/// Of a trend over time within commits, in standard deviations: Kendall's statistic summed over
-/// commits (Hirsch and Slack 1984), which needs no levels and minds no outliers.
+/// Evidence for a trend over time within commits, in standard deviations: Kendall's statistic
+/// summed over commits (Hirsch and Slack 1984). It needs no levels and is robust against outliers.
 double trend_score(const std::vector<TimedReading>& readings);
 
-/// Of readings that resemble those just before, in standard deviations: the rank version of von
+/// How much readings resemble those just before, in standard deviations: the rank version of von
 /// Neumann's ratio (Bartels 1982) of the distances from the commits' medians. Commits with fewer
-/// than three readings have no say.
+/// than three readings are left out.
 double wander_score(const std::vector<TimedReading>& readings);
 
 /// How far the machine was off at each reading, 0 on average, by the readings at `references`. Fits
@@ -47,9 +47,9 @@ struct TurnDifference {
   double noise_factor = 1.0;  ///< its noise over that of one reading
 };
 
-/// Where so few readings were made that there is no course to read: in turns with a reference, each
-/// other reading against the line in time between the reference's neighbours, which takes off what
-/// changes evenly; at an end, against the one neighbour. No reference, no differences.
+/// For readings in turns with a reference, where they are too few for a course. Each other reading
+/// is compared with the line in time between the reference's neighbours, which takes off what
+/// changes evenly; at an end, with the one neighbour. Empty without readings of the reference.
 std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>& readings,
                                                  int reference);
 
@@ -63,8 +63,8 @@ std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& rea
 bool levels_differ(const std::vector<double>& then, const std::vector<double>& now,
                    double min_effect_ratio, double confidence);
 
-/// Whether the readings of `bad` are worse than those of `good` by `threshold`, for whoever does
-/// not look at when they were made.
+/// Whether the readings of `bad` are worse than those of `good` by `threshold`, regardless of when
+/// they were made.
 bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int bad, double threshold,
                      double confidence);
 

@@ -21,18 +21,18 @@ namespace {
 
 /// Around both medians, in standard errors of the robust noise.
 constexpr double kReach = 6.0;
-/// So few readings, together, say little of the noise: it may be far larger than it looks. Without
-/// more of its grid their intervals of 95 % would hold in 0.83 of cases (three readings of each).
+/// With no more readings than this, the noise may be far larger than it looks: its grid gets more
+/// points. Without these, intervals of 95 % would hold in 0.83 of cases (three readings of each).
 constexpr size_t kFewReadings = 20;
 constexpr int kMoreNoises = 2;
 constexpr double kReachOfFew = 11.0;
-/// Where the noise has a floor, as little as one reading of a level is judged, by repeats of others
-/// that may be no more than two or three: still more of the grid, or the intervals of 95 % would
-/// hold in 0.84 of cases (three runs of one level, one of the other).
+/// Where the noise has a floor, a level may have only one reading, and the noise comes from two or
+/// three repeats of others. Then the grid gets still more points. Without these, intervals of 95 %
+/// would hold in 0.84 of cases (three runs of one level, one of the other).
 constexpr int kMoreNoisesOfOne = 4;
 constexpr double kReachOfOne = 18.0;
 constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readings
-/// Of the likeliest levels and noise: what is less likely is left out.
+/// Levels and noises whose likelihood is below this share of the largest are left out.
 constexpr double kLeastShare = 1e-13;
 
 /// The usual noise of a grid.

@@ -13,16 +13,16 @@ constexpr double kOutlierShare = 0.05;
 constexpr double kOutlierWidth = 10.0;
 /// Slope of log(outliers' density) over z^2, z being the distance in noises.
 constexpr double kOutlierSlope = -0.5 / (kOutlierWidth * kOutlierWidth);
-/// The same of usual density / outliers'.
+/// Slope of log(usual density / outliers' density) over z^2.
 constexpr double kUsualSlope = -0.5 - kOutlierSlope;
-/// So many factors of at most 1 + 0.95 / 0.05 * 10 each are far from the largest number.
+/// A product of so many factors of at most 1 + 0.95 / 0.05 * 10 does not overflow.
 constexpr size_t kMostFactors = 64;
 
 }  // namespace
 
-// The density is the outliers' part times one plus the usual part over it. Of many readings the
-// first are added up as logarithms, which are squares, and the second multiplied: one logarithm for
-// all of them.
+// The density is outliers' part * (1 + usual part / outliers' part). Over many readings the
+// logarithms of the first factor, which are squares, are summed. The second factors are multiplied,
+// so that one logarithm serves all of them.
 void add_log_likelihoods(std::span<const double> values, double noise, double weight,
                          std::span<const double> levels, std::span<double> sums) {
   const double log_outlier = std::log(kOutlierShare / kOutlierWidth);

@@ -44,7 +44,7 @@ MachineSpeed machine_speed(const std::vector<ProbeSample>& probes, double usual_
   const profiler::MedianInterval middle = profiler::median_interval(std::move(ratios));
   const double reach = profiler::kNormal95 * error_between(groups);
   return {middle.median,
-          // A machine that takes no time at all is none.
+          // The slowness stays above 0.
           std::max(std::min(middle.low, middle.median - reach), 0.01 * middle.median),
           std::max(middle.high, middle.median + reach)};
 }

@@ -17,7 +17,7 @@ constexpr size_t kFewestSamples = 3;
 /// No two runs are the same to more digits, whatever their steps say.
 constexpr double kLeastNoise = 1e-3;
 /// A configuration that the machine's course is read from has been run so often.
-constexpr size_t kFewestOfReference = 3;
+constexpr size_t kFewestReferenceRuns = 3;
 
 }  // namespace
 
@@ -77,7 +77,7 @@ std::vector<double> RunLog::freed() const {
   if (!watch.is_there()) return values;
   std::vector<int> references;
   for (const auto& [configuration, count] : num_runs) {
-    if (count >= kFewestOfReference) references.push_back(configuration);
+    if (count >= kFewestReferenceRuns) references.push_back(configuration);
   }
   const std::vector<double> course = machine_course(readings, references, kLeastNoise);
   for (size_t i = 0; i < values.size(); ++i) values[i] -= course[i];

@@ -21,7 +21,7 @@ RunSpeed::RunSpeed(const std::vector<std::vector<double>>& runs) {
     std::vector<double> durations;
     durations.reserve(runs.size());
     for (const std::vector<double>& run : runs) {
-      MOETUNE_CHECK(run.size() == runs.front().size(), "{} parts and {}", run.size(),
+      MOETUNE_CHECK(run.size() == runs.front().size(), "{} parts instead of {}", run.size(),
                     runs.front().size());
       MOETUNE_CHECK(run[part] > 0, "a duration of {}", run[part]);
       durations.push_back(run[part]);
@@ -31,7 +31,8 @@ RunSpeed::RunSpeed(const std::vector<std::vector<double>>& runs) {
 }
 
 double RunSpeed::log_slowness(const std::vector<double>& parts) const {
-  MOETUNE_CHECK(parts.size() == levels_.size(), "{} parts and {}", parts.size(), levels_.size());
+  MOETUNE_CHECK(parts.size() == levels_.size(), "{} parts instead of {}", parts.size(),
+                levels_.size());
   std::vector<std::pair<double, double>> ratios;  // and their weights
   ratios.reserve(parts.size());
   for (size_t part = 0; part < parts.size(); ++part) {

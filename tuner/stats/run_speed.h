@@ -14,8 +14,8 @@ class RunSpeed {
   explicit RunSpeed(const std::vector<std::vector<double>>& runs);
 
   /// Logarithm of how many times longer than usual the parts of a run took: the mean of the middle
-  /// half of their ratios, each part with the weight of its usual duration. What a quarter of the
-  /// time or less has to say alone is not heard.
+  /// half of their ratios, each part with the weight of its usual duration. Parts that make up a
+  /// quarter of the time or less cannot move it alone.
   [[nodiscard]] double log_slowness(const std::vector<double>& parts) const;
 
   /// Of all parts' time, the share of the longest one.

@@ -11,10 +11,11 @@
 namespace moetune::tuner {
 namespace {
 
-/// Both could hardly be true beyond: of 16,000 that agree, one is so far off.
+/// Beyond this, measurement and prediction contradict each other: of 16,000 that agree, one is so
+/// far off.
 constexpr double kMostDeviations = 4;
 constexpr size_t kFewestPredictions = 4;
-/// With fewer: a factor of e either way is within four of these.
+/// The spread with fewer predictions: a factor of e either way is within four of these.
 constexpr double kUnknownSpread = 0.25;
 constexpr double kLeastSpread = 0.02;
 

@@ -15,14 +15,14 @@
 namespace moetune::tuner {
 namespace {
 
-// What a set's level may be, before it was run. Shares that do not apply go to the others alike.
+// Prior of a set's level. A share that does not apply is spread over the others.
 constexpr double kGoodShare = 0.45;    ///< the good end's
 constexpr double kLikelyShare = 0.35;  ///< that of a set known to be bad
 constexpr double kOtherShare = 0.20;   ///< anywhere
 
-constexpr double kReach = 6.0;          ///< of the lattice from a median of one run, in noises
-constexpr double kLeastReach = 3.0;     ///< and of however many
-constexpr double kCovered = 2.5;        ///< what must be on the lattice, likewise
+constexpr double kReach = 6.0;          ///< of the lattice around a median of one run, in noises
+constexpr double kLeastReach = 3.0;     ///< the same around a median of many runs
+constexpr double kCovered = 2.5;        ///< this far around a median the lattice must reach
 constexpr double kLatticeStep = 0.4;    ///< in standard errors of the set that ran most often
 constexpr double kLatticeGrowth = 1.2;  ///< of the number of readings until it is made anew
 

@@ -16,9 +16,9 @@ namespace {
 
 /// Changes that are tried to make a run fit.
 constexpr int kMostFits = 8;
-/// Points of one kind that are told as refused; the rest would only fill the page.
+/// Refused points of one kind that are reported; more would only fill the page.
 constexpr size_t kMostRefused = 24;
-/// Slower than predicted for the incumbent by more than that, a change is not run.
+/// A change whose predicted step time is more than this many times the incumbent's is not run.
 constexpr double kHopelessRatio = 1.3;
 
 std::string ending_text(const TrialOutcome& outcome) {
@@ -282,7 +282,7 @@ TrialOutcome SettingsSearch::profile() {
       decide(Phase::profile, "wall",
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
              : seen.wall_label.empty() || seen.wall_label == "unknown"
-                 ? fmt::format("At {} per step the wall is not known: no trace tells it{}{}.",
+                 ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
                                base::format_ns(incumbent_->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
                  : fmt::format("At {} per step the wall is {}{}: {}.",

@@ -43,7 +43,7 @@ class SettingsSpace {
                                              int64_t num_steps) const = 0;
   /// The rule that it breaks, "name: sentence"; empty: none that is known.
   [[nodiscard]] virtual std::string broken_rule(const Settings& settings) const = 0;
-  /// Why it is predicted not to fit; empty where it is, or where nobody knows.
+  /// Why it is predicted not to fit in memory; empty where it fits, or where nobody knows.
   [[nodiscard]] virtual std::string too_large(const TrialRequest& request) const = 0;
   /// Whether the engine can be made to write a trace.
   [[nodiscard]] virtual bool can_profile() const = 0;

@@ -94,10 +94,12 @@ class ThreeWalls final : public Strategy {
   LongRun run_long(const Trial& candidate, std::optional<double> reference_tolerance = {});
   /// A run that ended as wrong, once more where rounding alone takes training as far.
   LongRun judged_by_rounding(LongRun run);
-  /// The same of a short trial. Where one is cleared, the later ones have its band from the start.
+  /// Measures a short trial, and once more where rounding explains a wrong end. Later trials use
+  /// the band of a cleared one from the start.
   Trial measure_judged(TrialRequest request);
-  /// The band of a trial that ended off the reference's losses, where rounding alone takes training
-  /// further than the band it had; told. None where it is wrong, or where nobody can tell.
+  /// For a trial that ended off the reference's losses: the wider tolerance for its second run,
+  /// where rounding alone exceeds the one that it had. Told. None where the trial is wrong, or
+  /// where nothing can be said.
   std::optional<double> band_of_rounding(const Trial& trial);
   /// How far rounding alone takes the losses of the first steps apart, by a second reference run
   /// that sums in another order; none where there is no such run. `num_more`: trials that the
@@ -116,15 +118,16 @@ class ThreeWalls final : public Strategy {
   /// With other values of the schedule knobs, as long as one is predicted to gain enough and fits.
   TrialRequest with_best_schedule(TrialRequest request);
   spec::Knobs best_schedule(const TrialRequest& request);
-  /// With the cheapest recompute, no less than these have, that fits; none where none does.
+  /// These knobs with the cheapest recompute setting that fits and recomputes no less than they do;
+  /// none where none fits.
   std::optional<spec::Knobs> with_room(const spec::Knobs& knobs);
   /// By the cost model as it is.
   int64_t predicted_step_ns(const spec::Knobs& knobs);
   /// How much faster than predicted a trial may be: as much as the most surprising one so far.
   /// Measured over predicted, at most 1.
   double optimism();
-  /// It may gain what counts over the incumbent, by optimism(), or the sweep asks for more trials
-  /// whatever they promise.
+  /// Whether it may gain enough over the incumbent, by optimism(). True while the sweep has made
+  /// fewer trials than min_trials.
   bool is_promising(const TrialRequest& request);
   void tell_hopeless(const TrialRequest& request, std::string_view what);
   /// The best few of the ranked layouts, each with its own key.

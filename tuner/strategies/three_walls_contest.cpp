@@ -73,7 +73,7 @@ void ThreeWalls::look_at_incumbent_again() {
 std::optional<double> ThreeWalls::predicted_ratio(const Trial& incumbent,
                                                   const Contender& contender) {
   if (predictor_ == TimePredictor::none) return std::nullopt;
-  // What a prediction has learnt from the very measurement it is asked about would count twice.
+  // A prediction that was calibrated with this very measurement would count it twice.
   const size_t known = calibrations_before_[contender.trial.request.hash];
   const int64_t before = prediction_of(incumbent.request, known).step_ns;
   const int64_t after = prediction_of(contender.trial.request, known).step_ns;
@@ -179,7 +179,7 @@ void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgemen
       judgement.verdict == Verdict::gain
           ? fmt::format("all of it above the {} that count",
                         base::format_ratio(sweep_.min_gain_ratio))
-          : "which the noise may have made, but of two layouts the likelier one is kept";
+          : "which may be noise; of two layouts the one that is more likely faster is kept";
   decide_on(contender, judgement, "kept",
             fmt::format("{}: {} per step, {} the best so far {}, {}{}. {}", contender.name,
                         base::format_ns(contender.trial.outcome.step_ns),

@@ -74,8 +74,8 @@ bool ThreeWalls::retune_once() {
   decide(Phase::retune, "note",
          contenders.empty()
              ? "The playbook names no remedy in this space that is worth a trial."
-             : fmt::format("{} remedies were measured for this configuration; of none of them it "
-                           "could be seen that it gains enough.",
+             : fmt::format("{} remedies were measured for this configuration; none of them showed "
+                           "a large enough gain.",
                            contenders.size()));
   return false;
 }
@@ -168,7 +168,7 @@ std::vector<ThreeWalls::Move> ThreeWalls::playbook_moves(std::set<std::string>& 
   const WallReading reading = read_walls(outcome);
   std::vector<Move> moves;
   for (const Wall wall : reading.order()) {
-    // A wall that could not give back more than the smallest gain that counts is none.
+    // A wall that costs less than the smallest gain that counts needs no remedy.
     if (!outcome.wall.empty() && wall != reading.binding && wall != Wall::compute &&
         reading.share(wall) < sweep_.min_gain_ratio) {
       continue;
@@ -221,8 +221,8 @@ std::optional<ThreeWalls::Move> ThreeWalls::move_to(std::span<const Change> chan
   return move;
 }
 
-// A change that frees memory is worth what the memory is worth: a smaller micro-batch that still
-// recomputes for the larger one is not judged as what it is.
+// A change that frees memory is judged with what that memory allows: less recomputation. A smaller
+// micro-batch that still recomputes as the larger one did would look slower than it can be.
 spec::Knobs ThreeWalls::with_less_recompute(const spec::Knobs& knobs) {
   for (const std::string& rung : recompute_ladder()) {
     const spec::Knobs lighter = space_.with(knobs, "recompute", rung);

@@ -16,7 +16,7 @@
 namespace moetune::tuner {
 namespace {
 
-/// One pair of runs says how far apart others may come only by order of magnitude.
+/// Band over the spread of the one pair of reference runs, which tells the order of magnitude only.
 constexpr double kBandPerSpread = 3;
 /// A wider one would let anything pass.
 constexpr double kWidestBand = 1;
@@ -30,8 +30,8 @@ std::string name_of_run(const TrialRequest& request) {
 
 }  // namespace
 
-// Only an early end of this kind asks for it: where all runs agree, the second reference would cost
-// as much as the first and change nothing. It is made once, and serves all that ask.
+// Runs only once a trial has ended off the reference: where all runs agree, the second reference
+// would cost as much as the first and change nothing. It is made once and serves all such trials.
 std::optional<double> ThreeWalls::rounding_spread(int64_t num_steps, int64_t num_more) {
   TrialRequest reference = reference_request();
   spec::TrialSpec& s = reference.spec;
@@ -45,7 +45,7 @@ std::optional<double> ThreeWalls::rounding_spread(int64_t num_steps, int64_t num
   reference.title = fmt::format("reference once more, in micro-batches of {}: what rounding does",
                                 s.knobs.micro_batch_size);
   reference.hash = spec::spec_hash(s);
-  // What is known already was asked for when there was room: so a replay goes the same way.
+  // A known run was asked for when there was room, so a resumed sweep takes the same way.
   const bool is_known = outcomes_.contains({reference.hash, reference.attempt});
   const int64_t num_needed = (measured_.contains(reference.hash) ? 0 : 1) + num_more;
   if (num_started() + num_needed > sweep_.budget.max_trials) return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<double> ThreeWalls::band_of_rounding(const Trial& trial) {
   return band > widest && band <= kWidestBand ? std::optional(band) : std::nullopt;
 }
 
-// By its own row in the database it stays wrong: this takes that back where people look.
+// The trial's row in the database still says wrong. This note tells readers that it is cleared.
 void ThreeWalls::tell_cleared(const Trial& first, const Trial& second) {
   Decision& note = decide(
       phase_, "note",
@@ -132,7 +132,7 @@ ThreeWalls::Trial ThreeWalls::measure_judged(TrialRequest request) {
   if (!band) return trial;
   TrialRequest again = trial.request;
   again.spec.reference_tolerance = *band;
-  // What losses a run is compared with is no part of what it is, but it is another run.
+  // The tolerance is not part of a spec's hash; one more step makes this another run.
   ++again.spec.num_steps;
   again.hash = spec::spec_hash(again.spec);
   again.title += fmt::format(", within {:.2g} of the reference", *band);

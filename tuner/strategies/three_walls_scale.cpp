@@ -14,7 +14,7 @@ namespace {
 /// So many times the layouts that are measured are looked at more closely before.
 constexpr size_t kRefinedShare = 4;
 /// Micro-batches of a layout that are looked at more closely.
-constexpr int kMostOfLayout = 2;
+constexpr int kMostBatchesOfLayout = 2;
 
 /// What a layout is measured with, where it is not what the sweep starts from: ",
 /// overlap_grad_reduce true".
@@ -55,7 +55,7 @@ void ThreeWalls::scale() {
   // Of a layout one is measured: no need to look at all its micro-batches.
   std::map<std::string, int> num_of_layout;
   std::erase_if(ranked, [&](const TrialRequest& request) {
-    return ++num_of_layout[layout_text(request.spec.knobs)] > kMostOfLayout;
+    return ++num_of_layout[layout_text(request.spec.knobs)] > kMostBatchesOfLayout;
   });
   // No trial corrects predictions by so much that one of the others becomes the best.
   ranked.resize(std::min(ranked.size(), kRefinedShare * static_cast<size_t>(sweep_.scale_trials)));

@@ -38,7 +38,7 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
   request.spec = validation_spec(candidate.request.spec.knobs);
   if (reference_tolerance) {
     request.spec.reference_tolerance = *reference_tolerance;
-    // What losses a run is compared with is no part of what it is, but it is another run.
+    // The tolerance is not part of a spec's hash; one more step makes this another run.
     ++request.spec.num_steps;
   } else if (rounding_band_) {
     request.spec.reference_tolerance = *rounding_band_;
@@ -147,8 +147,8 @@ void ThreeWalls::validate() {
   if (slow) {
     best_hash_ = runner_up_->request.hash;
     decide(Phase::validate, "note",
-           "The winner of the screening has lost its long run to the runner-up, for whose own the "
-           "budget has no room: it is known from short trials only.")
+           "In its long run the winner of the screening was slower than the runner-up. The budget "
+           "has no room for a long run of the runner-up: it is known from short trials only.")
         .trial_hash = best_hash_;
     return;
   }

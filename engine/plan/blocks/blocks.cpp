@@ -30,7 +30,7 @@ BlockKind block_of_mixer(spec::Mixer mixer) {
   }
 }
 
-/// Rows by their ids, each of which stands in one place.
+/// Rows in the order of their ids. Each id must be declared exactly once.
 template <typename Row, size_t kCount>
 std::array<Row, kCount> table_of(std::vector<std::span<const Row>> Block::*declared) {
   std::array<const Row*, kCount> places{};
@@ -38,7 +38,7 @@ std::array<Row, kCount> table_of(std::vector<std::span<const Row>> Block::*decla
     for (const std::span<const Row> rows : block.*declared) {
       for (const Row& row : rows) {
         const Row*& place = places[static_cast<size_t>(row.id)];
-        MOETUNE_CHECK(place == nullptr || place == &row, "{} and {} are declared as one", row.name,
+        MOETUNE_CHECK(place == nullptr || place == &row, "{} and {} have the same id", row.name,
                       place->name);
         place = &row;
       }
@@ -46,7 +46,7 @@ std::array<Row, kCount> table_of(std::vector<std::span<const Row>> Block::*decla
   }
   std::array<Row, kCount> table{};
   for (size_t i = 0; i < kCount; ++i) {
-    MOETUNE_CHECK(places[i] != nullptr, "no block declares number {}", i);
+    MOETUNE_CHECK(places[i] != nullptr, "no block declares the id {}", i);
     table[i] = *places[i];
   }
   return table;
@@ -79,7 +79,8 @@ std::vector<BlockKind> halves_of(const LayerDims& dims) {
   if (dims.has_feed_forward) {
     halves.push_back(dims.is_moe ? BlockKind::moe : BlockKind::dense_mlp);
   }
-  MOETUNE_CHECK(!halves.empty(), "a layer of nothing: {} tokens", dims.tokens);
+  MOETUNE_CHECK(!halves.empty(), "a layer of {} tokens without a mixer or a feed-forward half",
+                dims.tokens);
   return halves;
 }
 

@@ -58,8 +58,8 @@ Block head();
 /// What the feed-forward half adds to, and what the mixer has written.
 Ref feed_forward_input(const LayerDims& dims);
 Ref mixer_output(const LayerDims& dims);
-/// The layer's first half begins it (its output's buffer among others) and its last half ends that;
-/// backward the first half comes last and ends what the layer has saved.
+/// What the layer as a whole holds, such as the buffer of its output: the first half begins it, the
+/// last half ends it. In the backward pass the first half runs last: it ends what the layer saved.
 void begin_layer(SegmentWriter& w);
 void end_layer(SegmentWriter& w);
 void end_layer_backward(SegmentWriter& w);
@@ -70,9 +70,9 @@ std::span<const BufferRow> mixer_buffers();
 void mixer_norm(SegmentWriter& w);
 void mixer_norm_backward(SegmentWriter& w);
 
-/// What lies between the projections: from rotated queries and keys to `attn_out`; `attn_out` made
-/// again where recomputation has dropped it, and whatever the gradients need of other ranks; from
-/// `d_attn_out` to `d_qkv`.
+/// What lies between the projections. Forward: from rotated queries and keys to `attn_out`. Remake:
+/// `attn_out` again where recomputation has dropped it, and what the gradients need from other
+/// ranks. Backward: from `d_attn_out` to `d_qkv`.
 void core_attention_forward(SegmentWriter& w, const BlockContext& context);
 void core_attention_remake(SegmentWriter& w, const BlockContext& context);
 void core_attention_backward(SegmentWriter& w, const BlockContext& context);
@@ -86,8 +86,8 @@ std::span<const BufferRow> feed_forward_buffers();
 void feed_forward_norm(SegmentWriter& w);
 void feed_forward_norm_backward(SegmentWriter& w);
 
-/// Shared experts, written into the MoE block where they hide its first transfer; forward with the
-/// layer's residual.
+/// Shared experts, placed in the MoE block where they hide its first transfer. Their forward pass
+/// also adds the layer's residual.
 void shared_experts_forward(SegmentWriter& w);
 void shared_experts_backward(SegmentWriter& w);
 std::span<const ParamRow> shared_experts_params();
@@ -127,8 +127,8 @@ Segment send_forward(const BlockContext& context, const Border& border);
 Segment receive_backward(const BlockContext& context, const Border& border);
 Segment send_backward(const BlockContext& context, const Border& border);
 
-/// Parts of the update, outside of micro-batches, as where every rank updates all that it holds;
-/// passes/distributed_optimizer.cpp shares that out.
+/// Parts of the update, outside of micro-batches. They are written as if every rank updated all
+/// that it holds; passes/distributed_optimizer.cpp then gives each rank its shard.
 struct UpdateContext {
   const BlockContext& block;
   const ParamPlan& params;

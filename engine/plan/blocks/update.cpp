@@ -20,7 +20,7 @@ void allocate(SegmentWriter& w, const Ref& ref, MemoryGroup group, int64_t bytes
   instr.refs = {out(ref)};
 }
 
-/// Those with a gradient.
+/// Calls `body` for each bucket with a gradient.
 template <typename Body>
 void for_trained(const ParamPlan& params, Body&& body) {
   for (size_t i = 0; i < params.buckets.size(); ++i) {
@@ -116,7 +116,7 @@ Segment clip_gradients(const UpdateContext& c) {
   });
   w.join(Stream::data, Stream::compute);
   w.comm(Op::norm_reduce, CollectiveKind::all_reduce, base::size_of(base::DType::f64), {norm});
-  // The host reads the norm to decide on clipping and to notice numbers that are none.
+  // The host reads the norm to decide on clipping and to notice a norm that is NaN or infinite.
   w.fetch(Fetch::norm, Stream::data, norm);
   return w.finish();
 }

@@ -5,9 +5,9 @@
 //     rank on different streams share a link where neither's launch has waited for the other, and
 //     both put bytes on that kind of link (spec::link_bytes).
 //   * A link gives both the same share (max-min fairness, Bertsekas & Gallager 1992, section
-//     6.5.2), so each is as much longer as bytes of the other pass beside it: all of the smaller
-//     one's. Bytes that have passed beside one transfer of a stream do not pass beside the next.
-//     What is in flight longest meets what is launched first.
+//     6.5.2). So each takes longer by the bytes of the other that pass beside it: at most those of
+//     the smaller one. Bytes that passed beside one transfer of a stream do not pass beside the
+//     next. The transfer that is longest in flight is counted first.
 //   * An operation gives up multiprocessors to every stream with a collective in flight
 //     (plan::slowed_ns). Messages are copied by the link's own engines.
 // A message is a transfer of its sender; routed rows count as balanced.
@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kNumStreams = static_cast<size_t>(Stream::count);
 constexpr size_t kNumLinks = 2;  // intra, inter
-/// By stream: how many of its launches are known to have ended.
+/// For each stream: how many of its launches are known to have ended.
 using Known = std::array<int64_t, kNumStreams>;
 
 void raise(Known& known, const Known& other) {
@@ -34,8 +34,8 @@ struct Transfer {
   size_t instr = 0;
   int64_t number = 0;  ///< of its stream's launches, from 1
   std::array<double, kNumLinks> bytes{};
-  std::array<double, kNumLinks> beside{};  ///< of others
-  /// That have passed beside no transfer of the stream yet.
+  std::array<double, kNumLinks> beside{};  ///< bytes of others that pass beside this transfer
+  /// Bytes that have not yet passed beside a transfer of the other stream.
   std::array<std::array<double, kNumStreams>, kNumLinks> left{};
 };
 

@@ -10,14 +10,15 @@
 namespace moetune::plan {
 namespace {
 
-/// Elements [begin, end) of a bucket, of which so many are parameters' and not what lies between.
+/// Elements [begin, end) of a bucket. `num_updated` of them belong to parameters with a gradient;
+/// the others are padding or have no gradient.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t num_updated = 0;
 };
 
-/// Of each bucket those that the rank updates: none where its shard is what fills the bucket up.
+/// The elements of each bucket that the rank updates; none where its shard is only padding.
 std::vector<Range> own_ranges(const StepProgram& program) {
   std::vector<Range> ranges(program.params.buckets.size());
   for (const ShardPiece& piece : shard_pieces(program.params, program.layout, program.rank)) {
@@ -45,7 +46,7 @@ void shrink_allocation(const StepProgram& program, Instr& instr) {
   instr.cost.bytes = instr.cost.bytes / bucket.numel * bucket.own_numel;
 }
 
-/// Both its operands and its cost, which is so much for each element.
+/// Narrows the operands to the rank's own elements. The cost is proportional to their number.
 void narrow_update(const StepProgram& program, Instr& instr) {
   const std::vector<Range> ranges = own_ranges(program);
   const auto range_of = [&](const Ref& ref) { return ranges[static_cast<size_t>(ref.row)]; };
@@ -87,7 +88,7 @@ Segment gather(const StepProgram& program, const BlockContext& context, size_t i
   return w.finish();
 }
 
-/// The segment behind a wait of the compute stream for what is gathered.
+/// The segment, preceded by a wait of the compute stream for the gathered weights.
 Segment behind_gathers(const Segment& segment, const BlockContext& context) {
   SegmentWriter w = writer(context);
   w.join(Stream::compute, Stream::data);

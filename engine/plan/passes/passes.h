@@ -14,14 +14,15 @@ namespace moetune::plan {
 /// the forward instructions that write them.
 void recompute(Segment& backward, const Segment& forward, const spec::Knobs& knobs);
 
-/// Full recomputation: a layer half's forward segment run once more in the backward pass. Its
-/// losses are not counted again and nobody reads the layer's output. `ends_layer`: its last half.
+/// Full recomputation: the forward segment of one half of a layer, run again in the backward pass.
+/// Its losses are not counted again and nobody reads the layer's output. `ends_layer`: it is the
+/// layer's last half.
 Segment recomputed(const Segment& forward, bool ends_layer);
 
 /// Cuts the rows of experts into chunks: the next chunk is sent before the experts work on one.
 void ep_chunks(Segment& segment);
 
-/// Without several chunks nobody needs the list of one's rows.
+/// Removes the lists of a chunk's rows, which are needed only where there are several chunks.
 void drop_chunk_lists(Instr& instr);
 
 /// Gives every operation its cost, from the shapes of its operands.

@@ -20,7 +20,7 @@ const Instr& writer_of(const Segment& forward, uint8_t buffer) {
       }
     }
   }
-  throw base::Error("a buffer is to be made again that nothing has written");
+  throw base::Error("a buffer is to be recomputed, but no forward instruction writes it");
 }
 
 }  // namespace

@@ -43,13 +43,16 @@ std::optional<Roof> roof_of(const store::TrialRow& trial) {
     return found != spec["hardware"].end() && found->is_number() ? found->get<double>() : 0.0;
   };
   const Roof roof{read("peak_flops_per_s"), read("memory_bytes_per_s")};
-  if (roof.flops_per_s <= 0 || roof.bytes_per_s <= 0) return std::nullopt;
+  constexpr double kMost =
+      1e18;  // nothing computes so much, and it can be written as a whole number
+  const auto is_plausible = [](double rate) { return rate >= 1 && rate <= kMost; };
+  if (!is_plausible(roof.flops_per_s) || !is_plausible(roof.bytes_per_s)) return std::nullopt;
   return roof;
 }
 
 struct RoofedOp {
   std::string name;
-  int64_t count = 0;
+  double count = 0;
   double ns = 0;
   double flops_per_byte = 0;
   double flops_per_s = 0;
@@ -63,10 +66,10 @@ std::vector<RoofedOp> ops_of(const Rows& rows, const Roof& roof) {
   for (size_t i = 0; i < rows.size(); ++i) {
     RoofedOp& op = ops.emplace_back();
     op.name = rows.text(i, "name");
-    op.count = rows.integer(i, "count").value_or(0);
-    op.ns = static_cast<double>(rows.integer(i, "duration_ns").value_or(1));
-    const auto flops = static_cast<double>(rows.integer(i, "flops").value_or(1));
-    op.flops_per_byte = flops / static_cast<double>(rows.integer(i, "bytes").value_or(1));
+    op.count = rows.real(i, "count").value_or(0);
+    op.ns = rows.real(i, "ns").value_or(1);
+    const double flops = rows.real(i, "flops").value_or(1);
+    op.flops_per_byte = flops / rows.real(i, "bytes").value_or(1);
     op.flops_per_s = flops / (op.ns * 1e-9);
     op.roof_flops_per_s = roof.at(op.flops_per_byte);
   }
@@ -83,7 +86,7 @@ std::string ops_table(const std::vector<RoofedOp>& ops, const Roof& roof, double
     const RoofedOp& op = ops[i];
     html += fmt::format(
         "<tr><td><code>{}</code></td><td class=\"num\">{}</td>{}{}{}{}<td>{}</td></tr>\n",
-        escape(op.name), op.count,
+        escape(op.name), fmt::format("{:.0f}", op.count),
         number_cell(op.ns / all_ns, fmt::format("{:.1f} %", 100 * op.ns / all_ns)),
         number_cell(op.flops_per_byte, fmt::format("{:.3g}", op.flops_per_byte)),
         number_cell(op.flops_per_s, count_text(op.flops_per_s)),
@@ -118,14 +121,13 @@ std::string render_roofline(const SectionInput& input) {
                      {"share", ops[i].ns / all_ns}});
   }
   return fmt::format(
-             "<p>Trial {}: {:.0f} % of the time in operations that compute is spent in those that "
-             "memory's bandwidth bounds. At the roof all of them would take {:.0f} % of their "
-             "time.</p>\n",
+             "<p>Trial {}: memory's bandwidth bounds {:.0f} % of the computing time. At the roof, "
+             "the same work would take {:.0f} % of it.</p>\n",
              trial_link(traced->ordinal), 100 * bandwidth_ns / all_ns, 100 * least_ns / all_ns) +
          figure("roofline",
                 fmt::format("One mark for each operation of the traced step, larger where more "
                             "time is spent: FLOPs for each byte, and FLOP/s. The line is the "
-                            "hardware file's: {}FLOP/s, and {}/s of memory. Operations whose data "
+                            "hardware file's: {} FLOP/s, and {}/s of memory. Operations whose data "
                             "lies in a cache may be above it.",
                             count_text(roof->flops_per_s),
                             bytes_text(static_cast<int64_t>(roof->bytes_per_s))),

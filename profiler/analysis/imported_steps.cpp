@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/base/cxx_names.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
 
@@ -34,12 +35,17 @@ bool goes_both_ways(const ImportedTrace& trace) {
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 
+/// Of names, for people: strangers' may have megabytes.
+constexpr size_t kMostShownBytes = 120;
+
 /// What the file calls the group that an operation communicates in; empty: it does not.
 std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
   if (op.comm == kNoRow) return {};
   const CommCall& comm = trace.comms[op.comm];
   for (const uint32_t name : {comm.description, comm.group}) {
-    if (name != kNoRow && !trace.names[name].empty()) return trace.names[name];
+    if (name != kNoRow && !trace.names[name].empty()) {
+      return base::cut_text(trace.names[name], kMostShownBytes);
+    }
   }
   return {};
 }
@@ -99,6 +105,9 @@ void ImportedSteps::add_rank(uint32_t index) {
     const std::string& text = trace.names[static_cast<uint32_t>(name)];
     rank.common_names.push_back(numbers_.try_emplace(text, numbers_.size()).first->second);
     rank.work.push_back(row_of(kernel_class_of(text)).work);
+    if (names_ == RecordNames::texts) {
+      rank.shown.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
+    }
   }
   rank.launches_on.resize(trace.threads.size());
   for (const ImportedOp& op : trace.ops) {
@@ -238,9 +247,9 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
   }
 }
 
-std::string ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
-  return names_ == RecordNames::texts ? traces_[rank.trace].names[op.name]
-                                      : fmt::format("{}", rank.common_names[op.name]);
+base::Name ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
+  if (names_ == RecordNames::texts) return rank.shown[op.name];
+  return fmt::format("{}", rank.common_names[op.name]);
 }
 
 TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
@@ -259,9 +268,10 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     record.name = rank.is_offloading ? "offload" : "input";
     record.bytes = op.bytes;
   } else if (!is_kernel || rank.work[op.name] != WorkClass::communication) {
-    record.name = names_ == RecordNames::numbers
-                      ? fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op))
-                      : name_of_kernel(rank, op);
+    record.name =
+        names_ == RecordNames::numbers
+            ? base::Name(fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op)))
+            : name_of_kernel(rank, op);
   } else if (is_message(trace, op)) {
     record.kind = RecordKind::p2p;
     record.name = "send";

@@ -36,7 +36,7 @@ namespace moetune::profiler {
 ///    the arrival of the last matched rank is transfer, all of it where nobody is matched.
 enum class RecordNames : uint8_t {
   numbers,  ///< for the replay: strangers' names are long, and stand in every record
-  texts,    ///< for people: kernels and groups as the files call them
+  texts,    ///< for people: kernels and groups as the files call them, without what fills a screen
 };
 
 class ImportedSteps {
@@ -73,6 +73,7 @@ class ImportedSteps {
     uint32_t trace = 0;
     std::vector<WorkClass> work;       ///< by name of the trace
     std::vector<size_t> common_names;  ///< the same: one number in all traces
+    std::vector<base::Name> shown;     ///< the same, for people; empty: numbers are asked for
     std::vector<Part> parts;           ///< by step
     std::vector<Launch> launches;      ///< by start
     std::vector<bool> launches_on;     ///< by thread
@@ -94,7 +95,7 @@ class ImportedSteps {
   void find_meetings(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
-  [[nodiscard]] std::string name_of_kernel(const Rank& rank, const ImportedOp& op) const;
+  [[nodiscard]] base::Name name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;
   RecordNames names_;

@@ -1,6 +1,6 @@
 -- The operations of the traced step of one trial that compute, sums over the ranks; the longest first.
-SELECT o.name, SUM(o.count) AS count, SUM(o.flops) AS flops, SUM(o.bytes) AS bytes, SUM(o.duration_ns) AS duration_ns
+SELECT o.name, TOTAL(o.count) AS count, TOTAL(o.flops) AS flops, TOTAL(o.bytes) AS bytes, TOTAL(o.duration_ns) AS ns
 FROM op o
 WHERE o.trial_id = :traced_id AND o.flops > 0 AND o.bytes > 0 AND o.duration_ns > 0
 GROUP BY o.name
-ORDER BY SUM(o.duration_ns) DESC, o.name;
+ORDER BY TOTAL(o.duration_ns) DESC, o.name;

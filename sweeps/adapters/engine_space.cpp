@@ -168,11 +168,15 @@ std::vector<Settings> EngineSpace::layouts() const {
 
 std::vector<std::pair<std::string, std::string>> EngineSpace::illegal_axes() const {
   constexpr size_t kMostLookedAt = 500;
-  constexpr size_t kMostPlaces = 50;
   std::vector<Settings> places = {base()};
   const std::vector<Settings> all = layouts();
-  for (size_t i = 0; i < std::min(kMostLookedAt, all.size()) && places.size() < kMostPlaces; ++i) {
-    if (broken_rule(all[i]).empty()) places.push_back(all[i]);
+  const size_t num_looked_at = std::min(kMostLookedAt, all.size());
+  for (size_t i = 0; i < num_looked_at; ++i) {
+    Settings place = base();
+    for (const auto& [name, value] : all[i * all.size() / num_looked_at]) {
+      place.insert_or_assign(name, value);
+    }
+    if (broken_rule(place).empty()) places.push_back(std::move(place));
   }
   std::vector<std::pair<std::string, std::string>> illegal;
   for (const auto& [name, values] : run_->sweep.space) {

@@ -43,9 +43,7 @@ std::vector<std::string> gone_unknown(const dialects::RunConfig& from,
 bool is_batch_moved(const UserRun& run, const dialects::RunConfig& config) {
   const bool may_follow = run.dialect == Dialect::megatron_lm || run.dialect == Dialect::torchtitan;
   if (!may_follow) return false;
-  for (const char* word : {"global-batch-size", "global_batch_size", "num_tokens_per_train_step"}) {
-    if (run.config_text.find(word) != std::string::npos) return false;
-  }
+  if (run.config.global_batch_size > 0 && !run.config.is_batch_derived) return false;
   const spec::PlanKnobs& from = run.config.knobs;
   const spec::PlanKnobs& to = config.knobs;
   // Where nobody knows the ranks, other stages or slices are other replicas.
@@ -190,7 +188,7 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
   }
   std::vector<std::string> own_words;
   if (request.is_profiled && !engine.profile.empty()) {
-    own_words = own_profile_words(path_with(engine.profile, {{"out", {out}}}));
+    own_words = own_profile_words(filled_in(engine.profile, {{"out", {out}}}));
   }
   if (run.dialect) {
     const bool has_own = !own_words.empty();
@@ -211,7 +209,8 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
             {"steps", {std::to_string(length.num_steps)}},
             {"flags", flags}};
   if (run.dialect && has_placeholder(engine.run, "all_flags")) {
-    const dialects::RunConfig defaults = defaults_of(run);
+    dialects::RunConfig defaults = defaults_of(run);
+    if (is_batch_moved(run, config)) defaults.global_batch_size = 0;
     std::vector<std::string> all =
         dialects::command_words(config, *run.dialect, defaults, run.config_text).value_or(flags);
     append(all, own_words);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "engine/spec/trial_status.h"
@@ -75,10 +76,13 @@ struct LogState {
   bool is_over = false;  ///< it has ended, well or not
 };
 
-/// Those of the files, and of the files in the folders, that are logs.
+/// Those of the files, and of the files in the folders, that are logs. What has gone meanwhile is
+/// none.
 std::vector<std::string> logs_among(const std::vector<std::string>& paths) {
   std::vector<std::string> logs;
   for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
     const RunFolder found = find_run_files(path);
     logs.insert(logs.end(), found.logs.begin(), found.logs.end());
   }
@@ -192,17 +196,15 @@ void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
   }
 }
 
-/// Of a trial that somebody has brought: which files they were.
-constexpr const char* kToldFiles = "told_files";
+/// Of a trial that somebody has brought: which log it was; one text for each.
+constexpr const char* kToldLog = "told_log";
 
-/// Of what files hold and when they were written: a run that repeats another may print the same.
-std::string digest_of(const std::vector<std::string>& paths) {
+/// Of what a log holds and when it was written: a run that repeats another may print the same.
+std::string digest_of(const std::string& log) {
   std::string identity;
-  for (const std::string& path : paths) {
-    for (const auto& [file, mark] : files_at(escaped_for_patterns(path), ".")) {
-      identity += fmt::format("{} {} {}\n", mark.modified_ns, mark.bytes,
-                              base::fnv_digits(end_of_file(file, kKeptLogBytes)));
-    }
+  for (const auto& [file, mark] : files_at(escaped_for_patterns(log), ".")) {
+    identity += fmt::format("{} {} {}\n", mark.modified_ns, mark.bytes,
+                            base::fnv_digits(end_of_file(file, kKeptLogBytes)));
   }
   return base::fnv_digits(identity);
 }
@@ -291,26 +293,35 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
                          const RunnerOptions& /*options*/) {
   EngineLeavings left;
   left.end.code = exit_code_;
-  read_logs(logs_among(files_), left);
+  const std::vector<std::string> logs = logs_among(files_);
+  read_logs(logs, left);
   if (!left.facts && exit_code_ == 0) {
     throw base::UsageError(
         "none of the files is a log of a run; where it left none, say --exit-code");
   }
   if (request.is_profiled) read_traces(files_, left);
   TrialRun done = result_with(*run_, request, left, {});
-  if (!files_.empty()) done.result.texts.push_back({kToldFiles, digest_of(files_)});
+  for (const std::string& log : logs) done.result.texts.push_back({kToldLog, digest_of(log)});
   return done;
 }
 
-void check_not_told(const store::Store& store, const std::vector<std::string>& files) {
-  if (files.empty()) return;
-  const std::string digest = digest_of(files);
-  for (const store::TrialRow& trial : store.list_trials()) {
+void check_not_told(const store::Store& store, int64_t sweep_id,
+                    const std::vector<std::string>& files) {
+  std::map<std::string, std::string> logs;  // by digest
+  for (const std::string& file : files) {
+    if (!fs::exists(file)) {
+      throw base::UsageError(fmt::format("{}: is neither a file nor a folder", file));
+    }
+  }
+  for (const std::string& log : logs_among(files)) logs.emplace(digest_of(log), log);
+  if (logs.empty()) return;
+  for (const store::TrialRow& trial : store.list_trials(sweep_id)) {
     for (const store::NamedText& text : store.read_texts(trial.id)) {
-      if (text.name != kToldFiles || text.value != digest) continue;
+      const auto known = text.name == kToldLog ? logs.find(text.value) : logs.end();
+      if (known == logs.end()) continue;
       throw base::UsageError(
           fmt::format("{}: trial {} has been told with it; the next trial leaves a log of its own",
-                      files.front(), trial.id));
+                      known->second, trial.id));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "sweeps/adapters/left_files.h"
 
+#include <fmt/format.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -9,6 +10,8 @@
 #include <sstream>
 #include <system_error>
 #include <utility>
+
+#include "kernels/base/error.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -44,11 +47,21 @@ void add_marks_below(const std::string& folder, FileMarks& files) {
   const auto options = fs::directory_options::skip_permission_denied;
   size_t num_files = 0;
   for (auto entry = fs::recursive_directory_iterator(folder, options, error);
-       !error && entry != fs::recursive_directory_iterator() && num_files < kMostFilesBelow;
-       entry.increment(error), ++num_files) {
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
+    if (entry->path().filename().string().starts_with('.')) {
+      if (entry->is_directory(ignored)) entry.disable_recursion_pending();
+      continue;
+    }
     // Two names of one file are one file.
-    if (!entry->is_symlink(ignored)) add_mark(entry->path(), files);
+    if (!entry->is_regular_file(ignored) || entry->is_symlink(ignored)) continue;
+    // With a part of them nobody could tell which are new.
+    if (++num_files > kMostFilesBelow) {
+      throw base::UsageError(
+          fmt::format("{}: there are more than {} files in this folder: say a pattern of the run's",
+                      folder, kMostFilesBelow));
+    }
+    add_mark(entry->path(), files);
   }
 }
 

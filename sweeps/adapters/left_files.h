@@ -18,7 +18,8 @@ struct FileMark {
 using FileMarks = std::map<std::string, FileMark>;
 
 /// Of paths and patterns with *, separated by blanks, from `folder`; a backslash takes a character
-/// as it is. Of a folder all files below it, at most 20,000.
+/// as it is. Of a folder all files below it but hidden ones; throws base::UsageError where they are
+/// more than 20,000.
 FileMarks files_at(std::string_view patterns, const std::string& folder);
 /// A name in which nothing is a pattern's.
 std::string escaped_for_patterns(std::string_view name);

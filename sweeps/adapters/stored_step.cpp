@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/cxx_names.h"
 #include "kernels/base/error.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
@@ -23,14 +22,15 @@ using profiler::StepTrace;
 using profiler::TraceRecord;
 
 constexpr size_t kMostStoredRecords = 400'000;
-constexpr size_t kMostNameBytes = 120;
 
-/// What frameworks call their process groups, and what we do; the first that is found counts.
+/// What frameworks call their process groups, and what we do, empty where that is nothing; the
+/// first that is found counts.
 struct GroupWord {
   std::string_view word;
   const char* group;
 };
 constexpr auto kGroupWords = std::to_array<GroupWord>({
+    {"tensor_and_data", ""},
     {"expert_data", "edp"},
     {"expert_tensor", ""},
     {"expert", "ep"},
@@ -40,6 +40,8 @@ constexpr auto kGroupWords = std::to_array<GroupWord>({
     {"embedding", "embedding"},
     {"data_parallel", "dp_cp"},
     {"context", "cp"},
+    {"mod_ep", "edp"},
+    {"efsdp", "edp"},
     {"mesh_tp", "tp"},
     {"mesh_cp", "cp"},
     {"mesh_pp", "pp"},
@@ -49,13 +51,15 @@ constexpr auto kGroupWords = std::to_array<GroupWord>({
     {"default_pg", "world"},
 });
 
-/// Ours where the words say which it is, else theirs.
+/// Ours where the words say which it is, else theirs; with the number that tells groups of one
+/// purpose apart.
 std::string stored_group(const std::string& purpose) {
-  std::string words = purpose;
+  const size_t number = std::min(purpose.find('#'), purpose.size());
+  std::string words = purpose.substr(0, number);
   for (char& c : words) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const GroupWord& row : kGroupWords) {
     if (words.find(row.word) == std::string::npos) continue;
-    return row.group[0] == '\0' ? purpose : row.group;
+    return row.group[0] == '\0' ? purpose : row.group + purpose.substr(number);
   }
   return purpose;
 }
@@ -75,15 +79,36 @@ std::vector<int32_t> ranks_of(const Diagnosis& diagnosis) {
   return ranks;
 }
 
-void rename(TraceRecord& record) {
-  record.name = base::unscoped_name(record.name).substr(0, kMostNameBytes);
-  record.group = stored_group(record.group).substr(0, kMostNameBytes);
+/// Of all traces together; beyond it sums of nanoseconds would not fit.
+bool has_absurd_extent(const std::vector<profiler::ImportedTrace>& traces) {
+  constexpr double kMostExtentNs = 1e16;
+  double first = std::numeric_limits<double>::max();
+  double last = std::numeric_limits<double>::lowest();
+  for (const profiler::ImportedTrace& trace : traces) {
+    for (const profiler::ImportedOp& op : trace.ops) {
+      first = std::min(first, static_cast<double>(op.start_ns));
+      last = std::max(last, static_cast<double>(op.end_ns));
+    }
+    for (const profiler::HostCall& call : trace.calls) {
+      first = std::min(first, static_cast<double>(call.start_ns));
+      last = std::max(last, static_cast<double>(call.end_ns));
+    }
+    for (const profiler::ImportedStep& step : trace.steps) {
+      first = std::min(first, static_cast<double>(step.start_ns));
+      last = std::max(last, static_cast<double>(step.end_ns));
+    }
+  }
+  return last - first > kMostExtentNs;
 }
 
 }  // namespace
 
 void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
                      std::vector<std::string>& notes) {
+  if (has_absurd_extent(diagnosis.traces)) {
+    notes.push_back("the traces lie too far apart to be stored");
+    return;
+  }
   const profiler::ImportedSteps steps(diagnosis.traces,
                                       profiler::match_across_ranks(diagnosis.traces),
                                       profiler::RecordNames::texts);
@@ -110,7 +135,7 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
     for (TraceRecord& record : trace.records) {
       record.rank = trace.rank;
       record.step = trace.step;
-      rename(record);
+      record.group = stored_group(record.group);
     }
     shard.traces.push_back(std::move(trace));
   }

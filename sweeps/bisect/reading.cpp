@@ -180,12 +180,19 @@ StoredNumbers read_stored(const std::string& path) {
 StoredNumbers read_logged(const std::vector<std::string>& paths) {
   StoredNumbers result;
   std::vector<std::string> logs;
-  for (const std::string& path : paths) {
-    const RunFolder found = find_run_files(path);
-    logs.insert(logs.end(), found.logs.begin(), found.logs.end());
+  RunFacts facts;
+  try {
+    for (const std::string& path : paths) {
+      std::error_code error;
+      if (!fs::exists(path, error)) continue;
+      const RunFolder found = find_run_files(path);
+      logs.insert(logs.end(), found.logs.begin(), found.logs.end());
+    }
+    if (logs.empty()) return result;
+    facts = read_run(logs);
+  } catch (const base::Error&) {
+    return result;  // what the command left has gone meanwhile
   }
-  if (logs.empty()) return result;
-  const RunFacts facts = read_run(logs);
   result.status = spec::name_of(facts.status);
   result.reason = facts.reason;
   const auto set = [&](const char* name, std::optional<double> value) {

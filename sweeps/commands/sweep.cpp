@@ -268,7 +268,10 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
   if (told) {
     std::error_code error;
     if (std::filesystem::exists(database, error)) {
-      check_not_told(store::Store::open_read_only(database), told->files);
+      const auto store = store::Store::open_read_only(database);
+      for (const store::SweepRow& known : store.read_sweeps()) {
+        if (known.config_hash == own.row.config_hash) check_not_told(store, known.id, told->files);
+      }
     }
     engine = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
   } else {

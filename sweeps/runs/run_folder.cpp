@@ -58,7 +58,9 @@ Sample sample_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   sample.head = next_bytes(in, kFirstBytes);
   const auto nuls = static_cast<size_t>(std::ranges::count(sample.head, '\0'));
-  if (!in || nuls * 10 > sample.head.size()) return sample;
+  // A log that went on for too long may have lost its beginning: nothing but zeros is left of that.
+  const bool has_lost_head = nuls == kFirstBytes;
+  if (!in || (nuls * 10 > sample.head.size() && !has_lost_head)) return sample;
   sample.head += next_bytes(in, kHeadBytes - kFirstBytes);
   if (!in) return sample;
   in.seekg(0, std::ios::end);

@@ -295,6 +295,7 @@ BOOST_AUTO_TEST_CASE(reads_the_log_of_a_training_run) {
   expect(run(fake + "4"), RunStatus::oom, {"exit code 1"});
   expect(run(fake + "1 --planted-timeout"), RunStatus::hung, {"exit code 134", "ALLTOALL_BASE"});
   expect(run(fake + "1 --planted-nan; true"), RunStatus::crashed, {"its log", "not a number"});
+  expect(run("rm -r \"$MOETUNE_BISECT_OUT\"; exit 3"), RunStatus::crashed, {"exit code 3"});
 }
 
 BOOST_AUTO_TEST_CASE(a_store_that_is_none_is_told_and_links_are_left_alone) {

@@ -208,7 +208,12 @@ BOOST_AUTO_TEST_CASE(by_hand_it_goes_the_same_way) {
     if (std::filesystem::exists(traces)) words.insert(words.begin() + 3, traces);
     if (code != 0) words.insert(words.end(), {"--exit-code", "1"});
     answer = run(words);
-    if (num_told == 1) check_refused(words, 2, {"has been told with it", "told.log"});
+    if (num_told == 1) {
+      check_refused(words, 2, {"has been told with it", "told.log"});
+      // Nor with something new beside it.
+      words.insert(words.begin() + 2, sweep_file);
+      check_refused(words, 2, {"has been told with it", "told.log"});
+    }
   }
   BOOST_TEST(num_told > 5);
   BOOST_TEST(told["status"] == "done");
@@ -269,6 +274,11 @@ BOOST_AUTO_TEST_CASE(a_batch_that_would_follow_the_layout_is_said) {
   json result = with([](json&) {});
   BOOST_TEST(!result["num_by_status"].contains("invalid"), result.dump());
   BOOST_TEST(!tests::contains(command_of("the run as it is"), "--global-batch-size"));
+  BOOST_TEST(tests::contains(command_of("tp 1 -> 2"), "--global-batch-size 8"));
+  result = with([&](json& document) {
+    document["engine"]["config"] = "pretrain_gpt.py" + base;
+    document["engine"]["run"] = kFake + " {all_flags}";
+  });
   BOOST_TEST(tests::contains(command_of("tp 1 -> 2"), "--global-batch-size 8"));
   result = with([](json& document) { document["engine"].erase("gpus"); });
   BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());

@@ -116,6 +116,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
   const PlanKnobs& k = in.run.knobs;
   if (in.run.global_batch_size == 0 && in.run.world_size > 0 && dialect == Dialect::megatron_lm) {
     in.run.global_batch_size = int64_t{k.micro_batch_size} * k.dp;  // Megatron-LM's default
+    in.run.is_batch_derived = true;
   }
   return std::move(in.run);
 }

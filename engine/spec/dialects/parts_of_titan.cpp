@@ -113,6 +113,7 @@ bool read_tokens(Reading& in) {
   }
   const int64_t of_replicas = in.run.world_size > 0 ? sequences * k.dp : 0;
   in.run.global_batch_size = all > 0 ? std::max<int64_t>(1, all / length) : of_replicas;
+  in.run.is_batch_derived = all <= 0;
   return true;
 }
 
@@ -127,6 +128,7 @@ void read_batch(Reading& in) {
   const int64_t of_replicas = int64_t{as_knob(in, "local_batch_size", local)} * k.dp;
   const bool has_ranks = in.run.world_size > 0;
   in.run.global_batch_size = global > 0 ? global : (has_ranks ? of_replicas : 0);
+  in.run.is_batch_derived = global <= 0;
   if (k.pp > 1 && has_ranks && global > of_replicas) {
     in.note(fmt::format("the pipeline drains every {} sequences: moetune takes it to run through",
                         of_replicas));

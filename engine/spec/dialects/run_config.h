@@ -63,9 +63,11 @@ struct RunConfig {
   nlohmann::json model = nlohmann::json::object();
   std::string model_name;         ///< a recipe, a flavour, a file with the sizes
   int64_t global_batch_size = 0;  ///< sequences
-  int64_t seq_length = 0;         ///< tokens
-  int64_t world_size = 0;         ///< ranks
-  std::string pipeline_layout;    ///< stages written by hand, as in "Et*3|(tt|)*2tL"
+  /// It follows from micro-batch and replicas, as the run does not say it.
+  bool is_batch_derived = false;
+  int64_t seq_length = 0;       ///< tokens
+  int64_t world_size = 0;       ///< ranks
+  std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
   /// Variables that change how fast the run is or what it needs.
   std::map<std::string, std::string, std::less<>> environment;
   std::vector<UnknownSetting> unknown;  ///< in their order

@@ -20,7 +20,7 @@ export function drawRoofline() {
     data: data.ops.filter((op) => bound(op) === kind).map((op) => ({value: [op.intensity, op.rate], op})),
   });
   const describe = (p) => (p.data?.op ? tip(p.data.op.name, [
-    `${p.data.op.intensity.toPrecision(3)} FLOPs a byte`, `${count(p.data.op.rate)}FLOP/s, ${percent(p.data.op.rate / p.data.op.roof)} of the roof`,
+    `${p.data.op.intensity.toPrecision(3)} FLOPs a byte`, `${count(p.data.op.rate)} FLOP/s, ${percent(p.data.op.rate / p.data.op.roof)} of the roof`,
     `${percent(p.data.op.share)} of the time in operations that compute`]) : '');
   draw('roofline', {
     ...common(c),

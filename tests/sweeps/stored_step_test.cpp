@@ -1,0 +1,68 @@
+// A step of another engine's traces in the form of our own: names for people, groups by our names
+// where theirs say which they are, and nothing of times that cannot be added up.
+#include "sweeps/adapters/stored_step.h"
+
+#include <boost/test/unit_test.hpp>
+#include <utility>
+
+#include "tests/import/trace_texts.h"
+
+namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(stored_step)
+
+namespace {
+
+struct StoredStep {
+  explicit StoredStep(const tests::EventText& events) {
+    Diagnosis diagnosis;
+    diagnosis.traces.push_back(events.read());
+    add_stored_step(diagnosis, shard, notes);
+  }
+  store::ShardContents shard;
+  std::vector<std::string> notes;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(groups_get_our_names_where_theirs_say_which) {
+  for (const auto& [theirs, ours] : {
+           std::pair("TENSOR_MODEL_PARALLEL_GROUP", "tp"),
+           std::pair("EXPERT_MODEL_PARALLEL_GROUP", "ep"),
+           std::pair("EXPERT_DATA_PARALLEL_GROUP", "edp"),
+           std::pair("DATA_PARALLEL_GROUP_WITH_CP", "dp_cp"),
+           std::pair("TENSOR_AND_DATA_PARALLEL_GROUP", "TENSOR_AND_DATA_PARALLEL_GROUP"),
+           std::pair("mesh_dp_shard_mod_ep", "edp"),
+           std::pair("mesh_tp", "tp"),
+           std::pair("somebody's", "somebody's"),
+       }) {
+    tests::EventText events;
+    events.range(0, 100, "ProfilerStep#3").call(0, 5, 1).call(10, 5, 2);
+    events.kernel(10, 20, 1, "void ns::gemm<float>(float*)");
+    events.kernel(
+        30, 10, 2, "ncclDevKernel_AllReduce_Sum_f32(Args<4096ul>)", 9,
+        std::string(R"(, "Collective name": "allreduce", "Process Group Description": ")") +
+            theirs + R"(", "Process Group Name": "4", "Group size": 8)");
+    const StoredStep stored(events);
+    BOOST_TEST_REQUIRE(stored.shard.traces.size() == 1u);
+    const auto& records = stored.shard.traces[0].records;
+    BOOST_TEST_REQUIRE(records.size() >= 2u);
+    BOOST_TEST(records[0].name == "gemm");
+    BOOST_TEST(records[1].name == "ncclDevKernel_AllReduce_Sum_f32");
+    BOOST_TEST(records[1].group == ours);
+    BOOST_TEST(!stored.shard.metrics.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(times_that_cannot_be_added_up_are_not_stored) {
+  tests::EventText events;
+  events.call(0, 5, 1).kernel(10, 20, 1).call(9e12, 5, 2).kernel(9.1e12, 20, 2);
+  const StoredStep near(events);
+  BOOST_TEST(near.shard.traces.size() == 1u);
+  events.call(2e13, 5, 3).kernel(2.1e13, 20, 3);
+  const StoredStep far(events);
+  BOOST_TEST(far.shard.traces.empty());
+  BOOST_TEST(far.notes.size() == 1u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

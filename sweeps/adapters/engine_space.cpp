@@ -179,9 +179,10 @@ std::vector<std::pair<std::string, std::string>> EngineSpace::illegal_axes() con
     if (broken_rule(place).empty()) places.push_back(std::move(place));
   }
   std::vector<std::pair<std::string, std::string>> illegal;
-  for (const auto& [name, values] : run_->sweep.space) {
+  for (const auto& axis : run_->sweep.space) {
+    const std::string& name = axis.first;
     std::string first;
-    const bool is_usable = std::ranges::any_of(values, [&](const std::string& value) {
+    const bool is_usable = std::ranges::any_of(axis.second, [&](const std::string& value) {
       return std::ranges::any_of(places, [&](Settings settings) {
         settings.insert_or_assign(name, value);
         const std::string rule = broken_rule(settings);

@@ -27,7 +27,7 @@ std::string unscoped_name(std::string_view demangled) {
 
 std::string cut_text(std::string_view text, size_t most_bytes) {
   if (text.size() <= most_bytes) return std::string(text);
-  // Not within a character of several bytes: those behind its first are 10xxxxxx.
+  // Not within a character of several bytes: all behind its first one begin with the bits 1, 0.
   while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0U) == 0x80U) {
     --most_bytes;
   }

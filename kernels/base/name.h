@@ -2,7 +2,6 @@
 // compares pointers.
 #pragma once
 
-#include <cstddef>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -21,7 +20,6 @@ class Name {
 
   [[nodiscard]] const std::string& text() const { return text_ == nullptr ? nothing() : *text_; }
   [[nodiscard]] bool empty() const { return text_ == nullptr; }
-  [[nodiscard]] size_t size() const { return text().size(); }
   operator const std::string&() const { return text(); }
   operator std::string_view() const { return text(); }
 
@@ -29,7 +27,6 @@ class Name {
   friend bool operator==(Name a, std::string_view b) { return a.text() == b; }
   friend bool operator==(Name a, const std::string& b) { return a.text() == b; }
   friend bool operator==(Name a, const char* b) { return a.text() == b; }
-  friend bool operator<(Name a, Name b) { return a.text() < b.text(); }
   friend std::ostream& operator<<(std::ostream& out, Name name);
 
  private:

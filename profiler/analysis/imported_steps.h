@@ -34,6 +34,10 @@ namespace moetune::profiler {
 ///    are offload where they go both ways, else the input.
 ///  - Messages have no partner: their time is waiting for a stage. Of a collective, the part after
 ///    the arrival of the last matched rank is transfer, all of it where nobody is matched.
+/// A longer trace (months) has broken times: traces last seconds. It is neither replayed nor made
+/// into steps, as sums of nanoseconds would not fit.
+inline constexpr double kMostExtentNs = 1e16;
+
 enum class RecordNames : uint8_t {
   numbers,  ///< for the replay: strangers' names are long, and stand in every record
   texts,    ///< for people: kernels and groups as the files call them, without what fills a screen

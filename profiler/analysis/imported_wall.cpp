@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/imported_replay.h"
+#include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
@@ -61,9 +62,6 @@ void check_one_run(std::span<const ImportedTrace> traces) {
     }
   }
 }
-
-/// A longer trace (months) has broken times: traces last seconds.
-constexpr double kMostExtentNs = 1e16;
 
 /// From the first time that a trace has to the last.
 double extent_ns(const ImportedTrace& trace) {

@@ -188,7 +188,7 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
   }
   std::vector<std::string> own_words;
   if (request.is_profiled && !engine.profile.empty()) {
-    own_words = own_profile_words(filled_in(engine.profile, {{"out", {out}}}));
+    own_words = own_profile_words(filled_in(engine.profile, {{"out", {out}}}, "engine.profile"));
   }
   if (run.dialect) {
     const bool has_own = !own_words.empty();

@@ -76,19 +76,6 @@ struct LogState {
   bool is_over = false;  ///< it has ended, well or not
 };
 
-/// Those of the files, and of the files in the folders, that are logs. What has gone meanwhile is
-/// none.
-std::vector<std::string> logs_among(const std::vector<std::string>& paths) {
-  std::vector<std::string> logs;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!fs::exists(path, error)) continue;
-    const RunFolder found = find_run_files(path);
-    logs.insert(logs.end(), found.logs.begin(), found.logs.end());
-  }
-  return logs;
-}
-
 LogState state_of(const std::vector<std::string>& paths, int64_t num_steps) {
   LogState state;
   try {
@@ -273,7 +260,8 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
     Attention attention;
     attention.num_interrupts_before = num_interrupts();
     attention.deadline = steady_clock::now() + std::chrono::seconds(60);
-    run_and_read(shell_command(filled_in(engine.stop, command.placeholders), {}, engine.folder, ""),
+    run_and_read(shell_command(filled_in(engine.stop, command.placeholders, "engine.stop"), {},
+                               engine.folder, ""),
                  attention);
   }
   const std::vector<std::string> logs = logs_among(launch.logs());
@@ -308,11 +296,6 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
 void check_not_told(const store::Store& store, int64_t sweep_id,
                     const std::vector<std::string>& files) {
   std::map<std::string, std::string> logs;  // by digest
-  for (const std::string& file : files) {
-    if (!fs::exists(file)) {
-      throw base::UsageError(fmt::format("{}: is neither a file nor a folder", file));
-    }
-  }
   for (const std::string& log : logs_among(files)) logs.emplace(digest_of(log), log);
   if (logs.empty()) return;
   for (const store::TrialRow& trial : store.list_trials(sweep_id)) {

@@ -50,8 +50,7 @@ class ToldEngine final : public TrialEngine {
   int exit_code_;
 };
 
-/// Throws base::UsageError where a trial of the sweep has been told with a log among the files, and
-/// where one of them is not there.
+/// Throws base::UsageError where a trial of the sweep has been told with a log among the files.
 void check_not_told(const store::Store& store, int64_t sweep_id,
                     const std::vector<std::string>& files);
 

@@ -109,7 +109,7 @@ std::string word_for_shell(const std::string& word) {
   return text + "'";
 }
 
-std::string filled_in(std::string_view text, const Placeholders& values) {
+std::string filled_in(std::string_view text, const Placeholders& values, std::string_view key) {
   std::string result;
   char quote = '\0';
   for (size_t i = 0; i < text.size(); ++i) {
@@ -120,10 +120,11 @@ std::string filled_in(std::string_view text, const Placeholders& values) {
       for (const std::string& word : found == values.end() ? words : found->second) {
         const bool is_bare = quote == '\0' || is_plain_word(word);
         if (!is_bare) {
-          throw base::UsageError(fmt::format(
-              "key 'engine.run': {{{}}} stands within quotes, where '{}' cannot be put: write it "
-              "outside of quotes",
-              *name, word.substr(0, 80)));
+          throw base::UsageError(
+              fmt::format("key '{}': {{{}}} stands within quotes, where '{}' cannot be put: write "
+                          "it outside of "
+                          "quotes",
+                          key, *name, word.substr(0, 80)));
         }
         words.push_back(quote == '\0' ? word_for_shell(word) : word);
       }

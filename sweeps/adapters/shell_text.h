@@ -23,7 +23,8 @@ std::string without_placeholders(std::string_view text);
 
 /// `text` with each {name} replaced by its words, quoted as it needs. Within quotes of the text
 /// only plain words can stand: others throw base::UsageError.
-std::string filled_in(std::string_view text, const Placeholders& values);
+std::string filled_in(std::string_view text, const Placeholders& values,
+                      std::string_view key = "engine.run");
 /// A word as the shell reads it back. Only "$NAME" and "${NAME}", which a user's own command may
 /// hold, are left to the shell.
 std::string word_for_shell(const std::string& word);

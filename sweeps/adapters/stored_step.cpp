@@ -79,9 +79,8 @@ std::vector<int32_t> ranks_of(const Diagnosis& diagnosis) {
   return ranks;
 }
 
-/// Of all traces together; beyond it sums of nanoseconds would not fit.
+/// Of all traces together.
 bool has_absurd_extent(const std::vector<profiler::ImportedTrace>& traces) {
-  constexpr double kMostExtentNs = 1e16;
   double first = std::numeric_limits<double>::max();
   double last = std::numeric_limits<double>::lowest();
   for (const profiler::ImportedTrace& trace : traces) {
@@ -98,7 +97,7 @@ bool has_absurd_extent(const std::vector<profiler::ImportedTrace>& traces) {
       last = std::max(last, static_cast<double>(step.end_ns));
     }
   }
-  return last - first > kMostExtentNs;
+  return last - first > profiler::kMostExtentNs;
 }
 
 }  // namespace

@@ -179,15 +179,9 @@ StoredNumbers read_stored(const std::string& path) {
 
 StoredNumbers read_logged(const std::vector<std::string>& paths) {
   StoredNumbers result;
-  std::vector<std::string> logs;
   RunFacts facts;
   try {
-    for (const std::string& path : paths) {
-      std::error_code error;
-      if (!fs::exists(path, error)) continue;
-      const RunFolder found = find_run_files(path);
-      logs.insert(logs.end(), found.logs.begin(), found.logs.end());
-    }
+    const std::vector<std::string> logs = logs_among(paths);
     if (logs.empty()) return result;
     facts = read_run(logs);
   } catch (const base::Error&) {

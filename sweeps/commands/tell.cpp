@@ -1,4 +1,9 @@
 // moetune tell: the result of a trial that somebody has run by hand.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/conduct_sweep.h"
@@ -30,6 +35,12 @@ int run_tell_command(const CommandOptions& options) {
   told.exit_code = static_cast<int>(options.integer("exit-code", 0, 0));
   if (told.files.empty() && told.exit_code == 0) {
     throw base::UsageError("a log of the run is missing: moetune tell SWEEP --db PATH LOG...");
+  }
+  for (const std::string& file : told.files) {
+    std::error_code error;
+    if (!std::filesystem::exists(file, error)) {
+      throw base::UsageError(fmt::format("{}: there is no such file or folder", file));
+    }
   }
   return conduct_sweep(options, told);
 }

@@ -162,4 +162,17 @@ RunFolder find_run_files(const std::string& path) {
   return folder;
 }
 
+std::vector<std::string> logs_among(const std::vector<std::string>& paths) {
+  std::vector<std::string> logs;
+  for (const std::string& path : paths) {
+    try {
+      const RunFolder found = find_run_files(path);
+      logs.insert(logs.end(), found.logs.begin(), found.logs.end());
+    } catch (const base::UsageError&) {
+      continue;
+    }
+  }
+  return logs;
+}
+
 }  // namespace moetune::sweeps

@@ -35,4 +35,8 @@ struct RunFolder {
 /// nothing of that name.
 RunFolder find_run_files(const std::string& path);
 
+/// The logs among files and in folders, in that order. What is not there, or has gone meanwhile, is
+/// none.
+std::vector<std::string> logs_among(const std::vector<std::string>& paths);
+
 }  // namespace moetune::sweeps

@@ -382,6 +382,10 @@ BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
   check_refused({"trial", folder.file("sweep.json")}, 2, {"--dry-run"});
   check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--set", "x=1"}, 2, {"--set"});
   check_refused({"tell", folder.file("sweep.json"), "--db", db}, 2, {"log"});
+  // A name that is mistyped is no run without a log.
+  check_refused(
+      {"tell", folder.file("sweep.json"), folder.file("nolog"), "--exit-code", "1", "--db", db}, 2,
+      {"nolog", "no such file"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

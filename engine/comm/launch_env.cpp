@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::engine {
 namespace {
@@ -97,9 +98,7 @@ void read_place(const Reader& reader, const Names& names, LaunchEnv& launch) {
 // Where a launcher gives no port, all ranks take the one that follows from the run's name. Below
 // the ports that systems hand out on their own.
 int port_of(const std::string& run_id) {
-  uint32_t hash = 2166136261U;
-  for (const char c : run_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return 20000 + static_cast<int>(hash % 10000U);
+  return 20000 + static_cast<int>(base::fnv_of(run_id) % 10000U);
 }
 
 // `host` is where rank 0 is, if the launcher says so; the variables of torchrun go first, for they

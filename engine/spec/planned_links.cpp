@@ -152,15 +152,6 @@ LinkBytes placed_link_bytes(CollectiveKind kind, const Placement& placement, int
   return ring_bytes(kind, placement, bytes);
 }
 
-int64_t placed_p2p_ns(const HardwareSpec& hardware, const Placement& placement, int64_t bytes,
-                      const LinkShare& share) {
-  MOETUNE_CHECK(bytes >= 0, "message of {} bytes", bytes);
-  if (placement.num_ranks < 2) return 0;
-  const bool is_inter = placement.num_nodes > 1;
-  return rounded_ns(exchange_ns(is_inter ? hardware.inter_node : hardware.intra_node, 1,
-                                static_cast<double>(bytes), is_inter ? share.inter : share.intra));
-}
-
 double expected_parts(int64_t num_experts, int64_t top_k, int64_t num_parts) {
   MOETUNE_CHECK(top_k >= 1 && top_k <= num_experts && num_parts >= 1 && num_parts <= num_experts,
                 "{} of {} experts on {} parts", top_k, num_experts, num_parts);
@@ -194,30 +185,6 @@ LinkBytes dispatch_bytes(Dispatcher dispatcher, const Placement& placement,
   const double to_ranks = expected_parts(traffic.num_experts, traffic.top_k, placement.num_ranks);
   const auto once = static_cast<double>(bytes);
   return {once * to_ranks * (in_node - 1) / in_node, once * to_nodes * (num_nodes - 1) / num_nodes};
-}
-
-int64_t dispatch_ns(const HardwareSpec& hardware, Dispatcher dispatcher, const Placement& placement,
-                    const ExpertTraffic& traffic, const LinkShare& share) {
-  const int64_t bytes = traffic.num_tokens * traffic.token_bytes;
-  switch (dispatcher) {
-    case Dispatcher::alltoall:
-      return placed_collective_ns(hardware, CollectiveKind::all_to_all, placement,
-                                  bytes * traffic.top_k, share);
-    case Dispatcher::allgather:
-      return placed_collective_ns(hardware, CollectiveKind::all_gather, placement,
-                                  bytes * placement.num_ranks, share);
-    case Dispatcher::deepep:
-    case Dispatcher::hybridep:
-      break;
-  }
-  const LinkBytes moved = dispatch_bytes(dispatcher, placement, traffic);
-  const auto latency_of = [](const LinkSpec& link, double moved_bytes) {
-    return moved_bytes > 0 ? static_cast<double>(link.latency_ns) : 0;
-  };
-  const double latency =
-      latency_of(hardware.intra_node, moved.intra) + latency_of(hardware.inter_node, moved.inter);
-  return rounded_ns(latency + std::max(hardware.intra_node.transfer_ns(moved.intra) * share.intra,
-                                       hardware.inter_node.transfer_ns(moved.inter) * share.inter));
 }
 
 }  // namespace moetune::spec

@@ -50,11 +50,6 @@ int64_t placed_collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
 /// link_bytes of a group.
 LinkBytes placed_link_bytes(CollectiveKind kind, const Placement& placement, int64_t bytes);
 
-/// p2p_ns between members that stand next to each other: over inter_node where the group is on
-/// several nodes, since then some do.
-int64_t placed_p2p_ns(const HardwareSpec& hardware, const Placement& placement, int64_t bytes,
-                      const LinkShare& share = {});
-
 /// What the tokens of a rank bring to the experts of a group of ranks. All ranks have as many.
 struct ExpertTraffic {
   int64_t num_tokens = 0;   ///< of a rank
@@ -80,10 +75,5 @@ double expected_parts(int64_t num_experts, int64_t top_k, int64_t num_parts);
 /// (DeepEP's "normal" kernels, github.com/deepseek-ai/DeepEP; HybridEP is NVIDIA's branch of it.)
 LinkBytes dispatch_bytes(Dispatcher dispatcher, const Placement& placement,
                          const ExpertTraffic& traffic);
-
-/// Time of it after all have arrived. Those that pass on copies do so while they receive: the
-/// slower kind of link counts, and one latency of each.
-int64_t dispatch_ns(const HardwareSpec& hardware, Dispatcher dispatcher, const Placement& placement,
-                    const ExpertTraffic& traffic, const LinkShare& share = {});
 
 }  // namespace moetune::spec

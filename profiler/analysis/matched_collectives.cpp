@@ -50,7 +50,7 @@ Streams streams_of(const ImportedTrace& trace) {
                                  ? name_before_arguments(trace.names[op.name], 80)
                                  : text(comm.collective);
     // Sizes differ between the members of an exchange of unequal parts.
-    const int64_t bytes = kind.find("all_to_all") != std::string::npos || kind == "all_to_allv"
+    const int64_t bytes = kind.find("all_to_all") != std::string::npos
                               ? 0
                               : std::max(comm.in_nelems, comm.out_nelems);
     streams[{text(comm.group), text(comm.members), kind, bytes}].push_back(

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
-#include <ostream>
 #include <set>
 
 #include "kernels/base/error.h"
@@ -129,20 +127,6 @@ BOOST_DATA_TEST_CASE(every_group_of_a_grid_costs_what_its_ranks_do,
   BOOST_TEST(num_groups > 1000u);
 }
 
-BOOST_AUTO_TEST_CASE(a_message_to_the_next_member_takes_the_slowest_way) {
-  for (const int64_t in_node : kInNode) {
-    const HardwareSpec hardware = nodes_of(in_node);
-    for_each_group({2, 2, 3, 2}, [&](const GridGroup& group) {
-      const std::vector<int> ranks = ranks_of(group);
-      int64_t slowest = 0;
-      for (size_t i = 1; i < ranks.size(); ++i) {
-        slowest = std::max(slowest, p2p_ns(hardware, ranks[i - 1], ranks[i], 4000, {1, 2}));
-      }
-      BOOST_TEST(placed_p2p_ns(hardware, placement_of(hardware, group), 4000, {1, 2}) == slowest);
-    });
-  }
-}
-
 BOOST_AUTO_TEST_CASE(groups_that_are_alike_have_one_placement) {
   size_t num_alike = 0;
   for (int64_t in_node = 1; in_node <= 12; ++in_node) {
@@ -183,7 +167,6 @@ BOOST_AUTO_TEST_CASE(negative_sizes_are_refused) {
   const Placement placement = placement_of(nodes_of(4), GridGroup{4, 1});
   BOOST_CHECK_THROW(placed_collective_ns(nodes_of(4), CollectiveKind::all_gather, placement, -1),
                     base::Error);
-  BOOST_CHECK_THROW(placed_p2p_ns(nodes_of(4), placement, -1), base::Error);
   BOOST_CHECK_THROW(expected_parts(8, 9, 2), base::Error);
   BOOST_CHECK_THROW(expected_parts(8, 2, 16), base::Error);
 }
@@ -274,87 +257,8 @@ BOOST_AUTO_TEST_CASE(other_dispatchers_are_collectives) {
   const HardwareSpec hardware = nodes_of(4);
   const Placement placement = placement_of(hardware, GridGroup{8, 1});
   const ExpertTraffic traffic{.num_tokens = 10, .token_bytes = 100, .num_experts = 8, .top_k = 2};
-  const std::vector<int> ranks = ranks_of({8, 1});
-  BOOST_TEST(dispatch_ns(hardware, Dispatcher::alltoall, placement, traffic) ==
-             collective_ns(hardware, CollectiveKind::all_to_all, ranks, 2000));
-  BOOST_TEST(dispatch_ns(hardware, Dispatcher::allgather, placement, traffic) ==
-             collective_ns(hardware, CollectiveKind::all_gather, ranks, 8000));
   BOOST_TEST(dispatch_bytes(Dispatcher::alltoall, placement, traffic).inter == 1000);
   BOOST_TEST(dispatch_bytes(Dispatcher::allgather, placement, traffic).inter == 1750);
-  for (const Dispatcher dispatcher :
-       {Dispatcher::alltoall, Dispatcher::allgather, Dispatcher::deepep, Dispatcher::hybridep}) {
-    BOOST_TEST(dispatch_ns(hardware, dispatcher, Placement{}, traffic) == 0);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(copies_are_passed_on_while_they_arrive) {
-  // Both experts of a token: it goes to the other node, where both ranks have one.
-  const HardwareSpec hardware = nodes_of(2);
-  const Placement placement = placement_of(hardware, GridGroup{4, 1});
-  const ExpertTraffic traffic{.num_tokens = 10, .token_bytes = 100, .num_experts = 4, .top_k = 4};
-  const LinkBytes bytes = dispatch_bytes(Dispatcher::deepep, placement, traffic);
-  BOOST_TEST(bytes.inter == 1000);
-  BOOST_TEST(bytes.intra == 2000);
-  BOOST_TEST(dispatch_ns(hardware, Dispatcher::deepep, placement, traffic) == 1000 + 5000 + 10000);
-  BOOST_TEST(dispatch_ns(hardware, Dispatcher::deepep, placement, traffic, {8, 1}) ==
-             1000 + 5000 + 16000);
-  const Placement in_node = placement_of(hardware, GridGroup{2, 1});
-  BOOST_TEST(dispatch_ns(hardware, Dispatcher::deepep, in_node, traffic) == 1000 + 1000);
-}
-
-namespace {
-
-/// A measured dispatch of 4096 tokens a rank, hidden size 7168, bf16, 256 experts, 8 a token:
-/// table 7 of arXiv 2603.07685, as a third party transcribed it.
-struct Measured {
-  const char* machine;
-  Dispatcher dispatcher;
-  int64_t num_ranks;
-  double us;
-  double tolerance;
-};
-std::ostream& operator<<(std::ostream& out, const Measured& row) {
-  return out << row.machine << " " << name_of(row.dispatcher) << " " << row.num_ranks;
-}
-
-const Measured kMeasured[] = {
-    {"gb200-nvl72", Dispatcher::hybridep, 8, 391, 0.2},
-    {"gb200-nvl72", Dispatcher::hybridep, 16, 578, 0.2},
-    {"gb200-nvl72", Dispatcher::hybridep, 32, 612, 0.2},
-    {"gb200-nvl72", Dispatcher::hybridep, 64, 675, 0.2},
-    {"h100-80g", Dispatcher::hybridep, 8, 661, 0.2},
-    {"h100-80g", Dispatcher::hybridep, 16, 1485, 0.4},
-    {"h100-80g", Dispatcher::hybridep, 32, 3064, 0.2},
-    {"h100-80g", Dispatcher::hybridep, 64, 4626, 0.2},
-    // A latency for each peer is more than NCCL needs inside a node, above all for many peers.
-    {"gb200-nvl72", Dispatcher::alltoall, 8, 735, 0.2},
-    {"gb200-nvl72", Dispatcher::alltoall, 16, 743, 0.35},
-    {"gb200-nvl72", Dispatcher::alltoall, 32, 769, 0.55},
-    {"gb200-nvl72", Dispatcher::alltoall, 64, 930, 0.65},
-    {"h100-80g", Dispatcher::alltoall, 8, 1265, 0.3},
-    {"h100-80g", Dispatcher::alltoall, 16, 5774, 0.2},
-    {"h100-80g", Dispatcher::alltoall, 32, 8059, 0.2},
-    {"h100-80g", Dispatcher::alltoall, 64, 9164, 0.2},
-};
-
-}  // namespace
-
-// With the shares of the links that such kernels reach: HybridEP 0.78 of NVLink and 1.1 of the NIC,
-// NCCL 0.6 and 0.9, both from the same table.
-BOOST_DATA_TEST_CASE(dispatch_takes_about_what_was_measured,
-                     boost::unit_test::data::make(kMeasured)) {
-  const std::string path = fmt::format("sweeps/hardware/{}.json", sample.machine);
-  const HardwareSpec hardware =
-      with_devices(hardware_from_json(parse_json(samples::read_file(path), path), path),
-                   std::max<int64_t>(sample.num_ranks, 64));
-  const LinkShare share = sample.dispatcher == Dispatcher::hybridep ? LinkShare{1 / 0.78, 1 / 1.1}
-                                                                    : LinkShare{1 / 0.6, 1 / 0.9};
-  const int64_t ns = dispatch_ns(
-      hardware, sample.dispatcher, placement_of(hardware, GridGroup{sample.num_ranks, 1}),
-      {.num_tokens = 4096, .token_bytes = int64_t{7168} * 2, .num_experts = 256, .top_k = 8},
-      share);
-  BOOST_TEST(static_cast<double>(ns) / 1e3 == sample.us,
-             boost::test_tools::tolerance(sample.tolerance));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -84,6 +84,9 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
   const double fp4 = hardware.fp4_flops_per_s > 0 ? 4 * wide : fp8;
   const Generation generation = generation_of(hardware);
   const bool is_blackwell = generation == Generation::blackwell;
+  const double share = is_blackwell                       ? rates.product_blackwell
+                       : generation == Generation::ampere ? rates.product_ampere
+                                                          : rates.product_hopper;
   switch (recipe) {
     case PrecisionRecipe::fp8_current:
     case PrecisionRecipe::fp8_delayed:
@@ -94,14 +97,10 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
     case PrecisionRecipe::nvfp4:
       return fp4 * (is_blackwell ? rates.product_blackwell_nvfp4 : rates.product_hopper_fp8);
     case PrecisionRecipe::fp32:
-      return wide / 8 * rates.product_hopper;
+      return wide / 8 * share;
     default:
-      break;
+      return wide * share;
   }
-  const double share = is_blackwell                       ? rates.product_blackwell
-                       : generation == Generation::ampere ? rates.product_ampere
-                                                          : rates.product_hopper;
-  return wide * share;
 }
 
 double scan_flops_per_s(const Rates& rates, const HardwareSpec& hardware, bool is_delta) {

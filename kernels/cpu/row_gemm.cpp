@@ -159,6 +159,12 @@ void multiply_panel(int64_t num_rows, int64_t k, const LeftRows<T>& a, const T* 
         std::memcpy(edge[m], c.row(row) + first_col, static_cast<size_t>(num_cols) * sizeof(T));
       }
     }
+    // The next tile of c is fetched while this one is summed up. Gradients of weights come from
+    // memory, and rows of c lie too far apart for the processor to guess the next.
+    for (int64_t m = first_row + kRows; m < std::min(first_row + 2 * kRows, num_rows); ++m) {
+      __builtin_prefetch(c.row(m) + first_col, 1);
+      __builtin_prefetch(c.row(m) + first_col + Tile<T>::kLanes, 1);
+    }
     multiply_tile<T>(k, a_rows, a.step, panel, panel_ld, accumulate, c_rows);
     if (num_cols == kCols) continue;
     for (int64_t m = 0; m < count; ++m) {
@@ -175,28 +181,6 @@ constexpr int64_t kBlockDepth = 256;
 // used often enough.
 constexpr int64_t kFarStride = 512;
 constexpr int64_t kManyRows = 128;
-// Of b: what stays in the second-level cache beside the rows that pass.
-constexpr int64_t kHotBytes = 128 << 10;
-
-// Columns [0, n) of rows [first_row, first_row + count), of one cut of k.
-template <typename T>
-void multiply_rows_of_block(int64_t first_row, int64_t count, int64_t n, int64_t depth,
-                            LeftRows<T> a, const T* b, int64_t ldb, ResultRows<T> c) {
-  constexpr int64_t kCols = Tile<T>::kCols;
-  if (a.list == nullptr) {
-    a.data += first_row * a.ld;
-  } else {
-    a.list += first_row;
-  }
-  if (c.list == nullptr) {
-    c.data += first_row * c.ld;
-  } else {
-    c.list += first_row;
-  }
-  for (int64_t first_col = 0; first_col < n; first_col += kCols) {
-    multiply_panel<T>(count, depth, a, b + first_col, ldb, true, c, first_col, kCols);
-  }
-}
 
 }  // namespace
 
@@ -213,18 +197,6 @@ void row_gemm(int64_t num_rows, int64_t n, int64_t k, const LeftRows<T>& a, cons
     const int64_t depth = std::min(kBlockDepth, k - first_k);
     LeftRows<T> a_block = a;
     a_block.data += first_k * a.step;
-    // A result that is added to, as gradients of weights are, is large and lies in memory: each of
-    // its rows is gone through once, whole.
-    const bool is_by_rows = accumulate && !trans_b && n % kCols == 0 && ldb < kFarStride &&
-                            depth * n * static_cast<int64_t>(sizeof(T)) <= kHotBytes;
-    if (is_by_rows) {
-      constexpr int64_t kRows = Tile<T>::kRows;
-      for (int64_t first_row = 0; first_row < num_rows; first_row += kRows) {
-        multiply_rows_of_block<T>(first_row, std::min(kRows, num_rows - first_row), n, depth,
-                                  a_block, b + first_k * ldb, ldb, result);
-      }
-      continue;
-    }
     for (int64_t first_col = 0; first_col < n; first_col += kCols) {
       const int64_t num_cols = std::min(kCols, n - first_col);
       const T* b_block = trans_b ? b + first_col * ldb + first_k : b + first_k * ldb + first_col;

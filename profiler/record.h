@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/name.h"
+#include "kernels/base/interned_string.h"
 
 namespace moetune::profiler {
 
@@ -29,15 +29,15 @@ struct TraceRecord {
   int32_t step = 0;
   RecordKind kind = RecordKind::kernel;
   int32_t stream = 0;
-  base::Name name;  ///< op and pass, such as "core_attn.backward"
+  base::InternedString name;  ///< op and pass, such as "core_attn.backward"
   int32_t layer = -1;
   int32_t micro_batch = -1;
   int64_t launch_start_ns = 0;  ///< host: when the enqueueing call began
   int64_t launch_end_ns = 0;    ///< host: when it returned; the device cannot start earlier
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  base::Name group;   ///< communication: of base::group_rows; else empty
-  int64_t bytes = 0;  ///< communication: bytes this rank sent; else bytes read and written
+  base::InternedString group;  ///< communication: of base::group_rows; else empty
+  int64_t bytes = 0;           ///< communication: bytes this rank sent; else bytes read and written
   int64_t flops = 0;
   int64_t transfer_ns = 0;          ///< communication: the part after all participants had arrived
   int64_t sequence = -1;            ///< communication: instance number within the group

@@ -52,7 +52,7 @@ void split_step(BudgetTrial& trial) {
   BudgetBar& bar = trial.bar;
   bar.step_ns = take(trial.metrics, "traced_step_ns");
   for (const base::StepPartRow& row : base::step_parts()) {
-    const double ns = take(trial.metrics, row.metric) - take(trial.metrics, row.without);
+    const double ns = take(trial.metrics, row.metric) - take(trial.metrics, row.subtracted);
     if (row.id == base::StepPart::transfer) {
       add_by_group(row, ns, trial);
     } else {

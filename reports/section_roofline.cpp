@@ -43,8 +43,7 @@ std::optional<Roof> roof_of(const store::TrialRow& trial) {
     return found != spec["hardware"].end() && found->is_number() ? found->get<double>() : 0.0;
   };
   const Roof roof{read("peak_flops_per_s"), read("memory_bytes_per_s")};
-  constexpr double kMost =
-      1e18;  // nothing computes so much, and it can be written as a whole number
+  constexpr double kMost = 1e18;  // above any hardware, and exact as int64
   const auto is_plausible = [](double rate) { return rate >= 1 && rate <= kMost; };
   if (!is_plausible(roof.flops_per_s) || !is_plausible(roof.bytes_per_s)) return std::nullopt;
   return roof;

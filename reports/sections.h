@@ -60,12 +60,11 @@ std::string card(std::string_view label, const std::string& value, const std::st
 /// A text to copy, with a button; `id` and `title` are ours, `text` is escaped here.
 std::string copy_box(std::string_view id, std::string_view title, const std::string& text);
 
-/// The same of a command that a database tells, which a stranger may have made: one that is not a
-/// plain line (html.h) is shown on one and not offered to be copied.
+/// copy_box for a command from the database, which may be hostile: without a copy button unless it
+/// is a plain line (html.h).
 std::string command_box(std::string_view id, std::string_view title, const std::string& command);
 
-/// Of a part that shows only the `most` trials that tell most: a note that says so; nothing where
-/// these are all of them. HTML.
+/// HTML note that only `most` trials are shown; empty if that is all of them.
 std::string shown_note(const Context& context, size_t most);
 
 /// Why the trace of a trial is empty or incomplete, as a notice; nothing when its ranks said

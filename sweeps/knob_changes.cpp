@@ -6,10 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "engine/spec/knobs.h"
 #include "kernels/base/error.h"
+#include "sweeps/adapters/engine_sweep.h"
 #include "tuner/judgement.h"
 
 namespace moetune::sweeps {
@@ -22,11 +22,6 @@ std::string label_of(const std::string& knob) {
     if (row != nullptr && row->member == spec::KnobMember(size.member)) return size.name;
   }
   return knob == "micro_batch_size" ? "micro-batch" : knob;
-}
-
-bool is_of_another_engine(const store::TrialRow& trial) {
-  const auto spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
-  return spec.is_object() && spec.contains("engine");
 }
 
 }  // namespace

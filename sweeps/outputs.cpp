@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr OutputKey kTrialKeys[] = {
     {"id", "integer", "", "Of the trial in this database."},
     {"sweep", "integer", "", "The sweep it belongs to."},
-    {"hash", "text", "", "Of everything that makes it another trial."},
+    {"hash", "text", "", "Hash of the configuration that identifies the trial."},
     {"phase", "text", "", "contract, fit, scale, profile, retune or validate."},
     {"title", "text", "", "What it was for."},
     {"status", "text", "",

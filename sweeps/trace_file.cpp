@@ -15,6 +15,7 @@
 #include "profiler/export/chrome_json.h"
 #include "profiler/export/perfetto.h"
 #include "profiler/store/db.h"
+#include "sweeps/adapters/engine_sweep.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -30,11 +31,6 @@ std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_
   std::vector<int64_t> ids;
   while (select.step()) ids.push_back(select.get_int(0));
   return ids;
-}
-
-bool is_of_another_engine(const store::TrialRow& trial) {
-  const nlohmann::json spec = nlohmann::json::parse(trial.spec_json, nullptr, false);
-  return spec.is_object() && spec.contains("engine");
 }
 
 profiler::TimelineOptions own_streams() {

@@ -28,7 +28,7 @@ struct NameTable<sweeps::TraceFormat> {
 
 namespace moetune::sweeps {
 
-/// Perfetto's for a file that is called as its own are (.pftrace, .perfetto-trace), else Chrome's.
+/// Perfetto's format for .pftrace and .perfetto-trace, else Chrome's.
 TraceFormat trace_format_of(std::string_view path);
 
 /// Throws base::UsageError naming `option` where the folder of the path is not there, so that this
@@ -41,10 +41,10 @@ void check_trace_folder(const std::string& path, const char* option);
 [[nodiscard]] bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
                                     const std::string& path, TraceFormat format);
 
-/// False for traces that are empty.
+/// True if any of the traces has a record.
 bool has_records(const std::vector<profiler::StepTrace>& traces);
 
-/// The same for traces of our engine that are in no store.
+/// Writes traces of our own engine that are not stored. Throws as write_trace_file does.
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format);
 

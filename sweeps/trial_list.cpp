@@ -142,10 +142,10 @@ std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<s
          const store::EnvironmentRow* environment = l.view->environment_of(l.trial);
          return environment == nullptr ? "-" : std::to_string(environment->ordinal);
        }},
-      {{"beside the first fit", Align::left, 1, true},
+      {{"changes from the first fit", Align::left, 1, true},
        !first_fits.empty(),
        [](const TrialLine& l) { return difference_text(*l.view, l.trial); }},
-      {{"what for, and what became of it"},
+      {{"purpose and result"},
        true,
        [](const TrialLine& l) {
          const std::string what = purpose_text(*l.view, l.trial, l.title);

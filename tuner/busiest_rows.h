@@ -11,10 +11,10 @@
 
 namespace moetune::tuner {
 
-/// In each layer and micro-batch of a program a rank with as many rows as the busiest of its
-/// expert-parallel group gets: the mean of some of the profile's steps that the trial times;
-/// balanced without a profile. Only that group is looked at: where the gradients' reduction waits
-/// for another one, the step is longer.
+/// Routing of a rank that receives as many rows as the busiest rank of its expert-parallel group,
+/// for each layer and micro-batch. The rows are averaged over some of the timed steps of the
+/// profile; without a profile routing is balanced. Other expert-parallel groups are not looked at,
+/// so steps that wait for them are underestimated.
 class BusiestBindings final : public plan::Bindings {
  public:
   /// `program`: of a rank of the trial.

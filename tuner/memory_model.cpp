@@ -87,7 +87,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
                                const ReceivedRows& rows) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
-  const int plane = layout.stage_size();
+  const int stage_size = layout.stage_size();
   MemoryEstimate estimate;
   estimate.grade = rows.has_profile() ? Grade::calibrated : Grade::analytic;
   estimate.ranks.reserve(static_cast<size_t>(layout.world_size()));
@@ -98,7 +98,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
   for (int stage = 0; stage < layout.pp; ++stage) {
     const MemoryScan scan(compiled.stages()[static_cast<size_t>(stage)]);
     const RankMemory balanced = scan.run([&](int64_t, int64_t) { return dims.received_rows; });
-    for (int rank = stage * plane; rank < (stage + 1) * plane; ++rank) {
+    for (int rank = stage * stage_size; rank < (stage + 1) * stage_size; ++rank) {
       RankMemory highest = balanced;
       if (rows.has_profile() && dims.expert_ranks > 1) {
         // The highest of the steps that the trial runs.

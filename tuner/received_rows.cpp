@@ -1,4 +1,4 @@
-// Sums over a routing profile, kept by layout, and the balanced share where there is none.
+// Sums over a routing profile, kept by layout.
 #include "tuner/received_rows.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// How many rows each rank's experts receive: from the routing profile of a reference run when there
-// is one, else the balanced share. This is the only part of the memory model that depends on data.
+// Rows that the experts of each rank receive, by the routing profile of a reference run. Callers
+// assume balanced routing when there is no profile. This is the only part of the memory model that
+// depends on data.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class ReceivedRows {
   [[nodiscard]] bool has_profile() const { return !rows_.profile().is_empty(); }
   [[nodiscard]] int64_t num_steps() const { return rows_.profile().num_steps; }
 
-  /// Of one rank. Needs has_profile(); what it is made of has to outlive it.
+  /// Rows of one rank. Requires has_profile(). Keeps references to *this, layout and knobs.
   class OfRank;
   [[nodiscard]] OfRank of_rank(const plan::Layout& layout, const spec::Knobs& knobs,
                                int rank) const;

@@ -258,6 +258,15 @@ struct PlanKnobs {
   [[nodiscard]] bool exchanges_heads() const { return cp > 1 && cp_comm_type == PlanCp::a2a; }
 };
 
+/// Gives all devices that the other sizes leave to dp. False if they do not divide `devices`: then
+/// nothing changes.
+inline bool set_dp_for(int64_t devices, PlanKnobs& knobs) {
+  const int64_t replica = knobs.replica_ranks();
+  if (replica < 1 || devices % replica != 0) return false;  // huge sizes may overflow
+  knobs.dp = static_cast<int32_t>(devices / replica);
+  return true;
+}
+
 using PlanKnobMember =
     std::variant<int32_t PlanKnobs::*, bool PlanKnobs::*, float PlanKnobs::*,
                  PrecisionRecipe PlanKnobs::*, PlanRecomputeSet PlanKnobs::*,

@@ -154,12 +154,12 @@ std::span<const Field<TrialSpec>> engine_run_fields() {
                                     .help = "Steps of each trial that are measured."}),
       field<&TrialSpec::num_warmup_steps>({.key = "num_warmup_steps",
                                            .limits = {1, kMaxCount},
-                                           .help = "Steps before them, which count for nothing."}),
+                                           .help = "Steps before them, not measured."}),
   };
   return kRows;
 }
 
-/// Its launches are slow and its clusters large.
+/// Defaults for other engines: their launches are slow.
 SweepSpec engine_sweep_defaults() {
   SweepSpec sweep;
   sweep.base.num_steps = 10;
@@ -171,14 +171,14 @@ SweepSpec engine_sweep_defaults() {
   return sweep;
 }
 
-/// Our own engine's keys mean nothing there.
+/// A sweep of another engine. Keys of our own engine are refused.
 SweepSpec engine_sweep_from_json(const json& document, const Source& source,
                                  const std::string& folder) {
   JsonReader reader(document, source);
   SweepSpec sweep = engine_sweep_defaults();
   Problems problems;
   read_fields(reader, sweep_fields(), sweep, problems);
-  const bool has_engine = problems.empty();
+  const bool is_engine_read = problems.empty();
   read_fields(reader, engine_run_fields(), sweep.base, problems);
   sweep.engine.folder = folder;
   sweep.has_model = reader.has("model");
@@ -193,7 +193,7 @@ SweepSpec engine_sweep_from_json(const json& document, const Source& source,
     if (!reader.has("space")) reader.fail("space", "what may be changed, with its values");
     const JsonReader space = reader.object("space");
     // Which names it may hold depends on the engine's dialect.
-    if (has_engine) {
+    if (is_engine_read) {
       sweep.space = read_engine_space(space, reader.value("space"), sweep.engine.dialect);
     }
   });

@@ -11,13 +11,13 @@
 
 namespace moetune::base {
 
-/// Calls work(i) for each i below `count`, on as many threads as there are cores. When all are
-/// done, throws what the least i threw.
+/// Calls work(i) for each i < count on all cores. Waits for all calls; then rethrows the exception
+/// of the smallest i that failed.
 template <typename Work>
 void for_each_at_once(size_t count, const Work& work) {
   std::vector<std::exception_ptr> failures(count);
   std::atomic<size_t> next = 0;
-  const auto take_turns = [&] {
+  const auto run_tasks = [&] {
     for (size_t i = next++; i < count; i = next++) {
       try {
         work(i);
@@ -31,11 +31,11 @@ void for_each_at_once(size_t count, const Work& work) {
     const size_t num_threads =
         std::min<size_t>(count, std::max(1U, std::thread::hardware_concurrency()));
     try {
-      for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(take_turns);
+      for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(run_tasks);
     } catch (const std::system_error&) {
-      // With fewer threads, then.
+      // No more threads are available: go on with those that started.
     }
-    take_turns();
+    run_tasks();
   }
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);

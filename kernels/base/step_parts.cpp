@@ -60,12 +60,12 @@ constexpr auto kGroups = std::to_array<GroupRow>({
 });
 
 constexpr auto kWorks = std::to_array<WorkRow>({
-    {"products", "dense products"},
-    {"experts", "experts' products"},
+    {"products", "dense GEMMs"},
+    {"experts", "expert GEMMs"},
     {"attention", "attention"},
-    {"bytes", "work bound by bytes"},
+    {"bytes", "memory-bound kernels"},
     {"optimizer", "optimizer"},
-    {"fixed", "fixed work of a step"},
+    {"fixed", "fixed cost per step"},
 });
 
 const WorkRow* find_work(std::string_view name) {

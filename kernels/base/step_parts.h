@@ -24,7 +24,7 @@ inline constexpr double kLeastBindingRatio = 0.10;
 /// The recoverable wall with the largest share, compute where none binds. Shares by Wall, 0 to 1.
 Wall binding_wall(const std::array<double, kNumWalls>& shares,
                   double least_ratio = kLeastBindingRatio);
-/// Adds a share of the step that name_of has named to the wall behind it; another name to none.
+/// Adds `ratio` to the wall of the part named `part` (see name_of). Ignores unknown names.
 void add_share(std::string_view part, double ratio, std::array<double, kNumWalls>& shares);
 const char* name_of(Wall wall);
 /// Reads what name_of wrote; nothing for another text.
@@ -47,17 +47,17 @@ struct StepPartRow {
   const char* name;  ///< in stored shares and predictions
   bool is_by_group;  ///< the name gets the group's: transfer and late of a group are one share
   Wall wall;
-  const char* metric;   ///< the stored metric that holds it (profiler/analysis/budget_terms)
-  const char* without;  ///< metric of another part that it holds as well; empty: none
-  const char* text;     ///< in sentences; of a group with the group's name for {}
-  const char* label;    ///< in tables and legends
-  const char* color;    ///< of the report's style sheet; empty: by its place among the groups
-  int hatch;            ///< of the report's charts
+  const char* metric;      ///< the stored metric that holds it (profiler/analysis/budget_terms)
+  const char* subtracted;  ///< metric included in `metric` that belongs to another part; or empty
+  const char* text;        ///< in sentences; of a group with the group's name for {}
+  const char* label;       ///< in tables and legends
+  const char* color;       ///< of the report's style sheet; empty: by its place among the groups
+  int hatch;               ///< of the report's charts
 };
 std::span<const StepPartRow> step_parts();
 const StepPartRow& row_of(StepPart part);
 
-/// Groups that no communicator has, but that time can be waited for in.
+/// Groups without a communicator.
 constexpr const char* kDispatcherGroup = "dispatcher";
 constexpr const char* kMemcpyGroup = "memcpy";
 constexpr const char* kStepEndGroup = "step_end";  ///< this rank is done, the slowest is not

@@ -6,14 +6,12 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
 #include "profiler/analysis/trace_causes.h"
-#include "profiler/analysis/trace_windows.h"
 
 namespace moetune::profiler {
 namespace {
@@ -22,8 +20,7 @@ bool is_stop(const HostCall& call) {
   return call.kind == CallKind::sync || call.kind == CallKind::allocation;
 }
 
-/// What is moved out and in again is offloaded; one way it is the input, or a result.
-bool goes_both_ways(const ImportedTrace& trace) {
+bool has_offload(const ImportedTrace& trace) {
   double to_host_ns = 0;
   double to_device_ns = 0;
   for (const ImportedOp& op : trace.ops) {
@@ -32,10 +29,10 @@ bool goes_both_ways(const ImportedTrace& trace) {
     if (op.path == CopyPath::to_host) to_host_ns += ns;
     if (op.path == CopyPath::to_device) to_device_ns += ns;
   }
-  return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
+  return is_offload(to_host_ns, to_device_ns);
 }
 
-/// Of names, for people: strangers' may have megabytes.
+/// Of names, for people: a name in a file may have megabytes.
 constexpr size_t kMostShownBytes = 120;
 
 /// What the file calls the group that an operation communicates in; empty: it does not.
@@ -62,7 +59,7 @@ int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
 /// When all work had ended that was launched up to a moment.
 struct LaunchedWork {
   int64_t launch_ns = 0;
-  int64_t end_ns = 0;  ///< the latest of it and all before
+  int64_t latest_end_ns = 0;  ///< of this work and all that was launched before
 };
 
 /// By launch. Work without one was launched with that before it, or before the trace began.
@@ -76,25 +73,40 @@ std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
   }
   std::ranges::stable_sort(all, {}, &LaunchedWork::launch_ns);
   for (size_t i = 1; i < all.size(); ++i) {
-    all[i].end_ns = std::max(all[i].end_ns, all[i - 1].end_ns);
+    all[i].latest_end_ns = std::max(all[i].latest_end_ns, all[i - 1].latest_end_ns);
   }
   return all;
 }
 
 }  // namespace
 
+TraceExtent extent_of(const ImportedTrace& trace) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  TraceExtent extent = {kInfinity, -kInfinity};
+  const auto see = [&](const auto& rows) {
+    for (const auto& row : rows) {
+      extent.first_ns = std::min(extent.first_ns, static_cast<double>(row.start_ns));
+      extent.last_ns = std::max(extent.last_ns, static_cast<double>(row.end_ns));
+    }
+  };
+  see(trace.ops);
+  see(trace.calls);
+  see(trace.steps);
+  return extent;
+}
+
 ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
                              const CollectiveMatching& matching, RecordNames names)
     : traces_(traces),
       names_(names),
-      meetings_(traces.size()),
+      matched_ops_(traces.size()),
       clock_offsets_ns_(matching.clock_offsets_ns) {
   clock_offsets_ns_.resize(traces.size());
   for (uint32_t trace = 0; trace < traces.size(); ++trace) {
     if (!traces[trace].ops.empty()) add_rank(trace);
   }
-  find_parts();
-  find_meetings(matching);
+  find_slices();
+  find_matched_ops(matching);
 }
 
 void ImportedSteps::add_rank(uint32_t index) {
@@ -103,13 +115,13 @@ void ImportedSteps::add_rank(uint32_t index) {
   rank.trace = index;
   for (size_t name = 0; name < trace.names.size(); ++name) {
     const std::string& text = trace.names[static_cast<uint32_t>(name)];
-    rank.common_names.push_back(numbers_.try_emplace(text, numbers_.size()).first->second);
+    rank.name_ids.push_back(ids_.try_emplace(text, ids_.size()).first->second);
     rank.work.push_back(row_of(kernel_class_of(text)).work);
     if (names_ == RecordNames::texts) {
-      rank.shown.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
+      rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
   }
-  rank.launches_on.resize(trace.threads.size());
+  rank.is_launching.resize(trace.threads.size());
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
     if (call == nullptr) continue;
@@ -117,7 +129,7 @@ void ImportedSteps::add_rank(uint32_t index) {
     if (op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph) {
       rank.launches.push_back({call->start_ns, call->thread});
     }
-    rank.launches_on[call->thread] = true;
+    rank.is_launching[call->thread] = true;
   }
   std::ranges::sort(rank.launches, {}, &Launch::start_ns);
   for (uint32_t row = 0; row < trace.calls.size(); ++row) {
@@ -125,12 +137,12 @@ void ImportedSteps::add_rank(uint32_t index) {
     if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
   }
   rank.loading = loading_of(trace);
-  rank.is_offloading = goes_both_ways(trace);
+  rank.is_offloading = has_offload(trace);
   find_stream_waits(rank);
 }
 
 bool ImportedSteps::holds_up(const Rank& rank, const HostCall& call) const {
-  if (!rank.launches_on[call.thread]) return false;
+  if (!rank.is_launching[call.thread]) return false;
   if (call.kind != CallKind::sync) return true;
   const auto first = std::ranges::upper_bound(rank.launches, call.start_ns, {}, &Launch::start_ns);
   return first == rank.launches.end() || first->start_ns >= call.end_ns ||
@@ -165,51 +177,63 @@ void ImportedSteps::find_stream_waits(Rank& rank) const {
   std::ranges::stable_sort(rank.stream_waits, {}, &StreamWait::wait_ns);
 }
 
-void ImportedSteps::find_parts() {
-  std::optional<std::set<int64_t>> common;
-  std::vector<std::map<int64_t, Part>> by_number(ranks_.size());
+void ImportedSteps::find_slices() {
   std::vector<TraceWindows> windows;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    const ImportedTrace& trace = traces_[ranks_[i].trace];
-    windows.emplace_back(trace);
-    std::set<int64_t> own;
-    const std::vector<LaunchedWork> work = launched_work_of(trace);
-    int64_t last_end_ns = std::numeric_limits<int64_t>::min();
-    for (const ImportedStep& step : trace.steps) {
-      // Steps do not overlap; those of strangers may.
-      if (step.start_ns < last_end_ns) continue;
-      last_end_ns = step.end_ns;
-      if (common && !common->contains(step.number)) continue;
-      auto window = windows.back().make(WindowKind::step_by_launch, &step);
-      if (!window || !own.insert(step.number).second) continue;
-      const auto later =
-          std::ranges::lower_bound(work, step.start_ns, {}, &LaunchedWork::launch_ns);
-      const int64_t start_ns =
-          later == work.begin() ? step.start_ns : std::max(step.start_ns, std::prev(later)->end_ns);
-      by_number[i][step.number] = {
-          std::move(window->ops),
-          {step.start_ns, step.end_ns},
-          {start_ns, std::max({start_ns, window->time.end_ns, step.end_ns})}};
-    }
-    common = std::move(own);
+  std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
+  for (const Rank& rank : ranks_) {
+    windows.emplace_back(traces_[rank.trace]);
+    steps.push_back(steps_of(traces_[rank.trace], windows.back()));
+  }
+  if (steps.empty()) return;
+  std::vector<int64_t> common;  // numbers of the steps that all ranks have
+  for (const auto& step : steps[0]) {
+    const auto has_step = [&](const auto& of_rank) { return of_rank.contains(step.first); };
+    if (std::ranges::all_of(steps, has_step)) common.push_back(step.first);
   }
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (common && !common->empty()) {
-      for (const int64_t number : *common) {
-        ranks_[i].parts.push_back(std::move(by_number[i].at(number)));
-      }
-      continue;
-    }
-    auto window = windows[i].make(WindowKind::launched);
-    if (!window) window = windows[i].make(WindowKind::whole);
-    const std::vector<Launch>& launches = ranks_[i].launches;
-    Interval host = window->time;
-    if (!launches.empty()) host.start_ns = std::min(host.start_ns, launches.front().start_ns);
-    ranks_[i].parts.push_back({std::move(window->ops), host, window->time});
+    std::vector<StepSlice>& slices = ranks_[i].slices;
+    for (const int64_t number : common) slices.push_back(std::move(steps[i].at(number)));
+    if (common.empty()) slices.push_back(whole_trace_of(ranks_[i], windows[i]));
   }
 }
 
-void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
+/// Steps of one rank that launch work, by their number.
+std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(const ImportedTrace& trace,
+                                                                    const TraceWindows& windows) {
+  std::map<int64_t, StepSlice> steps;
+  const std::vector<LaunchedWork> work = launched_work_of(trace);
+  int64_t last_end_ns = std::numeric_limits<int64_t>::min();
+  for (const ImportedStep& step : trace.steps) {
+    // A step that overlaps the one before it is skipped: the file is wrong.
+    if (step.start_ns < last_end_ns) continue;
+    last_end_ns = step.end_ns;
+    if (steps.contains(step.number)) continue;
+    auto window = windows.make(WindowKind::step_by_launch, &step);
+    if (!window) continue;
+    const auto later = std::ranges::lower_bound(work, step.start_ns, {}, &LaunchedWork::launch_ns);
+    const int64_t start_ns = later == work.begin()
+                                 ? step.start_ns
+                                 : std::max(step.start_ns, std::prev(later)->latest_end_ns);
+    steps[step.number] = {std::move(window->ops),
+                          {step.start_ns, step.end_ns},
+                          {start_ns, std::max({start_ns, window->time.end_ns, step.end_ns})}};
+  }
+  return steps;
+}
+
+/// All launched work of one rank as one step; all work where no launch is known.
+ImportedSteps::StepSlice ImportedSteps::whole_trace_of(const Rank& rank,
+                                                       const TraceWindows& windows) {
+  auto window = windows.make(WindowKind::launched);
+  if (!window) window = windows.make(WindowKind::whole);
+  Interval host = window->time;
+  if (!rank.launches.empty()) {
+    host.start_ns = std::min(host.start_ns, rank.launches.front().start_ns);
+  }
+  return {std::move(window->ops), host, window->time};
+}
+
+void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
   using Communicator = std::tuple<std::string, std::string, std::string>;
   struct Named {
     int64_t id = 0;
@@ -242,14 +266,14 @@ void ImportedSteps::find_meetings(const CollectiveMatching& matching) {
     }
     for (const CollectivePart& part : one.parts) {
       communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), named.group), named.id);
-      meetings_[part.trace][part.op] = {named.group, static_cast<int64_t>(i), one.transfer_ns};
+      matched_ops_[part.trace][part.op] = {named.group, static_cast<int64_t>(i), one.transfer_ns};
     }
   }
 }
 
-base::Name ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
-  if (names_ == RecordNames::texts) return rank.shown[op.name];
-  return fmt::format("{}", rank.common_names[op.name]);
+base::InternedString ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
+  if (names_ == RecordNames::texts) return rank.labels[op.name];
+  return fmt::format("{}", rank.name_ids[op.name]);
 }
 
 TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
@@ -268,10 +292,10 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     record.name = rank.is_offloading ? "offload" : "input";
     record.bytes = op.bytes;
   } else if (!is_kernel || rank.work[op.name] != WorkClass::communication) {
-    record.name =
-        names_ == RecordNames::numbers
-            ? base::Name(fmt::format("{}/{}", rank.common_names[op.name], threads_of(trace, op)))
-            : name_of_kernel(rank, op);
+    record.name = names_ == RecordNames::numbers
+                      ? base::InternedString(
+                            fmt::format("{}/{}", rank.name_ids[op.name], threads_of(trace, op)))
+                      : name_of_kernel(rank, op);
   } else if (is_message(trace, op)) {
     record.kind = RecordKind::p2p;
     record.name = "send";
@@ -280,31 +304,31 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     record.kind = RecordKind::collective;
     record.name = name_of_kernel(rank, op);
     record.bytes = op.bytes;
-    const auto meeting = meetings_[rank.trace].find(row);
-    if (meeting == meetings_[rank.trace].end()) {
+    const auto matched = matched_ops_[rank.trace].find(row);
+    if (matched == matched_ops_[rank.trace].end()) {
       record.group = names_ == RecordNames::texts ? purpose_of(trace, op) : std::string();
       if (record.group.empty()) record.group = "alone";
       record.transfer_ns = op.duration_ns();
     } else {
-      record.group = meeting->second.group;
-      record.sequence = meeting->second.sequence;
-      record.transfer_ns = std::min(op.duration_ns(), meeting->second.transfer_ns);
+      record.group = matched->second.group;
+      record.sequence = matched->second.sequence;
+      record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
     }
   }
   return record;
 }
 
-/// Puts the records of one part behind each other, in the order of the host.
+/// Writes the records of one rank's step, in the order in which the host launched them.
 class ImportedSteps::Writer {
  public:
-  Writer(const ImportedSteps& steps, const Rank& rank, const Part& part)
-      : steps_(steps), rank_(rank), part_(part), trace_(steps.traces_[rank.trace]) {
+  Writer(const ImportedSteps& steps, const Rank& rank, const StepSlice& slice)
+      : steps_(steps), rank_(rank), slice_(slice), trace_(steps.traces_[rank.trace]) {
     step_.rank = static_cast<int32_t>(rank.trace);
-    step_.start_ns = part.time.start_ns;
-    step_.end_ns = part.time.end_ns;
+    step_.start_ns = slice.time.start_ns;
+    step_.end_ns = slice.time.end_ns;
     host_ns_ = device_end_ns_ = step_.start_ns;
     next_wait_ =
-        std::ranges::lower_bound(rank.stream_waits, part.host.start_ns, {}, &StreamWait::wait_ns);
+        std::ranges::lower_bound(rank.stream_waits, slice.host.start_ns, {}, &StreamWait::wait_ns);
   }
 
   StepTrace write() {
@@ -315,16 +339,16 @@ class ImportedSteps::Writer {
     };
     std::vector<Item> items;
     int64_t launched_ns = step_.start_ns;
-    for (const uint32_t row : part_.ops) {
+    for (const uint32_t row : slice_.ops) {
       const HostCall* call = trace_.launch_of(trace_.ops[row]);
       if (call != nullptr) launched_ns = call->start_ns;
       items.push_back({launched_ns, row, true});
     }
-    auto stop = std::ranges::lower_bound(rank_.stops, part_.host.start_ns, {},
+    auto stop = std::ranges::lower_bound(rank_.stops, slice_.host.start_ns, {},
                                          [&](uint32_t row) { return trace_.calls[row].start_ns; });
     for (; stop != rank_.stops.end(); ++stop) {
       const HostCall& call = trace_.calls[*stop];
-      if (call.start_ns >= part_.host.end_ns) break;
+      if (call.start_ns >= slice_.host.end_ns) break;
       if (call.end_ns > step_.start_ns) items.push_back({call.start_ns, *stop, false});
     }
     std::ranges::stable_sort(items, {}, &Item::start_ns);
@@ -431,7 +455,7 @@ class ImportedSteps::Writer {
 
   /// What the host's step goes on for behind its last call, when the device has nothing to do.
   void finish_host() {
-    const int64_t end_ns = part_.host.end_ns;
+    const int64_t end_ns = slice_.host.end_ns;
     if (end_ns <= device_end_ns_ || end_ns <= host_ns_) return;
     load_until(end_ns);
     add_host(RecordKind::host_work, "end", end_ns, end_ns);
@@ -439,7 +463,7 @@ class ImportedSteps::Writer {
 
   const ImportedSteps& steps_;
   const Rank& rank_;
-  const Part& part_;
+  const StepSlice& slice_;
   const ImportedTrace& trace_;
   StepTrace step_;
   int64_t host_ns_ = 0;
@@ -450,18 +474,18 @@ class ImportedSteps::Writer {
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> launched_;
 };
 
-size_t ImportedSteps::num_steps() const { return ranks_.empty() ? 0 : ranks_[0].parts.size(); }
+size_t ImportedSteps::num_steps() const { return ranks_.empty() ? 0 : ranks_[0].slices.size(); }
 
 size_t ImportedSteps::num_ops(size_t step) const {
   size_t sum = 0;
-  for (const Rank& rank : ranks_) sum += rank.parts[step].ops.size();
+  for (const Rank& rank : ranks_) sum += rank.slices[step].ops.size();
   return sum;
 }
 
 std::vector<StepTrace> ImportedSteps::make(size_t step) const {
   std::vector<StepTrace> traces;
   for (const Rank& rank : ranks_) {
-    StepTrace trace = Writer(*this, rank, rank.parts[step]).write();
+    StepTrace trace = Writer(*this, rank, rank.slices[step]).write();
     trace.step = static_cast<int32_t>(step);
     // Who has no collective in common with the others is taken to have begun with them.
     const auto offset_ns = clock_offsets_ns_[rank.trace];

@@ -15,34 +15,44 @@
 #include "profiler/analysis/intervals.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/overlap.h"
+#include "profiler/analysis/trace_windows.h"
 #include "profiler/imported_trace.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
 
-/// A trace's place among them is its rank here, as files may not know theirs. Rules:
-///  - A step begins with its host's step, or later, when all work that was launched before has
-///  ended.
-///    It ends with its last device work, or later, with its host's step. Without steps that all
-///    traces have, all that was launched is one. Of steps that overlap the first counts.
-///  - Host threads that launch take turns, as those of a framework do. A call that waits while
-///    another thread launches kernels holds nobody up.
-///  - Work without a launch in the trace has as its launch that of the work before it.
-///  - Kernels are alike that have one name and one number of threads.
-///  - A copy whose call returns after it has ended kept the host waiting. Copies to and from the
-///  host
-///    are offload where they go both ways, else the input.
-///  - Messages have no partner: their time is waiting for a stage. Of a collective, the part after
-///    the arrival of the last matched rank is transfer, all of it where nobody is matched.
-/// A longer trace (months) has broken times: traces last seconds. It is neither replayed nor made
-/// into steps, as sums of nanoseconds would not fit.
-inline constexpr double kMostExtentNs = 1e16;
+/// Traces that span more (115 days) have broken times: a trace lasts seconds. Sums of such times
+/// would overflow, so callers neither replay the traces nor make steps of them.
+inline constexpr double kMaxTraceNs = 1e16;
+
+/// From the first to the last time of the operations, calls and steps of a trace. Without any, the
+/// first is infinity and the last minus infinity.
+struct TraceExtent {
+  double first_ns = 0;
+  double last_ns = 0;
+};
+TraceExtent extent_of(const ImportedTrace& trace);
 
 enum class RecordNames : uint8_t {
-  numbers,  ///< for the replay: strangers' names are long, and stand in every record
-  texts,    ///< for people: kernels and groups as the files call them, without what fills a screen
+  numbers,  ///< for the replay: names in files are long, and every record has one
+  texts,    ///< for people: kernels and groups as the files call them, shortened
 };
 
+/// Cuts imported traces into steps. The index of a trace serves as its rank: files may not know
+/// their rank. Rules:
+///  - A step starts when the host starts it, or when all work that was launched earlier has ended,
+///    if that is later. It ends with its last device work, or with the host's step, if that is
+///    later.
+///  - Only steps that all traces mark are used. If there are none, all launched work is one step.
+///    Of overlapping steps the first is kept.
+///  - One launching thread runs at a time. A sync during which another thread launches kernels is
+///    ignored.
+///  - Device work without a launch gets the launch of the work before it.
+///  - Kernels with the same name and number of threads count as the same kernel.
+///  - A copy whose call returns after the copy has ended blocks the host. Copies to and from the
+///    host are offload if both directions matter (is_offload), else input.
+///  - Point-to-point messages are not matched: their time is waiting for a stage. A collective
+///    transfers from the arrival of the last matched rank on; if unmatched, all the time.
 class ImportedSteps {
  public:
   /// Refers to the traces.
@@ -58,7 +68,7 @@ class ImportedSteps {
 
  private:
   /// The part of a trace that is made into one step.
-  struct Part {
+  struct StepSlice {
     std::vector<uint32_t> ops;  ///< rows, ascending
     Interval host;              ///< when calls of it began
     Interval time;
@@ -75,18 +85,21 @@ class ImportedSteps {
   };
   struct Rank {
     uint32_t trace = 0;
-    std::vector<WorkClass> work;       ///< by name of the trace
-    std::vector<size_t> common_names;  ///< the same: one number in all traces
-    std::vector<base::Name> shown;     ///< the same, for people; empty: numbers are asked for
-    std::vector<Part> parts;           ///< by step
-    std::vector<Launch> launches;      ///< by start
-    std::vector<bool> launches_on;     ///< by thread
-    std::vector<uint32_t> stops;       ///< rows of calls that wait or allocate, by start
+    // Indexed by name of the trace:
+    std::vector<WorkClass> work;
+    std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
+    std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
+
+    std::vector<StepSlice> slices;   ///< by step
+    std::vector<Launch> launches;    ///< of kernels and graphs, by start
+    std::vector<bool> is_launching;  ///< by thread: it launches device work
+    std::vector<uint32_t> stops;     ///< rows of blocking calls: syncs and allocations, by start
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
     bool is_offloading = false;
   };
-  struct Meeting {
+  /// What an operation's record gets from the matched collective that it is a part of.
+  struct MatchedOp {
     std::string group;
     int64_t sequence = 0;
     int64_t transfer_ns = 0;
@@ -95,19 +108,22 @@ class ImportedSteps {
 
   void add_rank(uint32_t trace);
   void find_stream_waits(Rank& rank) const;
-  void find_parts();
-  void find_meetings(const CollectiveMatching& matching);
+  void find_slices();
+  [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(const ImportedTrace& trace,
+                                                             const TraceWindows& windows);
+  [[nodiscard]] static StepSlice whole_trace_of(const Rank& rank, const TraceWindows& windows);
+  void find_matched_ops(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
-  [[nodiscard]] base::Name name_of_kernel(const Rank& rank, const ImportedOp& op) const;
+  [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;
   RecordNames names_;
-  std::vector<Rank> ranks_;                            ///< those with device work
-  std::vector<std::map<uint32_t, Meeting>> meetings_;  ///< by trace and row of its ops
+  std::vector<Rank> ranks_;                                 ///< those with device work
+  std::vector<std::map<uint32_t, MatchedOp>> matched_ops_;  ///< by trace and row of its ops
   GroupInstances communicators_;
   std::vector<std::optional<int64_t>> clock_offsets_ns_;  ///< by trace
-  std::unordered_map<std::string_view, size_t> numbers_;  ///< of names
+  std::unordered_map<std::string_view, size_t> ids_;      ///< of names
 };
 
 }  // namespace moetune::profiler

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -22,6 +21,10 @@ namespace {
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
 
+/// Device work that is too little to be a sample of a run.
+constexpr int64_t kMinJudgedOps = 32;
+constexpr int64_t kMinJudgedNs = 1'000'000;
+
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 
@@ -32,13 +35,14 @@ struct JudgedRank {
   [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
 };
 
+using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
+
 /// Time in which a rank's segments have each cause.
 CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
   CauseSums sums = {};
   auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
   for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
-    sums[place_of(at->cause)] +=
-        std::min(at->end_ns, time.end_ns) - std::max(at->start_ns, time.start_ns);
+    sums[place_of(at->cause)] += overlap_ns({at->start_ns, at->end_ns}, time);
   }
   return sums;
 }
@@ -63,30 +67,14 @@ void check_one_run(std::span<const ImportedTrace> traces) {
   }
 }
 
-/// From the first time that a trace has to the last.
-double extent_ns(const ImportedTrace& trace) {
-  double first = std::numeric_limits<double>::infinity();
-  double last = -first;
-  const auto see = [&](const auto& rows) {
-    for (const auto& row : rows) {
-      first = std::min(first, static_cast<double>(row.start_ns));
-      last = std::max(last, static_cast<double>(row.end_ns));
-    }
-  };
-  see(trace.ops);
-  see(trace.calls);
-  see(trace.steps);
-  return last - first;
-}
-
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
-  Judge(std::span<const ImportedTrace> traces, const ImportedWallOptions& options)
-      : traces_(traces), options_(options) {
+  explicit Judge(std::span<const ImportedTrace> traces) : traces_(traces) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
-      if (extent_ns(trace) > kMostExtentNs) {  // sums would not fit
+      const TraceExtent extent = extent_of(trace);
+      if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
         has_absurd_times_ = true;
         continue;
       }
@@ -124,6 +112,7 @@ class Judge {
     add_host(wall);
     add_comm(wall);
     add_notes(wall);
+    wall.matching = std::move(matching_);
     return wall;
   }
 
@@ -185,10 +174,8 @@ class Judge {
           break;
       }
     }
-    // Data that goes both ways is offloaded; data that goes one way is input, or a result.
     const double both_ns = to_host_ns + to_device_ns;
-    const bool is_offload = 5 * std::min(to_host_ns, to_device_ns) > both_ns;
-    add(is_offload ? WallLabel::memory : WallLabel::host, both_ns);
+    add(is_offload(to_host_ns, to_device_ns) ? WallLabel::memory : WallLabel::host, both_ns);
     copy_ns_ += both_ns;
   }
 
@@ -233,7 +220,7 @@ class Judge {
 
   /// False where there is no verdict.
   bool choose(ImportedWall& wall) const {
-    if (num_ops_ < options_.fewest_ops || longest_ns() < options_.shortest_ns) {
+    if (num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs) {
       wall.sub_cause = "too little";
       wall.summary =
           fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
@@ -249,10 +236,7 @@ class Judge {
     const WallLabel best = removable[0];
     const double share = wall.shares[place_of(best)];
     const double second = wall.shares[place_of(removable[1])];
-    // Could what is unexplained make another wall the larger one?
-    const bool is_sure =
-        wall.unknown_ratio <= options_.most_unknown_ratio || share > second + wall.unknown_ratio;
-    if (!is_sure) {
+    if (!is_sure(share, second, wall.unknown_ratio)) {
       wall.sub_cause = "unexplained";
       wall.summary = fmt::format(
           "unknown: nothing in the traces says why {} of the time no device work ran; the largest "
@@ -260,14 +244,14 @@ class Judge {
           base::format_ratio(wall.unknown_ratio), name_of(best), base::format_ratio(share));
       return false;
     }
-    if (share >= options_.least_ratio) {
+    if (share >= base::kLeastBindingRatio) {
       wall.label = best;
       wall.summary = fmt::format("{}: {} of the time", name_of(best), base::format_ratio(share));
     } else {
       wall.label = WallLabel::compute;
       wall.summary = fmt::format("compute: {} of the time; no other wall reaches {} ({} has {})",
                                  base::format_ratio(wall.shares[place_of(WallLabel::compute)]),
-                                 base::format_ratio(options_.least_ratio), name_of(best),
+                                 base::format_ratio(base::kLeastBindingRatio), name_of(best),
                                  base::format_ratio(share));
     }
     if (wall.label == WallLabel::host || wall.label == WallLabel::imbalance) find_rank(wall);
@@ -294,7 +278,7 @@ class Judge {
     wall.label = verdict.label;
     wall.rank.reset();
     if (wall.label < WallLabel::compute &&
-        wall.shares[place_of(wall.label)] < options_.least_ratio) {
+        wall.shares[place_of(wall.label)] < base::kLeastBindingRatio) {
       wall.label = WallLabel::compute;
     }
     if (wall.label != verdict.label) {
@@ -480,7 +464,6 @@ class Judge {
   }
 
   std::span<const ImportedTrace> traces_;
-  const ImportedWallOptions& options_;
   std::vector<JudgedRank> ranks_;  // by trace
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
@@ -500,10 +483,9 @@ class Judge {
 
 }  // namespace
 
-ImportedWall classify_imported(std::span<const ImportedTrace> traces,
-                               const ImportedWallOptions& options) {
+ImportedWall classify_imported(std::span<const ImportedTrace> traces) {
   check_one_run(traces);
-  return Judge(traces, options).verdict();
+  return Judge(traces).verdict();
 }
 
 }  // namespace moetune::profiler

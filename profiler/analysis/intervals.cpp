@@ -6,6 +6,10 @@
 
 namespace moetune::profiler {
 
+int64_t overlap_ns(const Interval& a, const Interval& b) {
+  return Interval{std::max(a.start_ns, b.start_ns), std::min(a.end_ns, b.end_ns)}.length_ns();
+}
+
 IntervalSet::IntervalSet(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& i) { return i.length_ns() == 0; });
   std::sort(intervals.begin(), intervals.end(),
@@ -26,9 +30,7 @@ IntervalSet::IntervalSet(std::vector<Interval> intervals) {
 }
 
 int64_t IntervalSet::total_ns() const {
-  int64_t total = 0;
-  for (const Interval& interval : intervals_) total += interval.length_ns();
-  return total;
+  return empty() ? 0 : length_before_.back() + intervals_.back().length_ns();
 }
 
 IntervalSet unite(const IntervalSet& a, const IntervalSet& b) {

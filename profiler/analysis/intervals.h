@@ -17,6 +17,9 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
+/// How long both last together.
+int64_t overlap_ns(const Interval& a, const Interval& b);
+
 /// Disjoint, non-adjacent, non-empty intervals in ascending order.
 class IntervalSet {
  public:

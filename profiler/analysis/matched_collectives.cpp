@@ -19,25 +19,26 @@ namespace {
 /// Ends of one instance agree within some 10 us on a node; clocks of nodes drift.
 constexpr int64_t kEndsAgreeNs = 500'000;
 constexpr int64_t kFarApartNs = int64_t{1} << 60;
-/// Share of a stream's instances that must end together for the match to be believed.
+/// Share of a series' instances that must end together for the match to be believed.
 constexpr double kAgreeRatio = 0.8;
 
-/// What instances of one stream have in common on all ranks: group, members, collective, bytes.
-using StreamKey = std::tuple<std::string, std::string, std::string, int64_t>;
+/// Key of a series: collectives with the same group, members, kind and size.
+using SeriesKey = std::tuple<std::string, std::string, std::string, int64_t>;
 
 struct Instance {
   int64_t sequence = -1;
   uint32_t op = 0;
 };
 
-using Streams = std::map<StreamKey, std::vector<Instance>>;
+/// Instances of each series, in the order of the trace.
+using Series = std::map<SeriesKey, std::vector<Instance>>;
 
-Streams streams_of(const ImportedTrace& trace) {
+Series series_of(const ImportedTrace& trace) {
   const WorkClasses wide(trace.names, RuleSet::wide);
   const auto text = [&](uint32_t name) {
     return name == kNoRow ? std::string() : trace.names[name];
   };
-  Streams streams;
+  Series series;
   for (size_t row = 0; row < trace.ops.size(); ++row) {
     const ImportedOp& op = trace.ops[row];
     if (wide.of(op) != WorkClass::communication) continue;
@@ -53,10 +54,10 @@ Streams streams_of(const ImportedTrace& trace) {
     const int64_t bytes = kind.find("all_to_all") != std::string::npos
                               ? 0
                               : std::max(comm.in_nelems, comm.out_nelems);
-    streams[{text(comm.group), text(comm.members), kind, bytes}].push_back(
+    series[{text(comm.group), text(comm.members), kind, bytes}].push_back(
         {comm.sequence, static_cast<uint32_t>(row)});
   }
-  return streams;
+  return series;
 }
 
 /// Instances of two ranks that belong together.
@@ -77,7 +78,7 @@ std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& 
   return pairs;
 }
 
-/// Unix time where both files have it: only differences count.
+/// On the clock of its own trace.
 int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
   return trace.ops[instance.op].end_ns;
 }
@@ -127,22 +128,22 @@ bool is_message(const ImportedTrace& trace, const ImportedOp& op) {
 
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   CollectiveMatching matching;
-  std::vector<Streams> streams;
-  for (const ImportedTrace& trace : traces) streams.push_back(streams_of(trace));
+  std::vector<Series> series;  // by trace
+  for (const ImportedTrace& trace : traces) series.push_back(series_of(trace));
   std::vector<int64_t> distances;
   Shifts all_shifts;
-  // Every rank is matched with the first one that has the stream, too.
-  std::map<StreamKey, std::vector<size_t>> ranks_of;
-  for (size_t rank = 0; rank < streams.size(); ++rank) {
-    for (const auto& [key, instances] : streams[rank]) ranks_of[key].push_back(rank);
+  // Every rank is matched with the first one that has the series, too.
+  std::map<SeriesKey, std::vector<size_t>> ranks_of;
+  for (size_t rank = 0; rank < series.size(); ++rank) {
+    for (const auto& [key, instances] : series[rank]) ranks_of[key].push_back(rank);
   }
   for (const auto& [key, ranks] : ranks_of) {
     if (ranks.size() < 2) continue;
-    const std::vector<Instance>& first = streams[ranks[0]][key];
+    const std::vector<Instance>& first = series[ranks[0]][key];
     matching.num_ops += static_cast<int64_t>(first.size());
     std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
     for (size_t other = 1; other < ranks.size(); ++other) {
-      const std::vector<Instance>& second = streams[ranks[other]][key];
+      const std::vector<Instance>& second = series[ranks[other]][key];
       matching.num_ops += static_cast<int64_t>(second.size());
       const auto pairs = pair_up(first, second);
       std::vector<int64_t> shifts;

@@ -30,8 +30,8 @@ struct CollectiveMatching {
   int64_t num_ops = 0;        ///< communication kernels of traces that have any in common
   int64_t num_unmatched = 0;  ///< of those
   int64_t residual_ns = 0;    ///< median distance of ends after the clocks were aligned
-  /// By trace: what has to be added to its times for the clock of the first that has collectives in
-  /// common with others. Nothing where none connects the two, be it over others.
+  /// By trace: added to its times, puts them on the clock of the first matched trace. Empty where
+  /// no chain of common collectives leads there.
   std::vector<std::optional<int64_t>> clock_offsets_ns;
 };
 

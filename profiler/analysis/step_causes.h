@@ -98,10 +98,12 @@ class StepCauses {
   int64_t stall_ns_;
   bool is_short_ = false;
   int64_t usual_gap_ns_ = 0;
-  std::vector<int64_t> fastest_ns_;         // by operation; -1: as it is
-  std::vector<int64_t> free_ns_;            //
-  std::vector<int64_t> usual_transfer_ns_;  //
-  std::vector<int64_t> balanced_ns_;        //
+  // Durations without a cause, by operation; -1: unchanged.
+  std::vector<int64_t> fastest_ns_;         // SubCause::rank
+  std::vector<int64_t> free_ns_;            // SubCause::contention
+  std::vector<int64_t> usual_transfer_ns_;  // SubCause::one_link
+  std::vector<int64_t> balanced_ns_;        // SubCause::experts
+
   std::vector<double> stage_factors_;       // by trace
   std::vector<std::vector<bool>> members_;  // by instance and trace
   std::vector<Speed> speeds_;               // by instance, beside others of its kind

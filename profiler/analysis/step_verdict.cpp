@@ -12,16 +12,33 @@ namespace moetune::profiler {
 namespace {
 
 using Ops = std::vector<ReplayOp>;
+using base::kLeastBindingRatio;
 
 size_t place_of(auto id) { return static_cast<size_t>(id); }
 
-/// Causes that gain only together must gain this many times least_ratio.
+/// Causes that gain only together must gain this many times kLeastBindingRatio.
 constexpr double kPairRatio = 1.5;
 /// Where a synchronisation and another cause on the host gain about the same, the other one counts.
 constexpr double kWaitWeight = 0.9;
 
 /// Operations that are replayed to find a rank; of more none is named.
 constexpr size_t kMostReplayed = 200'000'000;
+
+/// The largest of some values, and the second largest; both are at least 0.
+struct LargestTwo {
+  size_t place = 0;  ///< of the largest
+  double largest = 0;
+  double second = 0;
+
+  void add(size_t at, double value) {
+    if (value > largest) {
+      second = std::exchange(largest, value);
+      place = at;
+    } else {
+      second = std::max(second, value);
+    }
+  }
+};
 
 class StepJudge {
  public:
@@ -112,29 +129,20 @@ class StepJudge {
   [[nodiscard]] SubCause bound_of_compute() const {
     const double over = verdict_.sub_ceilings[place_of(SubCause::occupancy)];
     const double bandwidth = verdict_.sub_ceilings[place_of(SubCause::bandwidth)];
-    if (std::max(over, bandwidth) < facts_.least_ratio) return SubCause::flops;
+    if (std::max(over, bandwidth) < kLeastBindingRatio) return SubCause::flops;
     return over >= bandwidth ? SubCause::occupancy : SubCause::bandwidth;
   }
 
   void choose() {
     const auto& ceilings = verdict_.ceilings;
-    WallLabel best = WallLabel::communication;
-    double second = 0;
-    for (size_t i = 1; i < place_of(WallLabel::compute); ++i) {
-      if (ceilings[i] > ceilings[place_of(best)]) {
-        second = ceilings[place_of(best)];
-        best = static_cast<WallLabel>(i);
-      } else {
-        second = std::max(second, ceilings[i]);
-      }
-    }
-    const double most = ceilings[place_of(best)];
+    LargestTwo two;
+    for (size_t i = 0; i < place_of(WallLabel::compute); ++i) two.add(i, ceilings[i]);
+    const double most = two.largest;
     const double unknown = ceilings[place_of(WallLabel::unknown)];
-    // Could what is unexplained make another one the largest?
-    const bool is_sure = unknown <= facts_.most_unknown_ratio || most > second + unknown;
-    const bool is_hidden = most < facts_.least_ratio && unknown >= facts_.least_ratio;
-    if (!is_sure || is_hidden) return;
-    verdict_.label = most >= facts_.least_ratio ? best : WallLabel::compute;
+    const bool is_hidden = most < kLeastBindingRatio && unknown >= kLeastBindingRatio;
+    if (!is_sure(most, two.second, unknown) || is_hidden) return;
+    verdict_.label =
+        most >= kLeastBindingRatio ? static_cast<WallLabel>(two.place) : WallLabel::compute;
     if (verdict_.label == WallLabel::compute) look_for_pair();
     verdict_.sub_cause =
         verdict_.label == WallLabel::compute ? bound_of_compute() : largest_of(verdict_.label);
@@ -167,12 +175,12 @@ class StepJudge {
     const auto is_unknown = [](const SubCauseRow& row) { return row.label == WallLabel::unknown; };
     const double ideal = step_with(is_unknown);
     const double unexplained = (ideal - step_with([](const SubCauseRow&) { return false; })) / step;
-    if (unexplained > facts_.most_unknown_ratio) {
+    if (unexplained > kMaxUnknownRatio) {
       verdict_.label = WallLabel::unknown;
       verdict_.ceilings[place_of(WallLabel::unknown)] = unexplained;
       return;
     }
-    if (1 - ideal / step < kPairRatio * facts_.least_ratio) return;
+    if (1 - ideal / step < kPairRatio * kLeastBindingRatio) return;
     double most = 0;
     for (size_t i = 0; i < place_of(WallLabel::compute); ++i) {
       const auto label = static_cast<WallLabel>(i);
@@ -184,7 +192,7 @@ class StepJudge {
       most = costs;
       verdict_.label = label;
     }
-    if (most < facts_.least_ratio) {
+    if (most < kLeastBindingRatio) {
       verdict_.label = WallLabel::compute;
       return;
     }
@@ -224,23 +232,16 @@ class StepJudge {
       if (const auto trace = causes_.with_slow_link()) verdict_.rank = run_.traces()[*trace].rank;
       return;
     }
-    double most = 0;
-    double second = 0;
-    uint32_t whose = 0;
+    LargestTwo gains;
     for (uint32_t trace = 0; trace < run_.traces().size(); ++trace) {
-      const double gain = gain_of(verdict_.label, {verdict_.sub_cause}, trace);
-      if (gain > most) {
-        second = std::exchange(most, gain);
-        whose = trace;
-      } else {
-        second = std::max(second, gain);
-      }
+      gains.add(trace, gain_of(verdict_.label, {verdict_.sub_cause}, trace));
     }
-    if (most <= 0 || most < 0.6 * verdict_.sub_ceilings[place_of(verdict_.sub_cause)] ||
-        most < 1.5 * second) {
+    if (gains.largest <= 0 ||
+        gains.largest < 0.6 * verdict_.sub_ceilings[place_of(verdict_.sub_cause)] ||
+        gains.largest < 1.5 * gains.second) {
       return;
     }
-    verdict_.rank = run_.traces()[whose].rank;
+    verdict_.rank = run_.traces()[gains.place].rank;
   }
 
   void say() {
@@ -257,7 +258,7 @@ class StepJudge {
           "compute: {} of the step, mostly {}; nothing else would gain {}",
           base::format_ratio(verdict_.ceiling_ratio()),
           is_split ? row.name : "of an unknown kind, as the device's peaks are not known",
-          base::format_ratio(facts_.least_ratio));
+          base::format_ratio(kLeastBindingRatio));
       return;
     }
     verdict_.summary =

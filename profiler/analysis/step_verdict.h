@@ -26,10 +26,6 @@ struct StepFacts {
   int64_t stall_ns = 200'000;
   /// Memory is short where the peak is more than this of the capacity.
   double short_ratio = 0.75;
-  /// A smaller ceiling does not bind.
-  double least_ratio = base::kLeastBindingRatio;
-  /// With more unexplained, no cause is named unless it leads by more than that.
-  double most_unknown_ratio = 0.15;
 };
 
 struct StepVerdict {
@@ -61,15 +57,16 @@ struct StepVerdict {
 
 /// Traces of one step of all ranks (or of one of each stage), on one clock. Rules:
 ///  - The label is that whose causes, dropped together, shorten the step most, by at least
-///    least_ratio; compute where none does. Where they gain only together, because they hide each
-///    other, it is the one that costs most by itself.
-///  - Unknown is what nothing in the records explains. With more of it than most_unknown_ratio, or
-///    where it could change the order, there is no verdict.
+///    base::kLeastBindingRatio; compute where none does. Where they gain only together, because
+///    they hide each other, it is the one that costs most by itself.
+///  - Unknown is what nothing in the records explains. There is no verdict with more of it than
+///    kMaxUnknownRatio that could change the order, or where only it reaches
+///    base::kLeastBindingRatio.
 ///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
 ///    left where the causes of all other labels are dropped already.
 ///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.
 ///  - Compute is bound by occupancy (what kernels take longer than the roofline) or bandwidth where
-///    dropping that would gain least_ratio, else by FLOPs.
+///    dropping that would gain base::kLeastBindingRatio, else by FLOPs.
 ///  - The rank is that whose part of the sub-cause makes 0.6 of its ceiling, and 1.5 times that of
 ///    any other; of a link that all of whose communicators are slow.
 ///  - Recomputation is memory only where memory is short; too small work then is a micro-batch that

@@ -165,10 +165,6 @@ bool is_loader(std::string_view name) {
       kLoaderWords, [&](std::string_view word) { return small.find(word) != std::string::npos; });
 }
 
-int64_t overlap_ns(const Interval& a, int64_t start_ns, int64_t end_ns) {
-  return std::max<int64_t>(0, std::min(a.end_ns, end_ns) - std::max(a.start_ns, start_ns));
-}
-
 }  // namespace
 
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
@@ -182,6 +178,10 @@ IntervalSet loading_of(const ImportedTrace& trace) {
     if (is_loader(trace.names[range.name])) loading.push_back({range.start_ns, range.end_ns});
   }
   return IntervalSet(std::move(loading));
+}
+
+bool is_offload(double to_host_ns, double to_device_ns) {
+  return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
@@ -203,7 +203,7 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
     double in_calls_ns = 0;
     for (; at != calls.end() && trace.calls[*at].start_ns < time.end_ns; ++at) {
       const HostCall& call = trace.calls[*at];
-      const int64_t ns = overlap_ns(time, call.start_ns, call.end_ns);
+      const int64_t ns = overlap_ns(time, {call.start_ns, call.end_ns});
       in_calls_ns += static_cast<double>(ns);
       switch (call.kind) {
         case CallKind::sync:
@@ -225,14 +225,6 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
     host.between_ns += rest_ns - loading_ns;
   }
   return host;
-}
-
-CauseSums sum_causes(const std::vector<CauseSegment>& segments) {
-  CauseSums sums = {};
-  for (const CauseSegment& segment : segments) {
-    sums[static_cast<size_t>(segment.cause)] += segment.end_ns - segment.start_ns;
-  }
-  return sums;
 }
 
 }  // namespace moetune::profiler

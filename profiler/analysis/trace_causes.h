@@ -3,7 +3,6 @@
 // compute.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -45,6 +44,9 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 /// When the host loaded data, by the names of its ranges.
 IntervalSet loading_of(const ImportedTrace& trace);
 
+/// More than a fifth of the copied time goes each way: offloading. Otherwise input or results.
+bool is_offload(double to_host_ns, double to_device_ns);
+
 /// What the host did in the time that it was late: nanoseconds of the launching threads.
 struct HostTime {
   double sync_ns = 0;        ///< in calls that wait for the device
@@ -59,8 +61,5 @@ struct HostTime {
 };
 /// Of the host segments of one window.
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
-
-using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
-CauseSums sum_causes(const std::vector<CauseSegment>& segments);
 
 }  // namespace moetune::profiler

@@ -27,7 +27,7 @@ int64_t mean_of(int64_t sum_ns, size_t count) {
 
 int64_t part_ns(const StepBudget& budget, const base::StepPartRow& row) {
   int64_t ns = budget_term(budget, row.metric);
-  if (row.without[0] != '\0') ns -= budget_term(budget, row.without);
+  if (row.subtracted[0] != '\0') ns -= budget_term(budget, row.subtracted);
   // It is 0, but counted, so that the parts always make the whole.
   return row.id == StepPart::stalled ? ns + budget.residual_ns : ns;
 }

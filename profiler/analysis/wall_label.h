@@ -26,6 +26,13 @@ enum class WallLabel : uint8_t {
 constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
 const char* name_of(WallLabel label);
 
+/// With a larger unexplained share, a label must lead by more than that share.
+constexpr double kMaxUnknownRatio = 0.15;
+/// Whether the unexplained share is small, or could not make another label the largest.
+inline bool is_sure(double largest, double second, double unknown) {
+  return unknown <= kMaxUnknownRatio || largest > second + unknown;
+}
+
 /// A number for each label, by its name.
 std::map<std::string, double, std::less<>> by_name(
     const std::array<double, kNumWallLabels>& ratios);

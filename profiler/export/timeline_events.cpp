@@ -17,7 +17,7 @@ std::vector<TimelineArg> arguments(const TraceRecord& record) {
   std::vector<TimelineArg> args;
   for_each_detail(record, [&](const char* key, const auto& value, int64_t absent) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, base::Name>) {
+    if constexpr (std::is_same_v<Value, base::InternedString>) {
       if (!value.empty()) args.push_back({key, value.text()});
     } else if constexpr (std::is_same_v<Value, bool>) {
       if (value) args.push_back({key, true});

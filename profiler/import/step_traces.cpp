@@ -133,7 +133,7 @@ class OwnTraceReader {
       using Field = std::decay_t<decltype(field)>;
       const std::string& text = fields_.arg(key);
       if (text.empty()) return;
-      if constexpr (std::is_same_v<Field, base::Name>) {
+      if constexpr (std::is_same_v<Field, base::InternedString>) {
         field = text;
       } else if constexpr (std::is_same_v<Field, bool>) {
         field = text == "true";

@@ -152,7 +152,7 @@ std::string pack_traces(const std::vector<profiler::StepTrace>& traces, const Id
       size_t i = 0;
       for_each_column(record, [&](const char*, const auto& field) {
         int64_t value = 0;
-        if constexpr (std::is_same_v<std::decay_t<decltype(field)>, base::Name>) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(field)>, base::InternedString>) {
           value = &field == &record.name ? name : id_of(field);
         } else {
           value = static_cast<int64_t>(field);
@@ -204,7 +204,7 @@ std::vector<profiler::StepTrace> unpack_traces(std::string_view blob, const std:
       for_each_column(record, [&](const char*, auto& field) {
         using Field = std::decay_t<decltype(field)>;
         const int64_t value = sum_of(columns[i++].next(), expected.of(record, name, &field));
-        if constexpr (std::is_same_v<Field, base::Name>) {
+        if constexpr (std::is_same_v<Field, base::InternedString>) {
           if (&field == &record.name) name = value;
           field = text_of(value);
         } else if constexpr (std::is_same_v<Field, profiler::RecordKind>) {

@@ -11,7 +11,7 @@ std::string columns(const Name& name_of) {
   std::string list;
   const profiler::TraceRecord record;
   for_each_column(record, [&](const char* column, const auto& field) {
-    constexpr bool kIsText = std::is_same_v<std::decay_t<decltype(field)>, base::Name>;
+    constexpr bool kIsText = std::is_same_v<std::decay_t<decltype(field)>, base::InternedString>;
     list += (list.empty() ? "" : ", ") + name_of(column, kIsText);
   });
   return list;

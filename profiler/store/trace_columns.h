@@ -61,7 +61,7 @@ void bind_columns(Statement& statement, int first, const profiler::TraceRecord& 
   int index = first;
   for_each_column(record, [&](const char*, const auto& field) {
     using Field = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<Field, base::Name>) {
+    if constexpr (std::is_same_v<Field, base::InternedString>) {
       statement.bind(index++, text(field));
     } else if constexpr (std::is_enum_v<Field>) {
       statement.bind(index++, static_cast<int>(field));
@@ -77,7 +77,7 @@ template <typename Row>
 void read_columns(Row& row, std::string_view where, profiler::TraceRecord& record) {
   for_each_column(record, [&](const char*, auto& field) {
     using Field = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<Field, base::Name>) {
+    if constexpr (std::is_same_v<Field, base::InternedString>) {
       field = row.text();
     } else if constexpr (std::is_same_v<Field, profiler::RecordKind>) {
       field = checked_kind(row.integer(), where);

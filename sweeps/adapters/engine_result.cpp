@@ -90,18 +90,19 @@ EngineVerdict how_it_ended(const EngineLeavings& left) {
   if (!has_log) {
     if (by_command.status != TrialStatus::ok) return by_command;
     return {TrialStatus::failed,
-            "the command ended well, but no log of a run was found; see the key 'engine.log'"};
+            "the command succeeded, but no training log was found; see the key 'engine.log'"};
   }
   const RunFacts& facts = *left.facts;
   if (facts.root && facts.status != ForeignStatus::ok && facts.root->is_of_the_machine()) {
-    throw base::EnvironmentFailure("the run failed by what the machine lacks: " + facts.reason);
+    throw base::EnvironmentFailure("the machine cannot run it: " + facts.reason);
   }
   switch (facts.status) {
     case ForeignStatus::interrupted:
       // Ended by us, it may well say so.
       if (left.end.how != CommandEnd::How::exited) return by_command;
-      throw base::EnvironmentFailure(fmt::format(
-          "the run was ended from outside, which says nothing of its settings: {}", facts.reason));
+      throw base::EnvironmentFailure(
+          fmt::format("the run was stopped from outside, so it says nothing about its settings: {}",
+                      facts.reason));
     case ForeignStatus::ok:
     case ForeignStatus::truncated:
     case ForeignStatus::unknown:
@@ -237,10 +238,10 @@ void add_times(const UserRun& run, const tuner::TrialRequest& request, const Run
   if (result.status != spec::name_of(TrialStatus::ok)) return;
   if (samples.empty()) {
     result.status = spec::name_of(TrialStatus::failed);
-    result.reason = "the log tells no time of a step behind the warm-up";
+    result.reason = "the log has no step time after the warm-up";
     return;
   }
-  // What the profiler costs is no time of the configuration.
+  // Profiled runs have samples as well; the search does not compare them (settings_search.cpp).
   for (const double ns : samples) result.samples_ns.push_back(std::llround(ns));
   const profiler::MedianInterval median = profiler::median_interval(samples);
   result.step_ns = std::llround(median.median);
@@ -303,8 +304,8 @@ std::string stored_wall(profiler::WallLabel label) {
   }
 }
 
-void add_wall(const Diagnosis& traces, store::TrialResult& result) {
-  const profiler::ImportedWall& wall = traces.wall;
+void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
+  const profiler::ImportedWall& wall = diagnosis.wall;
   json evidence = json::array();
   for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
   result.wall = stored_wall(wall.label);
@@ -396,9 +397,9 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
     }
   }
   std::vector<std::string> notes = left.notes;
-  if (left.traces && verdict.status == TrialStatus::ok) {
-    add_wall(*left.traces, result);
-    add_stored_step(*left.traces, shard, notes);
+  if (left.diagnosis && verdict.status == TrialStatus::ok) {
+    add_wall(*left.diagnosis, result);
+    add_stored_step(*left.diagnosis, shard, notes);
   }
   for (const std::string& note : notes) result.texts.push_back({"note", note});
   result.shards.push_back(std::move(shard));

@@ -26,8 +26,8 @@ struct CommandEnd {
 
 struct EngineLeavings {
   CommandEnd end;
-  std::optional<RunFacts> facts;    ///< none: no log
-  std::optional<Diagnosis> traces;  ///< none: no trace
+  std::optional<RunFacts> facts;       ///< none: no log
+  std::optional<Diagnosis> diagnosis;  ///< none: no trace
   std::vector<std::string> notes;
 };
 

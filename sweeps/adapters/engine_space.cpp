@@ -49,7 +49,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   return plan;
 }
 
-/// Ranks, batch and the framework's rules are asked of the run as it stands.
+/// `config` with the sweep's global batch, model and hardware: what remedies and rules look at.
 RunToMend run_to_mend(const UserRun& run, const dialects::RunConfig& config) {
   RunToMend mend;
   mend.config = config;
@@ -66,7 +66,7 @@ tuner::Prediction EngineSpace::predict(const spec::PlanKnobs& knobs) const {
   if (run_->model == nullptr || run_->hardware == nullptr) return prediction;
   const planner::PlanRun plan = plan_run_of(*run_, knobs);
   if (planner::broken_rule(plan) != nullptr) return prediction;
-  prediction.peak_bytes = static_cast<int64_t>(planner::predict_memory(plan).worst().allocated());
+  prediction.peak_bytes = static_cast<int64_t>(planner::predict_memory(plan).peak_bytes());
   prediction.step_ns =
       static_cast<int64_t>(planner::predict_step(plan, default_calibration().rates).seconds * 1e9);
   return prediction;

@@ -29,8 +29,9 @@ class EngineSpace final : public tuner::SettingsSpace {
   [[nodiscard]] std::string change_text(const tuner::Settings& from,
                                         const tuner::Settings& to) const override;
 
-  /// Axes of which every value breaks a rule, with the run's other values and in the legal ones of
-  /// 500 layouts: their names, each with the first rule that is broken.
+  /// Axes without a legal value: each value breaks a rule, both in the user's configuration and in
+  /// the legal ones of up to 500 sampled layouts. Name of the axis, and the first rule that was
+  /// broken.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> illegal_axes() const;
 
  private:

@@ -70,9 +70,14 @@ json to_json(const NextCommand& next) {
           {"predicted_peak_bytes", or_none(next.predicted_peak_bytes)}};
 }
 
-std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial) {
+bool is_of_another_engine(const store::TrialRow& trial) {
   const json document = json::parse(trial.spec_json, nullptr, false);
-  if (!document.is_object() || !document.contains("engine")) return std::nullopt;
+  return document.is_object() && document.contains("engine");
+}
+
+std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial) {
+  if (!is_of_another_engine(trial)) return std::nullopt;
+  const json document = json::parse(trial.spec_json);
   std::vector<std::string> changes;
   const auto found = document.find("changes");
   if (found == document.end() || !found->is_array()) return changes;

@@ -39,6 +39,8 @@ NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
 std::string to_text(const NextCommand& next);
 nlohmann::json to_json(const NextCommand& next);
 
+/// True for a trial of a sweep whose `engine` is not our own.
+bool is_of_another_engine(const store::TrialRow& trial);
 /// What a stored trial changes in the user's command, as the engine writes it; none of trials of
 /// our own engine.
 std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial);

@@ -39,8 +39,8 @@ std::vector<std::string> gone_unknown(const dialects::RunConfig& from,
   return gone;
 }
 
-/// Whether the command leaves the global batch to the layout, and this one has another.
-bool is_batch_moved(const UserRun& run, const dialects::RunConfig& config) {
+/// True if the command does not set the global batch and `config` would change the default.
+bool changes_default_batch(const UserRun& run, const dialects::RunConfig& config) {
   const bool may_follow = run.dialect == Dialect::megatron_lm || run.dialect == Dialect::torchtitan;
   if (!may_follow) return false;
   if (run.config.global_batch_size > 0 && !run.config.is_batch_derived) return false;
@@ -56,8 +56,8 @@ std::vector<dialects::SettingChange> table_changes(const UserRun& run,
                                                    const dialects::RunConfig& config) {
   if (run.dialect) {
     dialects::RunConfig from = run.config;
-    // Another batch would be faster by doing less: what the command leaves out is said.
-    if (is_batch_moved(run, config)) from.global_batch_size = 0;
+    // Set the batch explicitly: a smaller one would be faster by doing less work.
+    if (changes_default_batch(run, config)) from.global_batch_size = 0;
     return dialects::changed_settings(from, config, *run.dialect);
   }
   std::vector<dialects::SettingChange> changes;
@@ -68,7 +68,7 @@ std::vector<dialects::SettingChange> table_changes(const UserRun& run,
 }
 
 std::vector<std::string> words_of_raw(const UserRun& run, const UnknownSetting& setting) {
-  // What is only a command has flags as Megatron-LM has them.
+  // Without a dialect, flags are written as for Megatron-LM.
   return dialects::words_of(setting, run.dialect.value_or(Dialect::megatron_lm));
 }
 
@@ -85,7 +85,8 @@ std::vector<std::string> own_profile_words(const std::string& text) {
   return words;
 }
 
-/// A run that says nothing of its own: one size as it is anyway, without which it is no run.
+/// The dialect's defaults. The text sets tp to 1, its default, because import_run refuses a text
+/// without settings.
 dialects::RunConfig defaults_of(const UserRun& run) {
   const UnknownSetting one{dialects::key_of(dialects::row_of("tp"), *run.dialect), "1"};
   return dialects::import_run(fmt::format("{}", fmt::join(words_of_raw(run, one), " ")),
@@ -120,14 +121,14 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
   const std::vector<dialects::SettingChange> changes = table_changes(run, config);
   if (run.dialect && !(config.knobs == run.config.knobs) && changes.empty()) {
     std::vector<std::string> names;
+    const tuner::Settings was = settings_of(run);
     for (const auto& [name, values] : run.sweep.space) {
-      const auto was = tuner::Settings(settings_of(run));
       if (was.at(name) != settings.at(name)) names.push_back(name);
     }
     return fmt::format("no_word: {} has no word for {}", spec::name_of(*run.dialect),
                        fmt::join(names, ", "));
   }
-  if (is_batch_moved(run, config) && run.config.global_batch_size == 0) {
+  if (changes_default_batch(run, config) && run.config.global_batch_size == 0) {
     return fmt::format(
         "global_batch_unsaid: the command leaves out its global batch, which changes with this; "
         "add {} to it, or say how many ranks it has with the key 'engine.gpus'",
@@ -191,12 +192,12 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
     own_words = own_profile_words(filled_in(engine.profile, {{"out", {out}}}, "engine.profile"));
   }
   if (run.dialect) {
-    const bool has_own = !own_words.empty();
+    // The user's own profiler flags replace the dialect's.
+    std::vector<UnknownSetting> replaced;
+    if (!own_words.empty()) replaced = profile_settings(*run.dialect, length);
     for (const UnknownSetting& setting : trial_settings(*run.dialect, length)) {
-      const auto profile = profile_settings(*run.dialect, length);
-      const bool is_of_profile =
-          std::ranges::find(profile, setting) != profile.end() && request.is_profiled;
-      if (!has_own || !is_of_profile) put_setting(config, setting, run.dialect);
+      if (std::ranges::find(replaced, setting) != replaced.end()) continue;
+      put_setting(config, setting, run.dialect);
     }
   }
   for (const UnknownSetting& setting : changed_unknown(run.config, config)) {
@@ -210,7 +211,7 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
             {"flags", flags}};
   if (run.dialect && has_placeholder(engine.run, "all_flags")) {
     dialects::RunConfig defaults = defaults_of(run);
-    if (is_batch_moved(run, config)) defaults.global_batch_size = 0;
+    if (changes_default_batch(run, config)) defaults.global_batch_size = 0;
     std::vector<std::string> all =
         dialects::command_words(config, *run.dialect, defaults, run.config_text).value_or(flags);
     append(all, own_words);

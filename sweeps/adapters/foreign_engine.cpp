@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 constexpr int64_t kKeptLogBytes = 64 << 10;
-/// The command of a run that its log calls ended may go on for so long.
+/// Grace period, at least, for the command after its log says that the run has ended.
 constexpr std::chrono::milliseconds kQueueSlack{180'000};
 
 void write_all(const std::string& path, const std::string& text) {
@@ -55,7 +55,7 @@ struct Launch {
   FileMarks before;     ///< logs that were there
 
   [[nodiscard]] std::vector<std::string> logs() const {
-    return log.empty() ? std::vector{printed} : files_left(log, folder, before);
+    return log.empty() ? std::vector{printed} : changed_files(log, folder, before);
   }
 };
 
@@ -177,16 +177,16 @@ void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
   }
   Diagnosis diagnosis = diagnose_found_traces(traces, left.notes);
   if (!diagnosis.traces.empty()) {
-    left.traces = std::move(diagnosis);
+    left.diagnosis = std::move(diagnosis);
   } else {
     left.notes.emplace_back("no trace was found; see the key 'engine.trace'");
   }
 }
 
-/// Of a trial that somebody has brought: which log it was; one text for each.
+/// Digest of a log passed to `moetune tell`; one text per log.
 constexpr const char* kToldLog = "told_log";
 
-/// Of what a log holds and when it was written: a run that repeats another may print the same.
+/// Includes the modification time: two runs may print the same text.
 std::string digest_of(const std::string& log) {
   std::string identity;
   for (const auto& [file, mark] : files_at(escaped_for_patterns(log), ".")) {
@@ -266,7 +266,7 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   }
   const std::vector<std::string> logs = logs_among(launch.logs());
   read_logs(logs, left);
-  if (request.is_profiled) read_traces(files_left(trace, engine.folder, traces_before), left);
+  if (request.is_profiled) read_traces(changed_files(trace, engine.folder, traces_before), left);
   const auto duration = steady_clock::now() - begin;
   TrialRun done = result_with(*run_, request, left, logs.empty() ? launch.logs() : logs);
   done.result.texts.push_back({"command", command.shell_text()});
@@ -303,7 +303,7 @@ void check_not_told(const store::Store& store, int64_t sweep_id,
       const auto known = text.name == kToldLog ? logs.find(text.value) : logs.end();
       if (known == logs.end()) continue;
       throw base::UsageError(
-          fmt::format("{}: trial {} has been told with it; the next trial leaves a log of its own",
+          fmt::format("{}: this log was already used for trial {}; pass the log of the next run",
                       known->second, trial.id));
     }
   }

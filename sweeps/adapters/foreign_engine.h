@@ -50,7 +50,7 @@ class ToldEngine final : public TrialEngine {
   int exit_code_;
 };
 
-/// Throws base::UsageError where a trial of the sweep has been told with a log among the files.
+/// Throws base::UsageError if one of the files is a log that an earlier `moetune tell` has stored.
 void check_not_told(const store::Store& store, int64_t sweep_id,
                     const std::vector<std::string>& files);
 

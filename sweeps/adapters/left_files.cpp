@@ -57,9 +57,9 @@ void add_marks_below(const std::string& folder, FileMarks& files) {
     if (!entry->is_regular_file(ignored) || entry->is_symlink(ignored)) continue;
     // With a part of them nobody could tell which are new.
     if (++num_files > kMostFilesBelow) {
-      throw base::UsageError(
-          fmt::format("{}: there are more than {} files in this folder: say a pattern of the run's",
-                      folder, kMostFilesBelow));
+      throw base::UsageError(fmt::format(
+          "{}: there are more than {} files in this folder: narrow the pattern to the run's files",
+          folder, kMostFilesBelow));
     }
     add_mark(entry->path(), files);
   }
@@ -98,14 +98,14 @@ FileMarks files_at(std::string_view patterns, const std::string& folder) {
   return files;
 }
 
-std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
-                                    const FileMarks& before) {
-  std::vector<std::string> left;
+std::vector<std::string> changed_files(std::string_view patterns, const std::string& folder,
+                                       const FileMarks& before) {
+  std::vector<std::string> changed;
   for (const auto& [path, mark] : files_at(patterns, folder)) {
     const auto was = before.find(path);
-    if (was == before.end() || !(was->second == mark)) left.push_back(path);
+    if (was == before.end() || !(was->second == mark)) changed.push_back(path);
   }
-  return left;
+  return changed;
 }
 
 int64_t bytes_of(const std::vector<std::string>& files) {

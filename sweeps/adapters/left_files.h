@@ -9,24 +9,24 @@
 
 namespace moetune::sweeps {
 
-/// Files by their paths, with what tells one state of a file from another.
+/// Tells whether a file has changed.
 struct FileMark {
   int64_t modified_ns = 0;
   int64_t bytes = 0;
   bool operator==(const FileMark&) const = default;
 };
+/// By path.
 using FileMarks = std::map<std::string, FileMark>;
 
-/// Of paths and patterns with *, separated by blanks, from `folder`; a backslash takes a character
-/// as it is. Of a folder all files below it but hidden ones; throws base::UsageError where they are
-/// more than 20,000.
+/// Regular files that match `patterns` (glob, separated by blanks, escaped with \), relative to
+/// `folder`. A matched folder stands for all files below it, except hidden ones. Throws
+/// base::UsageError for more than 20,000 of them.
 FileMarks files_at(std::string_view patterns, const std::string& folder);
-/// A name in which nothing is a pattern's.
+/// `name` with all glob characters escaped.
 std::string escaped_for_patterns(std::string_view name);
-/// Of those the files that are not as they were `before`: what an earlier run has left is not this
-/// one's.
-std::vector<std::string> files_left(std::string_view patterns, const std::string& folder,
-                                    const FileMarks& before);
+/// Files of files_at() that are new or have changed since `before`.
+std::vector<std::string> changed_files(std::string_view patterns, const std::string& folder,
+                                       const FileMarks& before);
 /// Bytes of all of them together.
 int64_t bytes_of(const std::vector<std::string>& files);
 /// The last bytes of a file, at most so many.

@@ -101,12 +101,16 @@ void check_run_text(const spec::EngineSpec& engine) {
   }
 }
 
+std::string in_quotes(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string word_for_shell(const std::string& word) {
   if (is_plain_word(word)) return word;
   if (is_plain_with_variables(word)) return "\"" + word + "\"";
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  return in_quotes(word);
 }
 
 std::string filled_in(std::string_view text, const Placeholders& values, std::string_view key) {

@@ -12,7 +12,6 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/imported_steps.h"
-#include "profiler/analysis/matched_collectives.h"
 #include "sweeps/analyse.h"
 
 namespace moetune::sweeps {
@@ -22,9 +21,11 @@ using profiler::StepTrace;
 using profiler::TraceRecord;
 
 constexpr size_t kMostStoredRecords = 400'000;
+/// Records of all ranks are made before some are left out: bounds the memory for that.
+constexpr size_t kMostMadeRecords = 4 * kMostStoredRecords;
 
-/// What frameworks call their process groups, and what we do, empty where that is nothing; the
-/// first that is found counts.
+/// Substrings of frameworks' names of process groups, and our name of the group; empty: we have
+/// none. The first match wins.
 struct GroupWord {
   std::string_view word;
   const char* group;
@@ -51,8 +52,7 @@ constexpr auto kGroupWords = std::to_array<GroupWord>({
     {"default_pg", "world"},
 });
 
-/// Ours where the words say which it is, else theirs; with the number that tells groups of one
-/// purpose apart.
+/// Our name of the group if a row matches, else the framework's. A suffix "#N" is kept.
 std::string stored_group(const std::string& purpose) {
   const size_t number = std::min(purpose.find('#'), purpose.size());
   std::string words = purpose.substr(0, number);
@@ -64,7 +64,7 @@ std::string stored_group(const std::string& purpose) {
   return purpose;
 }
 
-/// Each trace's own rank, or where they do not tell them apart its place.
+/// The ranks of the traces; their indices if a rank is missing or occurs twice.
 std::vector<int32_t> ranks_of(const Diagnosis& diagnosis) {
   std::vector<int32_t> ranks;
   std::set<int64_t> known;
@@ -79,41 +79,31 @@ std::vector<int32_t> ranks_of(const Diagnosis& diagnosis) {
   return ranks;
 }
 
-/// Of all traces together.
-bool has_absurd_extent(const std::vector<profiler::ImportedTrace>& traces) {
-  double first = std::numeric_limits<double>::max();
-  double last = std::numeric_limits<double>::lowest();
+/// Whether all traces together span too much time (kMaxTraceNs).
+bool is_too_long(const std::vector<profiler::ImportedTrace>& traces) {
+  double first_ns = std::numeric_limits<double>::max();
+  double last_ns = std::numeric_limits<double>::lowest();
   for (const profiler::ImportedTrace& trace : traces) {
-    for (const profiler::ImportedOp& op : trace.ops) {
-      first = std::min(first, static_cast<double>(op.start_ns));
-      last = std::max(last, static_cast<double>(op.end_ns));
-    }
-    for (const profiler::HostCall& call : trace.calls) {
-      first = std::min(first, static_cast<double>(call.start_ns));
-      last = std::max(last, static_cast<double>(call.end_ns));
-    }
-    for (const profiler::ImportedStep& step : trace.steps) {
-      first = std::min(first, static_cast<double>(step.start_ns));
-      last = std::max(last, static_cast<double>(step.end_ns));
-    }
+    const profiler::TraceExtent extent = profiler::extent_of(trace);
+    first_ns = std::min(first_ns, extent.first_ns);
+    last_ns = std::max(last_ns, extent.last_ns);
   }
-  return last - first > profiler::kMostExtentNs;
+  return last_ns - first_ns > profiler::kMaxTraceNs;
 }
 
 }  // namespace
 
 void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
                      std::vector<std::string>& notes) {
-  if (has_absurd_extent(diagnosis.traces)) {
+  if (is_too_long(diagnosis.traces)) {
     notes.push_back("the traces lie too far apart to be stored");
     return;
   }
-  const profiler::ImportedSteps steps(diagnosis.traces,
-                                      profiler::match_across_ranks(diagnosis.traces),
+  const profiler::ImportedSteps steps(diagnosis.traces, diagnosis.wall.matching,
                                       profiler::RecordNames::texts);
   if (steps.num_steps() == 0) return;
   const size_t middle = steps.num_steps() / 2;
-  if (steps.num_ops(middle) > 4 * kMostStoredRecords) {
+  if (steps.num_ops(middle) > kMostMadeRecords) {
     notes.push_back("the trace has too much work in a step to be stored");
     return;
   }

@@ -47,10 +47,7 @@ int64_t world_of(const UserRun& run) {
 /// Replicas are what the ranks leave; without a pipeline there are no virtual stages.
 void follow(const UserRun& run, spec::PlanKnobs& knobs) {
   if (knobs.pp == 1) knobs.vpp = 1;
-  const int64_t replica = knobs.replica_ranks();
-  if (run.world_size > 0 && replica > 0 && run.world_size % replica == 0) {
-    knobs.dp = static_cast<int32_t>(run.world_size / replica);
-  }
+  if (run.world_size > 0) spec::set_dp_for(run.world_size, knobs);
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ std::vector<tuner::CommitReadings> Confirmation::freed_readings(int a, int b) co
   std::vector<tuner::TimedReading> readings = runs_.timed(setup_.metric, {a, b});
   const double sign = setup_.is_higher_better ? -1.0 : 1.0;
   for (tuner::TimedReading& reading : readings) reading.value *= sign;
-  return tuner::freed_of_course(readings, a, b);
+  return tuner::without_drift(readings, a, b);
 }
 
 Confirmation::EndsDifference Confirmation::plain_difference_of_ends() const {

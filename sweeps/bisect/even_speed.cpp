@@ -36,7 +36,7 @@ std::optional<tuner::LevelDifference> difference_between(const HuntRuns& runs,
   watch.notice(readings);
   std::vector<tuner::CommitReadings> commits = {{a, {}}, {b, {}}};
   if (watch.is_there()) {
-    commits = tuner::freed_of_course(readings, a, b);
+    commits = tuner::without_drift(readings, a, b);
   } else {
     for (const auto& reading : readings) {
       commits[reading.position == b].values.push_back(reading.value);

@@ -17,6 +17,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
+#include "sweeps/adapters/shell_text.h"
 #include "sweeps/commands/options.h"
 
 namespace moetune::sweeps {
@@ -58,8 +59,8 @@ Words names_on() {
 
 enum class Paths : uint8_t { none, files, folders };
 
-/// What a value may be, by the word that stands for it. A word in small letters is the value
-/// itself, or several with bars between them; words that are neither here nor that are free.
+/// Completions for each placeholder of the help. Placeholders that start with a lower-case letter
+/// are literal values, separated by bars. For all others any text is accepted.
 struct ValueRow {
   std::string_view value;
   Paths paths = Paths::none;
@@ -119,13 +120,6 @@ Candidates positional_candidates(const std::vector<OptionRow>& rows) {
     all.words.insert(all.words.end(), one.words.begin(), one.words.end());
   }
   return all;
-}
-
-/// The text in single quotes, for both shells.
-std::string in_quotes(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
 }
 
 std::string bash_assignments(const Candidates& found) {
@@ -299,7 +293,7 @@ CommandOptions completion_options() {
   namespace po = boost::program_options;
   CommandOptions options("completion bash|zsh",
                          "Prints the completion script of a shell: source <(moetune completion "
-                         "bash). An installed moetune has brought it along.");
+                         "bash). The installed package already contains it.");
   options.add()("shell", po::value<std::string>()->value_name("bash|zsh"), "of which shell");
   options.positional("shell");
   return options;

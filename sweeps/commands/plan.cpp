@@ -31,10 +31,10 @@ namespace {
 namespace planner = tuner::planner;
 
 constexpr const char* kPlanHelp =
-    R"(Searches all layouts and choices of a run of Megatron-Core on a cluster that need not be here:
-which fit, how fast they will be, why the first is first. Nothing is run.
+    R"(Predicts memory and speed of every configuration of a Megatron-Core run on a cluster, which
+need not exist, and lists the fastest that fit. Nothing is run.
 
-Exit code 1: nothing fits; the bytes that are missing are told.)";
+Exit code 1: nothing fits; the missing memory is printed.)";
 
 struct Fixed {
   const spec::PlanKnobRow* row;
@@ -93,7 +93,7 @@ CommandOptions plan_options() {
       "the run of today: a command or configuration of Megatron-LM, Megatron-Bridge, torchtitan or "
       "Primus, a file with one, or -; says flag by flag what a change buys");
   text("dialect", "DIALECT", "whose words --against has; default: told by its content");
-  text("export", "DIALECT", "prints the first plan in a dialect's words behind the answer");
+  text("export", "DIALECT", "also prints the first plan as a command or file of this framework");
   text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
   text("memory", "X", "share of a device's memory that may be used, default 1");
   text("top", "N", "how many to show, default 10");
@@ -123,8 +123,7 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
   run.knobs = question.base;
   run.global_batch_size = question.global_batch_size;
   run.seq_length = question.seq_length;
-  const int64_t plane = int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.pp;
-  if (num_devices % plane == 0) run.knobs.dp = static_cast<int32_t>(num_devices / plane);
+  spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
   for (const planner::PlanRule* rule : planner::broken_rules(run)) {
     text += fmt::format("; {}: {}", rule->name, rule->message(run));

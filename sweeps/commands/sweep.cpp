@@ -33,7 +33,7 @@
 namespace moetune::sweeps {
 namespace {
 
-/// What is said at the end.
+/// What the command prints.
 struct Result {
   std::string database;
   int64_t sweep_id = 0;
@@ -235,12 +235,12 @@ int run_sweep_command(const CommandOptions& options) {
 
 namespace {
 
-/// What decides and what runs, by the sweep's engine.
+/// Strategy and engine of the sweep.
 struct Conduct {
   std::unique_ptr<tuner::Strategy> strategy;
   store::SweepRow row;
   std::shared_ptr<const UserRun> user_run;  ///< null: our own engine
-  std::unique_ptr<TrialEngine> engine;      ///< the same
+  std::unique_ptr<TrialEngine> engine;      ///< null: our own engine
 };
 
 Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
@@ -259,13 +259,9 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
         rule);
   }
   loop.environment = environment_of(*own.run);
-  if (told) {
-    loop.max_new_runs = 1;
-  } else if (options.has("dry-run")) {
-    loop.max_new_runs = 0;
-  }
   std::unique_ptr<TrialEngine> engine;
   if (told) {
+    loop.max_new_runs = 1;
     std::error_code error;
     if (std::filesystem::exists(database, error)) {
       const auto store = store::Store::open_read_only(database);
@@ -275,6 +271,7 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
     }
     engine = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
   } else {
+    if (options.has("dry-run")) loop.max_new_runs = 0;
     engine = std::make_unique<ForeignEngine>(own.run, engine_folder(database));
   }
   return {std::move(own.strategy), std::move(own.row), std::move(own.run), std::move(engine)};

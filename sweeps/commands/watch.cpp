@@ -84,7 +84,7 @@ Seen look(const std::string& path, int64_t sweep_id) {
 
 std::string head_text(const Seen& seen, bool is_running) {
   const std::string state = is_running                       ? "running"
-                            : seen.sweep.status == "running" ? "not running: nobody writes to it"
+                            : seen.sweep.status == "running" ? "stopped: no process is running it"
                                                              : seen.sweep.status;
   return fmt::format("sweep {} {}: {}\n{}\n{}\n{}", seen.sweep.id, one_line(seen.sweep.name), state,
                      counts_text(seen.trials.lines), best_text(seen.sweep, seen.trials.lines),

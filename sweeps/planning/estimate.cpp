@@ -32,9 +32,9 @@ constexpr MemoryTerm kMemoryTerms[] = {
     {"narrow_weights", "weights in 8 bits or less", &planner::MemoryParts::narrow_weights},
     {"dummy_gradients", "dummy gradients", &planner::MemoryParts::dummy_gradients},
     {"workspaces", "workspaces", &planner::MemoryParts::workspaces},
-    {"gathered", "gathered units", &planner::MemoryParts::gathered},
+    {"gathered", "gathered FSDP units", &planner::MemoryParts::gathered},
     {"activations", "saved activations", &planner::MemoryParts::activations},
-    {"transient", "on top", &planner::MemoryParts::transient},
+    {"transient", "temporary at the peak", &planner::MemoryParts::transient},
 };
 
 Interval scaled(const Interval& interval, double factor) {
@@ -44,19 +44,13 @@ Interval inverse(double numerator, const Interval& interval) {
   return {numerator / interval.value, numerator / interval.high, numerator / interval.low};
 }
 
-double allocated_at(const planner::PlanRun& run, int stage) {
-  const planner::MemoryPrediction memory = planner::predict_memory(run);
-  const int place = stage < 0 ? memory.worst_stage : stage;
-  return memory.stages[static_cast<size_t>(place)].peak.total();
-}
-
 /// The largest load, to a hundredth, with which the run fits; 0 where it does not even balanced.
 double load_that_fits(const planner::PlanRun& run) {
   const auto capacity = static_cast<double>(run.hardware->memory_bytes);
   planner::PlanRun other = run;
   const auto fits = [&](double load) {
     other.load = load;
-    return planner::device_bytes(allocated_at(other, -1)) <= capacity;
+    return planner::device_bytes(planner::predict_memory(other).peak_bytes()) <= capacity;
   };
   if (!fits(1)) return 0;
   constexpr double kMost = 16;

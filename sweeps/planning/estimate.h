@@ -24,7 +24,7 @@ const char* name_of(Verdict verdict);
 
 struct RunEstimate {
   tuner::planner::MemoryPrediction memory;
-  int stage = 0;  ///< whose memory is told
+  int stage = 0;  ///< pipeline stage that the memory is of
   Interval allocated_bytes;
   Interval reserved_bytes;
   Verdict verdict = Verdict::fits;
@@ -39,11 +39,11 @@ struct RunEstimate {
 /// What is known beside the run.
 struct EstimateContext {
   double months = 0;
-  int num_unknown = 0;  ///< knobs that the source leaves open
-  int stage = -1;       ///< whose memory is asked for; -1: the worst
-  bool is_load_stated = true;
-  bool is_memory_open = false;  ///< so that it may need less
-  double gflop_per_token = 0;   ///< as the source counts; 0: the usual way
+  int num_unknown = 0;          ///< knobs that the source does not state
+  int stage = -1;               ///< pipeline stage to report; -1: the one with the largest peak
+  bool is_load_stated = true;   ///< false: widen the memory interval, routing is unknown
+  bool is_memory_open = false;  ///< unstated knobs may lower the memory
+  double gflop_per_token = 0;   ///< by the source's own count; 0: training_flops_per_token
 };
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
@@ -55,7 +55,7 @@ struct MemoryTerm {
   const char* words;  ///< for people
   double tuner::planner::MemoryParts::*bytes;
 };
-/// In the order in which they are told.
+/// In the order in which they are printed.
 std::span<const MemoryTerm> memory_terms();
 
 /// Keys of an estimate, for JSON.

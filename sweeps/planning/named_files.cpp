@@ -99,12 +99,10 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.hardware = owned.hardware.get();
   run.knobs = config.knobs;
   const int64_t devices = owned.hardware->num_devices();
-  const int64_t plane = int64_t{run.knobs.tp} * run.knobs.cp * run.knobs.pp;
-  if (devices % plane != 0) {
+  if (!spec::set_dp_for(devices, run.knobs)) {
     throw base::UsageError(fmt::format("tp {} x cp {} x pp {} do not divide the {} devices",
                                        run.knobs.tp, run.knobs.cp, run.knobs.pp, devices));
   }
-  run.knobs.dp = static_cast<int32_t>(devices / plane);
   run.seq_length = config.seq_length > 0 ? config.seq_length : 4096;
   run.global_batch_size = config.global_batch_size > 0
                               ? config.global_batch_size

@@ -139,7 +139,7 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"num_points", "integer", "", "Of the space."},
     {"num_legal", "integer", "", "That break no rule."},
     {"num_fit", "integer", "", "Of those, that fit."},
-    {"num_timed", "integer", "", "Whose step was priced; the others cannot be among the best."},
+    {"num_timed", "integer", "", "Step predictions that were made, lower bounds included."},
     {"search_seconds", "number", "s", "That the search took."},
     {"nearest_misses[].knobs.*", "any", "",
      "Where nothing fits: a configuration that misses least."},

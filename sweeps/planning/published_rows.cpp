@@ -235,9 +235,9 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   knobs.etp = row.size("etp", 1);
   knobs.micro_batch_size = row.size("micro_batch_size", 1);
   const int64_t devices = row.integer("world_size", 0, 0);
-  const int64_t plane = int64_t{knobs.tp} * knobs.cp * knobs.pp;
-  knobs.dp = row.size("dp", static_cast<int32_t>(std::max<int64_t>(1, devices / plane)));
-  if (plane * knobs.dp != devices) {
+  const int64_t replica = knobs.replica_ranks();
+  knobs.dp = row.size("dp", static_cast<int32_t>(std::max<int64_t>(1, devices / replica)));
+  if (replica * knobs.dp != devices) {
     throw base::UsageError(fmt::format("tp {} x cp {} x pp {} x dp {} are not world_size {}",
                                        knobs.tp, knobs.cp, knobs.pp, knobs.dp, devices));
   }

@@ -221,10 +221,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
   run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
-  const int64_t replica = run.config->knobs.replica_ranks();
-  if (const auto world = world_size_of(diagnosis); world && *world % replica == 0) {
-    run.config->knobs.dp = static_cast<int32_t>(*world / replica);
-  }
+  if (const auto world = world_size_of(diagnosis)) spec::set_dp_for(*world, run.config->knobs);
   run.model = about.model;
   run.hardware = about.hardware;
   diagnosis.remedies = remedies_of(wall_of(diagnosis), run);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -26,11 +27,11 @@ constexpr int kMostRemediesOfOtherWalls = 2;
 struct Row {
   std::string_view rule;
   std::string_view label;
-  /// The sub-causes that it is for, by blanks; empty: any.
-  std::string_view sub_causes;
+  /// Sub-causes that it helps against (SubCauseRow::name, or "oom" and "host memory"). Empty: all.
+  std::array<std::string_view, 3> sub_causes;
   std::string_view why;
-  /// False where the run has it already, or where it says nothing to such a run. Null: what is to
-  /// be done is no choice of the run; `words` says it in the dialect that has them.
+  /// Applies the change. False if it is in effect already or does not apply to the run. Null: not a
+  /// choice among knobs; `words` holds the flags.
   bool (*change)(PlanKnobs&);
   /// Settings beside the table of knobs, in Megatron-LM's words.
   std::string_view words = {};
@@ -57,7 +58,10 @@ bool halve(int32_t& size) {
 
 constexpr Row kRows[] = {
     // The device waits for the host.
-    {"graphs_of_static_parts", "host", "launch", "Captured parts of a layer are launched at once.",
+    {"graphs_of_static_parts",
+     "host",
+     {"launch"},
+     "Captured parts of a layer are launched at once.",
      [](PlanKnobs& k) {
        using spec::PlanGraph;
        return add_to(k.cuda_graphs,
@@ -65,26 +69,29 @@ constexpr Row kRows[] = {
      }},
     {"fused_permutation",
      "host",
-     "launch",
+     {"launch"},
      "Sorting rows in one kernel takes fewer launches.",
      [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
      {},
      true},
     {"grouped_products",
      "host",
-     "launch",
+     {"launch"},
      "One launch for the products of all local experts.",
      [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
      {},
      true},
-    {"larger_micro_batch", "host", "launch", "Twice the work behind each launch.",
+    {"larger_micro_batch",
+     "host",
+     {"launch"},
+     "Twice the work behind each launch.",
      [](PlanKnobs& k) {
        k.micro_batch_size *= 2;
        return true;
      }},
     {"no_waiting_for_counts",
      "host",
-     "sync",
+     {"sync"},
      "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
      "losses have to be compared.",
      [](PlanKnobs& k) {
@@ -94,33 +101,47 @@ constexpr Row kRows[] = {
      },
      {},
      true},
-    {"expandable_segments", "host", "allocator",
-     "The allocator then grows its segments and need not free and ask again.", nullptr,
+    {"expandable_segments",
+     "host",
+     {"allocator"},
+     "The allocator then grows its segments and need not free and ask again.",
+     nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"more_loader_workers", "host", "loader", "More processes prepare the next batch.", nullptr,
+    {"more_loader_workers",
+     "host",
+     {"loader"},
+     "More processes prepare the next batch.",
+     nullptr,
      "--num-workers 8"},
-    {"collect_garbage_together", "host", "gc loader",
-     "All ranks collect garbage in the same step, seldom.", nullptr,
+    {"collect_garbage_together",
+     "host",
+     {"loader"},
+     "All ranks collect garbage in the same step, seldom.",
+     nullptr,
      "--manual-gc --manual-gc-interval 100"},
     // Ranks move data.
-    {"overlap_of_gradients", "communication", "transfer",
+    {"overlap_of_gradients",
+     "communication",
+     {"transfer"},
      "Gradients are reduced while the backward pass goes on.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
-    {"overlap_of_weights", "communication", "transfer",
+    {"overlap_of_weights",
+     "communication",
+     {"transfer"},
      "Weights are gathered while the forward pass goes on.",
      [](PlanKnobs& k) {
        return k.dp * k.cp > 1 && k.distributed_optimizer && turn_on(k.overlap_param_gather);
      }},
     {"overlap_of_experts",
      "communication",
-     "transfer",
+     {"transfer"},
      "One micro-batch exchanges rows while another one computes.",
      [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
      {},
      true},
     {"hybrid_dispatcher",
      "communication",
-     "transfer one_link",
+     {"transfer", "one link"},
      "Rows cross between nodes once and are spread inside.",
      [](PlanKnobs& k) {
        if (k.ep == 1 || k.dispatcher == spec::Dispatcher::hybridep) return false;
@@ -129,10 +150,14 @@ constexpr Row kRows[] = {
      },
      {},
      true},
-    {"overlap_of_tensor_parallelism", "communication", "transfer",
+    {"overlap_of_tensor_parallelism",
+     "communication",
+     {"transfer"},
      "Products and their tensor-parallel transfers run in pieces beside each other.",
      [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
-    {"less_tensor_parallelism", "communication", "transfer",
+    {"less_tensor_parallelism",
+     "communication",
+     {"transfer"},
      "Half the ranks that a layer's products are cut over.",
      [](PlanKnobs& k) {
        if (!halve(k.tp)) return false;
@@ -141,7 +166,7 @@ constexpr Row kRows[] = {
      }},
     {"fewer_sms_for_exchange",
      "communication",
-     "contention",
+     {"contention"},
      "The exchange leaves more multiprocessors to the kernels beside it.",
      [](PlanKnobs& k) {
        if (k.ep == 1 || k.moe_flex_dispatcher_num_sms == 12) return false;
@@ -150,37 +175,53 @@ constexpr Row kRows[] = {
      },
      {},
      true},
-    {"look_at_the_link", "communication", "one_link one link",
+    {"look_at_the_link",
+     "communication",
+     {"one link"},
      "One rank's transfers are slower than the others': check its cable, adapter and node.",
      nullptr},
     // Stages wait for each other.
-    {"more_virtual_stages", "pipeline", "bubble",
+    {"more_virtual_stages",
+     "pipeline",
+     {"bubble"},
      "The bubble shrinks with the number of virtual stages.",
      [](PlanKnobs& k) {
        if (k.pp == 1) return false;
        k.vpp *= 2;
        return true;
      }},
-    {"more_micro_batches", "pipeline", "bubble",
+    {"more_micro_batches",
+     "pipeline",
+     {"bubble"},
      "Half the micro-batch is twice as many of them: the bubble's share halves.",
      [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
-    {"fewer_stages", "pipeline", "bubble", "Half the stages, twice the replicas.",
+    {"fewer_stages",
+     "pipeline",
+     {"bubble"},
+     "Half the stages, twice the replicas.",
      [](PlanKnobs& k) {
        if (!halve(k.pp)) return false;
        k.dp *= 2;
        if (k.pp == 1) k.vpp = 1;
        return true;
      }},
-    {"fewer_layers_at_the_ends", "pipeline", "uneven_stage uneven stage",
-     "Embedding and head are work too: give their stages fewer layers.", nullptr,
+    {"fewer_layers_at_the_ends",
+     "pipeline",
+     {"uneven stage"},
+     "Embedding and head are work too: give their stages fewer layers.",
+     nullptr,
      "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"},
     // Some ranks have more to do, or are slower.
-    {"balance_of_experts", "imbalance", "experts",
-     "A stronger balancing loss evens out what the experts receive.", nullptr,
-     "--moe-aux-loss-coeff 0.01", true},
+    {"balance_of_experts",
+     "imbalance",
+     {"experts"},
+     "A stronger balancing loss evens out what the experts receive.",
+     nullptr,
+     "--moe-aux-loss-coeff 0.01",
+     true},
     {"capacity_of_experts",
      "imbalance",
-     "experts",
+     {"experts"},
      "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
      "have "
      "to be compared.",
@@ -191,11 +232,15 @@ constexpr Row kRows[] = {
      },
      {},
      true},
-    {"look_at_the_rank", "imbalance", "rank late rank late_rank",
+    {"look_at_the_rank",
+     "imbalance",
+     {"rank"},
      "One rank computes slower than the others: check its clocks, temperature and neighbours.",
      nullptr},
     // Memory is bought with time.
-    {"selective_recomputation", "memory", "recompute",
+    {"selective_recomputation",
+     "memory",
+     {"recompute"},
      "Recompute what is cheap and large instead of whole layers.",
      [](PlanKnobs& k) {
        if (!k.recompute.has(PlanRecompute::full)) return false;
@@ -204,22 +249,33 @@ constexpr Row kRows[] = {
        k.recompute.add(PlanRecompute::layernorm);
        return true;
      }},
-    {"no_recomputation", "memory", "recompute", "Nothing is recomputed, where memory allows it.",
+    {"no_recomputation",
+     "memory",
+     {"recompute"},
+     "Nothing is recomputed, where memory allows it.",
      [](PlanKnobs& k) {
        if (k.recompute == spec::PlanRecomputeSet{}) return false;
        k.recompute = {};
        return true;
      }},
-    {"no_offload", "memory", "offload host", "Nothing goes to the host's memory, where that fits.",
+    {"no_offload",
+     "memory",
+     {"offload", "host memory"},
+     "Nothing goes to the host's memory, where that fits.",
      [](PlanKnobs& k) {
        if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
        k.optimizer_offload_ratio = 0;
        k.offload = {};
        return true;
      }},
-    {"smaller_micro_batch", "memory", "oom", "Half the activations, twice the micro-batches.",
+    {"smaller_micro_batch",
+     "memory",
+     {"oom"},
+     "Half the activations, twice the micro-batches.",
      [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
-    {"more_recomputation", "memory", "oom",
+    {"more_recomputation",
+     "memory",
+     {"oom"},
      "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
      [](PlanKnobs& k) {
        if (k.recompute.has(PlanRecompute::full)) return false;
@@ -228,29 +284,44 @@ constexpr Row kRows[] = {
        k.recompute.add(PlanRecompute::full);
        return true;
      }},
-    {"fused_loss", "memory", "oom", "Logits are not kept: the loss is computed in pieces.",
+    {"fused_loss",
+     "memory",
+     {"oom"},
+     "Logits are not kept: the loss is computed in pieces.",
      [](PlanKnobs& k) {
        if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
        k.cross_entropy = spec::CrossEntropy::native;
        return true;
      }},
-    {"offloaded_optimizer", "memory", "oom",
+    {"offloaded_optimizer",
+     "memory",
+     {"oom"},
      "The optimizer's state lies in the host's memory; steps take longer.",
      [](PlanKnobs& k) {
        if (k.optimizer_offload_ratio > 0) return false;
        k.optimizer_offload_ratio = 1;
        return true;
      }},
-    {"less_fragmentation", "memory", "oom",
-     "The allocator grows its segments and leaves fewer holes.", nullptr,
+    {"less_fragmentation",
+     "memory",
+     {"oom"},
+     "The allocator grows its segments and leaves fewer holes.",
+     nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"fewer_loader_workers", "memory", "host",
-     "Each process that prepares batches holds a copy of what it reads.", nullptr,
+    {"fewer_loader_workers",
+     "memory",
+     {"host memory"},
+     "Each process that prepares batches holds a copy of what it reads.",
+     nullptr,
      "--num-workers 1"},
-    {"sharded_optimizer", "memory", "oom recompute offload",
+    {"sharded_optimizer",
+     "memory",
+     {"oom", "recompute", "offload"},
      "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
-    {"narrow_moments", "memory", "oom recompute offload",
+    {"narrow_moments",
+     "memory",
+     {"oom", "recompute", "offload"},
      "Moments in bf16 free memory for larger micro-batches or less recomputation.",
      [](PlanKnobs& k) {
        if (k.exp_avg == spec::StateType::bf16) return false;
@@ -259,26 +330,34 @@ constexpr Row kRows[] = {
        return true;
      }},
     // The device computes.
-    {"products_in_fp8", "compute", "FLOP flop", "Products in 8 bits; losses have to be compared.",
+    {"products_in_fp8",
+     "compute",
+     {"FLOPs"},
+     "Products in 8 bits; losses have to be compared.",
      [](PlanKnobs& k) {
        if (k.precision != spec::PrecisionRecipe::bf16) return false;
        k.precision = spec::PrecisionRecipe::fp8_blockwise;
        return true;
      }},
-    {"fused_activations", "compute", "bandwidth bandwidth-bound",
+    {"fused_activations",
+     "compute",
+     {"bandwidth"},
      "Fused kernels read and write activations once.",
      [](PlanKnobs& k) {
        const bool is_new = turn_on(k.fused_activation);
        return turn_on(k.moe_permute_fusion) || is_new;
      }},
-    {"larger_products", "compute", "occupancy small", "Twice the rows in each product.",
+    {"larger_products",
+     "compute",
+     {"occupancy"},
+     "Twice the rows in each product.",
      [](PlanKnobs& k) {
        k.micro_batch_size *= 2;
        return true;
      }},
     {"whole_experts",
      "compute",
-     "occupancy small",
+     {"occupancy"},
      "Experts that are not cut have wider products.",
      [](PlanKnobs& k) {
        if (!halve(k.etp)) return false;
@@ -289,20 +368,13 @@ constexpr Row kRows[] = {
      true},
 };
 
-/// Whether one of the words, separated by blanks, is in the text: sub-causes may be told with more
-/// words than their name.
-bool has_word(std::string_view words, std::string_view text) {
-  while (!words.empty()) {
-    const std::string_view word = words.substr(0, words.find(' '));
-    if (text.find(word) != std::string_view::npos) return true;
-    words.remove_prefix(std::min(words.size(), word.size() + 1));
-  }
-  return false;
+bool helps_against(const Row& row, std::string_view sub_cause) {
+  return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
 }
 
 bool is_for(const Row& row, const FoundWall& wall) {
-  return row.label != wall.label || row.sub_causes.empty() || wall.sub_cause.empty() ||
-         has_word(row.sub_causes, wall.sub_cause);
+  return row.label != wall.label || row.sub_causes[0].empty() || wall.sub_cause.empty() ||
+         helps_against(row, wall.sub_cause);
 }
 
 /// What a row can save at most: no more than the causes that it is for, where those are known.
@@ -312,7 +384,7 @@ double ceiling_of(const Row& row, const FoundWall& wall) {
   double of_causes = 0;
   bool is_known = false;
   for (const auto& [cause, ratio] : wall.cause_ceilings) {
-    if (!has_word(row.sub_causes, cause)) continue;
+    if (!helps_against(row, cause)) continue;
     is_known = true;
     of_causes += ratio;
   }

@@ -15,7 +15,7 @@ enum class RunFileKind : uint8_t {
   chrome_trace,  ///< JSON of Kineto and others
   rocprof_trace,
   sqlite,  ///< of Nsight Systems, most likely
-  gzip,    ///< what is inside is not looked at: a trace, most likely
+  gzip,    ///< assumed to be a trace
   config,  ///< a command or a configuration of a dialect
 };
 
@@ -35,8 +35,8 @@ struct RunFolder {
 /// nothing of that name.
 RunFolder find_run_files(const std::string& path);
 
-/// The logs among files and in folders, in that order. What is not there, or has gone meanwhile, is
-/// none.
+/// The logs among these files and below these folders, in the order of `paths`. Paths that do not
+/// exist are skipped.
 std::vector<std::string> logs_among(const std::vector<std::string>& paths);
 
 }  // namespace moetune::sweeps

@@ -7,7 +7,7 @@
 namespace moetune::base {
 BOOST_AUTO_TEST_SUITE(cxx_names)
 
-BOOST_AUTO_TEST_CASE(the_last_name_is_left) {
+BOOST_AUTO_TEST_CASE(scopes_and_arguments_are_dropped) {
   for (const auto& [text, name] : {
            std::pair("void moetune::gemm<float>(float*)", "gemm"),
            std::pair("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -25,7 +25,7 @@ BOOST_AUTO_TEST_CASE(the_last_name_is_left) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(characters_are_cut_whole) {
+BOOST_AUTO_TEST_CASE(text_is_not_cut_within_a_character) {
   BOOST_TEST(cut_text("abc", 5) == "abc");
   BOOST_TEST(cut_text("abc", 2) == "ab");
   BOOST_TEST(cut_text("a\xc3\xa4z", 2) == "a");

@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(only_communication_is_told_as_such) {
   BOOST_TEST(text("recompute") == "recomputation");
   BOOST_TEST(text("blocking_ep") == "blocking ep communication");
   BOOST_TEST(text("blocking_somebody") == "blocking somebody communication");
-  BOOST_TEST(text("compute_experts") == "experts' products");
+  BOOST_TEST(text("compute_experts") == "expert GEMMs");
   BOOST_TEST(text("blocking_memcpy") == "waiting for copies between memories");
   BOOST_TEST(label_of({&row_of(StepPart::transfer), "dp_cp"}) == "transfer dp_cp");
   BOOST_TEST(label_of({&row_of(StepPart::transfer), kMemcpyGroup}) == "copies");

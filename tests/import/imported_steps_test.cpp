@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(kernels_that_overlap_on_a_stream_are_replayed_as_they_ran) 
   BOOST_TEST(run.step_ns(run.ops()) == step.end_ns - step.start_ns);
 }
 
-BOOST_AUTO_TEST_CASE(stops_of_the_host_are_records) {
+BOOST_AUTO_TEST_CASE(syncs_and_allocations_become_records) {
   EventText events;
   for (int i = 0; i < 40; ++i) {
     const double start = 100 * i;
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(stops_of_the_host_are_records) {
   BOOST_TEST(named("load") == 39);
 }
 
-BOOST_AUTO_TEST_CASE(a_wait_of_another_thread_holds_nobody_up) {
+BOOST_AUTO_TEST_CASE(a_sync_during_another_threads_launches_is_ignored) {
   EventText events;
   for (int i = 0; i < 40; ++i) events.call(10 * i, 5, i + 1).kernel(1000 + 100 * i, 99, i + 1);
   events.call(401, 5, 500, "cudaLaunchKernel", 2).kernel(5100, 99, 500);
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_wait_that_the_file_states_is_an_edge) {
   BOOST_TEST(step.records[3].producer_id == kNoRecord);
 }
 
-BOOST_AUTO_TEST_CASE(messages_are_waiting_for_a_stage) {
+BOOST_AUTO_TEST_CASE(messages_count_as_pipeline) {
   EventText events;
   for (int i = 0; i < 50; ++i) {
     events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);

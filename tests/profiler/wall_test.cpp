@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(shares_are_the_parts_of_the_vocabulary) {
 BOOST_AUTO_TEST_CASE(every_part_has_its_term_and_its_metric) {
   for (const base::StepPartRow& row : base::step_parts()) {
     BOOST_CHECK_NO_THROW(budget_term(StepBudget(), row.metric));
-    if (row.without[0] != '\0') BOOST_CHECK_NO_THROW(budget_term(StepBudget(), row.without));
+    if (row.subtracted[0] != '\0') BOOST_CHECK_NO_THROW(budget_term(StepBudget(), row.subtracted));
   }
   for (const BudgetTerm& term : budget_terms()) {
     BOOST_CHECK_NO_THROW(store::metric_info(term.name));

@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   BOOST_TEST(tests::contains(tests::read_text(exported), "sm90_gemm_bf16"));
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
+BOOST_AUTO_TEST_CASE(faulty_runs_do_not_count) {
   struct Row {
     const char* setting;
     json value;
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_hold_is_no_result) {
 BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_no_result) {
   write_engine_sweep(*this, {{"micro_batch_size", {2}}, {"--planted-no-gpu", {true}}});
   check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"}, 15,
-                {"what the machine lacks", "no driver"});
+                {"the machine cannot run it", "no driver"});
   const store::Store store = store::Store::open_read_only(db);
   for (const store::TrialRow& trial : store.list_trials(1)) BOOST_TEST(trial.status != "failed");
 }
@@ -176,12 +176,12 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_taken_away_is_repeated) {
     document["engine"]["config"] = "pretrain_gpt.py" + kBase;
   });
   check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"}, 15,
-                {"ended from outside", "PREEMPTION"});
+                {"stopped from outside", "PREEMPTION"});
   tests::write_text(folder.file("calm"), "");
   BOOST_TEST(swept(*this)["status"] == "done");
 }
 
-BOOST_AUTO_TEST_CASE(by_hand_it_goes_the_same_way) {
+BOOST_AUTO_TEST_CASE(tell_by_hand_gives_the_same_sweep) {
   write_engine_sweep(*this, kSpace);
   const std::string sweep_file = folder.file("sweep.json");
   tests::Answer answer = run({"sweep", sweep_file, "--db", db, "--dry-run", "--format", "json"});
@@ -209,10 +209,10 @@ BOOST_AUTO_TEST_CASE(by_hand_it_goes_the_same_way) {
     if (code != 0) words.insert(words.end(), {"--exit-code", "1"});
     answer = run(words);
     if (num_told == 1) {
-      check_refused(words, 2, {"has been told with it", "told.log"});
+      check_refused(words, 2, {"already used for trial", "told.log"});
       // Nor with something new beside it.
       words.insert(words.begin() + 2, sweep_file);
-      check_refused(words, 2, {"has been told with it", "told.log"});
+      check_refused(words, 2, {"already used for trial", "told.log"});
     }
   }
   BOOST_TEST(num_told > 5);

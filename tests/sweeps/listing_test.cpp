@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(every_trial_says_what_it_is_and_what_it_was_for) {
       "first fit: trial 3: dp 2, cp 2, ep 2, pp 2, micro-batch 1, recompute none\n"
       "\n"
       "id  mark       phase     status     step  predicted  tokens/s  peak  predicted  wall  runs  "
-      "beside the first fit              what for, and what became of it\n"
+      "changes from the first fit        purpose and result\n"
       " 1  baseline   contract  oom           -          -         -     -          -  -        1  "
       "ep 4                              baseline: the starting configuration: out of memory\n"
       " 2             fit       pruned        -          -         -     -          -  -        0  "

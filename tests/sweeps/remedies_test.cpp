@@ -61,12 +61,13 @@ const Expected kExpected[] = {
     {"communication", "transfer", "overlap_of_gradients", "--overlap-grad-reduce"},
     {"communication", "transfer", "overlap_of_experts", "--overlap-moe-expert-parallel-comm"},
     {"communication", "transfer", "less_tensor_parallelism", "--tensor-model-parallel-size 1"},
+    {"communication", "one link", "hybrid_dispatcher", "--moe-flex-dispatcher-backend hybridep"},
     {"pipeline", "bubble", "more_micro_batches", "--micro-batch-size 1"},
     {"pipeline", "bubble", "fewer_stages", "--pipeline-model-parallel-size 2"},
     {"memory", "recompute", "selective_recomputation", "--recompute-granularity selective"},
     {"memory", "recompute", "selective_recomputation", "without --recompute-method"},
     {"memory", "recompute", "no_recomputation", "without --recompute-granularity"},
-    {"compute", "FLOP-bound", "products_in_fp8", "--fp8-recipe blockwise"}};
+    {"compute", "FLOPs", "products_in_fp8", "--fp8-recipe blockwise"}};
 
 }  // namespace
 
@@ -127,6 +128,19 @@ BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
   const auto others = remedies_of(wall, run_of(kCommand));
   BOOST_TEST((find(others, "graphs_of_static_parts") == nullptr));
   BOOST_TEST((find(others, "no_waiting_for_counts") != nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_link_has_only_remedies_for_it) {
+  FoundWall wall = wall_of("communication", "one link", 0.3);
+  wall.cause_ceilings = {{"one link", 0.2}, {"transfer", 0}, {"contention", 0.1}};
+  const auto found = remedies_of(wall, run_of(kCommand));
+  for (const char* rule : {"hybrid_dispatcher", "look_at_the_link"}) {
+    const Remedy* remedy = find(found, rule);
+    BOOST_TEST_REQUIRE(remedy != nullptr, rule);
+    BOOST_TEST(remedy->ceiling_ratio == 0.2);
+  }
+  BOOST_TEST((find(found, "overlap_of_experts") == nullptr));
+  BOOST_TEST((find(found, "fewer_sms_for_exchange") == nullptr));
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {

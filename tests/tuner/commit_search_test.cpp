@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(scores_tell_trends_and_wandering_from_noise) {
   }
   BOOST_TEST(wander_score(wandering) >= 3);
   BOOST_TEST(trend_score(drifting) >= 3);
-  const std::vector<double> course = machine_course(wandering, {0, 1}, 1e-9);
+  const std::vector<double> course = machine_drift(wandering, {0, 1}, 1e-9);
   double left = 0;
   double was = 0;
   for (size_t i = 0; i < course.size(); ++i) {
@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE(a_course_is_not_carried_on_beyond_what_was_seen) {
     std::vector<TimedReading> readings;
     for (int i = 0; i < 16; ++i) readings.push_back({i % 2 == 0 ? 0 : 9, noise(random), 2.0 * i});
     for (int i = 0; i < 5; ++i) readings.push_back({5, noise(random), 40.0 + 10 * i});
-    for (const double off : machine_course(readings, {0, 9}, 1e-9)) {
+    for (const double off : machine_drift(readings, {0, 9}, 1e-9)) {
       most = std::max(most, std::abs(off));
     }
   }

@@ -46,8 +46,8 @@ BOOST_AUTO_TEST_CASE(at_an_end_there_is_one_neighbour) {
 BOOST_AUTO_TEST_CASE(without_references_there_is_no_course) {
   const std::vector<TimedReading> readings = {{0, 1.0, 0}, {1, 2.0, 1}, {0, 3.0, 2}};
   const std::vector<double> none(readings.size(), 0.0);
-  BOOST_TEST(machine_course(readings, {}, 1e-3) == none, tt::per_element());
-  BOOST_TEST(machine_course(readings, {0, 7}, 1e-3) == none, tt::per_element());
+  BOOST_TEST(machine_drift(readings, {}, 1e-3) == none, tt::per_element());
+  BOOST_TEST(machine_drift(readings, {0, 7}, 1e-3) == none, tt::per_element());
 }
 
 }  // namespace

@@ -445,10 +445,10 @@ double reserved_bytes(double allocated_bytes) {
   return allocated_bytes * (1 + kFragments) + kLeast;
 }
 
-double device_bytes(double allocated_bytes) {
+double device_bytes(double peak_bytes) {
   constexpr double kContextAndCommunicators = 2560 * kMiB;
   constexpr double kFragmentsUnderPressure = 0.02;
-  return allocated_bytes * (1 + kFragmentsUnderPressure) + kContextAndCommunicators;
+  return peak_bytes * (1 + kFragmentsUnderPressure) + kContextAndCommunicators;
 }
 
 }  // namespace moetune::tuner::planner

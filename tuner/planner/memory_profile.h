@@ -65,6 +65,7 @@ struct StageMemory {
   /// of captured attention, where no step ran without graphs before.
   double in_graphs = 0;
 
+  /// What PyTorch calls allocated: without the pool of graphs.
   [[nodiscard]] double allocated() const { return peak.total() - in_graphs; }
 };
 
@@ -75,7 +76,7 @@ struct MemoryPrediction {
   [[nodiscard]] const StageMemory& worst() const {
     return stages[static_cast<size_t>(worst_stage)];
   }
-  /// What PyTorch has allocated at most, on the worst rank. Bytes.
+  /// Largest peak of all stages, graph pools included. Bytes.
   [[nodiscard]] double peak_bytes() const { return worst().peak.total(); }
 };
 
@@ -135,14 +136,14 @@ class PreparedMemory {
   std::vector<size_t> different_;  ///< the stages to look at: others are like one or hold less
 };
 
-/// Peak of what PyTorch has allocated, by stage. Fragmentation, communicators and the CUDA context
-/// come on top: reserved_bytes, device_bytes.
+/// Peak by stage, graph pools included. Fragmentation, communicators and the CUDA context come on
+/// top: reserved_bytes, device_bytes.
 MemoryPrediction predict_memory(const PlanRun& run);
 
-/// What the caching allocator holds for so many allocated bytes, and what the device is left with:
-/// the published runs that state more than one of the three (docs/planner.md).
+/// What the caching allocator holds for so many allocated bytes, and what is used of a device at a
+/// peak of so many: by the published runs that state more than one of the three (docs/planner.md).
 double reserved_bytes(double allocated_bytes);
-double device_bytes(double allocated_bytes);
+double device_bytes(double peak_bytes);
 
 /// Micro-batches (or, of virtual stages, each one's) whose forward a pipeline rank holds at most.
 /// One entry for each of its virtual stages.

@@ -29,36 +29,43 @@ constexpr RateRow kRates[] = {
     {"attention", &R::attention, 0.3, 1.2, 0.25, "Attention's core over published kernels."},
     {"attention_fp8", &R::attention_fp8, 1, 2, 0, "Attention in FP8 over 16 bits."},
     {"attention_wide", &R::attention_wide, 0.3, 1, 0.2, "Attention with heads of 256 over others."},
-    {"scan", &R::scan, 0.001, 0.2, 0.5, "Mamba-2's scan, of the 16-bit peak."},
+    {"scan", &R::scan, 0.001, 0.2, 0.5, "Mamba-2's scan: share of the 16-bit peak."},
     // Kernels of flash-linear-attention, forward and backward, on H200 at 32K.
-    {"scan_delta", &R::scan_delta, 0.005, 0.2, 0.3, "Gated DeltaNet's scan, of the same peak."},
+    {"scan_delta", &R::scan_delta, 0.005, 0.2, 0.3,
+     "Gated DeltaNet's scan: share of the 16-bit peak."},
     {"memory_dense", &R::memory_dense, 0.5, 5, 0.3, "Time over bytes, dense layers."},
     {"memory_moe", &R::memory_moe, 0.5, 8, 0.4, "Time over bytes, routing and experts."},
     {"biased_experts", &R::biased_experts, 1, 5, 0.4, "Time of experts with biases over others."},
-    {"fused_mlp", &R::fused_mlp, 0.2, 1, 0.3, "What a fused grouped MLP leaves of those."},
-    {"fused_permute", &R::fused_permute, 0.05, 1, 0.3, "What dispatchers leave of sorting rows."},
-    {"later_revision", &R::later_revision, 1, 1.8, 0.15, "B300 and GB300 beside B200 and GB200."},
+    {"fused_mlp", &R::fused_mlp, 0.2, 1, 0.3,
+     "Time of activation and packing with a fused grouped MLP, over without."},
+    {"fused_permute", &R::fused_permute, 0.05, 1, 0.3,
+     "Time of sorting rows in the dispatcher, over a kernel of its own."},
+    {"later_revision", &R::later_revision, 1, 1.8, 0.15,
+     "Speed of B300 and GB300, over B200 and GB200."},
     {"host_layer_ns", &R::host_layer_ns, 1e4, 5e7, 0.6, "Host time of an MoE layer, eager."},
     {"host_expert_ns", &R::host_expert_ns, 1e3, 2e6, 0.6, "Host time of a local expert, eager."},
-    {"host_dense", &R::host_dense, 0.05, 1, 0, "Host time of a dense layer over that."},
-    {"host_graphed", &R::host_graphed, 0.05, 1, 0.4, "What partial graphs leave of host time."},
+    {"host_dense", &R::host_dense, 0.05, 1, 0, "Host time of a dense layer, over an MoE layer."},
+    {"host_graphed", &R::host_graphed, 0.05, 1, 0.4, "Host time with partial graphs, over eager."},
     {"exchange", &R::exchange, 0.2, 2, 0.3, "Exchange of rows over published kernels."},
-    {"exchange_exposed", &R::exchange_exposed, 0.02, 1, 0.4, "Exposed part, with overlap."},
+    {"exchange_exposed", &R::exchange_exposed, 0.02, 1, 0.4,
+     "Exposed share of the exchange, with overlap."},
     {"tensor_factor", &R::tensor_factor, 0.5, 4, 0.3, "Tensor-parallel time over bytes."},
-    {"data_exposed", &R::data_exposed, 0.02, 1, 0.4, "Exposed data-parallel part, with overlap."},
-    {"pipeline_exposed", &R::pipeline_exposed, 0.02, 1, 0, "Exposed part of messages."},
+    {"data_exposed", &R::data_exposed, 0.02, 1, 0.4,
+     "Exposed share of data-parallel transfers, with overlap."},
+    {"pipeline_exposed", &R::pipeline_exposed, 0.02, 1, 0,
+     "Exposed share of messages between stages."},
     {"optimizer_factor", &R::optimizer_factor, 0.5, 5, 0, "Optimizer's time over bytes."},
-    {"fixed_ns", &R::fixed_ns, 1e5, 1e9, 0.7, "Of each step, whatever it does."},
-    {"parameter_ns", &R::parameter_ns, 1e3, 1e6, 0.7, "Of each step and parameter tensor, host."},
+    {"fixed_ns", &R::fixed_ns, 1e5, 1e9, 0.7, "Fixed time of each step."},
+    {"parameter_ns", &R::parameter_ns, 1e3, 1e6, 0.7,
+     "Host time of each parameter tensor in a step."},
     {"drift_moe", &R::drift_moe, 0, 0.05, 0, "Monthly gain of releases, MoE."},
     {"drift_dense", &R::drift_dense, 0, 0.05, 0, "Monthly gain of releases, dense."},
 };
 static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double),
               "every member of Rates has one row");
 
-/// Interpolates between two points, linearly in the logarithm of the sequence. Extrapolates below
-/// to 2K; constant outside.
-double along(double seq, double at_4k, double at_16k) {
+/// Linear in log2(seq) through the values at 4K and 16K; constant below 2K and above 16K.
+double interpolate_by_length(double seq, double at_4k, double at_16k) {
   const double place = std::clamp(std::log2(seq / 4096) / 2, -0.5, 1.0);
   return at_4k + place * (at_16k - at_4k);
 }
@@ -115,9 +122,13 @@ double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, d
   // TFLOP/s on Hopper (989 in 16 bits) and on Blackwell (2250).
   double share = 0;
   if (is_blackwell) {
-    share = (is_backward ? along(seq, 1083, 1298) : along(seq, 1324, 1698)) / 2250;
+    share = (is_backward ? interpolate_by_length(seq, 1083, 1298)
+                         : interpolate_by_length(seq, 1324, 1698)) /
+            2250;
   } else {
-    share = (is_backward ? along(seq, 422, 523) : along(seq, 553, 638)) / 989;
+    share = (is_backward ? interpolate_by_length(seq, 422, 523)
+                         : interpolate_by_length(seq, 553, 638)) /
+            989;
   }
   // With half of the width the GEMMs of attention have half the depth.
   if (head_dim <= 64) share *= 0.6;

@@ -196,7 +196,8 @@ constexpr PlanRule kRules[] = {
      },
      [](Run) {
        return std::string(
-           "graphs behind the router need static shapes: a capacity, or a paged stash");
+           "graphs after the router need static shapes: capacity_factor, or fused_grouped_mlp "
+           "with its paged stash");
      }},
     {"recompute_fits_model",
      [](Run run) {
@@ -206,15 +207,12 @@ constexpr PlanRule kRules[] = {
      },
      [](Run) { return std::string("a module is recomputed that the model does not have"); }},
     {"fsdp_without_pipeline",
-     [](Run run) {
-       return run.knobs.fsdp != spec::Fsdp::torch || (run.knobs.pp == 1 && run.knobs.ep == 1) ||
-              run.knobs.pp == 1;
-     },
+     [](Run run) { return run.knobs.fsdp != spec::Fsdp::torch || run.knobs.pp == 1; },
      [](Run) { return std::string("FSDP2 excludes pipeline stages"); }},
 };
 
 constexpr Thumb kThumbs[] = {
-    {"cp_by_length", "Context parallelism of about the sequence over 4096 tokens.",
+    {"cp_by_length", "cp and tp leave each rank 2K to 16K tokens of a sequence.",
      [](Run run) { return run.seq_length > 8192; },
      [](Run run) {
        const double tokens =
@@ -241,7 +239,7 @@ constexpr Thumb kThumbs[] = {
      }},
     {"ep_before_tp", "Expert parallelism rather than slices of experts.", has_experts,
      [](Run run) { return run.knobs.etp == 1; }},
-    {"small_bubble", "At least four micro-batches a pipeline stage, over its virtual stages.",
+    {"small_bubble", "The pipeline bubble is at most a quarter: (pp - 1) / (micro-batches x vpp).",
      [](Run run) { return run.knobs.pp > 1; },
      [](Run run) {
        return num_micro_batches(run) * num_virtual_stages(run) >= 4 * (int64_t{run.knobs.pp} - 1);

@@ -146,8 +146,8 @@ double wander_score(const std::vector<TimedReading>& readings) {
   return (2 - steps / spread) / std::sqrt(variance);
 }
 
-std::vector<double> machine_course(const std::vector<TimedReading>& readings,
-                                   const std::vector<int>& references, double least_scale) {
+std::vector<double> machine_drift(const std::vector<TimedReading>& readings,
+                                  const std::vector<int>& references, double least_scale) {
   std::vector<bool> is_reference;
   std::vector<bool> is_there(references.size(), false);
   for (const TimedReading& reading : readings) {
@@ -217,9 +217,8 @@ std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>
   return differences;
 }
 
-std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& readings, int a,
-                                            int b) {
-  const std::vector<double> course = machine_course(readings, {a, b}, 1e-300);
+std::vector<CommitReadings> without_drift(const std::vector<TimedReading>& readings, int a, int b) {
+  const std::vector<double> course = machine_drift(readings, {a, b}, 1e-300);
   std::vector<CommitReadings> commits = {{a, {}}, {b, {}}};
   for (size_t i = 0; i < readings.size(); ++i) {
     commits[readings[i].position == b].values.push_back(readings[i].value - course[i]);
@@ -263,7 +262,7 @@ void DriftWatch::update(const std::vector<TimedReading>& readings,
                         const std::vector<int>& references, double least_scale) {
   notice(readings);
   if (!is_there_) return;
-  course_ = machine_course(readings, references, least_scale);
+  course_ = machine_drift(readings, references, least_scale);
 }
 
 double DriftWatch::course_at(size_t reading) const {

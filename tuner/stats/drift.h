@@ -15,8 +15,8 @@ struct TimedReading {
   double time = 0.0;  ///< in any unit; no two readings have the same
 };
 
-/// Standard deviations of the scores from which they are believed: to take noise for wandering only
-/// costs runs, to take wandering for noise costs answers.
+/// Scores, in standard deviations, from which drift is assumed. A false alarm costs runs; missed
+/// drift costs answers.
 inline constexpr double kTrendScore = 3.0;
 inline constexpr double kWanderScore = 2.0;
 
@@ -38,8 +38,8 @@ double wander_score(const std::vector<TimedReading>& readings);
 /// a level per reference and a line through the nearest readings in time, again and again until
 /// both settle. A reading does not smooth its own noise away. All 0 without references, or while
 /// one of them has no reading. `least_scale`: of the noise.
-std::vector<double> machine_course(const std::vector<TimedReading>& readings,
-                                   const std::vector<int>& references, double least_scale);
+std::vector<double> machine_drift(const std::vector<TimedReading>& readings,
+                                  const std::vector<int>& references, double least_scale);
 
 /// A reading against those of a reference made just before and after it.
 struct TurnDifference {
@@ -53,10 +53,9 @@ struct TurnDifference {
 std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>& readings,
                                                  int reference);
 
-/// The readings at two references by commit, in the order of time, without the machine's course; a
+/// The readings at two references by commit, in the order of time, less the machine's drift; a
 /// reference without a reading is left out.
-std::vector<CommitReadings> freed_of_course(const std::vector<TimedReading>& readings, int a,
-                                            int b);
+std::vector<CommitReadings> without_drift(const std::vector<TimedReading>& readings, int a, int b);
 
 /// Whether what was measured then and now of one commit differs, by `min_effect_ratio` of its level
 /// at least; not with fewer than three readings of each.
@@ -82,7 +81,7 @@ class DriftWatch {
   [[nodiscard]] bool is_trend() const { return is_trend_; }
   /// How far the machine was off at a reading of the last update; the last one's for later ones.
   [[nodiscard]] double course_at(size_t reading) const;
-  /// Of a reading in a likelihood.
+  /// How much of an independent reading each one counts for: 1, or kWeightInWander.
   [[nodiscard]] double weight_of_reading() const;
 
  private:

@@ -79,7 +79,7 @@ std::vector<double> RunLog::freed() const {
   for (const auto& [configuration, count] : num_runs) {
     if (count >= kFewestReferenceRuns) references.push_back(configuration);
   }
-  const std::vector<double> course = machine_course(readings, references, kLeastNoise);
+  const std::vector<double> course = machine_drift(readings, references, kLeastNoise);
   for (size_t i = 0; i < values.size(); ++i) values[i] -= course[i];
   return values;
 }

@@ -1,4 +1,4 @@
-#include "kernels/base/name.h"
+#include "kernels/base/interned_string.h"
 
 #include <array>
 #include <functional>
@@ -19,37 +19,36 @@ struct Pool {
   std::unordered_set<std::string, TextHash, std::equal_to<>> texts;
 };
 
-/// Never destroyed: names are in objects that end later.
+/// Never destroyed: objects that end later refer to its texts.
 Pool& pool() {
-  static Pool* const all = new Pool;
-  return *all;
+  static Pool* const names = new Pool;
+  return *names;
 }
 
-/// Of each thread, the texts that it has looked up last, by where they lay: the same few literals
-/// and rows of tables name nearly all records.
+/// Cache of each thread, by the address of the looked-up text: literals and table rows recur.
 constexpr size_t kNumRecent = 256;
 thread_local std::array<const std::string*, kNumRecent> recent = {};
 
 }  // namespace
 
-const std::string* Name::held(std::string_view text) {
+const std::string* InternedString::intern(std::string_view text) {
   if (text.empty()) return nullptr;
   const auto address = reinterpret_cast<uintptr_t>(text.data());
   const std::string*& slot = recent[(address ^ (address >> 8)) % kNumRecent];
   if (slot != nullptr && *slot == text) return slot;
-  Pool& all = pool();
-  const std::lock_guard lock(all.mutex);
-  auto found = all.texts.find(text);
-  if (found == all.texts.end()) found = all.texts.emplace(text).first;
+  Pool& names = pool();
+  const std::lock_guard lock(names.mutex);
+  auto found = names.texts.find(text);
+  if (found == names.texts.end()) found = names.texts.emplace(text).first;
   slot = &*found;
   return slot;
 }
 
-const std::string& Name::nothing() {
+const std::string& InternedString::empty_text() {
   static const std::string empty;
   return empty;
 }
 
-std::ostream& operator<<(std::ostream& out, Name name) { return out << name.text(); }
+std::ostream& operator<<(std::ostream& out, InternedString name) { return out << name.text(); }
 
 }  // namespace moetune::base

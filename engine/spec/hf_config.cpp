@@ -36,22 +36,6 @@ const Family& family_of(JsonReader& reader) {
                                           name.substr(0, 60), fmt::join(supported, ", ")));
 }
 
-/// The text part of a multimodal config, with what stands outside of it; null for others.
-json text_part(const json& document, const Source& source) {
-  JsonReader reader(document, source, "", NullIs::absent);
-  if (!reader.has("text_config") || !reader.has("model_type")) return {};
-  const json& type = reader.value("model_type");
-  const bool is_multimodal = std::ranges::any_of(
-      kMultimodal, [&](std::string_view name) { return type == std::string(name); });
-  if (!is_multimodal) return {};
-  static_cast<void>(reader.object("text_config"));
-  json text = reader.value("text_config");
-  if (!text.contains("tie_word_embeddings") && reader.has("tie_word_embeddings")) {
-    text["tie_word_embeddings"] = reader.value("tie_word_embeddings");
-  }
-  return text;
-}
-
 const FieldInfo& activation_key(const JsonReader& reader, const Family& family) {
   const FieldInfo& usual = model_key("hidden_act");
   if (family.mixer == MixerKeys::pattern) {
@@ -196,8 +180,23 @@ ModelSpec read_model(JsonReader reader) {
 
 }  // namespace
 
+json language_model_part(const json& document, const Source& source) {
+  JsonReader reader(document, source, "", NullIs::absent);
+  if (!reader.has("text_config") || !reader.has("model_type")) return {};
+  const json& type = reader.value("model_type");
+  const bool is_multimodal = std::ranges::any_of(
+      kMultimodal, [&](std::string_view name) { return type == std::string(name); });
+  if (!is_multimodal) return {};
+  static_cast<void>(reader.object("text_config"));
+  json text = reader.value("text_config");
+  if (!text.contains("tie_word_embeddings") && reader.has("tie_word_embeddings")) {
+    text["tie_word_embeddings"] = reader.value("tie_word_embeddings");
+  }
+  return text;
+}
+
 ModelSpec model_from_json(const json& document, const Source& source) {
-  const json text = text_part(document, source);
+  const json text = language_model_part(document, source);
   if (!text.is_null()) return read_model({text, source, "text_config", NullIs::absent});
   return read_model({document, source, "", NullIs::absent});
 }

@@ -173,6 +173,9 @@ struct ModelSpec {
   [[nodiscard]] double training_flops_per_token(int64_t seq_length) const;
 };
 
+/// The text part of a multimodal config, with what stands outside of it; null for others.
+nlohmann::json language_model_part(const nlohmann::json& document, const Source& source);
+
 /// Reads a model description: a Hugging Face config.json as it is (older and newer spellings),
 /// which is also moetune's own format with the additional key `shared_expert_intermediate_size` for
 /// mixtral and qwen3_moe. `source` names the file in messages. Throws base::UsageError for anything

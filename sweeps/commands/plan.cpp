@@ -132,10 +132,12 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
 }
 
 /// The first plan as somebody's command or configuration.
-std::string exported(const CommandOptions& options, const PlanResult& result) {
+std::string exported(const CommandOptions& options, const nlohmann::json& model,
+                     const PlanResult& result) {
   const spec::dialects::Dialect dialect = dialect_named(options, "export");
   spec::dialects::RunConfig config;
   config.dialect = dialect;
+  config.model = model;
   config.knobs = result.answer.best.front().knobs;
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
@@ -160,8 +162,8 @@ std::string today() {
 }  // namespace
 
 int run_plan_command(const CommandOptions& options) {
-  const std::shared_ptr<const spec::ModelSpec> model =
-      model_named(options.required("model", "a model"));
+  const NamedModel named = model_and_config(options.required("model", "a model"));
+  const std::shared_ptr<const spec::ModelSpec>& model = named.spec;
   const std::string machine = options.required("hardware", "a hardware file or name");
   const Calibration calibration = options.has("calibration")
                                       ? load_calibration(options.text("calibration"))
@@ -221,7 +223,8 @@ int run_plan_command(const CommandOptions& options) {
         question.global_batch_size = config.global_batch_size;
       }
       // What is not searched over stays as it is there, such as precision and types.
-      if (fixed.empty()) question.base = theirs->run.knobs;
+      question.base = theirs->run.knobs;
+      for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
     }
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
   } else {
@@ -246,13 +249,16 @@ int run_plan_command(const CommandOptions& options) {
       std::cerr << fmt::format("{} is not written: there is no played step\n", trace_path);
     }
   }
+  const std::string written = options.has("export") && !result.answer.best.empty()
+                                  ? exported(options, named.config, result)
+                                  : std::string();
   if (options.wants_json()) {
-    std::cout << to_json(result).dump(2) << '\n';
+    nlohmann::json document = to_json(result);
+    if (options.has("export")) document["exported"] = written;
+    std::cout << document.dump(2) << '\n';
   } else {
     std::cout << to_text(result);
-    if (options.has("export") && !result.answer.best.empty()) {
-      std::cout << '\n' << exported(options, result);
-    }
+    if (!written.empty()) std::cout << '\n' << written;
   }
   // Last, as it takes the traces. Standard output is the answer's.
   if (options.has("report")) {

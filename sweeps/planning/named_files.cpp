@@ -17,10 +17,12 @@ namespace moetune::sweeps {
 
 namespace dialects = spec::dialects;
 
-std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path) {
+NamedModel model_and_config(const std::string& name_or_path) {
   const auto read = [](const spec::Document& document) {
-    return std::make_shared<const spec::ModelSpec>(
-        spec::model_from_json(document.json, document.source));
+    nlohmann::json part = spec::language_model_part(document.json, document.source);
+    return NamedModel{std::make_shared<const spec::ModelSpec>(
+                          spec::model_from_json(document.json, document.source)),
+                      part.is_null() ? document.json : std::move(part)};
   };
   if (name_or_path == "-") {
     return read(spec::read_document(read_standard_input(), kStandardInput));
@@ -110,6 +112,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   if (!config.pipeline_layout.empty()) {
     run.stages = spec::pipeline_stages_of(config.pipeline_layout);
   }
+  run.is_of_megatron = config.dialect != dialects::Dialect::torchtitan;
   const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
   if (broken != nullptr) {
     throw base::UsageError(fmt::format("{}: {}", broken->name, broken->message(run)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/spec/dialects/run_config.h"
@@ -10,8 +11,16 @@
 
 namespace moetune::sweeps {
 
+/// A model as it is priced, and as its config.json says it: of a multimodal one the text part.
+struct NamedModel {
+  std::shared_ptr<const spec::ModelSpec> spec;
+  nlohmann::json config;
+};
 /// The value of --model: a config.json, the name of a shipped model, or - for standard input.
-std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path);
+NamedModel model_and_config(const std::string& name_or_path);
+inline std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path) {
+  return model_and_config(name_or_path).spec;
+}
 
 /// "megatron-lm, megatron-bridge, torchtitan or primus": all, as they are asked for.
 std::string dialect_names();

@@ -195,7 +195,10 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
     run.knobs.main_grads = spec::StateType::bf16;
     run.knobs.precision_aware_optimizer = true;
   };
-  const auto offload = [](PlanRun& run) { run.knobs.optimizer_offload_ratio = 1; };
+  const auto offload = [](PlanRun& run) {
+    run.knobs.optimizer_offload_ratio = 1;
+    run.knobs.precision_aware_optimizer = true;
+  };
   add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)", narrow_moments);
   add("gradients of 16 bits (--fix main_grads=bf16)", narrow_gradients);
   add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)", offload);

@@ -149,6 +149,7 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"ways_out[].missing_bytes", "integer", "bytes",
      "What then is missing at least; not above 0: it fits."},
     {"assumptions[]", "list of texts", "", "What was taken for granted."},
+    {"exported", "text", "", "--export: the first plan as that framework's command or file."},
     {"played.step_time_ns", "integer", "ns", "--play: the step of the first, played."},
     {"played.parts_ns.*", "integer", "ns", "Where it goes, mean over stages."},
     {"played.seconds", "number", "s", "That playing took."},

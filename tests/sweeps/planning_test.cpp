@@ -276,7 +276,8 @@ BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {
 
 BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
   const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
-                             "16", "--against", kCommand, "--format", "json"});
+                             "16", "--against", kCommand, "--export", "megatron-lm", "--format",
+                             "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
   const json& changes = document["against"]["changes"];
@@ -287,8 +288,25 @@ BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
   tests::check_printed("plan", {document}, [](const std::string& key) {
     return !is_of_played(key) && !is_of_misses(key);
   });
+  // A command that starts has the model's sizes.
+  const auto exported = document["exported"].get<std::string>();
+  for (const char* words : {"--num-layers 48", "--hidden-size 2048", "--num-experts 128"}) {
+    BOOST_TEST(exported.find(words) != std::string::npos, exported);
+  }
   // Megatron-LM has no chunked loss: a plan for it has none either.
   BOOST_TEST(document["plans"][0]["knobs"]["cross_entropy"] != "chunked");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_fixed_leaves_the_rest_of_the_command, Cli) {
+  const std::string command = std::string(kCommand) +
+                              " --use-precision-aware-optimizer --exp-avg-dtype bf16"
+                              " --exp-avg-sq-dtype bf16";
+  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
+                             "16", "--against", command, "--fix", "pp=1", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json knobs = json::parse(answer.out)["plans"][0]["knobs"];
+  BOOST_TEST(knobs["pp"] == 1);
+  BOOST_TEST(knobs["exp_avg"] == "bf16");
 }
 
 BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {

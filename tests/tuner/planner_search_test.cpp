@@ -215,6 +215,32 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
          k.dp = 8;
          k.sequence_parallel = false;
        }},
+      {"fsdp_without_pipeline",
+       [](K& k) {
+         k.fsdp = spec::Fsdp::torch;
+         k.ep = 2;
+       }},
+      {"router_graph_or_recompute",
+       [](K& k) {
+         k.recompute = {spec::PlanRecompute::moe};
+         k.cuda_graphs = {spec::PlanGraph::moe_router};
+       }},
+      {"graphs_of_router", [](K& k) { k.cuda_graphs = {spec::PlanGraph::moe_preprocess}; }},
+      {"delayed_wgrad", [](K& k) { k.delay_wgrad_compute = true; }},
+      {"precision_of_machine", [](K& k) { k.precision = spec::PrecisionRecipe::nvfp4; }},
+      {"delayed_scaling_or_recompute",
+       [](K& k) {
+         k.precision = spec::PrecisionRecipe::fp8_delayed;
+         k.recompute = {spec::PlanRecompute::moe_act};
+       }},
+      {"offload_fits", [](K& k) { k.offload = {spec::Offload::attn_proj}; }},
+      {"host_optimizer", [](K& k) { k.optimizer_offload_ratio = 1; }},
+      {"fsdp_optimizer",
+       [](K& k) {
+         k.fsdp = spec::Fsdp::megatron;
+         k.optimizer = spec::OptimizerKind::muon;
+       }},
+      {"gather_overlap_needs_reduce", [](K& k) { k.overlap_grad_reduce = false; }},
   };
   for (const auto& [name, change] : kBroken) {
     PlanRun run = legal;
@@ -225,6 +251,90 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
     BOOST_TEST(is_there, name);
     for (const PlanRule* rule : broken) BOOST_TEST(!rule->message(run).empty());
   }
+}
+
+// Rules that hold for some models only: Megatron-Core and Transformer Engine refuse each of these.
+BOOST_AUTO_TEST_CASE(a_model_has_rules_of_its_own) {
+  const spec::HardwareSpec hardware = machine(16);
+  const auto is_broken = [&](const spec::ModelSpec& model, std::string_view name, auto&& change) {
+    PlanRun run = run_of(model, hardware);
+    run.knobs.dp = 16;
+    change(run.knobs);
+    const std::vector<const PlanRule*> broken = broken_rules(run);
+    return std::ranges::any_of(broken, [&](const PlanRule* rule) { return rule->name == name; });
+  };
+  const auto shares_sequences = [](spec::PlanKnobs& k) {
+    k.cp = 2;
+    k.dp = 8;
+  };
+  spec::ModelSpec model = moe_model();
+  BOOST_TEST(!is_broken(model, "cp_fits_attention", shares_sequences));
+  model.has_attention_sinks = true;
+  BOOST_TEST(is_broken(model, "cp_fits_attention", shares_sequences));
+  model.has_attention_sinks = false;
+  model.attention_window.assign(8, 128);
+  BOOST_TEST(is_broken(model, "cp_fits_attention", shares_sequences));
+  BOOST_TEST(!is_broken(model, "cp_fits_attention", [&](spec::PlanKnobs& k) {
+    shares_sequences(k);
+    k.cp_comm_type = spec::PlanCp::all_gather;
+  }));
+  model.has_expert_bias = true;
+  BOOST_TEST(is_broken(model, "etp_without_bias", [](spec::PlanKnobs& k) { k.etp = 2; }));
+
+  const auto slices = [](spec::PlanKnobs& k) {
+    k.tp = 8;
+    k.dp = 2;
+  };
+  spec::ModelSpec hybrid = samples::hybrid_model(4);
+  BOOST_TEST(!is_broken(hybrid, "ranks_divide_gdn", slices));
+  hybrid.gdn.num_key_heads = 4;
+  BOOST_TEST(is_broken(hybrid, "ranks_divide_gdn", slices));
+
+  spec::ModelSpec mamba = moe_model();
+  mamba.layer_kinds.assign(8, {spec::Mixer::mamba, spec::FeedForward::moe});
+  mamba.mamba = {.num_heads = 16, .head_dim = 64, .state_size = 64, .num_groups = 4};
+  BOOST_TEST(is_broken(mamba, "tp_divides_mamba", slices));
+  const auto overlaps = [](spec::PlanKnobs& k) {
+    k.ep = 8;
+    k.overlap_moe_expert_parallel_comm = true;
+  };
+  BOOST_TEST(is_broken(mamba, "overlap_fits_model", overlaps));
+  BOOST_TEST(is_broken(mamba, "hybrid_without_vpp", [](spec::PlanKnobs& k) {
+    k.pp = 2;
+    k.vpp = 2;
+    k.dp = 8;
+  }));
+  spec::ModelSpec predicting = moe_model();
+  predicting.mtp = {.depth = 2, .layers = {predicting.kind_of(7)}};
+  BOOST_TEST(is_broken(predicting, "overlap_fits_model", overlaps));
+  predicting.mtp.depth = 1;
+  BOOST_TEST(!is_broken(predicting, "overlap_fits_model", overlaps));
+}
+
+// What is searched for completes itself: partial graphs beside recomputed experts, the queues that
+// Megatron-Core asks for before Blackwell.
+BOOST_AUTO_TEST_CASE(choices_bring_what_they_imply) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hopper = machine(16);
+  spec::PlanKnobs knobs;
+  knobs.recompute = {spec::PlanRecompute::moe};
+  knobs.cuda_graphs = {spec::PlanGraph::attn, spec::PlanGraph::moe_router,
+                       spec::PlanGraph::moe_preprocess};
+  knobs.tp = 2;
+  complete(model, hopper, knobs);
+  BOOST_TEST((knobs.cuda_graphs == spec::PlanGraphSet{spec::PlanGraph::attn}));
+  BOOST_TEST(knobs.cuda_device_max_connections == 1);
+
+  spec::HardwareSpec blackwell = hopper;
+  blackwell.fp4_flops_per_s = 9e15;
+  spec::PlanKnobs other;
+  other.tp = 2;
+  other.overlap_moe_expert_parallel_comm = true;
+  other.optimizer_offload_ratio = 1;
+  complete(model, blackwell, other);
+  BOOST_TEST(other.cuda_device_max_connections == spec::PlanKnobs{}.cuda_device_max_connections);
+  BOOST_TEST(other.delay_wgrad_compute);
+  BOOST_TEST(other.precision_aware_optimizer);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

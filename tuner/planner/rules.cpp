@@ -13,12 +13,23 @@ namespace {
 using spec::Mixer;
 using spec::PlanGraph;
 using spec::PlanKnobs;
+using spec::PlanGraphSet;
 using spec::PlanRecompute;
+using spec::PrecisionRecipe;
 using Run = const PlanRun&;
 
 bool has_experts(Run run) { return run.model->num_experts > 0; }
 
 bool divides(int64_t size, int64_t count) { return count % size == 0; }
+
+bool has_mamba(Run run) { return has_mixer(*run.model, Mixer::mamba); }
+bool has_gdn(Run run) { return has_mixer(*run.model, Mixer::gdn); }
+
+bool has_windows(Run run) {
+  return std::ranges::any_of(run.model->attention_window, [](int64_t keys) { return keys > 0; });
+}
+
+bool is_of_megatron(Run run) { return run.is_of_megatron; }
 
 bool batch_divides(Run run) {
   return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
@@ -207,8 +218,147 @@ constexpr PlanRule kRules[] = {
      },
      [](Run) { return std::string("a module is recomputed that the model does not have"); }},
     {"fsdp_without_pipeline",
-     [](Run run) { return run.knobs.fsdp != spec::Fsdp::torch || run.knobs.pp == 1; },
-     [](Run) { return std::string("FSDP2 excludes pipeline stages"); }},
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !is_of_megatron(run) || k.fsdp != spec::Fsdp::torch || (k.pp == 1 && k.ep == 1);
+     },
+     [](Run) { return std::string("FSDP2 excludes pipeline stages and expert parallelism"); }},
+    {"router_graph_or_recompute",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.recompute.has(PlanRecompute::moe) || !k.cuda_graphs.has(PlanGraph::moe_router);
+     },
+     [](Run) { return std::string("recompute moe excludes a graph of moe_router"); }},
+    {"graphs_of_router",
+     [](Run run) {
+       const PlanGraphSet& graphs = run.knobs.cuda_graphs;
+       const bool has_router = graphs.has(PlanGraph::moe_router);
+       return (!has_router || !graphs.has(PlanGraph::moe)) &&
+              (has_router || !graphs.has(PlanGraph::moe_preprocess));
+     },
+     [](Run) {
+       return std::string("a graph of moe_router excludes one of moe, and moe_preprocess needs it");
+     }},
+    {"overlap_fits_model",
+     [](Run run) {
+       return !run.knobs.overlap_moe_expert_parallel_comm ||
+              (!has_mamba(run) && run.model->mtp.depth <= 1);
+     },
+     [](Run) {
+       return std::string(
+           "overlap of the experts' exchange takes at most one layer of multi-token prediction and "
+           "no Mamba layers");
+     }},
+    {"hybrid_without_vpp",
+     [](Run run) { return !has_mamba(run) || !run.stages.empty() || run.knobs.vpp == 1; },
+     [](Run run) {
+       return fmt::format("vpp {}: a hybrid pattern is cut into virtual stages by hand only",
+                          run.knobs.vpp);
+     }},
+    {"tp_divides_mamba",
+     [](Run run) {
+       return !has_mamba(run) || (divides(run.knobs.tp, run.model->mamba.num_groups) &&
+                                  divides(run.knobs.tp, run.model->mamba.num_heads));
+     },
+     [](Run run) {
+       return fmt::format("tp {} does not divide the {} groups and {} heads of Mamba",
+                          run.knobs.tp, run.model->mamba.num_groups, run.model->mamba.num_heads);
+     }},
+    {"ranks_divide_gdn",
+     [](Run run) {
+       const int64_t ranks = int64_t{run.knobs.tp} * run.knobs.cp;
+       return !has_gdn(run) || (divides(ranks, run.model->gdn.num_key_heads) &&
+                                divides(ranks, run.model->gdn.num_value_heads));
+     },
+     [](Run run) {
+       return fmt::format(
+           "tp {} x cp {} does not divide the {} key and {} value heads of Gated DeltaNet",
+           run.knobs.tp, run.knobs.cp, run.model->gdn.num_key_heads,
+           run.model->gdn.num_value_heads);
+     }},
+    {"cp_fits_attention",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       if (k.cp == 1 || k.cp_comm_type == spec::PlanCp::a2a) return true;
+       return !run.model->has_attention_sinks &&
+              (!has_windows(run) || k.cp_comm_type == spec::PlanCp::all_gather);
+     },
+     [](Run) {
+       return std::string(
+           "context parallelism with sinks needs cp_comm_type a2a, with sliding windows a2a or "
+           "all_gather");
+     }},
+    {"etp_without_bias",
+     [](Run run) { return run.knobs.etp == 1 || !run.model->has_expert_bias; },
+     [](Run run) {
+       return fmt::format("etp {}: experts with biases cannot be sliced", run.knobs.etp);
+     }},
+    {"delayed_wgrad",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.delay_wgrad_compute ||
+              (k.overlap_moe_expert_parallel_comm &&
+               !(run.model->has_attention_bias && k.cuda_graphs.has(PlanGraph::attn)));
+     },
+     [](Run) {
+       return std::string(
+           "delay_wgrad_compute needs overlap of the experts' exchange, and excludes a graph of "
+           "attention with biases");
+     }},
+    {"precision_of_machine",
+     [](Run run) {
+       const spec::HardwareSpec& machine = *run.hardware;
+       switch (run.knobs.precision) {
+         case PrecisionRecipe::fp8_current:
+         case PrecisionRecipe::fp8_delayed:
+         case PrecisionRecipe::fp8_blockwise:
+           return machine.fp8_flops_per_s > 0;
+         case PrecisionRecipe::mxfp8:
+         case PrecisionRecipe::nvfp4:
+           return machine.fp4_flops_per_s > 0;
+         default:
+           return true;
+       }
+     },
+     [](Run run) {
+       return fmt::format("{} has no {}", run.hardware->name, name_of(run.knobs.precision));
+     }},
+    {"delayed_scaling_or_recompute",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return k.precision != PrecisionRecipe::fp8_delayed ||
+              (!k.recompute.has(PlanRecompute::moe_act) &&
+               !k.recompute.has(PlanRecompute::layernorm));
+     },
+     [](Run) { return std::string("fp8-delayed excludes recompute moe_act and layernorm"); }},
+    {"offload_fits",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !k.offload.has(spec::Offload::attn_proj) || k.offload.has(spec::Offload::core_attn);
+     },
+     [](Run) { return std::string("offload of attn_proj needs that of core_attn"); }},
+    {"host_optimizer",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 ||
+              k.precision_aware_optimizer;
+     },
+     [](Run) {
+       return std::string("optimizer_offload_ratio needs precision_aware_optimizer");
+     }},
+    {"fsdp_optimizer",
+     [](Run run) {
+       return run.knobs.fsdp == spec::Fsdp::none ||
+              run.knobs.optimizer != spec::OptimizerKind::muon;
+     },
+     [](Run) { return std::string("FSDP excludes the optimizer muon"); }},
+    {"gather_overlap_needs_reduce",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !is_of_megatron(run) || k.dp * k.cp == 1 || !k.distributed_optimizer ||
+              !k.overlap_param_gather || k.overlap_grad_reduce;
+     },
+     [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }},
 };
 
 constexpr Thumb kThumbs[] = {
@@ -247,6 +397,21 @@ constexpr Thumb kThumbs[] = {
 };
 
 }  // namespace
+
+void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware, PlanKnobs& knobs) {
+  if (knobs.recompute.has(PlanRecompute::moe) && knobs.cuda_graphs.has(PlanGraph::moe_router)) {
+    knobs.cuda_graphs = {PlanGraph::attn};
+  }
+  // Megatron-Core's only optimizer whose state may lie in the host's memory.
+  if (knobs.optimizer_offload_ratio > 0) knobs.precision_aware_optimizer = true;
+  const bool has_overlap = knobs.overlap_moe_expert_parallel_comm;
+  knobs.delay_wgrad_compute =
+      has_overlap && !(model.has_attention_bias && knobs.cuda_graphs.has(PlanGraph::attn));
+  // Megatron-Core asserts this before Blackwell: communication must not start before its input.
+  const bool is_ordered = hardware.fp4_flops_per_s <= 0 && (knobs.tp > 1 || knobs.cp > 1) &&
+                          knobs.fsdp == spec::Fsdp::none && !has_overlap;
+  if (is_ordered) knobs.cuda_device_max_connections = 1;
+}
 
 const PlanRule* broken_rule(const PlanRun& run) {
   for (const PlanRule& rule : kRules) {

@@ -24,6 +24,12 @@ const PlanRule* broken_rule(const PlanRun& run);
 /// All of them.
 std::vector<const PlanRule*> broken_rules(const PlanRun& run);
 
+/// Sets what other choices imply: partial graphs beside recomputed experts, the optimizer whose
+/// state can be offloaded, delayed gradients of weights where the exchange of experts' rows is
+/// overlapped, and the queues of the device.
+void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware,
+              spec::PlanKnobs& knobs);
+
 /// A rule of thumb of people who tune: what it says of a run, never a filter.
 struct Thumb {
   std::string_view name;

@@ -106,6 +106,21 @@ std::vector<PlanRecomputeSet> recompute_choices(const spec::ModelSpec& model) {
   return all;
 }
 
+/// Virtual stages that are tried with so many pipeline stages: few, and of more those into which
+/// the layers divide, by themselves or with the embedding and the loss counted as layers.
+std::vector<int32_t> virtual_stages(const spec::ModelSpec& model, int64_t pp) {
+  constexpr int64_t kFew = 8;
+  std::vector<int32_t> all = {1};
+  if (pp == 1) return all;
+  for (int64_t vpp = 2; vpp <= std::max(kFew, model.num_layers / pp); ++vpp) {
+    const int64_t chunks = pp * vpp;
+    const bool divides_layers =
+        model.num_layers % chunks == 0 || (model.num_layers + 2) % chunks == 0;
+    if (vpp <= kFew || divides_layers) all.push_back(static_cast<int32_t>(vpp));
+  }
+  return all;
+}
+
 bool is_faster(const PlannedConfig& a, const PlannedConfig& b) { return a.seconds < b.seconds; }
 
 /// The space is searched in so many parts, each by itself, whatever the machine: so the answer is
@@ -193,7 +208,6 @@ class Search {
     constexpr int64_t kMostTp = 16;
     constexpr int64_t kMostCp = 64;
     constexpr int64_t kMostPp = 64;
-    constexpr int64_t kMostVpp = 8;
     const bool is_moe = model.num_experts > 0;
     num_choices_ =
         static_cast<int64_t>(memory_choices_.size()) * static_cast<int64_t>(time_choices_.size());
@@ -208,7 +222,7 @@ class Search {
             if (q_.wants_space) answer_.cells.push_back({tp, cp, ep, pp, 0, 0, {}, {}, nullptr});
             for (const int32_t etp :
                  is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
-              for (int32_t vpp = 1; vpp <= (pp > 1 ? kMostVpp : 1); ++vpp) {
+              for (const int32_t vpp : virtual_stages(model, pp)) {
                 for (int32_t mbs = 1; mbs <= 8; mbs *= 2) {
                   answer_.num_points += num_choices_;
                   PlanKnobs knobs = q_.base;
@@ -237,6 +251,7 @@ class Search {
     // FSDP gathers its units for each micro-batch, so a step without it is faster.
     knobs.fsdp = Fsdp::none;
     if (q_.may_exchange_heads) knobs.cp_comm_type = spec::PlanCp::p2p;
+    complete(*q_.model, *q_.hardware, knobs);
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
       layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
@@ -300,8 +315,9 @@ class Search {
       for (const TimeChoice& time : time_choices_) {
         knobs.dispatcher = time.dispatcher;
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
-        knobs.delay_wgrad_compute = time.has_overlap;
         knobs.cuda_graphs = time.graphs;
+        knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
+        complete(*q_.model, *q_.hardware, knobs);
         if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
         if (broken_rule(run_with(knobs)) != nullptr) continue;
         ++answer_.num_legal;

@@ -115,6 +115,17 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
          dialect == spec::dialects::Dialect::primus;
 }
 
+/// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
+void turn_on_free_switches(spec::PlanKnobs& knobs) {
+  using K = spec::PlanKnobs;
+  for (bool K::* knob :
+       {&K::sequence_parallel, &K::distributed_optimizer, &K::overlap_grad_reduce,
+        &K::overlap_param_gather, &K::moe_grouped_gemm, &K::moe_permute_fusion,
+        &K::gradient_accumulation_fusion}) {
+    knobs.*knob = true;
+  }
+}
+
 /// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
 [[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
   planner::PlanRun run;
@@ -224,6 +235,7 @@ int run_plan_command(const CommandOptions& options) {
       }
       // What is not searched over stays as it is there, such as precision and types.
       question.base = theirs->run.knobs;
+      if (theirs->run.is_of_megatron) turn_on_free_switches(question.base);
       for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
     }
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);

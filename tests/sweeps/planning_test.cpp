@@ -309,6 +309,21 @@ BOOST_FIXTURE_TEST_CASE(what_is_fixed_leaves_the_rest_of_the_command, Cli) {
   BOOST_TEST(knobs["exp_avg"] == "bf16");
 }
 
+BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
+  const Answer answer = run(
+      {"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--against",
+       "torchrun pretrain_gpt.py --expert-model-parallel-size 8 --micro-batch-size 1 "
+       "--global-batch-size 256 --seq-length 4096 --bf16",
+       "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  std::set<std::string> changed;
+  const json document = json::parse(answer.out);
+  for (const json& change : document["against"]["changes"]) changed.insert(change["knob"]);
+  for (const char* knob : {"sequence_parallel", "distributed_optimizer", "overlap_grad_reduce"}) {
+    BOOST_TEST(changed.contains(knob), knob);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
   const std::string command =
       "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --sequence-parallel "

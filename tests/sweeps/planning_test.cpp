@@ -2,6 +2,7 @@
 // plan, estimate, import, export and calibrate as people type them.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <set>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -2,11 +2,11 @@
 // plan, estimate, import, export and calibrate as people type them.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
-#include <set>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 
 #include "kernels/base/error.h"
 #include "sweeps/planning/accuracy.h"
@@ -276,9 +276,9 @@ BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {
 }
 
 BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
-  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
-                             "16", "--against", kCommand, "--export", "megatron-lm", "--format",
-                             "json"});
+  const Answer answer =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16",
+           "--against", kCommand, "--export", "megatron-lm", "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
   const json& changes = document["against"]["changes"];

@@ -155,6 +155,8 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"played.seconds", "number", "s", "That playing took."},
     {"played.wall", "text", "", "memory, communication, host or compute, by the played parts."},
     {"played.num_records", "integer", "", "Operations, transfers and waits of one rank a stage."},
+    {"played.priced_ratio", "number", "ratio", "The played step over the priced one."},
+    {"played.left_out[]", "list of texts", "", "What of the plan the played step leaves out."},
     {"rules_of_thumb[].name", "text", "", "A rule of people who tune."},
     {"rules_of_thumb[].says", "text", "", "The rule."},
     {"rules_of_thumb[].agrees", "true or false", "", "The first plan keeps to it."},

@@ -129,6 +129,12 @@ void add_against(const PlanResult& result, std::string& text) {
   }
 }
 
+/// Of the first plan.
+double played_over_priced(const PlanResult& result) {
+  return 1e-9 * static_cast<double>(result.played->estimate.step_ns) /
+         result.estimates.front().step.seconds;
+}
+
 }  // namespace
 
 json to_json(const PlanResult& result) {
@@ -179,7 +185,9 @@ json to_json(const PlanResult& result) {
                           {"seconds", result.play_seconds},
                           {"parts_ns", result.played->estimate.parts_ns},
                           {"wall", base::name_of(result.played_wall)},
-                          {"num_records", result.played->num_records}};
+                          {"num_records", result.played->num_records},
+                          {"priced_ratio", played_over_priced(result)},
+                          {"left_out", result.not_in_played}};
   }
   if (result.against) {
     json against = to_json(result.against->estimate);
@@ -254,6 +262,11 @@ std::string to_text(const PlanResult& result) {
     text += fmt::format(
         "\nplayed as a step of moetune's own engine, one rank a stage, in {:.1f} s: {}, wall {}\n",
         r.play_seconds, base::format_ns(r.played->estimate.step_ns), base::name_of(r.played_wall));
+    text += fmt::format("that is {:.2f} times the price above", played_over_priced(r));
+    text += r.not_in_played.empty()
+                ? ""
+                : fmt::format("; that engine has no word for {}", fmt::join(r.not_in_played, ", "));
+    text += '\n';
     for (const auto& [part, ns] : r.played->estimate.parts_ns) {
       const double share =
           static_cast<double>(ns) / static_cast<double>(r.played->estimate.step_ns);

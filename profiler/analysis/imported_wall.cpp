@@ -88,8 +88,7 @@ void check_one_run(std::span<const ImportedTrace> traces) {
     if (has_other_steps(traces[0], trace)) {
       throw base::UsageError(
           fmt::format("{} has steps from {} on, {} from {} on, and none is in both: expected "
-                      "traces of the same "
-                      "steps",
+                      "traces of the same steps",
                       traces[0].facts.file, traces[0].steps.front().number, facts.file,
                       trace.steps.front().number));
     }

@@ -149,6 +149,7 @@ struct TraceFacts {
   std::string version;  ///< of the format or the tool, empty: unknown
   std::optional<int64_t> rank;
   bool is_rank_guessed = false;  ///< from the file's name, or by counting
+  bool is_rank_counted = false;  ///< by counting: other files may have it, too
   std::optional<int64_t> world_size;
   std::vector<std::string> device_names;  ///< of the host, in its order; traced or not
   int64_t base_time_ns = 0;               ///< Unix time of time 0; 0: unknown, or times are Unix

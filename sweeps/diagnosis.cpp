@@ -182,10 +182,30 @@ ReadFile read_and_measure(const std::string& path) {
   return file;
 }
 
+/// Ranks that were counted in each file by itself, over all files.
+void count_over_files(std::vector<ReadFile>& files) {
+  std::set<int64_t> taken;
+  const auto for_each = [&](auto&& visit) {
+    for (ReadFile& file : files) {
+      for (ImportedTrace& trace : file.traces) visit(trace.facts);
+    }
+  };
+  for_each([&](profiler::TraceFacts& facts) {
+    if (facts.rank && !facts.is_rank_counted) taken.insert(*facts.rank);
+  });
+  int64_t next = 0;
+  for_each([&](profiler::TraceFacts& facts) {
+    if (!facts.is_rank_counted) return;
+    while (taken.contains(next)) ++next;
+    facts.rank = next++;
+  });
+}
+
 /// In the order of the paths; as many at a time as there are cores.
 std::vector<ReadFile> read_files(const std::vector<std::string>& paths) {
   std::vector<ReadFile> files(paths.size());
   base::for_each_at_once(paths.size(), [&](size_t i) { files[i] = read_and_measure(paths[i]); });
+  count_over_files(files);
   return files;
 }
 

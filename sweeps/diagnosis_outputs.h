@@ -200,6 +200,7 @@ inline constexpr SharedKeys kComparedFigure = {"A compared figure", "Of two runs
 inline constexpr OutputKey kComparisonKeys[] = {
     {"figures[]", "list of objects", "", "What both runs have."},
     {"kernels[]", "list of objects", "", "Time of a kernel in a step; what moved most first."},
+    {"settings[]", "list of texts", "", "Of the second run, what the first has not."},
     {"notes[]", "list of texts", "", "What to keep in mind."},
 };
 inline constexpr OutputPart kComparisonParts[] = {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -47,6 +48,27 @@ CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& t
   return sums;
 }
 
+/// The device that the work of a trace ran on; empty: unknown.
+std::string device_of(const ImportedTrace& trace) {
+  const auto& names = trace.facts.device_names;
+  const auto device = static_cast<size_t>(trace.streams.size() == 0 ? 0 : trace.streams[0].device);
+  return device < names.size() ? names[device] : std::string();
+}
+
+std::set<int64_t> step_numbers_of(const ImportedTrace& trace) {
+  std::set<int64_t> numbers;
+  for (const ImportedStep& step : trace.steps) numbers.insert(step.number);
+  return numbers;
+}
+
+/// Steps that two traces have marked, and none of them in both: they are of other parts of the run.
+bool has_other_steps(const ImportedTrace& a, const ImportedTrace& b) {
+  const std::set<int64_t> of_a = step_numbers_of(a);
+  return !a.steps.empty() && !b.steps.empty() &&
+         std::ranges::none_of(b.steps,
+                              [&](const ImportedStep& step) { return of_a.contains(step.number); });
+}
+
 void check_one_run(std::span<const ImportedTrace> traces) {
   std::map<int64_t, const TraceFacts*> by_rank;
   for (const ImportedTrace& trace : traces) {
@@ -57,12 +79,25 @@ void check_one_run(std::span<const ImportedTrace> traces) {
           "{} is of a run of {} ranks, {} of one of {}: expected traces of one run", facts.file,
           *facts.world_size, traces[0].facts.file, *traces[0].facts.world_size));
     }
-    if (!facts.rank || facts.is_rank_guessed) continue;
-    const auto [other, is_new] = by_rank.emplace(*facts.rank, &facts);
-    if (!is_new) {
+    const bool has_own_rank = facts.rank && !facts.is_rank_counted;
+    if (has_own_rank && !by_rank.emplace(*facts.rank, &facts).second) {
       throw base::UsageError(
           fmt::format("{} and {} are both of rank {}: expected one trace of each rank of one run",
-                      other->second->file, facts.file, *facts.rank));
+                      by_rank[*facts.rank]->file, facts.file, *facts.rank));
+    }
+    if (has_other_steps(traces[0], trace)) {
+      throw base::UsageError(
+          fmt::format("{} has steps from {} on, {} from {} on, and none is in both: expected "
+                      "traces of the same steps",
+                      traces[0].facts.file, traces[0].steps.front().number, facts.file,
+                      trace.steps.front().number));
+    }
+    const std::string device = device_of(trace);
+    const std::string first = device_of(traces[0]);
+    if (!device.empty() && !first.empty() && device != first) {
+      throw base::UsageError(
+          fmt::format("{} is of an {}, {} of an {}: expected traces of one run on like devices",
+                      traces[0].facts.file, first, facts.file, device));
     }
   }
 }

@@ -183,6 +183,7 @@ void count_ranks(std::vector<ImportedTrace>& traces) {
     const int64_t named = traces.size() == 1 ? rank_in_name(facts.file) : -1;
     facts.rank = named >= 0 ? named : static_cast<int64_t>(i);
     facts.is_rank_guessed = true;
+    facts.is_rank_counted = named < 0;
   }
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using profiler::MedianInterval;
+using profiler::WindowKind;
 
 constexpr size_t kFewestSteps = 3;
 constexpr size_t kMostKernels = 20;
@@ -62,14 +63,14 @@ void add_logged(const RunFacts& facts, Figures& figures) {
   }
 }
 
-/// Microseconds of each key of a budget, by step, mean over ranks.
-void add_traced(const Diagnosis& diagnosis, Figures& figures) {
+/// Microseconds of each key of a budget, by window of the kind, mean over ranks.
+void add_traced(const Diagnosis& diagnosis, WindowKind kind, Figures& figures) {
   std::map<std::string, ByStep> keys;
   std::vector<std::string> order;
   for (const std::vector<DiagnosedWindow>& windows : diagnosis.windows) {
     int64_t step = 0;
     for (const DiagnosedWindow& window : windows) {
-      if (window.kind != profiler::WindowKind::step_by_launch) continue;
+      if (window.kind != kind) continue;
       const auto add = [&](const std::string& key, int64_t ns) {
         if (!keys.contains(key)) order.push_back(key);
         keys[key][step].push_back(static_cast<double>(ns) / 1e3);
@@ -84,23 +85,36 @@ void add_traced(const Diagnosis& diagnosis, Figures& figures) {
   for (const std::string& key : order) figures.add(key, "us", means_of(keys[key]));
 }
 
-/// Microseconds a step of each kernel, mean over ranks. A step without it has 0.
-std::map<std::string, StepValues> kernels_of(const Diagnosis& diagnosis) {
+bool has_windows(const Diagnosis& diagnosis, WindowKind kind) {
+  return std::ranges::all_of(diagnosis.windows, [&](const auto& windows) {
+    return std::ranges::find(windows, kind, &DiagnosedWindow::kind) != windows.end();
+  });
+}
+
+/// What both can be compared by: steps, where they have any, or all that was launched, or all.
+WindowKind common_windows(const Diagnosis& before, const Diagnosis& after) {
+  for (const WindowKind kind : {WindowKind::step_by_launch, WindowKind::launched}) {
+    if (has_windows(before, kind) && has_windows(after, kind)) return kind;
+  }
+  return WindowKind::whole;
+}
+
+/// Microseconds of each kernel in a window of the kind, mean over ranks. One without it has 0.
+std::map<std::string, StepValues> kernels_of(const Diagnosis& diagnosis, WindowKind kind) {
   std::map<std::string, std::map<int64_t, double>> sums;
   int64_t num_steps = 0;
   for (const profiler::ImportedTrace& trace : diagnosis.traces) {
     const profiler::TraceWindows windows(trace);
     int64_t step = 0;
-    for (const profiler::ImportedStep& one : trace.steps) {
-      const auto window = windows.make(profiler::WindowKind::step_by_launch, &one);
-      if (!window) continue;
+    windows.for_each([&](const profiler::TraceWindow& window) {
+      if (window.kind != kind) return;
       for (const profiler::KernelSum& sum :
-           profiler::top_kernels(trace, window->ops, window->ops.size())) {
+           profiler::top_kernels(trace, window.ops, window.ops.size())) {
         sums[trace.names[sum.name]][step] +=
             static_cast<double>(sum.sum_ns) / 1e3 / static_cast<double>(diagnosis.traces.size());
       }
       num_steps = std::max(num_steps, ++step);
-    }
+    });
   }
   std::map<std::string, StepValues> kernels;
   for (const auto& [name, by_step] : sums) {
@@ -131,10 +145,10 @@ ComparedFigure compared(const std::string& name, const std::string& unit, StepVa
   return figure;
 }
 
-Figures figures_of(const RunDiagnosis& run) {
+Figures figures_of(const RunDiagnosis& run, WindowKind kind) {
   Figures figures;
   if (run.facts) add_logged(*run.facts, figures);
-  if (run.traces) add_traced(*run.traces, figures);
+  if (run.traces) add_traced(*run.traces, kind, figures);
   return figures;
 }
 
@@ -191,36 +205,56 @@ void add_common_loss(const RunDiagnosis& before, const RunDiagnosis& after,
   }
 }
 
+void differ(const char* what, const std::string& a, const std::string& b,
+            RunComparison& comparison) {
+  if (a == b) return;
+  comparison.notes.push_back(fmt::format("{} differs: {} and {}", what, a, b));
+}
+
+/// Of the first trace.
+std::string device_of(const Diagnosis& diagnosis) {
+  const std::string name = device_name(diagnosis.traces.front());
+  return name.empty() ? "not said" : name;
+}
+
+/// What of the second configuration is not as in the first, in the words of the second.
+void add_settings(const spec::dialects::RunConfig& before, const spec::dialects::RunConfig& after,
+                  RunComparison& comparison) {
+  for (const spec::dialects::SettingChange& change :
+       spec::dialects::changed_settings(before, after, after.dialect)) {
+    comparison.settings.push_back(spec::dialects::text_of(change, after.dialect));
+  }
+}
+
 /// What makes two runs hard to compare.
 void add_differences(const RunFacts& before, const RunFacts& after, RunComparison& comparison) {
-  const auto differ = [&](const char* what, const std::string& a, const std::string& b) {
-    if (a == b) return;
-    comparison.notes.push_back(fmt::format("{} differs: {} and {}", what, a, b));
-  };
   const auto text = [](const std::optional<int64_t>& value) {
     return value ? fmt::format("{}", *value) : std::string("not said");
   };
   differ("framework", std::string(spec::name_of(before.framework)),
-         std::string(spec::name_of(after.framework)));
-  differ("world size", text(before.world_size), text(after.world_size));
-  differ("global batch", text(before.global_batch_size), text(after.global_batch_size));
-  differ("sequence length", text(before.seq_length), text(after.seq_length));
+         std::string(spec::name_of(after.framework)), comparison);
+  differ("world size", text(before.world_size), text(after.world_size), comparison);
+  differ("global batch", text(before.global_batch_size), text(after.global_batch_size), comparison);
+  differ("sequence length", text(before.seq_length), text(after.seq_length), comparison);
 }
 
 }  // namespace
 
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after) {
   RunComparison comparison;
-  Figures a = figures_of(before);
-  Figures b = figures_of(after);
+  const bool are_traced = before.traces && after.traces;
+  const WindowKind kind =
+      are_traced ? common_windows(*before.traces, *after.traces) : WindowKind::step_by_launch;
+  Figures a = figures_of(before, kind);
+  Figures b = figures_of(after, kind);
   for (const auto& [name, unit] : a.order) {
     if (!b.values.contains(name)) continue;
     comparison.figures.push_back(
         compared(name, unit, std::move(a.values[name]), std::move(b.values[name])));
   }
-  if (before.traces && after.traces) {
-    std::map<std::string, StepValues> of_before = kernels_of(*before.traces);
-    std::map<std::string, StepValues> of_after = kernels_of(*after.traces);
+  if (are_traced) {
+    std::map<std::string, StepValues> of_before = kernels_of(*before.traces, kind);
+    std::map<std::string, StepValues> of_after = kernels_of(*after.traces, kind);
     const auto steps_of = [](const std::map<std::string, StepValues>& kernels) {
       return kernels.empty() ? size_t{0} : kernels.begin()->second.size();
     };
@@ -240,9 +274,17 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
   }
   add_common_loss(before, after, comparison);
   if (comparison.figures.empty()) {
-    throw base::UsageError(
-        "the two runs share no figure: each needs a log with steps, or traces with steps");
+    throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
   }
+  if (are_traced) {
+    if (kind != WindowKind::step_by_launch) {
+      comparison.notes.push_back(fmt::format(
+          "one of the traces marks no steps: {} is compared as a whole, and noise is not known",
+          kind == WindowKind::launched ? "what was launched in each" : "each"));
+    }
+    differ("device", device_of(*before.traces), device_of(*after.traces), comparison);
+  }
+  if (before.config && after.config) add_settings(*before.config, *after.config, comparison);
   const auto status_note = [&](const RunDiagnosis& run, const char* which) {
     if (!run.facts || run.facts->status == ForeignStatus::ok) return;
     comparison.notes.push_back(
@@ -255,8 +297,10 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
 }
 
 json to_json(const RunComparison& comparison) {
-  json document = {
-      {"figures", json::array()}, {"kernels", json::array()}, {"notes", comparison.notes}};
+  json document = {{"figures", json::array()},
+                   {"kernels", json::array()},
+                   {"settings", comparison.settings},
+                   {"notes", comparison.notes}};
   for (const ComparedFigure& figure : comparison.figures) {
     document["figures"].push_back(figure_json(figure));
   }
@@ -281,6 +325,8 @@ std::string comparison_text(const RunComparison& comparison, std::optional<size_
   if (!comparison.kernels.empty()) {
     text += "\n" + table_of(comparison.kernels, "kernel, in a step: what moved most first");
   }
+  if (!comparison.settings.empty()) text += "\nsettings of the second that the first has not:\n";
+  for (const std::string& setting : comparison.settings) text += "  " + one_line(setting) + "\n";
   for (const std::string& note : comparison.notes) text += "note: " + one_line(note) + "\n";
   return text;
 }

@@ -28,6 +28,8 @@ struct ComparedFigure {
 struct RunComparison {
   std::vector<ComparedFigure> figures;  ///< in a fixed order
   std::vector<ComparedFigure> kernels;  ///< a step, what moved most first
+  /// What of the second run's configuration is not as in the first, as its framework takes it.
+  std::vector<std::string> settings;
   std::vector<std::string> notes;
 };
 

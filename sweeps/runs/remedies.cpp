@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/spec/model_spec.h"
+#include "kernels/base/error.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -36,6 +38,7 @@ struct Row {
   /// Settings beside the table of knobs, in Megatron-LM's words.
   std::string_view words = {};
   bool is_for_experts = false;  ///< says nothing to a dense model
+  double most_saved = 1;        ///< of the time of its sub-causes
 };
 
 bool turn_on(bool& knob) { return !std::exchange(knob, true); }
@@ -130,7 +133,9 @@ constexpr Row kRows[] = {
      {"transfer"},
      "Weights are gathered while the forward pass goes on.",
      [](PlanKnobs& k) {
-       return k.dp * k.cp > 1 && k.distributed_optimizer && turn_on(k.overlap_param_gather);
+       if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
+       k.overlap_grad_reduce = true;  // without which it is refused
+       return turn_on(k.overlap_param_gather);
      }},
     {"overlap_of_experts",
      "communication",
@@ -300,6 +305,7 @@ constexpr Row kRows[] = {
      [](PlanKnobs& k) {
        if (k.optimizer_offload_ratio > 0) return false;
        k.optimizer_offload_ratio = 1;
+       k.precision_aware_optimizer = true;  // the one that can
        return true;
      }},
     {"less_fragmentation",
@@ -338,7 +344,10 @@ constexpr Row kRows[] = {
        if (k.precision != spec::PrecisionRecipe::bf16) return false;
        k.precision = spec::PrecisionRecipe::fp8_blockwise;
        return true;
-     }},
+     },
+     {},
+     false,
+     0.5},  // twice the peak of 16 bits
     {"fused_activations",
      "compute",
      {"bandwidth"},
@@ -378,7 +387,9 @@ bool is_for(const Row& row, const FoundWall& wall) {
 }
 
 /// What a row can save at most: no more than the causes that it is for, where those are known.
-double ceiling_of(const Row& row, const FoundWall& wall) {
+/// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
+/// can be saved, unless it is the wall: none where that is not known.
+std::optional<double> ceiling_of(const Row& row, const FoundWall& wall) {
   const auto share = wall.ceilings.find(row.label);
   const double whole = share == wall.ceilings.end() ? 0 : share->second;
   double of_causes = 0;
@@ -388,21 +399,85 @@ double ceiling_of(const Row& row, const FoundWall& wall) {
     is_known = true;
     of_causes += ratio;
   }
-  return is_known ? std::min(whole, of_causes) : whole;
+  if (!is_known && row.label == "compute" && wall.label != row.label) return std::nullopt;
+  return row.most_saved * (is_known ? std::min(whole, of_causes) : whole);
 }
 
-/// The rule of the model's framework that a run breaks; empty: none, or too little is known.
-std::string broken_rule_of(const RunToMend& run, const PlanKnobs& knobs) {
-  if (run.model == nullptr || run.hardware == nullptr) return {};
+/// A rule that a run breaks.
+struct BrokenRule {
+  std::string name;
+  std::string message;
+};
+
+int64_t size_of(const nlohmann::json& model, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (model.contains(key) && model[key].is_number_integer()) return model[key].get<int64_t>();
+  }
+  return 0;
+}
+
+/// Rules on the sizes that a run says, where they do not make a whole model.
+std::vector<BrokenRule> broken_sizes_of(const dialects::RunConfig& config, const PlanKnobs& k) {
+  std::vector<BrokenRule> broken;
+  const auto divides = [&](const char* rule, int64_t part, int64_t whole, std::string_view what) {
+    if (whole <= 0 || part <= 0 || whole % part == 0) return;
+    broken.push_back({rule, fmt::format("{} does not divide the {} {}", part, whole, what)});
+  };
+  const nlohmann::json& model = config.model;
+  divides("ep_divides_experts", k.ep,
+          size_of(model, {"num_experts", "num_local_experts", "n_routed_experts"}), "experts");
+  divides("tp_divides_heads", k.tp, size_of(model, {"num_attention_heads"}), "attention heads");
+  divides("ep_divides_plane", int64_t{k.ep} * k.etp, k.stage_ranks(), "ranks of a pipeline stage");
+  if (config.world_size > 0 && k.world_size() != config.world_size) {
+    broken.push_back(
+        {"world_size", fmt::format("tp {} x cp {} x dp {} x pp {} does not make {} ranks", k.tp,
+                                   k.cp, k.dp, k.pp, config.world_size)});
+  }
+  return broken;
+}
+
+/// The model that a run says, where that is a whole one.
+std::shared_ptr<const spec::ModelSpec> model_said(const dialects::RunConfig& config) {
+  if (config.model.empty()) return nullptr;
+  try {
+    return std::make_shared<const spec::ModelSpec>(
+        spec::model_from_json(config.model, spec::Source("the run's model")));
+  } catch (const base::UsageError&) {
+    return nullptr;
+  }
+}
+
+/// As many devices as the run has ranks, of which nothing else is known.
+std::shared_ptr<const spec::HardwareSpec> unknown_machine(const dialects::RunConfig& config) {
+  spec::HardwareSpec machine;
+  machine.name = "the machine";
+  machine.devices_per_node = 1;
+  machine.num_nodes = config.world_size > 0 ? config.world_size : config.knobs.world_size();
+  machine.fp8_flops_per_s = machine.fp4_flops_per_s = 1;  // whatever is asked for
+  return std::make_shared<const spec::HardwareSpec>(std::move(machine));
+}
+
+/// Rules of the model's framework that a run breaks, as far as its sizes are known.
+std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& knobs) {
+  if (run.model == nullptr) return broken_sizes_of(*run.config, knobs);
   tuner::planner::PlanRun plan;
   plan.model = run.model.get();
   plan.hardware = run.hardware.get();
   plan.knobs = knobs;
   plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
   plan.global_batch_size = std::max<int64_t>(1, run.config->global_batch_size);
-  const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(plan);
-  if (broken == nullptr) return {};
-  return fmt::format("{}: {}", broken->name, broken->message(plan));
+  std::vector<BrokenRule> broken;
+  for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
+    broken.push_back({std::string(rule->name), rule->message(plan)});
+  }
+  return broken;
+}
+
+/// With model and machine filled in as far as the run says them.
+RunToMend with_sizes(RunToMend run) {
+  if (run.model == nullptr) run.model = model_said(*run.config);
+  if (run.hardware == nullptr) run.hardware = unknown_machine(*run.config);
+  return run;
 }
 
 /// Unknown counts as having some.
@@ -434,10 +509,14 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
     return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
                        batch, knobs.micro_batch_size, knobs.dp);
   }
-  const std::string before = broken_rule_of(run, run.config->knobs);
-  const std::string after = broken_rule_of(run, knobs);
-  const auto rule = [](const std::string& text) { return text.substr(0, text.find(':')); };
-  return rule(before) == rule(after) ? std::string() : after;
+  const RunToMend sized = with_sizes(run);
+  const std::vector<BrokenRule> before = broken_rules_of(sized, run.config->knobs);
+  for (const BrokenRule& rule : broken_rules_of(sized, knobs)) {
+    if (std::ranges::find(before, rule.name, &BrokenRule::name) == before.end()) {
+      return fmt::format("{}: {}", rule.name, rule.message);
+    }
+  }
+  return {};
 }
 
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
@@ -448,17 +527,18 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     run.config.emplace();
     run.is_config_known = false;
   }
+  run = with_sizes(std::move(run));
   const dialects::RunConfig& config = *run.config;
   std::map<std::string_view, int> num_of_other;
   for (const Row& row : kRows) {
     const bool is_other = row.label != wall.label;
-    const double ceiling = ceiling_of(row, wall);
-    if (ceiling < (is_other ? kWorthALookOfOtherWalls : kWorthALook) || !is_for(row, wall))
-      continue;
+    const std::optional<double> ceiling = ceiling_of(row, wall);
+    const double least = is_other ? kWorthALookOfOtherWalls : kWorthALook;
+    if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
     if (is_other && num_of_other[row.label] == kMostRemediesOfOtherWalls) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     Remedy remedy;
-    remedy.ceiling_ratio = ceiling;
+    remedy.ceiling_ratio = *ceiling;
     remedy.rule = row.rule;
     remedy.why = row.why;
     if (row.change != nullptr) {

@@ -29,8 +29,8 @@ struct FoundWall {
 struct RunToMend {
   std::optional<spec::dialects::RunConfig> config;
   bool is_config_known = true;                   ///< false: only the sizes that a log has told
-  std::shared_ptr<const spec::ModelSpec> model;  ///< null: not known, no rule is checked
-  std::shared_ptr<const spec::HardwareSpec> hardware;  ///< the same
+  std::shared_ptr<const spec::ModelSpec> model;  ///< null: what the configuration says of it
+  std::shared_ptr<const spec::HardwareSpec> hardware;  ///< null: as many devices as ranks
 };
 
 struct Remedy {

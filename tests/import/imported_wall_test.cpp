@@ -251,6 +251,24 @@ BOOST_AUTO_TEST_CASE(traces_of_different_runs_are_refused) {
   BOOST_CHECK_EXCEPTION(classify_imported(mixed), base::UsageError, says("a run of 8 ranks"));
 }
 
+BOOST_AUTO_TEST_CASE(traces_of_other_steps_or_devices_are_refused) {
+  const auto trace = [](int rank, int64_t step, const char* device) {
+    ImportedTrace made = busy(40, 100).read(R"(, "distributedInfo": {"rank": )" +
+                                            std::to_string(rank) + R"(, "world_size": 2})");
+    made.steps = {{step, 0, 100'000}};
+    made.facts.device_names = {device};
+    return made;
+  };
+  std::vector<ImportedTrace> traces;
+  traces.push_back(trace(0, 5, "NVIDIA H100"));
+  traces.push_back(trace(1, 20, "NVIDIA H100"));
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("none is in both"));
+  traces[1].steps[0].number = 5;
+  BOOST_CHECK_NO_THROW(classify_imported(traces));
+  traces[1].facts.device_names = {"NVIDIA A100"};
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("NVIDIA A100"));
+}
+
 // Whatever the trace: every moment has one cause.
 BOOST_AUTO_TEST_CASE(causes_tile_the_window) {
   tests::Random random(11);

@@ -49,6 +49,28 @@ BOOST_AUTO_TEST_CASE(a_comparison_of_traces_has_kernels) {
   BOOST_TEST(document.at("kernels").at(0).at("change_ratio") == 0);
 }
 
+BOOST_AUTO_TEST_CASE(traces_without_steps_are_compared_as_a_whole) {
+  const auto trace = [&](const char* name, int kernel_us) {
+    const std::string path = folder.file(name);
+    tests::write_text(
+        path,
+        R"({"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
+        "tid": 1, "ts": 10, "dur": 5, "args": {"correlation": 1}}, {"ph": "X", "cat": "kernel",
+        "name": "gemm", "pid": 0, "tid": 7, "ts": 20, "args": {"correlation": 1, "stream": 7,
+        "device": 0}, "dur": )" +
+            std::to_string(kernel_us) + "}]}");
+    return path;
+  };
+  const tests::Answer answer =
+      run({"compare", trace("a.json", 100), trace("b.json", 150), "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST_REQUIRE(document["kernels"].size() == 1u);
+  BOOST_TEST(document["kernels"][0]["change_ratio"] == 0.5);
+  BOOST_TEST(document["kernels"][0]["is_beyond_noise"].is_null());
+  BOOST_TEST(document["notes"].dump().find("marks no steps") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(text_is_for_people) {
   const tests::Answer answer = run({"diagnose", kOne});
   BOOST_TEST(answer.code == 0);

@@ -82,7 +82,10 @@ BOOST_AUTO_TEST_CASE(a_key_that_is_no_longer_printed_is_named) {
   const json figure = json::parse(R"({"name": "a", "unit": "", "change_ratio": null,
       "before": {"median": 1, "low": 1, "high": 1, "num_values": 1},
       "after": {"median": 1, "low": 1, "high": 1}, "is_beyond_noise": null})");
-  const json document = {{"figures", {figure}}, {"kernels", {figure}}, {"notes", json::array()}};
+  const json document = {{"figures", {figure}},
+                         {"kernels", {figure}},
+                         {"settings", json::array()},
+                         {"notes", json::array()}};
   BOOST_TEST(
       unprinted_keys("compare", {document}) ==
           (std::vector<std::string>{"figures[].after.num_values", "kernels[].after.num_values"}),

@@ -18,6 +18,7 @@
 #include "profiler/analysis/stats.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/measured_sources.h"
 #include "sweeps/planning/named_files.h"
@@ -106,6 +107,12 @@ CommandOptions calibrate_options() {
 }
 
 int run_calibrate_command(const CommandOptions& options) {
+  std::vector<std::string> inputs = options.texts("db");
+  for (const std::string& path : options.texts("log")) inputs.push_back(path);
+  for (const char* option : {"rows", "hardware", "model", "probe", "calibration"}) {
+    inputs.push_back(options.text(option));
+  }
+  check_output(options.text("out"), OutputKind::rates, "--out", inputs);
   std::vector<MeasuredSample> samples;
   std::vector<std::string> notes;
   std::vector<std::string> bases;

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/starting_sweep.h"
 
@@ -79,6 +80,7 @@ int run_init_command(const CommandOptions& options) {
   const auto option_or = [&](const char* option, const char* otherwise) {
     return options.has(option) ? options.text(option) : std::string(otherwise);
   };
+  check_output(options.text("out"), OutputKind::fresh, "--out", {});
   StartingPoint start;
   start.model_text = option_or("model", "quickstart-moe");
   if (start.model_text == "-" && options.text("hardware") == "-") {
@@ -118,9 +120,6 @@ int run_init_command(const CommandOptions& options) {
     return 0;
   }
   const std::string out = options.text("out");
-  if (std::filesystem::exists(out)) {
-    throw base::UsageError(fmt::format("--out: {} is there already", out));
-  }
   std::ofstream file(out, std::ios::binary);
   file << text << std::flush;
   if (!file) throw base::Error(fmt::format("{}: cannot be written", out));

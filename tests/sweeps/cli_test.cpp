@@ -617,6 +617,49 @@ BOOST_AUTO_TEST_CASE(pipes_are_neither_databases_nor_reports) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(outputs_take_no_other_files_place) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
+  write_sweep([](json&) {});
+  const std::string sweep = folder.file("sweep.json");
+  const std::string other_db = folder.file("other.db");
+  const std::string later = folder.file("later.db");
+  std::filesystem::copy_file(db, other_db);
+  const std::vector<std::string> plan = {"plan", "--model", "qwen3-30b-a3b", "--hardware",
+                                         "h100-80g"};
+  const auto planned = [&](const char* option, const std::string& path) {
+    std::vector<std::string> words = plan;
+    words.insert(words.end(), {option, path});
+    return words;
+  };
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"trace", db, "best", "--out", db}, "runs.db: is what this command reads"},
+      {{"trace", db, "best", "--out", other_db}, "other.db: is a database"},
+      {{"calibrate", "--db", db, "--out", db}, "runs.db: is what this command reads"},
+      {{"calibrate", "--db", db, "--out", sweep}, "sweep.json: is there already and is no file of"},
+      {{"trial", spec, "--trace-out", spec}, "trial.json: is what this command reads"},
+      {{"trial", spec, "--trace-out", other_db}, "other.db: is a database"},
+      {{"trial", spec, "--trace-out", sweep}, "sweep.json: is there already and is no trace"},
+      {{"trial", spec, "--db", later, "--trace-out", later}, "is what this command reads"},
+      {{"probe", sweep, "--out", sweep}, "sweep.json: is what this command reads"},
+      {{"probe", sweep, "--out", spec}, "trial.json: is there already and is no hardware file"},
+      {planned("--trace-out", sweep), "sweep.json: is there already and is no trace"},
+      {planned("--report", sweep), "is no HTML page"}};
+  for (const auto& [words, says] : wrong) {
+    const std::string before = tests::read_text(words.back());
+    check_refused(words, 2, {says});
+    BOOST_TEST((tests::read_text(words.back()) == before), says);
+  }
+  // What was written so before is written anew.
+  const std::string trace = folder.file("step.json");
+  for (const char* time : {"first", "second"}) {
+    BOOST_TEST(run({"trial", spec, "--quiet", "--trace-out", trace}).code == 0, time);
+  }
+  const std::string packed = folder.file("step.pftrace");
+  for (const char* time : {"first", "second"}) {
+    BOOST_TEST(run({"trial", spec, "--quiet", "--trace-out", packed}).code == 0, time);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_running_row_of_a_dead_process_says_so) {
   const auto add_running = [&](const std::string& change) {
     store::Store store = store::Store::open(db);

@@ -837,6 +837,29 @@ BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
   BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
 }
 
+// Five steps, the one before them and those that are traced: what an untrained model loses is not
+// what a run has learned.
+BOOST_AUTO_TEST_CASE(the_loss_at_the_end_is_a_mean_of_the_end_and_says_so) {
+  const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (!request.is_final) return outcome;
+    std::ranges::fill(outcome.losses, 5.0);
+    outcome.losses.back() = 2.3;
+    outcome.losses.at(outcome.losses.size() - 2) = 2.1;
+    return outcome;
+  });
+  const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::validate && decision.kind == "kept";
+  });
+  BOOST_TEST_REQUIRE((told != story.decisions.end()));
+  BOOST_TEST(told->text.find("loss 2.200, the mean of the last 2 steps (2.100 at the lowest") !=
+                 std::string::npos,
+             told->text);
+  BOOST_TEST(told->evidence.at("loss_mean_at_end").get<double>() == 2.2,
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(told->evidence.at("num_steps_at_end") == 2);
+}
+
 /// The fake world with noise between runs, one run a second.
 World noisy_world(double noise, uint64_t seed) {
   return [noise, random = std::mt19937_64(seed), normal = std::normal_distribution<double>(),

@@ -17,10 +17,16 @@ std::string range_text(double low_ns, double high_ns) {
                      base::format_ns(static_cast<int64_t>(high_ns)));
 }
 
-/// The mean over the last steps: one batch's loss says little.
-double loss_at_end(const std::vector<double>& losses) {
+/// Steps at the end of a run whose mean is its loss: one batch's says little, and those of the
+/// first three quarters of a short run were before it has learned.
+size_t num_steps_at_end(size_t num_steps) {
+  constexpr size_t kLeastSteps = 2;
   constexpr size_t kMostSteps = 10;
-  const size_t count = std::min(losses.size(), kMostSteps);
+  return std::min(std::clamp(num_steps / 4, kLeastSteps, kMostSteps), num_steps);
+}
+
+double loss_at_end(const std::vector<double>& losses) {
+  const size_t count = num_steps_at_end(losses.size());
   if (count == 0) return 0;
   return std::accumulate(losses.end() - static_cast<int64_t>(count), losses.end(), 0.0) /
          static_cast<double>(count);
@@ -68,9 +74,10 @@ void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
   Decision& decision = decide(
       Phase::validate, kind,
       run.trial.is_ok()
-          ? fmt::format("{} steps: loss {:.3f} at the end ({:.3f} at the lowest{}), {} per step "
-                        "({}), {} in screening ({}).{}",
-                        outcome.losses.size(), run.final_loss, run.lowest_loss,
+          ? fmt::format("{} steps: loss {:.3f}, the mean of the last {} steps ({:.3f} at the "
+                        "lowest{}), {} per step ({}), {} in screening ({}).{}",
+                        outcome.losses.size(), run.final_loss,
+                        num_steps_at_end(outcome.losses.size()), run.lowest_loss,
                         sweep_.validate_max_loss > 0
                             ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
                             : "",
@@ -88,14 +95,17 @@ void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
   decision.evidence = {{"before", evidence_of(run.candidate.outcome)},
                        {"after", evidence_of(outcome)},
                        {"screening", json_of(run.screening)},
-                       {"loss_final", run.final_loss},
+                       {"loss_mean_at_end", run.final_loss},
+                       {"num_steps_at_end", num_steps_at_end(outcome.losses.size())},
                        {"loss_lowest", run.lowest_loss}};
 }
 
 std::string ThreeWalls::too_high_text(const LongRun& run) const {
   if (!run.trial.is_ok() || run.has_held) return {};
-  return fmt::format(" The loss did not fall below the {:.2f} that validate_max_loss asks for.",
-                     sweep_.validate_max_loss);
+  return fmt::format(
+      " The loss did not fall below the {:.2f} that validate_max_loss asks for of the mean of the "
+      "last {} steps.",
+      sweep_.validate_max_loss, num_steps_at_end(run.trial.outcome.losses.size()));
 }
 
 // The winner once more over a long window: its numbers stay right, its loss falls, and its step

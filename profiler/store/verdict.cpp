@@ -1,9 +1,29 @@
 #include "profiler/store/verdict.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 namespace moetune::store {
+namespace {
+
+/// Of a verdict's evidence: the step of its trial and of its baseline, in runs of one length.
+std::pair<std::optional<int64_t>, std::optional<int64_t>> screening_steps(
+    const DecisionRow& decision) {
+  // Anybody may have edited the database, and an older moetune has not said it.
+  const auto evidence = nlohmann::json::parse(decision.evidence_json, nullptr, false);
+  const auto step_of = [&](const char* place) -> std::optional<int64_t> {
+    const nlohmann::json::json_pointer pointer(std::string("/screening/") + place + "/step_ns");
+    if (!evidence.is_object() || !evidence.contains(pointer)) return std::nullopt;
+    const nlohmann::json& ns = evidence.at(pointer);
+    if (!ns.is_number() || !(ns.get<double>() > 0 && ns.get<double>() < 1e18)) return std::nullopt;
+    return std::llround(ns.get<double>());
+  };
+  return {step_of("after"), step_of("before")};
+}
+
+}  // namespace
 
 std::string Validation::reason() const {
   std::string sentence = text;
@@ -41,6 +61,22 @@ std::set<int64_t> cleared_trials(const std::vector<DecisionRow>& decisions) {
     if (found != evidence.end() && *found == true) ids.insert(*decision.trial_id);
   }
   return ids;
+}
+
+std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
+                                        const TrialRow& winner, const TrialRow& first_fit) {
+  for (const DecisionRow& decision : decisions) {
+    // What is kept or rejected there is a long run beside its own short ones.
+    if (decision.trial_id == winner.id && decision.baseline_trial_id == first_fit.id &&
+        decision.phase == "validate" && decision.kind == "note" && decision.gain_ratio) {
+      const auto [step_ns, first_fit_step_ns] = screening_steps(decision);
+      return Gain{*decision.gain_ratio, decision.gain_low_ratio, decision.gain_high_ratio, step_ns,
+                  first_fit_step_ns};
+    }
+  }
+  if (winner.step_ns.value_or(0) <= 0 || !first_fit.step_ns) return std::nullopt;
+  return Gain{static_cast<double>(*first_fit.step_ns) / static_cast<double>(*winner.step_ns) - 1,
+              std::nullopt, std::nullopt, winner.step_ns, first_fit.step_ns};
 }
 
 }  // namespace moetune::store

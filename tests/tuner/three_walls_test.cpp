@@ -996,6 +996,12 @@ BOOST_AUTO_TEST_CASE(the_gain_is_that_of_runs_of_one_length) {
   };
   const double gain = step_of(verdict.baseline_hash) / step_of(verdict.trial_hash) - 1;
   BOOST_TEST(verdict.gain_ratio.value() == gain, boost::test_tools::tolerance(1e-3));
+  const auto screening = [&](const char* which) {
+    return verdict.evidence.at("screening").at(which).at("step_ns").get<double>();
+  };
+  BOOST_TEST(screening("after") == step_of(verdict.trial_hash), boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(screening("before") == step_of(verdict.baseline_hash),
+             boost::test_tools::tolerance(1e-3));
   BOOST_TEST(gain > 0.1);
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -174,12 +175,15 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
       runner_up_ && trial.request.spec.knobs == runner_up_->request.spec.knobs;
   const Trial& screened = is_runner_up ? *runner_up_ : *incumbent_;
   const Judgement gain = contests_.gain_over(first_fitting_->request.hash, screened.request.hash);
+  const StepLevel before = contests_.level_of(first_fitting_->request.hash);
+  const StepLevel after = contests_.level_of(screened.request.hash);
   Decision& verdict = decide(
       Phase::validate, "note",
       fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
-                  "fitted ({:.2f} to {:.2f}).",
+                  "fitted ({:.2f} to {:.2f}): {} per step in screening, {} there.",
                   describe(trial.request.spec.knobs), gain.gain_ratio + 1, gain.low_ratio + 1,
-                  gain.high_ratio + 1));
+                  gain.high_ratio + 1, base::format_ns(std::llround(after.ns)),
+                  base::format_ns(std::llround(before.ns))));
   verdict.trial_hash = trial.request.hash;
   verdict.baseline_hash = first_fitting_->request.hash;
   verdict.gain_ratio = gain.gain_ratio;
@@ -188,6 +192,7 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
   verdict.noise_ratio = gain.noise_ratio;
   verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
                       {"after", evidence_of(trial.outcome)},
+                      {"screening", {{"before", json_of(before)}, {"after", json_of(after)}}},
                       {"judgement", to_json(gain)}};
 }
 

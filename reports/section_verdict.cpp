@@ -169,10 +169,14 @@ std::string layout_words(const TrialRow* trial) {
 // A sweep that is done, but whose long run did not hold (or never was), must not look like a
 // success.
 std::string unconfirmed_notice(const Context& context, const TrialRow& trial) {
+  const store::Validation validation = store::validation_of(context.decisions, trial);
+  if (validation.is_passed == true && validation.is_slower) {
+    return fmt::format("<p class=\"notice\"><strong>Slower in the long run.</strong> {}</p>\n",
+                       escape(validation.text));
+  }
   if (trial.phase == "validate" || context.sweep.status != "done" || context.decisions.empty()) {
     return "";
   }
-  const store::Validation validation = store::validation_of(context.decisions, trial);
   // Another trial than the winner looks like no success, and had no long run to wait for.
   if (!context.is_winner(trial) && validation.is_passed != false) return "";
   return fmt::format("<p class=\"notice\"><strong>{}</strong> {}</p>\n",

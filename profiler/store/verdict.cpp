@@ -23,6 +23,14 @@ std::pair<std::optional<int64_t>, std::optional<int64_t>> screening_steps(
   return {step_of("after"), step_of("before")};
 }
 
+/// Whether its evidence says so. Anybody may have edited the database.
+bool has_flag(const DecisionRow& decision, const char* flag) {
+  const auto evidence = nlohmann::json::parse(decision.evidence_json, nullptr, false);
+  if (!evidence.is_object()) return false;
+  const auto found = evidence.find(flag);
+  return found != evidence.end() && *found == true;
+}
+
 }  // namespace
 
 std::string Validation::reason() const {
@@ -39,9 +47,9 @@ Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialR
     const bool is_of_winner =
         decision.trial_id == winner.id || decision.baseline_trial_id == winner.id;
     if (decision.kind == "kept" && decision.trial_id == winner.id) {
-      return {true, decision.text};
+      return {true, decision.text, has_flag(decision, "is_slower_in_long_run")};
     }
-    if (decision.kind == "rejected" && is_of_winner) validation = {false, decision.text};
+    if (decision.kind == "rejected" && is_of_winner) validation = {false, decision.text, false};
     const bool is_verdict = decision.gain_ratio.has_value();
     if (decision.kind == "note" && is_of_winner && !is_verdict && !validation.is_passed) {
       validation.text = decision.text;
@@ -54,11 +62,7 @@ std::set<int64_t> cleared_trials(const std::vector<DecisionRow>& decisions) {
   std::set<int64_t> ids;
   for (const DecisionRow& decision : decisions) {
     if (decision.kind != "note" || !decision.trial_id) continue;
-    // Anybody may have edited the database.
-    const auto evidence = nlohmann::json::parse(decision.evidence_json, nullptr, false);
-    if (!evidence.is_object()) continue;
-    const auto found = evidence.find("is_cleared");
-    if (found != evidence.end() && *found == true) ids.insert(*decision.trial_id);
+    if (has_flag(decision, "is_cleared")) ids.insert(*decision.trial_id);
   }
   return ids;
 }

@@ -129,9 +129,13 @@ nlohmann::json to_json(const Result& result) {
           {"next", result.next ? to_json(*result.next) : nlohmann::json()}};
 }
 
-/// A line where no long run has confirmed the best configuration; else nothing.
+/// A line where no long run has confirmed the best configuration, or it was slower there; else
+/// nothing.
 std::string validation_text(const Result& result) {
   const store::Validation& validation = result.validation;
+  if (validation.is_passed == true && validation.is_slower) {
+    return fmt::format("slower in the long run: {}\n", validation.text);
+  }
   if (validation.is_passed == true) return {};
   if (validation.is_passed == false) return fmt::format("NOT VALIDATED: {}\n", validation.text);
   std::string why = validation.text;

@@ -983,6 +983,29 @@ BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
   }
 }
 
+// The step was known to 0.2 %: 12 % more are beyond both intervals, and 0.1 % are not.
+BOOST_AUTO_TEST_CASE(a_long_run_that_is_slower_than_screening_is_said_to_be) {
+  for (const double factor : {1.001, 1.12}) {
+    const Story story = drive(wide_sweep(), [&](const TrialRequest& request) {
+      TrialOutcome outcome = run_in_fake_world(request);
+      if (!request.is_final) return outcome;
+      for (int64_t* ns : {&outcome.step_ns, &outcome.step_low_ns, &outcome.step_high_ns}) {
+        *ns = std::llround(static_cast<double>(*ns) * factor);
+      }
+      return outcome;
+    });
+    const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+      return decision.phase == Phase::validate && decision.evidence.contains("screening") &&
+             decision.kind != "note";
+    });
+    BOOST_TEST_REQUIRE((told != story.decisions.end()));
+    const bool is_slower = factor > 1.1;
+    BOOST_TEST(told->evidence.at("is_slower_in_long_run") == is_slower);
+    BOOST_TEST((told->text.find("slower in the long run") != std::string::npos) == is_slower,
+               told->text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_gain_is_that_of_runs_of_one_length) {
   const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);

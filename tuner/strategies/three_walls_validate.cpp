@@ -70,25 +70,31 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
 void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
                                const std::string& remark) {
   const TrialOutcome& outcome = run.trial.outcome;
+  // Kept or not: nobody else may have been measured that it could be compared with.
+  const bool is_slower =
+      run.trial.is_ok() && static_cast<double>(outcome.step_low_ns) > run.screening.high_ns;
   const double change =
       outcome.step_ns > 0 ? run.screening.ns / static_cast<double>(outcome.step_ns) - 1.0 : 0.0;
-  Decision& decision = decide(
-      Phase::validate, kind,
-      run.trial.is_ok()
-          ? fmt::format("{} steps: loss {:.3f}, the mean of the last {} steps ({:.3f} at the "
-                        "lowest{}), {} per step ({}), {} in screening ({}).{}",
-                        outcome.losses.size(), run.final_loss,
-                        num_steps_at_end(outcome.losses.size()), run.lowest_loss,
-                        sweep_.validate_max_loss > 0
-                            ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
-                            : "",
-                        base::format_ns(outcome.step_ns),
-                        range_text(static_cast<double>(outcome.step_low_ns),
-                                   static_cast<double>(outcome.step_high_ns)),
-                        describe_change(change, "than"),
-                        range_text(run.screening.low_ns, run.screening.high_ns), remark)
-          : fmt::format("The validation ended as {}: {}.", spec::name_of(outcome.status),
-                        outcome.reason));
+  Decision& decision =
+      decide(Phase::validate, kind,
+             run.trial.is_ok()
+                 ? fmt::format(
+                       "{} steps: loss {:.3f}, the mean of the last {} steps ({:.3f} at the "
+                       "lowest{}), {} per step ({}), {} in screening ({}).{}{}",
+                       outcome.losses.size(), run.final_loss,
+                       num_steps_at_end(outcome.losses.size()), run.lowest_loss,
+                       sweep_.validate_max_loss > 0
+                           ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
+                           : "",
+                       base::format_ns(outcome.step_ns),
+                       range_text(static_cast<double>(outcome.step_low_ns),
+                                  static_cast<double>(outcome.step_high_ns)),
+                       describe_change(change, "than"),
+                       range_text(run.screening.low_ns, run.screening.high_ns),
+                       is_slower ? " It is slower in the long run: the intervals do not meet." : "",
+                       remark)
+                 : fmt::format("The validation ended as {}: {}.", spec::name_of(outcome.status),
+                               outcome.reason));
   decision.trial_hash = run.trial.request.hash;
   decision.baseline_hash = run.candidate.request.hash;
   decision.wall = outcome.wall;
@@ -96,6 +102,7 @@ void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
   decision.evidence = {{"before", evidence_of(run.candidate.outcome)},
                        {"after", evidence_of(outcome)},
                        {"screening", json_of(run.screening)},
+                       {"is_slower_in_long_run", is_slower},
                        {"loss_mean_at_end", run.final_loss},
                        {"num_steps_at_end", num_steps_at_end(outcome.losses.size())},
                        {"loss_lowest", run.lowest_loss}};

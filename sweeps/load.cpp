@@ -217,6 +217,13 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name) {
   return sweep_of(document, file);
 }
 
+void check_sweep_text(const std::string& text, const std::string& source,
+                      const std::string& folder) {
+  const Loaded<spec::SweepSpec> sweep =
+      sweep_of(spec::read_document(text, source), {source, folder, text});
+  check_can_run(sweep.spec.base, source);
+}
+
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name) {
   const SpecFile file = open_spec(path_or_name);
   const spec::Document document = spec::read_document(file.text, file.source);

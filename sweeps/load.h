@@ -38,6 +38,11 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name);
 /// A trial file, or the base of a sweep file.
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name);
 
+/// The same of a text that is no file yet, whose relative paths start from `folder`. Throws
+/// base::UsageError, which names `source`, for what load_sweep and check_can_run refuse.
+void check_sweep_text(const std::string& text, const std::string& source,
+                      const std::string& folder);
+
 /// Throws base::UsageError with all rules that the trial of this file breaks.
 void check_can_run(const spec::TrialSpec& trial, const std::string& path);
 

@@ -99,6 +99,9 @@ int run_init_command(const CommandOptions& options) {
   start.hardware = hardware_of(hardware);
   start.hardware_source = start.hardware_text == "-" ? kStandardInput : start.hardware_text;
   start.data_path = option_or("data", "quickstart");
+  if (options.has("name") && options.text("name").empty()) {
+    throw base::UsageError("--name is empty, expected what reports call the sweep");
+  }
   start.name = options.has("name") ? options.text("name") : name_for(start.model_text, start.model);
   // Paths in a sweep file start from its folder.
   const auto from_out = [&](std::string& path) {
@@ -115,6 +118,10 @@ int run_init_command(const CommandOptions& options) {
   from_out(start.hardware_text);
   from_out(start.data_path);
   const std::string text = starting_sweep(start);
+  namespace fs = std::filesystem;
+  check_sweep_text(
+      text, "the sweep for " + model.source.name(),
+      options.has("out") ? fs::absolute(options.text("out")).parent_path() : fs::current_path());
   if (!options.has("out")) {
     std::cout << text;
     return 0;

@@ -375,8 +375,14 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
     BOOST_REQUIRE(end.has_value());
     BOOST_TEST(end->code == 2);
     const std::string error = tests::read_text(folder.file("err"));
-    BOOST_TEST_CONTEXT(error) { BOOST_TEST(error.find(why) != std::string::npos); }
+    BOOST_TEST_CONTEXT(error) {
+      BOOST_TEST(error.find(why) != std::string::npos);
+      BOOST_TEST(error.find("(layout_syntax)") != std::string::npos);
+    }
   };
+  for (const char* why : {"key 'dp' is 0", "key 'ep' is 1.5", "unknown key 'fsdp'"}) {
+    refused(R"({"dp": 0, "ep": 1.5, "fsdp": 2})", why);
+  }
   refused(R"({"dp": 1, "dp": 2})", "--layout: key 'dp' is there twice");
   refused(R"({"dp": 0})", "--layout: key 'dp' is 0, expected an integer from 1 to 1024");
   refused(R"({"tp": -2})", "--layout: key 'tp' is -2, expected an integer from 1 to 1024");
@@ -412,6 +418,10 @@ BOOST_AUTO_TEST_CASE(the_rank_program_refuses_layouts_that_cannot_be) {
   refused("mixtral", R"({"dp": 2, "etp": 2, "ep": 2})", "ep_divides_plane");
   refused("mixtral", R"({"dp": 5, "etp": 5})", "etp_divides_width");
   refused("mixtral", R"({"vpp": 2})", "vpp_needs_pp");
+  // All that are broken, not the first.
+  for (const char* rule : {"tp_divides_heads", "vpp_needs_pp"}) {
+    refused("mixtral", R"({"tp": 3, "vpp": 2})", rule);
+  }
   refused("mixtral", R"({"pp": 2, "vpp": 2})", "vpp_divides_layers");
   refused("qwen3_moe_mixed", R"({"dp": 2, "pp": 2, "vpp": 2})", "vpp_divides_micro_batches");
   refused("llama", R"({"cp": 5, "cp_comm_type": "p2p"})", "cp_divides_sequence");

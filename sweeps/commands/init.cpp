@@ -22,14 +22,20 @@ constexpr const char* kLargeCluster = "h100-8x8";
 
 /// The file that a path or a name of a shelf stands for, read.
 spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, const char* option) {
-  if (path_or_name == "-") return spec::read_document(read_standard_input(), kStandardInput);
+  const auto checked = [&](spec::Document document) {
+    refuse_other_kind_of_file(document, option);
+    return document;
+  };
+  if (path_or_name == "-") {
+    return checked(spec::read_document(read_standard_input(), kStandardInput));
+  }
   const std::string path = spec::find_file(shelf, path_or_name, ".");
   if (path.empty()) {
     throw base::UsageError(fmt::format("--{} is '{}', expected a file or a name; {}", option,
                                        path_or_name.substr(0, 200),
                                        spec::library_hint(shelf, path_or_name)));
   }
-  return spec::read_document(read_spec_file(path), path);
+  return checked(spec::read_document(read_spec_file(path), path));
 }
 
 spec::HardwareSpec hardware_of(const spec::Document& document) {

@@ -19,6 +19,7 @@ namespace dialects = spec::dialects;
 
 std::shared_ptr<const spec::ModelSpec> model_named(const std::string& name_or_path) {
   const auto read = [](const spec::Document& document) {
+    refuse_other_kind_of_file(document, "model");
     return std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(document.json, document.source));
   };

@@ -482,6 +482,7 @@ BOOST_AUTO_TEST_CASE(every_command_has_help) {
     const Answer answer = run({command, "--help"});
     BOOST_TEST(answer.code == 0);
     BOOST_TEST(answer.out.starts_with("usage: moetune " + command));
+    BOOST_TEST(run({"help", command}).out == answer.out);
   }
   BOOST_TEST(run({"--help"}).code == 0);
   BOOST_TEST(run({"--version"}).out.starts_with("moetune "));

@@ -38,6 +38,7 @@ const Typed kTyped[] = {
     {{}, "", "a command is missing"},
     {{"swep"}, "", "did you mean 'sweep'"},
     {{"frobnicate"}, "", "commands: "},
+    {{"help", "swep"}, "", "did you mean 'sweep'"},
     {{"--verbose"}, "", "there is no command '--verbose'"},
     {{"trial"}, "", "the trial file is missing"},
     {{"trial", "trial.json@", "--sett", "a=b"}, "", "unrecognised option '--sett'"},

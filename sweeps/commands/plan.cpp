@@ -55,6 +55,9 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
           "--fix is '{}', expected KNOB=VALUE{}", word.substr(0, 80),
           nearest.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest)));
     }
+    if (std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row == row; })) {
+      throw base::UsageError(fmt::format("--fix names '{}' twice, expected one value", row->name));
+    }
     set_plan_knob(base, *row, word.substr(equals + 1));
     fixed.push_back({row, get_plan_knob(base, *row)});
   }

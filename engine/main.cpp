@@ -23,6 +23,7 @@
 #include "engine/run_trial.h"
 #include "engine/spec/json_reader.h"
 #include "engine/spec/knobs.h"
+#include "engine/spec/problems.h"
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
 #include "engine/verify.h"
@@ -52,20 +53,32 @@ std::string layout_help() {
                      fmt::join(names, ", "));
 }
 
-spec::Knobs parse_layout(const std::string& text) {
+/// Collects into `problems` what is wrong with it.
+void read_layout(const std::string& text, spec::Knobs& knobs, spec::Problems& problems) {
   const nlohmann::json json = spec::parse_json(text, "--layout");
   spec::JsonReader reader(json, "--layout");
-  spec::Knobs knobs;
   constexpr int64_t kMaxSize = 1024;
   for (const spec::LayoutSize& size : spec::layout_sizes()) {
-    knobs.*size.member = reader.integer_or(size.name, 1, 1, kMaxSize);
+    problems.attempt([&] { knobs.*size.member = reader.integer_or(size.name, 1, 1, kMaxSize); });
   }
-  const std::string cp_comm_type =
-      reader.text_or("cp_comm_type", std::string(spec::name_of(knobs.cp_comm_type)));
-  const auto known = spec::find_by_name<spec::CpCommType>(cp_comm_type);
-  if (!known) reader.fail("cp_comm_type", "all_gather or p2p");
-  knobs.cp_comm_type = *known;
-  reader.refuse_unknown_keys();
+  problems.attempt([&] {
+    const std::string cp_comm_type =
+        reader.text_or("cp_comm_type", std::string(spec::name_of(knobs.cp_comm_type)));
+    const auto known = spec::find_by_name<spec::CpCommType>(cp_comm_type);
+    if (!known) reader.fail("cp_comm_type", "all_gather or p2p");
+    knobs.cp_comm_type = *known;
+  });
+  problems.attempt([&] { reader.refuse_unknown_keys(); });
+}
+
+/// Every message ends in a rule's name, as those of the constraints do.
+spec::Knobs parse_layout(const std::string& text) {
+  spec::Knobs knobs;
+  spec::Problems found;
+  found.attempt([&] { read_layout(text, knobs, found); });
+  spec::Problems named;
+  for (const std::string& message : found.messages()) named.add(message + " (layout_syntax)");
+  named.throw_if_any();
   return knobs;
 }
 

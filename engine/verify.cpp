@@ -10,13 +10,12 @@
 
 #include "engine/checkpoint/hf_weights.h"
 #include "engine/checkpoint/reference_run.h"
+#include "engine/spec/problems.h"
 #include "engine/world_run.h"
 #include "kernels/base/error.h"
 
 namespace moetune::engine {
 namespace {
-
-using base::UsageError;
 
 class ReferenceTokens final : public TokenSource {
  public:
@@ -58,14 +57,16 @@ spec::TrialSpec make_spec(const ReferenceRun& run, const spec::Knobs& knobs) {
   return trial;
 }
 
-/// Breaches of other rules than those named.
+/// Throws base::UsageError with all breaches of other rules than those named.
 void refuse_impossible(const spec::TrialSpec& trial, const std::string& folder,
                        std::initializer_list<std::string_view> but) {
+  spec::Problems problems;
   for (const spec::Violation& violation : spec::check_constraints(spec::parts_of(trial))) {
     if (std::find(but.begin(), but.end(), violation.rule) != but.end()) continue;
-    throw UsageError(fmt::format("{}: this layout is impossible: {} ({})", folder,
-                                 violation.message, violation.rule));
+    problems.add(fmt::format("{}: this layout is impossible: {} ({})", folder, violation.message,
+                             violation.rule));
   }
+  problems.throw_if_any();
 }
 
 spec::TrialSpec make_trial(const ReferenceRun& run, const spec::Knobs& knobs,

@@ -65,11 +65,18 @@ std::string cards(const SectionInput& input, const TrialRow& trial) {
           ? fmt::format("{} to {}×; ", number_text(store::speedup_of(*gain->low_ratio), 2),
                         number_text(store::speedup_of(*gain->high_ratio), 2))
           : "";
+  // The long run's step, beside it, is another.
+  const bool compared =
+      gain && gain->step_ns && gain->first_fit_step_ns && gain->step_ns != trial.step_ns;
   html += card(has_failed ? "Not validated: speedup in short trials" : "Speedup over the first fit",
                gain ? number_text(store::speedup_of(gain->ratio), 2) + "×" : "–",
-               first == nullptr ? "nothing fitted before"
-                                : fmt::format("{}{} took {} a step", interval,
-                                              trial_link(first->ordinal), ns_text(first->step_ns)));
+               first == nullptr
+                   ? "nothing fitted before"
+                   : fmt::format("{}{} took {} a step{}", interval, trial_link(first->ordinal),
+                                 ns_text(compared ? gain->first_fit_step_ns : first->step_ns),
+                                 compared ? fmt::format(", this one {} in short runs",
+                                                        ns_text(gain->step_ns))
+                                          : ""));
   // Where operations are measured on this machine, the emulated device's peak says nothing about
   // them.
   const bool has_mfu = spec_text(trial, "clock") != "virtual_measured";
@@ -162,10 +169,14 @@ std::string layout_words(const TrialRow* trial) {
 // A sweep that is done, but whose long run did not hold (or never was), must not look like a
 // success.
 std::string unconfirmed_notice(const Context& context, const TrialRow& trial) {
+  const store::Validation validation = store::validation_of(context.decisions, trial);
+  if (validation.is_passed == true && validation.is_slower) {
+    return fmt::format("<p class=\"notice\"><strong>Slower in the long run.</strong> {}</p>\n",
+                       escape(validation.text));
+  }
   if (trial.phase == "validate" || context.sweep.status != "done" || context.decisions.empty()) {
     return "";
   }
-  const store::Validation validation = store::validation_of(context.decisions, trial);
   // Another trial than the winner looks like no success, and had no long run to wait for.
   if (!context.is_winner(trial) && validation.is_passed != false) return "";
   return fmt::format("<p class=\"notice\"><strong>{}</strong> {}</p>\n",

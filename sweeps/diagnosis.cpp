@@ -239,24 +239,25 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes) {
   Diagnosis diagnosis;
   std::vector<int64_t> ranks;
+  std::vector<std::string> left_out;
   std::vector<ReadFile> files = read_files(paths);
   for (size_t at = 0; at < files.size(); ++at) {
     const std::string& path = paths[at];
     try {
       if (files[at].failure) std::rethrow_exception(files[at].failure);
     } catch (const base::UsageError& error) {
-      notes.push_back(fmt::format("left out: {}", error.what()));
+      left_out.push_back(fmt::format("left out: {}", error.what()));
       continue;
     }
     for (size_t i = 0; i < files[at].traces.size(); ++i) {
       const ImportedTrace& trace = files[at].traces[i];
       if (trace.ops.empty()) {
-        notes.push_back(path + " holds no device work: left out");
+        left_out.push_back(path + " holds no device work: left out");
         continue;
       }
       if (const auto rank = trace.facts.rank) {
         if (std::ranges::find(ranks, *rank) != ranks.end()) {
-          notes.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
+          left_out.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
           continue;
         }
         ranks.push_back(*rank);
@@ -264,8 +265,20 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
       add_trace(files[at], i, diagnosis);
     }
   }
+  add_left_out(left_out, notes);
   if (!diagnosis.traces.empty()) diagnosis.wall = profiler::classify_imported(diagnosis.traces);
   return diagnosis;
+}
+
+void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes) {
+  constexpr size_t kMostNamed = 5;
+  const size_t num_named = std::min(left_out.size(), kMostNamed);
+  notes.insert(notes.end(), left_out.begin(),
+               left_out.begin() + static_cast<std::ptrdiff_t>(num_named));
+  if (const size_t num_more = left_out.size() - num_named; num_more > 0) {
+    notes.push_back(
+        fmt::format("{} more file{} left out", num_more, num_more == 1 ? " is" : "s are"));
+  }
 }
 
 json to_json(const Diagnosis& diagnosis) {

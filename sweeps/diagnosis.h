@@ -33,6 +33,9 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths);
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes);
 
+/// Adds the first five of these sentences, one a file, to the notes, and how many more there are.
+void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes);
+
 /// A window that is told: of one trace all but those by host time, of several one each. Points into
 /// the diagnosis.
 struct ShownWindow {

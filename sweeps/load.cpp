@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -77,22 +78,27 @@ bool is_sweep(const nlohmann::json& document) {
   return document.is_object() && (document.contains("name") || document.contains("space"));
 }
 
+constexpr const char* kModelFile = "config.json of a model";
+constexpr const char* kHardwareFile = "hardware file of a cluster";
+
+/// Keys such as "name" and "dtype" stand in several kinds of file.
+bool has_keys_of_trials(const nlohmann::json& json) {
+  constexpr std::array kKeys = {"model",    "hardware",  "knobs", "space",
+                                "training", "data_path", "engine"};
+  return std::ranges::any_of(kKeys, [&](const char* key) { return json.contains(key); });
+}
+
 /// A model or a cluster is not read as a sweep or trial: all of its keys would be mistakes.
 void refuse_other_kinds(const spec::Document& document, const std::string& path,
                         const char* expected) {
   const auto has = [&](const char* key) { return document.json.contains(key); };
-  if (!document.json.is_object()) return;
-  // Keys such as "name" and "dtype" stand in several kinds of file.
-  for (const char* key :
-       {"model", "hardware", "knobs", "space", "training", "data_path", "engine"}) {
-    if (has(key)) return;
-  }
+  if (!document.json.is_object() || has_keys_of_trials(document.json)) return;
   const bool is_model = has("model_type");
   if (!is_model && !(has("num_nodes") && has("devices_per_node"))) return;
   throw base::UsageError(fmt::format(
       "{}: is the {}, expected a {} file; `moetune init --{} {} > sweep.json` writes one",
-      document.source.name(), is_model ? "config.json of a model" : "hardware file of a cluster",
-      expected, is_model ? "model" : "hardware", path));
+      document.source.name(), is_model ? kModelFile : kHardwareFile, expected,
+      is_model ? "model" : "hardware", path));
 }
 
 Loaded<spec::SweepSpec> sweep_of(const spec::Document& document, const SpecFile& file) {
@@ -215,6 +221,30 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name) {
   const spec::Document document = spec::read_document(file.text, file.source);
   refuse_other_kinds(document, path_or_name, "sweep");
   return sweep_of(document, file);
+}
+
+void refuse_other_kind_of_file(const spec::Document& document, std::string_view option) {
+  if (!document.json.is_object()) return;
+  const bool is_model = document.json.contains("model_type");
+  const bool is_hardware = document.json.contains("devices_per_node");
+  const bool wants_model = option == "model";
+  if (wants_model ? is_model : is_hardware) return;
+  const char* expected = wants_model ? kModelFile : kHardwareFile;
+  if (is_model || is_hardware) {
+    throw base::UsageError(fmt::format(
+        "{}: is the {}, expected the {}; --{} takes it", document.source.name(),
+        is_model ? kModelFile : kHardwareFile, expected, is_model ? "model" : "hardware"));
+  }
+  if (!has_keys_of_trials(document.json)) return;
+  throw base::UsageError(fmt::format("{}: is a sweep or trial file, expected the {} for --{}",
+                                     document.source.name(), expected, option));
+}
+
+void check_sweep_text(const std::string& text, const std::string& source,
+                      const std::string& folder) {
+  const Loaded<spec::SweepSpec> sweep =
+      sweep_of(spec::read_document(text, source), {source, folder, text});
+  check_can_run(sweep.spec.base, source);
 }
 
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name) {

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <istream>
 #include <string>
+#include <string_view>
 
+#include "engine/spec/document.h"
 #include "engine/spec/sweep_spec.h"
 
 namespace moetune::sweeps {
@@ -37,6 +39,15 @@ Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name);
 
 /// A trial file, or the base of a sweep file.
 Loaded<spec::TrialSpec> load_trial(const std::string& path_or_name);
+
+/// Throws base::UsageError where what stands for --model or --hardware is known to be of another
+/// kind: the keys that it lacks would say nothing. `option`: which of the two it is for.
+void refuse_other_kind_of_file(const spec::Document& document, std::string_view option);
+
+/// The same of a text that is no file yet, whose relative paths start from `folder`. Throws
+/// base::UsageError, which names `source`, for what load_sweep and check_can_run refuse.
+void check_sweep_text(const std::string& text, const std::string& source,
+                      const std::string& folder);
 
 /// Throws base::UsageError with all rules that the trial of this file breaks.
 void check_can_run(const spec::TrialSpec& trial, const std::string& path);

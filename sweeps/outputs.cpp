@@ -152,6 +152,8 @@ constexpr OutputKey kSweep[] = {
     {"speedup", "number or null", "ratio", "Of the winner over the first fit; 1: none."},
     {"speedup_low", "number or null", "ratio", "Of its interval."},
     {"speedup_high", "number or null", "ratio", "Of its interval."},
+    {"speedup_step_ns", "integer or null", "ns", "Of the winner in screening: what speedup is of."},
+    {"speedup_first_fit_step_ns", "integer or null", "ns", "The same of the first fit."},
     {"gain_ratio", "number or null", "ratio", "speedup - 1."},
     {"gain_low_ratio", "number or null", "ratio", "Of its interval."},
     {"gain_high_ratio", "number or null", "ratio", "Of its interval."},

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -19,8 +18,6 @@
 
 namespace moetune::sweeps {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Of the sweep, by id.
 std::vector<int64_t> trials_with_trace(const store::Store& store, int64_t sweep_id) {
@@ -55,15 +52,6 @@ void write_file(const std::vector<profiler::StepTrace>& traces,
 }
 
 }  // namespace
-
-void check_trace_folder(const std::string& path, const char* option) {
-  std::error_code ignored;
-  if (!path.empty() && (fs::is_directory(path, ignored) ||
-                        !fs::is_directory(fs::absolute(path).parent_path(), ignored))) {
-    throw base::UsageError(
-        fmt::format("{}: {} needs a folder that exists and may be written", path, option));
-  }
-}
 
 TraceFormat trace_format_of(std::string_view path) {
   return path.ends_with(".pftrace") || path.ends_with(".perfetto-trace") ? TraceFormat::perfetto

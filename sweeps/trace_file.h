@@ -31,10 +31,6 @@ namespace moetune::sweeps {
 /// Perfetto's format for .pftrace and .perfetto-trace, else Chrome's.
 TraceFormat trace_format_of(std::string_view path);
 
-/// Throws base::UsageError naming `option` where the folder of the path is not there, so that this
-/// is known before anything runs.
-void check_trace_folder(const std::string& path, const char* option);
-
 /// Writes all traced steps of all ranks (profiler/export/timeline_events.h). False, and nothing is
 /// written, where the trial has no trace. Throws base::UsageError for a place that cannot be
 /// written, base::Error for a disk that is full.

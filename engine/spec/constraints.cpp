@@ -413,6 +413,13 @@ string linear_ce_tile(const TrialParts& trial) {
                      k.linear_ce_chunk_tokens, kLossTile);
 }
 
+string text_within_vocabulary(const TrialParts& trial) {
+  constexpr int64_t kBytes = 256;
+  if (!trial.reads_text || trial.model.vocab_size >= kBytes) return {};
+  return fmt::format("vocab_size is {}, expected at least {}: text is read as bytes",
+                     trial.model.vocab_size, kBytes);
+}
+
 }  // namespace
 
 const std::vector<ConstraintRow>& constraint_table() {
@@ -456,6 +463,8 @@ const std::vector<ConstraintRow>& constraint_table() {
        cp_divides_sequence},
       {"seq_within_positions", "The sequence is no longer than the model's positions.",
        seq_within_positions},
+      {"text_within_vocabulary", "The vocabulary has an entry for every byte of a text.",
+       text_within_vocabulary},
       {"micro_batch_divides_global", "Every replica runs a whole number of micro-batches per step.",
        micro_batch_divides_global},
       {"recompute_needs_experts", "MoE modules are recomputed only where there are experts.",

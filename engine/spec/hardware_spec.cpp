@@ -26,7 +26,7 @@ constexpr Limits kRealMemory{1e5, 1e14};
 constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
 constexpr Limits kRealFlops{1e7, 1e18};
-constexpr Limits kRealLatency{100, 1e8};
+constexpr Limits kRealLatency{100, 2e6};  // links within a building
 constexpr Limits kRealHostTime{100, 1e6};
 constexpr Limits kRealSlowness{0.1, 10};
 constexpr Limits kRealPower{1, 1e5};

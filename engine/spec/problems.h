@@ -35,6 +35,7 @@ class Problems {
   }
   void add(std::string message);
   [[nodiscard]] bool empty() const { return messages_.empty(); }
+  [[nodiscard]] const std::vector<std::string>& messages() const { return messages_; }
   /// Throws base::UsageError with the one message, or UsageErrors with all.
   void throw_if_any() const;
 

@@ -75,7 +75,9 @@ std::span<const Field<SweepSpec>> sweep_fields() {
       field<&SweepSpec::validate_max_loss>(
           {.key = "validate_max_loss",
            .limits = {0, kMaxCount},
-           .help = "That run's loss has to fall below this; 0: not checked."}),
+           .help =
+               "The mean of the last quarter of that run's losses, of ten steps at most, has to "
+               "fall below this; 0: not checked."}),
       field<&SweepSpec::memory_margin_ratio>(
           {.key = "memory_margin_ratio",
            .quantity = Quantity::ratio,

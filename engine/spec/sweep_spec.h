@@ -39,7 +39,7 @@ struct SweepSpec {
   int64_t scale_trials = 6;          ///< layouts measured in the scale phase
   double min_gain_ratio = 0.01;      ///< smaller gains are never kept, however quiet the machine
   int64_t validate_steps = 50;       ///< steps of the final run
-  double validate_max_loss = 0;      ///< the final run must fall below this; 0: not checked
+  double validate_max_loss = 0;      ///< of the final run's last losses their mean; 0: not checked
   double memory_margin_ratio = 0.0;  ///< predicted peaks above (1 - margin) * capacity are pruned
 };
 

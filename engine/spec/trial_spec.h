@@ -125,9 +125,10 @@ struct TrialParts {
   const TrainingSpec& training;
   const Knobs& knobs;
   CommunicatorKind communicator;
+  bool reads_text = false;  ///< as bytes; whoever brings tokens of its own, as --verify does, not
 };
 inline TrialParts parts_of(const TrialSpec& s) {
-  return {s.model, s.hardware, s.training, s.knobs, s.communicator};
+  return {s.model, s.hardware, s.training, s.knobs, s.communicator, !s.data_digest.empty()};
 }
 
 /// One row of the constraint table.

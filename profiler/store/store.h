@@ -194,6 +194,9 @@ struct Gain {
   double ratio = 0;
   std::optional<double> low_ratio;
   std::optional<double> high_ratio;
+  /// Of the winner and the first fit, in runs of one length: what the ratio is of.
+  std::optional<int64_t> step_ns;
+  std::optional<int64_t> first_fit_step_ns;
 };
 /// Step time of the first configuration that fitted over the winner's: as the search has said it,
 /// by runs of one length, where it came to a verdict; else by the rows. A long run's steps are

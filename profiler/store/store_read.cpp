@@ -319,18 +319,4 @@ std::vector<NamedText> Store::read_texts(int64_t trial_id) const {
                      trial_id);
 }
 
-std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
-                                        const TrialRow& winner, const TrialRow& first_fit) {
-  for (const DecisionRow& decision : decisions) {
-    // What is kept or rejected there is a long run beside its own short ones.
-    if (decision.trial_id == winner.id && decision.baseline_trial_id == first_fit.id &&
-        decision.phase == "validate" && decision.kind == "note" && decision.gain_ratio) {
-      return Gain{*decision.gain_ratio, decision.gain_low_ratio, decision.gain_high_ratio};
-    }
-  }
-  if (winner.step_ns.value_or(0) <= 0 || !first_fit.step_ns) return std::nullopt;
-  return Gain{static_cast<double>(*first_fit.step_ns) / static_cast<double>(*winner.step_ns) - 1,
-              std::nullopt, std::nullopt};
-}
-
 }  // namespace moetune::store

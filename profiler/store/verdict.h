@@ -19,6 +19,8 @@ struct Validation {
   /// sweep.
   std::optional<bool> is_passed;
   std::string text;  ///< what the search says of it; empty where it says nothing
+  /// Its steps of the long run are longer than those that it won by, beyond both intervals.
+  bool is_slower = false;
 
   /// The text without its full stop, for a sentence that goes on.
   [[nodiscard]] std::string reason() const;

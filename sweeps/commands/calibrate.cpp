@@ -18,6 +18,7 @@
 #include "profiler/analysis/stats.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/measured_sources.h"
 #include "sweeps/planning/named_files.h"
@@ -44,6 +45,21 @@ two of them, each part is predicted by a fit to the others, and the errors are p
 
 using Samples = std::vector<const MeasuredSample*>;
 
+/// The value of --date, empty where it is missing.
+std::string checked_month(const CommandOptions& options) {
+  std::string date = options.text("date");
+  if (!options.has("date")) return date;
+  const bool has_form =
+      date.size() == 7 && date[4] == '-' &&
+      std::ranges::count_if(date, [](char c) { return c >= '0' && c <= '9'; }) == 6;
+  const std::string month = has_form ? date.substr(5) : "";
+  if (month < "01" || month > "12") {
+    throw base::UsageError(
+        fmt::format("--date is '{}', expected a month such as 2026-06", date.substr(0, 40)));
+  }
+  return date;
+}
+
 json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_folds,
                      const std::function<std::string(const MeasuredSample&)>& part_of) {
   std::map<std::string, int64_t> folds;
@@ -58,6 +74,7 @@ json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_fol
     for (const MeasuredSample& sample : samples) {
       (folds.at(part_of(sample)) == fold ? outside : inside).push_back(&sample);
     }
+    if (outside.empty()) continue;  // fewer parts than folds
     const planner::Fit fit = planner::fit_rates(runs_of(inside));
     for (const planner::MeasuredRun& run : runs_of(outside)) {
       signed_errors.push_back(planner::log_error(run, fit.rates));
@@ -106,6 +123,13 @@ CommandOptions calibrate_options() {
 }
 
 int run_calibrate_command(const CommandOptions& options) {
+  std::vector<std::string> inputs = options.texts("db");
+  for (const std::string& path : options.texts("log")) inputs.push_back(path);
+  for (const char* option : {"rows", "hardware", "model", "probe", "calibration"}) {
+    inputs.push_back(options.text(option));
+  }
+  check_output(options.text("out"), OutputKind::rates, "--out", inputs);
+  const std::string date = checked_month(options);
   std::vector<MeasuredSample> samples;
   std::vector<std::string> notes;
   std::vector<std::string> bases;
@@ -143,6 +167,10 @@ int run_calibrate_command(const CommandOptions& options) {
     if (samples.empty())
       throw base::UsageError("--folds needs measured runs: --rows, --db or --log");
     const int64_t folds = options.integer("folds", 2, 2);
+    if (folds > static_cast<int64_t>(samples.size())) {
+      throw base::UsageError(fmt::format(
+          "--folds is {}, expected at most {}: so many runs there are", folds, samples.size()));
+    }
     const json report = {
         {"by_model_and_machine",
          cross_validated(samples, folds,
@@ -195,7 +223,7 @@ int run_calibrate_command(const CommandOptions& options) {
     calibration.cases = cases_of(samples, fit.rates);
   }
   if (options.has("date")) {
-    calibration.date = options.text("date");
+    calibration.date = date;
   } else if (options.has("rows") && !is_own && !has_probe) {
     calibration.date = "2026-06";  // the month that the drift of rows is counted from
   } else {

@@ -131,6 +131,7 @@ int run_command(const std::vector<std::string>& words) {
     throw base::UsageError("a command is missing\n\n" + help_text());
   }
   const std::string& name = words[1];
+  if (name == "help" && words.size() > 2) return run_command({words[0], words[2], "--help"});
   if (name == "--help" || name == "-h" || name == "help") {
     std::cout << help_text();
     return 0;

@@ -15,6 +15,7 @@
 #include "reports/page.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/runs/diagnosed_run.h"
@@ -23,11 +24,6 @@
 
 namespace moetune::sweeps {
 namespace {
-
-/// No file of the run is written over.
-void check_report(const std::string& report, const std::vector<std::string>& files) {
-  for (const std::string& file : files) reports::check_target(file, report, "--report");
-}
 
 /// The last part of a path, also of "run/" and ".".
 std::string name_of_run(const std::string& path) {
@@ -85,7 +81,9 @@ int run_diagnose_command(const CommandOptions& options) {
   if (options.has("model")) about.model = model_named(options.text("model"));
   if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);
   const std::string report = options.text("report");
-  if (options.has("report")) check_report(report, files);
+  std::vector<std::string> inputs = files;
+  for (const char* option : {"run", "model", "hardware"}) inputs.push_back(options.text(option));
+  check_output(report, OutputKind::page, "--report", inputs);
   const RunDiagnosis diagnosis = diagnose_run(files, about);
   if (options.has("report")) {
     const int64_t num_bytes = reports::put_page(

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/starting_sweep.h"
 
@@ -21,14 +22,20 @@ constexpr const char* kLargeCluster = "h100-8x8";
 
 /// The file that a path or a name of a shelf stands for, read.
 spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, const char* option) {
-  if (path_or_name == "-") return spec::read_document(read_standard_input(), kStandardInput);
+  const auto checked = [&](spec::Document document) {
+    refuse_other_kind_of_file(document, option);
+    return document;
+  };
+  if (path_or_name == "-") {
+    return checked(spec::read_document(read_standard_input(), kStandardInput));
+  }
   const std::string path = spec::find_file(shelf, path_or_name, ".");
   if (path.empty()) {
     throw base::UsageError(fmt::format("--{} is '{}', expected a file or a name; {}", option,
                                        path_or_name.substr(0, 200),
                                        spec::library_hint(shelf, path_or_name)));
   }
-  return spec::read_document(read_spec_file(path), path);
+  return checked(spec::read_document(read_spec_file(path), path));
 }
 
 spec::HardwareSpec hardware_of(const spec::Document& document) {
@@ -79,6 +86,7 @@ int run_init_command(const CommandOptions& options) {
   const auto option_or = [&](const char* option, const char* otherwise) {
     return options.has(option) ? options.text(option) : std::string(otherwise);
   };
+  check_output(options.text("out"), OutputKind::fresh, "--out", {});
   StartingPoint start;
   start.model_text = option_or("model", "quickstart-moe");
   if (start.model_text == "-" && options.text("hardware") == "-") {
@@ -97,6 +105,9 @@ int run_init_command(const CommandOptions& options) {
   start.hardware = hardware_of(hardware);
   start.hardware_source = start.hardware_text == "-" ? kStandardInput : start.hardware_text;
   start.data_path = option_or("data", "quickstart");
+  if (options.has("name") && options.text("name").empty()) {
+    throw base::UsageError("--name is empty, expected what reports call the sweep");
+  }
   start.name = options.has("name") ? options.text("name") : name_for(start.model_text, start.model);
   // Paths in a sweep file start from its folder.
   const auto from_out = [&](std::string& path) {
@@ -113,14 +124,15 @@ int run_init_command(const CommandOptions& options) {
   from_out(start.hardware_text);
   from_out(start.data_path);
   const std::string text = starting_sweep(start);
+  namespace fs = std::filesystem;
+  check_sweep_text(
+      text, "the sweep for " + model.source.name(),
+      options.has("out") ? fs::absolute(options.text("out")).parent_path() : fs::current_path());
   if (!options.has("out")) {
     std::cout << text;
     return 0;
   }
   const std::string out = options.text("out");
-  if (std::filesystem::exists(out)) {
-    throw base::UsageError(fmt::format("--out: {} is there already", out));
-  }
   std::ofstream file(out, std::ios::binary);
   file << text << std::flush;
   if (!file) throw base::Error(fmt::format("{}: cannot be written", out));

@@ -32,6 +32,18 @@ std::string checked_database(const std::string& path) {
   return path;
 }
 
+/// The knob that everybody calls "tp"; empty for what is no such name.
+std::string knob_of_size(std::string_view short_name) {
+  for (const spec::LayoutSize& size : spec::layout_sizes()) {
+    if (size.name != short_name) continue;
+    for (const spec::KnobRow& row : spec::knob_table()) {
+      const auto* member = std::get_if<int64_t spec::Knobs::*>(&row.member);
+      if (member != nullptr && *member == size.member) return std::string(row.name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 CommandOptions::CommandOptions(std::string_view usage, std::string_view help)
@@ -200,7 +212,8 @@ void CommandOptions::apply_set(spec::Knobs& knobs) const {
     if (row == nullptr) {
       std::vector<std::string> names;
       for (const spec::KnobRow& knob : spec::knob_table()) names.emplace_back(knob.name);
-      const std::string nearest = spec::nearest_name(name, names);
+      std::string nearest = knob_of_size(name);
+      if (nearest.empty()) nearest = spec::nearest_name(name, names);
       throw UsageError(fmt::format("--set: there is no knob '{}'{}; 'moetune knobs' lists them",
                                    name,
                                    nearest.empty() ? "" : ", did you mean '" + nearest + "'?"));

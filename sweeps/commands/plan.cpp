@@ -14,9 +14,9 @@
 #include "engine/spec/library.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
-#include "reports/page.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
@@ -54,6 +54,9 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
       throw base::UsageError(fmt::format(
           "--fix is '{}', expected KNOB=VALUE{}", word.substr(0, 80),
           nearest.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest)));
+    }
+    if (std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row == row; })) {
+      throw base::UsageError(fmt::format("--fix names '{}' twice, expected one value", row->name));
     }
     set_plan_knob(base, *row, word.substr(equals + 1));
     fixed.push_back({row, get_plan_knob(base, *row)});
@@ -197,8 +200,10 @@ int run_plan_command(const CommandOptions& options) {
       static_cast<int>(std::min<int64_t>(kMostShown, options.integer("top", 1, 10)));
   const std::string report = options.text("report");
   const std::string trace_path = options.text("trace-out");
-  if (options.has("report")) reports::check_target("", report, "--report");
-  check_trace_folder(trace_path, "--trace-out");
+  const std::vector<std::string> inputs = {options.text("model"), machine, options.text("against"),
+                                           options.text("calibration")};
+  check_output(report, OutputKind::page, "--report", inputs);
+  check_output(trace_path, output_kind(trace_format_of(trace_path)), "--trace-out", inputs);
   if (!report.empty() && report == trace_path) {
     throw base::UsageError("--report and --trace-out name the same file");
   }

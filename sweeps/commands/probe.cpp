@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
 #include "sweeps/probing.h"
 #include "sweeps/processes/interrupt.h"
@@ -49,14 +50,8 @@ int run_probe_command(const CommandOptions& options) {
   const Loaded<spec::TrialSpec> loaded = load_trial(file);
   constexpr int64_t kRounds = 3;
   const int64_t rounds = options.integer("rounds", 1, kRounds);
-  std::ofstream out;
-  if (options.has("out")) {
-    // Before the minutes that the trials take.
-    out.open(options.text("out"), std::ios::binary | std::ios::app);
-    if (!out)
-      throw base::UsageError(fmt::format("--out: {}: cannot be written", options.text("out")));
-    out.close();
-  }
+  // Before the minutes that the trials take.
+  check_output(options.text("out"), OutputKind::hardware, "--out", {file});
   const ScratchFolder scratch("moetune-probe");
   const TextSnapshot snapshot(scratch.path() + "/text", loaded.text);
   RunnerOptions runner;
@@ -74,7 +69,7 @@ int run_probe_command(const CommandOptions& options) {
   if (num_interrupts() > 0) return static_cast<int>(spec::ExitCode::interrupted);
   const std::string written = spec::to_json(probe.hardware).dump(2) + "\n";
   if (options.has("out")) {
-    out.open(options.text("out"), std::ios::binary | std::ios::trunc);
+    std::ofstream out(options.text("out"), std::ios::binary | std::ios::trunc);
     out << written << std::flush;
     if (!out) throw base::Error(fmt::format("{}: cannot be written", options.text("out")));
   }

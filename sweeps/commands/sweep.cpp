@@ -118,6 +118,9 @@ nlohmann::json to_json(const Result& result) {
           {"speedup", speedup_json(ratio)},
           {"speedup_low", speedup_json(low_ratio)},
           {"speedup_high", speedup_json(high_ratio)},
+          {"speedup_step_ns", result.gain ? or_null(result.gain->step_ns) : nlohmann::json()},
+          {"speedup_first_fit_step_ns",
+           result.gain ? or_null(result.gain->first_fit_step_ns) : nlohmann::json()},
           {"gain_ratio", or_null(ratio)},
           {"gain_low_ratio", or_null(low_ratio)},
           {"gain_high_ratio", or_null(high_ratio)},
@@ -126,9 +129,13 @@ nlohmann::json to_json(const Result& result) {
           {"next", result.next ? to_json(*result.next) : nlohmann::json()}};
 }
 
-/// A line where no long run has confirmed the best configuration; else nothing.
+/// A line where no long run has confirmed the best configuration, or it was slower there; else
+/// nothing.
 std::string validation_text(const Result& result) {
   const store::Validation& validation = result.validation;
+  if (validation.is_passed == true && validation.is_slower) {
+    return fmt::format("slower in the long run: {}\n", validation.text);
+  }
   if (validation.is_passed == true) return {};
   if (validation.is_passed == false) return fmt::format("NOT VALIDATED: {}\n", validation.text);
   std::string why = validation.text;
@@ -170,8 +177,15 @@ std::string to_text(const Result& result) {
             ? fmt::format(" ({:.2f} to {:.2f})", store::speedup_of(*gain.low_ratio),
                           store::speedup_of(*gain.high_ratio))
             : "";
-    text += fmt::format("speedup{}: {:.2f}x{} over trial {}, the first configuration that fitted\n",
-                        where, store::speedup_of(gain.ratio), interval, result.first_fit->id);
+    // Of a long run that line's step is another: routing drifts while a router learns.
+    const std::string steps =
+        gain.step_ns && gain.first_fit_step_ns
+            ? fmt::format(": {} per step in screening, {} there", base::format_ns(*gain.step_ns),
+                          base::format_ns(*gain.first_fit_step_ns))
+            : "";
+    text +=
+        fmt::format("speedup{}: {:.2f}x{} over trial {}, the first configuration that fitted{}\n",
+                    where, store::speedup_of(gain.ratio), interval, result.first_fit->id, steps);
   }
   if (!result.undecided.empty()) {
     text += fmt::format("undecided: {} may gain, but the noise hides it; moetune show tells each\n",

@@ -8,6 +8,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/trace_file.h"
 #include "sweeps/trial_id.h"
 
@@ -52,7 +53,9 @@ TraceFormat trace_format(const CommandOptions& options, const std::string& out) 
 int run_trace_command(const CommandOptions& options) {
   const std::string out = options.required("out", "the file (--out FILE)");
   const TraceFormat format = trace_format(options, out);
-  check_trace_folder(out, "--out");
+  std::vector<std::string> inputs = options.texts("id");
+  inputs.insert(inputs.end(), {options.text("db"), options.text("from")});
+  check_output(out, output_kind(format), "--out", inputs);
   if (options.has("from")) {
     if (options.has("db") || options.has("id")) {
       throw base::UsageError("--from names the trace: neither a database nor a trial beside it");

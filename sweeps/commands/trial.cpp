@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
+#include "sweeps/commands/output_file.h"
 #include "sweeps/listing.h"
 #include "sweeps/load.h"
 #include "sweeps/processes/interrupt.h"
@@ -103,7 +104,8 @@ CommandOptions trial_options() {
 
 int run_trial_command(const CommandOptions& options) {
   const std::string trace_path = options.text("trace-out");
-  check_trace_folder(trace_path, "--trace-out");
+  check_output(trace_path, output_kind(trace_format_of(trace_path)), "--trace-out",
+               {options.text("spec"), options.text("db")});
   Loaded<spec::TrialSpec> loaded = options.trial();
   const std::string file = options.text("spec");
   if (options.has("print-spec")) {

@@ -25,6 +25,7 @@ const spec::HardwareSpec& file_of(const std::string& name_or_path) {
                                        spec::library_hint(spec::Shelf::hardware, name_or_path)));
   }
   const spec::Document document = spec::read_document(read_spec_file(path), path);
+  refuse_other_kind_of_file(document, "hardware");
   const spec::HardwareSpec hardware = spec::hardware_from_json(document.json, document.source);
   spec::check_plausible(hardware, document.source);
   return files.emplace(name_or_path, hardware).first->second;

@@ -19,6 +19,7 @@ namespace dialects = spec::dialects;
 
 NamedModel model_and_config(const std::string& name_or_path) {
   const auto read = [](const spec::Document& document) {
+    refuse_other_kind_of_file(document, "model");
     nlohmann::json part = spec::language_model_part(document.json, document.source);
     return NamedModel{std::make_shared<const spec::ModelSpec>(
                           spec::model_from_json(document.json, document.source)),

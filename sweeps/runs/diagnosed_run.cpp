@@ -50,6 +50,8 @@ RunFolder sorted_files(const std::vector<std::string>& paths) {
 /// The first file that can be read as a command or a configuration. Those that cannot are noted.
 std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::string>& paths,
                                                          std::vector<std::string>& notes) {
+  std::vector<std::string> left_out;
+  std::optional<spec::dialects::RunConfig> config;
   for (const std::string& path : paths) {
     try {
       const std::string text = read_spec_file(path);
@@ -57,12 +59,14 @@ std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::
       if (!dialect) continue;
       spec::dialects::ImportOptions how;
       how.source = path;
-      return spec::dialects::import_run(text, *dialect, how);
+      config = spec::dialects::import_run(text, *dialect, how);
+      break;
     } catch (const base::UsageError& error) {
-      notes.push_back(fmt::format("is not understood as a configuration: {}", error.what()));
+      left_out.push_back(fmt::format("is not understood as a configuration: {}", error.what()));
     }
   }
-  return std::nullopt;
+  add_left_out(left_out, notes);
+  return config;
 }
 
 /// What the traces, or else the failure, speak for.

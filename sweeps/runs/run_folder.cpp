@@ -1,10 +1,14 @@
 #include "sweeps/runs/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <system_error>
 
@@ -40,11 +44,50 @@ bool is_config(std::string_view text) {
   }
 }
 
-std::string next_bytes(std::ifstream& in, size_t count) {
-  std::string bytes(count, '\0');
-  in.read(bytes.data(), static_cast<std::streamsize>(count));
-  bytes.resize(static_cast<size_t>(in.gcount()));
-  return bytes;
+/// A regular file with bytes in it, open for reading. What the kernel makes up, such as
+/// /proc/kmsg, calls itself regular, has no size, and a read of it may never return.
+class SampledFile {
+ public:
+  explicit SampledFile(const fs::path& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
+    struct stat status {};
+    if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) {
+      size_ = status.st_size;
+    }
+  }
+  ~SampledFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  SampledFile(const SampledFile&) = delete;
+  SampledFile& operator=(const SampledFile&) = delete;
+
+  [[nodiscard]] int64_t size() const { return size_; }
+  /// Fewer bytes at the end of the file, and where it cannot be read.
+  [[nodiscard]] std::string bytes(int64_t offset, size_t count) const {
+    std::string bytes;
+    if (size_ == 0) return bytes;
+    bytes.resize(count);
+    size_t num_read = 0;
+    while (num_read < count) {
+      const ssize_t more = ::pread(descriptor_, bytes.data() + num_read, count - num_read,
+                                   offset + static_cast<int64_t>(num_read));
+      if (more <= 0) break;
+      num_read += static_cast<size_t>(more);
+    }
+    bytes.resize(num_read);
+    return bytes;
+  }
+
+ private:
+  int descriptor_;
+  int64_t size_ = 0;
+};
+
+/// /proc and /sys: made up by the kernel, no run has left them.
+bool is_made_up(const fs::path& folder) {
+  struct statfs status {};
+  return ::statfs(folder.c_str(), &status) == 0 &&
+         (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
 }
 
 /// The first and the last bytes; of what is no text only the very first: checkpoints are many.
@@ -55,18 +98,17 @@ struct Sample {
 Sample sample_of(const fs::path& path) {
   constexpr size_t kFirstBytes = 4096;
   Sample sample;
-  std::ifstream in(path, std::ios::binary);
-  sample.head = next_bytes(in, kFirstBytes);
+  const SampledFile file(path);
+  sample.head = file.bytes(0, kFirstBytes);
   const auto nuls = static_cast<size_t>(std::ranges::count(sample.head, '\0'));
   // A log that went on for too long may have lost its beginning: nothing but zeros is left of that.
   const bool has_lost_head = nuls == kFirstBytes;
-  if (!in || (nuls * 10 > sample.head.size() && !has_lost_head)) return sample;
-  sample.head += next_bytes(in, kHeadBytes - kFirstBytes);
-  if (!in) return sample;
-  in.seekg(0, std::ios::end);
-  const auto size = static_cast<std::streamoff>(in.tellg());
-  in.seekg(std::max<std::streamoff>(size - static_cast<std::streamoff>(kTailBytes), 0));
-  sample.tail = next_bytes(in, kTailBytes);
+  if (sample.head.size() < kFirstBytes || (nuls * 10 > kFirstBytes && !has_lost_head)) {
+    return sample;
+  }
+  sample.head += file.bytes(kFirstBytes, kHeadBytes - kFirstBytes);
+  if (sample.head.size() < kHeadBytes) return sample;
+  sample.tail = file.bytes(std::max<int64_t>(file.size() - int64_t{kTailBytes}, 0), kTailBytes);
   return sample;
 }
 
@@ -101,7 +143,8 @@ std::vector<fs::path> files_below(const fs::path& root, RunFolder& folder) {
   for (; !error && entry != end; entry.increment(error)) {
     const bool is_hidden = entry->path().filename().string().starts_with('.');
     std::error_code ignored;
-    if (entry->is_directory(ignored) && (is_hidden || entry.depth() >= kMostDepth)) {
+    if (entry->is_directory(ignored) &&
+        (is_hidden || entry.depth() >= kMostDepth || is_made_up(entry->path()))) {
       entry.disable_recursion_pending();
     } else if (!is_hidden && entry->is_regular_file(ignored)) {
       files.push_back(entry->path());

@@ -31,8 +31,8 @@ struct RunFolder {
 };
 
 /// Looks into a folder and those below it, or at one file. Links to folders are not followed,
-/// hidden ones left out; depth, files and bytes are bounded. Throws base::UsageError where there is
-/// nothing of that name.
+/// hidden ones and the kernel's (/proc, /sys) left out; depth, files and bytes are bounded. Throws
+/// base::UsageError where there is nothing of that name.
 RunFolder find_run_files(const std::string& path);
 
 /// The logs among these files and below these folders, in the order of `paths`. Paths that do not

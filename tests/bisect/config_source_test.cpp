@@ -67,6 +67,7 @@ BOOST_AUTO_TEST_CASE(the_program_says_what_is_wrong_and_that_nothing_changed) {
   std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";
   const auto write = [&](const char* name, const std::function<void(json&)>& change) {
     json document = spec::to_json(spec::samples::trial());
+    document["model"]["vocab_size"] = 256;
     document["data_path"] = folder.file("corpus");
     document["data_digest"] = "";
     document["num_steps"] = 3;

@@ -922,6 +922,19 @@ BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
   BOOST_TEST(said.ratio == 0.7);
   BOOST_TEST(said.low_ratio.value() == 0.25);
   BOOST_TEST(said.high_ratio.value() == 1.0);
+  // The rows' steps are those compared where there is no verdict, else those that it tells.
+  BOOST_TEST(gain_over_first_fit({}, winner, first).value().step_ns.value() == 200);
+  BOOST_TEST(!said.step_ns.has_value());
+  verdict.evidence_json =
+      R"({"screening": {"before": {"step_ns": 306.4}, "after": {"step_ns": 180.2}}})";
+  const Gain told = gain_over_first_fit({other, verdict}, winner, first).value();
+  BOOST_TEST(told.step_ns.value() == 180);
+  BOOST_TEST(told.first_fit_step_ns.value() == 306);
+  for (const char* edited : {"[1]", "{", R"({"screening": {"after": {"step_ns": "soon"}}})",
+                             R"({"screening": 5})", R"({"screening": {"after": [-1]}})"}) {
+    verdict.evidence_json = edited;
+    BOOST_TEST(!gain_over_first_fit({verdict}, winner, first).value().step_ns.has_value(), edited);
+  }
   // The long run of a winner that is the first fit is beside its own short ones.
   DecisionRow long_run = verdict;
   long_run.kind = "kept";

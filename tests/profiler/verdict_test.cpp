@@ -40,6 +40,11 @@ BOOST_AUTO_TEST_CASE(the_long_run_of_the_winner_says_whether_it_is_validated) {
   const DecisionRow slow = long_run("rejected", 11, 1, "It is slow.");
   const DecisionRow after_all = long_run("kept", 11, 1, "The runner-up is no better.");
   BOOST_TEST((validation_of({slow, after_all}, trial(11)).is_passed == true));
+  // Kept although it was slower than the runs that it won by.
+  BOOST_TEST(!validation_of({kept}, trial(12)).is_slower);
+  DecisionRow slower = kept;
+  slower.evidence_json = R"({"is_slower_in_long_run": true})";
+  BOOST_TEST(validation_of({slower}, trial(12)).is_slower);
   // What is kept elsewhere is no validation.
   DecisionRow scaled = long_run("kept", 1, 2, "Faster.");
   scaled.phase = "scale";

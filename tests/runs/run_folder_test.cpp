@@ -1,10 +1,18 @@
 // A folder as a run leaves it: what of it is a log, a trace or a configuration.
 #include "sweeps/runs/run_folder.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
 #include <ostream>
+#include <thread>
 
 #include "kernels/base/error.h"
 #include "tests/profiler/temp_folder.h"
@@ -82,6 +90,33 @@ BOOST_AUTO_TEST_CASE(a_folder) {
   BOOST_TEST(folder.notes.empty());
   BOOST_TEST(find_run_files((root / "train.toml").string()).configs.size() == 1U);
   BOOST_CHECK_THROW(find_run_files((root / "nowhere").string()), base::UsageError);
+}
+
+// They call themselves regular files, and some, such as /proc/kmsg, give no end to whoever reads
+// them. Here the words of a process look like a log.
+BOOST_AUTO_TEST_CASE(files_of_the_kernel_are_not_read) {
+  const std::string words = "\n" + kStep;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", "kill -STOP $$", words.c_str(), nullptr);
+    ::_exit(1);
+  }
+  const std::string made_up = "/proc/" + std::to_string(child) + "/cmdline";
+  std::string text;
+  for (int i = 0; i < 1000 && text.find(kStep) == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::ifstream file(made_up, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  BOOST_TEST((kind_of_file(text) == RunFileKind::log));
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  write(root / "rank-0.log", kStep);
+  fs::create_symlink(made_up, root / "words");
+  BOOST_TEST(find_run_files(root.string()).logs.size() == 1U);
+  BOOST_TEST(find_run_files(made_up).logs.empty());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -85,6 +85,11 @@ const Case kCases[] = {
      }},
     {"tp_divides_heads", "tensor_model_parallel_size 4 does not divide the 2 key-value groups",
      [](TrialSpec& s) { with_tp(s, 4); }},
+    {"text_within_vocabulary", "vocab_size is 255, expected at least 256",
+     [](TrialSpec& s) {
+       s.data_digest = "0123";
+       s.model.vocab_size = 255;
+     }},
     {"tp_divides_widths", "does not divide the 33 entries of the vocabulary",
      [](TrialSpec& s) {
        with_tp(s, 2);

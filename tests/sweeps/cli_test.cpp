@@ -375,8 +375,14 @@ BOOST_AUTO_TEST_CASE(the_rank_program_takes_each_size_of_a_layout_once) {
     BOOST_REQUIRE(end.has_value());
     BOOST_TEST(end->code == 2);
     const std::string error = tests::read_text(folder.file("err"));
-    BOOST_TEST_CONTEXT(error) { BOOST_TEST(error.find(why) != std::string::npos); }
+    BOOST_TEST_CONTEXT(error) {
+      BOOST_TEST(error.find(why) != std::string::npos);
+      BOOST_TEST(error.find("(layout_syntax)") != std::string::npos);
+    }
   };
+  for (const char* why : {"key 'dp' is 0", "key 'ep' is 1.5", "unknown key 'fsdp'"}) {
+    refused(R"({"dp": 0, "ep": 1.5, "fsdp": 2})", why);
+  }
   refused(R"({"dp": 1, "dp": 2})", "--layout: key 'dp' is there twice");
   refused(R"({"dp": 0})", "--layout: key 'dp' is 0, expected an integer from 1 to 1024");
   refused(R"({"tp": -2})", "--layout: key 'tp' is -2, expected an integer from 1 to 1024");
@@ -412,6 +418,10 @@ BOOST_AUTO_TEST_CASE(the_rank_program_refuses_layouts_that_cannot_be) {
   refused("mixtral", R"({"dp": 2, "etp": 2, "ep": 2})", "ep_divides_plane");
   refused("mixtral", R"({"dp": 5, "etp": 5})", "etp_divides_width");
   refused("mixtral", R"({"vpp": 2})", "vpp_needs_pp");
+  // All that are broken, not the first.
+  for (const char* rule : {"tp_divides_heads", "vpp_needs_pp"}) {
+    refused("mixtral", R"({"tp": 3, "vpp": 2})", rule);
+  }
   refused("mixtral", R"({"pp": 2, "vpp": 2})", "vpp_divides_layers");
   refused("qwen3_moe_mixed", R"({"dp": 2, "pp": 2, "vpp": 2})", "vpp_divides_micro_batches");
   refused("llama", R"({"cp": 5, "cp_comm_type": "p2p"})", "cp_divides_sequence");
@@ -472,6 +482,7 @@ BOOST_AUTO_TEST_CASE(every_command_has_help) {
     const Answer answer = run({command, "--help"});
     BOOST_TEST(answer.code == 0);
     BOOST_TEST(answer.out.starts_with("usage: moetune " + command));
+    BOOST_TEST(run({"help", command}).out == answer.out);
   }
   BOOST_TEST(run({"--help"}).code == 0);
   BOOST_TEST(run({"--version"}).out.starts_with("moetune "));
@@ -614,6 +625,49 @@ BOOST_AUTO_TEST_CASE(pipes_are_neither_databases_nor_reports) {
   for (const char* suffix : {"-journal", "-wal", ".lock", ".running", ".text"}) {
     BOOST_TEST(!std::filesystem::exists(pipe + suffix));
     BOOST_TEST(!std::filesystem::exists(folder.file("link.db") + suffix));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(outputs_take_no_other_files_place) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
+  write_sweep([](json&) {});
+  const std::string sweep = folder.file("sweep.json");
+  const std::string other_db = folder.file("other.db");
+  const std::string later = folder.file("later.db");
+  std::filesystem::copy_file(db, other_db);
+  const std::vector<std::string> plan = {"plan", "--model", "qwen3-30b-a3b", "--hardware",
+                                         "h100-80g"};
+  const auto planned = [&](const char* option, const std::string& path) {
+    std::vector<std::string> words = plan;
+    words.insert(words.end(), {option, path});
+    return words;
+  };
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"trace", db, "best", "--out", db}, "runs.db: is what this command reads"},
+      {{"trace", db, "best", "--out", other_db}, "other.db: is a database"},
+      {{"calibrate", "--db", db, "--out", db}, "runs.db: is what this command reads"},
+      {{"calibrate", "--db", db, "--out", sweep}, "sweep.json: is there already and is no file of"},
+      {{"trial", spec, "--trace-out", spec}, "trial.json: is what this command reads"},
+      {{"trial", spec, "--trace-out", other_db}, "other.db: is a database"},
+      {{"trial", spec, "--trace-out", sweep}, "sweep.json: is there already and is no trace"},
+      {{"trial", spec, "--db", later, "--trace-out", later}, "is what this command reads"},
+      {{"probe", sweep, "--out", sweep}, "sweep.json: is what this command reads"},
+      {{"probe", sweep, "--out", spec}, "trial.json: is there already and is no hardware file"},
+      {planned("--trace-out", sweep), "sweep.json: is there already and is no trace"},
+      {planned("--report", sweep), "is no HTML page"}};
+  for (const auto& [words, says] : wrong) {
+    const std::string before = tests::read_text(words.back());
+    check_refused(words, 2, {says});
+    BOOST_TEST((tests::read_text(words.back()) == before), says);
+  }
+  // What was written so before is written anew.
+  const std::string trace = folder.file("step.json");
+  for (const char* time : {"first", "second"}) {
+    BOOST_TEST(run({"trial", spec, "--quiet", "--trace-out", trace}).code == 0, time);
+  }
+  const std::string packed = folder.file("step.pftrace");
+  for (const char* time : {"first", "second"}) {
+    BOOST_TEST(run({"trial", spec, "--quiet", "--trace-out", packed}).code == 0, time);
   }
 }
 

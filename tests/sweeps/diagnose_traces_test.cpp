@@ -88,5 +88,18 @@ BOOST_AUTO_TEST_CASE(traces_that_are_not_of_one_run_are_refused) {
   check_refused({"diagnose", folder.file("host.json")}, 2, {"holds no device work"});
 }
 
+BOOST_AUTO_TEST_CASE(of_many_files_that_are_left_out_five_are_named) {
+  std::filesystem::create_directory(folder.file("run"));
+  for (int i = 0; i < 8; ++i) {
+    tests::write_text(folder.file("run/trace-" + std::to_string(i) + ".json"),
+                      R"({"traceEvents": [{"ph": "X", "cat": "cpu_op"}]})");
+  }
+  const tests::Answer answer = run({"diagnose", folder.file("run")});
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(answer.err.find("trace-4.json") != std::string::npos, answer.err);
+  BOOST_TEST(answer.err.find("trace-5.json") == std::string::npos, answer.err);
+  BOOST_TEST(answer.err.find("3 more files are left out") != std::string::npos, answer.err);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -186,6 +186,24 @@ BOOST_AUTO_TEST_CASE(a_dash_is_standard_input) {
   BOOST_TEST(contains(wrong.err, "standard input: is empty"), wrong.err);
 }
 
+// What it writes starts: else a sweep would be refused, or end after its reference run.
+BOOST_AUTO_TEST_CASE(what_cannot_start_is_not_written) {
+  json small = json::parse(read_text(model_file("quickstart_moe")));
+  small["vocab_size"] = 65;
+  write_text(folder.file("small.json"), small.dump());
+  check_refused({"init", "--model", folder.file("small.json"), "--out", out}, 2,
+                {"small.json", "text_within_vocabulary", "vocab_size is 65"});
+  check_refused({"init", "--data", "/no/such/text", "--out", out}, 2,
+                {"data_path", "/no/such/text"});
+  check_refused({"init", "--name", "", "--out", out}, 2, {"--name is empty"});
+  check_refused({"init", "--out", folder.file("none/my.json")}, 2,
+                {"none/my.json", "needs a folder that exists"});
+  BOOST_TEST(!std::filesystem::exists(out));
+  // Nor does a trial of such a model start ranks.
+  write_spec([](json& trial) { trial["model"]["vocab_size"] = 65; });
+  check_refused({"program", spec}, 2, {"text_within_vocabulary"});
+}
+
 BOOST_AUTO_TEST_CASE(it_writes_to_standard_output_and_over_nothing) {
   const Answer printed = run({"init"});
   BOOST_TEST(printed.code == 0);

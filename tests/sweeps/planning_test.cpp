@@ -389,6 +389,25 @@ BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
   BOOST_TEST(summary["throughput_log_error"]["median"].get<double>() < 0.12);
 }
 
+BOOST_FIXTURE_TEST_CASE(folds_and_dates_have_bounds, Cli) {
+  const std::vector<std::string> calibrate = {"calibrate", "--rows", rows_file()};
+  const size_t num_rows = json::parse(std::ifstream(rows_file())).size();
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"--folds", std::to_string(num_rows + 1)}, "--folds is"},
+      {{"--folds", "100000"}, "--folds is 100000, expected at most"},
+      {{"--folds", "1"}, "--folds is '1'"},
+      {{"--date", "yesterday"}, "--date is 'yesterday', expected a month such as 2026-06"},
+      {{"--date", "2026-13"}, "--date"},
+      {{"--date", "2026-00"}, "--date"},
+      {{"--date", "26-06-1"}, "--date"},
+      {{"--date", ""}, "--date"}};
+  for (const auto& [words, helps] : wrong) {
+    std::vector<std::string> line = calibrate;
+    line.insert(line.end(), words.begin(), words.end());
+    check_refused(line, 2, {helps});
+  }
+}
+
 struct Wrong {
   std::vector<std::string> words;
   const char* helps;

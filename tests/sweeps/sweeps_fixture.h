@@ -82,6 +82,7 @@ inline bool is_running(pid_t pid) {
 
 inline spec::TrialSpec small_trial() {
   spec::TrialSpec spec = spec::samples::trial();
+  spec.model.vocab_size = 256;  // text is read as bytes
   spec.num_warmup_steps = 1;
   spec.num_steps = 3;
   spec.num_traced_steps = 1;

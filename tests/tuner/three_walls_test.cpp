@@ -837,6 +837,29 @@ BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
   BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
 }
 
+// Five steps, the one before them and those that are traced: what an untrained model loses is not
+// what a run has learned.
+BOOST_AUTO_TEST_CASE(the_loss_at_the_end_is_a_mean_of_the_end_and_says_so) {
+  const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (!request.is_final) return outcome;
+    std::ranges::fill(outcome.losses, 5.0);
+    outcome.losses.back() = 2.3;
+    outcome.losses.at(outcome.losses.size() - 2) = 2.1;
+    return outcome;
+  });
+  const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::validate && decision.kind == "kept";
+  });
+  BOOST_TEST_REQUIRE((told != story.decisions.end()));
+  BOOST_TEST(told->text.find("loss 2.200, the mean of the last 2 steps (2.100 at the lowest") !=
+                 std::string::npos,
+             told->text);
+  BOOST_TEST(told->evidence.at("loss_mean_at_end").get<double>() == 2.2,
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(told->evidence.at("num_steps_at_end") == 2);
+}
+
 /// The fake world with noise between runs, one run a second.
 World noisy_world(double noise, uint64_t seed) {
   return [noise, random = std::mt19937_64(seed), normal = std::normal_distribution<double>(),
@@ -960,6 +983,29 @@ BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
   }
 }
 
+// The step was known to 0.2 %: 12 % more are beyond both intervals, and 0.1 % are not.
+BOOST_AUTO_TEST_CASE(a_long_run_that_is_slower_than_screening_is_said_to_be) {
+  for (const double factor : {1.001, 1.12}) {
+    const Story story = drive(wide_sweep(), [&](const TrialRequest& request) {
+      TrialOutcome outcome = run_in_fake_world(request);
+      if (!request.is_final) return outcome;
+      for (int64_t* ns : {&outcome.step_ns, &outcome.step_low_ns, &outcome.step_high_ns}) {
+        *ns = std::llround(static_cast<double>(*ns) * factor);
+      }
+      return outcome;
+    });
+    const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+      return decision.phase == Phase::validate && decision.evidence.contains("screening") &&
+             decision.kind != "note";
+    });
+    BOOST_TEST_REQUIRE((told != story.decisions.end()));
+    const bool is_slower = factor > 1.1;
+    BOOST_TEST(told->evidence.at("is_slower_in_long_run") == is_slower);
+    BOOST_TEST((told->text.find("slower in the long run") != std::string::npos) == is_slower,
+               told->text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_gain_is_that_of_runs_of_one_length) {
   const Story story = drive(wide_sweep(), [](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);
@@ -973,6 +1019,12 @@ BOOST_AUTO_TEST_CASE(the_gain_is_that_of_runs_of_one_length) {
   };
   const double gain = step_of(verdict.baseline_hash) / step_of(verdict.trial_hash) - 1;
   BOOST_TEST(verdict.gain_ratio.value() == gain, boost::test_tools::tolerance(1e-3));
+  const auto screening = [&](const char* which) {
+    return verdict.evidence.at("screening").at(which).at("step_ns").get<double>();
+  };
+  BOOST_TEST(screening("after") == step_of(verdict.trial_hash), boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(screening("before") == step_of(verdict.baseline_hash),
+             boost::test_tools::tolerance(1e-3));
   BOOST_TEST(gain > 0.1);
 }
 

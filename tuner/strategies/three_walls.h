@@ -85,8 +85,8 @@ class ThreeWalls final : public Strategy {
   struct LongRun {
     Trial candidate;
     Trial trial;
-    StepLevel screening;  ///< of the candidate, by all its short runs
-    double final_loss = 0;
+    StepLevel screening;    ///< of the candidate, by all its short runs
+    double final_loss = 0;  ///< mean of the last steps
     double lowest_loss = 0;
     bool has_held = false;  ///< it ended well and has learned
   };

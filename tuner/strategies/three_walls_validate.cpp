@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -17,10 +18,16 @@ std::string range_text(double low_ns, double high_ns) {
                      base::format_ns(static_cast<int64_t>(high_ns)));
 }
 
-/// The mean over the last steps: one batch's loss says little.
-double loss_at_end(const std::vector<double>& losses) {
+/// Steps at the end of a run whose mean is its loss: one batch's says little, and those of the
+/// first three quarters of a short run were before it has learned.
+size_t num_steps_at_end(size_t num_steps) {
+  constexpr size_t kLeastSteps = 2;
   constexpr size_t kMostSteps = 10;
-  const size_t count = std::min(losses.size(), kMostSteps);
+  return std::min(std::clamp(num_steps / 4, kLeastSteps, kMostSteps), num_steps);
+}
+
+double loss_at_end(const std::vector<double>& losses) {
+  const size_t count = num_steps_at_end(losses.size());
   if (count == 0) return 0;
   return std::accumulate(losses.end() - static_cast<int64_t>(count), losses.end(), 0.0) /
          static_cast<double>(count);
@@ -63,24 +70,31 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
 void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
                                const std::string& remark) {
   const TrialOutcome& outcome = run.trial.outcome;
+  // Kept or not: nobody else may have been measured that it could be compared with.
+  const bool is_slower =
+      run.trial.is_ok() && static_cast<double>(outcome.step_low_ns) > run.screening.high_ns;
   const double change =
       outcome.step_ns > 0 ? run.screening.ns / static_cast<double>(outcome.step_ns) - 1.0 : 0.0;
-  Decision& decision = decide(
-      Phase::validate, kind,
-      run.trial.is_ok()
-          ? fmt::format("{} steps: loss {:.3f} at the end ({:.3f} at the lowest{}), {} per step "
-                        "({}), {} in screening ({}).{}",
-                        outcome.losses.size(), run.final_loss, run.lowest_loss,
-                        sweep_.validate_max_loss > 0
-                            ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
-                            : "",
-                        base::format_ns(outcome.step_ns),
-                        range_text(static_cast<double>(outcome.step_low_ns),
-                                   static_cast<double>(outcome.step_high_ns)),
-                        describe_change(change, "than"),
-                        range_text(run.screening.low_ns, run.screening.high_ns), remark)
-          : fmt::format("The validation ended as {}: {}.", spec::name_of(outcome.status),
-                        outcome.reason));
+  Decision& decision =
+      decide(Phase::validate, kind,
+             run.trial.is_ok()
+                 ? fmt::format(
+                       "{} steps: loss {:.3f}, the mean of the last {} steps ({:.3f} at the "
+                       "lowest{}), {} per step ({}), {} in screening ({}).{}{}",
+                       outcome.losses.size(), run.final_loss,
+                       num_steps_at_end(outcome.losses.size()), run.lowest_loss,
+                       sweep_.validate_max_loss > 0
+                           ? fmt::format(", {:.2f} asked for", sweep_.validate_max_loss)
+                           : "",
+                       base::format_ns(outcome.step_ns),
+                       range_text(static_cast<double>(outcome.step_low_ns),
+                                  static_cast<double>(outcome.step_high_ns)),
+                       describe_change(change, "than"),
+                       range_text(run.screening.low_ns, run.screening.high_ns),
+                       is_slower ? " It is slower in the long run: the intervals do not meet." : "",
+                       remark)
+                 : fmt::format("The validation ended as {}: {}.", spec::name_of(outcome.status),
+                               outcome.reason));
   decision.trial_hash = run.trial.request.hash;
   decision.baseline_hash = run.candidate.request.hash;
   decision.wall = outcome.wall;
@@ -88,14 +102,18 @@ void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
   decision.evidence = {{"before", evidence_of(run.candidate.outcome)},
                        {"after", evidence_of(outcome)},
                        {"screening", json_of(run.screening)},
-                       {"loss_final", run.final_loss},
+                       {"is_slower_in_long_run", is_slower},
+                       {"loss_mean_at_end", run.final_loss},
+                       {"num_steps_at_end", num_steps_at_end(outcome.losses.size())},
                        {"loss_lowest", run.lowest_loss}};
 }
 
 std::string ThreeWalls::too_high_text(const LongRun& run) const {
   if (!run.trial.is_ok() || run.has_held) return {};
-  return fmt::format(" The loss did not fall below the {:.2f} that validate_max_loss asks for.",
-                     sweep_.validate_max_loss);
+  return fmt::format(
+      " The loss did not fall below the {:.2f} that validate_max_loss asks for of the mean of the "
+      "last {} steps.",
+      sweep_.validate_max_loss, num_steps_at_end(run.trial.outcome.losses.size()));
 }
 
 // The winner once more over a long window: its numbers stay right, its loss falls, and its step
@@ -164,12 +182,15 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
       runner_up_ && trial.request.spec.knobs == runner_up_->request.spec.knobs;
   const Trial& screened = is_runner_up ? *runner_up_ : *incumbent_;
   const Judgement gain = contests_.gain_over(first_fitting_->request.hash, screened.request.hash);
+  const StepLevel before = contests_.level_of(first_fitting_->request.hash);
+  const StepLevel after = contests_.level_of(screened.request.hash);
   Decision& verdict = decide(
       Phase::validate, "note",
       fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
-                  "fitted ({:.2f} to {:.2f}).",
+                  "fitted ({:.2f} to {:.2f}): {} per step in screening, {} there.",
                   describe(trial.request.spec.knobs), gain.gain_ratio + 1, gain.low_ratio + 1,
-                  gain.high_ratio + 1));
+                  gain.high_ratio + 1, base::format_ns(std::llround(after.ns)),
+                  base::format_ns(std::llround(before.ns))));
   verdict.trial_hash = trial.request.hash;
   verdict.baseline_hash = first_fitting_->request.hash;
   verdict.gain_ratio = gain.gain_ratio;
@@ -178,6 +199,7 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
   verdict.noise_ratio = gain.noise_ratio;
   verdict.evidence = {{"before", evidence_of(first_fitting_->outcome)},
                       {"after", evidence_of(trial.outcome)},
+                      {"screening", {{"before", json_of(before)}, {"after", json_of(after)}}},
                       {"judgement", to_json(gain)}};
 }
 

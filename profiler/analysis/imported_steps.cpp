@@ -137,6 +137,7 @@ void ImportedSteps::add_rank(uint32_t index) {
     if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
   }
   rank.loading = loading_of(trace);
+  rank.program = program_of(trace);
   rank.is_offloading = has_offload(trace);
   find_stream_waits(rank);
 }
@@ -385,9 +386,14 @@ class ImportedSteps::Writer {
     add(std::move(record));
   }
 
-  /// Of the host's time up to there, what went to loading.
+  /// Of the host's time up to there, what went to loading. A long rest is a stall, unless the host
+  /// was seen in its program.
   void load_until(int64_t moment_ns) {
-    const int64_t loading_ns = covered_ns(rank_.loading, {host_ns_, moment_ns});
+    const Interval gap = {host_ns_, moment_ns};
+    const int64_t loading_ns = covered_ns(rank_.loading, gap);
+    if (gap.length_ns() - loading_ns > kStallNs && is_in_program(rank_.program, gap)) {
+      add_host(RecordKind::host_work, "program", host_ns_, moment_ns - loading_ns);
+    }
     if (loading_ns > 0) {
       add_host(RecordKind::host_work, "load", moment_ns - loading_ns, moment_ns);
     }

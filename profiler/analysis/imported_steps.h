@@ -96,6 +96,7 @@ class ImportedSteps {
     std::vector<uint32_t> stops;     ///< rows of blocking calls: syncs and allocations, by start
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
+    IntervalSet program;
     bool is_offloading = false;
   };
   /// What an operation's record gets from the matched collective that it is a part of.

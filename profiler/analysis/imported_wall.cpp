@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -82,7 +83,7 @@ class Judge {
       auto window = judged_window(trace, windows);
       if (!window) continue;
       rank.window = std::move(*window);
-      rank.segments = explain_window(trace, rank.window, windows.wide());
+      rank.segments = explain_steps(trace, rank.window, windows.wide());
       comm_exposed_ns_ += static_cast<double>(windows.measure(rank.window).wide.exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
@@ -126,6 +127,32 @@ class Judge {
     }
     if (auto window = windows.make(WindowKind::launched)) return window;
     return windows.make(WindowKind::whole);
+  }
+
+  /// The window's segments, after it was widened to the steps as the replay has them: from the
+  /// start of the first one, or from when all earlier work had ended, to the end of the last one
+  /// on the host, if that is later. What the host does before its first launch and behind the last
+  /// work is time of the run, too.
+  static std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
+                                                 const WorkClasses& wide) {
+    if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
+    int64_t start_ns = trace.steps.front().start_ns;
+    for (const ImportedOp& op : trace.ops) {
+      if (op.start_ns >= window.time.start_ns) break;
+      start_ns = std::max(start_ns, op.end_ns);
+    }
+    window.time.start_ns = std::min(window.time.start_ns, start_ns);
+    std::vector<CauseSegment> segments = explain_window(trace, window, wide);
+    int64_t host_end_ns = trace.steps.front().end_ns;
+    for (const ImportedStep& step : trace.steps) host_end_ns = std::max(host_end_ns, step.end_ns);
+    if (host_end_ns > window.time.end_ns) {
+      // Of the thread that launched what was launched last.
+      const uint32_t last = *std::ranges::max_element(
+          window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
+      segments.push_back({window.time.end_ns, host_end_ns, IdleCause::host, last});
+      window.time.end_ns = host_end_ns;
+    }
+    return segments;
   }
 
   /// Which part of each collective was waiting, and for whom.
@@ -363,22 +390,26 @@ class Judge {
       host.allocation_ns += one.allocation_ns;
       host.copy_ns += one.copy_ns;
       host.loader_ns += one.loader_ns;
+      host.stall_ns += one.stall_ns;
       host.launch_ns += one.launch_ns;
       host.between_ns += one.between_ns;
     }
+    add_host_copies(wall);
     if (host.total_ns() == 0) return;
     const std::pair<const char*, double> parts[] = {
         {"sync", host.sync_ns},
         {"allocator", host.allocation_ns},
         {"copy", host.copy_ns},
         {"loader", host.loader_ns},
+        {"stall", host.stall_ns},
         {"launch", host.launch_ns + host.between_ns},
     };
     const auto largest = std::ranges::max_element(
         parts, {}, [](const std::pair<const char*, double>& part) { return part.second; });
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
-      wall.sub_cause = copy_ns_ > host.total_ns() ? "loader" : largest->first;
+      const bool is_loader = copy_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
+      wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
     for (const auto& [name, ns] : parts) {
@@ -390,11 +421,23 @@ class Judge {
     }
   }
 
+  /// Input is the loader's as well, which the parts of the host's own time do not show.
+  void add_host_copies(ImportedWall& wall) const {
+    double all_ns = 0;
+    for (const JudgedRank& rank : ranks_) all_ns += static_cast<double>(rank.window_ns());
+    if (copy_ns_ < 0.01 * all_ns || copy_ns_ == 0) return;
+    add_evidence(wall, "host_copies_alone_ratio", copy_ns_ / all_ns, "ratio",
+                 fmt::format("copies to or from the host, with nothing else on the device, {} of "
+                             "the time",
+                             base::format_ratio(copy_ns_ / all_ns)));
+  }
+
   static const char* text_of(std::string_view host_part) {
     if (host_part == "sync") return "went to calls that wait for the device";
     if (host_part == "allocator") return "went to calls that allocate or free memory";
     if (host_part == "copy") return "went to copies that the host waits for";
     if (host_part == "loader") return "went to loading data";
+    if (host_part == "stall") return "went to long stalls, of which the traces do not say the cause";
     return "went to launching and to the program between launches";
   }
 

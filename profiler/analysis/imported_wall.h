@@ -38,8 +38,9 @@ struct ImportedWall {
 
 /// The traces are those of one run, one for each rank. Throws base::UsageError, which names the
 /// files, where they cannot be: a rank occurs twice, or sizes of the world differ. Rules:
-///  - Judged is the work launched in steps; without steps, all launched work; else all work. With
-///    too little of it there is no verdict.
+///  - Judged is the work launched in steps, from the start of the first to the end of the last on
+///    host and device; without steps, all launched work; else all work. With too little of it there
+///    is no verdict.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both

@@ -91,6 +91,27 @@ BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
   BOOST_TEST(std::abs(host_ratio - 0.68) < 0.01);
 }
 
+// One step of 4 ms: the host prepares input for 2.2 ms, then launches far ahead of the device, which
+// is idle meanwhile and for the last 115 us, too.
+EventText late_first_launch() {
+  EventText events;
+  events.range(0, 4000, "ProfilerStep#6");
+  for (int i = 0; i < 40; ++i) {
+    events.call(2200 + 2 * i, 1, i + 1).kernel(2206 + 42 * i, 41, i + 1);
+  }
+  return events;
+}
+
+BOOST_AUTO_TEST_CASE(what_the_host_does_before_its_first_launch_counts) {
+  const ImportedWall wall = verdict_of(late_first_launch());
+  BOOST_TEST(name_of(wall.label) == "host", wall.summary);
+  // Up to the end of the first launch 2,201 us, behind the last kernel 115.
+  const double host_ratio = wall.shares[static_cast<size_t>(WallLabel::host)];
+  BOOST_TEST(std::abs(host_ratio - 2316.0 / 4000) < 0.001);
+  // 40 kernels of 41 us are left of the step.
+  BOOST_TEST(std::abs(wall.share_ratio - 0.58) < 0.02);
+}
+
 BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
   const auto sub_cause = [](const char* call, const char* range) {
     EventText events;
@@ -105,6 +126,25 @@ BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
   BOOST_TEST(sub_cause("cudaMalloc", nullptr) == "allocator");
   BOOST_TEST(sub_cause("cudaEventQuery", nullptr) == "launch");
   BOOST_TEST(sub_cause(nullptr, "enumerate(DataLoader)#_SingleProcess.__next__") == "loader");
+}
+
+// A long gap is a stall only where nothing shows that the host was in its program.
+BOOST_AUTO_TEST_CASE(a_long_gap_in_a_range_of_the_program_is_launch) {
+  const auto has = [](const ImportedWall& wall, const char* name) {
+    return std::ranges::any_of(wall.evidence,
+                               [&](const Evidence& one) { return one.name == name; });
+  };
+  const ImportedWall unseen = verdict_of(late_first_launch());
+  BOOST_TEST(unseen.sub_cause == "loader", unseen.summary);
+  BOOST_TEST(has(unseen, "host_stall_ratio"));
+  const ImportedWall seen = verdict_of(late_first_launch().range(10, 3900, "denoise"));
+  BOOST_TEST(name_of(seen.label) == "host");
+  BOOST_TEST(seen.sub_cause == "launch", seen.summary);
+  BOOST_TEST(!has(seen, "host_stall_ratio"));
+  const ImportedWall loads =
+      verdict_of(late_first_launch().range(10, 2100, "enumerate(DataLoader)#_Iter.__next__"));
+  BOOST_TEST(loads.sub_cause == "loader", loads.summary);
+  BOOST_TEST(has(loads, "host_loader_ratio"));
 }
 
 // The host waits for each kernel before it goes on: without that the device would never be idle.

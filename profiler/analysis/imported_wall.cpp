@@ -13,6 +13,7 @@
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/recording_advice.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
 
@@ -21,10 +22,6 @@ namespace {
 
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
-
-/// Device work that is too little to be a sample of a run.
-constexpr int64_t kMinJudgedOps = 32;
-constexpr int64_t kMinJudgedNs = 1'000'000;
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
@@ -247,7 +244,7 @@ class Judge {
 
   /// False where there is no verdict.
   bool choose(ImportedWall& wall) const {
-    if (num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs) {
+    if (is_too_little()) {
       wall.sub_cause = "too little";
       wall.summary =
           fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
@@ -498,6 +495,15 @@ class Judge {
                                "host's calls, too, over whole steps",
                                base::format_ratio(ratio)));
     }
+    if (wall.label == WallLabel::unknown) {
+      const std::vector<std::string> wanted = what_to_record(traces_, is_too_little());
+      add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
+                   fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
+    }
+  }
+
+  [[nodiscard]] bool is_too_little() const {
+    return num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs;
   }
 
   [[nodiscard]] int64_t longest_ns() const {

@@ -207,6 +207,33 @@ BOOST_AUTO_TEST_CASE(time_that_nothing_explains_is_unknown) {
   BOOST_TEST(label_of(without_calls) == "unknown");
 }
 
+BOOST_AUTO_TEST_CASE(without_a_verdict_it_is_told_what_to_record) {
+  const auto advice = [](const EventText& events, const std::string& more) {
+    const ImportedTrace trace = events.read(more);
+    const ImportedWall wall = classify_imported(std::span(&trace, 1));
+    for (const Evidence& one : wall.evidence) {
+      if (one.name == "to_record") return one.text;
+    }
+    return std::string();
+  };
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, i + 1).kernel(10'000 + 1000 * i, 300, i + 1, "gemm", 7 + i % 2);
+  }
+  const std::string all = advice(events, R"(, "distributedInfo": {"rank": 3, "world_size": 8})");
+  BOOST_TEST(all.find("the other ranks, too (given are 1 of 8)") != std::string::npos, all);
+  BOOST_TEST(all.find("enable_cuda_sync_events=True") != std::string::npos, all);
+  BOOST_TEST(all.find("profiler.step()") != std::string::npos, all);
+  BOOST_TEST(all.find("calls") == std::string::npos, all);
+  EventText without_calls;
+  for (int i = 0; i < 50; ++i) without_calls.kernel(1000 * i, 300, 0);
+  const std::string calls = advice(without_calls, "");
+  BOOST_TEST(calls.find("the host's calls") != std::string::npos, calls);
+  BOOST_TEST(calls.find("other ranks") == std::string::npos, calls);
+  BOOST_TEST(advice(busy(31, 1000), "").find("at least 32 operations") != std::string::npos);
+  BOOST_TEST(advice(busy(50, 100), "").empty());
+}
+
 BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {
   BOOST_TEST(label_of(busy(31, 1000)) == "unknown");
   BOOST_TEST(label_of(busy(32, 1000)) == "compute");

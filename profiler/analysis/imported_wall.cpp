@@ -68,7 +68,8 @@ void check_one_run(std::span<const ImportedTrace> traces) {
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
-  explicit Judge(std::span<const ImportedTrace> traces) : traces_(traces) {
+  Judge(std::span<const ImportedTrace> traces, const DevicePeaks& peaks)
+      : traces_(traces), peaks_(peaks) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
       const TraceExtent extent = extent_of(trace);
@@ -87,6 +88,7 @@ class Judge {
         if (windows.wide().of(op) == WorkClass::communication)
           comm_volume_ns_ += static_cast<double>(op.duration_ns());
       }
+      roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
@@ -106,6 +108,7 @@ class Judge {
     wall.ceilings = wall.shares;
     if (choose(wall)) take_replay(wall);
     wall.share_ratio = wall.ceilings[place_of(wall.label)];
+    if (num_judged_ > 0) split_compute(wall);
     add_shares(wall);
     add_host(wall);
     add_comm(wall);
@@ -322,7 +325,60 @@ class Judge {
       wall.rank = traces_[place].facts.rank.value_or(*verdict.rank);
     }
     wall.summary = verdict.text(wall.rank);
+    if (wall.label == WallLabel::compute) {
+      wall.summary = fmt::format("compute: {} of the step; nothing else would gain {}",
+                                 base::format_ratio(verdict.ceiling_ratio()),
+                                 base::format_ratio(base::kLeastBindingRatio));
+    }
     if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
+  }
+
+  /// What of compute's time goes to which of its causes, or why that is not known.
+  void split_compute(ImportedWall& wall) {
+    const bool is_compute = wall.label == WallLabel::compute;
+    const std::string why_not = why_unsplit();
+    if (!why_not.empty()) {
+      if (is_compute) {
+        add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
+                     fmt::format("what binds compute is not told apart: {}", why_not));
+      }
+      return;
+    }
+    double whole_ns = 0;
+    for (const JudgedRank& rank : ranks_) whole_ns += static_cast<double>(rank.window_ns());
+    const std::pair<SubCause, double> parts[] = {{SubCause::occupancy, roofline_.over_ns},
+                                                 {SubCause::bandwidth, roofline_.bandwidth_ns},
+                                                 {SubCause::flops, roofline_.flops_ns()}};
+    for (const auto& [cause, ns] : parts) {
+      wall.sub_ceilings[static_cast<size_t>(cause)] = ns / whole_ns;
+    }
+    if (!is_compute) return;
+    const auto& [most, most_ns] = parts[0].second >= parts[1].second ? parts[0] : parts[1];
+    const bool binds = most_ns / whole_ns >= base::kLeastBindingRatio;
+    wall.sub_cause = row_of(binds ? most : SubCause::flops).name;
+    wall.summary += fmt::format("; mostly bound by {}", wall.sub_cause);
+    add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
+                 fmt::format("{} of the kernels' time is of products whose shapes are known; "
+                             "against what a {} reaches, {} of it is arithmetic, {} more moves "
+                             "their operands, {} is longer than either explains",
+                             base::format_ratio(roofline_.known_ratio()), peaks_.device,
+                             base::format_ratio(roofline_.flops_ns() / roofline_.known_ns),
+                             base::format_ratio(roofline_.bandwidth_ns / roofline_.known_ns),
+                             base::format_ratio(roofline_.over_ns / roofline_.known_ns)));
+  }
+
+  /// Empty: compute can be split.
+  [[nodiscard]] std::string why_unsplit() const {
+    constexpr double kLeastKnown = 0.5;
+    if (std::ranges::all_of(traces_, [](const auto& trace) { return trace.works.empty(); })) {
+      return "the traces have no shapes of 16-bit or 8-bit products (record_shapes=True)";
+    }
+    if (!peaks_.is_known()) return "the device's peaks are not known (--hardware)";
+    if (roofline_.known_ratio() < kLeastKnown) {
+      return fmt::format("only {} of the kernels' time is of products whose shapes are known",
+                         base::format_ratio(roofline_.known_ratio()));
+    }
+    return {};
   }
 
   /// The rank with most of the label's time, where it has clearly more than its part.
@@ -513,6 +569,8 @@ class Judge {
   }
 
   std::span<const ImportedTrace> traces_;
+  const DevicePeaks& peaks_;
+  ImportedRoofline roofline_;
   std::vector<JudgedRank> ranks_;  // by trace
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
@@ -532,9 +590,9 @@ class Judge {
 
 }  // namespace
 
-ImportedWall classify_imported(std::span<const ImportedTrace> traces) {
+ImportedWall classify_imported(std::span<const ImportedTrace> traces, const DevicePeaks& peaks) {
   check_one_run(traces);
-  return Judge(traces).verdict();
+  return Judge(traces, peaks).verdict();
 }
 
 }  // namespace moetune::profiler

@@ -182,7 +182,7 @@ void ImportedSteps::find_slices() {
   std::vector<TraceWindows> windows;
   std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
   for (const Rank& rank : ranks_) {
-    windows.emplace_back(traces_[rank.trace]);
+    windows.emplace_back(traces_[rank.trace], DeviceOps::all);
     steps.push_back(steps_of(traces_[rank.trace], windows.back()));
   }
   if (steps.empty()) return;

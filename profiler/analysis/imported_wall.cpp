@@ -77,7 +77,7 @@ class Judge {
         has_absurd_times_ = true;
         continue;
       }
-      const TraceWindows windows(trace);
+      const TraceWindows windows(trace, DeviceOps::all);
       auto window = judged_window(trace, windows);
       if (!window) continue;
       rank.window = std::move(*window);

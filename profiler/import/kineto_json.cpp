@@ -13,6 +13,7 @@
 #include "profiler/import/json_stream.h"
 #include "profiler/import/kineto_event.h"
 #include "profiler/import/operator_shapes.h"
+#include "profiler/import/range_steps.h"
 #include "profiler/import/shown_text.h"
 #include "profiler/import/trace_files.h"
 
@@ -175,6 +176,7 @@ class KinetoReader {
     json_.expect_end();
     count_categories();
     trace_.finish();
+    if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
     shapes_.give_to(trace_);
     TraceFacts& facts = trace_.facts;
     if (!facts.rank) {

@@ -62,6 +62,29 @@ BOOST_AUTO_TEST_CASE(a_step_is_what_was_launched_in_it) {
   }
 }
 
+// Without the profiler's own steps those that the program marks are taken.
+BOOST_AUTO_TEST_CASE(ranges_of_the_program_are_steps_too) {
+  const auto events = [](bool has_profiler_steps) {
+    EventText made;
+    for (int step = 0; step < 3; ++step) {
+      const double start = 1000 * step;
+      made.range(start, 990, "train_step " + std::to_string(step + 5)).range(start, 500, "forward");
+      if (has_profiler_steps) made.range(start, 1000, "ProfilerStep#" + std::to_string(step));
+      made.call(start + 10, 5, step + 1).kernel(start + 20, 20, step + 1);
+    }
+    return made.read();
+  };
+  const ImportedTrace marked = events(false);
+  BOOST_REQUIRE(marked.steps.size() == 3u);
+  BOOST_TEST(marked.steps[0].number == 5);
+  BOOST_TEST(marked.steps[2].start_ns == 2'000'000);
+  BOOST_TEST(marked.steps[2].end_ns == 2'990'000);
+  const ImportedTrace both = events(true);
+  BOOST_REQUIRE(both.steps.size() == 3u);
+  BOOST_TEST(both.steps[0].number == 0);
+  BOOST_TEST(both.steps[2].end_ns == 3'000'000);
+}
+
 BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {
   const ImportedTrace trace = three_steps().read();
   const ImportedWall wall = classify_imported(std::span(&trace, 1));

@@ -179,8 +179,8 @@ struct ImportedTrace {
   RowTable<LaunchShape> shapes;
   std::vector<CommCall> comms;
   std::vector<KernelWork> works;  ///< by op, of kernels whose operator's shapes are known
-  Chunks<ImportedOp> ops;  ///< after finish() by start, in the file's order where equal
-  Chunks<HostCall> calls;  ///< the same
+  Chunks<ImportedOp> ops;         ///< after finish() by start, in the file's order where equal
+  Chunks<HostCall> calls;         ///< the same
   Chunks<HostRange> ranges;
   std::vector<ImportedSync> syncs;
   std::vector<ImportedStep> steps;  ///< after finish() by start

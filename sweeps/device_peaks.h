@@ -1,5 +1,5 @@
-// What the device of a trace reaches: from the hardware file that the user names, or from the shipped
-// one of the device's own name. The analysis itself knows no machines.
+// What the device of a trace reaches: from the hardware file that the user names, or from the
+// shipped one of the device's own name. The analysis itself knows no machines.
 #pragma once
 
 #include <span>

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
+#include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/trace_causes.h"
 
 namespace moetune::profiler {
@@ -183,7 +184,10 @@ void ImportedSteps::find_slices() {
   std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
   for (const Rank& rank : ranks_) {
     windows.emplace_back(traces_[rank.trace], DeviceOps::all);
-    steps.push_back(steps_of(traces_[rank.trace], windows.back()));
+    // Of several ranks nothing says that their periods are the same steps.
+    const ImportedTrace& trace = traces_[rank.trace];
+    const auto marked = ranks_.size() == 1 ? recurring_steps(trace) : trace.steps;
+    steps.push_back(steps_of(trace, marked, windows.back()));
   }
   if (steps.empty()) return;
   std::vector<int64_t> common;  // numbers of the steps that all ranks have
@@ -199,12 +203,13 @@ void ImportedSteps::find_slices() {
 }
 
 /// Steps of one rank that launch work, by their number.
-std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(const ImportedTrace& trace,
-                                                                    const TraceWindows& windows) {
+std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(
+    const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
+    const TraceWindows& windows) {
   std::map<int64_t, StepSlice> steps;
   const std::vector<LaunchedWork> work = launched_work_of(trace);
   int64_t last_end_ns = std::numeric_limits<int64_t>::min();
-  for (const ImportedStep& step : trace.steps) {
+  for (const ImportedStep& step : marked) {
     // A step that overlaps the one before it is skipped: the file is wrong.
     if (step.start_ns < last_end_ns) continue;
     last_end_ns = step.end_ns;

@@ -416,6 +416,12 @@ class Judge {
                                base::format_ratio(wall.ceilings[i])));
     }
     if (wall.label == replay_->verdict.label) add_interval(wall);
+    const auto has_steps = [](const auto& trace) { return !trace.steps.empty(); };
+    if (wall.num_steps > 1 && std::ranges::none_of(traces_, has_steps)) {
+      add_evidence(wall, "recurring_steps", wall.num_steps, "count",
+                   "no steps are marked: those that were replayed are the periods in which the "
+                   "same kernels recur");
+    }
     if (replay_->verdict.inferred_ratio > 0) {
       add_evidence(
           wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
@@ -450,18 +456,16 @@ class Judge {
     add_host_copies(wall);
     if (host.total_ns() == 0) return;
     const std::pair<const char*, double> parts[] = {
-        {"sync", host.sync_ns},
-        {"allocator", host.allocation_ns},
-        {"copy", host.copy_ns},
-        {"loader", host.loader_ns},
-        {"stall", host.stall_ns},
-        {"launch", host.launch_ns + host.between_ns},
+        {"sync", host.sync_ns},   {"allocator", host.allocation_ns},
+        {"copy", host.copy_ns},   {"loader", host.loader_ns},
+        {"stall", host.stall_ns}, {"launch", host.launch_ns + host.between_ns},
     };
     const auto largest = std::ranges::max_element(
         parts, {}, [](const std::pair<const char*, double>& part) { return part.second; });
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
-      const bool is_loader = copy_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
+      const bool is_loader =
+          copy_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
       wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
@@ -490,7 +494,8 @@ class Judge {
     if (host_part == "allocator") return "went to calls that allocate or free memory";
     if (host_part == "copy") return "went to copies that the host waits for";
     if (host_part == "loader") return "went to loading data";
-    if (host_part == "stall") return "went to long stalls, of which the traces do not say the cause";
+    if (host_part == "stall")
+      return "went to long stalls, of which the traces do not say the cause";
     return "went to launching and to the program between launches";
   }
 

@@ -49,8 +49,7 @@ bool lacks_syncs(const ImportedTrace& trace) {
 
 }  // namespace
 
-std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
-                                        bool is_too_little) {
+std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little) {
   std::vector<std::string> wanted;
   const auto how = [&](const char* RecordingRow::*option) {
     for (const RecordingRow& row : kRecordings) {
@@ -61,8 +60,8 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
     return std::string();
   };
   if (is_too_little) {
-    wanted.push_back(fmt::format("whole steps with at least {} operations of the device",
-                                 kMinJudgedOps));
+    wanted.push_back(
+        fmt::format("whole steps with at least {} operations of the device", kMinJudgedOps));
   }
   if (std::ranges::any_of(traces, lacks_launches)) {
     wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));

@@ -37,8 +37,9 @@ struct ElementRow {
   int bytes;
 };
 constexpr ElementRow kElements[] = {
-    {"c10::BFloat16", 2},      {"c10::Half", 2},          {"c10::Float8_e4m3fn", 1},
-    {"c10::Float8_e5m2", 1},   {"c10::Float8_e4m3fnuz", 1}, {"c10::Float8_e5m2fnuz", 1},
+    {"c10::BFloat16", 2},        {"c10::Half", 2},
+    {"c10::Float8_e4m3fn", 1},   {"c10::Float8_e5m2", 1},
+    {"c10::Float8_e4m3fnuz", 1}, {"c10::Float8_e5m2fnuz", 1},
 };
 /// 0: of another type.
 int bytes_of_element(std::string_view name) {
@@ -175,8 +176,7 @@ std::optional<OperatorWork> work_of_operator(std::string_view name, std::string_
   const double bytes =
       (elements_of(a) + elements_of(b)) * element_bytes + size->results * kResultBytes;
   if (!(flops > 0 && flops < kMostWork && bytes < kMostWork)) return std::nullopt;
-  return OperatorWork{static_cast<int64_t>(flops), static_cast<int64_t>(bytes),
-                      element_bytes == 1};
+  return OperatorWork{static_cast<int64_t>(flops), static_cast<int64_t>(bytes), element_bytes == 1};
 }
 
 uint32_t OperatorShapes::operator_of(const ImportedTrace& trace, const ImportedOp& op) const {

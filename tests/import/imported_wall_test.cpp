@@ -91,8 +91,8 @@ BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
   BOOST_TEST(std::abs(host_ratio - 0.68) < 0.01);
 }
 
-// One step of 4 ms: the host prepares input for 2.2 ms, then launches far ahead of the device, which
-// is idle meanwhile and for the last 115 us, too.
+// One step of 4 ms: the host prepares input for 2.2 ms, then launches far ahead of the device,
+// which is idle meanwhile and for the last 115 us, too.
 EventText late_first_launch() {
   EventText events;
   events.range(0, 4000, "ProfilerStep#6");

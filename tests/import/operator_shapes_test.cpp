@@ -31,8 +31,8 @@ std::ostream& operator<<(std::ostream& out, const ShapeCase& row) {
 const ShapeCase kShapes[] = {
     // 2 * 8192 * 4096 * 1024, and (8192 * 4096 + 4096 * 1024 + 8192 * 1024) * 2 bytes
     {"aten::mm", "[[8192, 4096], [4096, 1024]]", "c10::BFloat16", 68'719'476'736, 92'274'688},
-    {"aten::addmm", "[[1024], [8944, 1024], [1024, 1024], [], []]", "c10::BFloat16",
-     18'756'927'488, 38'731'776},
+    {"aten::addmm", "[[1024], [8944, 1024], [1024, 1024], [], []]", "c10::BFloat16", 18'756'927'488,
+     38'731'776},
     {"aten::bmm", "[[4,2,3],[4,3,5]]", "c10::Half", 240, 248},
     {"aten::linear", "[[2, 3, 4], [5, 4], []]", "c10::BFloat16", 240, 148},
     // Rows, columns or what is summed over are those of all groups.

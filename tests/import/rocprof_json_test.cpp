@@ -133,9 +133,9 @@ BOOST_AUTO_TEST_CASE(everything_is_joined_wherever_it_stands) {
 
 // Figures are compared with those of others, who count kernels alone.
 BOOST_AUTO_TEST_CASE(copies_are_for_the_verdict_and_not_in_figures) {
-  const std::string both = records(
-      {list("kernel_dispatch", {dispatch(100, 200, 8, 41), dispatch(10, 20, 9, 42)}),
-       list("memory_copy", {copy(2, 44), copy(3, 45)})});
+  const std::string both =
+      records({list("kernel_dispatch", {dispatch(100, 200, 8, 41), dispatch(10, 20, 9, 42)}),
+               list("memory_copy", {copy(2, 44), copy(3, 45)})});
   const std::vector<ImportedTrace> traces = read(document({process({kAgents, both})}));
   BOOST_TEST_REQUIRE(traces.size() == 1);
   const auto budget = [&](const TraceWindows& windows) {

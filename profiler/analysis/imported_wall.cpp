@@ -358,7 +358,7 @@ class Judge {
     wall.sub_cause = row_of(binds ? most : SubCause::flops).name;
     wall.summary += fmt::format("; mostly bound by {}", wall.sub_cause);
     add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
-                 fmt::format("{} of the kernels' time is of products whose shapes are known; "
+                 fmt::format("{} of the kernels' time is of operators whose shapes are known; "
                              "against what a {} reaches, {} of it is arithmetic, {} more moves "
                              "their operands, {} is longer than either explains",
                              base::format_ratio(roofline_.known_ratio()), peaks_.device,
@@ -371,11 +371,11 @@ class Judge {
   [[nodiscard]] std::string why_unsplit() const {
     constexpr double kLeastKnown = 0.5;
     if (std::ranges::all_of(traces_, [](const auto& trace) { return trace.works.empty(); })) {
-      return "the traces have no shapes of 16-bit or 8-bit products (record_shapes=True)";
+      return "the traces have no shapes of operators (record_shapes=True)";
     }
     if (!peaks_.is_known()) return "the device's peaks are not known (--hardware)";
     if (roofline_.known_ratio() < kLeastKnown) {
-      return fmt::format("only {} of the kernels' time is of products whose shapes are known",
+      return fmt::format("only {} of the kernels' time is of operators whose shapes are known",
                          base::format_ratio(roofline_.known_ratio()));
     }
     return {};

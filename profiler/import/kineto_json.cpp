@@ -249,7 +249,7 @@ class KinetoReader {
         trace_.facts.has_stacks = true;
         continue;
       }
-      if (use == Use::operation && !is_product(name_in(text))) continue;
+      if (use == Use::operation && !may_have_work(name_in(text))) continue;
       event_.clear();
       parse(text, event_, "an event");
       if (use == Use::operation) {

@@ -32,14 +32,77 @@ const ProductRow* product_row_of(std::string_view name) {
   return found == std::end(kProducts) ? nullptr : &*found;
 }
 
+/// What an operator moves that does something with each element, or few things.
+enum class MovedForm : uint8_t {
+  result,   ///< its inputs, and a result of their common (broadcast) shape
+  inplace,  ///< its inputs, and the first one back
+  inputs,   ///< its inputs, of which one is the result; or the result is small
+};
+
+struct MovedRow {
+  std::string_view name;
+  MovedForm form;
+};
+constexpr MovedRow kMoved[] = {
+    {"aten::copy_", MovedForm::inputs},
+    {"aten::add", MovedForm::result},
+    {"aten::add_", MovedForm::inplace},
+    {"aten::mul", MovedForm::result},
+    {"aten::mul_", MovedForm::inplace},
+    {"aten::sub", MovedForm::result},
+    {"aten::sub_", MovedForm::inplace},
+    {"aten::div", MovedForm::result},
+    {"aten::div_", MovedForm::inplace},
+    {"aten::neg", MovedForm::result},
+    {"aten::pow", MovedForm::result},
+    {"aten::rsqrt", MovedForm::result},
+    {"aten::sqrt", MovedForm::result},
+    {"aten::exp", MovedForm::result},
+    {"aten::cos", MovedForm::result},
+    {"aten::sin", MovedForm::result},
+    {"aten::tanh", MovedForm::result},
+    {"aten::sigmoid", MovedForm::result},
+    {"aten::silu", MovedForm::result},
+    {"aten::silu_backward", MovedForm::result},
+    {"aten::gelu", MovedForm::result},
+    {"aten::gelu_backward", MovedForm::result},
+    {"aten::relu", MovedForm::result},
+    {"aten::threshold_backward", MovedForm::result},
+    {"aten::where", MovedForm::result},
+    {"aten::masked_fill_", MovedForm::inplace},
+    {"aten::fill_", MovedForm::inputs},
+    {"aten::_softmax", MovedForm::result},
+    {"aten::_log_softmax", MovedForm::result},
+    {"aten::_softmax_backward_data", MovedForm::result},
+    {"aten::native_layer_norm", MovedForm::result},
+    {"aten::sum", MovedForm::inputs},
+    {"aten::mean", MovedForm::inputs},
+};
+
+const MovedRow* moved_row_of(std::string_view name) {
+  const auto found = std::ranges::find(kMoved, name, &MovedRow::name);
+  return found == std::end(kMoved) ? nullptr : &*found;
+}
+
 struct ElementRow {
   std::string_view name;
   int bytes;
 };
 constexpr ElementRow kElements[] = {
-    {"c10::BFloat16", 2},        {"c10::Half", 2},
-    {"c10::Float8_e4m3fn", 1},   {"c10::Float8_e5m2", 1},
-    {"c10::Float8_e4m3fnuz", 1}, {"c10::Float8_e5m2fnuz", 1},
+    {"c10::BFloat16", 2},
+    {"c10::Half", 2},
+    {"c10::Float8_e4m3fn", 1},
+    {"c10::Float8_e5m2", 1},
+    {"c10::Float8_e4m3fnuz", 1},
+    {"c10::Float8_e5m2fnuz", 1},
+    {"float", 4},
+    {"double", 8},
+    {"long int", 8},
+    {"long", 8},
+    {"int", 4},
+    {"bool", 1},
+    {"unsigned char", 1},
+    {"signed char", 1},
 };
 /// 0: of another type.
 int bytes_of_element(std::string_view name) {
@@ -50,6 +113,11 @@ int bytes_of_element(std::string_view name) {
 }
 
 using Dims = std::vector<double>;
+
+/// Types whose products run at the peak of 16 or 8 bits.
+bool is_short_float(std::string_view name) {
+  return name == "c10::BFloat16" || name == "c10::Half" || name.starts_with("c10::Float8_");
+}
 
 /// What stands behind a key of the event, from its '[' on; empty: it has no such list.
 std::string_view list_behind(std::string_view event, std::string_view key) {
@@ -64,7 +132,7 @@ std::string_view list_behind(std::string_view event, std::string_view key) {
 /// The first inputs of "[[8192, 4096], [4096, 1024], []]". Inputs that are no tensor, such as lists
 /// of tensors, end it.
 std::vector<Dims> dims_in(std::string_view event) {
-  constexpr size_t kMostInputs = 4;
+  constexpr size_t kMostInputs = 16;
   constexpr size_t kMostDims = 16;
   std::vector<Dims> inputs;
   int depth = 0;
@@ -136,19 +204,55 @@ std::optional<ProductSize> grouped_size(const Dims& a, const Dims& b, double gro
   return ProductSize{m * k * n, shares_k ? groups * m * n : m * n};
 }
 
+constexpr double kMostWork = 1e18;
+
+/// Bytes of an operator that moves its elements; scalars have no dimensions and count for nothing.
+std::optional<OperatorWork> work_of_moving(MovedForm form, std::string_view event) {
+  const std::vector<Dims> inputs = dims_in(event);
+  double bytes = 0;
+  Dims common;  // shape, the last dimension first
+  int result_bytes = 0;
+  double first_bytes = 0;
+  double largest = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].empty()) continue;
+    const int element_bytes = bytes_of_element(type_in(event, i));
+    if (element_bytes == 0) return std::nullopt;
+    const double elements = elements_of(inputs[i]);
+    bytes += elements * element_bytes;
+    if (i == 0) first_bytes = elements * element_bytes;
+    if (elements > largest) {
+      largest = elements;
+      result_bytes = element_bytes;
+    }
+    common.resize(std::max(common.size(), inputs[i].size()), 1);
+    for (size_t axis = 0; axis < inputs[i].size(); ++axis) {
+      common[axis] = std::max(common[axis], inputs[i][inputs[i].size() - 1 - axis]);
+    }
+  }
+  if (form == MovedForm::result) bytes += elements_of(common) * result_bytes;
+  if (form == MovedForm::inplace) bytes += first_bytes;
+  if (largest <= 0 || !(bytes < kMostWork)) return std::nullopt;
+  return OperatorWork{0, static_cast<int64_t>(bytes), false};
+}
+
 }  // namespace
 
-bool is_product(std::string_view name) { return product_row_of(name) != nullptr; }
+bool may_have_work(std::string_view name) {
+  return product_row_of(name) != nullptr || moved_row_of(name) != nullptr;
+}
 
 std::optional<OperatorWork> work_of_operator(std::string_view name, std::string_view event) {
+  if (const MovedRow* moved = moved_row_of(name)) return work_of_moving(moved->form, event);
   const ProductRow* row = product_row_of(name);
   if (row == nullptr) return std::nullopt;
   const std::vector<Dims> inputs = dims_in(event);
   if (inputs.size() < row->first + 2) return std::nullopt;
   const Dims& a = inputs[row->first];
   const Dims& b = inputs[row->first + 1];
-  const int element_bytes = bytes_of_element(type_in(event, row->first));
-  if (element_bytes == 0 || a.empty() || b.empty()) return std::nullopt;
+  const std::string_view type = type_in(event, row->first);
+  const int element_bytes = bytes_of_element(type);
+  if (!is_short_float(type) || a.empty() || b.empty()) return std::nullopt;
   std::optional<ProductSize> size;
   switch (row->form) {
     case ProductForm::plain:
@@ -169,7 +273,6 @@ std::optional<OperatorWork> work_of_operator(std::string_view name, std::string_
       break;
     }
   }
-  constexpr double kMostWork = 1e18;
   constexpr double kResultBytes = 2;  // of 8-bit factors, too
   if (!size) return std::nullopt;
   const double flops = 2 * size->multiplications;

@@ -1,6 +1,6 @@
 // How much arithmetic a kernel does, from the shapes of the operator that launched it: PyTorch's
-// profiler records them with record_shapes=True. Only products of matrices are known here, whose
-// work follows from their shapes alone.
+// profiler records them with record_shapes=True. Known here are products of matrices, and operators
+// that do little with each element, so that moving the elements is their work.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,15 @@ struct OperatorWork {
 };
 
 /// Whether work_of_operator() knows operators of that name.
-bool is_product(std::string_view name);
+bool may_have_work(std::string_view name);
 
 /// Of an operator ("aten::mm") and its event as it stands in the file, of which "Input Dims" and
 /// "Input type" are read. Shapes: mm, _scaled_mm [m, k] [k, n]; bmm [b, m, k] [b, k, n]; addmm and
 /// baddbmm with a bias before; linear [..., k] [n, k]; _grouped_mm and _scaled_grouped_mm with two
-/// or three dimensions each, groups in `offs` (the third input). Nothing for other operators, for
-/// shapes that do not fit together, and for types of other than 16 and 8 bits: whether products of
-/// 32 bits run as TF32 is not recorded.
+/// or three dimensions each, groups in `offs` (the third input). Of add, copy_, _softmax and the
+/// like the bytes of inputs and result are the work, and FLOPs are 0. Nothing for other operators,
+/// for shapes that do not fit together, and for products of other types than of 16 and 8 bits:
+/// whether those of 32 bits run as TF32 is not recorded.
 std::optional<OperatorWork> work_of_operator(std::string_view name, std::string_view event);
 
 /// Collects operators and hands their work to the kernels that they launched.

@@ -109,6 +109,14 @@ struct LaunchShape {
   [[nodiscard]] uint64_t hash() const;
 };
 
+/// How much one kernel has to do, as far as shapes in the file say.
+struct KernelWork {
+  int64_t flops = 0;
+  int64_t bytes = 0;  ///< operands and result, each moved once
+  uint32_t op = 0;    ///< row of `ops`
+  bool is_eight_bit = false;
+};
+
 /// What the file says about one communication kernel. Names are kNoRow where it says nothing.
 struct CommCall {
   uint32_t group = kNoRow;        ///< name of the process group (communicator): "0"
@@ -171,8 +179,9 @@ struct ImportedTrace {
   RowTable<ImportedThread> threads;
   RowTable<LaunchShape> shapes;
   std::vector<CommCall> comms;
-  Chunks<ImportedOp> ops;  ///< after finish() by start, in the file's order where equal
-  Chunks<HostCall> calls;  ///< the same
+  std::vector<KernelWork> works;  ///< by op, of kernels whose operator's shapes are known
+  Chunks<ImportedOp> ops;         ///< after finish() by start, in the file's order where equal
+  Chunks<HostCall> calls;         ///< the same
   Chunks<HostRange> ranges;
   std::vector<ImportedSync> syncs;
   std::vector<ImportedStep> steps;  ///< after finish() by start

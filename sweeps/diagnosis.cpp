@@ -16,6 +16,7 @@
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/import/trace_files.h"
 #include "reports/or_null.h"
+#include "sweeps/device_peaks.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -216,7 +217,8 @@ void add_trace(ReadFile& file, size_t place, Diagnosis& diagnosis) {
 
 }  // namespace
 
-Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
+Diagnosis diagnose_traces(const std::vector<std::string>& paths,
+                          const spec::HardwareSpec* hardware) {
   Diagnosis diagnosis;
   bool has_device_work = false;
   for (ReadFile& file : read_files(paths)) {
@@ -231,12 +233,14 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths) {
         "{}: holds no device work: record with the activities of the device (CUDA), too",
         paths.empty() ? "no trace" : paths.front()));
   }
-  diagnosis.wall = profiler::classify_imported(diagnosis.traces);
+  diagnosis.wall =
+      profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware));
   return diagnosis;
 }
 
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
-                                std::vector<std::string>& notes) {
+                                std::vector<std::string>& notes,
+                                const spec::HardwareSpec* hardware) {
   Diagnosis diagnosis;
   std::vector<int64_t> ranks;
   std::vector<std::string> left_out;
@@ -266,7 +270,10 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
     }
   }
   add_left_out(left_out, notes);
-  if (!diagnosis.traces.empty()) diagnosis.wall = profiler::classify_imported(diagnosis.traces);
+  if (!diagnosis.traces.empty()) {
+    diagnosis.wall =
+        profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware));
+  }
   return diagnosis;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/hardware_spec.h"
 #include "profiler/analysis/imported_wall.h"
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/imported_trace.h"
@@ -25,13 +26,16 @@ struct Diagnosis {
   profiler::ImportedWall wall;
 };
 
-/// Reads the traces in the order they are named. Throws base::UsageError, which names the file, for
-/// what cannot be read, and where none of them has any device work.
-Diagnosis diagnose_traces(const std::vector<std::string>& paths);
+/// Reads the traces in the order they are named. Compute is set against `hardware`, or against the
+/// shipped file of the device that the traces name. Throws base::UsageError, which names the file,
+/// for what cannot be read, and where none of them has any device work.
+Diagnosis diagnose_traces(const std::vector<std::string>& paths,
+                          const spec::HardwareSpec* hardware = nullptr);
 /// The same of files that lie in a folder of a run: what cannot be read or has no device work is
 /// left out with a sentence in `notes`, and of two traces of one rank the first. May be empty.
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
-                                std::vector<std::string>& notes);
+                                std::vector<std::string>& notes,
+                                const spec::HardwareSpec* hardware = nullptr);
 
 /// Adds the first five of these sentences, one a file, to the notes, and how many more there are.
 void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes);

@@ -29,6 +29,16 @@ constexpr HardwareName kHardwareNames[] = {
     {"gb300", "gb300-nvl72"},
     {"gb300nvl72", "gb300-nvl72"},
     {"mi300x", "mi300x"},
+    // What drivers call the devices, and so traces. Cards of other form (PCIe, NVL) are slower.
+    {"nvidiaa100sxm480gb", "a100-80g"},
+    {"nvidiah10080gbhbm3", "h100-80g"},
+    {"nvidiah200", "h200"},
+    {"nvidiab200", "b200"},
+    {"nvidiab300sxm6ac", "b300"},
+    {"nvidiagb200", "gb200-nvl72"},
+    {"nvidiagb300", "gb300-nvl72"},
+    {"amdinstinctmi300x", "mi300x"},
+    {"amdinstinctmi300xvf", "mi300x"},
 };
 
 /// "H100-80G" as "h10080g".

@@ -21,9 +21,6 @@ constexpr double kMostWorkNs = 1e18;
 /// From one operation to the next of a stream that has work enqueued.
 constexpr int64_t kStreamGapNs = 5'000;
 
-/// A shorter gap of the host is no stall: in other programs such gaps occur without any loading.
-constexpr int64_t kStallNs = 2'000'000;
-
 int64_t recorded_ns(const std::vector<StepTrace>& traces) {
   int64_t end_ns = traces.front().end_ns;
   for (const StepTrace& trace : traces) end_ns = std::max(end_ns, trace.end_ns);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
+#include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/trace_causes.h"
 
 namespace moetune::profiler {
@@ -137,6 +138,7 @@ void ImportedSteps::add_rank(uint32_t index) {
     if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
   }
   rank.loading = loading_of(trace);
+  rank.program = program_of(trace);
   rank.is_offloading = has_offload(trace);
   find_stream_waits(rank);
 }
@@ -181,8 +183,11 @@ void ImportedSteps::find_slices() {
   std::vector<TraceWindows> windows;
   std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
   for (const Rank& rank : ranks_) {
-    windows.emplace_back(traces_[rank.trace]);
-    steps.push_back(steps_of(traces_[rank.trace], windows.back()));
+    windows.emplace_back(traces_[rank.trace], DeviceOps::all);
+    // Of several ranks nothing says that their periods are the same steps.
+    const ImportedTrace& trace = traces_[rank.trace];
+    const auto marked = ranks_.size() == 1 ? recurring_steps(trace) : trace.steps;
+    steps.push_back(steps_of(trace, marked, windows.back()));
   }
   if (steps.empty()) return;
   std::vector<int64_t> common;  // numbers of the steps that all ranks have
@@ -198,12 +203,13 @@ void ImportedSteps::find_slices() {
 }
 
 /// Steps of one rank that launch work, by their number.
-std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(const ImportedTrace& trace,
-                                                                    const TraceWindows& windows) {
+std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(
+    const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
+    const TraceWindows& windows) {
   std::map<int64_t, StepSlice> steps;
   const std::vector<LaunchedWork> work = launched_work_of(trace);
   int64_t last_end_ns = std::numeric_limits<int64_t>::min();
-  for (const ImportedStep& step : trace.steps) {
+  for (const ImportedStep& step : marked) {
     // A step that overlaps the one before it is skipped: the file is wrong.
     if (step.start_ns < last_end_ns) continue;
     last_end_ns = step.end_ns;
@@ -385,9 +391,14 @@ class ImportedSteps::Writer {
     add(std::move(record));
   }
 
-  /// Of the host's time up to there, what went to loading.
+  /// Of the host's time up to there, what went to loading. A long rest is a stall, unless the host
+  /// was seen in its program.
   void load_until(int64_t moment_ns) {
-    const int64_t loading_ns = covered_ns(rank_.loading, {host_ns_, moment_ns});
+    const Interval gap = {host_ns_, moment_ns};
+    const int64_t loading_ns = covered_ns(rank_.loading, gap);
+    if (gap.length_ns() - loading_ns > kStallNs && is_in_program(rank_.program, gap)) {
+      add_host(RecordKind::host_work, "program", host_ns_, moment_ns - loading_ns);
+    }
     if (loading_ns > 0) {
       add_host(RecordKind::host_work, "load", moment_ns - loading_ns, moment_ns);
     }

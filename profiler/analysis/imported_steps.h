@@ -43,8 +43,10 @@ enum class RecordNames : uint8_t {
 ///  - A step starts when the host starts it, or when all work that was launched earlier has ended,
 ///    if that is later. It ends with its last device work, or with the host's step, if that is
 ///    later.
-///  - Only steps that all traces mark are used. If there are none, all launched work is one step.
-///    Of overlapping steps the first is kept.
+///  - Only steps that all traces mark are used. If there are none, the periods of the kernels of
+///  one
+///    rank are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
+///    first is kept.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.
@@ -96,6 +98,7 @@ class ImportedSteps {
     std::vector<uint32_t> stops;     ///< rows of blocking calls: syncs and allocations, by start
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
+    IntervalSet program;
     bool is_offloading = false;
   };
   /// What an operation's record gets from the matched collective that it is a part of.
@@ -109,8 +112,9 @@ class ImportedSteps {
   void add_rank(uint32_t trace);
   void find_stream_waits(Rank& rank) const;
   void find_slices();
-  [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(const ImportedTrace& trace,
-                                                             const TraceWindows& windows);
+  [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(
+      const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
+      const TraceWindows& windows);
   [[nodiscard]] static StepSlice whole_trace_of(const Rank& rank, const TraceWindows& windows);
   void find_matched_ops(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;

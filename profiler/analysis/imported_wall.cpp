@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -13,6 +14,7 @@
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/recording_advice.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
 
@@ -21,10 +23,6 @@ namespace {
 
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
-
-/// Device work that is too little to be a sample of a run.
-constexpr int64_t kMinJudgedOps = 32;
-constexpr int64_t kMinJudgedNs = 1'000'000;
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
@@ -105,7 +103,8 @@ void check_one_run(std::span<const ImportedTrace> traces) {
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
-  explicit Judge(std::span<const ImportedTrace> traces) : traces_(traces) {
+  Judge(std::span<const ImportedTrace> traces, const DevicePeaks& peaks)
+      : traces_(traces), peaks_(peaks) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
       const TraceExtent extent = extent_of(trace);
@@ -113,17 +112,18 @@ class Judge {
         has_absurd_times_ = true;
         continue;
       }
-      const TraceWindows windows(trace);
+      const TraceWindows windows(trace, DeviceOps::all);
       auto window = judged_window(trace, windows);
       if (!window) continue;
       rank.window = std::move(*window);
-      rank.segments = explain_window(trace, rank.window, windows.wide());
+      rank.segments = explain_steps(trace, rank.window, windows.wide());
       comm_exposed_ns_ += static_cast<double>(windows.measure(rank.window).wide.exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
         if (windows.wide().of(op) == WorkClass::communication)
           comm_volume_ns_ += static_cast<double>(op.duration_ns());
       }
+      roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
@@ -143,6 +143,7 @@ class Judge {
     wall.ceilings = wall.shares;
     if (choose(wall)) take_replay(wall);
     wall.share_ratio = wall.ceilings[place_of(wall.label)];
+    if (num_judged_ > 0) split_compute(wall);
     add_shares(wall);
     add_host(wall);
     add_comm(wall);
@@ -161,6 +162,32 @@ class Judge {
     }
     if (auto window = windows.make(WindowKind::launched)) return window;
     return windows.make(WindowKind::whole);
+  }
+
+  /// The window's segments, after it was widened to the steps as the replay has them: from the
+  /// start of the first one, or from when all earlier work had ended, to the end of the last one
+  /// on the host, if that is later. What the host does before its first launch and behind the last
+  /// work is time of the run, too.
+  static std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
+                                                 const WorkClasses& wide) {
+    if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
+    int64_t start_ns = trace.steps.front().start_ns;
+    for (const ImportedOp& op : trace.ops) {
+      if (op.start_ns >= window.time.start_ns) break;
+      start_ns = std::max(start_ns, op.end_ns);
+    }
+    window.time.start_ns = std::min(window.time.start_ns, start_ns);
+    std::vector<CauseSegment> segments = explain_window(trace, window, wide);
+    int64_t host_end_ns = trace.steps.front().end_ns;
+    for (const ImportedStep& step : trace.steps) host_end_ns = std::max(host_end_ns, step.end_ns);
+    if (host_end_ns > window.time.end_ns) {
+      // Of the thread that launched what was launched last.
+      const uint32_t last = *std::ranges::max_element(
+          window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
+      segments.push_back({window.time.end_ns, host_end_ns, IdleCause::host, last});
+      window.time.end_ns = host_end_ns;
+    }
+    return segments;
   }
 
   /// Which part of each collective was waiting, and for whom.
@@ -255,7 +282,7 @@ class Judge {
 
   /// False where there is no verdict.
   bool choose(ImportedWall& wall) const {
-    if (num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs) {
+    if (is_too_little()) {
       wall.sub_cause = "too little";
       wall.summary =
           fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
@@ -333,7 +360,60 @@ class Judge {
       wall.rank = traces_[place].facts.rank.value_or(*verdict.rank);
     }
     wall.summary = verdict.text(wall.rank);
+    if (wall.label == WallLabel::compute) {
+      wall.summary = fmt::format("compute: {} of the step; nothing else would gain {}",
+                                 base::format_ratio(verdict.ceiling_ratio()),
+                                 base::format_ratio(base::kLeastBindingRatio));
+    }
     if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
+  }
+
+  /// What of compute's time goes to which of its causes, or why that is not known.
+  void split_compute(ImportedWall& wall) {
+    const bool is_compute = wall.label == WallLabel::compute;
+    const std::string why_not = why_unsplit();
+    if (!why_not.empty()) {
+      if (is_compute) {
+        add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
+                     fmt::format("what binds compute is not told apart: {}", why_not));
+      }
+      return;
+    }
+    double whole_ns = 0;
+    for (const JudgedRank& rank : ranks_) whole_ns += static_cast<double>(rank.window_ns());
+    const std::pair<SubCause, double> parts[] = {{SubCause::occupancy, roofline_.over_ns},
+                                                 {SubCause::bandwidth, roofline_.bandwidth_ns},
+                                                 {SubCause::flops, roofline_.flops_ns()}};
+    for (const auto& [cause, ns] : parts) {
+      wall.sub_ceilings[static_cast<size_t>(cause)] = ns / whole_ns;
+    }
+    if (!is_compute) return;
+    const auto& [most, most_ns] = parts[0].second >= parts[1].second ? parts[0] : parts[1];
+    const bool binds = most_ns / whole_ns >= base::kLeastBindingRatio;
+    wall.sub_cause = row_of(binds ? most : SubCause::flops).name;
+    wall.summary += fmt::format("; mostly bound by {}", wall.sub_cause);
+    add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
+                 fmt::format("{} of the kernels' time is of operators whose shapes are known; "
+                             "against what a {} reaches, {} of it is arithmetic, {} more moves "
+                             "their operands, {} is longer than either explains",
+                             base::format_ratio(roofline_.known_ratio()), peaks_.device,
+                             base::format_ratio(roofline_.flops_ns() / roofline_.known_ns),
+                             base::format_ratio(roofline_.bandwidth_ns / roofline_.known_ns),
+                             base::format_ratio(roofline_.over_ns / roofline_.known_ns)));
+  }
+
+  /// Empty: compute can be split.
+  [[nodiscard]] std::string why_unsplit() const {
+    constexpr double kLeastKnown = 0.5;
+    if (std::ranges::all_of(traces_, [](const auto& trace) { return trace.works.empty(); })) {
+      return "the traces have no shapes of operators (record_shapes=True)";
+    }
+    if (!peaks_.is_known()) return "the device's peaks are not known (--hardware)";
+    if (roofline_.known_ratio() < kLeastKnown) {
+      return fmt::format("only {} of the kernels' time is of operators whose shapes are known",
+                         base::format_ratio(roofline_.known_ratio()));
+    }
+    return {};
   }
 
   /// The rank with most of the label's time, where it has clearly more than its part.
@@ -371,6 +451,12 @@ class Judge {
                                base::format_ratio(wall.ceilings[i])));
     }
     if (wall.label == replay_->verdict.label) add_interval(wall);
+    const auto has_steps = [](const auto& trace) { return !trace.steps.empty(); };
+    if (wall.num_steps > 1 && std::ranges::none_of(traces_, has_steps)) {
+      add_evidence(wall, "recurring_steps", wall.num_steps, "count",
+                   "no steps are marked: those that were replayed are the periods in which the "
+                   "same kernels recur");
+    }
     if (replay_->verdict.inferred_ratio > 0) {
       add_evidence(
           wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
@@ -398,22 +484,24 @@ class Judge {
       host.allocation_ns += one.allocation_ns;
       host.copy_ns += one.copy_ns;
       host.loader_ns += one.loader_ns;
+      host.stall_ns += one.stall_ns;
       host.launch_ns += one.launch_ns;
       host.between_ns += one.between_ns;
     }
+    add_host_copies(wall);
     if (host.total_ns() == 0) return;
     const std::pair<const char*, double> parts[] = {
-        {"sync", host.sync_ns},
-        {"allocator", host.allocation_ns},
-        {"copy", host.copy_ns},
-        {"loader", host.loader_ns},
-        {"launch", host.launch_ns + host.between_ns},
+        {"sync", host.sync_ns},   {"allocator", host.allocation_ns},
+        {"copy", host.copy_ns},   {"loader", host.loader_ns},
+        {"stall", host.stall_ns}, {"launch", host.launch_ns + host.between_ns},
     };
     const auto largest = std::ranges::max_element(
         parts, {}, [](const std::pair<const char*, double>& part) { return part.second; });
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
-      wall.sub_cause = copy_ns_ > host.total_ns() ? "loader" : largest->first;
+      const bool is_loader =
+          copy_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
+      wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
     for (const auto& [name, ns] : parts) {
@@ -425,11 +513,24 @@ class Judge {
     }
   }
 
+  /// Input is the loader's as well, which the parts of the host's own time do not show.
+  void add_host_copies(ImportedWall& wall) const {
+    double all_ns = 0;
+    for (const JudgedRank& rank : ranks_) all_ns += static_cast<double>(rank.window_ns());
+    if (copy_ns_ < 0.01 * all_ns || copy_ns_ == 0) return;
+    add_evidence(wall, "host_copies_alone_ratio", copy_ns_ / all_ns, "ratio",
+                 fmt::format("copies to or from the host, with nothing else on the device, {} of "
+                             "the time",
+                             base::format_ratio(copy_ns_ / all_ns)));
+  }
+
   static const char* text_of(std::string_view host_part) {
     if (host_part == "sync") return "went to calls that wait for the device";
     if (host_part == "allocator") return "went to calls that allocate or free memory";
     if (host_part == "copy") return "went to copies that the host waits for";
     if (host_part == "loader") return "went to loading data";
+    if (host_part == "stall")
+      return "went to long stalls, of which the traces do not say the cause";
     return "went to launching and to the program between launches";
   }
 
@@ -490,6 +591,15 @@ class Judge {
                                "host's calls, too, over whole steps",
                                base::format_ratio(ratio)));
     }
+    if (wall.label == WallLabel::unknown) {
+      const std::vector<std::string> wanted = what_to_record(traces_, is_too_little());
+      add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
+                   fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
+    }
+  }
+
+  [[nodiscard]] bool is_too_little() const {
+    return num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs;
   }
 
   [[nodiscard]] int64_t longest_ns() const {
@@ -499,6 +609,8 @@ class Judge {
   }
 
   std::span<const ImportedTrace> traces_;
+  const DevicePeaks& peaks_;
+  ImportedRoofline roofline_;
   std::vector<JudgedRank> ranks_;  // by trace
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
@@ -518,9 +630,9 @@ class Judge {
 
 }  // namespace
 
-ImportedWall classify_imported(std::span<const ImportedTrace> traces) {
+ImportedWall classify_imported(std::span<const ImportedTrace> traces, const DevicePeaks& peaks) {
   check_one_run(traces);
-  return Judge(traces).verdict();
+  return Judge(traces, peaks).verdict();
 }
 
 }  // namespace moetune::profiler

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/analysis/imported_roofline.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/wall.h"
 #include "profiler/analysis/wall_label.h"
@@ -38,8 +39,9 @@ struct ImportedWall {
 
 /// The traces are those of one run, one for each rank. Throws base::UsageError, which names the
 /// files, where they cannot be: a rank occurs twice, or sizes of the world differ. Rules:
-///  - Judged is the work launched in steps; without steps, all launched work; else all work. With
-///    too little of it there is no verdict.
+///  - Judged is the work launched in steps, from the start of the first to the end of the last on
+///    host and device; without steps, all launched work; else all work. With too little of it there
+///    is no verdict.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
@@ -49,6 +51,11 @@ struct ImportedWall {
 ///  - Where steps can be replayed, they are replayed without the causes of each label
 ///    (imported_replay.h), and the label of most steps wins instead, if its share and its ceiling
 ///    reach kLeastBindingRatio. A replay that is off by more than 5 % is not used.
-ImportedWall classify_imported(std::span<const ImportedTrace> traces);
+///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
+///  least
+///    half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said why
+///    not.
+ImportedWall classify_imported(std::span<const ImportedTrace> traces,
+                               const DevicePeaks& peaks = {});
 
 }  // namespace moetune::profiler

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -180,6 +181,33 @@ IntervalSet loading_of(const ImportedTrace& trace) {
   return IntervalSet(std::move(loading));
 }
 
+IntervalSet program_of(const ImportedTrace& trace) {
+  std::vector<bool> is_launching(trace.threads.size());
+  for (const ImportedOp& op : trace.ops) {
+    if (const HostCall* call = trace.launch_of(op)) is_launching[call->thread] = true;
+  }
+  std::vector<Interval> seen;
+  for (const HostCall& call : trace.calls) {
+    // Shorter ones are many, and make no half of a stall.
+    if (call.end_ns - call.start_ns < kStallNs / 10 || !is_launching[call.thread]) continue;
+    seen.push_back({call.start_ns, call.end_ns});
+  }
+  std::set<std::pair<int64_t, int64_t>> steps;  // a range around all of a step says nothing
+  for (const ImportedStep& step : trace.steps) steps.emplace(step.start_ns, step.end_ns);
+  for (const HostRange& range : trace.ranges) {
+    if (!is_launching[range.thread] || is_loader(trace.names[range.name]) ||
+        steps.contains({range.start_ns, range.end_ns})) {
+      continue;
+    }
+    seen.push_back({range.start_ns, range.end_ns});
+  }
+  return IntervalSet(std::move(seen));
+}
+
+bool is_in_program(const IntervalSet& program, const Interval& gap) {
+  return 2 * covered_ns(program, gap) > gap.length_ns();
+}
+
 bool is_offload(double to_host_ns, double to_device_ns) {
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
@@ -191,6 +219,7 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
     by_thread[trace.calls[row].thread].push_back(static_cast<uint32_t>(row));
   }
   const IntervalSet loader = loading_of(trace);
+  const IntervalSet program = program_of(trace);
   HostTime host;
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::host) continue;
@@ -222,7 +251,9 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
     const double rest_ns = std::max(0.0, static_cast<double>(time.length_ns()) - in_calls_ns);
     const double loading_ns = std::min(rest_ns, static_cast<double>(covered_ns(loader, time)));
     host.loader_ns += loading_ns;
-    host.between_ns += rest_ns - loading_ns;
+    const bool is_stall =
+        rest_ns - loading_ns > static_cast<double>(kStallNs) && !is_in_program(program, time);
+    (is_stall ? host.stall_ns : host.between_ns) += rest_ns - loading_ns;
   }
   return host;
 }

@@ -43,6 +43,14 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 
 /// When the host loaded data, by the names of its ranges.
 IntervalSet loading_of(const ImportedTrace& trace);
+/// When threads that launch device work were seen in the program: in long calls, and in ranges that
+/// neither load data nor are the steps themselves.
+IntervalSet program_of(const ImportedTrace& trace);
+
+/// A shorter gap of the host is no stall: in other programs such gaps occur without any loading.
+constexpr int64_t kStallNs = 2'000'000;
+/// Whether the host was seen in its program for most of a gap: that is no stall, however long.
+bool is_in_program(const IntervalSet& program, const Interval& gap);
 
 /// More than a fifth of the copied time goes each way: offloading. Otherwise input or results.
 bool is_offload(double to_host_ns, double to_device_ns);
@@ -53,10 +61,11 @@ struct HostTime {
   double allocation_ns = 0;  ///< in calls that allocate or free
   double copy_ns = 0;        ///< in calls that copy and return when it is done
   double loader_ns = 0;      ///< in ranges named after loading data
+  double stall_ns = 0;       ///< longer than kStallNs at once, and nothing of the program is seen
   double launch_ns = 0;      ///< in calls that launch
   double between_ns = 0;     ///< in none of these: the program itself
   [[nodiscard]] double total_ns() const {
-    return sync_ns + allocation_ns + copy_ns + loader_ns + launch_ns + between_ns;
+    return sync_ns + allocation_ns + copy_ns + loader_ns + stall_ns + launch_ns + between_ns;
   }
 };
 /// Of the host segments of one window.

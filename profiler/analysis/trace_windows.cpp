@@ -174,8 +174,11 @@ std::optional<double> WindowBudget::overlap_pct() const {
          static_cast<double>(comm_busy_ns);
 }
 
-TraceWindows::TraceWindows(const ImportedTrace& trace)
-    : trace_(trace), nccl_(trace.names, RuleSet::nccl), wide_(trace.names, RuleSet::wide) {
+TraceWindows::TraceWindows(const ImportedTrace& trace, DeviceOps ops)
+    : trace_(trace),
+      has_copies_(ops == DeviceOps::all || trace.facts.format != "rocprofiler-sdk"),
+      nccl_(trace.names, RuleSet::nccl),
+      wide_(trace.names, RuleSet::wide) {
   const size_t num_ops = trace.ops.size();
   latest_end_block_.assign((num_ops + kBlockOps - 1) / kBlockOps,
                            std::numeric_limits<int64_t>::min());
@@ -183,6 +186,8 @@ TraceWindows::TraceWindows(const ImportedTrace& trace)
     const ImportedOp& op = trace.ops[row];
     int64_t& latest = latest_end_block_[row / kBlockOps];
     latest = std::max(latest, op.end_ns);
+    if (!is_counted(op)) continue;
+    ++num_counted_;
     if (op.call != kNoRow) by_launch_.push_back(static_cast<uint32_t>(row));
   }
   // Calls are sorted by start.
@@ -195,7 +200,7 @@ std::vector<uint32_t> TraceWindows::running_in(const Interval& time) const {
   for (size_t row = 0; row < end; ++row) {
     if (row % kBlockOps == 0 && latest_end_block_[row / kBlockOps] <= time.start_ns) {
       row += kBlockOps - 1;
-    } else if (trace_.ops[row].end_ns > time.start_ns) {
+    } else if (trace_.ops[row].end_ns > time.start_ns && is_counted(trace_.ops[row])) {
       rows.push_back(static_cast<uint32_t>(row));
     }
   }
@@ -221,19 +226,19 @@ void TraceWindows::set_extent(TraceWindow& window) const {
 }
 
 std::optional<TraceWindow> TraceWindows::make(WindowKind kind, const ImportedStep* step) const {
-  if (trace_.ops.empty()) return std::nullopt;
+  if (num_counted_ == 0) return std::nullopt;
   TraceWindow window;
   window.kind = kind;
   switch (kind) {
     case WindowKind::whole:
       window.name = "whole";
-      window.ops.resize(trace_.ops.size());
-      for (size_t row = 0; row < window.ops.size(); ++row) {
-        window.ops[row] = static_cast<uint32_t>(row);
+      window.ops.reserve(num_counted_);
+      for (size_t row = 0; row < trace_.ops.size(); ++row) {
+        if (is_counted(trace_.ops[row])) window.ops.push_back(static_cast<uint32_t>(row));
       }
       break;
     case WindowKind::launched:
-      if (by_launch_.empty() || by_launch_.size() == trace_.ops.size()) return std::nullopt;
+      if (by_launch_.empty() || by_launch_.size() == num_counted_) return std::nullopt;
       window.name = "launched in the trace";
       window.ops = by_launch_;
       std::ranges::sort(window.ops);

@@ -79,10 +79,17 @@ struct WindowFigures {
   IdleSplit idle;
 };
 
+enum class DeviceOps : uint8_t {
+  /// As other tools count them, for figures that can be compared: rocprofiler-sdk's copies are not
+  /// among them, which run on no queue that the file knows.
+  compared,
+  all,  ///< for verdicts
+};
+
 /// Finds and measures windows; what they share is made once. Refers to the trace.
 class TraceWindows {
  public:
-  explicit TraceWindows(const ImportedTrace& trace);
+  explicit TraceWindows(const ImportedTrace& trace, DeviceOps ops = DeviceOps::compared);
 
   /// Each window in the order above, steps in their order. `visit` gets the window only for the
   /// call. None for a trace without device work.
@@ -105,11 +112,16 @@ class TraceWindows {
   [[nodiscard]] const WorkClasses& wide() const { return wide_; }
 
  private:
+  [[nodiscard]] bool is_counted(const ImportedOp& op) const {
+    return has_copies_ || op.kind != ActivityKind::copy;
+  }
   [[nodiscard]] std::vector<uint32_t> running_in(const Interval& time) const;
   [[nodiscard]] std::vector<uint32_t> launched_in(const Interval& time) const;
   void set_extent(TraceWindow& window) const;
 
   const ImportedTrace& trace_;
+  bool has_copies_;
+  size_t num_counted_ = 0;
   WorkClasses nccl_;
   WorkClasses wide_;
   std::vector<uint32_t> by_launch_;        // launched ops, by the start of their call

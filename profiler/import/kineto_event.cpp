@@ -41,6 +41,7 @@ constexpr MemberRow kMembers[] = {
     {"Device Type", true, &KinetoEvent::device_type},
     {"Total Allocated", true, &KinetoEvent::total_allocated},
     {"Total Reserved", true, &KinetoEvent::total_reserved},
+    {"External id", true, &KinetoEvent::external_id},
 };
 
 /// Of keys of one length there is one, or two: found without looking at the others.

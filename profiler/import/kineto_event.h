@@ -26,6 +26,7 @@ struct KinetoEvent : JsonFieldSink {
   std::string_view in_nelems, out_nelems, sequence, source_rank, destination_rank;
   std::string_view sync_kind, wait_stream, wait_correlation, wait_event;
   std::string_view device_type, total_allocated, total_reserved;
+  std::string_view external_id;
   std::array<std::string_view, 3> grid, block;
 
   void clear() { *this = KinetoEvent(); }

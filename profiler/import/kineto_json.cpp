@@ -12,6 +12,8 @@
 #include "profiler/import/decimal.h"
 #include "profiler/import/json_stream.h"
 #include "profiler/import/kineto_event.h"
+#include "profiler/import/operator_shapes.h"
+#include "profiler/import/range_steps.h"
 #include "profiler/import/shown_text.h"
 #include "profiler/import/trace_files.h"
 
@@ -19,7 +21,18 @@ namespace moetune::profiler {
 namespace {
 
 /// What is done with events of a category.
-enum class Use : uint8_t { count, kernel, copy, fill, call, sync, range, memory, stacks };
+enum class Use : uint8_t {
+  count,
+  kernel,
+  copy,
+  fill,
+  call,
+  sync,
+  range,
+  memory,
+  stacks,
+  operation,  ///< of the framework: read where the work of its kernels can be known
+};
 
 struct CategoryRow {
   std::string_view name;
@@ -29,7 +42,7 @@ struct CategoryRow {
 // The capitalised ones are those of 2020. What is only counted stands here so that counting is
 // cheap.
 constexpr CategoryRow kCategories[] = {
-    {"cpu_op", Use::count},
+    {"cpu_op", Use::operation},
     {"python_function", Use::stacks},
     {"ac2g", Use::count},
     {"kernel", Use::kernel},
@@ -163,6 +176,8 @@ class KinetoReader {
     json_.expect_end();
     count_categories();
     trace_.finish();
+    if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
+    shapes_.give_to(trace_);
     TraceFacts& facts = trace_.facts;
     if (!facts.rank) {
       const int64_t rank = rank_in_name(facts.file);
@@ -234,10 +249,38 @@ class KinetoReader {
         trace_.facts.has_stacks = true;
         continue;
       }
+      if (use == Use::operation && !may_have_work(name_in(text))) continue;
       event_.clear();
       parse(text, event_, "an event");
-      read_event(use);
+      if (use == Use::operation) {
+        read_operation(text);
+      } else {
+        read_event(use);
+      }
     }
+  }
+
+  /// The first text that is called "name", without its escapes: known before the event is read.
+  static std::string_view name_in(std::string_view event) {
+    constexpr std::string_view kKey = "\"name\"";
+    const size_t at = event.find(kKey);
+    if (at == std::string_view::npos) return {};
+    event.remove_prefix(at + kKey.size());
+    const size_t start = event.find_first_not_of(" \n\r\t:");
+    if (start == std::string_view::npos || event[start] != '"') return {};
+    event.remove_prefix(start + 1);
+    return event.substr(0, event.find('"'));
+  }
+
+  void read_operation(std::string_view text) {
+    const std::optional<OperatorWork> work = work_of_operator(event_.name, text);
+    if (!work || event_.ts.empty() || event_.dur.empty()) return;
+    OperatorShapes::Operator one;
+    if (!read_times(one.start_ns, one.end_ns)) return;
+    one.work = *work;
+    one.external_id = id_of(event_.external_id);
+    one.thread = thread();
+    shapes_.add(one);
   }
 
   Use use_of(std::string_view category) {
@@ -327,6 +370,7 @@ class KinetoReader {
         return read_memory();
       case Use::count:
       case Use::stacks:
+      case Use::operation:
         return;
     }
   }
@@ -344,6 +388,7 @@ class KinetoReader {
     if (kind == ActivityKind::kernel) {
       op.detail = read_shape();
       read_comm(op);
+      shapes_.see_kernel(op.correlation, id_of(event_.external_id));
     } else if (kind == ActivityKind::copy) {
       const std::string_view path = path_in_name(event_.name);
       op.detail = trace_.names.intern(path);
@@ -443,6 +488,7 @@ class KinetoReader {
   JsonStream json_;
   JsonFields fields_;
   KinetoEvent event_;
+  OperatorShapes shapes_;
   ImportedTrace trace_;
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;

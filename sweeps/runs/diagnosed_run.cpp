@@ -298,10 +298,10 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   const bool has_folder = std::ranges::any_of(
       paths, [](const auto& path) { return std::filesystem::is_directory(path); });
   if (has_folder) {
-    Diagnosis found = diagnose_found_traces(files.traces, diagnosis.notes);
+    Diagnosis found = diagnose_found_traces(files.traces, diagnosis.notes, about.hardware.get());
     if (!found.traces.empty()) diagnosis.traces = std::move(found);
   } else if (!files.traces.empty()) {
-    diagnosis.traces = diagnose_traces(files.traces);
+    diagnosis.traces = diagnose_traces(files.traces, about.hardware.get());
   }
   diagnosis.config = about.config;
   if (!diagnosis.config) diagnosis.config = config_of_files(files.configs, diagnosis.notes);

@@ -62,6 +62,64 @@ BOOST_AUTO_TEST_CASE(a_step_is_what_was_launched_in_it) {
   }
 }
 
+// Without the profiler's own steps those that the program marks are taken.
+BOOST_AUTO_TEST_CASE(ranges_of_the_program_are_steps_too) {
+  const auto events = [](bool has_profiler_steps) {
+    EventText made;
+    for (int step = 0; step < 3; ++step) {
+      const double start = 1000 * step;
+      made.range(start, 990, "train_step " + std::to_string(step + 5)).range(start, 500, "forward");
+      if (has_profiler_steps) made.range(start, 1000, "ProfilerStep#" + std::to_string(step));
+      made.call(start + 10, 5, step + 1).kernel(start + 20, 20, step + 1);
+    }
+    return made.read();
+  };
+  const ImportedTrace marked = events(false);
+  BOOST_REQUIRE(marked.steps.size() == 3u);
+  BOOST_TEST(marked.steps[0].number == 5);
+  BOOST_TEST(marked.steps[2].start_ns == 2'000'000);
+  BOOST_TEST(marked.steps[2].end_ns == 2'990'000);
+  const ImportedTrace both = events(true);
+  BOOST_REQUIRE(both.steps.size() == 3u);
+  BOOST_TEST(both.steps[0].number == 0);
+  BOOST_TEST(both.steps[2].end_ns == 3'000'000);
+}
+
+/// Four times ten kernels of ten names, in steps of 1 ms that nobody marks. With `is_odd` one of
+/// the third step has another name.
+EventText unmarked_steps(bool is_odd) {
+  EventText events;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 10; ++i) {
+      const double launch = 1000 * step + 50 * i;
+      const int id = 100 * step + i + 1;
+      const std::string name = is_odd && step == 2 && i == 5 ? "odd" : "k" + std::to_string(i);
+      events.call(launch, 5, id).kernel(launch + 8, 20, id, name);
+    }
+  }
+  return events;
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_recur_make_steps) {
+  const ImportedTrace trace = unmarked_steps(false).read();
+  const std::vector<StepTrace> steps = steps_of(trace);
+  BOOST_REQUIRE(steps.size() == 4u);
+  BOOST_TEST(of_kind(steps[1], RecordKind::kernel).size() == 10u);
+  BOOST_TEST(steps[1].start_ns == 1'000'000);
+  BOOST_TEST(steps[1].end_ns == 2'000'000);
+  const ImportedWall wall = classify_imported(std::span(&trace, 1));
+  BOOST_TEST(name_of(wall.label) == "host");
+  BOOST_TEST(wall.num_steps == 4);
+  const auto is_told = [](const Evidence& one) { return one.name == "recurring_steps"; };
+  BOOST_TEST(std::ranges::any_of(wall.evidence, is_told));
+
+  BOOST_TEST(steps_of(unmarked_steps(true).read()).size() == 1u);
+  // Ten times the same kernel is no step.
+  EventText same;
+  for (int i = 0; i < 40; ++i) same.call(50 * i, 5, i + 1).kernel(50 * i + 8, 20, i + 1);
+  BOOST_TEST(steps_of(same.read()).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {
   const ImportedTrace trace = three_steps().read();
   const ImportedWall wall = classify_imported(std::span(&trace, 1));

@@ -91,6 +91,27 @@ BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
   BOOST_TEST(std::abs(host_ratio - 0.68) < 0.01);
 }
 
+// One step of 4 ms: the host prepares input for 2.2 ms, then launches far ahead of the device,
+// which is idle meanwhile and for the last 115 us, too.
+EventText late_first_launch() {
+  EventText events;
+  events.range(0, 4000, "ProfilerStep#6");
+  for (int i = 0; i < 40; ++i) {
+    events.call(2200 + 2 * i, 1, i + 1).kernel(2206 + 42 * i, 41, i + 1);
+  }
+  return events;
+}
+
+BOOST_AUTO_TEST_CASE(what_the_host_does_before_its_first_launch_counts) {
+  const ImportedWall wall = verdict_of(late_first_launch());
+  BOOST_TEST(name_of(wall.label) == "host", wall.summary);
+  // Up to the end of the first launch 2,201 us, behind the last kernel 115.
+  const double host_ratio = wall.shares[static_cast<size_t>(WallLabel::host)];
+  BOOST_TEST(std::abs(host_ratio - 2316.0 / 4000) < 0.001);
+  // 40 kernels of 41 us are left of the step.
+  BOOST_TEST(std::abs(wall.share_ratio - 0.58) < 0.02);
+}
+
 BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
   const auto sub_cause = [](const char* call, const char* range) {
     EventText events;
@@ -105,6 +126,25 @@ BOOST_AUTO_TEST_CASE(what_the_late_host_did_is_the_sub_cause) {
   BOOST_TEST(sub_cause("cudaMalloc", nullptr) == "allocator");
   BOOST_TEST(sub_cause("cudaEventQuery", nullptr) == "launch");
   BOOST_TEST(sub_cause(nullptr, "enumerate(DataLoader)#_SingleProcess.__next__") == "loader");
+}
+
+// A long gap is a stall only where nothing shows that the host was in its program.
+BOOST_AUTO_TEST_CASE(a_long_gap_in_a_range_of_the_program_is_launch) {
+  const auto has = [](const ImportedWall& wall, const char* name) {
+    return std::ranges::any_of(wall.evidence,
+                               [&](const Evidence& one) { return one.name == name; });
+  };
+  const ImportedWall unseen = verdict_of(late_first_launch());
+  BOOST_TEST(unseen.sub_cause == "loader", unseen.summary);
+  BOOST_TEST(has(unseen, "host_stall_ratio"));
+  const ImportedWall seen = verdict_of(late_first_launch().range(10, 3900, "denoise"));
+  BOOST_TEST(name_of(seen.label) == "host");
+  BOOST_TEST(seen.sub_cause == "launch", seen.summary);
+  BOOST_TEST(!has(seen, "host_stall_ratio"));
+  const ImportedWall loads =
+      verdict_of(late_first_launch().range(10, 2100, "enumerate(DataLoader)#_Iter.__next__"));
+  BOOST_TEST(loads.sub_cause == "loader", loads.summary);
+  BOOST_TEST(has(loads, "host_loader_ratio"));
 }
 
 // The host waits for each kernel before it goes on: without that the device would never be idle.
@@ -165,6 +205,33 @@ BOOST_AUTO_TEST_CASE(time_that_nothing_explains_is_unknown) {
   EventText without_calls;
   for (int i = 0; i < 50; ++i) without_calls.kernel(1000 * i, 300, 0);
   BOOST_TEST(label_of(without_calls) == "unknown");
+}
+
+BOOST_AUTO_TEST_CASE(without_a_verdict_it_is_told_what_to_record) {
+  const auto advice = [](const EventText& events, const std::string& more) {
+    const ImportedTrace trace = events.read(more);
+    const ImportedWall wall = classify_imported(std::span(&trace, 1));
+    for (const Evidence& one : wall.evidence) {
+      if (one.name == "to_record") return one.text;
+    }
+    return std::string();
+  };
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, i + 1).kernel(10'000 + 1000 * i, 300, i + 1, "gemm", 7 + i % 2);
+  }
+  const std::string all = advice(events, R"(, "distributedInfo": {"rank": 3, "world_size": 8})");
+  BOOST_TEST(all.find("the other ranks, too (given are 1 of 8)") != std::string::npos, all);
+  BOOST_TEST(all.find("enable_cuda_sync_events=True") != std::string::npos, all);
+  BOOST_TEST(all.find("profiler.step()") != std::string::npos, all);
+  BOOST_TEST(all.find("calls") == std::string::npos, all);
+  EventText without_calls;
+  for (int i = 0; i < 50; ++i) without_calls.kernel(1000 * i, 300, 0);
+  const std::string calls = advice(without_calls, "");
+  BOOST_TEST(calls.find("the host's calls") != std::string::npos, calls);
+  BOOST_TEST(calls.find("other ranks") == std::string::npos, calls);
+  BOOST_TEST(advice(busy(31, 1000), "").find("at least 32 operations") != std::string::npos);
+  BOOST_TEST(advice(busy(50, 100), "").empty());
 }
 
 BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "profiler/analysis/trace_windows.h"
 #include "profiler/import/trace_files.h"
 #include "tests/profiler/temp_folder.h"
 
@@ -128,6 +129,27 @@ BOOST_AUTO_TEST_CASE(everything_is_joined_wherever_it_stands) {
     BOOST_TEST(trace.facts.num_clipped == 1);
     BOOST_TEST(trace.facts.notes.empty());
   }
+}
+
+// Figures are compared with those of others, who count kernels alone.
+BOOST_AUTO_TEST_CASE(copies_are_for_the_verdict_and_not_in_figures) {
+  const std::string both =
+      records({list("kernel_dispatch", {dispatch(100, 200, 8, 41), dispatch(10, 20, 9, 42)}),
+               list("memory_copy", {copy(2, 44), copy(3, 45)})});
+  const std::vector<ImportedTrace> traces = read(document({process({kAgents, both})}));
+  BOOST_TEST_REQUIRE(traces.size() == 1);
+  const auto budget = [&](const TraceWindows& windows) {
+    return windows.measure(*windows.make(WindowKind::whole)).wide;
+  };
+  const WindowBudget figures = budget(TraceWindows(traces[0]));
+  BOOST_TEST(figures.window_ns == 190);
+  BOOST_TEST(figures.busy_ns == 110);
+  BOOST_TEST(figures.num_copies == 0);
+  BOOST_TEST(figures.copy_busy_ns == 0);
+  BOOST_TEST(figures.num_kernels == 2);
+  const WindowBudget all = budget(TraceWindows(traces[0], DeviceOps::all));
+  BOOST_TEST(all.busy_ns == 120);  // both copies run from 50 to 60
+  BOOST_TEST(all.num_copies == 2);
 }
 
 BOOST_AUTO_TEST_CASE(each_device_of_each_process_is_a_rank) {

@@ -39,6 +39,12 @@ const Name kNames[] = {
     {"A100-SXM-80GB", "a100-80g"},
     {"H200", "h200"},
     {"MI300X", "mi300x"},
+    // As drivers call them.
+    {"NVIDIA H100 80GB HBM3", "h100-80g"},
+    {"NVIDIA A100-SXM4-80GB", "a100-80g"},
+    {"NVIDIA H200", "h200"},
+    {"NVIDIA GB200", "gb200-nvl72"},
+    {"AMD Instinct MI300X", "mi300x"},
 };
 
 }  // namespace
@@ -53,7 +59,8 @@ BOOST_AUTO_TEST_CASE(the_name_of_a_file_leads_to_it) {
 }
 
 BOOST_AUTO_TEST_CASE(other_machines_have_no_file) {
-  for (const char* name : {"", "-", "A100", "A100-40G", "H100-NVL", "H800", "TPU v5", "GB"}) {
+  for (const char* name : {"", "-", "A100", "A100-40G", "H100-NVL", "H800", "TPU v5", "GB",
+                           "NVIDIA H100 PCIe", "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe"}) {
     BOOST_TEST(!hardware_file_of(name).has_value(), name);
   }
 }

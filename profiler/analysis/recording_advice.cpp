@@ -1,0 +1,84 @@
+#include "profiler/analysis/recording_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace moetune::profiler {
+namespace {
+
+/// How each tool is told to record something, by TraceFacts::format.
+struct RecordingRow {
+  std::string_view format;
+  const char* calls;
+  const char* syncs;
+  const char* steps;
+};
+constexpr RecordingRow kRecordings[] = {
+    {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+     "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
+     "profiler.step() behind each"},
+    {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
+     "an NVTX range 'step 5' around each"},
+    {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each"},
+};
+
+/// Of how many ranks the run is, as far as the traces say.
+int64_t known_ranks(std::span<const ImportedTrace> traces) {
+  int64_t ranks = 1;
+  for (const ImportedTrace& trace : traces) {
+    ranks = std::max(ranks, trace.facts.world_size.value_or(1));
+    for (const CommCall& comm : trace.comms) ranks = std::max<int64_t>(ranks, comm.group_size);
+  }
+  return ranks;
+}
+
+bool lacks_launches(const ImportedTrace& trace) {
+  constexpr size_t kUsual = 20;  // of so many one may come from before the recording
+  size_t without = 0;
+  for (const ImportedOp& op : trace.ops) without += op.call == kNoRow ? 1 : 0;
+  return without * kUsual > trace.ops.size();
+}
+
+bool lacks_syncs(const ImportedTrace& trace) {
+  const bool has_wait = std::ranges::any_of(
+      trace.syncs, [](const ImportedSync& sync) { return sync.kind == SyncKind::stream_wait; });
+  return trace.streams.size() > 1 && !has_wait;
+}
+
+}  // namespace
+
+std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little) {
+  std::vector<std::string> wanted;
+  const auto how = [&](const char* RecordingRow::*option) {
+    for (const RecordingRow& row : kRecordings) {
+      if (!traces.empty() && row.format == traces[0].facts.format && *(row.*option) != '\0') {
+        return fmt::format(" ({})", row.*option);
+      }
+    }
+    return std::string();
+  };
+  if (is_too_little) {
+    wanted.push_back(
+        fmt::format("whole steps with at least {} operations of the device", kMinJudgedOps));
+  }
+  if (std::ranges::any_of(traces, lacks_launches)) {
+    wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));
+  }
+  const int64_t ranks = known_ranks(traces);
+  if (ranks > static_cast<int64_t>(traces.size())) {
+    wanted.push_back(
+        fmt::format("the other ranks, too (given are {} of {})", traces.size(), ranks));
+  }
+  if (std::ranges::any_of(traces, lacks_syncs)) {
+    wanted.push_back("which stream waits for which event" + how(&RecordingRow::syncs));
+  }
+  if (std::ranges::any_of(traces, [](const auto& trace) { return trace.steps.empty(); })) {
+    wanted.push_back("where steps begin and end" + how(&RecordingRow::steps));
+  }
+  if (wanted.empty()) wanted.emplace_back("more steps");
+  return wanted;
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,23 @@
+// What to record next time where traces of other tools do not explain a run: a verdict that says
+// only "unknown" leaves its reader with nothing to do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+/// Device work that is too little to be a sample of a run.
+constexpr int64_t kMinJudgedOps = 32;
+constexpr int64_t kMinJudgedNs = 1'000'000;
+
+/// What the traces of a run lack for a verdict, the most helpful first, in words that go behind
+/// "record"; with the option of the tool that recorded them. More steps, where nothing is missing.
+/// `is_too_little`: there is less work than the constants above.
+std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little);
+
+}  // namespace moetune::profiler

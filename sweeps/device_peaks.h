@@ -1,0 +1,19 @@
+// What the device of a trace reaches: from the hardware file that the user names, or from the
+// shipped one of the device's own name. The analysis itself knows no machines.
+#pragma once
+
+#include <span>
+
+#include "engine/spec/hardware_spec.h"
+#include "profiler/analysis/imported_roofline.h"
+#include "profiler/imported_trace.h"
+
+namespace moetune::sweeps {
+
+/// Of `hardware`, if it is given, else of the shipped file for the device that all traces name
+/// (hardware_names.h); not known where there is none, or where they name different ones. Peaks as
+/// published are taken times what good kernels reach of them, unless the file says its own shares.
+profiler::DevicePeaks peaks_of(std::span<const profiler::ImportedTrace> traces,
+                               const spec::HardwareSpec* hardware);
+
+}  // namespace moetune::sweeps

@@ -186,7 +186,10 @@ const OpRow* find_op_label(std::string_view label) {
   return found == kByLabel.end() ? nullptr : found->second;
 }
 
-int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
+namespace {
+
+/// Of one sequence: below 2^57 for the longest that are read (2^28 tokens).
+int64_t pairs_of_a_sequence(const LayerDims& d, std::optional<int64_t> key_rank) {
   const int64_t seq = d.context_tokens / std::max<int64_t>(d.sequences, 1);
   const std::vector<PositionRange> keys =
       key_rank ? local_ranges(d, *key_rank) : std::vector<PositionRange>{{0, seq}};
@@ -200,7 +203,13 @@ int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
       }
     }
   }
-  return d.sequences * pairs;
+  return pairs;
+}
+
+}  // namespace
+
+int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
+  return d.sequences * pairs_of_a_sequence(d, key_rank);
 }
 
 int busiest_in_attention(const spec::TrialSpec& trial) {
@@ -257,7 +266,17 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
           (is_backward ? 3 : 1) * operands[0].cols + (is_backward ? 2 : 1) * operands[3].cols;
       // A ring's keys are told by where they sit, which is one row for each rank.
       const auto key_rank = dims.is_ring ? std::optional(operands.back().index_row) : std::nullopt;
-      cost.flops = 2 * cols * visible_pairs(dims, key_rank);
+      // FLOPs grow with the square of the sequence: whole ones do not fit 64 bits from 4M tokens
+      // on.
+      const int64_t pairs = pairs_of_a_sequence(dims, key_rank);
+      const double all = 2 * static_cast<double>(cols) * static_cast<double>(dims.sequences) *
+                         static_cast<double>(pairs);
+      if (all < static_cast<double>(OpCost::kMostFlops)) {
+        cost.flops = 2 * cols * dims.sequences * pairs;
+      } else {
+        cost.flops = OpCost::kMostFlops;
+        cost.more_flops = all - static_cast<double>(OpCost::kMostFlops);
+      }
       break;
     }
     case Work::scan:
@@ -295,7 +314,7 @@ double work_ns(const HardwareSpec& hardware, Work work, double flops, double byt
 }
 
 int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost) {
-  const double ns = work_ns(hardware, op_row(op).work, static_cast<double>(cost.flops),
+  const double ns = work_ns(hardware, op_row(op).work, cost.all_flops(),
                             static_cast<double>(cost.bytes), static_cast<double>(cost.row_flops));
   return std::max(static_cast<int64_t>(ns), hardware.kernel_floor_ns);
 }

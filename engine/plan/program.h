@@ -247,7 +247,8 @@ void for_each(const StepProgram& program, Body&& body) {
 /// Bytes of an allocation or work of a launch where `rows` rows are routed to this rank.
 inline OpCost cost_at(const Instr& instr, int64_t rows) {
   return {instr.cost.flops + instr.cost_per_row.flops * rows,
-          instr.cost.bytes + instr.cost_per_row.bytes * rows, instr.cost.row_flops};
+          instr.cost.bytes + instr.cost_per_row.bytes * rows, instr.cost.row_flops,
+          instr.cost.more_flops};
 }
 
 }  // namespace moetune::plan

@@ -1,5 +1,6 @@
 #include "engine/spec/pipeline_layout.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "kernels/base/error.h"
@@ -93,6 +94,33 @@ std::vector<std::string> pipeline_stages_of(std::string_view text) {
       stages.back() += c;
     }
   }
+  return stages;
+}
+
+std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp,
+                                             int64_t num_layers) {
+  std::vector<std::string> stages = pipeline_stages_of(text);
+  const auto refuse = [&](const std::string& why) {
+    constexpr size_t kMostShown = 60;
+    throw base::UsageError(fmt::format("the pipeline layout '{}{}' {}", text.substr(0, kMostShown),
+                                       text.size() > kMostShown ? "..." : "", why));
+  };
+  std::string letters;
+  for (const std::string& stage : stages) letters += stage;
+  const auto count = [&](char letter) {
+    return static_cast<int64_t>(std::count(letters.begin(), letters.end(), letter));
+  };
+  const auto num_stages = static_cast<int64_t>(stages.size());
+  if (num_stages % pp != 0) {
+    refuse(fmt::format("has {} stages, no multiple of pp {}", num_stages, pp));
+  }
+  if (count('t') != num_layers) {
+    refuse(fmt::format("has {} layers, the model {}", count('t'), num_layers));
+  }
+  if (count('E') != 1 || letters.front() != 'E') {
+    refuse("does not begin with the only embedding, E");
+  }
+  if (count('L') != 1 || letters.back() != 'L') refuse("does not end with the only loss, L");
   return stages;
 }
 

@@ -1,6 +1,7 @@
 // The text form of a pipeline's stages, as Megatron-LM's --pipeline-model-parallel-layout takes it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,5 +13,10 @@ namespace moetune::spec {
 /// in parentheses followed by *n stands n times. Throws base::UsageError that names the place of
 /// what is none of this, or of a text that is too long (10,000 letters written out).
 std::vector<std::string> pipeline_stages_of(std::string_view text);
+
+/// The same for so many pipeline ranks and layers of a model. Throws base::UsageError also where
+/// the stages are no multiple of `pp`, where the layers are not the model's, and where the
+/// embedding does not stand first or the loss last, once each.
+std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp, int64_t num_layers);
 
 }  // namespace moetune::spec

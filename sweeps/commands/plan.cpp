@@ -64,11 +64,20 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   return fixed;
 }
 
-/// Tokens of a step where nobody says: about four million, in a power of two of sequences.
-int64_t usual_batch(int64_t seq_length) {
+/// Tokens of a step where nobody says: about four million, in a power of two of sequences, times
+/// the odd factor of the devices, so that replicas can share them evenly.
+int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
   constexpr int64_t kTokens = int64_t{4} << 20;
-  int64_t batch = 32;
-  while (batch * seq_length * 2 <= kTokens) batch *= 2;
+  int64_t wanted = 32;
+  while (wanted * seq_length * 2 <= kTokens) wanted *= 2;
+  int64_t batch = num_devices;
+  while (batch % 2 == 0) batch /= 2;
+  // The nearest as a ratio.
+  const auto is_nearer = [&](int64_t twice) {
+    return static_cast<double>(twice) / static_cast<double>(wanted) <=
+           static_cast<double>(2 * wanted) / static_cast<double>(twice);
+  };
+  while (is_nearer(2 * batch)) batch *= 2;
   return batch;
 }
 
@@ -129,8 +138,10 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   }
 }
 
-/// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
-[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
+/// Of a question whose every configuration is illegal: the rules that the fixed knobs break, or
+/// that nothing which is searched has their values.
+[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question,
+                                 const std::vector<Fixed>& fixed, int64_t num_devices) {
   planner::PlanRun run;
   run.model = question.model;
   run.hardware = question.hardware;
@@ -139,8 +150,16 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   run.seq_length = question.seq_length;
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
-  for (const planner::PlanRule* rule : planner::broken_rules(run)) {
+  const std::vector<const planner::PlanRule*> broken = planner::broken_rules(run);
+  for (const planner::PlanRule* rule : broken) {
     text += fmt::format("; {}: {}", rule->name, rule->message(run));
+  }
+  if (broken.empty() && !fixed.empty()) {
+    text += "; none that is searched has";
+    for (size_t i = 0; i < fixed.size(); ++i) {
+      text += fmt::format("{} {}={}", i > 0 ? "," : "", fixed[i].row->name, fixed[i].value);
+    }
+    text += " (micro_batch_size is searched in powers of two up to 8)";
   }
   throw base::UsageError(text);
 }
@@ -185,12 +204,15 @@ int run_plan_command(const CommandOptions& options) {
   planner::PlanQuestion question;
   question.model = model.get();
   question.seq_length = options.integer("seq", 1, 4096);
-  constexpr int64_t kMostTokens = int64_t{1} << 28;
   if (question.seq_length > kMostTokens) {
     throw base::UsageError(
         fmt::format("--seq is {}, expected at most {}", question.seq_length, kMostTokens));
   }
-  question.global_batch_size = options.integer("gbs", 1, usual_batch(question.seq_length));
+  // A file of several nodes is a cluster; one of a node is a kind of machine.
+  const std::optional<int64_t> own_devices = devices_of(machine);
+  const int64_t num_devices = options.integer("gpus", 1, own_devices.value_or(1));
+  question.global_batch_size =
+      options.integer("gbs", 1, usual_batch(question.seq_length, num_devices));
   if (question.global_batch_size > kMostTokens) {
     throw base::UsageError(
         fmt::format("--gbs is {}, expected at most {}", question.global_batch_size, kMostTokens));
@@ -223,10 +245,8 @@ int run_plan_command(const CommandOptions& options) {
     question.may_chunk_loss = chunks_loss(dialect_named(options, "export"));
   std::shared_ptr<const spec::HardwareSpec> hardware;
   PlanResult result;
-  // A file of several nodes is a cluster; one of a node is a kind of machine.
-  const std::optional<int64_t> own_devices = devices_of(machine);
   if (options.has("gpus") || own_devices) {
-    hardware = machine_of(machine, options.integer("gpus", 1, own_devices.value_or(1)));
+    hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
     std::optional<OwnedRun> theirs;
     if (options.has("against")) {
@@ -256,7 +276,7 @@ int run_plan_command(const CommandOptions& options) {
     result.assumptions.push_back(fmt::format(
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
   }
-  if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
+  if (result.answer.num_legal == 0) refuse_illegal(question, fixed, hardware->num_devices());
   const bool has_records = options.has("report") || options.has("trace-out");
   if (options.has("play") || has_records) play(calibration, has_records, result);
   if (options.has("trace-out")) {

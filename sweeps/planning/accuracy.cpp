@@ -80,7 +80,7 @@ void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
     time_errors_.push_back(error);
     time_by_family_[family].push_back(error);
     groups_[row.group].push_back(
-        {estimate.tokens_per_s.value, *row.tokens_per_s, configuration_of(row)});
+        {row.id, estimate.tokens_per_s.value, *row.tokens_per_s, configuration_of(row)});
   }
 }
 
@@ -103,9 +103,10 @@ json Accuracy::summary() const {
   int wrong = 0;
   int tied = 0;
   int same = 0;  // of those that are tied
-  int num_groups = 0;
+  json groups = json::array();
   for (const auto& [name, pairs] : groups_) {
     const int before = right + wrong + tied;
+    const int before_balance = right - wrong;
     for (size_t i = 0; i < pairs.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
         const double published = std::log(pairs[i].published / pairs[j].published);
@@ -120,17 +121,24 @@ json Accuracy::summary() const {
         }
       }
     }
-    if (right + wrong + tied > before) ++num_groups;
+    const int num_pairs = right + wrong + tied - before;
+    if (num_pairs == 0) continue;
+    json ids = json::array();
+    for (const Pair& pair : pairs) ids.push_back(pair.id);
+    groups.push_back({{"rows", std::move(ids)},
+                      {"num_pairs", num_pairs},
+                      {"tau", double(right - wrong - before_balance) / num_pairs}});
   }
   const int all = right + wrong + tied;
   document["order"] = {
-      {"num_groups", num_groups},
+      {"num_groups", groups.size()},
       {"num_right", right},
       {"num_wrong", wrong},
       {"num_tied", tied},
       {"num_of_same_configuration", same},
       {"tau_of_different", all > same ? json(double(right - wrong) / (all - same)) : json(nullptr)},
       {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
+  document["order"]["groups"] = std::move(groups);
   return document;
 }
 

@@ -17,12 +17,14 @@ class Accuracy {
   void add(const PublishedRow& row, const RunEstimate& estimate);
   void add_unsupported(const PublishedRow& row);
   /// Counts, errors of memory and throughput (ratios: predicted / published - 1; of throughput the
-  /// absolute logarithm), and Kendall's tau in groups of like rows: of all pairs, and of those
-  /// whose configurations differ. No prediction orders runs that state the same configuration.
+  /// absolute logarithm), and Kendall's tau in groups of like rows: of all pairs, of those whose
+  /// configurations differ, and of each group. No prediction orders runs that state the same
+  /// configuration.
   [[nodiscard]] nlohmann::json summary() const;
 
  private:
   struct Pair {
+    std::string id;
     double predicted = 0;
     double published = 0;
     std::string configuration;  ///< all that was priced

@@ -8,6 +8,7 @@
 
 #include "profiler/analysis/stats.h"
 #include "sweeps/planning/accuracy.h"
+#include "sweeps/planning/machines.h"
 
 namespace moetune::sweeps {
 
@@ -20,10 +21,15 @@ namespace planner = tuner::planner;
 constexpr double kMemoryLow = 0.95;
 constexpr double kMemoryHigh = 1.06;
 constexpr double kMemoryHighNatural = 1.12;
-constexpr double kMemoryOpen = 0.8;
+/// Below this share of what is predicted, without what lies beside PyTorch's memory, a run that
+/// states all of its knobs cannot be: the interval's low end, and as much again.
+constexpr double kMemoryLeast = kMemoryLow * 0.95;
 /// Step time's, as a logarithm: with all knobs stated, and with some left open.
 constexpr double kTimeKnown = 0.20;
 constexpr double kTimeUnknown = 0.33;
+/// Beside these where no run on such a device in such a precision was fitted: nothing has shown how
+/// far off the rates are there, so as much again as where all knobs are stated.
+constexpr double kTimeUnseen = 0.20;
 
 constexpr MemoryTerm kMemoryTerms[] = {
     {"weights", "weights", &planner::MemoryParts::weights},
@@ -64,6 +70,21 @@ double load_that_fits(const planner::PlanRun& run) {
   return low;
 }
 
+/// Whether runs on this kind of device in this precision are behind the rates. A calibration that
+/// does not tell its cases, as a probe's, is of the machine that it is given for.
+bool is_calibrated_for(const Calibration& calibration, const planner::PlanRun& run) {
+  if (calibration.fitted.empty()) return false;
+  if (!calibration.cases.is_array()) return true;
+  const std::string precision(spec::name_of(run.knobs.precision));
+  return std::any_of(calibration.cases.begin(), calibration.cases.end(), [&](const json& one) {
+    if (!one.is_object() || one.value("precision", json()) != precision) return false;
+    const auto hardware = one.find("hardware");
+    if (hardware == one.end() || !hardware->is_string()) return false;
+    const auto& name = hardware->get_ref<const std::string&>();
+    return name == run.hardware->name || is_device_of(name, *run.hardware);
+  });
+}
+
 }  // namespace
 
 std::span<const MemoryTerm> memory_terms() { return kMemoryTerms; }
@@ -94,16 +115,18 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
                              pool + planner::reserved_bytes(estimate.allocated_bytes.high)};
   const auto capacity = static_cast<double>(run.hardware->memory_bytes);
   const double worst = estimate.memory.peak_bytes();
-  // What is not stated may well be chosen so that it fits.
-  const double least = worst * (context.is_memory_open ? kMemoryOpen : 1);
-  if (capacity > 0 && planner::device_bytes(least) > capacity) {
-    const bool is_certain = !context.is_memory_open && worst * kMemoryLow * 0.95 > capacity;
+  // What is predicted above the capacity never fits. What is not stated may well be chosen so that
+  // it does: then it is not impossible either.
+  if (capacity > 0 && planner::device_bytes(worst) > capacity) {
+    const bool is_certain = !context.is_memory_open && worst * kMemoryLeast > capacity;
     estimate.verdict = is_certain ? Verdict::oom : Verdict::tight;
   }
   estimate.load_that_fits = load_that_fits(run);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
   const double seconds = estimate.step.seconds;
-  const double spread = context.num_unknown > 0 ? kTimeUnknown : kTimeKnown;
+  const bool is_calibrated = is_calibrated_for(calibration, run);
+  const double spread =
+      (context.num_unknown > 0 ? kTimeUnknown : kTimeKnown) + (is_calibrated ? 0 : kTimeUnseen);
   estimate.step_seconds = {seconds, seconds * std::exp(-spread), seconds * std::exp(spread)};
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /
@@ -113,7 +136,7 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
                            ? context.gflop_per_token
                            : run.model->training_flops_per_token(run.seq_length) / 1e9;
   estimate.tflops = scaled(estimate.tokens_per_s, gflop / 1e3);
-  estimate.grade = calibration.fitted.empty() ? "analytic" : "calibrated";
+  estimate.grade = is_calibrated ? "calibrated" : "analytic";
   return estimate;
 }
 
@@ -168,8 +191,7 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
       context.is_load_stated = row.routing != "natural";
       context.is_memory_open = row.is_memory_open;
       context.gflop_per_token = row.gflop_per_token;
-      if (row.is_last_rank) context.stage = row.run.knobs.pp - 1;
-      if (row.is_first_rank) context.stage = 0;
+      context.stage = row.memory_stage;
       const RunEstimate estimate = estimate_run(row.run, calibration, context);
       entry.update(to_json(estimate));
       entry["assumed"] = row.assumed;
@@ -187,6 +209,7 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
                                       : std::nullopt);
     put("published_peak_allocated_bytes",
         row.allocated_bytes ? std::optional<double>(row.allocated_bytes->value) : std::nullopt);
+    put("published_peak_reserved_bytes", row.reserved_bytes);
     document["rows"].push_back(std::move(entry));
   }
   document["summary"] = accuracy.summary();

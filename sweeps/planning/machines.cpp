@@ -1,8 +1,10 @@
 // Hardware files from the library or a path, read once.
 #include "sweeps/planning/machines.h"
 
+#include <array>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
@@ -12,6 +14,22 @@
 namespace moetune::sweeps {
 
 namespace {
+
+/// What other commands do without, as they run on the machine itself.
+void check_plannable(const spec::HardwareSpec& hardware, const spec::Source& source) {
+  std::string missing;
+  for (const auto& [key, value] :
+       {std::pair<const char*, double>{"memory_bytes", static_cast<double>(hardware.memory_bytes)},
+        {"peak_flops_per_s", hardware.peak_flops_per_s},
+        {"memory_bytes_per_s", hardware.memory_bytes_per_s}}) {
+    if (value > 0) continue;
+    missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", key);
+  }
+  if (missing.empty()) return;
+  throw base::UsageError(
+      fmt::format("{}plans need a device's memory, its peak and its bandwidth: missing or 0: {}",
+                  source.prefix(""), missing));
+}
 
 const spec::HardwareSpec& file_of(const std::string& name_or_path) {
   static std::mutex mutex;
@@ -28,6 +46,7 @@ const spec::HardwareSpec& file_of(const std::string& name_or_path) {
   refuse_other_kind_of_file(document, "hardware");
   const spec::HardwareSpec hardware = spec::hardware_from_json(document.json, document.source);
   spec::check_plausible(hardware, document.source);
+  check_plannable(hardware, document.source);
   return files.emplace(name_or_path, hardware).first->second;
 }
 
@@ -42,6 +61,19 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
 std::optional<int64_t> devices_of(const std::string& name_or_path) {
   const spec::HardwareSpec& hardware = file_of(name_or_path);
   return hardware.num_nodes > 1 ? std::optional(hardware.num_devices()) : std::nullopt;
+}
+
+bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware) {
+  // Names of the library alone: what a calibration says is no path to read.
+  if (name.find('/') != std::string::npos ||
+      spec::find_file(spec::Shelf::hardware, name, ".").empty()) {
+    return false;
+  }
+  const auto figures = [](const spec::HardwareSpec& device) {
+    return std::array{device.peak_flops_per_s, device.fp8_flops_per_s, device.fp4_flops_per_s,
+                      device.memory_bytes_per_s};
+  };
+  return figures(file_of(name)) == figures(hardware);
 }
 
 }  // namespace moetune::sweeps

@@ -10,10 +10,14 @@
 namespace moetune::sweeps {
 
 /// The shipped or written file, with so many devices. Each file is read once. Throws
-/// base::UsageError for an unknown name and for counts that the machine cannot have.
+/// base::UsageError for an unknown name, for counts that the machine cannot have, and for a file
+/// without the figures that plans divide by: peak, memory and its bandwidth.
 std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_path,
                                                      int64_t num_devices);
 /// How many devices the file itself describes, where it describes several nodes; else none.
 std::optional<int64_t> devices_of(const std::string& name_or_path);
+/// Whether a hardware file of that name describes the same kind of device: its peaks and the
+/// bandwidth of its memory.
+bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware);
 
 }  // namespace moetune::sweeps

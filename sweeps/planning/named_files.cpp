@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
@@ -36,6 +37,45 @@ NamedModel model_and_config(const std::string& name_or_path) {
   }
   return read(spec::read_document(read_spec_file(path), path));
 }
+
+void check_tokens(const tuner::planner::PlanRun& run) {
+  const auto refuse = [](const std::string& what, int64_t tokens) {
+    throw base::UsageError(
+        fmt::format("{} is {} tokens, expected at most {}", what, tokens, kMostTokens));
+  };
+  if (run.seq_length > kMostTokens) refuse("a sequence", run.seq_length);
+  const int64_t most_sequences = kMostTokens / run.seq_length;
+  if (run.knobs.micro_batch_size > most_sequences) {
+    refuse(fmt::format("a micro-batch of {} sequences", run.knobs.micro_batch_size),
+           run.seq_length * run.knobs.micro_batch_size);
+  }
+}
+
+namespace {
+
+/// Where the text says how many ranks or which sizes, these have to be those that are asked for.
+void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& model,
+                  int64_t num_devices) {
+  if (config.stated_world_size > 0 && config.stated_world_size != num_devices) {
+    throw base::UsageError(fmt::format(
+        "the run starts {} ranks, but {} devices are asked for: they have to be the same",
+        config.stated_world_size, num_devices));
+  }
+  // What goes by one name in all families, and is there only where the text says it.
+  for (const auto& [key, flag, size] :
+       {std::tuple{"num_hidden_layers", "--num-layers", model.num_layers},
+        {"hidden_size", "--hidden-size", model.hidden_size},
+        {"num_attention_heads", "--num-attention-heads", model.num_heads}}) {
+    const auto stated = config.model.find(key);
+    if (stated == config.model.end() || !stated->is_number_integer() || size == 0) continue;
+    if (stated->get<int64_t>() == size) continue;
+    throw base::UsageError(
+        fmt::format("the run's {} is {}, but the model of --model has {}: leave one of them out",
+                    flag, stated->get<int64_t>(), size));
+  }
+}
+
+}  // namespace
 
 std::string dialect_names() {
   const auto& rows = spec::NameTable<dialects::Dialect>::kRows;
@@ -94,6 +134,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(config.model, spec::Source("the run's model")));
   }
+  check_agrees(config, *model, hardware->num_devices());
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
@@ -110,8 +151,10 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.global_batch_size = config.global_batch_size > 0
                               ? config.global_batch_size
                               : int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
+  check_tokens(run);
   if (!config.pipeline_layout.empty()) {
-    run.stages = spec::pipeline_stages_of(config.pipeline_layout);
+    run.stages =
+        spec::pipeline_stages_for(config.pipeline_layout, run.knobs.pp, run.model->num_layers);
   }
   run.is_of_megatron = config.dialect != dialects::Dialect::torchtitan;
   const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);

@@ -20,7 +20,9 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},
     {"memory_moment", "text", "", "When the peak is."},
     {"memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
-    {"verdict", "text", "", "fits, tight or oom."},
+    {"verdict", "text", "",
+     "fits; tight: above the device's memory, by no more than the interval and what is not stated "
+     "leave open; oom."},
     {"load_that_fits", "number", "ratio",
      "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
     {"step_time_ns", "integer", "ns", "Time of a step."},
@@ -34,7 +36,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"tokens_per_s_per_gpu_low", "number", "tokens/s", "Lower end of its interval of about 80 %."},
     {"tokens_per_s_per_gpu_high", "number", "tokens/s", "Upper end."},
     {"wall", "text", "", "memory, communication, host or compute."},
-    {"grade", "text", "", "analytic or calibrated."},
+    {"grade", "text", "",
+     "calibrated: runs on such devices in such a precision are behind the rates; else analytic."},
 };
 inline constexpr SharedKeys kEstimate = {
     "An estimate",
@@ -78,6 +81,7 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].published_tokens_per_s_per_gpu", "number or null", "tokens/s", "The same."},
     {"rows[].published_step_time_ns", "number or null", "ns", "The same."},
     {"rows[].published_peak_allocated_bytes", "number or null", "bytes", "The same."},
+    {"rows[].published_peak_reserved_bytes", "number or null", "bytes", "The same."},
     {"rows[].assumed[]", "list of texts", "",
      "--rows: what the row leaves open, and how it was priced."},
     {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
@@ -100,6 +104,9 @@ inline constexpr OutputKey kEstimateKeys[] = {
      "Kendall's: right less wrong over all pairs; null: there are none."},
     {"summary.order.tau_of_different", "number or null", "",
      "The same without pairs of the same configuration."},
+    {"summary.order.groups[].rows[]", "list of texts", "", "Ids of a group of like rows."},
+    {"summary.order.groups[].num_pairs", "integer", "", "Its pairs more than 2 % apart."},
+    {"summary.order.groups[].tau", "number", "", "Kendall's tau of them."},
 };
 inline constexpr OutputPart kEstimateParts[] = {
     {"rows[].", &kEstimate},

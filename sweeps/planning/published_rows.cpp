@@ -11,8 +11,11 @@
 #include "engine/spec/hardware_names.h"
 #include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
+#include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/release_defaults.h"
+#include "sweeps/planning/row_words.h"
 
 namespace moetune::sweeps {
 
@@ -21,6 +24,8 @@ namespace {
 using nlohmann::json;
 using spec::PlanKnobs;
 using spec::StateType;
+/// What a row leaves open or says in words that are not known, and how it is priced.
+using Assumed = std::vector<std::string>;
 
 /// Reading of a row that anybody may have written: what has the wrong type is refused by name.
 class RowReader {
@@ -102,21 +107,56 @@ double months_of(const std::string& date) {
   return 12.0 * (year - 2026) + month - 6;
 }
 
-StateType state_of(const std::string& name, StateType otherwise) {
-  return spec::find_by_name<StateType>(name).value_or(otherwise);
+std::string row_word_shown(std::string_view text) {
+  return fmt::format("'{}'", text.substr(0, 40));
 }
 
-void read_recompute(const RowReader& row, PlanKnobs& knobs) {
+/// The meaning of a text, or `otherwise`, which is then told. No text is `otherwise` by itself.
+template <class T>
+T meant(const char* key, const std::string& text, const std::optional<T>& meaning, T otherwise,
+        Assumed& assumed) {
+  if (meaning) return *meaning;
+  if (!text.empty()) {
+    assumed.push_back(
+        fmt::format("{} {}: {} is not known", key, spec::name_of(otherwise), row_word_shown(text)));
+  }
+  return otherwise;
+}
+
+void read_recompute(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  const json& stated = row.at("recompute");
   const RowReader recompute = row.object("recompute");
-  const std::string granularity = recompute.text("granularity", "none");
-  if (granularity == "full") {
+  std::string granularity = recompute.text("granularity", "none");
+  std::vector<std::string> modules = recompute.texts("modules");
+  if (stated.is_string()) {
+    granularity = stated.get<std::string>();
+  } else if (stated.is_array()) {
+    granularity = "selective";
+    modules = row.texts("recompute");
+  }
+  if (plain_word(granularity) == "full") {
     knobs.recompute.add(spec::PlanRecompute::full);
     return;
   }
-  if (granularity != "selective") return;
-  for (const std::string& name : recompute.texts("modules")) {
-    const auto module = spec::find_by_name<spec::PlanRecompute>(name);
-    if (module) knobs.recompute.add(*module);
+  if (plain_word(granularity) != "selective") {
+    if (!is_none_word(granularity)) {
+      assumed.push_back(
+          fmt::format("recompute none: {} is not known", row_word_shown(granularity)));
+    }
+    return;
+  }
+  if (modules.empty() && !recompute.has("modules")) {
+    modules = {"core_attn"};
+    assumed.emplace_back("recompute core_attn: selective without modules, Megatron's default");
+  }
+  for (const std::string& name : modules) {
+    const auto module = spec::find_by_name<spec::PlanRecompute>(plain_word(name));
+    if (module) {
+      knobs.recompute.add(*module);
+    } else {
+      assumed.push_back(
+          fmt::format("recompute without {}: the module is not known", row_word_shown(name)));
+    }
   }
 }
 
@@ -128,32 +168,41 @@ bool is_assumed(const RowReader& row, std::string_view field) {
   });
 }
 
-void read_optimizer(const RowReader& row, PlanKnobs& knobs) {
+void read_optimizer(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   const RowReader optimizer = row.object("optimizer");
-  const std::string type = optimizer.text("type", "adam");
+  const std::string type = optimizer.text("type");
   knobs.optimizer =
-      spec::find_by_name<spec::OptimizerKind>(type).value_or(spec::OptimizerKind::adam);
+      meant("optimizer.type", type, optimizer_word(type), spec::OptimizerKind::adam, assumed);
   if (optimizer.has("distributed") && optimizer.at("distributed").is_boolean()) {
     knobs.distributed_optimizer = optimizer.is_true("distributed");
   }
+  const auto state = [&](const char* key, StateType otherwise) {
+    const std::string name = optimizer.text(key);
+    return meant(key, name, state_word(name), otherwise, assumed);
+  };
   knobs.precision_aware_optimizer = optimizer.is_true("precision_aware");
-  knobs.exp_avg = state_of(optimizer.text("exp_avg_dtype"), StateType::fp32);
-  knobs.exp_avg_sq = state_of(optimizer.text("exp_avg_sq_dtype"), StateType::fp32);
-  knobs.main_params = state_of(optimizer.text("main_params_dtype"), StateType::fp32);
+  knobs.exp_avg = state("exp_avg_dtype", StateType::fp32);
+  knobs.exp_avg_sq = state("exp_avg_sq_dtype", StateType::fp32);
+  knobs.main_params = state("main_params_dtype", StateType::fp32);
   // A type that was read off some recipe is no statement: then it is the engine's default.
   if (!is_assumed(row, "optimizer")) {
-    knobs.main_grads = state_of(optimizer.text("main_grads_dtype"), StateType::fp32);
+    knobs.main_grads = state("main_grads_dtype", StateType::fp32);
   }
-  knobs.params_dtype = state_of(optimizer.text("params_dtype"), StateType::bf16);
+  knobs.params_dtype = state("params_dtype", StateType::bf16);
   knobs.optimizer_offload_ratio =
       static_cast<float>(std::min(1.0, optimizer.number("offload_fraction").value_or(0)));
   knobs.optimizer_instances = optimizer.size("instances", 1);
 }
 
-void read_graphs(const RowReader& row, PlanKnobs& knobs) {
+void read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   const auto add = [&](const std::string& name) {
-    const auto scope = spec::find_by_name<spec::PlanGraph>(name);
-    if (scope) knobs.cuda_graphs.add(*scope);
+    const auto scope = graph_word(name);
+    if (scope) {
+      knobs.cuda_graphs.add(*scope);
+    } else if (!is_none_word(name) && plain_word(name) != "eager") {
+      assumed.push_back(
+          fmt::format("cuda_graphs without {}: the part is not known", row_word_shown(name)));
+    }
   };
   if (!row.has("cuda_graphs")) return;
   if (row.at("cuda_graphs").is_array()) {
@@ -165,9 +214,57 @@ void read_graphs(const RowReader& row, PlanKnobs& knobs) {
   }
 }
 
+/// FSDP and how much of it is sharded, where that is stated apart.
+void read_sharding(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  const auto take = [&](const char* key, const std::string& text,
+                        const std::optional<ShardingWord>& word, spec::Fsdp otherwise) {
+    if (!word)
+      assumed.push_back(fmt::format("fsdp {}: {} {} is not known", spec::name_of(otherwise), key,
+                                    row_word_shown(text)));
+    knobs.fsdp = word ? word->fsdp : otherwise;
+    if (!word) return;
+    knobs.distributed_optimizer = word->distributed_optimizer.value_or(knobs.distributed_optimizer);
+    if (word->shards_gradients) {
+      assumed.push_back(fmt::format("gradients are whole on every rank: {} {} is not priced", key,
+                                    row_word_shown(text)));
+    }
+  };
+  if (!row.has("fsdp")) return;
+  if (row.at("fsdp").is_boolean()) {
+    if (row.is_true("fsdp")) knobs.fsdp = spec::Fsdp::megatron;
+  } else {
+    const std::string text = row.text("fsdp");
+    take("fsdp", text, fsdp_word(text), spec::Fsdp::megatron);
+  }
+  if (knobs.fsdp == spec::Fsdp::none || !row.has("fsdp_sharding")) return;
+  const std::string text = row.text("fsdp_sharding");
+  take("fsdp_sharding", text, fsdp_sharding_word(text, knobs.fsdp), knobs.fsdp);
+}
+
+void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  if (!row.has("activation_offload")) return;
+  const json& stated = row.at("activation_offload");
+  if (stated.is_string() ? is_none_word(stated.get<std::string>()) : stated == false) return;
+  if (!stated.is_array()) {
+    assumed.push_back(fmt::format("activation_offload none: {} names no tensors",
+                                  stated.is_string() ? row_word_shown(stated.get<std::string>())
+                                                     : std::string("what is stated")));
+    return;
+  }
+  for (const std::string& name : row.texts("activation_offload")) {
+    const auto tensor = spec::find_by_name<spec::Offload>(plain_word(name));
+    if (tensor) {
+      knobs.offload.add(*tensor);
+    } else {
+      assumed.push_back(fmt::format("activation_offload without {}: the tensor is not known",
+                                    row_word_shown(name)));
+    }
+  }
+}
+
 /// What is set beside the columns, as the source spells it: with dashes flags of a command line, of
 /// which the absent ones are off.
-void read_other_knobs(const RowReader& row, PlanKnobs& knobs) {
+void read_other_knobs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   const RowReader other = row.object("other_knobs");
   bool is_command_line = false;
   for (const auto& [key, value] : other.document().items()) {
@@ -202,7 +299,8 @@ void read_other_knobs(const RowReader& row, PlanKnobs& knobs) {
     knobs.cross_entropy = spec::CrossEntropy::te;
   }
   const std::string cp_type = other.text("cp_comm_type");
-  knobs.cp_comm_type = spec::find_by_name<spec::PlanCp>(cp_type).value_or(spec::PlanCp::p2p);
+  knobs.cp_comm_type = meant("cp_comm_type", cp_type, spec::find_by_name<spec::PlanCp>(cp_type),
+                             spec::PlanCp::p2p, assumed);
   // One chunk has nothing to run beside.
   if (other.has("ep_chunk") && other.at("ep_chunk") != 1 && other.at("ep_chunk") != "1") {
     knobs.overlap_moe_expert_parallel_comm = true;
@@ -247,40 +345,44 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
                                        knobs.ep, knobs.etp, per_stage));
   }
   const std::string precision = row.text("precision", "bf16");
-  const auto recipe = spec::find_by_name<spec::PrecisionRecipe>(
-      precision == "fp8" ? "fp8-current-scaling" : precision);
+  const auto recipe = precision_word(precision);
   if (!recipe)
-    throw base::UsageError(fmt::format("precision '{}' is not known", precision.substr(0, 40)));
+    throw base::UsageError(fmt::format("precision {} is not known", row_word_shown(precision)));
   knobs.precision = *recipe;
+  Assumed& assumed = result.assumed;
   knobs.sequence_parallel = row.has("sequence_parallel") ? row.is_true("sequence_parallel") : true;
-  if (row.has("fsdp") && !(row.at("fsdp").is_boolean() && !row.is_true("fsdp"))) {
-    const std::string kind = row.at("fsdp").is_string() ? row.text("fsdp") : "megatron-fsdp";
-    knobs.fsdp = kind.find("fsdp2") != std::string::npos ? spec::Fsdp::torch : spec::Fsdp::megatron;
+  const std::string task = row.text("task");
+  knobs.task = meant("task", task, task_word(task), spec::TrainingTask::pretrain, assumed);
+  // A factor below 0 is how Megatron says that nothing is dropped.
+  const bool is_dropless = row.has("capacity_factor") && row.at("capacity_factor").is_number() &&
+                           row.at("capacity_factor").get<double>() < 0;
+  if (!is_dropless) {
+    knobs.capacity_factor = static_cast<float>(row.number("capacity_factor").value_or(0));
   }
-  const std::string task = row.text("task", "pretrain");
-  knobs.task = spec::find_by_name<spec::TrainingTask>(task).value_or(spec::TrainingTask::pretrain);
-  knobs.capacity_factor = static_cast<float>(row.number("capacity_factor").value_or(0));
-  for (const std::string& name : row.texts("activation_offload")) {
-    const auto tensor = spec::find_by_name<spec::Offload>(name);
-    if (tensor) knobs.offload.add(*tensor);
-  }
-  read_optimizer(row, knobs);
+  read_offload(row, knobs, assumed);
+  read_optimizer(row, knobs, assumed);
+  read_sharding(row, knobs, assumed);
   apply_release_defaults(row.document(), result);
   result.is_memory_open = !row.has("recompute") || !row.has("fsdp") ||
                           is_assumed(row, "optimizer") || !row.has("activation_offload");
   if (row.has("recompute")) {
     knobs.recompute = {};
-    read_recompute(row, knobs);
+    read_recompute(row, knobs, assumed);
   }
   if (row.has("cuda_graphs")) {
     knobs.cuda_graphs = {};
-    read_graphs(row, knobs);
+    read_graphs(row, knobs, assumed);
   }
   if (row.has("dispatcher")) {
-    knobs.dispatcher = spec::find_by_name<spec::Dispatcher>(row.text("dispatcher"))
-                           .value_or(spec::Dispatcher::alltoall);
+    const std::string text = row.text("dispatcher");
+    const std::string backend = row.object("other_knobs").text("moe_flex_dispatcher_backend");
+    knobs.dispatcher = meant("dispatcher", text, dispatcher_word(text, backend),
+                             spec::Dispatcher::alltoall, assumed);
+    if (plain_word(text) == "flex" && backend.empty()) {
+      assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
+    }
   }
-  read_other_knobs(row, knobs);
+  read_other_knobs(row, knobs, assumed);
 }
 
 /// Chunks of an MoE layer, where they are stated; "2+" is two.
@@ -297,25 +399,15 @@ int64_t chunks_of_row(const RowReader& row) {
 
 void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
   if (row.has("pipeline_layout")) {
-    run.stages = spec::pipeline_stages_of(row.text("pipeline_layout"));
-    if (static_cast<int64_t>(run.stages.size()) % run.knobs.pp != 0) {
-      throw base::UsageError(fmt::format("pipeline_layout has {} stages, no multiple of pp {}",
-                                         run.stages.size(), run.knobs.pp));
-    }
-    int64_t layers = 0;
-    for (const std::string& stage : run.stages) {
-      layers += std::count(stage.begin(), stage.end(), 't');
-    }
-    if (layers != run.model->num_layers) {
-      throw base::UsageError(fmt::format("pipeline_layout has {} layers, the model {}", layers,
-                                         run.model->num_layers));
-    }
+    run.stages =
+        spec::pipeline_stages_for(row.text("pipeline_layout"), run.knobs.pp, run.model->num_layers);
     return;
   }
   if (!row.has("pipeline_split") || !row.at("pipeline_split").is_array()) return;
   int64_t layers = 0;
   for (const json& count : row.at("pipeline_split")) {
-    if (!count.is_number_integer() || count.get<int64_t>() < 0) {
+    if (!count.is_number_integer() || count.get<int64_t>() < 0 ||
+        count.get<int64_t>() > run.model->num_layers) {
       throw base::UsageError("pipeline_split is no list of layers");
     }
     run.stage_layers.push_back(count.get<int64_t>());
@@ -338,9 +430,9 @@ void read_figures(const RowReader& row, PublishedRow& result) {
       result.allocated_bytes = StatedFigure{(*low + *high) / 2, *low, *high};
     }
   }
-  const std::string rank = row.text("memory_rank");
-  result.is_last_rank = rank.starts_with("last");
-  result.is_first_rank = rank.starts_with("rank 0");
+  result.reserved_bytes = row.number("reserved_memory_bytes");
+  if (!result.reserved_bytes && row.text("memory_kind") == "reserved")
+    result.reserved_bytes = bytes;
   result.tflops = row.number("tflops_per_gpu");
   const RowReader derived = row.object("derived");
   result.tokens_per_s = row.number("tokens_per_s_per_gpu");
@@ -348,16 +440,75 @@ void read_figures(const RowReader& row, PublishedRow& result) {
   result.step_seconds = row.number("step_time_s");
   if (!result.step_seconds) result.step_seconds = derived.number("step_time_s");
   result.accounting = row.text("flops_accounting");
-  if (!result.accounting.empty()) {
-    result.gflop_per_token = derived.number("gflop_per_token_published_accounting")
-                                 .value_or(derived.number("gflop_per_token_published").value_or(0));
-  }
   for (const std::string& what : row.texts("priceable")) {
     result.is_for_memory = result.is_for_memory || what == "memory";
     result.is_for_throughput = result.is_for_throughput || what == "throughput";
   }
   result.is_suspect = row.has("suspect");
   result.ran = row.text("status", "ok") == "ok";
+}
+
+/// The way to count FLOPs that the row names; where it is not known, by what the row's own figures
+/// say of it.
+void read_accounting(const RowReader& row, PublishedRow& result) {
+  if (result.accounting.empty()) return;
+  const CountedFlops counted =
+      counted_flops(*result.model, result.run.seq_length, result.accounting);
+  result.gflop_per_token = counted.flops_per_token / 1e9;
+  if (counted.is_known) return;
+  const RowReader derived = row.object("derived");
+  for (const char* key : {"gflop_per_token_published_accounting", "gflop_per_token_published"}) {
+    const std::optional<double> stated = derived.number(key);
+    if (!stated || *stated <= 0) continue;
+    result.gflop_per_token = *stated;
+    return;
+  }
+  const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
+  if (result.tflops && *result.tflops > 0 && tokens && *tokens > 0) {
+    result.gflop_per_token = *result.tflops * 1e3 / *tokens;
+    return;
+  }
+  result.assumed.push_back(
+      fmt::format("FLOPs are counted as Megatron counts them: how {} does it is not known",
+                  row_word_shown(result.accounting)));
+}
+
+/// Which stage the memory is of.
+void read_memory_rank(const RowReader& row, PublishedRow& result) {
+  if (!row.has("memory_rank")) return;
+  const json& stated = row.at("memory_rank");
+  const std::string text =
+      stated.is_number_integer() && stated >= 0 ? stated.dump() : row.text("memory_rank");
+  const PlanKnobs& knobs = result.run.knobs;
+  const auto stage = stage_word(text, knobs.stage_ranks(), knobs.pp);
+  result.memory_stage = stage.value_or(kWorstStage);
+  if (stage) return;
+  result.assumed.push_back(
+      fmt::format("memory of the worst rank: memory_rank {} is not known", row_word_shown(text)));
+}
+
+void read_batch(const RowReader& row, PublishedRow& result) {
+  const int64_t per_pass = int64_t{result.run.knobs.micro_batch_size} * result.run.knobs.dp;
+  result.run.global_batch_size =
+      row.integer("global_batch_size", per_pass * row.integer("num_microbatches", 1));
+  if (row.has("global_batch_size") || row.has("num_microbatches")) return;
+  result.assumed.push_back(fmt::format("one micro-batch, a global batch of {}: neither is stated",
+                                       result.run.global_batch_size));
+}
+
+void read_load(const RowReader& row, PublishedRow& result) {
+  if (result.model->num_experts == 0) return;
+  // Few tell how uneven their routing was.
+  constexpr double kNatural = 1.2;
+  if (row.has("imbalance")) {
+    result.run.load = std::clamp(row.number("imbalance").value_or(1), 1.0, 1e4);
+  } else if (result.routing == "natural") {
+    result.run.load = kNatural;
+    result.assumed.push_back(
+        fmt::format("natural routing: the busiest rank's experts get {} of their share", kNatural));
+  } else if (result.routing != "forced_balance") {
+    result.assumed.emplace_back("routing balanced: the row does not say");
+  }
 }
 
 PublishedRow row_of(const json& document, const std::string& source, size_t number) {
@@ -394,19 +545,11 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     read_knobs(row, result);
     read_stages(row, result.run);
     result.run.ep_chunks = chunks_of_row(row);
-    const int64_t per_pass = int64_t{result.run.knobs.micro_batch_size} * result.run.knobs.dp;
-    result.run.global_batch_size =
-        row.integer("global_batch_size", per_pass * row.integer("num_microbatches", 1));
-    // Few tell how uneven their routing was.
-    constexpr double kNatural = 1.2;
-    if (result.routing == "natural" && result.model->num_experts > 0) {
-      result.run.load = kNatural;
-      result.assumed.push_back(fmt::format(
-          "natural routing: the busiest rank's experts get {} of their share", kNatural));
-    }
-    if (row.has("imbalance") && result.model->num_experts > 0) {
-      result.run.load = std::clamp(*row.number("imbalance"), 1.0, 1e4);
-    }
+    read_batch(row, result);
+    check_tokens(result.run);
+    read_memory_rank(row, result);
+    read_accounting(row, result);
+    read_load(row, result);
     result.group = fmt::format("{}|{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),
                                row.object("software").document().dump(), result.routing,

@@ -36,13 +36,13 @@ struct PublishedRow {
   /// One of them decides memory: then no run is called impossible.
   bool is_memory_open = false;
 
-  bool is_last_rank = false;  ///< its memory is that of the last stage, not of the worst rank
-  bool is_first_rank = false;
+  int memory_stage = -1;           ///< that its memory is of; -1: of the worst rank
   bool is_for_memory = false;      ///< states what is needed to price the figure
   bool is_for_throughput = false;  //
   bool is_suspect = false;
   bool ran = true;  ///< false: out of memory, or no result
   std::optional<StatedFigure> allocated_bytes;
+  std::optional<double> reserved_bytes;
   std::optional<double> tflops;
   std::optional<double> tokens_per_s;
   std::optional<double> step_seconds;

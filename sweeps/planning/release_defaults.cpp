@@ -160,12 +160,32 @@ class Defaults {
   tuner::planner::Generation generation_;
 };
 
+/// Whether a line of what is assumed begins with the key.
+bool is_told(const std::vector<std::string>& assumed, const std::string& key) {
+  return std::any_of(assumed.begin(), assumed.end(),
+                     [&](const std::string& line) { return line.starts_with(key + " "); });
+}
+
+/// What moves the figures, is not stated, and no recipe of a release has.
+void tell_unstated(const json& row, PublishedRow& result) {
+  const auto tell = [&](const char* key, std::string_view value) {
+    if (states(row, key) || is_told(result.assumed, key)) return;
+    result.assumed.push_back(std::string(key) + " " + std::string(value) +
+                             ": the row does not say");
+  };
+  tell("cuda_graphs", "none");
+  tell("recompute", "none");
+  if (result.model->num_experts > 0) tell("dispatcher", name_of(result.run.knobs.dispatcher));
+  tell("fsdp", name_of(result.run.knobs.fsdp));
+}
+
 }  // namespace
 
 void apply_release_defaults(const json& row, PublishedRow& result) {
   const std::string framework = text_at(row, "software", "name");
   if (framework == "Megatron-Bridge") {
     Defaults(row, result).apply();
+    tell_unstated(row, result);
     return;
   }
   const bool is_moe = result.model->num_experts > 0;
@@ -173,6 +193,7 @@ void apply_release_defaults(const json& row, PublishedRow& result) {
     if (!states(row, key)) ++result.num_unknown;
   }
   if (is_moe && !states(row, "dispatcher")) ++result.num_unknown;
+  tell_unstated(row, result);
 }
 
 }  // namespace moetune::sweeps

@@ -1,5 +1,6 @@
 // What instructions cost: every operand in its own type, and attention by what its queries see.
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <functional>
 
 #include "engine/plan/compile.h"
@@ -104,6 +105,28 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   const Instr few = find(windowed, Op::core_attn, Pass::forward);
   BOOST_TEST(whole.cost.flops == 4 * (64 * 65 / 2) * windowed.model.q_size());
   BOOST_TEST(few.cost.flops == 4 * (8 * 9 / 2 + 56 * 8) * windowed.model.q_size());
+}
+
+// FLOPs of attention over 2^28 tokens do not fit 64 bits: what is beyond them is kept beside.
+BOOST_AUTO_TEST_CASE(attention_over_millions_of_tokens_does_not_overflow) {
+  LayerDims dims;
+  dims.sequences = 1;
+  const auto forward = [&](int64_t tokens) {
+    dims.context_tokens = tokens;
+    constexpr int64_t kCols = 8192;
+    const std::vector<OperandShape> operands(5, {tokens, kCols, 2});
+    return op_cost(Op::core_attn, Pass::forward, dims, operands);
+  };
+  // 2 FLOPs, 2 x 8192 columns, n (n + 1) / 2 pairs.
+  const OpCost few = forward(1024);
+  BOOST_TEST(few.flops == 2 * 2 * 8192 * (1024LL * 1025 / 2));
+  BOOST_TEST(few.more_flops == 0);
+  const OpCost many = forward(int64_t{1} << 28);
+  BOOST_TEST(many.flops == int64_t{1} << 62);
+  BOOST_TEST(many.all_flops() == std::ldexp(1.0, 70), boost::test_tools::tolerance(1e-6));
+  spec::HardwareSpec hardware;
+  hardware.peak_flops_per_s = 1e15;
+  BOOST_TEST(roofline_ns(hardware, Op::core_attn, many) > int64_t{1'180'000} * 1'000'000'000);
 }
 
 /// Query-key pairs of each attention of the first layer's forward pass, in order.

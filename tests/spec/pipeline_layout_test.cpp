@@ -53,6 +53,20 @@ BOOST_AUTO_TEST_CASE(what_is_no_layout_is_refused_with_its_place) {
   BOOST_TEST(contains(error(std::string("E\x01t")), "'?' at 1"));
 }
 
+BOOST_AUTO_TEST_CASE(a_layout_holds_for_its_ranks_and_layers) {
+  BOOST_TEST(pipeline_stages_for("Et*3|(tt|)*6mL", 2, 15).size() == 8U);
+  BOOST_TEST(pipeline_stages_for("EttL", 1, 2) == Stages{"EttL"}, boost::test_tools::per_element());
+  const auto error = [](const std::string& text, int64_t pp, int64_t layers) {
+    return usage_error([&] { pipeline_stages_for(text, pp, layers); });
+  };
+  BOOST_TEST(contains(error("Et|t|tL", 2, 3), "'Et|t|tL' has 3 stages, no multiple of pp 2"));
+  BOOST_TEST(contains(error("Et*4|t*4L", 2, 48), "has 8 layers, the model 48"));
+  BOOST_TEST(contains(error("t|EtL", 2, 2), "does not begin with the only embedding, E"));
+  BOOST_TEST(contains(error("Et|EtL", 2, 2), "does not begin with the only embedding, E"));
+  BOOST_TEST(contains(error("Et|Lt", 2, 2), "does not end with the only loss, L"));
+  BOOST_TEST(contains(error("Et|t", 2, 2), "does not end with the only loss, L"));
+}
+
 BOOST_AUTO_TEST_CASE(layouts_that_do_not_add_up_break_named_rules) {
   BOOST_TEST(broken_rule("Ett|ttL", 2) == "");
   BOOST_TEST(broken_rule("Et|t|t|tL", 2) == "");

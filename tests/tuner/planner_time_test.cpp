@@ -76,6 +76,25 @@ BOOST_AUTO_TEST_CASE(products_take_what_their_flops_say) {
   BOOST_TEST(step.part(TimePart::products) == least, boost::test_tools::tolerance(0.02));
 }
 
+// The FLOPs of such a step do not fit 64 bits.
+BOOST_AUTO_TEST_CASE(no_length_makes_a_device_faster_than_its_peak) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  run.global_batch_size = 1;
+  double before = 0;
+  for (int64_t length = int64_t{1} << 20; length <= int64_t{1} << 28; length *= 4) {
+    run.seq_length = length;
+    const StepTime step = predict_step(run, {});
+    const double flops = model.training_flops_per_token(length) * static_cast<double>(length);
+    BOOST_TEST(step.seconds > flops / hardware.peak_flops_per_s, length << " tokens");
+    // Nothing but attention counts there: 16 times as long for four times the tokens.
+    const double attention = step.part(TimePart::attention);
+    if (before > 0) BOOST_TEST(attention == 16 * before, boost::test_tools::tolerance(1e-3));
+    before = attention;
+  }
+}
+
 BOOST_AUTO_TEST_CASE(choices_move_the_parts_that_they_are_for) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(16);

@@ -65,7 +65,7 @@ class Summer {
     op.op = instr.op;
     op.pass = instr.pass;
     op.work = plan::op_row(instr.op).work;
-    op.flops = f64(instr.cost.flops) + f64(instr.cost_per_row.flops) * rows;
+    op.flops = instr.cost.all_flops() + f64(instr.cost_per_row.flops) * rows;
     op.bytes = f64(instr.cost.bytes) + f64(instr.cost_per_row.bytes) * rows;
     op.row_flops = f64(instr.cost.row_flops);
     if (op.work == spec::Work::grouped) {

@@ -138,10 +138,15 @@ class Search {
         capacity_(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio),
         front_(capacity_) {
     const bool is_moe = q_.model->num_experts > 0;
+    std::vector<CrossEntropy> losses = {CrossEntropy::native};
+    if (q_.may_chunk_loss) losses.push_back(CrossEntropy::chunked);
+    std::vector<Fsdp> shardings = {Fsdp::none, Fsdp::megatron};
+    add_fixed(q_.base.recompute, recomputes_);
+    if (q_.base.cross_entropy != CrossEntropy::chunked) add_fixed(q_.base.cross_entropy, losses);
+    add_fixed(q_.base.fsdp, shardings);
     for (const PlanRecomputeSet& recompute : recomputes_) {
-      for (const CrossEntropy loss : {CrossEntropy::native, CrossEntropy::chunked}) {
-        if (loss == CrossEntropy::chunked && !q_.may_chunk_loss) continue;
-        for (const Fsdp fsdp : {Fsdp::none, Fsdp::megatron}) {
+      for (const CrossEntropy loss : losses) {
+        for (const Fsdp fsdp : shardings) {
           memory_choices_.push_back({recompute, loss, fsdp});
         }
       }
@@ -150,6 +155,7 @@ class Search {
         {},
         is_moe ? PlanGraphSet{PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess}
                : PlanGraphSet{PlanGraph::full_iteration}};
+    add_fixed(q_.base.cuda_graphs, graphs);
     std::vector<Dispatcher> dispatchers =
         is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
                : std::vector<Dispatcher>{Dispatcher::alltoall};
@@ -185,6 +191,14 @@ class Search {
   }
 
  private:
+  /// Where knobs are fixed, all of their values are looked at.
+  template <class T>
+  void add_fixed(const T& value, std::vector<T>& values) const {
+    if (q_.keeps != nullptr && std::ranges::find(values, value) == values.end()) {
+      values.push_back(value);
+    }
+  }
+
   struct Layout {
     PlanKnobs knobs;
     double bound = 0;

@@ -243,6 +243,8 @@ void read_command(std::string_view text, Reading& in) {
     read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
   }
   in.run.world_size = ranks.product();
+  // Ranks of a node alone leave open how many nodes there are.
+  if (ranks.nodes > 0 || ranks.all > 0) in.run.stated_world_size = ranks.product();
   const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {
     add_overrides(arguments, in);

@@ -12,7 +12,8 @@
 namespace moetune::spec::dialects {
 namespace {
 
-constexpr int64_t kMostFigure = 1'000'000'000;
+/// As many tokens as other descriptions of runs may have (trial_spec.cpp).
+constexpr int64_t kMostFigure = int64_t{1} << 28;
 constexpr int64_t kMostSize = 1'000'000'000'000;
 
 /// The row's words that count in a dialect.

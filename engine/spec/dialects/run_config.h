@@ -67,6 +67,8 @@ struct RunConfig {
   bool is_batch_derived = false;
   int64_t seq_length = 0;       ///< tokens
   int64_t world_size = 0;       ///< ranks
+  /// Those that the launcher of a command starts, whatever the importer was told.
+  int64_t stated_world_size = 0;
   std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
   /// Variables that change how fast the run is or what it needs.
   std::map<std::string, std::string, std::less<>> environment;

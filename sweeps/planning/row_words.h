@@ -1,0 +1,45 @@
+// Words of rows that other people write: the spellings of one thing that are met, and what they
+// mean. A word that is not known is no value: the row then says what was taken instead.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/spec/plan_knobs.h"
+
+namespace moetune::sweeps {
+
+/// "torch.BFloat16" as "bfloat16", " ZeRO-3" as "zero_3": small letters, underscores for dashes
+/// and blanks, none at the ends, without the name of the library.
+std::string plain_word(std::string_view text);
+/// Whether it says that there is none: empty, none, no, off, false.
+bool is_none_word(std::string_view text);
+
+std::optional<spec::StateType> state_word(std::string_view text);
+/// FP8 without its scaling is that with a scale for each tensor.
+std::optional<spec::PrecisionRecipe> precision_word(std::string_view text);
+std::optional<spec::TrainingTask> task_word(std::string_view text);
+std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);
+/// "flex" is Megatron's dispatcher with `backend`, by default DeepEP.
+std::optional<spec::Dispatcher> dispatcher_word(std::string_view text, std::string_view backend);
+std::optional<spec::PlanGraph> graph_word(std::string_view text);
+
+/// Who holds what, as `fsdp` and `fsdp_sharding` say it.
+struct ShardingWord {
+  spec::Fsdp fsdp = spec::Fsdp::none;
+  std::optional<bool> distributed_optimizer;  ///< none: as the optimizer says
+  bool shards_gradients = false;              ///< without weights (ZeRO-2), which is not priced
+};
+std::optional<ShardingWord> fsdp_word(std::string_view text);
+/// Of FSDP of that kind: Megatron's no_shard, optim, optim_grads, optim_grads_params.
+std::optional<ShardingWord> fsdp_sharding_word(std::string_view text, spec::Fsdp kind);
+
+constexpr int kWorstStage = -1;
+/// Pipeline stage of `memory_rank`: "rank 3", "first pipeline stage", "last rank (...)", "stage 2",
+/// or kWorstStage for "max over ranks" and where it is not stated. Ranks of a stage are neighbours,
+/// as Megatron places them. No value: not known, or there is no such rank.
+std::optional<int> stage_word(std::string_view text, int64_t ranks_per_stage, int pp);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,195 @@
+// What an estimate says beside its figures: verdict, grade, order of groups; and runs that no
+// estimate is for.
+#include "sweeps/planning/estimate.h"
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "kernels/base/error.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/planning/row_files.h"
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+
+namespace data = boost::unit_test::data;
+using nlohmann::json;
+using tests::Answer;
+using tests::Cli;
+
+BOOST_AUTO_TEST_SUITE(estimates)
+
+namespace {
+
+/// A dense model of 8B on so many devices of a kind.
+struct SmallRun {
+  std::shared_ptr<const spec::ModelSpec> model = model_named("llama3-8b");
+  std::shared_ptr<const spec::HardwareSpec> hardware;
+  tuner::planner::PlanRun run;
+
+  SmallRun(const std::string& machine, int64_t num_devices)
+      : hardware(machine_of(machine, num_devices)) {
+    run.model = model.get();
+    run.hardware = hardware.get();
+    run.knobs.dp = static_cast<int32_t>(num_devices);
+    run.global_batch_size = 64;
+    run.seq_length = 4096;
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_above_the_memory_does_not_fit) {
+  int num_above = 0;
+  for (const PublishedRow& row :
+       load_rows(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json")) {
+    EstimateContext context;
+    context.is_memory_open = row.is_memory_open;
+    const RunEstimate estimate = estimate_run(row.run, default_calibration(), context);
+    const bool is_above = tuner::planner::device_bytes(estimate.memory.peak_bytes()) >
+                          static_cast<double>(row.hardware->memory_bytes);
+    num_above += is_above ? 1 : 0;
+    BOOST_TEST(is_above == (estimate.verdict != Verdict::fits), row.id);
+    if (row.ran) BOOST_TEST((estimate.verdict != Verdict::oom), row.id);
+  }
+  BOOST_TEST(num_above > 0);
+}
+
+// The same run with more and less memory: what is predicted, and what it cannot be below.
+BOOST_AUTO_TEST_CASE(between_fits_and_impossible_is_tight) {
+  SmallRun small("h100-80g", 8);
+  const double peak = estimate_run(small.run, default_calibration(), {}).memory.peak_bytes();
+  spec::HardwareSpec hardware = *small.hardware;
+  small.run.hardware = &hardware;
+  const auto verdict_with = [&](double bytes, bool is_open) {
+    hardware.memory_bytes = static_cast<int64_t>(bytes);
+    EstimateContext context;
+    context.is_memory_open = is_open;
+    return estimate_run(small.run, default_calibration(), context).verdict;
+  };
+  const double needed = tuner::planner::device_bytes(peak);
+  BOOST_TEST((verdict_with(1.001 * needed, false) == Verdict::fits));
+  BOOST_TEST((verdict_with(0.999 * needed, false) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.92 * peak, false) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.90 * peak, false) == Verdict::oom));
+  // What the run does not state may be chosen so that it fits.
+  BOOST_TEST((verdict_with(0.999 * needed, true) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.5 * peak, true) == Verdict::tight));
+}
+
+BOOST_AUTO_TEST_CASE(only_what_runs_were_seen_of_is_calibrated) {
+  const auto estimate = [](const std::string& machine, spec::PrecisionRecipe precision) {
+    SmallRun small(machine, 8);
+    small.run.knobs.precision = precision;
+    return estimate_run(small.run, default_calibration(), {});
+  };
+  const RunEstimate seen = estimate("h100-80g", spec::PrecisionRecipe::bf16);
+  BOOST_TEST(seen.grade == "calibrated");
+  for (const char* machine : {"h200", "mi300x"}) {
+    const RunEstimate unseen = estimate(machine, spec::PrecisionRecipe::bf16);
+    BOOST_TEST(unseen.grade == "analytic", machine);
+    BOOST_TEST(unseen.step_seconds.high / unseen.step_seconds.value >
+                   seen.step_seconds.high / seen.step_seconds.value,
+               machine);
+  }
+  BOOST_TEST(estimate("gb200-nvl72", spec::PrecisionRecipe::mxfp8).grade == "calibrated");
+  BOOST_TEST(estimate("a100-80g", spec::PrecisionRecipe::bf16).grade == "analytic");  // FP16 was
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_like_rows_are_named) {
+  const json order = estimate_rows(
+      load_rows(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json"),
+      default_calibration())["summary"]["order"];
+  BOOST_TEST_REQUIRE(order["groups"].size() == order["num_groups"].get<size_t>());
+  BOOST_TEST_REQUIRE(!order["groups"].empty());
+  int num_pairs = 0;
+  for (const json& group : order["groups"]) {
+    BOOST_TEST(group["rows"].size() >= 2U);
+    BOOST_TEST(std::abs(group["tau"].get<double>()) <= 1);
+    num_pairs += group["num_pairs"].get<int>();
+  }
+  BOOST_TEST(num_pairs == order["num_right"].get<int>() + order["num_wrong"].get<int>() +
+                              order["num_tied"].get<int>());
+}
+
+struct Refused {
+  const char* arguments;  ///< of the command, behind the script
+  const char* gpus;
+  const char* helps;
+};
+std::ostream& operator<<(std::ostream& out, const Refused& row) { return out << row.arguments; }
+
+const Refused kRefused[] = {
+    // Layouts of other layers, and in another order.
+    {"pretrain_gpt.py --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "
+     "'Et*40|t*40L'",
+     "8", "has 80 layers, the model 48"},
+    {"pretrain_gpt.py --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "
+     "'Et*5000|t*4000L'",
+     "8", "has 9000 layers, the model 48"},
+    {"pretrain_gpt.py --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "
+     "'Et*4|t*4L'",
+     "8", "has 8 layers, the model 48"},
+    {"pretrain_gpt.py --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "
+     "'t*24|Et*24'",
+     "8", "does not begin with the only embedding"},
+    // More tokens than anything has.
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --seq-length 1000000000", "8", "--seq-length"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --seq-length 100000000 --micro-batch-size 4",
+     "8", "a micro-batch of 4 sequences is 400000000 tokens, expected at most 268435456"},
+    // What contradicts the other options.
+    {"torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 1", "64",
+     "the run starts 16 ranks, but 64 devices are asked for"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --num-layers 12 --hidden-size 512", "8",
+     "--num-layers is 12, but the model of --model has 48"},
+};
+
+BOOST_DATA_TEST_CASE_F(Cli, a_run_that_cannot_be_is_refused, data::make(kRefused), refused) {
+  const Answer answer = run({"estimate", "--run", refused.arguments, "--model", "qwen3-30b-a3b",
+                             "--hardware", "h100-80g", "--gpus", refused.gpus});
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(answer.err.find(refused.helps) != std::string::npos, answer.err);
+}
+
+// Other commands do without these: they run on the machine.
+BOOST_FIXTURE_TEST_CASE(a_machine_without_figures_is_refused, Cli) {
+  const std::string file = folder.file("machine.json");
+  for (const char* key : {"memory_bytes", "peak_flops_per_s", "memory_bytes_per_s"}) {
+    json machine = spec::to_json(*machine_of("h100-80g", 8));
+    machine.erase(key);
+    tests::write_text(file, machine.dump());
+    const std::string named = std::string("'") + key + "'";
+    check_refused({"plan", "--model", "llama3-8b", "--hardware", file, "--gpus", "8"}, 2,
+                  {"machine.json", named});
+    check_refused({"estimate", "--run", "pretrain_gpt.py --tensor-model-parallel-size 1", "--model",
+                   "llama3-8b", "--hardware", file, "--gpus", "8"},
+                  2, {"machine.json", named});
+  }
+}
+
+// 56 devices: with a power of two of sequences replicas could not be a multiple of 7.
+BOOST_FIXTURE_TEST_CASE(the_usual_batch_is_one_that_replicas_share, Cli) {
+  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
+                             "56", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  bool has_sevens = false;
+  const json document = json::parse(answer.out);
+  for (const json& plan : document["plans"]) {
+    has_sevens = has_sevens || plan["knobs"]["dp"].get<int>() % 7 == 0;
+  }
+  BOOST_TEST(has_sevens);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_value_that_is_not_searched_is_told, Cli) {
+  // It breaks no rule: 3 sequences each of 8 replicas divide 48.
+  check_refused({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8",
+                 "--gbs", "48", "--fix", "micro_batch_size=3"},
+                2, {"none that is searched has micro_batch_size=3"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

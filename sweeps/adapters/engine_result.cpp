@@ -243,6 +243,13 @@ bool is_same_value(const std::string& asked, const std::string& echoed) {
   return *end_a == '\0' && *end_b == '\0' && x == y;
 }
 
+/// Whether the log names the knob, by the one setting that it is.
+bool is_echoed(const std::string& knob, dialects::Dialect dialect, const RunFacts& facts) {
+  const std::string key = dialects::key_of(dialects::row_of(knob), dialect);
+  return !key.empty() && std::ranges::find(facts.echoed.settings, key, &EchoedSetting::key) !=
+                             facts.echoed.settings.end();
+}
+
 void add_times(const UserRun& run, const tuner::TrialRequest& request, const RunFacts& facts,
                store::ShardContents& shard, store::TrialResult& result) {
   const double tokens = tokens_of_step(run, request, facts);
@@ -379,8 +386,8 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
     }
     if (!facts.config || name == "cuda_device_max_connections") continue;
     const std::string echoed = spec::get_plan_knob(facts.config->knobs, *row);
-    const bool may_be_unsaid =
-        !is_whole && echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
+    const bool may_be_unsaid = !is_whole && !is_echoed(name, *run.dialect, facts) &&
+                               echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
     if (echoed != value && !may_be_unsaid) {
       wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));
     }

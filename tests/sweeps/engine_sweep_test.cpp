@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
     const char* dialect;
     const char* run;     ///< behind the program
     const char* config;  ///< empty: the command has it all
-    const char* nan;     ///< the setting that plants it
+    std::string plant;   ///< how settings begin that plant a failure
     std::vector<std::string> settings;
     double step_ns;
   };
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
        "train.micro_batch_size=1 train.global_batch_size=64 model.seq_length=4096 "
        "comm_overlap.overlap_grad_reduce=false {flags}",
        "",
-       "planted.nan",
+       "planted.",
        {"train.micro_batch_size=2", "comm_overlap.overlap_grad_reduce=true"},
        480e6},
       // Its word for the overlap of gradients there is not.
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
        "--training.local_batch_size 1 --training.global_batch_size 64 --training.seq_len 4096 "
        "{flags}",
        "",
-       "planted.nan",
+       "planted.",
        {"training.local_batch_size = 2"},
        600e6},
       {"primus",
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
        "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
        "      micro_batch_size: 1\n      global_batch_size: 64\n      seq_length: 4096\n"
        "      overlap_grad_reduce: false\n",
-       "planted_nan",
+       "planted_",
        {"micro_batch_size: 2", "overlap_grad_reduce: true"},
        480e6},
   };
@@ -165,7 +165,10 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
     BOOST_TEST_CONTEXT(row.dialect) {
       const std::string dialect = row.dialect;
       db = folder.file(dialect + ".db");
-      json space = {{"micro_batch_size", {1, 2, 4}}, {row.nan, {"true"}}};
+      json space = {{"micro_batch_size", {1, 2, 4}}};
+      for (const char* failure : {"nan", "ignore", "timeout"}) {
+        space[row.plant + failure] = json::array({"true"});
+      }
       if (dialect != "torchtitan") space["overlap_grad_reduce"] = {false, true};
       write_engine_sweep(*this, space, [&](json& document) {
         json& words = document["engine"];
@@ -178,13 +181,20 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
       BOOST_TEST(result["engine_settings"] == json(row.settings), result.dump());
       BOOST_TEST(result["num_by_status"]["wrong"] == 1);
       BOOST_TEST(result["num_by_status"].contains("oom"));
-      BOOST_TEST(!result["num_by_status"].contains("failed"), result.dump());
+      BOOST_TEST(result["num_by_status"]["failed"] == 1);
+      BOOST_TEST(result["num_by_status"]["hung"] == 1);
       BOOST_TEST(result["best"]["step_ns"].get<double>() == row.step_ns,
                  boost::test_tools::tolerance(0.01));
       BOOST_TEST(result["best"]["tokens_per_s"].get<double>() == 64 * 4096 / (row.step_ns / 1e9),
                  boost::test_tools::tolerance(0.01));
-      const store::TrialRow wrong = trial_titled(db, row.nan);
-      BOOST_TEST(wrong.reason.find("not a number since step 4") != std::string::npos, wrong.reason);
+      for (const auto& [failure, status, words] :
+           {std::tuple("nan", "wrong", "not a number since step 4"),
+            {"ignore", "failed", "asked 2, the log has 1"},
+            {"timeout", "hung", "rank 5 did not come"}}) {
+        const store::TrialRow trial = trial_titled(db, row.plant + failure);
+        BOOST_TEST(trial.status == status);
+        BOOST_TEST(trial.reason.find(words) != std::string::npos, trial.reason);
+      }
 
       // The configuration was echoed, and what the look has left tells the same to diagnose.
       const store::TrialRow look = trial_titled(db, "a look into the best");

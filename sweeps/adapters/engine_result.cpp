@@ -245,9 +245,10 @@ bool is_same_value(const std::string& asked, const std::string& echoed) {
 
 /// Whether the log names the knob, by the one setting that it is.
 bool is_echoed(const std::string& knob, dialects::Dialect dialect, const RunFacts& facts) {
-  const std::string key = dialects::key_of(dialects::row_of(knob), dialect);
-  return !key.empty() && std::ranges::find(facts.echoed.settings, key, &EchoedSetting::key) !=
-                             facts.echoed.settings.end();
+  return std::ranges::any_of(facts.echoed.settings, [&](const EchoedSetting& setting) {
+    const dialects::Row* row = dialects::find_row(setting.key, dialect);
+    return row != nullptr && row->name == knob;
+  });
 }
 
 void add_times(const UserRun& run, const tuner::TrialRequest& request, const RunFacts& facts,

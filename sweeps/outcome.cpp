@@ -98,8 +98,10 @@ std::optional<store::TrialSpeed> speed_of(const std::vector<store::MeasurementRo
   }
   if (runs.size() < 2) return std::nullopt;
   const tuner::StepLevel level = tuner::level_of_runs(runs);
-  return store::TrialSpeed{std::llround(level.ns), std::llround(level.low_ns),
-                           std::llround(level.high_ns), tokens_per_step * 1e9 / level.ns};
+  store::TrialSpeed speed{std::llround(level.ns), std::llround(level.low_ns),
+                          std::llround(level.high_ns), std::nullopt};
+  if (tokens_per_step > 0) speed.tokens_per_s = tokens_per_step * 1e9 / level.ns;
+  return speed;
 }
 
 store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) {

@@ -17,7 +17,7 @@ tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRo
                                  const store::MeasurementRow& measurement);
 
 /// By all measurements that count and ended well; none with fewer than two of them, as the trial's
-/// own numbers are then those of its run.
+/// own numbers are then those of its run. `tokens_per_step` 0: not known.
 std::optional<store::TrialSpeed> speed_of(const std::vector<store::MeasurementRow>& measurements,
                                           double tokens_per_step);
 

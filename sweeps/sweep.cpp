@@ -275,15 +275,21 @@ int64_t SweepLoop::commit(const TrialRequest& request, const std::string& starte
                          memory_predictions(request.prediction), result);
     return store_.find_trial(sweep_id_, request.hash)->id;
   }
-  const int64_t id = store_.find_trial(sweep_id_, request.hash)->id;
+  const std::optional<store::TrialRow> trial = store_.find_trial(sweep_id_, request.hash);
+  const int64_t id = trial->id;
+  // Of another engine only its logs may know the tokens: those that the trial was stored with.
+  double tokens = spec::tokens_per_step(request.spec.training);
+  if (options_.engine != nullptr) {
+    const double step_s = static_cast<double>(trial->step_ns.value_or(0)) / 1e9;
+    tokens = trial->tokens_per_s.value_or(0) * step_s;
+  }
   std::vector<store::MeasurementRow> runs = store_.read_measurements(id);
   store::MeasurementRow& own = runs.emplace_back();
   own.step_ns = result.step_ns;
   own.step_ns_low = result.step_ns_low;
   own.step_ns_high = result.step_ns_high;
   own.samples_ns = result.samples_ns;
-  store_.add_measurement(id, started_at, result,
-                         speed_of(runs, spec::tokens_per_step(request.spec.training)));
+  store_.add_measurement(id, started_at, result, speed_of(runs, tokens));
   return id;
 }
 

@@ -268,7 +268,7 @@ struct TrialSpeed {
   int64_t step_ns = 0;
   int64_t step_ns_low = 0;
   int64_t step_ns_high = 0;
-  double tokens_per_s = 0;
+  std::optional<double> tokens_per_s;
 };
 
 /// What finish_trial made of it.

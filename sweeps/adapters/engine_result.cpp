@@ -34,18 +34,30 @@ struct EngineVerdict {
 };
 
 /// Of a step line, seconds; from tokens where the line says those alone.
-std::optional<double> seconds_of_line(const StepLine& line, const RunFacts& facts,
+std::optional<double> seconds_of_line(const StepLine& line, int64_t world_size,
                                       double tokens_per_step) {
   if (line.step_time_s) {
     // A log may say inf, 0 or nonsense: no time.
     const bool is_time = std::isfinite(*line.step_time_s) && *line.step_time_s > 0;
     return is_time ? line.step_time_s : std::nullopt;
   }
-  const double ranks = static_cast<double>(facts.world_size.value_or(1));
-  if (line.tokens_per_s_per_gpu && *line.tokens_per_s_per_gpu > 0 && tokens_per_step > 0) {
-    return tokens_per_step / (*line.tokens_per_s_per_gpu * ranks);
+  const bool is_known = world_size > 0 && tokens_per_step > 0;
+  if (is_known && line.tokens_per_s_per_gpu && *line.tokens_per_s_per_gpu > 0) {
+    return tokens_per_step / (*line.tokens_per_s_per_gpu * static_cast<double>(world_size));
   }
   return std::nullopt;
+}
+
+/// Of all ranks, as the log says, and where it says nothing as the settings do, whose defaults the
+/// log may contradict; 0: not known.
+double tokens_of_step(const UserRun& run, const tuner::TrialRequest& request,
+                      const RunFacts& facts) {
+  if (facts.tokens_per_step) return *facts.tokens_per_step;
+  // One that nobody has said follows from the ranks.
+  const bool is_known = run.config.global_batch_size > 0 || (run.dialect && run.world_size > 0);
+  const int64_t own_batch = is_known ? request.spec.training.global_batch_size : 0;
+  return static_cast<double>(facts.global_batch_size.value_or(own_batch)) *
+         static_cast<double>(facts.seq_length.value_or(run.config.seq_length));
 }
 
 std::string last_line(const std::string& text) {
@@ -137,18 +149,36 @@ EngineVerdict check_steps(const UserRun& run, const tuner::TrialRequest& request
 /// Steps whose losses are compared in the mean.
 constexpr size_t kSmoothedSteps = 5;
 
-/// Losses by step from 0; what a line does not say is not a number.
+/// Lines in a row without a loss that are taken for more than a line which somebody else has cut.
+constexpr size_t kMostSilentLines = 2;
+
+/// By step lines, as those of the baseline are stored: logs have a line every so many steps. What a
+/// line does not say is not a number; steps that were skipped have none.
 std::vector<double> losses_of(const RunFacts& facts) {
   std::vector<double> losses;
-  const int64_t first = facts.first_step.value_or(1);
-  constexpr int64_t kMostSteps = 1'000'000;
   for (const StepLine& line : facts.steps) {
-    const int64_t place = line.step - first;
-    if (place < 0 || place >= kMostSteps) continue;
-    losses.resize(std::max(losses.size(), static_cast<size_t>(place) + 1), std::nan(""));
-    losses[static_cast<size_t>(place)] = line.loss.value_or(std::nan(""));
+    if (!line.loss && line.num_skipped.value_or(0) > 0) continue;
+    losses.push_back(line.loss.value_or(std::nan("")));
   }
   return losses;
+}
+
+/// Where lines show no loss though those of the baseline do: a framework may leave out what is no
+/// number.
+EngineVerdict check_silence(const std::vector<double>& losses,
+                            const std::vector<double>& expected) {
+  const size_t most = std::min(losses.size(), expected.size());
+  size_t num_silent = 0;
+  for (size_t i = 0; i < most; ++i) {
+    const bool is_silent = std::isfinite(expected[i]) && !std::isfinite(losses[i]);
+    num_silent = is_silent ? num_silent + 1 : 0;
+    if (num_silent <= std::min(kMostSilentLines, most - 1)) continue;
+    return {TrialStatus::wrong,
+            fmt::format("line {} about a step and {} before it show no loss, those of the baseline "
+                        "do: it may be no number",
+                        i + 1, num_silent - 1)};
+  }
+  return {};
 }
 
 EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& request,
@@ -159,6 +189,8 @@ EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& reques
   }
   const std::vector<double> losses = losses_of(facts);
   const std::vector<double>& expected = request.spec.reference_loss;
+  const EngineVerdict silence = check_silence(losses, expected);
+  if (silence.status != TrialStatus::ok) return silence;
   const double band = run.engine().loss_band_ratio;
   // Single steps differ by chance: means over some of them, from the first on.
   for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i) {
@@ -177,7 +209,7 @@ EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& reques
     if (std::abs(sum - expected_sum) <= band * expected_sum) continue;
     return {
         TrialStatus::wrong,
-        fmt::format("loss {:.4f} in the mean of {} steps up to {}, the baseline has {:.4f}: more "
+        fmt::format("loss {:.4f} in the mean of {} lines up to {}, the baseline has {:.4f}: more "
                     "than {} off",
                     sum / count, count, i + 1, expected_sum / count, base::format_ratio(band))};
   }
@@ -211,13 +243,22 @@ bool is_same_value(const std::string& asked, const std::string& echoed) {
   return *end_a == '\0' && *end_b == '\0' && x == y;
 }
 
+/// Whether the log names the knob, by the one setting that it is.
+bool is_echoed(const std::string& knob, dialects::Dialect dialect, const RunFacts& facts) {
+  return std::ranges::any_of(facts.echoed.settings, [&](const EchoedSetting& setting) {
+    const dialects::Row* row = dialects::find_row(setting.key, dialect);
+    return row != nullptr && row->name == knob;
+  });
+}
+
 void add_times(const UserRun& run, const tuner::TrialRequest& request, const RunFacts& facts,
                store::ShardContents& shard, store::TrialResult& result) {
-  const double tokens = spec::tokens_per_step(request.spec.training);
+  const double tokens = tokens_of_step(run, request, facts);
+  const int64_t world_size = facts.world_size.value_or(run.world_size);
   const int64_t first = facts.first_step.value_or(1);
   std::vector<double> samples;
   for (const StepLine& line : facts.steps) {
-    const auto seconds = seconds_of_line(line, facts, tokens);
+    const auto seconds = seconds_of_line(line, world_size, tokens);
     const int64_t place = line.step - first;
     const bool is_warmup = place < request.spec.num_warmup_steps;
     if (seconds && !is_warmup) samples.push_back(*seconds * 1e9);
@@ -253,8 +294,7 @@ void add_times(const UserRun& run, const tuner::TrialRequest& request, const Run
   result.metrics.push_back({-1, "noise_ratio", median.noise_ratio()});
   result.metrics.push_back({-1, "num_timed_steps", static_cast<double>(samples.size())});
   // Without a batch and a length that are known there is nothing to multiply.
-  const bool is_known = run.config.seq_length > 0 || facts.seq_length.has_value();
-  if (is_known && median.median > 0) {
+  if (tokens > 0 && median.median > 0) {
     result.tokens_per_s = tokens * 1e9 / median.median;
     result.metrics.push_back({-1, "tokens_per_s", *result.tokens_per_s});
   }
@@ -347,8 +387,8 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
     }
     if (!facts.config || name == "cuda_device_max_connections") continue;
     const std::string echoed = spec::get_plan_knob(facts.config->knobs, *row);
-    const bool may_be_unsaid =
-        !is_whole && echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
+    const bool may_be_unsaid = !is_whole && !is_echoed(name, *run.dialect, facts) &&
+                               echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
     if (echoed != value && !may_be_unsaid) {
       wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));
     }
@@ -389,6 +429,10 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
                               "for real routing"});
     }
     for (const std::string& note : left.facts->notes) result.texts.push_back({"note", note});
+    if (!left.facts->loss) {
+      result.texts.push_back(
+          {"note", "the log shows no loss: whether it still learns the same was not checked"});
+    }
     const bool has_echo = left.facts->echoed.form != EchoedConfig::Form::none;
     if (run.dialect && !has_echo) {
       result.texts.push_back({"note",

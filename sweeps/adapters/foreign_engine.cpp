@@ -196,13 +196,20 @@ std::string digest_of(const std::string& log) {
   return base::fnv_digits(identity);
 }
 
+/// The end of a log; one that is packed is nothing to be looked at.
+std::string kept_log(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const bool is_packed = file.peek() == 0x1f;
+  return is_packed ? fmt::format("packed: {}", path) : end_of_file(path, kKeptLogBytes);
+}
+
 /// What both ways to a result have in common.
 TrialRun result_with(const UserRun& run, const tuner::TrialRequest& request,
                      const EngineLeavings& left, const std::vector<std::string>& logs) {
   TrialRun done{std::string()};
   done.result = engine_result(run, request, left);
   if (!logs.empty()) {
-    done.result.texts.push_back({"log", end_of_file(logs.front(), kKeptLogBytes)});
+    done.result.texts.push_back({"log", kept_log(logs.front())});
   }
   done.is_out_of_time = left.end.how == CommandEnd::How::out_of_time;
   return done;

@@ -88,12 +88,13 @@ bool read_out_of_memory(const FailureForm& form, std::string_view text, size_t a
 }
 
 /// "PG GUID 14(EXPERT_MODEL_PARALLEL_GROUP) Rank 5": the name, or the number where it has none.
-std::string group_in(std::string_view text) {
+void read_group(std::string_view text, CollectiveTimeout& timeout) {
   const auto group = behind(text, "PG GUID ");
-  if (!group) return "";
+  if (!group) return;
   const std::string_view number = log_text::up_to(*group, "( ");
   const bool has_name = group->substr(number.size()).starts_with('(');
-  return log_text::printable(
+  timeout.group_id = log_text::printable(number, 80);
+  timeout.group = log_text::printable(
       has_name ? log_text::up_to(group->substr(number.size() + 1), ")") : number, 80);
 }
 
@@ -102,14 +103,26 @@ bool read_collective_timeout(const FailureForm& form, std::string_view text, siz
   const std::string_view rest = text.substr(at);
   // The rank in brackets is that of the group; the launcher's is that of the run.
   const int rank = log.rank() >= 0 ? log.rank() : named_rank(text.substr(0, at));
-  CollectiveTimeout& timeout = log.timeout_of(rank);
+  CollectiveTimeout timeout;
+  timeout.time_s = log.time();
   timeout.sequence = integer_behind(rest, "SeqNum=").value_or(-1);
   timeout.num_elements = integer_behind(rest, "NumelIn=").value_or(-1);
   timeout.waited_ms = integer_behind(rest, ") ran for ").value_or(-1);
   if (const auto operation = behind(rest, "OpType=")) {
     timeout.operation = log_text::printable(log_text::up_to(*operation, ",) "), 40);
   }
-  timeout.group = group_in(text.substr(0, at));
+  read_group(text.substr(0, at), timeout);
+  // Of several that one rank waits for the first is the nearest to the root.
+  CollectiveTimeout& known = log.timeout_of(rank);
+  if (known.operation.empty()) {
+    timeout.last_enqueued = known.last_enqueued;
+    timeout.last_completed = known.last_completed;
+    if (timeout.group_id.empty()) {
+      timeout.group_id = known.group_id;
+      timeout.group = known.group;
+    }
+    known = timeout;
+  }
   Failure* failure = log.add_failure(form, rank, "");
   if (failure != nullptr) failure->timeout = timeout;
   return true;
@@ -122,8 +135,16 @@ bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCo
   if (!enqueued) return false;
   const int rank = log.rank() >= 0 ? log.rank() : named_rank(text);
   CollectiveTimeout& timeout = log.timeout_of(rank);
+  CollectiveTimeout said;
+  read_group(text.substr(0, at), said);
+  const bool is_of_other =
+      !said.group_id.empty() && !timeout.group_id.empty() && said.group_id != timeout.group_id;
+  if (is_of_other) return true;
   timeout.last_enqueued = *enqueued;
-  if (timeout.group.empty()) timeout.group = group_in(text.substr(0, at));
+  if (timeout.group_id.empty()) {
+    timeout.group_id = said.group_id;
+    timeout.group = said.group;
+  }
   if (const auto completed = behind(rest, "last completed ")) {
     timeout.last_completed = integer_behind(*completed, "work: ").value_or(-1);
   }

@@ -52,6 +52,11 @@ constexpr StepField kBarFields[] = {
     {"global_batch_size", &StepLine::global_batch_size},
     {"consumed_samples", &StepLine::consumed_samples},
     {"TFLOPS_per_GPU", &StepLine::tflops_per_gpu},
+    // Megatron-DeepSpeed.
+    {"TFLOPs", &StepLine::tflops_per_gpu},
+    {"tokens per gpu per second (tgs)", &StepLine::tokens_per_s_per_gpu},
+    {"samples per second", &StepLine::samples_per_s},
+    {"actual seqlen", &StepLine::seq_length},
 };
 
 /// "key: value  key: value" of torchtitan.
@@ -62,18 +67,33 @@ constexpr StepField kTitanFields[] = {
     {"tflops:", &StepLine::tflops_per_gpu},
 };
 
+void read_bar_field(std::string_view key, std::string_view said, StepLine& step) {
+  for (const StepField& field : kBarFields) {
+    if (field.key != key || step.*field.member) continue;
+    const auto value = leading_number(said);
+    if (value) step.*field.member = *value * field.scale;
+  }
+}
+
 void read_bars(std::string_view text, StepLine& step) {
   while (!text.empty()) {
     const std::string_view segment = log_text::up_to(text, "|");
     text.remove_prefix(std::min(segment.size() + 1, text.size()));
     const size_t colon = segment.rfind(": ");
     if (colon == std::string_view::npos) continue;
-    const std::string_view key = bare(segment.substr(0, colon));
-    for (const StepField& field : kBarFields) {
-      if (field.key != key || step.*field.member) continue;
-      const auto value = leading_number(segment.substr(colon + 2));
-      if (value) step.*field.member = *value * field.scale;
-    }
+    read_bar_field(bare(segment.substr(0, colon)), segment.substr(colon + 2), step);
+  }
+}
+
+/// "key=value, key=value]": the same words behind a progress bar.
+void read_bar_pairs(std::string_view text, StepLine& step) {
+  text = log_text::up_to(text, "]");
+  while (!text.empty()) {
+    const std::string_view segment = log_text::up_to(text, ",");
+    text.remove_prefix(std::min(segment.size() + 1, text.size()));
+    const size_t sign = segment.find('=');
+    if (sign == std::string_view::npos) continue;
+    read_bar_field(bare(segment.substr(0, sign)), segment.substr(sign + 1), step);
   }
 }
 
@@ -101,13 +121,10 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   }
   read_bars(text.substr(begin), step);
   if (!step.step_time_s || *step.step_time_s < 0) return false;
-  // A mean that is not a number is left out; only a whole line shows that, and steps that were
-  // skipped have no loss.
+  // A mean that is not a number is left out, on the first line as well, and those of experts'
+  // losses beside it are not. Only a whole line shows that, and steps that were skipped have none.
   const bool is_whole = step.num_nan.has_value();
-  const bool has_loss_key = text.find("loss: ", begin) != std::string_view::npos;
-  const StepSeries& before = log.now().steps;
-  const bool had_loss = !before.empty() && before.last().loss.has_value();
-  if (is_whole && !step.loss && !has_loss_key && had_loss && step.num_skipped.value_or(0) == 0) {
+  if (is_whole && !step.loss && step.num_skipped.value_or(0) == 0) {
     step.loss = std::numeric_limits<double>::quiet_NaN();
   }
   log.add_step(step);
@@ -345,6 +362,57 @@ bool read_mesh(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
+struct MeshAxis {
+  std::string_view name;
+  NamedSize member;
+};
+/// Up to torchtitan 0.2.0. The shards are split in two where experts are spread over them.
+constexpr MeshAxis kMeshAxes[] = {
+    {"pp", &NamedSizes::pp},
+    {"dp", &NamedSizes::dp},
+    {"dp_replicate", &NamedSizes::dp},
+    {"dp_shard", &NamedSizes::dp},
+    {"dp_shard_mod_ep", &NamedSizes::dp},
+    {"dp_shard_in_ep", &NamedSizes::dp},
+    {"cp", &NamedSizes::cp},
+    {"tp", &NamedSizes::tp},
+};
+
+/// "Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]": axes of one rank are left out.
+bool read_listed_mesh(std::string_view text, size_t at, LogCollector& log) {
+  constexpr int64_t kMostRanks = 10'000'000;
+  const auto lists = behind(text.substr(at), "mesh with [");
+  if (!lists) return false;
+  std::string_view names = log_text::up_to(*lists, "]");
+  const auto rest = behind(lists->substr(names.size()), "[");
+  if (!rest || rest->find(']') == std::string_view::npos) return false;  // cut off
+  std::string_view sizes = log_text::up_to(*rest, "]");
+  NamedSizes mesh{.tp = 1, .pp = 1, .cp = 1, .dp = 1, .ep = 1};
+  int64_t world = 1;
+  while (!bare(names).empty()) {
+    const std::string_view quoted = log_text::up_to(names, ",");
+    const std::string_view number = log_text::up_to(sizes, ",");
+    names.remove_prefix(std::min(quoted.size() + 1, names.size()));
+    sizes.remove_prefix(std::min(number.size() + 1, sizes.size()));
+    const std::string_view name = log_text::up_to(behind(quoted, "'").value_or(""), "'");
+    const auto size = leading_integer(number);
+    const auto* const axis = std::ranges::find(kMeshAxes, name, &MeshAxis::name);
+    if (!size || *size < 1 || *size > kMostRanks / world) return false;
+    world *= *size;
+    if (axis == std::end(kMeshAxes)) continue;
+    mesh.*axis->member *= *size;
+    // How many of these ranks hold the experts depends on tensor parallelism within them.
+    if (name.ends_with("_ep")) mesh.ep = 0;
+  }
+  log.banner("mesh");
+  for (const NamedSize member :
+       {&NamedSizes::tp, &NamedSizes::pp, &NamedSizes::cp, &NamedSizes::dp, &NamedSizes::ep}) {
+    log.set_size(member, mesh.*member);
+  }
+  log.set_size(&NamedSizes::world_size, world);
+  return true;
+}
+
 constexpr SizeField kTrainerFields[] = {
     {"global batch size ", &NamedSizes::global_batch_size},
     {"sequence length ", &NamedSizes::seq_length},
@@ -414,6 +482,38 @@ bool read_nemo_step(std::string_view text, size_t at, LogCollector& log) {
   const auto global = integer_behind(text.substr(begin), "global_step: ");
   if (global && *global >= 0) step.step = *global + 1;
   read_bars(text.substr(begin), step);
+  if (!step.step_time_s) return false;
+  log.add_step(step);
+  return true;
+}
+
+/// "Epoch 0: :  2%|x  | 2/100 [00:02<12:00, reduced_train_loss=9.900, global_step=1.000,
+/// consumed_samples=512.0, train_step_timing in s=1.234]": a bar that is drawn again and again. Of
+/// numbers it has five characters.
+bool read_nemo_bar(std::string_view text, size_t at, LogCollector& log) {
+  const size_t bracket = text.rfind(" [", at);
+  const size_t bar = bracket == std::string_view::npos ? bracket : text.rfind('|', bracket);
+  const size_t epoch_at = bar == std::string_view::npos ? bar : text.rfind("Epoch ", bar);
+  if (epoch_at == std::string_view::npos) return false;
+  const std::string_view counter = text.substr(bar + 1, bracket - bar - 1);
+  const auto epoch = leading_integer(text.substr(epoch_at + 6));
+  const auto done = leading_integer(counter);
+  const auto all = integer_behind(counter, "/");
+  constexpr int64_t kMostSteps = 1'000'000'000;
+  if (!epoch || *epoch < 0 || *epoch > kMostSteps || !done || !all || *all < 1 ||
+      *all > kMostSteps / (*epoch + 1)) {
+    return false;
+  }
+  const std::string_view pairs = text.substr(bracket + 2);
+  StepLine step;
+  step.step = *epoch * *all + *done;
+  step.total = (*epoch + 1) * *all;
+  const std::string_view global = log_text::up_to(behind(pairs, "global_step=").value_or(""), ",]");
+  // "1.2e+3" is rounded.
+  const bool is_exact = !global.empty() && global.find('e') == std::string_view::npos;
+  const auto number = is_exact ? leading_integer(global) : std::nullopt;
+  if (number && *number >= 0 && *number < kMostSteps) step.step = *number + 1;
+  read_bar_pairs(pairs, step);
   if (!step.step_time_s) return false;
   log.add_step(step);
   return true;
@@ -520,6 +620,7 @@ constexpr LineForm kLineForms[] = {
     {"titan", "[titan] 20", kTitan, 2, read_titan_mark},
     {"titan step", "tps: ", kTitan, 2, read_titan_step},
     {"titan mesh", "Building device mesh with parallelism:", kTitan, 2, read_mesh},
+    {"titan mesh", "-D device mesh with [", kTitan, 2, read_listed_mesh},
     {"titan trainer", "Trainer is initialized with ", kTitan, 2, read_trainer},
     {"titan start", "Training starts at step ", kAnybody, 0, read_titan_start},
     {"titan end", "Training completed", kAnybody, 0, read_end},
@@ -529,6 +630,7 @@ constexpr LineForm kLineForms[] = {
     {"titan retries", " memory allocation retries.", kAnybody, 0, read_retries},
     // NeMo 2.
     {"nemo step", "train_step_timing in s:", kNemo, 3, read_nemo_step},
+    {"nemo bar", "train_step_timing in s=", kNemo, 3, read_nemo_bar},
     // DeepSpeed.
     {"deepspeed rate", "RunningAvgSamplesPerSec=", kDeepspeed, 2, read_deepspeed_rate},
     {"deepspeed pipeline", "iter time (s): ", kDeepspeed, 2, read_deepspeed_pipeline},

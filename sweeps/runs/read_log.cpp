@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <streambuf>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "profiler/import/byte_source.h"
 #include "sweeps/runs/anchors.h"
 #include "sweeps/runs/failure_forms.h"
 #include "sweeps/runs/line_forms.h"
@@ -144,6 +147,24 @@ std::optional<double> last_time_in(std::string_view tail) {
   return std::nullopt;
 }
 
+/// A packed file as a stream.
+class UnpackedBytes : public std::streambuf {
+ public:
+  explicit UnpackedBytes(std::unique_ptr<profiler::ByteSource> source)
+      : source_(std::move(source)), bytes_(size_t{256} << 10, '\0') {}
+
+ protected:
+  int_type underflow() override {
+    const size_t count = source_->read(bytes_.data(), bytes_.size());
+    setg(bytes_.data(), bytes_.data(), bytes_.data() + count);
+    return count == 0 ? traits_type::eof() : traits_type::to_int_type(bytes_.front());
+  }
+
+ private:
+  std::unique_ptr<profiler::ByteSource> source_;
+  std::string bytes_;
+};
+
 bool is_code_or_data(std::string_view head) {
   constexpr std::string_view kStarts[] = {"#!",      "# ",    "//",     "/*",
                                           "{",       "[{",    "<",      "\x1f\x8b",
@@ -186,6 +207,14 @@ ForeignLog read_log_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!is_file || !in) {
     throw base::UsageError(fmt::format("{}: is no file that can be read, expected a log", path));
+  }
+  // Two bytes of a pipe cannot be put back.
+  const bool may_be_packed = std::filesystem::is_regular_file(path, error) && in.peek() == 0x1f;
+  if (may_be_packed) {
+    UnpackedBytes unpacked(profiler::open_bytes(path));
+    std::istream text(&unpacked);
+    text.exceptions(std::ios::badbit);  // what the source throws comes through
+    return read_log(text, path);
   }
   return read_log(in, path);
 }

@@ -147,6 +147,7 @@ std::optional<double> second_without_first(const std::vector<StepLine>& steps,
 
 void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
   const double tokens = tokens_per_step(parts, facts);
+  if (tokens > 0) facts.tokens_per_step = tokens;
   const auto world = static_cast<double>(facts.world_size.value_or(0));
   bool has_warmup = false;
   facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, cadence);
@@ -272,6 +273,13 @@ void take_size(std::optional<int64_t>& size, int64_t value) {
   if (!size && value > 0) size = value;
 }
 
+/// Of a step line; a figure that is no size of a run is left out.
+std::optional<int64_t> logged_size(std::optional<double> value) {
+  constexpr double kMostSize = 1e9;
+  if (!value || !(*value >= 1) || *value > kMostSize) return std::nullopt;
+  return std::llround(*value);
+}
+
 void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
   ParallelSizes& p = facts.parallel;
   for (const Attempt* part : parts) {
@@ -354,10 +362,8 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_echoed_config(facts);
   read_configured_sizes(facts);
   for (const StepLine& step : facts.steps) {
-    if (step.global_batch_size) {
-      facts.global_batch_size = std::llround(std::clamp(*step.global_batch_size, 0.0, 1e9));
-    }
-    if (step.seq_length) facts.seq_length = std::llround(std::clamp(*step.seq_length, 0.0, 1e9));
+    if (const auto size = logged_size(step.global_batch_size)) facts.global_batch_size = size;
+    if (const auto size = logged_size(step.seq_length)) facts.seq_length = size;
   }
   int64_t stride = 1;
   for (const Attempt* part : parts) stride = std::max(stride, part->steps.stride());

@@ -98,6 +98,7 @@ struct RunFacts {
   std::optional<int64_t> micro_batch_size;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> seq_length;
+  std::optional<double> tokens_per_step;  ///< of all ranks
 
   std::optional<StepTime> step_time;
   std::optional<double> tokens_per_s_per_gpu;

@@ -14,6 +14,7 @@
 
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/error.h"
+#include "profiler/import/byte_source.h"
 #include "sweeps/runs/read_log.h"
 
 namespace moetune::sweeps {
@@ -112,10 +113,22 @@ Sample sample_of(const fs::path& path) {
   return sample;
 }
 
+/// What is packed is a trace, unless it holds a log.
+RunFileKind kind_of_packed(const fs::path& path) {
+  try {
+    const std::string head = profiler::first_bytes(path.string(), kHeadBytes);
+    return kind_of_file(head) == RunFileKind::log ? RunFileKind::log : RunFileKind::gzip;
+  } catch (const base::UsageError&) {
+    return RunFileKind::gzip;  // whoever reads it says what is wrong with it
+  }
+}
+
 void add_file(const fs::path& path, RunFolder& folder, int64_t& num_bytes) {
   const Sample sample = sample_of(path);
   num_bytes += static_cast<int64_t>(sample.head.size() + sample.tail.size());
-  switch (kind_of_file(sample.head, sample.tail)) {
+  RunFileKind kind = kind_of_file(sample.head, sample.tail);
+  if (kind == RunFileKind::gzip) kind = kind_of_packed(path);
+  switch (kind) {
     case RunFileKind::other:
       return;
     case RunFileKind::log:
@@ -165,6 +178,8 @@ RunFileKind kind_of_file(std::string_view head, std::string_view tail) {
   using namespace std::string_view_literals;
   if (head.starts_with("SQLite format 3\0"sv)) return RunFileKind::sqlite;
   if (head.starts_with("\x1f\x8b"sv)) return RunFileKind::gzip;
+  // What some editors put in front of UTF-8.
+  if (head.starts_with("\xef\xbb\xbf"sv)) head.remove_prefix(3);
   const size_t first = std::min(head.find_first_not_of(" \t\r\n"), head.size());
   const std::string_view text = head.substr(first);
   if (text.starts_with('{') || text.starts_with("[")) {

@@ -15,7 +15,7 @@ enum class RunFileKind : uint8_t {
   chrome_trace,  ///< JSON of Kineto and others
   rocprof_trace,
   sqlite,  ///< of Nsight Systems, most likely
-  gzip,    ///< assumed to be a trace
+  gzip,    ///< a trace, unless what it holds is a log
   config,  ///< a command or a configuration of a dialect
 };
 

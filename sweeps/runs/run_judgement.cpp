@@ -39,25 +39,56 @@ std::string words_of_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(runs, ", "));
 }
 
-/// What the watchdogs of all ranks said.
+/// What the watchdogs of all ranks said of the operation that timed out first.
 struct Waiters {
   std::set<int> ranks;              ///< whose collective timed out
-  std::map<int, int64_t> enqueued;  ///< how many operations a rank had started
+  std::set<int> elsewhere;          ///< who timed out in another group, or at another operation
+  std::map<int, int64_t> enqueued;  ///< how many operations a rank of the group had started
   std::optional<CollectiveTimeout> first;
   bool called_others = false;  ///< ranks of one group called different operations
 };
 
-Waiters waiters_of(const AttemptParts& parts) {
-  Waiters waiters;
+/// The earliest; of those at one time the one that the group had come to first.
+std::optional<CollectiveTimeout> first_timeout(const AttemptParts& parts) {
+  std::optional<CollectiveTimeout> first;
   for (const Attempt* part : parts) {
     for (const auto& [rank, timeout] : part->timeouts) {
-      if (rank >= 0 && timeout.last_enqueued >= 0) waiters.enqueued[rank] = timeout.last_enqueued;
       if (timeout.operation.empty()) continue;
-      if (rank >= 0) waiters.ranks.insert(rank);
-      if (!waiters.first) waiters.first = timeout;
-      const CollectiveTimeout& first = *waiters.first;
-      waiters.called_others |= timeout.sequence == first.sequence && timeout.group == first.group &&
-                               timeout.operation != first.operation;
+      const bool has_times = first && first->time_s && timeout.time_s;
+      const bool is_earlier = has_times && *timeout.time_s < *first->time_s;
+      const bool is_behind = first && timeout.group_id == first->group_id &&
+                             (!has_times || *timeout.time_s == *first->time_s) &&
+                             timeout.sequence < first->sequence;
+      if (!first || is_earlier || is_behind) first = timeout;
+    }
+  }
+  return first;
+}
+
+/// Not every line names its group.
+bool is_of_group(const CollectiveTimeout& timeout, const CollectiveTimeout& first) {
+  if (!timeout.group_id.empty() && !first.group_id.empty()) {
+    return timeout.group_id == first.group_id;
+  }
+  return timeout.group_id == first.group_id || timeout.operation.empty() ||
+         (timeout.operation == first.operation && timeout.sequence == first.sequence);
+}
+
+Waiters waiters_of(const AttemptParts& parts) {
+  Waiters waiters;
+  waiters.first = first_timeout(parts);
+  if (!waiters.first) return waiters;
+  const CollectiveTimeout& first = *waiters.first;
+  for (const Attempt* part : parts) {
+    for (const auto& [rank, timeout] : part->timeouts) {
+      const bool is_its_group = is_of_group(timeout, first);
+      if (is_its_group && rank >= 0 && timeout.last_enqueued >= 0) {
+        waiters.enqueued[rank] = timeout.last_enqueued;
+      }
+      if (timeout.operation.empty()) continue;
+      const bool is_same = is_its_group && timeout.sequence == first.sequence;
+      if (rank >= 0) (is_same ? waiters.ranks : waiters.elsewhere).insert(rank);
+      waiters.called_others |= is_same && timeout.operation != first.operation;
     }
   }
   return waiters;
@@ -89,6 +120,10 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
   failure.waiting_ranks.assign(waiters.ranks.begin(), waiters.ranks.end());
   bool is_likely = false;
   std::vector<int> missing = absent_ranks(waiters.ranks, facts.world_size.value_or(0), is_likely);
+  // Who waits elsewhere may be of another group; where nobody else is left it is one that came
+  // late.
+  const auto is_elsewhere = [&](int rank) { return waiters.elsewhere.contains(rank); };
+  if (!std::ranges::all_of(missing, is_elsewhere)) std::erase_if(missing, is_elsewhere);
   std::string who = "who did not come is not said";
   if (!missing.empty()) {
     who =
@@ -115,6 +150,11 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
                   words_of_seconds(static_cast<double>(first.waited_ms) / 1e3), first.operation,
                   first.sequence, first.group.empty() ? "" : " of group " + first.group, who);
   if (waiters.called_others) failure.sentence += "; the ranks had called different operations";
+  if (!waiters.elsewhere.empty()) {
+    failure.sentence +=
+        fmt::format("; {} waited in other operations",
+                    words_of_ranks({waiters.elsewhere.begin(), waiters.elsewhere.end()}));
+  }
 }
 
 /// Time and place of two failures, as far as they can be compared: negative where `a` was first.

@@ -142,6 +142,8 @@ struct CollectiveTimeout {
   int64_t waited_ms = -1;
   int64_t last_enqueued = -1;
   int64_t last_completed = -1;
+  std::string group_id;          ///< PyTorch's number of the group: names may be of many
+  std::optional<double> time_s;  ///< when it was reported
 };
 
 struct FailureForm;

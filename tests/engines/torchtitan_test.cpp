@@ -1,6 +1,7 @@
-// A real torchtitan, which trains on the CPU, swept from end to end. It takes a Python environment
-// of about a gigabyte: MOETUNE_TORCHTITAN names a program that is called with a folder, the number
-// of ranks and torchtitan's flags, and prints its log. Skipped with a message where it is not set.
+// A real torchtitan, which trains on the CPU, swept and diagnosed from end to end. It takes a
+// Python environment of about a gigabyte: MOETUNE_TORCHTITAN names a program that is called with a
+// folder, the number of ranks and torchtitan's flags, and prints its log. Skipped with a message
+// where it is not set.
 #include <boost/test/unit_test.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +54,32 @@ BOOST_AUTO_TEST_CASE(a_real_engine_is_swept) {
     BOOST_TEST(trial.loss_final.value_or(0) < 10);
   }
   BOOST_TEST(num_ok >= 3);
+
+  // What its trials have left, each by itself: logs of two ranks, and of the one that was profiled
+  // traces, which are of a CPU.
+  int num_diagnosed = 0;
+  bool has_traces = false;
+  for (const auto& left : std::filesystem::directory_iterator(db + ".runs")) {
+    const tests::Answer answer = run({"diagnose", left.path().string(), "--format", "json"});
+    BOOST_TEST_CONTEXT(left.path()) {
+      BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+      const nlohmann::json told = nlohmann::json::parse(answer.out);
+      BOOST_TEST(told["run"]["framework"] == "torchtitan");
+      if (told["run"]["status"] != "ok") continue;
+      ++num_diagnosed;
+      has_traces |= told["notes"].dump().find("holds no device work") != std::string::npos;
+      BOOST_TEST(told["run"]["world_size"] == 2);
+      BOOST_TEST(told["run"]["seq_length"] == 256);
+      BOOST_TEST(told["run"]["micro_batch_size"] == 2);
+      BOOST_TEST(told["run"]["step_time_s"].get<double>() > 1e-3);
+      BOOST_TEST(told["run"]["loss"].get<double>() < 10);
+      // Of a device's work alone can there be a verdict.
+      BOOST_TEST(told["wall"]["label"] == "unknown");
+      BOOST_TEST(!told["wall"]["summary"].get<std::string>().empty());
+    }
+  }
+  BOOST_TEST(num_diagnosed >= num_ok);
+  BOOST_TEST(has_traces);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

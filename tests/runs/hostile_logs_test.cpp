@@ -79,11 +79,24 @@ BOOST_AUTO_TEST_CASE(sizes_that_make_no_sense) {
       "|\n iteration 99999999999999999999/ 5 | elapsed time per iteration (ms): 1.0 |\n"
       " iteration 5/ 6 | elapsed time per iteration (ms): -1.0 |\n"
       "Building device mesh with parallelism: pp=1000000, dp_replicate=1000000, "
-      "dp_shard=1000000, cp=1000000, tp=1000000\n");
+      "dp_shard=1000000, cp=1000000, tp=1000000\n"
+      "Building 2-D device mesh with ['dp_shard', 'tp'], [1000000, 1000000]\n"
+      "Building 2-D device mesh with ['dp_shard', 'tp'], [4\n");
   BOOST_TEST(!facts.parallel.dp.has_value());
   BOOST_TEST(!facts.peak_memory.has_value());
   BOOST_TEST(facts.steps.empty());
   BOOST_TEST(!dumped(facts).empty());
+}
+
+BOOST_AUTO_TEST_CASE(batches_beyond_all_bounds_are_left_out) {
+  std::string text = megatron_steps(1, 3);
+  for (size_t at = text.find("batch size:    64"); at != std::string::npos;
+       at = text.find("batch size:    64")) {
+    text.replace(at, 17, "batch size: 99999999999999999999999");
+  }
+  const RunFacts facts = facts_of(text);
+  BOOST_TEST(facts.num_steps == 3);
+  BOOST_TEST(!facts.global_batch_size.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(very_many_of_everything) {

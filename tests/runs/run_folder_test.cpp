@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "tests/import/trace_texts.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/runs/golden_logs.h"
 
@@ -52,6 +53,8 @@ const Row kRows[] = {
     {"a source", "import os\nprint('''" + kStep + "''')\n", RunFileKind::other},
     {"a page", "# How to train with torchtitan\n\nwords\n", RunFileKind::other},
     {"nothing", "", RunFileKind::other},
+    {"a trace behind the mark of UTF-8", "\xef\xbb\xbf{\"traceEvents\": []}",
+     RunFileKind::chrome_trace},
 };
 
 void write(const fs::path& path, const std::string& text) {
@@ -67,6 +70,20 @@ BOOST_DATA_TEST_CASE(kinds, boost::unit_test::data::make(kRows)) {
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_log_counts_as_well) {
   BOOST_TEST((kind_of_file("words\n", kStep) == RunFileKind::log));
+}
+
+BOOST_AUTO_TEST_CASE(packed_logs_are_read) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const std::string packed = tests::gzip_of(golden_logs::megatron_steps(1, 9));
+  write(root / "train.log.gz", packed);
+  write(root / "trace.json.gz", tests::gzip_of("{\"traceEvents\": []}"));
+  write(root / "cut.log.gz", packed.substr(0, packed.size() / 2));
+  const RunFolder folder = find_run_files(root.string());
+  BOOST_TEST(folder.logs == std::vector{(root / "train.log.gz").string()});
+  BOOST_TEST(folder.traces.size() == 2U);  // nobody knows what the cut one was
+  BOOST_TEST(read_run(folder.logs).num_steps == 9);
+  BOOST_CHECK_THROW(read_run({(root / "cut.log.gz").string()}), base::UsageError);
 }
 
 BOOST_AUTO_TEST_CASE(a_folder) {

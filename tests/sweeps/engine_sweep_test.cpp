@@ -1,5 +1,5 @@
-// Sweeps over somebody else's engine, with a stand-in that takes Megatron-LM's flags and prints its
-// logs: tests/fakes/pretrain_gpt.
+// Sweeps over somebody else's engine, with a stand-in that takes the settings of Megatron-LM,
+// Megatron-Bridge, torchtitan or Primus and prints their logs: tests/fakes/pretrain_gpt.
 #include <boost/test/unit_test.hpp>
 
 #include "profiler/store/store.h"
@@ -123,6 +123,99 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   const std::string exported = folder.file("look.json");
   BOOST_TEST(run({"trace", db, std::to_string(looked_at), "--out", exported}).code == 0);
   BOOST_TEST(tests::contains(tests::read_text(exported), "sm90_gemm_bf16"));
+}
+
+// Each in its own words: settings, configuration, steps, memory, traces and the losses that are not
+// numbers.
+BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
+  struct Row {
+    const char* dialect;
+    const char* run;     ///< behind the program
+    const char* config;  ///< empty: the command has it all
+    std::string plant;   ///< how settings begin that plant a failure
+    std::vector<std::string> settings;
+    double step_ns;
+  };
+  const std::vector<Row> rows = {
+      {"megatron-bridge",
+       "train.micro_batch_size=1 train.global_batch_size=64 model.seq_length=4096 "
+       "comm_overlap.overlap_grad_reduce=false {flags}",
+       "",
+       "planted.",
+       {"train.micro_batch_size=2", "comm_overlap.overlap_grad_reduce=true"},
+       480e6},
+      // Its word for the overlap of gradients there is not.
+      {"torchtitan",
+       "--training.local_batch_size 1 --training.global_batch_size 64 --training.seq_len 4096 "
+       "{flags}",
+       "",
+       "planted.",
+       {"training.local_batch_size = 2"},
+       600e6},
+      {"primus",
+       "{config}",
+       "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+       "      micro_batch_size: 1\n      global_batch_size: 64\n      seq_length: 4096\n"
+       "      overlap_grad_reduce: false\n",
+       "planted_",
+       {"micro_batch_size: 2", "overlap_grad_reduce: true"},
+       480e6},
+  };
+  for (const Row& row : rows) {
+    BOOST_TEST_CONTEXT(row.dialect) {
+      const std::string dialect = row.dialect;
+      db = folder.file(dialect + ".db");
+      json space = {{"micro_batch_size", {1, 2, 4}}};
+      for (const char* failure : {"nan", "ignore", "timeout"}) {
+        space[row.plant + failure] = json::array({"true"});
+      }
+      if (dialect != "torchtitan") space["overlap_grad_reduce"] = {false, true};
+      write_engine_sweep(*this, space, [&](json& document) {
+        json& words = document["engine"];
+        words["dialect"] = dialect;
+        words["run"] = "FAKE_DIALECT=" + dialect + " " + kFake + " " + row.run;
+        if (*row.config != '\0') words["config"] = row.config;
+      });
+      const json result = swept(*this);
+      BOOST_TEST(result["status"] == "done");
+      BOOST_TEST(result["engine_settings"] == json(row.settings), result.dump());
+      BOOST_TEST(result["num_by_status"]["wrong"] == 1);
+      BOOST_TEST(result["num_by_status"].contains("oom"));
+      BOOST_TEST(result["num_by_status"]["failed"] == 1);
+      BOOST_TEST(result["num_by_status"]["hung"] == 1);
+      BOOST_TEST(result["best"]["step_ns"].get<double>() == row.step_ns,
+                 boost::test_tools::tolerance(0.01));
+      BOOST_TEST(result["best"]["tokens_per_s"].get<double>() == 64 * 4096 / (row.step_ns / 1e9),
+                 boost::test_tools::tolerance(0.01));
+      for (const auto& [failure, status, words] :
+           {std::tuple("nan", "wrong", "not a number since step 4"),
+            {"ignore", "failed", "asked 2, the log has 1"},
+            {"timeout", "hung", "rank 5 did not come"}}) {
+        const store::TrialRow trial = trial_titled(db, row.plant + failure);
+        BOOST_TEST(trial.status == status);
+        BOOST_TEST(trial.reason.find(words) != std::string::npos, trial.reason);
+      }
+
+      // The configuration was echoed, and what the look has left tells the same to diagnose.
+      const store::TrialRow look = trial_titled(db, "a look into the best");
+      BOOST_TEST(look.wall == "communication");
+      BOOST_TEST(look.peak_bytes.value_or(0) > int64_t{20} << 30);
+      for (const store::NamedText& text : store::Store::open_read_only(db).read_texts(look.id)) {
+        BOOST_TEST(text.value.find("was not checked") == std::string::npos, text.value);
+      }
+      const std::string left = db + ".runs/" + look.spec_hash.substr(0, 8) + "-0";
+      const tests::Answer answer = run({"diagnose", left, "--format", "json"});
+      BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+      const json told = json::parse(answer.out);
+      BOOST_TEST(told["run"]["framework"] == dialect);
+      BOOST_TEST(told["run"]["status"] == "ok", told["run"].dump());
+      BOOST_TEST(told["run"]["micro_batch_size"] == 2);
+      BOOST_TEST(told["run"]["seq_length"] == 4096);
+      BOOST_TEST(told["run"]["step_time_s"].get<double>() == 0.6,
+                 boost::test_tools::tolerance(0.01));
+      BOOST_TEST(told["wall"]["label"] == "communication");
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(faulty_runs_do_not_count) {

@@ -1,0 +1,127 @@
+// What the log of a run of somebody else's engine makes of a trial: the gate of losses, and times
+// and tokens that come from the log before they come from the settings.
+#include "sweeps/adapters/engine_result.h"
+
+#include <fmt/format.h>
+
+#include <boost/test/unit_test.hpp>
+#include <functional>
+
+#include "tests/runs/golden_logs.h"
+
+namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(engine_results)
+
+namespace {
+
+using spec::dialects::Dialect;
+
+constexpr int kSteps = 6;
+
+/// Six lines of torchtitan, without the loss where `has_loss` says so.
+std::string titan_log(const std::function<bool(int)>& has_loss, const std::string& more = "") {
+  std::string text = more;
+  for (int step = 1; step <= kSteps; ++step) {
+    text += fmt::format("[rank0]:[titan] 2026-03-04 05:06:{:02},089 - root - INFO - step: {:2}",
+                        step, step);
+    if (has_loss(step)) text += fmt::format("  loss: {:8.5f}", 10.0 - step);
+    text += "  grad_norm:  1.2500  memory: 61.25GiB(77.43%)  tps: 5,000  tflops: 210.50\n";
+  }
+  return text;
+}
+
+bool always(int /*step*/) { return true; }
+
+struct TrialOfTitan {
+  TrialOfTitan() {
+    run.dialect = Dialect::torchtitan;
+    run.world_size = 8;
+    run.config.seq_length = 2048;  // as torchtitan has it where nobody says it
+    run.config.global_batch_size = 8;
+    request.spec.training.global_batch_size = 8;
+    request.spec.num_warmup_steps = 1;
+    request.spec.num_steps = 4;
+    for (int step = 1; step <= kSteps; ++step) {
+      request.spec.reference_loss.push_back(10.0 - step);
+    }
+  }
+  [[nodiscard]] store::TrialResult result(const std::string& log) const {
+    EngineLeavings left;
+    left.facts = golden_logs::facts_of(log);
+    return engine_result(run, request, left);
+  }
+  UserRun run;
+  tuner::TrialRequest request;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(losses_that_only_the_baseline_shows_are_wrong) {
+  const TrialOfTitan trial;
+  BOOST_TEST(trial.result(titan_log(always)).status == "ok");
+  // A line that another process has cut.
+  BOOST_TEST(trial.result(titan_log([](int step) { return step != 4; })).status == "ok");
+  const store::TrialResult diverged = trial.result(titan_log([](int step) { return step < 4; }));
+  BOOST_TEST(diverged.status == "wrong");
+  BOOST_TEST(diverged.reason.find("show no loss") != std::string::npos, diverged.reason);
+  BOOST_TEST(trial.result(titan_log([](int) { return false; })).status == "wrong");
+}
+
+BOOST_AUTO_TEST_CASE(losses_are_compared_by_lines) {
+  // A line every ten steps, as the baseline had: what is stored of it has no gaps.
+  TrialOfTitan trial;
+  trial.request.spec.reference_loss = {9.0, 8.0, 7.0, 6.0, 5.0};
+  std::string log;
+  for (const auto& [step, loss] : {std::pair(1, 9.0), {10, 8.0}, {20, 7.0}, {30, 6.0}, {40, 3.0}}) {
+    log += fmt::format(
+        "[titan] 2026-03-04 05:06:{:02},089 - root - INFO - step: {:2}  loss: {:.5f}"
+        "  tps: 5,000\n",
+        step, step, loss);
+  }
+  // (9 + 8 + 7 + 6 + 3) / 5 = 6.6 for 7.
+  trial.run.sweep.engine.loss_band_ratio = 0.05;
+  const store::TrialResult off = trial.result(log);
+  BOOST_TEST(off.status == "wrong");
+  BOOST_TEST(off.reason.find("loss 6.6000 in the mean of 5") != std::string::npos, off.reason);
+  trial.run.sweep.engine.loss_band_ratio = 0.07;
+  BOOST_TEST(trial.result(log).status == "ok");
+}
+
+BOOST_AUTO_TEST_CASE(a_log_counts_more_than_the_settings) {
+  const TrialOfTitan trial;
+  // 8 * 2048 tokens by 5000 of 8 devices.
+  const store::TrialResult by_settings = trial.result(titan_log(always));
+  BOOST_TEST(by_settings.step_ns.value_or(0) == 409'600'000);
+  // 8 * 8192 tokens.
+  const store::TrialResult by_log = trial.result(titan_log(
+      always,
+      "[titan] 2026-03-04 05:06:00,089 - root - INFO - Trainer is initialized with local batch "
+      "size 1, global batch size 8, gradient accumulation steps 1, sequence length 8192, total "
+      "steps 6 (warmup 2)\n"));
+  BOOST_TEST(by_log.step_ns.value_or(0) == 1'638'400'000);
+  BOOST_TEST(by_log.tokens_per_s.value_or(0) == 40'000.0, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_nobody_has_told_are_not_counted) {
+  TrialOfTitan trial;
+  trial.run.dialect.reset();
+  trial.run.config = {};
+  trial.run.world_size = 0;
+  trial.request.spec.training.seq_length = 1;
+  trial.request.spec.reference_loss.clear();
+  const std::string steps = golden_logs::megatron_steps(1, kSteps);
+  const store::TrialResult unknown = trial.result(steps);
+  BOOST_TEST(unknown.status == "ok");
+  BOOST_TEST(unknown.step_ns.value_or(0) == 1'000'000'000);
+  BOOST_TEST(!unknown.tokens_per_s.has_value());
+  // 64 sequences a step stand on its lines, their length in the command that the shell shows.
+  const store::TrialResult known = trial.result(
+      "+ torchrun --nproc_per_node=8 pretrain_gpt.py --seq-length 4096 --micro-batch-size 2\n" +
+      steps);
+  BOOST_TEST(known.tokens_per_s.value_or(0) == 64.0 * 4096, boost::test_tools::tolerance(1e-9));
+  // Without the ranks a rate of each gives no time.
+  BOOST_TEST(trial.result(titan_log(always)).status == "failed");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

@@ -61,6 +61,24 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   return fixed;
 }
 
+/// Of a question whose every configuration is illegal: throws base::UsageError where the fixed
+/// knobs by themselves break no rule, so that what lacks is a configuration with their values.
+void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<Fixed>& fixed) {
+  planner::PlanRun run;
+  run.model = question.model;
+  run.hardware = question.hardware;
+  run.knobs = question.base;
+  run.global_batch_size = question.global_batch_size;
+  run.seq_length = question.seq_length;
+  spec::set_dp_for(question.hardware->num_devices(), run.knobs);
+  if (fixed.empty() || planner::broken_rule(run) != nullptr) return;
+  std::string text = "no configuration is legal; none that is searched has";
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    text += fmt::format("{} {}={}", i > 0 ? "," : "", fixed[i].row->name, fixed[i].value);
+  }
+  throw base::UsageError(text + " (micro_batch_size is searched in powers of two up to 8)");
+}
+
 /// Tokens of a step where nobody says: about four million, in a power of two of sequences, times
 /// the odd factor of the devices, so that replicas can share them evenly.
 int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
@@ -124,10 +142,8 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
          dialect == spec::dialects::Dialect::primus;
 }
 
-/// Of a question whose every configuration is illegal: the rules that the fixed knobs break, or
-/// that nothing which is searched has their values.
-[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question,
-                                 const std::vector<Fixed>& fixed, int64_t num_devices) {
+/// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
+[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
   planner::PlanRun run;
   run.model = question.model;
   run.hardware = question.hardware;
@@ -136,16 +152,8 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
   run.seq_length = question.seq_length;
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
-  const std::vector<const planner::PlanRule*> broken = planner::broken_rules(run);
-  for (const planner::PlanRule* rule : broken) {
+  for (const planner::PlanRule* rule : planner::broken_rules(run)) {
     text += fmt::format("; {}: {}", rule->name, rule->message(run));
-  }
-  if (broken.empty() && !fixed.empty()) {
-    text += "; none that is searched has";
-    for (size_t i = 0; i < fixed.size(); ++i) {
-      text += fmt::format("{} {}={}", i > 0 ? "," : "", fixed[i].row->name, fixed[i].value);
-    }
-    text += " (micro_batch_size is searched in powers of two up to 8)";
   }
   throw base::UsageError(text);
 }
@@ -256,7 +264,8 @@ int run_plan_command(const CommandOptions& options) {
     result.assumptions.push_back(fmt::format(
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
   }
-  if (result.answer.num_legal == 0) refuse_illegal(question, fixed, hardware->num_devices());
+  if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
+  if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
   const bool has_records = options.has("report") || options.has("trace-out");
   if (options.has("play") || has_records) play(calibration, has_records, result);
   if (options.has("trace-out")) {

@@ -87,6 +87,7 @@ int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
   while (wanted * seq_length * 2 <= kTokens) wanted *= 2;
   int64_t batch = num_devices;
   while (batch % 2 == 0) batch /= 2;
+  if (batch > kMostTokens) return wanted;  // no machine has as many
   // The nearest as a ratio.
   const auto is_nearer = [&](int64_t twice) {
     return static_cast<double>(twice) / static_cast<double>(wanted) <=

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <map>
 
 namespace moetune::plan {
@@ -206,6 +207,21 @@ int64_t pairs_of_a_sequence(const LayerDims& d, std::optional<int64_t> key_rank)
   return pairs;
 }
 
+/// The product of the factors. That of attention grows with the square of the sequence: from some
+/// millions of tokens on 64 bits do not hold it.
+void set_flops(std::initializer_list<int64_t> factors, OpCost& cost) {
+  int64_t whole = 1;
+  double all = 1;
+  for (const int64_t factor : factors) all *= static_cast<double>(factor);
+  if (all >= static_cast<double>(OpCost::kMostFlops)) {
+    cost.flops = OpCost::kMostFlops;
+    cost.more_flops = all - static_cast<double>(OpCost::kMostFlops);
+    return;
+  }
+  for (const int64_t factor : factors) whole *= factor;
+  cost.flops = whole;
+}
+
 }  // namespace
 
 int64_t visible_pairs(const LayerDims& d, std::optional<int64_t> key_rank) {
@@ -256,7 +272,9 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       // Each row of the first operand meets one matrix: the weights, or their gradient.
       const OperandShape& matrix = operands[pass == Pass::wgrad ? 2 : 1];
       const int64_t num_matrices = op_row(op).work == Work::grouped ? dims.local_experts : 1;
-      cost.flops = 2 * operands[0].rows * matrix.numel() / num_matrices;
+      set_flops({2, operands[0].rows, matrix.numel()}, cost);
+      cost.flops /= num_matrices;
+      cost.more_flops /= static_cast<double>(num_matrices);
       cost.row_flops = 2 * matrix.numel();
       break;
     }
@@ -266,17 +284,7 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
           (is_backward ? 3 : 1) * operands[0].cols + (is_backward ? 2 : 1) * operands[3].cols;
       // A ring's keys are told by where they sit, which is one row for each rank.
       const auto key_rank = dims.is_ring ? std::optional(operands.back().index_row) : std::nullopt;
-      // FLOPs grow with the square of the sequence: whole ones do not fit 64 bits from 4M tokens
-      // on.
-      const int64_t pairs = pairs_of_a_sequence(dims, key_rank);
-      const double all = 2 * static_cast<double>(cols) * static_cast<double>(dims.sequences) *
-                         static_cast<double>(pairs);
-      if (all < static_cast<double>(OpCost::kMostFlops)) {
-        cost.flops = 2 * cols * dims.sequences * pairs;
-      } else {
-        cost.flops = OpCost::kMostFlops;
-        cost.more_flops = all - static_cast<double>(OpCost::kMostFlops);
-      }
+      set_flops({2, cols, dims.sequences, pairs_of_a_sequence(dims, key_rank)}, cost);
       break;
     }
     case Work::scan:

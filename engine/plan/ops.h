@@ -169,7 +169,7 @@ struct OpCost {
   /// GEMMs: the FLOPs of one row with each matrix. With few rows a GEMM is slower: at
   /// HardwareSpec::half_rows rows a matrix it has half of the rate.
   int64_t row_flops = 0;
-  /// Of attention over millions of tokens: FLOPs beyond kMostFlops, which `flops` then is.
+  /// Of attention over millions of tokens: FLOPs beyond kMostFlops, which is what `flops` holds.
   double more_flops = 0;
 
   static constexpr int64_t kMostFlops = int64_t{1} << 62;

@@ -8,15 +8,16 @@
 
 namespace moetune::spec {
 
+/// The stages of a layout (pipeline_stages_of) that has to hold for so many pipeline ranks and
+/// layers of a model. Throws base::UsageError also where the stages are no multiple of `pp`, where
+/// the layers are not the model's, and where the embedding does not stand first or the loss last,
+/// once each.
+std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp, int64_t num_layers);
+
 /// "Et*3|(tt|)*2tL" is {"Ettt", "tt", "tt", "tL"}: letters E (embedding), t (layer), m (multi-token
 /// prediction) and L (loss), stages between bars, commas between anything, and a letter or a part
 /// in parentheses followed by *n stands n times. Throws base::UsageError that names the place of
 /// what is none of this, or of a text that is too long (10,000 letters written out).
 std::vector<std::string> pipeline_stages_of(std::string_view text);
-
-/// The same for so many pipeline ranks and layers of a model. Throws base::UsageError also where
-/// the stages are no multiple of `pp`, where the layers are not the model's, and where the
-/// embedding does not stand first or the loss last, once each.
-std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp, int64_t num_layers);
 
 }  // namespace moetune::spec

@@ -64,6 +64,24 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   return fixed;
 }
 
+/// Of a question whose every configuration is illegal: throws base::UsageError where the fixed
+/// knobs by themselves break no rule, so that what lacks is a configuration with their values.
+void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<Fixed>& fixed) {
+  planner::PlanRun run;
+  run.model = question.model;
+  run.hardware = question.hardware;
+  run.knobs = question.base;
+  run.global_batch_size = question.global_batch_size;
+  run.seq_length = question.seq_length;
+  spec::set_dp_for(question.hardware->num_devices(), run.knobs);
+  if (fixed.empty() || planner::broken_rule(run) != nullptr) return;
+  std::string text = "no configuration is legal; none that is searched has";
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    text += fmt::format("{} {}={}", i > 0 ? "," : "", fixed[i].row->name, fixed[i].value);
+  }
+  throw base::UsageError(text + " (micro_batch_size is searched in powers of two up to 8)");
+}
+
 /// Tokens of a step where nobody says: about four million, in a power of two of sequences, times
 /// the odd factor of the devices, so that replicas can share them evenly.
 int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
@@ -72,6 +90,7 @@ int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
   while (wanted * seq_length * 2 <= kTokens) wanted *= 2;
   int64_t batch = num_devices;
   while (batch % 2 == 0) batch /= 2;
+  if (batch > kMostTokens) return wanted;  // no machine has as many
   // The nearest as a ratio.
   const auto is_nearer = [&](int64_t twice) {
     return static_cast<double>(twice) / static_cast<double>(wanted) <=
@@ -138,10 +157,8 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   }
 }
 
-/// Of a question whose every configuration is illegal: the rules that the fixed knobs break, or
-/// that nothing which is searched has their values.
-[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question,
-                                 const std::vector<Fixed>& fixed, int64_t num_devices) {
+/// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
+[[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
   planner::PlanRun run;
   run.model = question.model;
   run.hardware = question.hardware;
@@ -150,16 +167,8 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   run.seq_length = question.seq_length;
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
-  const std::vector<const planner::PlanRule*> broken = planner::broken_rules(run);
-  for (const planner::PlanRule* rule : broken) {
+  for (const planner::PlanRule* rule : planner::broken_rules(run)) {
     text += fmt::format("; {}: {}", rule->name, rule->message(run));
-  }
-  if (broken.empty() && !fixed.empty()) {
-    text += "; none that is searched has";
-    for (size_t i = 0; i < fixed.size(); ++i) {
-      text += fmt::format("{} {}={}", i > 0 ? "," : "", fixed[i].row->name, fixed[i].value);
-    }
-    text += " (micro_batch_size is searched in powers of two up to 8)";
   }
   throw base::UsageError(text);
 }
@@ -276,7 +285,8 @@ int run_plan_command(const CommandOptions& options) {
     result.assumptions.push_back(fmt::format(
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
   }
-  if (result.answer.num_legal == 0) refuse_illegal(question, fixed, hardware->num_devices());
+  if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
+  if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
   const bool has_records = options.has("report") || options.has("trace-out");
   if (options.has("play") || has_records) play(calibration, has_records, result);
   if (options.has("trace-out")) {

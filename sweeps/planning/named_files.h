@@ -22,11 +22,6 @@ inline std::shared_ptr<const spec::ModelSpec> model_named(const std::string& nam
   return model_and_config(name_or_path).spec;
 }
 
-/// Of a sequence, and of the sequences of a micro-batch together.
-inline constexpr int64_t kMostTokens = int64_t{1} << 28;
-/// Throws base::UsageError where a run has more.
-void check_tokens(const tuner::planner::PlanRun& run);
-
 /// "megatron-lm, megatron-bridge, torchtitan or primus": all, as they are asked for.
 std::string dialect_names();
 /// The dialect that an option names. Throws base::UsageError, with all names, for another text.
@@ -49,5 +44,10 @@ struct OwnedRun {
 OwnedRun owned_run(const spec::dialects::RunConfig& config,
                    std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware);
+
+/// Of a sequence, and of the sequences of a micro-batch together.
+inline constexpr int64_t kMostTokens = int64_t{1} << 28;
+/// Throws base::UsageError where a run has more.
+void check_tokens(const tuner::planner::PlanRun& run);
 
 }  // namespace moetune::sweeps

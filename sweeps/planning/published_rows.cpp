@@ -376,8 +376,9 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   if (row.has("dispatcher")) {
     const std::string text = row.text("dispatcher");
     const std::string backend = row.object("other_knobs").text("moe_flex_dispatcher_backend");
-    knobs.dispatcher = meant("dispatcher", text, dispatcher_word(text, backend),
-                             spec::Dispatcher::alltoall, assumed);
+    const auto known = dispatcher_word(text, backend);
+    knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
+    if (!known) ++result.num_unknown;
     if (plain_word(text) == "flex" && backend.empty()) {
       assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
     }

@@ -168,7 +168,6 @@ struct TraceFacts {
   bool has_stacks = false;                ///< recording them slowed the host
   int64_t peak_allocated_bytes = 0;       ///< of the device's memory; 0: unknown
   int64_t peak_reserved_bytes = 0;        ///< by the framework's allocator; 0: unknown
-  std::optional<int64_t> num_lost = {};   ///< records that the tool says it lost
   std::vector<std::string> notes = {};    ///< sentences a reader of figures should know
 };
 
@@ -189,11 +188,6 @@ struct ImportedTrace {
   /// The call that enqueued it, or null.
   [[nodiscard]] const HostCall* launch_of(const ImportedOp& op) const {
     return op.call == kNoRow ? nullptr : &calls[op.call];
-  }
-  [[nodiscard]] bool is_in_graph(const ImportedOp& op) const {
-    if (op.kind == ActivityKind::graph) return true;
-    if (op.kind != ActivityKind::kernel || op.detail == kNoRow) return false;
-    return shapes[op.detail].graph != 0 || shapes[op.detail].graph_node != 0;
   }
 
   /// Rows for a stream or thread, new ones where there are none yet. Throws base::UsageError, which

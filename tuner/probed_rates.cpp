@@ -154,12 +154,9 @@ std::optional<ProbedLink> fitted(const std::vector<Transfer>& transfers) {
 }
 
 /// The value below which that share lies; none of nothing.
-std::optional<int64_t> share_below(std::vector<int64_t> values, double share) {
+std::optional<int64_t> share_below(const std::vector<int64_t>& values, double share) {
   if (values.empty()) return std::nullopt;
-  const auto place = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(place),
-                   values.end());
-  return values[place];
+  return std::llround(profiler::quantile({values.begin(), values.end()}, share));
 }
 
 }  // namespace
@@ -257,8 +254,7 @@ ProbedHost host_of(const std::vector<profiler::StepTrace>& traces) {
       }
     }
   }
-  return {share_below(std::move(launches), 0.5), share_below(std::move(syncs), 0.1),
-          share_below(std::move(kernels), 0.01)};
+  return {share_below(launches, 0.5), share_below(syncs, 0.1), share_below(kernels, 0.01)};
 }
 
 spec::HardwareSpec with_rates(spec::HardwareSpec hardware, const WorkRates& rates,

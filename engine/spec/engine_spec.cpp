@@ -26,7 +26,7 @@ bool all_of(std::string_view text, std::string_view more, bool takes_small) {
 }
 
 /// A value as text. Of raw names true is a switch that is said, false one that is left out.
-std::string value_text(const json& value, std::string_view name, const JsonReader& space) {
+std::string setting_text(const json& value, std::string_view name, const JsonReader& space) {
   if (!value.is_string() && !value.is_boolean() && !value.is_number()) {
     space.fail(name, "a list of texts, numbers, true or false");
   }
@@ -149,7 +149,7 @@ std::map<std::string, std::vector<std::string>> read_engine_space(JsonReader spa
     }
     std::vector<std::string>& axis = axes[row == nullptr ? name : std::string(row->name)];
     for (const json& value : space.array(name)) {
-      std::string text = value_text(value, name, space);
+      std::string text = setting_text(value, name, space);
       if (row != nullptr) text = knob_text(text, *row, space);
       if (std::ranges::find(axis, text) != axis.end()) {
         space.fail(name, fmt::format("each value once, '{}' is there twice", text));

@@ -114,13 +114,6 @@ Placement placement_of(const HardwareSpec& hardware, const GridGroup& group) {
   return placement;
 }
 
-bool groups_are_alike(const HardwareSpec& hardware, const GridGroup& group) {
-  const int64_t in_node = hardware.devices_per_node;
-  if (group.size <= 1 || group.stride >= in_node) return true;
-  const int64_t span = group.size * group.stride;
-  return in_node % group.stride == 0 && (span % in_node == 0 || in_node % span == 0);
-}
-
 int64_t placed_collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
                              const Placement& placement, int64_t bytes, const LinkShare& share) {
   MOETUNE_CHECK(bytes >= 0, "{} of {} bytes", name_of(kind), bytes);

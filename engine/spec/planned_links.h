@@ -38,10 +38,6 @@ Placement placement_of(const HardwareSpec& hardware, const GridGroup& group);
 /// The same of ranks that are listed.
 Placement placement_of_ranks(const HardwareSpec& hardware, const std::vector<int>& ranks);
 
-/// All groups of this size and stride that tile the grid lie like this one. Where not, the price of
-/// one group is not that of another.
-bool groups_are_alike(const HardwareSpec& hardware, const GridGroup& group);
-
 /// collective_ns of a group whose members are in ascending order; `bytes` as there.
 int64_t placed_collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
                              const Placement& placement, int64_t bytes,

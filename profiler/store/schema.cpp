@@ -10,6 +10,7 @@
 #include "embedded/kShardSchemaSql.h"
 #include "kernels/base/error.h"
 #include "profiler/store/internal.h"
+#include "profiler/store/trace_columns.h"
 
 namespace moetune::store {
 namespace {
@@ -23,6 +24,8 @@ std::map<std::string, std::string> definitions(Database& database) {
   }
   return result;
 }
+
+std::string shard_schema() { return std::string(kShardSchemaSql) + create_in_shard(); }
 
 std::map<std::string, std::string> expected_definitions(std::string_view schema_sql) {
   Database fresh(":memory:", OpenMode::read_write_create);
@@ -301,7 +304,7 @@ int migrate_store(Database& database) {
 
 void create_shard(Database& database) {
   Transaction transaction(database);
-  database.execute(std::string(kShardSchemaSql));
+  database.execute(shard_schema());
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}",
                                kShardApplicationId, kShardSchemaVersion));
   transaction.commit();
@@ -314,7 +317,7 @@ void check_shard(Database& database) {
     throw base::UsageError(fmt::format("{}: this is not a trial's shard of schema version {}",
                                        database.path(), kShardSchemaVersion));
   }
-  static const auto kExpected = expected_definitions(kShardSchemaSql);
+  static const auto kExpected = expected_definitions(shard_schema());
   check_definitions(database, kExpected);
 }
 

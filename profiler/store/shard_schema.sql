@@ -1,4 +1,5 @@
--- Schema of a rank process's shard. Plain append-only tables: it lives for one trial and is read once.
+-- Schema of a rank process's shard. Plain append-only tables: it lives for one trial and is read once. Its table
+-- trace_record is made of the columns in trace_columns.h.
 CREATE TABLE step (
   step INTEGER NOT NULL, is_warmup INTEGER NOT NULL, is_traced INTEGER NOT NULL, step_ns INTEGER NOT NULL,
   loss REAL, aux_loss REAL, z_loss REAL, grad_norm REAL, lr REAL
@@ -6,14 +7,6 @@ CREATE TABLE step (
 
 CREATE TABLE trace_step (
   step INTEGER NOT NULL, rank INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE trace_record (
-  step INTEGER NOT NULL, rank INTEGER NOT NULL, correlationId INTEGER NOT NULL, kind INTEGER NOT NULL,
-  streamId INTEGER NOT NULL, name TEXT NOT NULL, layer INTEGER NOT NULL, micro_batch INTEGER NOT NULL,
-  launch_start INTEGER NOT NULL, launch_end INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
-  group_name TEXT NOT NULL, bytes INTEGER NOT NULL, flops INTEGER NOT NULL, transfer_ns INTEGER NOT NULL,
-  sequence INTEGER NOT NULL, graphId INTEGER NOT NULL, producer_id INTEGER NOT NULL, is_recompute INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE memory (

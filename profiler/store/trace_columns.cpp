@@ -21,9 +21,19 @@ std::string in_shard(const char* column, bool /*is_text*/) {
   return std::string_view(column) == "group" ? "group_name" : column;
 }
 
+std::string declared_in_shard(const char* column, bool is_text) {
+  return fmt::format("{} {} NOT NULL", in_shard(column, is_text), is_text ? "TEXT" : "INTEGER");
+}
+
 std::string parameter(const char* /*column*/, bool /*is_text*/) { return "?"; }
 
 }  // namespace
+
+std::string create_in_shard() {
+  return fmt::format(
+      "CREATE TABLE trace_record (step INTEGER NOT NULL, rank INTEGER NOT NULL, {}) STRICT",
+      columns(declared_in_shard));
+}
 
 std::string insert_into_shard() {
   return fmt::format("INSERT INTO trace_record (step, rank, {}) VALUES (?, ?, {})",

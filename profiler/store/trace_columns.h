@@ -36,6 +36,8 @@ void for_each_column(Record& record, const Visit& visit) {
   visit("is_recompute", record.is_recompute);
 }
 
+/// The shard's table trace_record.
+std::string create_in_shard();
 /// Of the shard's table; parameters: step, rank, the columns.
 std::string insert_into_shard();
 /// Of all records, in the order of writing: step, rank, the columns.

@@ -41,11 +41,10 @@ json errors_json(std::vector<double> errors) {
   document["mean_signed"] = signed_sum / count;
   document["median_signed"] = profiler::median(errors);
   for (double& error : errors) error = std::abs(error);
-  std::sort(errors.begin(), errors.end());
   document["mean"] = sum / count;
   document["median"] = profiler::median(errors);
-  document["p90"] = errors[std::min(errors.size() - 1, errors.size() * 9 / 10)];
-  document["worst"] = errors.back();
+  document["p90"] = profiler::quantile(errors, 0.9);
+  document["worst"] = *std::ranges::max_element(errors);
   return document;
 }
 

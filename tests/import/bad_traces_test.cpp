@@ -12,6 +12,7 @@
 #include "profiler/import/byte_source.h"
 #include "profiler/import/json_stream.h"
 #include "profiler/import/trace_files.h"
+#include "tests/import/reference_figures.h"
 #include "tests/import/trace_texts.h"
 
 namespace moetune::profiler {

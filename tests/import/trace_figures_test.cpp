@@ -15,6 +15,7 @@
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/import/trace_files.h"
 #include "profiler/store/db.h"
+#include "tests/import/reference_figures.h"
 #include "tests/import/shared_traces.h"
 
 namespace moetune::profiler {
@@ -168,7 +169,7 @@ json facts_of(const ImportedTrace& trace) {
   std::set<std::pair<int64_t, int64_t>> streams;
   for (const ImportedOp& op : trace.ops) {
     num_without_launch += op.call == kNoRow;
-    num_in_graphs += trace.is_in_graph(op);
+    num_in_graphs += is_in_graph(trace, op);
     const ImportedStream& stream = trace.streams[op.stream];
     devices.insert(std::to_string(stream.device));
     streams.emplace(stream.device, stream.id);

@@ -127,6 +127,14 @@ BOOST_DATA_TEST_CASE(every_group_of_a_grid_costs_what_its_ranks_do,
   BOOST_TEST(num_groups > 1000u);
 }
 
+/// All groups of this size and stride that tile the grid lie like this one.
+bool groups_are_alike(const HardwareSpec& hardware, const GridGroup& group) {
+  const int64_t in_node = hardware.devices_per_node;
+  if (group.size <= 1 || group.stride >= in_node) return true;
+  const int64_t span = group.size * group.stride;
+  return in_node % group.stride == 0 && (span % in_node == 0 || in_node % span == 0);
+}
+
 BOOST_AUTO_TEST_CASE(groups_that_are_alike_have_one_placement) {
   size_t num_alike = 0;
   for (int64_t in_node = 1; in_node <= 12; ++in_node) {

@@ -163,10 +163,9 @@ class Fitter {
       error = std::abs(error);
       squares += std::min(error, 2 * kHuber) * std::min(error, 2 * kHuber);
     }
-    std::sort(errors.begin(), errors.end());
     if (!errors.empty()) {
       fit.median_error = profiler::median(errors);
-      fit.p90_error = errors[errors.size() * 9 / 10];
+      fit.p90_error = profiler::quantile(errors, 0.9);
     }
     const double spread =
         std::sqrt(squares / std::max<double>(1, static_cast<double>(errors.size()) -

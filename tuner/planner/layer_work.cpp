@@ -104,13 +104,6 @@ LayerWork layer_work(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   return work;
 }
 
-LayerWork embedding_work(const PlanRun& run) {
-  LayerWork work;
-  Summer(run, dims_of(run, run.model->kind_of(0), 0, run.seq_length))
-      .add(BlockKind::embedding, work);
-  return work;
-}
-
 LayerWork head_work(const PlanRun& run) {
   LayerWork work;
   Summer(run, dims_of(run, run.model->kind_of(0), 0, run.seq_length)).add(BlockKind::head, work);

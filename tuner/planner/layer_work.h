@@ -41,8 +41,7 @@ struct LayerWork {
 /// Of a layer of this kind and window, forward and backward, without recomputation. The balanced
 /// number of rows, times the run's load.
 LayerWork layer_work(const PlanRun& run, spec::LayerKind kind, int64_t window);
-/// What the first stage has besides layers (embedding), and the last (final norm, head, loss).
-LayerWork embedding_work(const PlanRun& run);
+/// What the last stage has besides layers: final norm, head, loss.
 LayerWork head_work(const PlanRun& run);
 
 }  // namespace moetune::tuner::planner

@@ -588,11 +588,6 @@ double tokens_per_s_per_device(const PlanRun& run, double step_seconds) {
          step_seconds / static_cast<double>(run.knobs.world_size());
 }
 
-double model_flops_per_s(const PlanRun& run, double step_seconds) {
-  return run.model->training_flops_per_token(run.seq_length) *
-         tokens_per_s_per_device(run, step_seconds);
-}
-
 base::Wall wall_of(const StepTime& step) {
   std::array<double, base::kNumWalls> shares{};
   for (size_t i = 0; i < step.parts.size(); ++i) {

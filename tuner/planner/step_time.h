@@ -114,8 +114,6 @@ class PreparedStep {
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context = {});
 
-/// Model FLOP/s of one device, as published: training_flops_per_token, recomputation not counted.
-double model_flops_per_s(const PlanRun& run, double step_seconds);
 double tokens_per_s_per_device(const PlanRun& run, double step_seconds);
 
 /// The wall that the parts speak for.

@@ -48,7 +48,8 @@ struct ImportedWall {
 ///    compute. If the unexplained share is too large for that (is_sure), there is no verdict.
 ///  - Where steps can be replayed, they are replayed without the causes of each label
 ///    (imported_replay.h), and the label of most steps wins instead, if its share and its ceiling
-///    reach kLeastBindingRatio. A replay that is off by more than 5 % is not used.
+///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
+///    label's share. A replay that is off by more than 5 % is not used.
 ImportedWall classify_imported(std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

@@ -283,31 +283,45 @@ void ReplayedRun::add_edge(const TraceRecord& record, bool is_inferred, int64_t 
 void ReplayedRun::find_queue_waits() {
   for (const RankRows& rank : ranks_) {
     std::map<int32_t, std::vector<uint32_t>> launched;  // by stream
+    // Of what runs at a moment, that which began last: the queue has moved on then.
+    const auto running_at = [&](int64_t moment_ns) {
+      uint32_t last = kNone;
+      for (const auto& [stream, places] : launched) {
+        const auto later = std::ranges::upper_bound(
+            places, moment_ns, {}, [&](uint32_t one) { return record_of(ops_[one]).start_ns; });
+        if (later == places.begin()) continue;
+        const TraceRecord& record = record_of(ops_[*std::prev(later)]);
+        if (record.start_ns > moment_ns || record.end_ns + options_.stream_gap_ns < moment_ns) {
+          continue;
+        }
+        if (last == kNone || record_of(ops_[last]).start_ns < record.start_ns) {
+          last = *std::prev(later);
+        }
+      }
+      return last;
+    };
     for (const uint32_t place : rank.ops) {
       ReplayOp& op = ops_[place];
       const TraceRecord& record = record_of(op);
       if (is_on_host(record)) continue;
+      const int64_t own_launch_ns = std::min(op.launch_ns, options_.usual_launch_ns);
+      const bool is_long_gap = options_.long_gap_ns > 0 && op.gap_ns > options_.long_gap_ns;
+      const int64_t own_gap_ns = is_long_gap ? 0 : op.gap_ns;
       const int64_t returned_ns = record.launch_end_ns;
       const bool is_late = record.start_ns - returned_ns <= options_.start_latency_ns;
-      if (op.launch_ns > options_.usual_launch_ns && !is_late) {
-        // Of what runs when the launch returns, that which began last: the queue has moved on then.
-        uint32_t behind = kNone;
-        for (const auto& [stream, places] : launched) {
-          const auto later = std::ranges::upper_bound(
-              places, returned_ns, {}, [&](uint32_t one) { return record_of(ops_[one]).start_ns; });
-          if (later == places.begin()) continue;
-          const uint32_t one = *std::prev(later);
-          const TraceRecord& running = record_of(ops_[one]);
-          if (running.start_ns > returned_ns ||
-              running.end_ns + options_.stream_gap_ns < returned_ns) {
-            continue;
-          }
-          if (behind == kNone || record_of(ops_[behind]).start_ns < running.start_ns) behind = one;
-        }
+      if (!is_late && (own_launch_ns < op.launch_ns || is_long_gap)) {
+        const uint32_t behind = running_at(returned_ns);
         if (behind != kNone) {
-          op.launch_ns = options_.usual_launch_ns;
-          links_[place].queued_behind = behind;
-          op.queue_lag_ns = returned_ns - record_of(ops_[behind]).start_ns;
+          const TraceRecord& running = record_of(ops_[behind]);
+          Links& links = links_[place];
+          links.queued_behind = behind;
+          op.gap_ns = own_gap_ns;
+          op.launch_ns = own_launch_ns;
+          op.queue_lag_ns = returned_ns - running.start_ns;
+          if (!running.group.empty() && op.queue_lag_ns > options_.start_latency_ns &&
+              running.end_ns <= record.start_ns) {
+            links.queue_lead_ns = std::max<int64_t>(0, running.end_ns - returned_ns);
+          }
         }
       }
       launched[record.stream].push_back(place);
@@ -315,11 +329,14 @@ void ReplayedRun::find_queue_waits() {
   }
 }
 
-int64_t ReplayedRun::room_ns(const ReplayOp& op, uint32_t behind, const std::vector<ReplayOp>& ops,
-                             int64_t begun_ns) const {
+int64_t ReplayedRun::room_ns(const ReplayOp& op, const Links& links,
+                             const std::vector<ReplayOp>& ops, int64_t begun_ns,
+                             int64_t ended_ns) const {
+  if (op.queue_lag_ns == 0) return begun_ns;
+  if (links.queue_lead_ns > 0) return std::max(begun_ns, ended_ns - links.queue_lead_ns);
   // If that operation becomes shorter, the queue moves on sooner.
-  const int64_t was_ns = ops_[behind].duration_ns;
-  const int64_t is_ns = ops[behind].duration_ns;
+  const int64_t was_ns = ops_[links.queued_behind].duration_ns;
+  const int64_t is_ns = ops[links.queued_behind].duration_ns;
   if (was_ns == is_ns || was_ns <= 0) return begun_ns + op.queue_lag_ns;
   return begun_ns + static_cast<int64_t>(static_cast<double>(op.queue_lag_ns) *
                                          static_cast<double>(is_ns) / static_cast<double>(was_ns));
@@ -341,6 +358,7 @@ class ReplayedRun::Ordering {
   explicit Ordering(ReplayedRun& run)
       : run_(run),
         num_open_(2 * run.ops_.size()),
+        is_launched_(run.ops_.size()),
         has_begun_(run.ops_.size()),
         has_ended_(run.ops_.size()),
         arrived_(run.meetings_.size()) {
@@ -398,7 +416,10 @@ class ReplayedRun::Ordering {
       if (links.producer != kNone) visit(end_of(links.producer), own);
       if (links.before != kNone) visit(end_of(links.before), own);
       if (links.sender != kNone) visit(end_of(links.sender), own);
-      if (links.queued_behind != kNone) visit(begin_of(links.queued_behind), launch_of(place));
+      if (links.queued_behind == kNone) continue;
+      const bool is_end = links.queue_lead_ns > 0;
+      visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind),
+            launch_of(place));
     }
   }
 
@@ -414,6 +435,7 @@ class ReplayedRun::Ordering {
     const uint32_t entry = place << kPlaceShift;
     if (part == launch_of(place)) {
       order_.push_back(entry | kLaunch);
+      is_launched_[place] = true;
       const std::vector<uint32_t>& own = run_.ranks_[run_.ops_[place].trace].ops;
       if (place != own.back()) release(launch_of(place + 1));
       if (is_host(place)) {
@@ -444,9 +466,10 @@ class ReplayedRun::Ordering {
   }
 
   /// Lost records or wrong sequences have made ranks wait for each other: the first operation that
-  /// stands still goes on by itself, with the time that it took. All that it waits for on its own
-  /// rank has ended, so it waits for another one. False where nothing is left.
+  /// stands still goes on by itself, with the time that it took. All before it on its own rank has
+  /// ended, so it waits for another one. False where nothing is left.
   bool let_go(std::vector<size_t>& first_open) {
+    if (launch_one()) return true;
     for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
       const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
       size_t& at = first_open[rank];
@@ -471,10 +494,33 @@ class ReplayedRun::Ordering {
     return false;
   }
 
+  /// Of launches that are thought to follow the end of a communication: that waits for something
+  /// launched later, so the first follows its start. False where there is none.
+  bool launch_one() {
+    first_unlaunched_.resize(run_.ranks_.size());
+    for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
+      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
+      size_t& at = first_unlaunched_[rank];
+      while (at < own.size() && is_launched_[own[at]]) ++at;
+      if (at == own.size()) continue;
+      Links& links = run_.links_[own[at]];
+      if (links.queue_lead_ns == 0 || !has_begun_[links.queued_behind] ||
+          has_ended_[links.queued_behind]) {
+        continue;
+      }
+      links.queue_lead_ns = 0;
+      release(launch_of(own[at]));
+      return true;
+    }
+    return false;
+  }
+
   ReplayedRun& run_;
   std::vector<uint8_t> num_open_;  ///< by part: what it still waits for
   std::vector<size_t> first_edge_;  ///< by event: of edges_
   std::vector<uint32_t> edges_;     ///< parts that wait for the event
+  std::vector<size_t> first_unlaunched_;  ///< by rank
+  std::vector<bool> is_launched_;
   std::vector<bool> has_begun_;
   std::vector<bool> has_ended_;
   std::vector<std::vector<uint32_t>> arrived_;  ///< by meeting
@@ -506,7 +552,8 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
       int64_t& host_ns = host[op.trace];
       host_ns += op.gap_ns + op.launch_ns;
       if (links.queued_behind != kNone) {
-        host_ns = std::max(host_ns, room_ns(op, links.queued_behind, ops, begins[links.queued_behind]));
+        host_ns = std::max(host_ns, room_ns(op, links, ops, begins[links.queued_behind],
+                                            ends[links.queued_behind]));
       }
       begins[place] = host_ns;
       if (is_on_host(record)) {

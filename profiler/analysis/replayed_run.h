@@ -16,7 +16,7 @@ namespace moetune::profiler {
 struct ReplayOp {
   uint32_t trace = 0;       ///< which of the traces
   uint32_t row = 0;         ///< of its records
-  int64_t gap_ns = 0;       ///< the host's program before the call
+  int64_t gap_ns = 0;       ///< the host's program before the call; see ReplayOptions::long_gap_ns
   int64_t launch_ns = 0;    ///< the call, without waiting for room in the launch queue
   int64_t duration_ns = 0;  ///< communication: moving data; a synchronisation: returning from it
   int64_t slack_ns = 0;     ///< how much later it began than anything in the trace explains
@@ -24,8 +24,8 @@ struct ReplayOp {
   /// for memory at the receiver. False: it does not.
   bool is_waiting = true;
   int64_t slot_wait_ns = 0;  ///< sends: what they waited for that memory
-  /// Launches that waited for room in the queue: from the start of what they waited for. Without it
-  /// they return as soon as that starts.
+  /// Launches that waited for the device: from the start of what it was at. Without it they return
+  /// as soon as that starts.
   int64_t queue_lag_ns = 0;
 };
 
@@ -38,6 +38,9 @@ struct ReplayOptions {
   /// A launch that takes longer, while the device is busy and what is launched has to wait anyway,
   /// waited for room in the launch queue: the rest of it is the device's time, not the host's.
   int64_t usual_launch_ns = 5'000;
+  /// The same of a gap of the host's program before a launch: then something that is not in the
+  /// trace lets the host follow the device. 0: gaps are the host's, however long.
+  int64_t long_gap_ns = 0;
 };
 
 /// The records of all ranks with what each of them waits for. Refers to the traces.
@@ -86,9 +89,11 @@ class ReplayedRun {
     uint32_t meeting = kNone;   ///< collectives: of meetings_
     uint32_t sender = kNone;    ///< receives: the message
     int64_t receive_ns = 0;     ///< receives: from their start, where the message was there already
-    /// Launches that waited for room in the queue: what the device had begun last when they
-    /// returned.
+    /// Launches that waited for the device: what it had begun last when they returned.
     uint32_t queued_behind = kNone;
+    /// Where that is a communication that what is launched waits for: how long before its end. So
+    /// the launch follows it when others come sooner. 0: it follows the start.
+    int64_t queue_lead_ns = 0;
     int32_t instance = -1;
   };
   struct RankRows {
@@ -104,9 +109,10 @@ class ReplayedRun {
   void add_edge(const TraceRecord& record, bool is_inferred, int64_t earliest_ns,
                 int64_t produced_ns);
   void find_queue_waits();
-  /// When the launch returns that waited for room in the queue, with these operations.
-  [[nodiscard]] int64_t room_ns(const ReplayOp& op, uint32_t behind,
-                                const std::vector<ReplayOp>& ops, int64_t begun_ns) const;
+  /// When a launch returns that waited for the device, with these operations.
+  [[nodiscard]] int64_t room_ns(const ReplayOp& op, const Links& links,
+                                const std::vector<ReplayOp>& ops, int64_t begun_ns,
+                                int64_t ended_ns) const;
   /// When the device could have begun, with what it takes to begin.
   int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
   void find_slack();

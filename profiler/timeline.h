@@ -121,7 +121,8 @@ class Timeline {
   int64_t host_ns_ = 0;
   int64_t launch_start_ns_ = 0;
   int64_t launch_end_ns_ = 0;
-  std::vector<int64_t> last_starts_;  ///< of as many operations as the launch queue holds, in a ring
+  std::vector<int64_t>
+      last_starts_;  ///< of as many operations as the launch queue holds, in a ring
   size_t num_started_ = 0;
   int32_t graph_id_ = 0;
   int32_t num_graphs_ = 0;

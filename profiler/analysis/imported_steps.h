@@ -47,8 +47,8 @@ enum class RecordNames : uint8_t {
 ///    Of overlapping steps the first is kept.
 ///  - A stream waits for what the file says it does. Where the file has only the calls, an event is
 ///    recorded on the stream of its thread's launch before, and waited for by that of the launch
-///    behind; of several, the one recorded last on another stream. Such a wait is marked as inferred
-///    and dropped where its producer ended too late.
+///    behind; of several, the one recorded last on another stream. Such a wait is marked as
+///    inferred and dropped where its producer ended too late.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.

@@ -34,8 +34,9 @@ bool is_send_or_receive(std::string_view collective) {
 bool is_named_collective(std::string_view collective) {
   constexpr std::array<std::string_view, 6> kWords = {"reduce",  "gather",     "broadcast",
                                                       "scatter", "all_to_all", "barrier"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return collective.find(word) != std::string_view::npos; });
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    return collective.find(word) != std::string_view::npos;
+  });
 }
 
 /// The purpose that the words of a communication's group say, if they say one.
@@ -141,12 +142,13 @@ class MessageMatcher {
 
   void find_members() {
     for (size_t i = 0; i < traces_.size(); ++i) {
-      for_each_end(i, [&](uint32_t, const CommCall& comm) { members_[group_of(i, comm)].insert(i); });
+      for_each_end(i,
+                   [&](uint32_t, const CommCall& comm) { members_[group_of(i, comm)].insert(i); });
     }
   }
 
-  /// The trace of the other rank. Where the file does not say which rank that is, the only other one
-  /// of the group.
+  /// The trace of the other rank. Where the file does not say which rank that is, the only other
+  /// one of the group.
   [[nodiscard]] std::optional<size_t> peer_of(size_t index, const CommCall& comm) const {
     if (comm.peer >= 0) {
       const auto found = trace_of_rank_.find(comm.peer);
@@ -210,9 +212,9 @@ class MessageMatcher {
     return rows->second[traces_[index].ops[op].comm];
   }
 
-  /// How far the second clock is ahead so that no message ends at its receiver before it does at its
-  /// sender (Cristian 1989): nothing where there is no such clock. Times may be absurd, so they are
-  /// compared as doubles.
+  /// How far the second clock is ahead so that no message ends at its receiver before it does at
+  /// its sender (Cristian 1989): nothing where there is no such clock. Times may be absurd, so they
+  /// are compared as doubles.
   [[nodiscard]] std::optional<int64_t> clock_ahead_ns(
       size_t first, size_t second, const std::array<std::vector<EndPair>, 2>& pairs) const {
     const std::vector<double> there_ns = delays_ns(first, second, pairs[0]);
@@ -228,8 +230,8 @@ class MessageMatcher {
       return static_cast<int64_t>(known_ns);
     }
     if (least_ns > most_ns + kSentBeforeNs) return std::nullopt;
-    const double ahead_ns = least_ns > most_ns ? (least_ns + most_ns) / 2
-                                               : std::clamp(0.0, least_ns, most_ns);
+    const double ahead_ns =
+        least_ns > most_ns ? (least_ns + most_ns) / 2 : std::clamp(0.0, least_ns, most_ns);
     if (!(std::abs(ahead_ns) < kFarNs)) return std::nullopt;
     // One way alone, any match could be shifted to fit: then the delays have to agree.
     if (std::abs(ahead_ns) > kSentBeforeNs && (there_ns.empty() || back_ns.empty())) {

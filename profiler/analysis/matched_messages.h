@@ -20,7 +20,7 @@ using ClockShifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
 struct MatchedMessages {
   std::vector<MatchedCollective> of_stages;  ///< between stages of a pipeline
   std::vector<MatchedCollective> others;     ///< as a ring of context parallelism has them
-  int64_t num_others = 0;                    ///< kernels of such, of traces that have them in common
+  int64_t num_others = 0;  ///< kernels of such, of traces that have them in common
   /// Of pairs of traces whose clocks are not known yet: one each.
   ClockShifts shifts;
 };

@@ -259,8 +259,7 @@ void ReplayedRun::find_slack() {
       op.slack_ns = std::max<int64_t>(0, record.start_ns - earliest_ns);
       if (record.group.empty()) continue;
       const bool is_alone = record.kind == RecordKind::collective && links.meeting == kNone;
-      const bool is_lost =
-          is_receive(record) && !is_numbered(record) && links.sender == kNone;
+      const bool is_lost = is_receive(record) && !is_numbered(record) && links.sender == kNone;
       if (is_alone || is_lost) {
         op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
       }
@@ -283,8 +282,9 @@ void ReplayedRun::add_edge(const TraceRecord& record, bool is_inferred, int64_t 
 void ReplayedRun::find_queue_waits() {
   for (const RankRows& rank : ranks_) {
     std::map<int32_t, std::vector<uint32_t>> launched;  // by stream
-    // Of what runs at a moment, that which began last: the queue has moved on then.
-    const auto running_at = [&](int64_t moment_ns) {
+    // Of what runs at a moment, that on the operation's own stream: it never begins after what is
+    // ahead of the operation. Else that which began last: the queue has moved on then.
+    const auto running_at = [&](int64_t moment_ns, int32_t own_stream) {
       uint32_t last = kNone;
       for (const auto& [stream, places] : launched) {
         const auto later = std::ranges::upper_bound(
@@ -294,6 +294,7 @@ void ReplayedRun::find_queue_waits() {
         if (record.start_ns > moment_ns || record.end_ns + options_.stream_gap_ns < moment_ns) {
           continue;
         }
+        if (stream == own_stream) return *std::prev(later);
         if (last == kNone || record_of(ops_[last]).start_ns < record.start_ns) {
           last = *std::prev(later);
         }
@@ -310,7 +311,7 @@ void ReplayedRun::find_queue_waits() {
       const int64_t returned_ns = record.launch_end_ns;
       const bool is_late = record.start_ns - returned_ns <= options_.start_latency_ns;
       if (!is_late && (own_launch_ns < op.launch_ns || is_long_gap)) {
-        const uint32_t behind = running_at(returned_ns);
+        const uint32_t behind = running_at(returned_ns, record.stream);
         if (behind != kNone) {
           const TraceRecord& running = record_of(ops_[behind]);
           Links& links = links_[place];
@@ -351,8 +352,8 @@ constexpr uint32_t kPlaceShift = 2;
 
 }  // namespace
 
-/// Finds an order of the parts of all operations: each has a launch and its part on the device. What
-/// waits for what is stated by events: an operation has begun, or it has ended.
+/// Finds an order of the parts of all operations: each has a launch and its part on the device.
+/// What waits for what is stated by events: an operation has begun, or it has ended.
 class ReplayedRun::Ordering {
  public:
   explicit Ordering(ReplayedRun& run)
@@ -418,8 +419,7 @@ class ReplayedRun::Ordering {
       if (links.sender != kNone) visit(end_of(links.sender), own);
       if (links.queued_behind == kNone) continue;
       const bool is_end = links.queue_lead_ns > 0;
-      visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind),
-            launch_of(place));
+      visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind), launch_of(place));
     }
   }
 
@@ -516,9 +516,9 @@ class ReplayedRun::Ordering {
   }
 
   ReplayedRun& run_;
-  std::vector<uint8_t> num_open_;  ///< by part: what it still waits for
-  std::vector<size_t> first_edge_;  ///< by event: of edges_
-  std::vector<uint32_t> edges_;     ///< parts that wait for the event
+  std::vector<uint8_t> num_open_;         ///< by part: what it still waits for
+  std::vector<size_t> first_edge_;        ///< by event: of edges_
+  std::vector<uint32_t> edges_;           ///< parts that wait for the event
   std::vector<size_t> first_unlaunched_;  ///< by rank
   std::vector<bool> is_launched_;
   std::vector<bool> has_begun_;

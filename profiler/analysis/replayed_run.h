@@ -49,8 +49,8 @@ class ReplayedRun {
   /// Traces of one step on one clock, one a rank. Collectives are matched by communicator and
   /// sequence, receives with the send of their sequence by the neighbour in the pipeline's group
   /// (forward: the one before). Messages of no micro-batch are matched by their sequence alone; two
-  /// ends that ran at one time waited for each other. Who has no partner in the traces takes as long
-  /// as it took.
+  /// ends that ran at one time waited for each other. Who has no partner in the traces takes as
+  /// long as it took.
   ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
               const ReplayOptions& options = {});
 
@@ -71,9 +71,9 @@ class ReplayedRun {
   /// another record ended within the latency before. num_edges() counts all. The rest is slack.
   [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
   [[nodiscard]] int64_t num_edges() const { return num_edges_; }
-  /// Time in all of these waits, and in the inferred ones: latencies of microseconds, of which there
-  /// are most, count for little. Waits that were inferred before (TraceRecord::is_producer_inferred)
-  /// are among these.
+  /// Time in all of these waits, and in the inferred ones: latencies of microseconds, of which
+  /// there are most, count for little. Waits that were inferred before
+  /// (TraceRecord::is_producer_inferred) are among these.
   [[nodiscard]] int64_t waited_ns() const { return waited_ns_; }
   [[nodiscard]] int64_t inferred_wait_ns() const { return inferred_wait_ns_; }
 
@@ -89,7 +89,7 @@ class ReplayedRun {
     uint32_t meeting = kNone;   ///< collectives: of meetings_
     uint32_t sender = kNone;    ///< receives: the message
     int64_t receive_ns = 0;     ///< receives: from their start, where the message was there already
-    /// Launches that waited for the device: what it had begun last when they returned.
+    /// Launches that waited for the device: what it was at when they returned.
     uint32_t queued_behind = kNone;
     /// Where that is a communication that what is launched waits for: how long before its end. So
     /// the launch follows it when others come sooner. 0: it follows the start.
@@ -123,8 +123,8 @@ class ReplayedRun {
   std::vector<Links> links_;
   std::vector<RankRows> ranks_;
   std::vector<uint32_t> meetings_;  ///< members of each
-  /// Every operation behind all that it waits for: its place, shifted, with the bits of what happens
-  /// then. The host goes on behind a launch, so that it and the operation may stand apart.
+  /// Every operation behind all that it waits for: its place, shifted, with the bits of what
+  /// happens then. The host goes on behind a launch, so that it and the operation may stand apart.
   std::vector<uint32_t> order_;
   int32_t num_instances_ = 0;
   int64_t num_inferred_ = 0;

@@ -42,7 +42,8 @@ TraceRecord& add_message(StepTrace& trace, const char* name, int64_t launch_end_
 int64_t step_with(const ReplayedRun& run, uint32_t trace, int64_t divisor) {
   std::vector<ReplayOp> ops = run.ops();
   for (ReplayOp& op : ops) {
-    if (op.trace == trace && run.record_of(op).kind == RecordKind::kernel) op.duration_ns /= divisor;
+    if (op.trace == trace && run.record_of(op).kind == RecordKind::kernel)
+      op.duration_ns /= divisor;
   }
   return run.step_ns(ops);
 }
@@ -111,8 +112,7 @@ BOOST_AUTO_TEST_CASE(ranks_may_launch_in_another_order_than_they_wait) {
   traces[1].rank = 1;
   for (StepTrace& trace : traces) {
     const int64_t start_ns = trace.rank == 0 ? 1000 : 2000;
-    add_message(trace, "recv", 1000, 1000, trace.rank == 0 ? 57'000 : 56'000).sequence =
-        trace.rank;
+    add_message(trace, "recv", 1000, 1000, trace.rank == 0 ? 57'000 : 56'000).sequence = trace.rank;
     add(trace, 0, start_ns, start_ns, start_ns + 50'000);
     TraceRecord& send =
         add_message(trace, "send", start_ns + 1000, start_ns + 50'000, start_ns + 55'000);

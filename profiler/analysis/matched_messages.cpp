@@ -279,11 +279,14 @@ std::vector<bool> stage_messages_of(const ImportedTrace& trace) {
     if (collective == "send") own.sent_to.insert(comm.peer);
     if (collective == "recv") own.received_from.insert(comm.peer);
   }
+  std::map<std::pair<uint32_t, uint32_t>, std::optional<std::string_view>> purposes;  // by words
   std::vector<bool> is_message;
   is_message.reserve(trace.comms.size());
   for (const CommCall& comm : trace.comms) {
     const std::string_view collective = text_in(trace, comm.collective);
-    const auto purpose = purpose_in(trace, comm);
+    const auto [known, is_new] = purposes.try_emplace({comm.description, comm.group});
+    if (is_new) known->second = purpose_in(trace, comm);
+    const auto& purpose = known->second;
     if (purpose) {
       is_message.push_back(*purpose == "pp" && !is_named_collective(collective));
     } else {

@@ -21,7 +21,11 @@ int64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 int64_t wall_ns() { return read_clock(CLOCK_MONOTONIC); }
 
 Timeline::Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs)
-    : mode_(mode), rank_(rank), costs_(costs), streams_(static_cast<size_t>(num_streams)) {}
+    : mode_(mode),
+      rank_(rank),
+      costs_(costs),
+      streams_(static_cast<size_t>(num_streams)),
+      last_starts_(static_cast<size_t>(costs.launch_queue)) {}
 
 int64_t Timeline::host_ns() const { return mode_ == ClockMode::wall ? wall_ns() : host_ns_; }
 
@@ -35,14 +39,22 @@ int64_t Timeline::launch(int stream, bool is_captured) {
   launch_start_ns_ = host_ns_;
   if (!in_graph_ || !is_captured) {
     host_ns_ += costs_.launch_ns;
+    wait_for_queue();
     ++num_launches_;
   } else if (!graph_launched_) {
     host_ns_ += costs_.graph_launch_ns;
+    wait_for_queue();
     graph_launched_ = true;
     ++num_launches_;
   }
   launch_end_ns_ = host_ns_;
   return std::max({launch_end_ns_, s.end_ns, s.producer_end_ns});
+}
+
+void Timeline::wait_for_queue() {
+  const size_t depth = last_starts_.size();
+  if (depth == 0 || num_started_ < depth) return;
+  host_ns_ = std::max(host_ns_, last_starts_[num_started_ % depth]);
 }
 
 TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag) {
@@ -94,6 +106,7 @@ Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& t
   record.producer_id = s.producer_id;
   if (level_ != TraceLevel::none) record.group = group;
   s.end_ns = end_ns;
+  if (!last_starts_.empty()) last_starts_[num_started_++ % last_starts_.size()] = start_ns;
   const bool has_waited = kind == RecordKind::p2p && end_ns - transfer_ns > start_ns;
   s.slot_ns = has_waited ? end_ns - transfer_ns : 0;
   s.last_record = record.id;
@@ -168,6 +181,7 @@ void Timeline::begin_step(int step, TraceLevel level) {
   num_launches_ = 0;
   trace_ = StepTrace{rank_, step, host_ns(), 0, {}};
   is_last_new_ = false;
+  num_started_ = 0;
   for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0, 0};
 }
 

@@ -23,6 +23,9 @@ struct HostCosts {
   int64_t launch_ns = 0;        ///< one kernel or collective launch
   int64_t graph_launch_ns = 0;  ///< one replay of a captured graph
   int64_t sync_ns = 0;          ///< returning from a synchronisation
+  /// In virtual time, operations that may be launched and not have begun: another launch returns
+  /// only when the first of them begins. 0: any number.
+  int launch_queue = 0;
 };
 
 /// A point on a stream that other streams or the host can wait for.
@@ -107,6 +110,7 @@ class Timeline {
     int64_t slot_ns = 0;  ///< of the last record, a message: when it had its memory; 0: at once
   };
 
+  void wait_for_queue();
   TraceRecord& add_record(int stream, RecordKind kind, const OpTag& tag);
   void filter_last();
 
@@ -117,6 +121,9 @@ class Timeline {
   int64_t host_ns_ = 0;
   int64_t launch_start_ns_ = 0;
   int64_t launch_end_ns_ = 0;
+  std::vector<int64_t>
+      last_starts_;  ///< of as many operations as the launch queue holds, in a ring
+  size_t num_started_ = 0;
   int32_t graph_id_ = 0;
   int32_t num_graphs_ = 0;
   bool in_graph_ = false;

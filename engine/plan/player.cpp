@@ -85,7 +85,8 @@ class Player {
       cursor.timeline = std::make_unique<Timeline>(
           profiler::ClockMode::virtual_modelled, rank.program->rank,
           static_cast<int>(Stream::count),
-          profiler::HostCosts{hardware.launch_ns, hardware.graph_launch_ns, hardware.sync_ns});
+          profiler::HostCosts{hardware.launch_ns, hardware.graph_launch_ns, hardware.sync_ns,
+                              options.launch_queue});
       if (options.keeps_record) {
         cursor.timeline->filter_records(
             [&keeps = options.keeps_record, place = cursors_.size() - 1](

@@ -39,6 +39,8 @@ struct PlayOptions {
   std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
   /// Replaces the transfer time between `ranks` that the links give; see spec::collective_ns.
   std::function<int64_t(const std::vector<int>& ranks, int64_t transfer_ns)> transfer_of = {};
+  /// Operations that a rank may have launched that have not begun; 0: any number.
+  int launch_queue = 0;
 };
 
 struct PlayResult {

@@ -21,6 +21,12 @@ constexpr double kMostWorkNs = 1e18;
 /// From one operation to the next of a stream that has work enqueued.
 constexpr int64_t kStreamGapNs = 5'000;
 
+constexpr int64_t kUsualLaunchNs = 5'000;
+/// A gap of the host while the device has work: shorter ones are common in programs.
+constexpr int64_t kLongGapNs = 1'000'000;
+constexpr ReplayOptions kReplayOptions = {kDeviceLatencyNs, kStreamGapNs, kUsualLaunchNs,
+                                          kLongGapNs};
+
 int64_t recorded_ns(const std::vector<StepTrace>& traces) {
   int64_t end_ns = traces.front().end_ns;
   for (const StepTrace& trace : traces) end_ns = std::max(end_ns, trace.end_ns);
@@ -65,7 +71,7 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
   for (const size_t step : chosen_steps(steps)) {
     const std::vector<StepTrace> made = steps.make(step);
     if (work_ns(made) > kMostWorkNs) continue;
-    const ReplayedRun run(made, steps.communicators(), {kDeviceLatencyNs, kStreamGapNs});
+    const ReplayedRun run(made, steps.communicators(), kReplayOptions);
     const auto length_ns = static_cast<double>(recorded_ns(made));
     if (length_ns <= 0) continue;
     verdicts.push_back(judge_step(run, facts));

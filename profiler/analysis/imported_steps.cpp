@@ -35,6 +35,8 @@ bool has_offload(const ImportedTrace& trace) {
 
 /// Of names, for people: a name in a file may have megabytes.
 constexpr size_t kMostShownBytes = 120;
+/// Group of all messages between stages.
+constexpr const char* kStages = "pipeline";
 
 /// What the file calls the group that an operation communicates in; empty: it does not.
 std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
@@ -108,6 +110,7 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   }
   find_slices();
   find_matched_ops(matching);
+  find_matched_messages(matching);
 }
 
 void ImportedSteps::add_rank(uint32_t index) {
@@ -122,6 +125,7 @@ void ImportedSteps::add_rank(uint32_t index) {
       rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
   }
+  rank.is_message = stage_messages_of(trace);
   rank.is_launching.resize(trace.threads.size());
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
@@ -160,23 +164,82 @@ void ImportedSteps::find_stream_waits(Rank& rank) const {
       if (correlation != 0) calls.emplace(correlation, -1);
     }
   }
-  if (calls.empty()) return;
-  for (const HostCall& call : trace.calls) {
-    const auto at = calls.find(call.correlation);
-    if (at != calls.end() && at->second < 0) at->second = call.start_ns;
-  }
-  for (const ImportedSync& sync : trace.syncs) {
-    if (sync.kind != SyncKind::stream_wait || sync.stream == kNoRow ||
-        sync.producer_stream == kNoRow || sync.correlation == 0) {
-      continue;
+  if (!calls.empty()) {
+    for (const HostCall& call : trace.calls) {
+      const auto at = calls.find(call.correlation);
+      if (at != calls.end() && at->second < 0) at->second = call.start_ns;
     }
+  }
+  // By correlation of the call, of waits whose producer the file does not say: the stream, if it
+  // says that.
+  std::unordered_map<uint32_t, uint32_t> waiting_streams;
+  std::vector<uint32_t> stated;
+  for (const ImportedSync& sync : trace.syncs) {
+    if (sync.kind != SyncKind::stream_wait || sync.correlation == 0) continue;
     const int64_t wait_ns = calls[sync.correlation];
     if (wait_ns < 0) continue;
+    if (sync.stream == kNoRow || sync.producer_stream == kNoRow) {
+      waiting_streams.emplace(sync.correlation, sync.stream);
+      continue;
+    }
+    stated.push_back(sync.correlation);
     const int64_t record_ns = sync.record_correlation == 0 ? -1 : calls[sync.record_correlation];
     rank.stream_waits.push_back({wait_ns, record_ns < 0 ? wait_ns : std::min(record_ns, wait_ns),
-                                 sync.stream, sync.producer_stream});
+                                 sync.stream, sync.producer_stream, false});
   }
+  for (const HostCall& call : trace.calls) {
+    if (call.kind == CallKind::stream_wait) waiting_streams.emplace(call.correlation, kNoRow);
+  }
+  for (const uint32_t correlation : stated) waiting_streams.erase(correlation);
+  if (!waiting_streams.empty()) infer_stream_waits(rank, waiting_streams);
   std::ranges::stable_sort(rank.stream_waits, {}, &StreamWait::wait_ns);
+}
+
+/// `waiting_streams` by correlation of the waiting calls; kNoRow: not known.
+void ImportedSteps::infer_stream_waits(
+    Rank& rank, const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const {
+  const ImportedTrace& trace = traces_[rank.trace];
+  std::unordered_map<uint32_t, uint32_t> launched_on;  // by row of the call: the stream
+  for (const ImportedOp& op : trace.ops) {
+    if (op.call != kNoRow) launched_on.emplace(op.call, op.stream);
+  }
+  struct Thread {
+    uint32_t stream = kNoRow;              ///< of the launch before
+    std::map<uint32_t, int64_t> recorded;  ///< by stream: the last event, when
+    std::vector<int64_t> open;             ///< waits since, when
+  };
+  std::vector<Thread> threads(trace.threads.size());
+  // Those that wait for another stream than their own.
+  const auto close = [&](const Thread& thread, int64_t wait_ns, uint32_t stream) {
+    StreamWait wait = {wait_ns, -1, stream, kNoRow, true};
+    for (const auto& [other, recorded_ns] : thread.recorded) {
+      if (other == stream || recorded_ns > wait_ns || recorded_ns <= wait.record_ns) continue;
+      wait.record_ns = recorded_ns;
+      wait.producer_stream = other;
+    }
+    if (wait.producer_stream != kNoRow) rank.stream_waits.push_back(wait);
+  };
+  for (uint32_t row = 0; row < trace.calls.size(); ++row) {
+    const HostCall& call = trace.calls[row];
+    Thread& thread = threads[call.thread];
+    if (call.kind == CallKind::event_record && thread.stream != kNoRow) {
+      thread.recorded[thread.stream] = call.start_ns;
+    }
+    if (call.kind == CallKind::stream_wait) {
+      const auto waiting = waiting_streams.find(call.correlation);
+      if (waiting == waiting_streams.end()) continue;
+      if (waiting->second != kNoRow) {
+        close(thread, call.start_ns, waiting->second);
+      } else {
+        thread.open.push_back(call.start_ns);
+      }
+    }
+    const auto launched = launched_on.find(row);
+    if (launched == launched_on.end()) continue;
+    for (const int64_t wait_ns : thread.open) close(thread, wait_ns, launched->second);
+    thread.open.clear();
+    thread.stream = launched->second;
+  }
 }
 
 void ImportedSteps::find_slices() {
@@ -277,6 +340,18 @@ void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
   }
 }
 
+/// Numbered one by one behind the collectives: a message has two ends, whatever the files count.
+void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
+  const size_t num_before = matching.matched.size();
+  for (size_t i = 0; i < matching.messages.size(); ++i) {
+    const MatchedCollective& one = matching.messages[i];
+    for (size_t part = 0; part < one.parts.size(); ++part) {
+      matched_ops_[one.parts[part].trace][one.parts[part].op] = {
+          kStages, static_cast<int64_t>(num_before + i), one.transfer_ns, part > 0};
+    }
+  }
+}
+
 base::InternedString ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
   if (names_ == RecordNames::texts) return rank.labels[op.name];
   return fmt::format("{}", rank.name_ids[op.name]);
@@ -302,10 +377,16 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
                       ? base::InternedString(
                             fmt::format("{}/{}", rank.name_ids[op.name], threads_of(trace, op)))
                       : name_of_kernel(rank, op);
-  } else if (is_message(trace, op)) {
+  } else if (op.comm != kNoRow && rank.is_message[op.comm]) {
     record.kind = RecordKind::p2p;
     record.name = "send";
-    record.group = "pipeline";
+    record.group = kStages;
+    const auto matched = matched_ops_[rank.trace].find(row);
+    if (matched != matched_ops_[rank.trace].end()) {
+      if (matched->second.is_receive) record.name = "recv";
+      record.sequence = matched->second.sequence;
+      record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
+    }
   } else {
     record.kind = RecordKind::collective;
     record.name = name_of_kernel(rank, op);
@@ -420,7 +501,9 @@ class ImportedSteps::Writer {
       record.launch_end_ns = std::clamp(call->end_ns, step_.start_ns, latest_ns);
       record.launch_start_ns = std::clamp(call->start_ns, step_.start_ns, record.launch_end_ns);
       host_ns_ = std::max(host_ns_, record.launch_end_ns);
-      record.producer_id = producer_of(op, call->start_ns);
+      const Producer producer = producer_of(op, call->start_ns);
+      record.producer_id = producer.id;
+      record.is_producer_inferred = producer.is_inferred;
     }
     const int64_t id = add(std::move(record));
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
@@ -441,8 +524,12 @@ class ImportedSteps::Writer {
              std::max(call.start_ns, host_ns_), call.end_ns);
   }
 
+  struct Producer {
+    int64_t id = kNoRecord;
+    bool is_inferred = false;
+  };
   /// What the stream has been told to wait for since its last work: what ends last of it.
-  int64_t producer_of(const ImportedOp& op, int64_t moment_ns) {
+  Producer producer_of(const ImportedOp& op, int64_t moment_ns) {
     for (; next_wait_ != rank_.stream_waits.end() && next_wait_->wait_ns <= moment_ns;
          ++next_wait_) {
       const auto launched = launched_.find(next_wait_->producer_stream);
@@ -450,15 +537,18 @@ class ImportedSteps::Writer {
       const auto behind = std::ranges::upper_bound(launched->second, next_wait_->record_ns, {},
                                                    &std::pair<int64_t, int64_t>::first);
       if (behind == launched->second.begin()) continue;
-      const int64_t id = std::prev(behind)->second;
-      const auto [at, is_new] = waiting_.try_emplace(next_wait_->stream, id);
-      if (!is_new && end_of(at->second) < end_of(id)) at->second = id;
+      waiting_[next_wait_->stream].push_back({std::prev(behind)->second, next_wait_->is_inferred});
     }
+    Producer last;
     const auto own = waiting_.find(op.stream);
-    if (own == waiting_.end()) return kNoRecord;
-    const int64_t id = own->second;
+    if (own == waiting_.end()) return last;
+    for (const Producer& one : own->second) {
+      // An event that was inferred may be the wrong one.
+      if (one.is_inferred && end_of(one.id) > op.start_ns) continue;
+      if (last.id == kNoRecord || end_of(last.id) < end_of(one.id)) last = one;
+    }
     waiting_.erase(own);
-    return id;
+    return last;
   }
   [[nodiscard]] int64_t end_of(int64_t id) const {
     return step_.records[static_cast<size_t>(id)].end_ns;
@@ -480,7 +570,7 @@ class ImportedSteps::Writer {
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
   std::vector<StreamWait>::const_iterator next_wait_;
-  std::map<uint32_t, int64_t> waiting_;  ///< by stream: record that it waits for
+  std::map<uint32_t, std::vector<Producer>> waiting_;  ///< by stream: records that it waits for
   /// By stream: when each record of it was launched.
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> launched_;
 };

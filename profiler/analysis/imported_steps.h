@@ -43,18 +43,22 @@ enum class RecordNames : uint8_t {
 ///  - A step starts when the host starts it, or when all work that was launched earlier has ended,
 ///    if that is later. It ends with its last device work, or with the host's step, if that is
 ///    later.
-///  - Only steps that all traces mark are used. If there are none, the periods of the kernels of
-///  one
-///    rank are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
+///  - Only steps that all traces mark are used. If there are none, the periods of one rank's
+///    kernels are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
 ///    first is kept.
+///  - A stream waits for what the file says it does. Where the file has only the calls, an event is
+///    recorded on the stream of its thread's launch before, and waited for by that of the launch
+///    behind; of several, the one recorded last on another stream. Such a wait is marked as
+///    inferred and dropped where its producer ended too late.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.
 ///  - Kernels with the same name and number of threads count as the same kernel.
 ///  - A copy whose call returns after the copy has ended blocks the host. Copies to and from the
 ///    host are offload if both directions matter (is_offload), else input.
-///  - Point-to-point messages are not matched: their time is waiting for a stage. A collective
-///    transfers from the arrival of the last matched rank on; if unmatched, all the time.
+///  - A message between stages that is matched is a send and a receive. The time of others is
+///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
+///    of the last matched rank on; if unmatched, all the time.
 class ImportedSteps {
  public:
   /// Refers to the traces.
@@ -80,6 +84,7 @@ class ImportedSteps {
     int64_t record_ns = 0;  ///< what had been enqueued by then is waited for
     uint32_t stream = 0;
     uint32_t producer_stream = 0;
+    bool is_inferred = false;  ///< from the order of calls
   };
   struct Launch {
     int64_t start_ns = 0;
@@ -92,6 +97,7 @@ class ImportedSteps {
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 
+    std::vector<bool> is_message;    ///< by row of the trace's comms: between stages
     std::vector<StepSlice> slices;   ///< by step
     std::vector<Launch> launches;    ///< of kernels and graphs, by start
     std::vector<bool> is_launching;  ///< by thread: it launches device work
@@ -106,17 +112,21 @@ class ImportedSteps {
     std::string group;
     int64_t sequence = 0;
     int64_t transfer_ns = 0;
+    bool is_receive = false;  ///< of messages between stages
   };
   class Writer;
 
   void add_rank(uint32_t trace);
   void find_stream_waits(Rank& rank) const;
+  void infer_stream_waits(Rank& rank,
+                          const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const;
   void find_slices();
   [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(
       const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
       const TraceWindows& windows);
   [[nodiscard]] static StepSlice whole_trace_of(const Rank& rank, const TraceWindows& windows);
   void find_matched_ops(const CollectiveMatching& matching);
+  void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
   [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;

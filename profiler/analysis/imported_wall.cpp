@@ -107,6 +107,7 @@ class Judge {
       : traces_(traces), peaks_(peaks) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
+      is_message_.push_back(stage_messages_of(trace));
       const TraceExtent extent = extent_of(trace);
       if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
         has_absurd_times_ = true;
@@ -245,8 +246,8 @@ class Judge {
   void book_comm(size_t index, const CauseSegment& segment, const Add& add) {
     const auto all_ns = static_cast<double>(segment.end_ns - segment.start_ns);
     blocking_ns_ += all_ns;
-    if (is_message(traces_[index], traces_[index].ops[segment.op]))
-      return add(WallLabel::pipeline, all_ns);
+    const uint32_t comm = traces_[index].ops[segment.op].comm;
+    if (comm != kNoRow && is_message_[index][comm]) return add(WallLabel::pipeline, all_ns);
     int64_t wait_ns = 0;
     CollectivePart last;
     if (!waits_.empty()) {
@@ -339,8 +340,11 @@ class Judge {
     wall.high_ratio = replay_->high_ratio;
     wall.label = verdict.label;
     wall.rank.reset();
+    // Only the replay tells why a stage was waited for, where the messages are matched.
+    const double waits_for_stages =
+        matching_.messages.empty() ? 0 : wall.shares[place_of(WallLabel::pipeline)];
     if (wall.label < WallLabel::compute &&
-        wall.shares[place_of(wall.label)] < base::kLeastBindingRatio) {
+        wall.shares[place_of(wall.label)] + waits_for_stages < base::kLeastBindingRatio) {
       wall.label = WallLabel::compute;
     }
     if (wall.label != verdict.label) {
@@ -460,8 +464,8 @@ class Judge {
     if (replay_->verdict.inferred_ratio > 0) {
       add_evidence(
           wall, "inferred_ratio", replay_->verdict.inferred_ratio, "ratio",
-          fmt::format("{} of the dependencies between streams, and of the host on streams, were "
-                      "inferred from times",
+          fmt::format("{} of the time in waits between streams, and of the host for streams, is of "
+                      "waits that were inferred from the order of calls or from times",
                       base::format_ratio(replay_->verdict.inferred_ratio)));
     }
   }
@@ -611,7 +615,8 @@ class Judge {
   std::span<const ImportedTrace> traces_;
   const DevicePeaks& peaks_;
   ImportedRoofline roofline_;
-  std::vector<JudgedRank> ranks_;  // by trace
+  std::vector<JudgedRank> ranks_;              // by trace
+  std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;

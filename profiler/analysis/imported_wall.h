@@ -50,11 +50,11 @@ struct ImportedWall {
 ///    compute. If the unexplained share is too large for that (is_sure), there is no verdict.
 ///  - Where steps can be replayed, they are replayed without the causes of each label
 ///    (imported_replay.h), and the label of most steps wins instead, if its share and its ceiling
-///    reach kLeastBindingRatio. A replay that is off by more than 5 % is not used.
+///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
+///    label's share. A replay that is off by more than 5 % is not used.
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
-///  least
-///    half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said why
-///    not.
+///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said
+///    why not.
 ImportedWall classify_imported(std::span<const ImportedTrace> traces,
                                const DevicePeaks& peaks = {});
 

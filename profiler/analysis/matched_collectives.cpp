@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "kernels/base/median.h"
+#include "profiler/analysis/matched_messages.h"
 #include "profiler/analysis/trace_figures.h"
 
 namespace moetune::profiler {
@@ -43,7 +45,7 @@ Series series_of(const ImportedTrace& trace) {
     const ImportedOp& op = trace.ops[row];
     if (wide.of(op) != WorkClass::communication) continue;
     const CommCall comm = op.comm == kNoRow ? CommCall() : trace.comms[op.comm];
-    // The two ends of a message have different names (send, recv), so it cannot be matched here.
+    // The two ends of a message have different names (send, recv): see matched_messages.h.
     if (comm.peer >= 0 || text(comm.collective) == "send" || text(comm.collective) == "recv") {
       continue;
     }
@@ -89,11 +91,8 @@ int64_t distance_of(int64_t a, int64_t b) {
   return distance < static_cast<double>(kFarApartNs) ? std::abs(a - b) : kFarApartNs;
 }
 
-/// For two traces, how far the second clock is ahead, by each instance that both have.
-using Shifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
-
 /// From trace to trace, beginning with the first that has anything in common with others.
-std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, Shifts shifts) {
+std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, ClockShifts shifts) {
   std::map<size_t, std::vector<std::pair<size_t, int64_t>>> neighbours;
   for (auto& [pair, ahead] : shifts) {
     const int64_t shift_ns = base::upper_median(std::move(ahead));
@@ -113,25 +112,24 @@ std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, Shifts shifts)
   return offsets;
 }
 
-}  // namespace
-
-bool is_message(const ImportedTrace& trace, const ImportedOp& op) {
-  if (op.comm == kNoRow) return false;
-  const CommCall& comm = trace.comms[op.comm];
-  const auto text = [&](uint32_t name) {
-    return name == kNoRow ? std::string_view() : std::string_view(trace.names[name]);
+void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
+  const auto duration = [&](const CollectivePart& part) {
+    return traces[part.trace].ops[part.op].duration_ns();
   };
-  const std::string_view collective = text(comm.collective);
-  return collective == "send" || collective == "recv" ||
-         text(comm.description).find("PIPELINE") != std::string_view::npos;
+  for (size_t i = 1; i < one.parts.size(); ++i) {
+    if (duration(one.parts[i]) < duration(one.parts[one.last])) one.last = i;
+  }
+  one.transfer_ns = duration(one.parts[one.last]);
 }
+
+}  // namespace
 
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   CollectiveMatching matching;
   std::vector<Series> series;  // by trace
   for (const ImportedTrace& trace : traces) series.push_back(series_of(trace));
   std::vector<int64_t> distances;
-  Shifts all_shifts;
+  ClockShifts all_shifts;
   // Every rank is matched with the first one that has the series, too.
   std::map<SeriesKey, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < series.size(); ++rank) {
@@ -172,15 +170,15 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
     }
     for (auto& [op, one] : by_op) matching.matched.push_back(std::move(one));
   }
+  MatchedMessages messages = match_messages(traces, offsets_of(traces.size(), all_shifts));
+  matching.num_ops += messages.num_others;
+  std::ranges::move(messages.others, std::back_inserter(matching.matched));
+  matching.messages = std::move(messages.of_stages);
+  for (const auto& [pair, ahead_ns] : messages.shifts) all_shifts.try_emplace(pair, ahead_ns);
+  for (MatchedCollective& one : matching.messages) find_last(traces, one);
   int64_t num_matched = 0;
   for (MatchedCollective& one : matching.matched) {
-    const auto duration = [&](const CollectivePart& part) {
-      return traces[part.trace].ops[part.op].duration_ns();
-    };
-    for (size_t i = 1; i < one.parts.size(); ++i) {
-      if (duration(one.parts[i]) < duration(one.parts[one.last])) one.last = i;
-    }
-    one.transfer_ns = duration(one.parts[one.last]);
+    find_last(traces, one);
     num_matched += static_cast<int64_t>(one.parts.size());
   }
   matching.num_unmatched = matching.num_ops - num_matched;

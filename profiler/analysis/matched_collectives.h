@@ -27,7 +27,10 @@ struct MatchedCollective {
 
 struct CollectiveMatching {
   std::vector<MatchedCollective> matched;
-  int64_t num_ops = 0;        ///< communication kernels of traces that have any in common
+  /// Messages between stages that two traces have: of each, first the part that sends.
+  std::vector<MatchedCollective> messages;
+  /// Communication kernels of traces that have any in common, messages between stages aside.
+  int64_t num_ops = 0;
   int64_t num_unmatched = 0;  ///< of those
   int64_t residual_ns = 0;    ///< median distance of ends after the clocks were aligned
   /// By trace: added to its times, puts them on the clock of the first matched trace. Empty where
@@ -35,12 +38,17 @@ struct CollectiveMatching {
   std::vector<std::optional<int64_t>> clock_offsets_ns;
 };
 
-/// Whether it is a message between two ranks, as pipelines send them.
-bool is_message(const ImportedTrace& trace, const ImportedOp& op);
+/// Which rows of the trace's comms are messages between the stages of a pipeline. Sends, receives
+/// and what is named no collective are, in groups whose words say pipeline; never in those whose
+/// words say another purpose. Where words say none, sends and receives are, unless their peers do
+/// not look like neighbours of a stage: more than two of them, or some sent to and others received
+/// from, as in a ring.
+std::vector<bool> stage_messages_of(const ImportedTrace& trace);
 
 /// By process group and sequence where the file says them, else by group, collective, size and
 /// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose
-/// instances do not end together are not matched.
+/// instances do not end together are not matched. Messages by group and peers, too; a sequence or
+/// an order is believed where no message is received before it was sent.
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

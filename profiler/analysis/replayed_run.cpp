@@ -24,6 +24,11 @@ bool is_receive(const TraceRecord& record) {
   return record.kind == RecordKind::p2p && record.name.text().find("recv") != std::string::npos;
 }
 
+/// Messages of imported traces have a number of their own instead of a micro-batch.
+bool is_numbered(const TraceRecord& record) {
+  return record.kind == RecordKind::p2p && record.micro_batch < 0 && record.sequence >= 0;
+}
+
 bool is_backward(const TraceRecord& record) {
   return record.name.text().find("backward") != std::string::npos;
 }
@@ -51,6 +56,7 @@ ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances
   match(communicators);
   match_messages();
   find_slack();
+  find_queue_waits();
   find_order();
 }
 
@@ -123,9 +129,14 @@ void ReplayedRun::match(const GroupInstances& communicators) {
 void ReplayedRun::match_messages() {
   std::map<int32_t, std::vector<int32_t>> ring;  // ranks of each instance that send or receive
   std::map<std::tuple<int32_t, int32_t, bool, int64_t>, std::deque<uint32_t>> sends;
+  std::map<std::pair<int32_t, int64_t>, std::vector<uint32_t>> numbered;
   for (uint32_t place = 0; place < ops_.size(); ++place) {
     const TraceRecord& record = record_of(ops_[place]);
     if (record.kind != RecordKind::p2p) continue;
+    if (is_numbered(record)) {
+      numbered[{links_[place].instance, record.sequence}].push_back(place);
+      continue;
+    }
     std::vector<int32_t>& ranks = ring[links_[place].instance];
     if (ranks.empty() || ranks.back() != record.rank) ranks.push_back(record.rank);
     if (is_receive(record)) continue;
@@ -137,7 +148,7 @@ void ReplayedRun::match_messages() {
   for (auto& [instance, ranks] : ring) std::sort(ranks.begin(), ranks.end());
   for (uint32_t place = 0; place < ops_.size(); ++place) {
     const TraceRecord& record = record_of(ops_[place]);
-    if (!is_receive(record)) continue;
+    if (!is_receive(record) || is_numbered(record)) continue;
     const std::vector<int32_t>& ranks = ring[links_[place].instance];
     const size_t n = ranks.size();
     const auto own = static_cast<size_t>(std::ranges::find(ranks, record.rank) - ranks.begin());
@@ -147,6 +158,38 @@ void ReplayedRun::match_messages() {
     if (queue == sends.end() || queue->second.empty()) continue;
     links_[place].sender = queue->second.front();
     queue->second.pop_front();
+  }
+  for (const auto& [number, ends] : numbered) match_numbered(ends);
+}
+
+void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
+  int64_t last_start_ns = record_of(ops_[ends[0]]).start_ns;
+  int64_t first_end_ns = record_of(ops_[ends[0]]).end_ns;
+  for (const uint32_t place : ends) {
+    const TraceRecord& record = record_of(ops_[place]);
+    last_start_ns = std::max(last_start_ns, record.start_ns);
+    first_end_ns = std::min(first_end_ns, record.end_ns);
+  }
+  const bool is_between_two = ends.size() == 2 && ops_[ends[0]].trace != ops_[ends[1]].trace;
+  if (is_between_two && last_start_ns <= first_end_ns) {
+    for (const uint32_t place : ends) {
+      links_[place].meeting = static_cast<uint32_t>(meetings_.size());
+    }
+    meetings_.push_back(2);
+    return;
+  }
+  // Sent and kept until it was asked for, or its other end is in no trace.
+  for (const uint32_t place : ends) {
+    const TraceRecord& record = record_of(ops_[place]);
+    const uint32_t other = place == ends.front() ? ends.back() : ends.front();
+    const int64_t length_ns = record.end_ns - record.start_ns;
+    if (is_between_two && is_receive(record) && !is_receive(record_of(ops_[other])) &&
+        record_of(ops_[other]).end_ns < record.start_ns) {
+      links_[place].sender = other;
+      links_[place].receive_ns = length_ns;
+    } else {
+      ops_[place].slot_wait_ns = length_ns - ops_[place].duration_ns;
+    }
   }
 }
 
@@ -183,6 +226,7 @@ void ReplayedRun::find_slack() {
       const int64_t begun_ns = is_sync ? record.end_ns : record.start_ns;
       int64_t earliest_ns = is_sync ? record.start_ns : record.launch_end_ns;
       if (!is_sync) earliest_ns = add_latency(links, earliest_ns, begun_ns);
+      bool is_inferred = record.is_producer_inferred;
       if (links.producer == kNone && begun_ns > earliest_ns) {
         // The last end just before.
         auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(begun_ns, kNone));
@@ -194,14 +238,14 @@ void ReplayedRun::find_slack() {
           if (at->second >= place || (!is_sync && other.stream == record.stream)) continue;
           if (is_sync && other.end_ns <= record.start_ns) continue;
           links.producer = at->second;
-          ++num_inferred_;
+          is_inferred = true;
           if (is_sync) op.duration_ns = record.end_ns - std::max(record.start_ns, other.end_ns);
           break;
         }
       }
       if (links.producer != kNone) {
-        ++num_edges_;
         const int64_t produced_ns = record_of(ops_[links.producer]).end_ns;
+        add_edge(record, is_inferred, earliest_ns, produced_ns);
         if (is_sync) continue;
         links.lag_ns = std::min<int64_t>(0, record.start_ns - produced_ns);
         earliest_ns = std::max(earliest_ns, produced_ns + links.lag_ns);
@@ -215,7 +259,7 @@ void ReplayedRun::find_slack() {
       op.slack_ns = std::max<int64_t>(0, record.start_ns - earliest_ns);
       if (record.group.empty()) continue;
       const bool is_alone = record.kind == RecordKind::collective && links.meeting == kNone;
-      const bool is_lost = is_receive(record) && links.sender == kNone;
+      const bool is_lost = is_receive(record) && !is_numbered(record) && links.sender == kNone;
       if (is_alone || is_lost) {
         op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
       }
@@ -223,64 +267,274 @@ void ReplayedRun::find_slack() {
   }
 }
 
-void ReplayedRun::find_order() {
-  order_.reserve(ops_.size());
-  std::vector<size_t> next(ranks_.size());
-  std::vector<bool> is_done(ops_.size());
-  std::vector<uint32_t> num_arrived(meetings_.size());
-  std::vector<bool> has_arrived(ops_.size());
-  const auto advance = [&](size_t rank) {
-    const uint32_t place = ranks_[rank].ops[next[rank]];
-    Links& links = links_[place];
-    if (links.meeting != kNone) {
-      if (!has_arrived[place]) {
-        has_arrived[place] = true;
-        order_.push_back(place);
-        ++num_arrived[links.meeting];
+void ReplayedRun::add_edge(const TraceRecord& record, bool is_inferred, int64_t earliest_ns,
+                           int64_t produced_ns) {
+  const bool is_sync = record.kind == RecordKind::host_sync;
+  const int64_t begun_ns = is_sync ? record.end_ns : record.start_ns;
+  const int64_t wait_ns = std::max<int64_t>(0, std::min(begun_ns, produced_ns) - earliest_ns);
+  ++num_edges_;
+  waited_ns_ += wait_ns;
+  if (!is_inferred) return;
+  ++num_inferred_;
+  inferred_wait_ns_ += wait_ns;
+}
+
+void ReplayedRun::find_queue_waits() {
+  for (const RankRows& rank : ranks_) {
+    std::map<int32_t, std::vector<uint32_t>> launched;  // by stream
+    // Of what runs at a moment, that on the operation's own stream: it never begins after what is
+    // ahead of the operation. Else that which began last: the queue has moved on then.
+    const auto running_at = [&](int64_t moment_ns, int32_t own_stream) {
+      uint32_t last = kNone;
+      for (const auto& [stream, places] : launched) {
+        const auto later = std::ranges::upper_bound(
+            places, moment_ns, {}, [&](uint32_t one) { return record_of(ops_[one]).start_ns; });
+        if (later == places.begin()) continue;
+        const TraceRecord& record = record_of(ops_[*std::prev(later)]);
+        if (record.start_ns > moment_ns || record.end_ns + options_.stream_gap_ns < moment_ns) {
+          continue;
+        }
+        if (stream == own_stream) return *std::prev(later);
+        if (last == kNone || record_of(ops_[last]).start_ns < record.start_ns) {
+          last = *std::prev(later);
+        }
       }
-      if (num_arrived[links.meeting] < meetings_[links.meeting]) return false;
-    } else {
-      if (links.sender != kNone && !is_done[links.sender]) return false;
-      order_.push_back(place);
-    }
-    is_done[place] = true;
-    ++next[rank];
-    return true;
-  };
-  while (true) {
-    bool has_moved = false;
-    bool is_complete = true;
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      while (next[rank] < ranks_[rank].ops.size() && advance(rank)) has_moved = true;
-      is_complete = is_complete && next[rank] == ranks_[rank].ops.size();
-    }
-    if (is_complete) return;
-    if (has_moved) continue;
-    // Lost records or wrong sequences have made ranks wait for each other: the first of those that
-    // stand still goes on by itself, with the time that it took.
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (next[rank] == ranks_[rank].ops.size()) continue;
-      const uint32_t place = ranks_[rank].ops[next[rank]];
+      return last;
+    };
+    for (const uint32_t place : rank.ops) {
       ReplayOp& op = ops_[place];
       const TraceRecord& record = record_of(op);
-      op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
-      if (links_[place].meeting != kNone) {  // it is in the order already
-        --meetings_[links_[place].meeting];
-        --num_arrived[links_[place].meeting];
-        links_[place].meeting = kNone;
-        is_done[place] = true;
-        ++next[rank];
+      if (is_on_host(record)) continue;
+      const int64_t own_launch_ns = std::min(op.launch_ns, options_.usual_launch_ns);
+      const bool is_long_gap = options_.long_gap_ns > 0 && op.gap_ns > options_.long_gap_ns;
+      const int64_t own_gap_ns = is_long_gap ? 0 : op.gap_ns;
+      const int64_t returned_ns = record.launch_end_ns;
+      const bool is_late = record.start_ns - returned_ns <= options_.start_latency_ns;
+      if (!is_late && (own_launch_ns < op.launch_ns || is_long_gap)) {
+        const uint32_t behind = running_at(returned_ns, record.stream);
+        if (behind != kNone) {
+          const TraceRecord& running = record_of(ops_[behind]);
+          Links& links = links_[place];
+          links.queued_behind = behind;
+          op.gap_ns = own_gap_ns;
+          op.launch_ns = own_launch_ns;
+          op.queue_lag_ns = returned_ns - running.start_ns;
+          if (!running.group.empty() && op.queue_lag_ns > options_.start_latency_ns &&
+              running.end_ns <= record.start_ns) {
+            links.queue_lead_ns = std::max<int64_t>(0, running.end_ns - returned_ns);
+          }
+        }
       }
-      links_[place].sender = kNone;
-      break;
+      launched[record.stream].push_back(place);
     }
   }
 }
+
+int64_t ReplayedRun::room_ns(const ReplayOp& op, const Links& links,
+                             const std::vector<ReplayOp>& ops, int64_t begun_ns,
+                             int64_t ended_ns) const {
+  if (op.queue_lag_ns == 0) return begun_ns;
+  if (links.queue_lead_ns > 0) return std::max(begun_ns, ended_ns - links.queue_lead_ns);
+  // If that operation becomes shorter, the queue moves on sooner.
+  const int64_t was_ns = ops_[links.queued_behind].duration_ns;
+  const int64_t is_ns = ops[links.queued_behind].duration_ns;
+  if (was_ns == is_ns || was_ns <= 0) return begun_ns + op.queue_lag_ns;
+  return begun_ns + static_cast<int64_t>(static_cast<double>(op.queue_lag_ns) *
+                                         static_cast<double>(is_ns) / static_cast<double>(was_ns));
+}
+
+namespace {
+
+/// Bits of an entry of the order. A record of the host has the first alone.
+constexpr uint32_t kLaunch = 1;
+constexpr uint32_t kDevice = 2;
+constexpr uint32_t kPlaceShift = 2;
+
+}  // namespace
+
+/// Finds an order of the parts of all operations: each has a launch and its part on the device.
+/// What waits for what is stated by events: an operation has begun, or it has ended.
+class ReplayedRun::Ordering {
+ public:
+  explicit Ordering(ReplayedRun& run)
+      : run_(run),
+        num_open_(2 * run.ops_.size()),
+        is_launched_(run.ops_.size()),
+        has_begun_(run.ops_.size()),
+        has_ended_(run.ops_.size()),
+        arrived_(run.meetings_.size()) {
+    first_edge_.resize(num_open_.size() + 1);
+    for_each_edge([&](size_t event, uint32_t /*part*/) { ++first_edge_[event + 1]; });
+    for (size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
+    edges_.resize(first_edge_.back());
+    std::vector<size_t> next(first_edge_.begin(), first_edge_.end() - 1);
+    for_each_edge([&](size_t event, uint32_t part) {
+      edges_[next[event]++] = part;
+      ++num_open_[part];
+    });
+    // A launch comes behind the one before it, and ahead of its operation.
+    for (const RankRows& rank : run.ranks_) {
+      for (const uint32_t place : rank.ops) {
+        if (place != rank.ops.front()) ++num_open_[launch_of(place)];
+        if (!is_host(place)) ++num_open_[device_of(place)];
+      }
+    }
+  }
+
+  std::vector<uint32_t> find() {
+    order_.reserve(run_.ops_.size());
+    for (const RankRows& rank : run_.ranks_) {
+      if (!rank.ops.empty() && num_open_[launch_of(rank.ops.front())] == 0) {
+        ready_.push_back(launch_of(rank.ops.front()));
+      }
+    }
+    std::vector<size_t> first_open(run_.ranks_.size());
+    do {
+      while (!ready_.empty()) {
+        const uint32_t part = ready_.back();
+        ready_.pop_back();
+        take(part);
+      }
+    } while (let_go(first_open));
+    return std::move(order_);
+  }
+
+ private:
+  static uint32_t launch_of(uint32_t place) { return 2 * place; }
+  static uint32_t device_of(uint32_t place) { return 2 * place + 1; }
+  static size_t begin_of(uint32_t place) { return 2 * size_t{place}; }
+  static size_t end_of(uint32_t place) { return 2 * size_t{place} + 1; }
+  [[nodiscard]] bool is_host(uint32_t place) const {
+    return is_on_host(run_.record_of(run_.ops_[place]));
+  }
+
+  /// Calls `visit(event, part that waits for it)`.
+  template <typename Visit>
+  void for_each_edge(const Visit& visit) const {
+    for (uint32_t place = 0; place < run_.ops_.size(); ++place) {
+      const Links& links = run_.links_[place];
+      const uint32_t own = is_host(place) ? launch_of(place) : device_of(place);
+      if (links.producer != kNone) visit(end_of(links.producer), own);
+      if (links.before != kNone) visit(end_of(links.before), own);
+      if (links.sender != kNone) visit(end_of(links.sender), own);
+      if (links.queued_behind == kNone) continue;
+      const bool is_end = links.queue_lead_ns > 0;
+      visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind), launch_of(place));
+    }
+  }
+
+  void release(uint32_t part) {
+    if (--num_open_[part] == 0) ready_.push_back(part);
+  }
+  void release_all(size_t event) {
+    for (size_t i = first_edge_[event]; i < first_edge_[event + 1]; ++i) release(edges_[i]);
+  }
+
+  void take(uint32_t part) {
+    const uint32_t place = part / 2;
+    const uint32_t entry = place << kPlaceShift;
+    if (part == launch_of(place)) {
+      order_.push_back(entry | kLaunch);
+      is_launched_[place] = true;
+      const std::vector<uint32_t>& own = run_.ranks_[run_.ops_[place].trace].ops;
+      if (place != own.back()) release(launch_of(place + 1));
+      if (is_host(place)) {
+        end(place);
+      } else {
+        release(device_of(place));
+      }
+      return;
+    }
+    // Most begin as soon as they are launched.
+    if (order_.back() == (entry | kLaunch)) {
+      order_.back() |= kDevice;
+    } else {
+      order_.push_back(entry | kDevice);
+    }
+    has_begun_[place] = true;
+    release_all(begin_of(place));
+    const uint32_t meeting = run_.links_[place].meeting;
+    if (meeting == kNone) return end(place);
+    arrived_[meeting].push_back(place);
+    if (arrived_[meeting].size() < run_.meetings_[meeting]) return;
+    for (const uint32_t member : arrived_[meeting]) end(member);
+  }
+
+  void end(uint32_t place) {
+    has_ended_[place] = true;
+    release_all(end_of(place));
+  }
+
+  /// Lost records or wrong sequences have made ranks wait for each other: the first operation that
+  /// stands still goes on by itself, with the time that it took. All before it on its own rank has
+  /// ended, so it waits for another one. False where nothing is left.
+  bool let_go(std::vector<size_t>& first_open) {
+    if (launch_one()) return true;
+    for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
+      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
+      size_t& at = first_open[rank];
+      while (at < own.size() && has_ended_[own[at]]) ++at;
+      if (at == own.size()) continue;
+      const uint32_t place = own[at];
+      ReplayOp& op = run_.ops_[place];
+      Links& links = run_.links_[place];
+      const TraceRecord& record = run_.record_of(op);
+      op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
+      if (has_begun_[place]) {
+        --run_.meetings_[links.meeting];
+        std::erase(arrived_[links.meeting], place);
+        links.meeting = kNone;
+        end(place);
+      } else {
+        links.sender = kNone;
+        release(device_of(place));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  /// Of launches that are thought to follow the end of a communication: that waits for something
+  /// launched later, so the first follows its start. False where there is none.
+  bool launch_one() {
+    first_unlaunched_.resize(run_.ranks_.size());
+    for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
+      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
+      size_t& at = first_unlaunched_[rank];
+      while (at < own.size() && is_launched_[own[at]]) ++at;
+      if (at == own.size()) continue;
+      Links& links = run_.links_[own[at]];
+      if (links.queue_lead_ns == 0 || !has_begun_[links.queued_behind] ||
+          has_ended_[links.queued_behind]) {
+        continue;
+      }
+      links.queue_lead_ns = 0;
+      release(launch_of(own[at]));
+      return true;
+    }
+    return false;
+  }
+
+  ReplayedRun& run_;
+  std::vector<uint8_t> num_open_;         ///< by part: what it still waits for
+  std::vector<size_t> first_edge_;        ///< by event: of edges_
+  std::vector<uint32_t> edges_;           ///< parts that wait for the event
+  std::vector<size_t> first_unlaunched_;  ///< by rank
+  std::vector<bool> is_launched_;
+  std::vector<bool> has_begun_;
+  std::vector<bool> has_ended_;
+  std::vector<std::vector<uint32_t>> arrived_;  ///< by meeting
+  std::vector<uint32_t> ready_;
+  std::vector<uint32_t> order_;
+};
+
+void ReplayedRun::find_order() { order_ = Ordering(*this).find(); }
 
 int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
   std::vector<int64_t> host;
   for (const StepTrace& trace : traces_) host.push_back(trace.start_ns);
   std::vector<int64_t> ends(ops.size(), start_ns_);
+  std::vector<int64_t> begins(ops.size());  // of launched operations that have not begun: launched
   struct Meeting {
     uint32_t num_arrived = 0;
     int64_t latest_ns = 0;
@@ -289,27 +543,36 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
   std::vector<Meeting> meetings(meetings_.size());
   std::vector<std::vector<uint32_t>> arrived(meetings_.size());
   int64_t end_ns = start_ns_;
-  for (const uint32_t place : order_) {
+  for (const uint32_t entry : order_) {
+    const uint32_t place = entry >> kPlaceShift;
     const ReplayOp& op = ops[place];
     const Links& links = links_[place];
     const TraceRecord& record = record_of(op);
-    int64_t& host_ns = host[op.trace];
-    host_ns += op.gap_ns + op.launch_ns;
-    if (is_on_host(record)) {
-      if (op.is_waiting && links.producer != kNone) {
-        host_ns = std::max(host_ns, ends[links.producer]);
+    if ((entry & kLaunch) != 0) {
+      int64_t& host_ns = host[op.trace];
+      host_ns += op.gap_ns + op.launch_ns;
+      if (links.queued_behind != kNone) {
+        host_ns = std::max(host_ns, room_ns(op, links, ops, begins[links.queued_behind],
+                                            ends[links.queued_behind]));
       }
-      host_ns += op.slack_ns + op.duration_ns;
-      ends[place] = host_ns;
-      end_ns = std::max(end_ns, host_ns);
-      continue;
+      begins[place] = host_ns;
+      if (is_on_host(record)) {
+        if (op.is_waiting && links.producer != kNone) {
+          host_ns = std::max(host_ns, ends[links.producer]);
+        }
+        host_ns += op.slack_ns + op.duration_ns;
+        ends[place] = host_ns;
+        end_ns = std::max(end_ns, host_ns);
+      }
     }
-    int64_t ready_ns = host_ns + links.latency_ns;
+    if ((entry & kDevice) == 0) continue;
+    int64_t ready_ns = begins[place] + links.latency_ns;
     if (links.before != kNone) ready_ns = std::max(ready_ns, ends[links.before] + links.gap_ns);
     if (links.producer != kNone) {
       ready_ns = std::max(ready_ns, ends[links.producer] + links.lag_ns);
     }
     ready_ns += op.slack_ns;
+    begins[place] = ready_ns;
     if (links.meeting != kNone) {
       Meeting& meeting = meetings[links.meeting];
       meeting.latest_ns = std::max(meeting.latest_ns, ready_ns);
@@ -317,11 +580,13 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
       arrived[links.meeting].push_back(place);
       if (++meeting.num_arrived < meetings_[links.meeting]) continue;
       for (const uint32_t member : arrived[links.meeting]) {
-        ends[member] = meeting.latest_ns + meeting.transfer_ns;
+        const int64_t met_ns = ops[member].is_waiting ? meeting.latest_ns : begins[member];
+        ends[member] = met_ns + meeting.transfer_ns;
+        end_ns = std::max(end_ns, ends[member]);
       }
     } else if (links.sender != kNone) {
-      ends[place] =
-          op.is_waiting ? std::max(ready_ns, ends[links.sender]) : ready_ns + op.duration_ns;
+      ends[place] = op.is_waiting ? std::max(ready_ns + links.receive_ns, ends[links.sender])
+                                  : ready_ns + op.duration_ns;
     } else {
       ends[place] = ready_ns + (op.is_waiting ? op.slot_wait_ns : 0) + op.duration_ns;
     }

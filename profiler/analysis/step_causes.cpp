@@ -108,7 +108,7 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       if (!is_communication) shorten(op.duration_ns, free_ns_[place]);
       return;
     case SubCause::launch:
-      op.launch_ns = 0;
+      op.launch_ns = op.queue_lag_ns = 0;
       if (!is_stall(op)) op.gap_ns = 0;
       if (is_host_work && !is_allocator && !is_loader) op.duration_ns = 0;
       return;

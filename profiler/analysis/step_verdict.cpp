@@ -47,9 +47,9 @@ class StepJudge {
 
   StepVerdict verdict() {
     verdict_.step_ns = run_.step_ns(run_.ops());
-    if (run_.num_edges() > 0) {
+    if (run_.waited_ns() > 0) {
       verdict_.inferred_ratio =
-          static_cast<double>(run_.num_inferred_edges()) / static_cast<double>(run_.num_edges());
+          static_cast<double>(run_.inferred_wait_ns()) / static_cast<double>(run_.waited_ns());
     }
     if (verdict_.step_ns <= 0 || run_.ops().empty()) {
       verdict_.ceilings[place_of(WallLabel::unknown)] = 1;

@@ -42,7 +42,7 @@ struct StepVerdict {
   /// Another cause beside it takes as long, so that only dropping both gains; the ceiling is what
   /// it costs where that one is gone.
   bool is_hidden_alone = false;
-  /// Of waits for other streams, those that were inferred from times.
+  /// Of the time in waits for other streams, that in waits that were inferred.
   double inferred_ratio = 0;
   std::string summary;  ///< a sentence, without the rank
 

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "profiler/analysis/group_words.h"
 #include "profiler/analysis/imported_steps.h"
 #include "sweeps/analyse.h"
 
@@ -24,44 +23,12 @@ constexpr size_t kMostStoredRecords = 400'000;
 /// Records of all ranks are made before some are left out: bounds the memory for that.
 constexpr size_t kMostMadeRecords = 4 * kMostStoredRecords;
 
-/// Substrings of frameworks' names of process groups, and our name of the group; empty: we have
-/// none. The first match wins.
-struct GroupWord {
-  std::string_view word;
-  const char* group;
-};
-constexpr auto kGroupWords = std::to_array<GroupWord>({
-    {"tensor_and_data", ""},
-    {"expert_data", "edp"},
-    {"expert_tensor", ""},
-    {"expert", "ep"},
-    {"tensor_and_context", "tp_cp"},
-    {"tensor", "tp"},
-    {"pipeline", "pp"},
-    {"embedding", "embedding"},
-    {"data_parallel", "dp_cp"},
-    {"context", "cp"},
-    {"mod_ep", "edp"},
-    {"efsdp", "edp"},
-    {"mesh_tp", "tp"},
-    {"mesh_cp", "cp"},
-    {"mesh_pp", "pp"},
-    {"mesh_ep", "ep"},
-    {"mesh_dp", "dp_cp"},
-    {"fsdp", "dp_cp"},
-    {"default_pg", "world"},
-});
-
-/// Our name of the group if a row matches, else the framework's. A suffix "#N" is kept.
+/// Our name of the group if its words say one, else the framework's. A suffix "#N" is kept.
 std::string stored_group(const std::string& purpose) {
   const size_t number = std::min(purpose.find('#'), purpose.size());
-  std::string words = purpose.substr(0, number);
-  for (char& c : words) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const GroupWord& row : kGroupWords) {
-    if (words.find(row.word) == std::string::npos) continue;
-    return row.group[0] == '\0' ? purpose : row.group + purpose.substr(number);
-  }
-  return purpose;
+  const auto group = profiler::group_of_words(std::string_view(purpose).substr(0, number));
+  if (!group || group->empty()) return purpose;
+  return std::string(*group) + purpose.substr(number);
 }
 
 /// The ranks of the traces; their indices if a rank is missing or occurs twice.

@@ -1,5 +1,5 @@
 // How often a verdict names the fault that a step has: played steps of emulated clusters with known
-// faults in twelve layouts. The truth of a case is the fault that was put in, whose removal gains
+// faults in fifteen layouts. The truth of a case is the fault that was put in, whose removal gains
 // what the case was made for. Prints a table; nothing is asserted.
 //   label_bench [SEEDS]    seeds of noise for each fault, layout and strength (default 3)
 #include <fmt/format.h>

@@ -39,6 +39,19 @@ BOOST_AUTO_TEST_CASE(an_op_starts_when_launched_and_its_stream_is_free) {
   BOOST_TEST(trace.end_ns == 115);
 }
 
+BOOST_AUTO_TEST_CASE(a_launch_waits_for_room_in_the_queue) {
+  Timeline clock(ClockMode::virtual_modelled, 0, 1, {10, 15, 3, 2});
+  clock.begin_step(0, TraceLevel::all);
+  for (int i = 0; i < 4; ++i) run(clock, 0, 100);
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  // They begin at 10, 110, 210 and 310. The third is launched when the first has begun, the fourth
+  // when the second begins.
+  BOOST_TEST(trace.records[2].launch_end_ns == 30);
+  BOOST_TEST(trace.records[3].launch_start_ns == 30);
+  BOOST_TEST(trace.records[3].launch_end_ns == 110);
+  BOOST_TEST(trace.records[3].start_ns == 310);
+}
+
 BOOST_AUTO_TEST_CASE(events_order_streams_and_name_the_producer) {
   Timeline clock = started(3);
   const Event late = run(clock, 0, 100);  // ends at 110

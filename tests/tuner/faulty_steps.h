@@ -51,7 +51,8 @@ struct StrongFault {
 /// A layout that is tried.
 struct FaultyLayout {
   const char* name;
-  const char* knobs;  ///< JSON
+  const char* knobs;     ///< JSON
+  int launch_queue = 0;  ///< launched operations that may not have begun; 0: any number
 };
 const std::vector<FaultyLayout>& faulty_layouts();
 

@@ -49,6 +49,8 @@ constexpr int64_t kMicroBatches = 4;         ///< without a pipeline
 constexpr int64_t kMicroBatchesAStage = 12;  ///< so that the bubble is none to speak of
 /// Links are so much slower where collectives shall be beside work for long.
 constexpr double kLongCollectives = 30;
+/// So short that the host, which is fast, always waits for room in it.
+constexpr int kLaunchQueue = 64;
 /// Marks of inserted instructions, in their chunk.
 constexpr int32_t kAllocate = 1001;
 constexpr int32_t kLoad = 1002;
@@ -286,7 +288,11 @@ const std::vector<FaultyLayout>& faulty_layouts() {
           "data_parallel_size": 2, "expert_model_parallel_size": 4})"},
       {"tp2 cp2 dp2 ep4, chunks", R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2,
           "data_parallel_size": 2, "expert_model_parallel_size": 4, "ep_chunks_forward": 2,
-          "ep_chunks_backward": 2})"}};
+          "ep_chunks_backward": 2})"},
+      {"dp4, full launch queue", R"({"data_parallel_size": 4})", kLaunchQueue},
+      {"pp2 dp2 ep2, full launch queue", R"({"pipeline_model_parallel_size": 2,
+          "data_parallel_size": 2, "expert_model_parallel_size": 2})",
+       kLaunchQueue}};
   return kLayouts;
 }
 
@@ -351,6 +357,7 @@ FaultyStep play_faulty(const FaultyCase& faulty) {
   };
   plan::PlayOptions options;
   options.level = profiler::TraceLevel::ops;
+  options.launch_queue = faulty_layouts()[faulty.layout].launch_queue;
   options.transfer_of = [&](const std::vector<int>& members, int64_t ns) {
     const bool is_slow = std::ranges::find(members, setup.faulty_rank) != members.end();
     return is_slow ? std::llround(static_cast<double>(ns) * setup.strength(Fault::one_ranks_link))

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
 constexpr size_t kOverlapped = 3;
+constexpr size_t kFullQueue = 13;  // dp4, full launch queue
 
 const char* text_of(const StepVerdict& verdict) { return verdict.summary.c_str(); }
 
@@ -69,6 +70,21 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
     }
   }
   BOOST_TEST(num_cases >= 27);
+}
+
+// The host of every rank waits for room in its launch queue most of the time.
+BOOST_AUTO_TEST_CASE(a_full_launch_queue_hides_no_fault) {
+  BOOST_TEST_REQUIRE(faulty_layouts()[kFullQueue].launch_queue > 0);
+  for (const Fault fault : {Fault::slow_rank, Fault::stall}) {
+    const auto strength = strength_for(kFullQueue, fault, 0.25);
+    BOOST_TEST_REQUIRE(strength.has_value());
+    const FaultyCase faulty{kFullQueue, {{fault, *strength}}, 3, 0.03};
+    const FaultyStep step = play_faulty(faulty);
+    const StepVerdict verdict = judge(step);
+    BOOST_TEST((verdict.sub_cause == row_of(fault).sub_cause), text_of(verdict));
+    BOOST_TEST(verdict.rank.value_or(-1) == step.faulty_rank, text_of(verdict));
+    BOOST_TEST(removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005, text_of(verdict));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_records_do_not_explain_is_unknown_and_never_another_wall) {

@@ -1,0 +1,145 @@
+// Steps by hand, replayed with other durations: what waits for what, and for how long.
+#include "profiler/analysis/replayed_run.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(replayed_runs)
+
+namespace {
+
+/// Launched in `launch_end_ns`, after whatever was launched before.
+TraceRecord& add(StepTrace& trace, int stream, int64_t launch_end_ns, int64_t start_ns,
+                 int64_t end_ns) {
+  TraceRecord record;
+  record.id = static_cast<int64_t>(trace.records.size());
+  record.rank = trace.rank;
+  record.stream = stream;
+  record.name = "gemm";
+  record.launch_start_ns = trace.records.empty() ? 0 : trace.records.back().launch_end_ns;
+  record.launch_end_ns = launch_end_ns;
+  record.start_ns = start_ns;
+  record.end_ns = end_ns;
+  trace.records.push_back(record);
+  trace.end_ns = std::max(trace.end_ns, end_ns);
+  return trace.records.back();
+}
+
+TraceRecord& add_message(StepTrace& trace, const char* name, int64_t launch_end_ns,
+                         int64_t start_ns, int64_t end_ns) {
+  TraceRecord& record = add(trace, 1, launch_end_ns, start_ns, end_ns);
+  record.kind = RecordKind::p2p;
+  record.name = name;
+  record.group = "pipeline";
+  record.sequence = 0;
+  record.transfer_ns = 5000;
+  return record;
+}
+
+/// With the kernels of one rank in that part of their time.
+int64_t step_with(const ReplayedRun& run, uint32_t trace, int64_t divisor) {
+  std::vector<ReplayOp> ops = run.ops();
+  for (ReplayOp& op : ops) {
+    if (op.trace == trace && run.record_of(op).kind == RecordKind::kernel)
+      op.duration_ns /= divisor;
+  }
+  return run.step_ns(ops);
+}
+
+}  // namespace
+
+// Four operations may be launched and not have begun. What the host waits for room is no work of
+// its own: with kernels of a quarter of the time, the step takes a quarter.
+BOOST_AUTO_TEST_CASE(a_launch_that_waits_for_room_in_the_queue_follows_the_device) {
+  StepTrace trace;
+  for (int64_t i = 0; i < 8; ++i) {
+    // The fifth launch finds room; from the sixth on, the operation four before has to begin.
+    const int64_t launched_ns = i < 5 ? 1000 * (i + 1) : 1000 + (i - 4) * 100'000;
+    add(trace, 0, launched_ns, 1000 + i * 100'000, 1000 + (i + 1) * 100'000);
+  }
+  const ReplayedRun run(std::span(&trace, 1), {});
+  BOOST_TEST(run.step_ns(run.ops()) == 801'000);
+  BOOST_TEST(step_with(run, 0, 4) == 201'000);
+  for (size_t i = 0; i < 8; ++i) BOOST_TEST(run.ops()[i].launch_ns == (i < 5 ? 1000 : 5000));
+}
+
+// The device has nothing to do until a launch returns: that is the host's time.
+BOOST_AUTO_TEST_CASE(a_long_launch_that_the_device_waits_for_is_the_hosts) {
+  StepTrace trace;
+  for (int64_t i = 0; i < 4; ++i) {
+    add(trace, 0, (i + 1) * 100'000, (i + 1) * 100'000, (i + 1) * 100'000 + 50'000);
+  }
+  const ReplayedRun run(std::span(&trace, 1), {});
+  BOOST_TEST(run.step_ns(run.ops()) == 450'000);
+  BOOST_TEST(step_with(run, 0, 2) == 425'000);
+  for (const ReplayOp& op : run.ops()) BOOST_TEST(op.launch_ns == 100'000);
+}
+
+BOOST_AUTO_TEST_CASE(a_message_ends_when_both_ends_are_there) {
+  std::vector<StepTrace> traces(2);
+  traces[1].rank = 1;
+  add(traces[0], 0, 1000, 1000, 100'000);
+  add_message(traces[0], "send", 2000, 100'000, 105'000).producer_id = 0;
+  add_message(traces[1], "recv", 1000, 1000, 105'000);
+  add(traces[1], 0, 2000, 105'000, 205'000).producer_id = 0;
+  const ReplayedRun run(traces, {});
+  BOOST_TEST(run.step_ns(run.ops()) == 205'000);
+  // The sender's kernel of 99,000 ns takes 49,500.
+  BOOST_TEST(step_with(run, 0, 2) == 155'500);
+  BOOST_TEST(step_with(run, 1, 2) == 155'000);
+}
+
+BOOST_AUTO_TEST_CASE(a_message_that_is_kept_is_received_when_it_is_asked_for) {
+  std::vector<StepTrace> traces(2);
+  traces[1].rank = 1;
+  add(traces[0], 0, 1000, 1000, 20'000);
+  add_message(traces[0], "send", 2000, 20'000, 25'000).producer_id = 0;
+  add(traces[1], 0, 1000, 1000, 101'000);
+  add_message(traces[1], "recv", 2000, 101'000, 106'000).producer_id = 0;
+  const ReplayedRun run(traces, {});
+  BOOST_TEST(run.step_ns(run.ops()) == 106'000);
+  // 100,000 ns in 50,000, and 5,000 to receive.
+  BOOST_TEST(step_with(run, 1, 2) == 56'000);
+  // In 2,000, so that the message is not there yet: it ends where it is sent.
+  BOOST_TEST(step_with(run, 1, 50) == 25'000);
+}
+
+// Each rank launches its receive before the send that the other one waits for, on another stream.
+BOOST_AUTO_TEST_CASE(ranks_may_launch_in_another_order_than_they_wait) {
+  std::vector<StepTrace> traces(2);
+  traces[1].rank = 1;
+  for (StepTrace& trace : traces) {
+    const int64_t start_ns = trace.rank == 0 ? 1000 : 2000;
+    add_message(trace, "recv", 1000, 1000, trace.rank == 0 ? 57'000 : 56'000).sequence = trace.rank;
+    add(trace, 0, start_ns, start_ns, start_ns + 50'000);
+    TraceRecord& send =
+        add_message(trace, "send", start_ns + 1000, start_ns + 50'000, start_ns + 55'000);
+    send.stream = 2;
+    send.sequence = 1 - trace.rank;
+    send.producer_id = 1;
+  }
+  const ReplayedRun run(traces, {});
+  BOOST_TEST(run.step_ns(run.ops()) == 57'000);
+  for (const ReplayOp& op : run.ops()) BOOST_TEST(op.slack_ns == 0);
+  // Rank 1's kernel ends at 27,000: the message of rank 0 is the last one then.
+  BOOST_TEST(step_with(run, 1, 2) == 56'000);
+}
+
+// One long wait that is stated, and a short one that is not.
+BOOST_AUTO_TEST_CASE(waits_count_by_their_time) {
+  StepTrace trace;
+  add(trace, 0, 1000, 1000, 100'000);
+  add(trace, 1, 2000, 100'000, 120'000).producer_id = 0;
+  add(trace, 2, 3000, 3000, 110'000);
+  add(trace, 3, 105'000, 110'000, 130'000);
+  const ReplayedRun run(std::span(&trace, 1), {});
+  BOOST_TEST(run.num_edges() == 2);
+  BOOST_TEST(run.num_inferred_edges() == 1);
+  BOOST_TEST(run.waited_ns() == 98'000 + 5000);
+  BOOST_TEST(run.inferred_wait_ns() == 5000);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

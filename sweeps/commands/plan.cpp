@@ -149,10 +149,9 @@ bool chunks_loss(spec::dialects::Dialect dialect) {
 /// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
 void turn_on_free_switches(spec::PlanKnobs& knobs) {
   using K = spec::PlanKnobs;
-  for (bool K::* knob :
-       {&K::sequence_parallel, &K::distributed_optimizer, &K::overlap_grad_reduce,
-        &K::overlap_param_gather, &K::moe_grouped_gemm, &K::moe_permute_fusion,
-        &K::gradient_accumulation_fusion}) {
+  for (bool K::*knob : {&K::sequence_parallel, &K::distributed_optimizer, &K::overlap_grad_reduce,
+                        &K::overlap_param_gather, &K::moe_grouped_gemm, &K::moe_permute_fusion,
+                        &K::gradient_accumulation_fusion}) {
     knobs.*knob = true;
   }
 }

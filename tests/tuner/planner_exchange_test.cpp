@@ -1,6 +1,4 @@
 // The exchange of experts' rows in plans against what was measured on machines.
-#include "tuner/planner/exchange.h"
-
 #include <fmt/format.h>
 
 #include <boost/test/data/test_case.hpp>
@@ -10,6 +8,7 @@
 #include "engine/spec/json_reader.h"
 #include "tests/spec/spec_samples.h"
 #include "tests/tuner/planner_samples.h"
+#include "tuner/planner/exchange.h"
 
 namespace moetune::tuner::planner {
 

@@ -12,8 +12,8 @@ namespace {
 
 using spec::Mixer;
 using spec::PlanGraph;
-using spec::PlanKnobs;
 using spec::PlanGraphSet;
+using spec::PlanKnobs;
 using spec::PlanRecompute;
 using spec::PrecisionRecipe;
 using Run = const PlanRun&;
@@ -261,8 +261,8 @@ constexpr PlanRule kRules[] = {
                                   divides(run.knobs.tp, run.model->mamba.num_heads));
      },
      [](Run run) {
-       return fmt::format("tp {} does not divide the {} groups and {} heads of Mamba",
-                          run.knobs.tp, run.model->mamba.num_groups, run.model->mamba.num_heads);
+       return fmt::format("tp {} does not divide the {} groups and {} heads of Mamba", run.knobs.tp,
+                          run.model->mamba.num_groups, run.model->mamba.num_heads);
      }},
     {"ranks_divide_gdn",
      [](Run run) {
@@ -288,8 +288,7 @@ constexpr PlanRule kRules[] = {
            "context parallelism with sinks needs cp_comm_type a2a, with sliding windows a2a or "
            "all_gather");
      }},
-    {"etp_without_bias",
-     [](Run run) { return run.knobs.etp == 1 || !run.model->has_expert_bias; },
+    {"etp_without_bias", [](Run run) { return run.knobs.etp == 1 || !run.model->has_expert_bias; },
      [](Run run) {
        return fmt::format("etp {}: experts with biases cannot be sliced", run.knobs.etp);
      }},
@@ -340,12 +339,9 @@ constexpr PlanRule kRules[] = {
     {"host_optimizer",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 ||
-              k.precision_aware_optimizer;
+       return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 || k.precision_aware_optimizer;
      },
-     [](Run) {
-       return std::string("optimizer_offload_ratio needs precision_aware_optimizer");
-     }},
+     [](Run) { return std::string("optimizer_offload_ratio needs precision_aware_optimizer"); }},
     {"fsdp_optimizer",
      [](Run run) {
        return run.knobs.fsdp == spec::Fsdp::none ||

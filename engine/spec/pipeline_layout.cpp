@@ -83,7 +83,31 @@ class Parser {
   size_t at_ = 0;
 };
 
+/// "tttt" is "t*4".
+std::string counted(const std::string& letters) {
+  std::string text;
+  for (size_t i = 0; i < letters.size();) {
+    const size_t end = std::min(letters.find_first_not_of(letters[i], i), letters.size());
+    const size_t times = end - i;
+    text += times > 2 ? fmt::format("{}*{}", letters[i], times) : letters.substr(i, times);
+    i = end;
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string pipeline_layout_text(const std::vector<std::string>& stages) {
+  std::string text;
+  for (size_t i = 0; i + 1 < stages.size();) {
+    size_t end = i;
+    while (end + 1 < stages.size() && stages[end] == stages[i]) ++end;
+    const std::string stage = counted(stages[i]) + "|";
+    text += end - i > 1 ? fmt::format("({})*{}", stage, end - i) : stage;
+    i = end;
+  }
+  return stages.empty() ? text : text + counted(stages.back());
+}
 
 std::vector<std::string> pipeline_stages_of(std::string_view text) {
   std::vector<std::string> stages = {""};

@@ -20,4 +20,7 @@ std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp, 
 /// what is none of this, or of a text that is too long (10,000 letters written out).
 std::vector<std::string> pipeline_stages_of(std::string_view text);
 
+/// The other way round, as short as people write it: "Et*3|(tt|)*2tL".
+std::string pipeline_layout_text(const std::vector<std::string>& stages);
+
 }  // namespace moetune::spec

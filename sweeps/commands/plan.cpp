@@ -180,6 +180,8 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.dialect = dialect;
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
+  config.pipeline_layout =
+      planner::pipeline_layout_of(run_with(result.question, result.answer.best.front()));
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();

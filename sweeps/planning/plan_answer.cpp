@@ -9,12 +9,14 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/at_once.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
 #include "tuner/planner/rules.h"
+#include "tuner/planner/stages.h"
 
 namespace moetune::sweeps {
 
@@ -25,38 +27,40 @@ using spec::PlanKnobs;
 
 namespace {
 
-PlanRun run_with(const PlanQuestion& question, const spec::PlanKnobs& knobs) {
-  PlanRun run;
-  run.model = question.model;
-  run.hardware = question.hardware;
-  run.knobs = knobs;
-  run.global_batch_size = question.global_batch_size;
-  run.seq_length = question.seq_length;
-  run.load = question.load;
-  return run;
-}
+constexpr std::string_view kLayoutFlag = "pipeline_model_parallel_layout";
 
-/// Fills in what each change alone does to `run`.
-void judge_changes(const PlanRun& run, const Calibration& calibration,
+/// Fills in what each change alone, on the way to `goal`, does to `run`.
+void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& calibration,
                    std::vector<KnobGain>& changes) {
   const double seconds = planner::predict_step(run, calibration.rates).seconds;
   const double bytes = planner::predict_memory(run).peak_bytes();
   for (KnobGain& change : changes) {
-    const spec::PlanKnobRow* row = spec::find_plan_knob(change.knob);
     PlanRun changed = run;
-    spec::set_plan_knob(changed.knobs, *row, change.to);
+    if (change.knob == kLayoutFlag) {
+      changed.stages = goal.stages;
+      if (run.knobs.pp != goal.knobs.pp || run.knobs.vpp != goal.knobs.vpp) {
+        change.broken_rule = "layout_stages";
+        continue;
+      }
+    } else {
+      spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(change.knob), change.to);
+    }
     // A size takes its devices from the replicas.
     const int64_t plane = int64_t{changed.knobs.tp} * changed.knobs.cp * changed.knobs.pp;
     const int64_t devices = run.hardware->num_devices();
     if (devices % plane == 0) changed.knobs.dp = static_cast<int32_t>(devices / plane);
     // A written layout holds for its own number of stages only.
-    if (changed.knobs.pp != run.knobs.pp || changed.knobs.vpp != run.knobs.vpp) {
-      changed.stages.clear();
-    }
+    const bool is_laid_out = changed.knobs.pp == run.knobs.pp && changed.knobs.vpp == run.knobs.vpp;
+    if (!is_laid_out) changed.stages.clear();
     const planner::PlanRule* broken = planner::broken_rule(changed);
     if (broken != nullptr) {
       change.broken_rule = broken->name;
       continue;
+    }
+    if (!is_laid_out) {
+      planner::WorkCache works;
+      changed.stages =
+          planner::choose_stages(changed, planner::stage_parts(changed, works, calibration.rates));
     }
     change.gain = seconds / planner::predict_step(changed, calibration.rates).seconds - 1;
     change.bytes = planner::predict_memory(changed).peak_bytes() - bytes;
@@ -86,14 +90,14 @@ std::vector<ThumbOpinion> opinions(const PlanQuestion& question,
                                    const planner::PlanAnswer& answer) {
   std::vector<ThumbOpinion> opinions;
   const planner::PlannedConfig& first = answer.best.front();
-  const PlanRun run = run_with(question, first.knobs);
+  const PlanRun run = run_with(question, first);
   for (const planner::Thumb& thumb : planner::thumbs()) {
     if (!thumb.applies(run)) continue;
     ThumbOpinion opinion = {
         std::string(thumb.name), std::string(thumb.says), thumb.agrees(run), {}};
     const planner::PlannedConfig* fastest =
         opinion.agrees ? &first : fastest_where(answer, [&](const PlanKnobs& knobs) {
-          return thumb.agrees(run_with(question, knobs));
+          return thumb.agrees(run_with(question, {knobs}));
         });
     if (fastest != nullptr) opinion.cost_ratio = fastest->seconds / first.seconds - 1;
     opinions.push_back(std::move(opinion));
@@ -105,7 +109,7 @@ std::vector<ThumbOpinion> opinions(const PlanQuestion& question,
 std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::PlanAnswer& answer,
                                const Calibration& calibration) {
   const planner::PlannedConfig& first = answer.best.front();
-  const PlanRun run = run_with(question, first.knobs);
+  const PlanRun run = run_with(question, first);
   const double tokens_per_s = planner::tokens_per_s_per_device(run, first.seconds);
   std::vector<KnobGain> helps;
   const auto add = [&](const char* what, std::string from, std::string to, const PlanRun& changed) {
@@ -178,7 +182,7 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
   const auto add = [&](std::string what, const std::function<void(PlanRun&)>& change) {
     double least = std::numeric_limits<double>::infinity();
     for (const planner::PlannedConfig& miss : answer.nearest) {
-      PlanRun run = run_with(question, miss.knobs);
+      PlanRun run = run_with(question, miss);
       change(run);
       if (planner::broken_rule(run) != nullptr) continue;
       least = std::min(least, missing_bytes(question, planner::predict_memory(run).peak_bytes()));
@@ -238,15 +242,22 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
 
 }  // namespace
 
-std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanKnobs& to) {
+std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
   std::vector<KnobGain> changes;
+  const auto add = [&](std::string_view name, std::string before, std::string after) {
+    if (before == after) return;
+    changes.push_back({std::string(name), std::move(before), std::move(after), {}, {}, {}});
+  };
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     // Replicas are what the other sizes leave.
     if (row.name == "dp") continue;
-    const std::string before = get_plan_knob(from, row);
-    const std::string after = get_plan_knob(to, row);
-    if (before != after) changes.push_back({std::string(row.name), before, after, {}, {}, {}});
+    add(row.name, get_plan_knob(from.knobs, row), get_plan_knob(to.knobs, row));
   }
+  const auto written = [](const PlanRun& run) {
+    const std::string layout = planner::pipeline_layout_of(run);
+    return layout.empty() ? std::string("none") : layout;
+  };
+  add(kLayoutFlag, written(from), written(to));
   return changes;
 }
 
@@ -272,7 +283,7 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
   std::vector<Played> played(std::min(kPlayed, result.answer.best.size()));
   base::for_each_at_once(played.size(), [&](size_t i) {
     const auto start = std::chrono::steady_clock::now();
-    played[i].step = planner::play_plan(run_with(result.question, result.answer.best[i].knobs),
+    played[i].step = planner::play_plan(run_with(result.question, result.answer.best[i]),
                                         calibration.rates, has_records && i == 0);
     played[i].seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -301,8 +312,7 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   EstimateContext context;
   context.is_load_stated = true;
   for (const planner::PlannedConfig& config : result.answer.best) {
-    result.estimates.push_back(
-        estimate_run(run_with(question, config.knobs), calibration, context));
+    result.estimates.push_back(estimate_run(run_with(question, config), calibration, context));
   }
   if (!result.answer.best.empty()) {
     result.thumbs = opinions(question, result.answer);
@@ -313,11 +323,15 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   if (against) {
     Against theirs;
     theirs.run = *against;
-    theirs.estimate = estimate_run(*against, calibration, context);
+    // A command without a layout has the stages that its framework makes.
+    if (against->stages.empty() && against->knobs.pp > 1 && planner::splits_by_itself(*against)) {
+      theirs.run.stages = planner::unwritten_stages(*against);
+    }
+    theirs.estimate = estimate_run(theirs.run, calibration, context);
     if (!result.answer.best.empty()) {
-      const spec::PlanKnobs& ours = result.answer.best.front().knobs;
-      theirs.changes = differences(against->knobs, ours);
-      judge_changes(*against, calibration, theirs.changes);
+      const PlanRun ours = run_with(question, result.answer.best.front());
+      theirs.changes = differences(theirs.run, ours);
+      judge_changes(theirs.run, ours, calibration, theirs.changes);
     }
     result.against = std::move(theirs);
   }

@@ -80,12 +80,13 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,
                      const std::optional<tuner::planner::PlanRun>& against);
 
-/// Knobs that differ, as text, in the order of the table.
-std::vector<KnobGain> differences(const spec::PlanKnobs& from, const spec::PlanKnobs& to);
+/// Knobs that differ, as text, in the order of the table; then the written layout of stages.
+std::vector<KnobGain> differences(const tuner::planner::PlanRun& from,
+                                  const tuner::planner::PlanRun& to);
 
-/// "tp 2 cp 1 ..." and "recompute full, FSDP, ...".
+/// "tp 2 cp 1 ..." and "recompute full, FSDP, ..., stages Et*3|...".
 std::string layout_text(const spec::PlanKnobs& knobs);
-std::string choices_text(const spec::PlanKnobs& knobs);
+std::string choices_text(const tuner::planner::PlanRun& run);
 /// The part of the step in which another plan differs most from the best, and by how much.
 std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
 /// Of a configuration that does not fit; negative where it does.

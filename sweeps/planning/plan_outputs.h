@@ -139,6 +139,8 @@ inline constexpr OutputKey kProbeKeys[] = {
 inline constexpr OutputKey kPlanKeys[] = {
     {"plans[].rank", "integer", "", "From 1, the fastest."},
     {"plans[].knobs.*", "any", "", "The configuration."},
+    {"plans[].pipeline_layout", "text or null", "",
+     "The stages, as in Megatron-LM; null: there is one, or the layers divide."},
     {"plans[].why_slower", "text", "", "Where its step loses most against the first."},
     {"plans[].played_step_time_ns", "integer", "ns",
      "--play: of the first three, the step, played."},
@@ -150,6 +152,7 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"search_seconds", "number", "s", "That the search took."},
     {"nearest_misses[].knobs.*", "any", "",
      "Where nothing fits: a configuration that misses least."},
+    {"nearest_misses[].pipeline_layout", "text or null", "", "Its stages."},
     {"nearest_misses[].peak_allocated_bytes", "integer", "bytes", "What it needs."},
     {"nearest_misses[].missing_bytes", "integer", "bytes", "What the device lacks."},
     {"ways_out[].what", "text", "", "Where nothing fits: one change."},

@@ -18,10 +18,6 @@ reports::PlanFigure figure_of(const Interval& interval, double scale = 1) {
   return {interval.value * scale, interval.low * scale, interval.high * scale};
 }
 
-std::string words_of(const spec::PlanKnobs& knobs) {
-  return layout_text(knobs) + ", " + choices_text(knobs);
-}
-
 /// What PyTorch may allocate so that a device of `capacity_bytes` holds it.
 double allocatable_bytes(double capacity_bytes) {
   // device_bytes is a line.
@@ -31,34 +27,31 @@ double allocatable_bytes(double capacity_bytes) {
 }
 
 reports::PlanMark plan_mark(const PlanResult& result, const planner::PlannedConfig& config) {
-  planner::PlanRun run;
-  run.hardware = result.question.hardware;
-  run.knobs = config.knobs;
-  run.global_batch_size = result.question.global_batch_size;
-  run.seq_length = result.question.seq_length;
-  return {words_of(config.knobs), config.peak_bytes,
+  const planner::PlanRun run = run_with(result.question, config);
+  return {layout_text(run.knobs) + ", " + choices_text(run), config.peak_bytes,
           planner::tokens_per_s_per_device(run, config.seconds),
           missing_bytes(result.question, config.peak_bytes) <= 0};
 }
 
 void fill_rows(const PlanResult& result, PlanPage& page) {
   for (size_t i = 0; i < result.answer.best.size(); ++i) {
-    const spec::PlanKnobs& knobs = result.answer.best[i].knobs;
+    const planner::PlanRun run = run_with(result.question, result.answer.best[i]);
     const RunEstimate& estimate = result.estimates[i];
     reports::PlanRow& row = page.rows.emplace_back();
-    row.layout = layout_text(knobs);
-    row.choices = choices_text(knobs);
+    row.layout = layout_text(run.knobs);
+    row.choices = choices_text(run);
     row.step_ns = figure_of(estimate.step_seconds, 1e9);
     row.tflops = figure_of(estimate.tflops);
     row.tokens_per_s = figure_of(estimate.tokens_per_s);
     row.peak_bytes = figure_of(estimate.allocated_bytes);
-    row.replicas = knobs.dp;
+    row.replicas = run.knobs.dp;
     row.load_that_fits = estimate.load_that_fits;
     row.wall = base::name_of(planner::wall_of(estimate.step));
     row.grade = estimate.grade;
     if (i == 0) continue;
     row.why_slower = why_slower(result.estimates.front().step, estimate.step);
-    for (KnobGain& change : differences(result.answer.best.front().knobs, knobs)) {
+    for (KnobGain& change :
+         differences(run_with(result.question, result.answer.best.front()), run)) {
       row.to_first.push_back(
           {std::move(change.knob), std::move(change.from), std::move(change.to)});
     }
@@ -107,7 +100,7 @@ reports::PlanChange change_of(const KnobGain& gain) {
 void fill_against(const Against& theirs, PlanPage& page) {
   reports::PlanAgainst& against = page.against.emplace();
   against.layout = layout_text(theirs.run.knobs);
-  against.choices = choices_text(theirs.run.knobs);
+  against.choices = choices_text(theirs.run);
   against.step_ns = figure_of(theirs.estimate.step_seconds, 1e9);
   against.tflops = figure_of(theirs.estimate.tflops);
   against.tokens_per_s = figure_of(theirs.estimate.tokens_per_s);
@@ -162,8 +155,8 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   }
   for (const KnobGain& change : result.helps) page.helps.push_back(change_of(change));
   for (const planner::PlannedConfig& config : result.answer.nearest) {
-    page.misses.push_back({layout_text(config.knobs), choices_text(config.knobs), config.peak_bytes,
-                           missing_bytes(question, config.peak_bytes)});
+    page.misses.push_back({layout_text(config.knobs), choices_text(run_with(question, config)),
+                           config.peak_bytes, missing_bytes(question, config.peak_bytes)});
   }
   for (const WayOut& way : result.ways_out) {
     page.ways_out.push_back({way.what, way.missing_bytes});

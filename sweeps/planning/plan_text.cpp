@@ -28,7 +28,8 @@ std::string layout_text(const spec::PlanKnobs& k) {
   return text + fmt::format(" dp {} mbs {}", k.dp, k.micro_batch_size);
 }
 
-std::string choices_text(const spec::PlanKnobs& k) {
+std::string choices_text(const planner::PlanRun& run) {
+  const spec::PlanKnobs& k = run.knobs;
   std::vector<std::string> parts = {"recompute " + k.recompute.text()};
   if (k.fsdp != spec::Fsdp::none) parts.push_back("FSDP");
   if (k.cross_entropy == spec::CrossEntropy::chunked) parts.push_back("chunked loss");
@@ -38,6 +39,8 @@ std::string choices_text(const spec::PlanKnobs& k) {
     parts.push_back(fmt::format("cp by {}", name_of(k.cp_comm_type)));
   }
   if (!k.cuda_graphs.empty()) parts.push_back("graphs " + k.cuda_graphs.text());
+  const std::string stages = planner::pipeline_layout_of(run);
+  if (!stages.empty()) parts.push_back("stages " + stages);
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -67,6 +70,11 @@ json change_json(const KnobGain& change) {
   return entry;
 }
 
+json layout_json(const PlanResult& result, const planner::PlannedConfig& config) {
+  const std::string layout = planner::pipeline_layout_of(run_with(result.question, config));
+  return layout.empty() ? json(nullptr) : json(layout);
+}
+
 void add_memory(const planner::StageMemory& stage, std::string& text) {
   text += fmt::format("\nmemory of the first, stage {} (worst), in the {}:\n", stage.stage,
                       stage.moment);
@@ -92,7 +100,7 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
                       missing_bytes(result.question, least.peak_bytes) / kGiB);
   for (const planner::PlannedConfig& config : result.answer.nearest) {
     text += fmt::format("  {}; {}: {:.1f} GiB missing\n", layout_text(config.knobs),
-                        choices_text(config.knobs),
+                        choices_text(run_with(result.question, config)),
                         missing_bytes(result.question, config.peak_bytes) / kGiB);
   }
   if (!result.ways_out.empty()) text += "ways out, each alone:\n";
@@ -115,7 +123,7 @@ void add_against(const PlanResult& result, std::string& text) {
   const Against& theirs = *result.against;
   text += fmt::format(
       "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated, {}\n",
-      layout_text(theirs.run.knobs), choices_text(theirs.run.knobs), theirs.estimate.tflops.value,
+      layout_text(theirs.run.knobs), choices_text(theirs.run), theirs.estimate.tflops.value,
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
       name_of(theirs.estimate.verdict));
@@ -150,6 +158,7 @@ json to_json(const PlanResult& result) {
     json plan = to_json(result.estimates[i]);
     plan["rank"] = i + 1;
     plan["knobs"] = to_json(result.answer.best[i].knobs);
+    plan["pipeline_layout"] = layout_json(result, result.answer.best[i]);
     if (i > 0) {
       plan["why_slower"] = why_slower(result.estimates.front().step, result.estimates[i].step);
     }
@@ -165,6 +174,7 @@ json to_json(const PlanResult& result) {
   for (const planner::PlannedConfig& config : result.answer.nearest) {
     document["nearest_misses"].push_back(
         {{"knobs", to_json(config.knobs)},
+         {"pipeline_layout", layout_json(result, config)},
          {"peak_allocated_bytes", std::llround(config.peak_bytes)},
          {"missing_bytes", std::llround(missing_bytes(result.question, config.peak_bytes))}});
   }
@@ -235,7 +245,8 @@ std::string to_text(const PlanResult& result) {
                r.question.model->num_experts > 0 ? fmt::format("{:.2f}", estimate.load_that_fits)
                                                  : std::string("-"),
                std::string(base::name_of(planner::wall_of(estimate.step))),
-               layout_text(r.answer.best[i].knobs), choices_text(r.answer.best[i].knobs)});
+               layout_text(r.answer.best[i].knobs),
+               choices_text(run_with(r.question, r.answer.best[i]))});
   }
   text += table.text(std::nullopt);
   text += fmt::format(

@@ -37,6 +37,14 @@ BOOST_AUTO_TEST_CASE(stages_are_spelled_out) {
   BOOST_TEST(pipeline_stages_of("") == Stages{""}, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(stages_are_written_as_short_as_people_write_them) {
+  for (const char* text : {"Et*3|(tt|)*2t*4L", "Et|(tt|)*29m|L", "Et*4|(t*4|)*14tmL", "EtL", "E|L",
+                           "Et|t|t*3|(t|)*2mmL"}) {
+    BOOST_TEST(pipeline_layout_text(pipeline_stages_of(text)) == text);
+  }
+  BOOST_TEST(pipeline_layout_text({}) == "");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_layout_is_refused_with_its_place) {
   const auto error = [](const std::string& text) {
     return usage_error([&] { pipeline_stages_of(text); });

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 
+#include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
 #include "sweeps/planning/accuracy.h"
 #include "sweeps/planning/estimate.h"
@@ -265,6 +266,38 @@ BOOST_FIXTURE_TEST_CASE(a_report_where_nothing_fits_names_ways_out, Cli) {
     const auto what = way["what"].get<std::string>();
     BOOST_TEST(page.find(what.substr(0, what.find('\''))) != std::string::npos, what);
   }
+}
+
+// 61 layers and one of multi-token prediction divide into nothing.
+BOOST_FIXTURE_TEST_CASE(plans_of_uneven_stages_say_a_layout_that_can_be_run, Cli) {
+  const std::vector<std::string> words = {
+      "plan",  "--model", "deepseek-v3", "--hardware", "gb300-nvl72", "--gpus", "64",
+      "--fix", "pp=16",   "--fix",       "tp=1",       "--top",       "3"};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const Answer answer = run(with_json);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  for (const json& plan : document["plans"]) {
+    const auto stages = spec::pipeline_stages_of(plan["pipeline_layout"].get<std::string>());
+    BOOST_TEST(stages.size() == 16 * plan["knobs"]["vpp"].get<size_t>());
+    std::string letters;
+    for (const std::string& stage : stages) letters += stage;
+    BOOST_TEST(letters == "E" + std::string(61, 't') + "mL");
+  }
+  std::vector<std::string> with_flags = words;
+  with_flags.insert(with_flags.end(), {"--export", "megatron-lm"});
+  const Answer exported = run(with_flags);
+  BOOST_TEST_REQUIRE(exported.code == 0, exported.err);
+  const json& first = document["plans"][0];
+  const std::string layout = first["pipeline_layout"];
+  BOOST_TEST(exported.out.find("stages " + layout) != std::string::npos, exported.out);
+  const size_t command = exported.out.find("torchrun");
+  BOOST_TEST_REQUIRE(command != std::string::npos, exported.out);
+  const Answer imported = run({"import", exported.out.substr(command), "--gpus", "64"});
+  BOOST_TEST_REQUIRE(imported.code == 0, imported.err);
+  BOOST_TEST(json::parse(imported.out)["pipeline_layout"] == layout);
+  BOOST_TEST(json::parse(imported.out)["knobs"]["vpp"] == first["knobs"]["vpp"]);
 }
 
 BOOST_FIXTURE_TEST_CASE(plan_tells_what_is_missing, Cli) {

@@ -40,8 +40,8 @@ BOOST_AUTO_TEST_CASE(all_that_is_best_is_legal_and_fits_and_is_sorted) {
   BOOST_TEST(answer.num_fit > 0);
   double before = 0;
   for (const PlannedConfig& config : answer.best) {
-    PlanRun run = run_of(model, hardware);
-    run.knobs = config.knobs;
+    const PlanRun run = run_with(question, config);
+    BOOST_TEST((config.knobs.pp == 1) == run.stages.empty());
     BOOST_TEST((broken_rule(run) == nullptr));
     BOOST_TEST(device_bytes(config.peak_bytes) <= static_cast<double>(hardware.memory_bytes));
     BOOST_TEST(config.peak_bytes == predict_memory(run).peak_bytes());
@@ -88,6 +88,31 @@ BOOST_AUTO_TEST_CASE(a_split_that_holds_no_layers_is_illegal) {
   question.base.first_stage_layers = static_cast<int32_t>(model.num_layers) + 1;
   for (const PlannedConfig& config : search_plans(question, {}).best) {
     BOOST_TEST(config.knobs.pp == 1);  // where it says nothing
+  }
+}
+
+// Seven layers on two, four ... stages: each plan says a layout, and figures are of it.
+BOOST_AUTO_TEST_CASE(layers_that_do_not_divide_are_laid_out) {
+  spec::ModelSpec model = moe_model();
+  model.num_layers = 7;
+  model.is_moe_layer.resize(7);
+  model.attention_window.resize(7);
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.pp > 1; };
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  for (const PlannedConfig& config : answer.best) {
+    PlanRun run = run_with(question, config);
+    const std::string layout = pipeline_layout_of(run);
+    BOOST_TEST_CONTEXT(layout) {
+      BOOST_TEST(std::ranges::count(layout, '|') > 0);
+      int64_t num_layers = 0;
+      for (const Chunk& chunk : chunks_of(run)) num_layers += chunk.count;
+      BOOST_TEST(num_layers == 7);
+      BOOST_TEST(num_virtual_stages(run) == config.knobs.vpp);
+      BOOST_TEST(config.peak_bytes == predict_memory(run).peak_bytes());
+    }
   }
 }
 

@@ -71,6 +71,8 @@ spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
   trial.model = *run.model;
   trial.hardware = machine_at(run, rates);
   trial.knobs = sizes_as_knobs(run.knobs);
+  const std::string layout = pipeline_layout_of(run);
+  if (!layout.empty()) trial.knobs.pipeline_model_parallel_layout = layout;
   trial.knobs.recompute = recompute_of(run.knobs.recompute);
   trial.knobs.cuda_graph_modules = graphs_of(run.knobs.cuda_graphs);
   trial.knobs.use_distributed_optimizer = run.knobs.distributed_optimizer;

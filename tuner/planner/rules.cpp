@@ -88,17 +88,14 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        const spec::PlanKnobs& k = run.knobs;
        if (k.pp == 1 || !run.stages.empty() || !run.stage_layers.empty()) return true;
-       if (k.first_stage_layers <= 0 && k.last_stage_layers <= 0) return true;
-       const int64_t free =
-           k.pp - (k.first_stage_layers > 0 ? 1 : 0) - (k.last_stage_layers > 0 ? 1 : 0);
-       const int64_t rest = run.model->num_layers - k.first_stage_layers - k.last_stage_layers;
-       return free > 0 ? rest >= free : rest == 0;
+       return (k.first_stage_layers <= 0 && k.last_stage_layers <= 0) || splits_by_itself(run);
      },
      [](Run run) {
        return fmt::format(
-           "{} layers do not split with {} in the first of {} stages and {} in the "
-           "last",
-           run.model->num_layers, run.knobs.first_stage_layers, run.knobs.pp,
+           "{} layers do not split with {} in the first of {} stages (virtual ones: {} each) and "
+           "{} "
+           "in the last",
+           run.model->num_layers, run.knobs.first_stage_layers, run.knobs.pp, run.knobs.vpp,
            run.knobs.last_stage_layers);
      }},
     {"cp_divides_sequence",

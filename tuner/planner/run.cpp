@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
 
 namespace moetune::tuner::planner {
@@ -74,6 +75,40 @@ std::vector<Chunk> chunks_of(const PlanRun& run) {
     chunks.back().has_mtp = true;
   }
   return chunks;
+}
+
+bool splits_by_itself(const PlanRun& run) {
+  const spec::PlanKnobs& k = run.knobs;
+  if (k.pp == 1) return true;
+  const int64_t first = k.first_stage_layers;
+  const int64_t last = k.last_stage_layers;
+  const int64_t rest = run.model->num_layers - first - last;
+  const int64_t free = k.vpp * (int64_t{k.pp} - (first > 0 ? 1 : 0) - (last > 0 ? 1 : 0));
+  const bool is_rest_even = free > 0 ? rest > 0 && rest % free == 0 : rest == 0;
+  return is_rest_even && first % k.vpp == 0 && last % k.vpp == 0;
+}
+
+Stages stages_with(const spec::ModelSpec& model, const std::vector<int64_t>& layers) {
+  Stages stages;
+  for (const int64_t count : layers) stages.emplace_back(static_cast<size_t>(count), 't');
+  stages.front().insert(0, 1, 'E');
+  stages.back() += std::string(static_cast<size_t>(model.mtp.depth), 'm') + 'L';
+  return stages;
+}
+
+Stages unwritten_stages(const PlanRun& run) {
+  PlanRun plain = run;
+  plain.stages.clear();
+  std::vector<int64_t> layers;
+  for (const Chunk& chunk : chunks_of(plain)) layers.push_back(chunk.count);
+  return stages_with(*run.model, layers);
+}
+
+std::string pipeline_layout_of(const PlanRun& run) {
+  if (run.stages.empty() || (splits_by_itself(run) && run.stages == unwritten_stages(run))) {
+    return {};
+  }
+  return spec::pipeline_layout_text(run.stages);
 }
 
 }  // namespace moetune::tuner::planner

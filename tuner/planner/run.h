@@ -12,6 +12,9 @@
 
 namespace moetune::tuner::planner {
 
+/// Virtual stages in the order of the model, each as its letters (spec::pipeline_stages_of).
+using Stages = std::vector<std::string>;
+
 /// What is priced. Model and machine are somebody else's and outlive it: many runs share them.
 struct PlanRun {
   const spec::ModelSpec* model = nullptr;
@@ -20,9 +23,7 @@ struct PlanRun {
   spec::PlanKnobs knobs;
   int64_t global_batch_size = 1;  ///< sequences
   int64_t seq_length = 1;         ///< tokens
-  /// A hand-written layout's virtual stages, each as its letters (spec::pipeline_stages_of), in the
-  /// order of the model; empty: an even split, or as stage_layers says.
-  std::vector<std::string> stages;
+  Stages stages;  ///< of a hand-written layout; empty: an even split, or as stage_layers says
   std::vector<int64_t> stage_layers;  ///< layers of each pipeline rank; empty: even
   /// Rows that the busiest rank's experts receive over their balanced share; 1 is balanced.
   double load = 1;
@@ -71,6 +72,18 @@ struct Chunk {
 /// Where nothing is written, layers are split evenly, the remainder goes to the first stages;
 /// multi-token prediction is beside the head.
 std::vector<Chunk> chunks_of(const PlanRun& run);
+
+/// Whether Megatron-Core takes the run's sizes without a written layout: its virtual stages have
+/// the same number of layers, but for the first and the last rank's where these are counted
+/// (first_stage_layers, last_stage_layers). What is written is not looked at.
+bool splits_by_itself(const PlanRun& run);
+/// The stages that the framework makes by itself, or, where it refuses to, chunks_of without what
+/// is written.
+Stages unwritten_stages(const PlanRun& run);
+/// So many layers in each virtual stage; embedding, multi-token prediction and loss at the ends.
+Stages stages_with(const spec::ModelSpec& model, const std::vector<int64_t>& layers);
+/// The run's stages as Megatron-LM's layout. Empty where nothing has to be written.
+std::string pipeline_layout_of(const PlanRun& run);
 
 /// Virtual stages of each pipeline rank.
 int64_t num_virtual_stages(const PlanRun& run);

@@ -7,9 +7,11 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "kernels/base/at_once.h"
 #include "tuner/planner/rules.h"
+#include "tuner/planner/stages.h"
 
 namespace moetune::tuner::planner {
 
@@ -181,9 +183,9 @@ class Search {
     for (const Layout& layout : layouts_) look_at(layout);
     if (q_.wants_space) {
       for (PlanCell& cell : answer_.cells) {
-        if (!cell.fastest && cell.leanest) {
-          cell.leanest->seconds = price(cell.leanest->knobs).seconds;
-        }
+        if (cell.fastest || !cell.leanest) continue;
+        enter(cell.leanest->knobs, cell.leanest->stages);
+        cell.leanest->seconds = price(cell.leanest->knobs).seconds;
       }
       answer_.front = front_.configs();
     }
@@ -201,19 +203,14 @@ class Search {
 
   struct Layout {
     PlanKnobs knobs;
+    const Stages* stages = nullptr;
     double bound = 0;
     size_t cell = 0;
   };
 
+  /// Rules need no stages.
   [[nodiscard]] PlanRun run_with(const PlanKnobs& knobs) const {
-    PlanRun run;
-    run.model = q_.model;
-    run.hardware = q_.hardware;
-    run.knobs = knobs;
-    run.global_batch_size = q_.global_batch_size;
-    run.seq_length = q_.seq_length;
-    run.load = q_.load;
-    return run;
+    return planner::run_with(q_, {knobs});
   }
 
   void enumerate_layouts() {
@@ -268,7 +265,7 @@ class Search {
     complete(*q_.model, *q_.hardware, knobs);
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
-      layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+      add_legal(knobs);
     } else if (q_.wants_space && knobs.etp == 1 && knobs.vpp == 1 && knobs.micro_batch_size == 1) {
       answer_.cells.back().broken = broken;
     }
@@ -276,19 +273,36 @@ class Search {
     if (knobs.cp == 1 || !q_.may_exchange_heads) return;
     answer_.num_points += num_choices_;
     knobs.cp_comm_type = spec::PlanCp::a2a;
-    if (broken_rule(run_with(knobs)) != nullptr) return;
-    layouts_.push_back({knobs, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+    if (broken_rule(run_with(knobs)) == nullptr) add_legal(knobs);
   }
 
-  /// A lower bound of the step time: no choice for this layout with the same memory is faster. It
-  /// counts no host time and, where `has_overlap`, overlaps everything.
-  double bound_of(PlanKnobs knobs, bool has_overlap) {
+  void add_legal(const PlanKnobs& knobs) {
+    const PlanRun run = run_with(fastest_of(knobs, knobs.ep > 1));
+    Stages stages;
+    if (knobs.pp > 1) {
+      stages = choose_stages(run, stage_parts(run, works_, rates_), true);
+      if (stages.empty()) return;  // a hybrid whose layers do not divide
+    }
+    // Few differ.
+    const Stages& kept = *stages_.insert(std::move(stages)).first;
+    enter(knobs, kept);
+    layouts_.push_back({knobs, &kept, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+  }
+
+  /// A lower bound of the step time: no choice for this layout with the same memory is faster.
+  double bound_of(const PlanKnobs& knobs, bool has_overlap) {
+    // What suits a choice better than an even split does is worth so much at most.
+    return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * price(fastest_of(knobs, has_overlap)).seconds;
+  }
+
+  /// No host time and, where `has_overlap`, all overlapped.
+  static PlanKnobs fastest_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
     knobs.moe_flex_dispatcher_num_sms = 0;
     knobs.cuda_device_max_connections = spec::PlanKnobs{}.cuda_device_max_connections;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
-    return price(knobs).seconds;
+    return knobs;
   }
 
   static bool has_same_sizes(const PlanKnobs& a, const PlanKnobs& b) {
@@ -298,20 +312,37 @@ class Search {
            });
   }
 
+  /// What is priced from here on has these sizes and stages.
+  void enter(const PlanKnobs& knobs, const Stages& stages) {
+    entered_ = run_with(knobs);
+    entered_.stages = stages;
+    prepared_.reset();
+  }
+
   /// The work of a layer is shared by layouts with the same sizes in it. Choices within one layout
   /// share all but the price.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
-    if (!prepared_ || !has_same_sizes(prepared_->run().knobs, knobs)) {
-      prepared_.emplace(run_with(knobs), works_);
-    }
+    if (!prepared_) prepared_.emplace(entered_, works_);
     prepared_->choose(knobs);
     return prepared_->price(rates_);
   }
 
+  /// Gives it the stages that suit its own choices.
+  void refine(PlannedConfig& config) {
+    if (config.stages.empty()) return;
+    PlanRun run = run_with(config.knobs);
+    run.stages = choose_stages(run, stage_parts(run, works_, rates_));
+    if (run.stages == config.stages) return;
+    const double bytes = predict_memory(run).peak_bytes();
+    if (device_bytes(bytes) > capacity_) return;
+    config = {run.knobs, bytes, PreparedStep(run, works_).price(rates_).seconds, run.stages};
+  }
+
   void look_at(const Layout& layout) {
-    const PlanRun run = run_with(layout.knobs);
-    const PreparedMemory memory(run);
+    enter(layout.knobs, *layout.stages);
+    const PreparedMemory memory(entered_);
+    PlanRun run = run_with(layout.knobs);  // for the rules
     const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
                              layout.bound > answer_.best.front().seconds;
     PlannedConfig best;
@@ -333,7 +364,8 @@ class Search {
         knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
         complete(*q_.model, *q_.hardware, knobs);
         if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
-        if (broken_rule(run_with(knobs)) != nullptr) continue;
+        run.knobs = knobs;
+        if (broken_rule(run) != nullptr) continue;
         ++answer_.num_legal;
         double& bytes = peak[time.has_overlap ? 1 : 0];
         if (bytes < 0) bytes = memory.peak_bytes(knobs, q_.load);
@@ -341,43 +373,47 @@ class Search {
         if (fits) {
           ++answer_.num_fit;
         } else if (bytes < least.peak_bytes) {
-          least = {knobs, bytes, 0};
+          least = {knobs, bytes, 0, {}};
         }
         bool is_wanted = fits && !is_hopeless;
         if (cell != nullptr) {
           ++cell->num_legal;
           if (fits) ++cell->num_fit;
           if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
-            cell->leanest = {knobs, bytes, 0};
+            cell->leanest = {knobs, bytes, 0, *layout.stages};
           }
-          if (!is_wanted && is_ahead(*cell, bytes, fits, layout.bound)) {
+          const double fastest =
+              std::min(best.seconds, cell->fastest ? cell->fastest->seconds : best.seconds);
+          const auto is_ahead = [&](double seconds) {
+            return (fits && seconds < fastest) || front_.is_ahead(bytes, seconds);
+          };
+          if (!is_wanted && is_ahead(layout.bound)) {
             // The layout's bound assumes no recomputation and full overlap; this one is tighter.
             double& bound = bounds[time.has_overlap ? 1 : 0];
             if (bound < 0) bound = bound_of(knobs, time.has_overlap);
-            is_wanted = is_ahead(*cell, bytes, fits, bound);
+            is_wanted = is_ahead(bound);
           }
         }
         if (!is_wanted) continue;
-        const PlannedConfig config = {knobs, bytes, price(knobs).seconds};
-        if (fits && config.seconds < best.seconds) best = config;
-        if (cell == nullptr) continue;
-        front_.add(config);
-        if (fits && (!cell->fastest || config.seconds < cell->fastest->seconds)) {
-          cell->fastest = config;
+        const double seconds = price(knobs).seconds;
+        if (fits && seconds < best.seconds) best = {knobs, bytes, seconds, {}};
+        if (cell != nullptr && front_.is_ahead(bytes, seconds)) {
+          front_.add({knobs, bytes, seconds, *layout.stages});
         }
       }
     }
     if (best.seconds < std::numeric_limits<double>::infinity()) {
+      best.stages = *layout.stages;
+      refine(best);
       keep(best);
+      if (cell != nullptr) {
+        front_.add(best);
+        if (!cell->fastest || best.seconds < cell->fastest->seconds) cell->fastest = best;
+      }
     } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
+      least.stages = *layout.stages;
       answer_.nearest.push_back(least);
     }
-  }
-
-  /// Whether a step of so many seconds would become its cell's fastest or a point of the front.
-  [[nodiscard]] bool is_ahead(const PlanCell& cell, double bytes, bool fits, double seconds) const {
-    return (fits && (!cell.fastest || seconds < cell.fastest->seconds)) ||
-           front_.is_ahead(bytes, seconds);
   }
 
   /// `best` is a heap with its slowest in front.
@@ -408,9 +444,11 @@ class Search {
   int64_t num_choices_ = 0;  ///< of a layout
   double capacity_;
   Front front_;
+  std::set<Stages> stages_;  ///< of all layouts
   std::vector<Layout> layouts_;
   WorkCache works_;
-  std::optional<PreparedStep> prepared_;  ///< of the layout that was priced last
+  PlanRun entered_;
+  std::optional<PreparedStep> prepared_;  ///< of `entered_`
   PlanAnswer answer_;
 };
 
@@ -447,6 +485,18 @@ PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
 }
 
 }  // namespace
+
+PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config) {
+  PlanRun run;
+  run.model = question.model;
+  run.hardware = question.hardware;
+  run.knobs = config.knobs;
+  run.global_batch_size = question.global_batch_size;
+  run.seq_length = question.seq_length;
+  run.stages = config.stages;
+  run.load = question.load;
+  return run;
+}
 
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates) {
   std::vector<PlanAnswer> parts(kNumParts);

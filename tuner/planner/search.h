@@ -39,7 +39,11 @@ struct PlannedConfig {
   spec::PlanKnobs knobs;
   double peak_bytes = 0;  ///< allocated, on the worst rank
   double seconds = 0;
+  Stages stages{};  ///< PlanRun::stages: what figures are of, written or not
 };
+
+/// The run that is asked for, so configured.
+PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config);
 
 /// What is known of all configurations with the same four large sizes.
 struct PlanCell {
@@ -72,9 +76,10 @@ struct PlanAnswer {
 };
 
 /// All layouts of the devices, each with recomputation, loss, sharding, dispatcher, overlap and
-/// graphs. Memory is asked of every legal point; a layout whose bound (nothing recomputed, all
-/// overlapped, no host) is slower than the worst of the best so far is not timed. Runs on up to
-/// four threads, which call `keeps`, too.
+/// graphs. The stages of a layout are those that suit it with nothing recomputed (choose_stages),
+/// of what is among the best those that suit its own choices. Memory is asked of every legal point;
+/// a layout whose bound (nothing recomputed, all overlapped, no host) is slower than the worst of
+/// the best so far is not timed. Runs on up to four threads, which call `keeps`, too.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

@@ -217,10 +217,9 @@ class StepPricer {
     return step;
   }
 
-  /// Device and host go on beside each other; what is slower decides, softly where both are alike.
-  [[nodiscard]] static double on_host(const LayerTime& stage) {
-    const double device = stage.device();
-    return std::pow(std::pow(device, 4) + std::pow(stage.host, 4), 0.25);
+  [[nodiscard]] static double on_host(const LayerTime& stage) { return seconds_of(stage).total(); }
+  [[nodiscard]] static StageSeconds seconds_of(const LayerTime& time) {
+    return {time.device(), time.host};
   }
 
  private:
@@ -505,14 +504,16 @@ void PreparedStep::prepare(WorkCache& cache) {
   const std::vector<Chunk> chunks = chunks_of(run);
   const auto pp = static_cast<size_t>(run.knobs.pp);
   stages_.resize(pp);
+  if (!run.stages.empty() && chunks.size() > pp) rounds_.resize(chunks.size() / pp);
   for (size_t i = 0; i < chunks.size(); ++i) {
     const Chunk& chunk = chunks[i];
     Stage& stage = stages_[i % pp];
+    Part part;
     for (int64_t layer = chunk.first; layer < chunk.first + chunk.count; ++layer) {
       const auto index = static_cast<size_t>(layer);
       const auto& windows = run.model->attention_window;
       const LayerKind kind = run.model->kind_of(layer);
-      count(kind, index < windows.size() ? windows[index] : 0, 1, cache, stage);
+      count(kind, index < windows.size() ? windows[index] : 0, 1, cache, part);
       stage.weights.add(cache.weights(run, kind));
     }
     if (chunk.has_embedding) stage.weights.add(embedding_weights(run));
@@ -520,26 +521,34 @@ void PreparedStep::prepare(WorkCache& cache) {
       const spec::MtpSpec& mtp = run.model->mtp;
       stage.weights.add(mtp_weights(run, true));
       for (const LayerKind kind : mtp.layers) {
-        count(kind, 0, static_cast<double>(mtp.depth), cache, stage);
+        count(kind, 0, static_cast<double>(mtp.depth), cache, part);
       }
-      stage.num_heads += static_cast<double>(mtp.depth);
+      part.num_heads += static_cast<double>(mtp.depth);
     }
     if (chunk.has_head) {
       stage.weights.add(head_weights(run, chunk.has_embedding));
-      stage.num_heads += 1;
+      part.num_heads += 1;
     }
+    stage.num_heads += part.num_heads;
+    if (stage.layers.size() < part.layers.size()) stage.layers.resize(part.layers.size(), 0);
+    for (size_t kind = 0; kind < part.layers.size(); ++kind) {
+      stage.layers[kind] += part.layers[kind];
+    }
+    if (rounds_.empty()) continue;
+    std::vector<Part>& round = rounds_[i / pp];
+    if (std::ranges::find(round, part) == round.end()) round.push_back(std::move(part));
   }
 }
 
 void PreparedStep::count(LayerKind kind, int64_t window, double times, WorkCache& cache,
-                         Stage& stage) {
+                         Part& part) {
   size_t place = 0;
   while (place < alike_.size() && (alike_[place].kind != kind || alike_[place].window != window)) {
     ++place;
   }
   if (place == alike_.size()) alike_.push_back({kind, window, &cache.layer(run_, kind, window)});
-  if (stage.layers.size() <= place) stage.layers.resize(place + 1, 0);
-  stage.layers[place] += times;
+  if (part.layers.size() <= place) part.layers.resize(place + 1, 0);
+  part.layers[place] += times;
 }
 
 StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) const {
@@ -547,16 +556,20 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
   std::vector<LayerTime> layers;
   for (const Alike& alike : alike_) layers.push_back(pricer.layer(alike));
   const LayerTime head = pricer.head(*head_);
-  LayerTime worst;
-  double worst_seconds = -1;
-  const Stage* worst_stage = nullptr;
-  LayerTime all;
-  for (const Stage& stage : stages_) {
+  const auto time_of = [&](const auto& stage) {
     LayerTime sum;
     for (size_t i = 0; i < stage.layers.size(); ++i) {
       StepPricer::add(layers[i], stage.layers[i], sum);
     }
     StepPricer::add(head, stage.num_heads, sum);
+    return sum;
+  };
+  LayerTime worst;
+  double worst_seconds = -1;
+  const Stage* worst_stage = nullptr;
+  LayerTime all;
+  for (const Stage& stage : stages_) {
+    const LayerTime sum = time_of(stage);
     StepPricer::add(sum, 1, all);
     const double seconds = StepPricer::on_host(sum);
     if (seconds <= worst_seconds) continue;
@@ -568,6 +581,17 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
   for (size_t i = 0; i < worst_stage->layers.size(); ++i) {
     num_parameters += worst_stage->layers[i] * parameter_tensors(run_, alike_[i].kind);
   }
+  // Ranks go through their virtual stages together: the slowest of each number is waited for.
+  LayerTime rounds;
+  for (const std::vector<Part>& round : rounds_) {
+    LayerTime slowest;
+    for (const Part& part : round) {
+      const LayerTime time = time_of(part);
+      if (StepPricer::on_host(time) > StepPricer::on_host(slowest)) slowest = time;
+    }
+    StepPricer::add(slowest, 1, rounds);
+  }
+  if (StepPricer::on_host(rounds) > worst_seconds) worst = rounds;
   if (is_split_by_hand_) return pricer.step(worst, worst_stage->weights, num_parameters);
   // Where no layout is written people balance their stages, head and multi-token prediction
   // included, as well as whole layers allow.
@@ -576,6 +600,33 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
   StepPricer::add(all, share, balanced);
   if (StepPricer::on_host(balanced) < worst_seconds) worst = balanced;
   return pricer.step(worst, worst_stage->weights, num_parameters);
+}
+
+StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates) {
+  const StepPricer pricer(run, rates, {});
+  const spec::ModelSpec& model = *run.model;
+  std::vector<std::pair<PreparedStep::Alike, StageSeconds>> known;
+  const auto seconds_of = [&](LayerKind kind, int64_t window) {
+    for (const auto& [alike, seconds] : known) {
+      if (alike.kind == kind && alike.window == window) return seconds;
+    }
+    const PreparedStep::Alike alike = {kind, window, &works.layer(run, kind, window)};
+    known.emplace_back(alike, StepPricer::seconds_of(pricer.layer(alike)));
+    return known.back().second;
+  };
+  StageParts parts;
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const auto index = static_cast<size_t>(layer);
+    const auto& windows = model.attention_window;
+    parts.layers.push_back(
+        seconds_of(model.kind_of(layer), index < windows.size() ? windows[index] : 0));
+  }
+  const auto depth = static_cast<double>(model.mtp.depth);
+  if (model.mtp.depth > 0) {
+    for (const LayerKind kind : model.mtp.layers) parts.end.add(seconds_of(kind, 0), depth);
+  }
+  parts.end.add(StepPricer::seconds_of(pricer.head(works.head(run))), 1 + depth);
+  return parts;
 }
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,6 +47,30 @@ struct StepTime {
 
   [[nodiscard]] double& part(TimePart which) { return parts[static_cast<size_t>(which)]; }
   [[nodiscard]] double part(TimePart which) const { return parts[static_cast<size_t>(which)]; }
+};
+
+/// Of a stage and a micro-batch.
+struct StageSeconds {
+  double device = 0;
+  double host = 0;  ///< to launch it
+
+  void add(const StageSeconds& other, double times = 1) {
+    device += times * other.device;
+    host += times * other.host;
+  }
+  /// Device and host go on beside each other; what is slower decides, softly where both are alike.
+  [[nodiscard]] double total() const { return std::sqrt(std::sqrt(fourth_power())); }
+  [[nodiscard]] double fourth_power() const {
+    const double d = device * device;
+    const double h = host * host;
+    return d * d + h * h;
+  }
+};
+
+/// What is split into stages.
+struct StageParts {
+  std::vector<StageSeconds> layers;  ///< of the model
+  StageSeconds end;  ///< multi-token prediction, heads and loss, beside the last stage's layers
 };
 
 /// What is known of a run beside its configuration.
@@ -101,16 +126,27 @@ class PreparedStep {
 
  private:
   void prepare(WorkCache& cache);
-  void count(spec::LayerKind kind, int64_t window, double times, WorkCache& cache, Stage& stage);
+  /// Layers and heads of a virtual stage.
+  struct Part {
+    std::vector<double> layers;
+    double num_heads = 0;
+    bool operator==(const Part&) const = default;
+  };
+  void count(spec::LayerKind kind, int64_t window, double times, WorkCache& cache, Part& part);
 
   PlanRun run_;
   std::shared_ptr<WorkCache> own_;  ///< where nobody lends one
   std::vector<Alike> alike_;
   const LayerWork* head_ = nullptr;
   std::vector<Stage> stages_;
+  /// Of written virtual stages: those of each number that differ.
+  std::vector<std::vector<Part>> rounds_;
   bool is_split_by_hand_ = false;
   double unevenness_ = 1;  ///< of the fullest stage over the mean, in whole layers
 };
+
+/// `works` as of PreparedStep.
+StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates);
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context = {});
 

@@ -1,0 +1,209 @@
+// Stages of plans: the best split against trying all, what is written and what is not.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "tests/tuner/planner_samples.h"
+#include "tuner/planner/played_plan.h"
+#include "tuner/planner/stages.h"
+
+namespace moetune::tuner::planner {
+
+using samples::dense_model;
+using samples::machine;
+using samples::run_of;
+
+BOOST_AUTO_TEST_SUITE(planner_stages)
+
+namespace {
+
+using Layers = std::vector<int64_t>;
+
+/// The slowest of `num_ranks` that have every so-manieth stage.
+double slowest(const StageParts& parts, const Layers& layers, int64_t num_ranks) {
+  std::vector<StageSeconds> ranks(static_cast<size_t>(num_ranks));
+  size_t next = 0;
+  for (size_t stage = 0; stage < layers.size(); ++stage) {
+    StageSeconds& rank = ranks[stage % ranks.size()];
+    for (int64_t i = 0; i < layers[stage]; ++i) rank.add(parts.layers[next++]);
+    if (stage + 1 == layers.size()) rank.add(parts.end);
+  }
+  double most = 0;
+  for (const StageSeconds& rank : ranks) most = std::max(most, rank.total());
+  return most;
+}
+
+/// Of all splits in which each stage but the last has a layer: the least that the slowest rank
+/// takes, and then the slowest virtual stage.
+std::pair<double, double> least_of_all(const StageParts& parts, int64_t pp, int64_t vpp) {
+  std::pair<double, double> least(1e300, 1e300);
+  Layers layers;
+  const std::function<void(int64_t)> go_on = [&](int64_t left) {
+    if (static_cast<int64_t>(layers.size()) + 1 == pp * vpp) {
+      layers.push_back(left);
+      // Rounded, so that equal ones are.
+      const auto seconds = [&](int64_t num_ranks) {
+        return std::round(1e6 * slowest(parts, layers, num_ranks)) / 1e6;
+      };
+      least = std::min(least, {seconds(pp), seconds(pp * vpp)});
+      layers.pop_back();
+      return;
+    }
+    for (int64_t count = 1; count <= left; ++count) {
+      layers.push_back(count);
+      go_on(left - count);
+      layers.pop_back();
+    }
+  };
+  go_on(static_cast<int64_t>(parts.layers.size()));
+  return least;
+}
+
+StageParts alike_parts(int64_t num_layers, double end) {
+  StageParts parts;
+  parts.layers.assign(static_cast<size_t>(num_layers), {1, 0});
+  parts.end = {end, 0};
+  return parts;
+}
+
+/// What choose_stages takes for a dense model of so many layers on pp x vpp stages, with an end
+/// that takes as long as `end` layers.
+std::string written(int64_t num_layers, int32_t pp, int32_t vpp, double end, int64_t mtp = 0) {
+  spec::ModelSpec model = dense_model();
+  model.num_layers = num_layers;
+  model.is_moe_layer.assign(static_cast<size_t>(num_layers), false);
+  model.attention_window.assign(static_cast<size_t>(num_layers), 0);
+  model.mtp.depth = mtp;
+  if (mtp > 0) model.mtp.layers = {model.kind_of(0)};
+  const spec::HardwareSpec hardware = machine(64);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = pp;
+  run.knobs.vpp = vpp;
+  run.stages = choose_stages(run, alike_parts(num_layers, end), true);
+  return pipeline_layout_of(run);
+}
+
+}  // namespace
+
+// Any layers on one stage a rank, layers that are alike on several.
+BOOST_AUTO_TEST_CASE(no_split_is_better) {
+  std::mt19937 generator(17);
+  for (int i = 0; i < 400; ++i) {
+    const auto upto = [&](int64_t most) { return static_cast<int64_t>(generator() % most); };
+    const int64_t vpp = 1 + upto(3);
+    const int64_t pp = 2 + upto(vpp == 1 ? 4 : 2);
+    StageParts parts = alike_parts(pp * vpp - 1 + upto(5), static_cast<double>(upto(60)) / 10);
+    for (StageSeconds& layer : parts.layers) {
+      if (vpp == 1) layer = {static_cast<double>(1 + upto(4)), static_cast<double>(upto(3))};
+    }
+    std::vector<int64_t> in_flight(static_cast<size_t>(pp * vpp));
+    for (int64_t& count : in_flight) count = 1 + upto(4);
+    const Layers layers = best_split(parts, pp, in_flight);
+    BOOST_TEST_REQUIRE(layers.size() == in_flight.size());
+    BOOST_TEST(std::accumulate(layers.begin(), layers.end(), size_t{0}) == parts.layers.size());
+    BOOST_TEST(std::all_of(layers.begin(), layers.end() - 1, [](int64_t n) { return n > 0; }));
+    const auto [rank, stage] = least_of_all(parts, pp, vpp);
+    const auto tolerance = boost::test_tools::tolerance(1e-4);
+    BOOST_TEST(slowest(parts, layers, pp) == rank, tolerance);
+    BOOST_TEST(slowest(parts, layers, pp * vpp) == stage, tolerance);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(where_time_leaves_a_choice_the_fullest_stage_holds_least) {
+  // Thirteen layers and an end of two on four stages of four at most: one place is left.
+  const StageParts parts = alike_parts(13, 2);
+  BOOST_TEST(best_split(parts, 4, {4, 3, 2, 1}) == (Layers{3, 4, 4, 2}),
+             boost::test_tools::per_element());
+  BOOST_TEST(best_split(parts, 4, {1, 2, 3, 4}) == (Layers{4, 4, 3, 2}),
+             boost::test_tools::per_element());
+  // Ranks of two stages: none of three beside one, whatever is in flight.
+  BOOST_TEST(best_split(alike_parts(16, 0), 4, {4, 4, 4, 4, 1, 1, 1, 1}) == Layers(8, 2),
+             boost::test_tools::per_element());
+  BOOST_TEST(best_split(alike_parts(14, 3), 4, {4, 4, 4, 4, 1, 1, 1, 1}) ==
+                 (Layers{2, 2, 2, 2, 2, 2, 2, 0}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(virtual_stages_wait_for_the_slowest_of_their_number) {
+  const StageParts parts = alike_parts(13, 2);
+  BOOST_TEST(stage_seconds(parts, {4, 4, 4, 1}, 4) == 4);
+  BOOST_TEST(stage_seconds(parts, {4, 4, 4, 1}, 2) == 8);
+  BOOST_TEST(stage_seconds(parts, {4, 2, 4, 3}, 2) == 9);  // the ranks take 8 and 7
+}
+
+// What a plan is priced by is what its stages are chosen by.
+BOOST_AUTO_TEST_CASE(written_stages_are_priced_as_they_are_chosen) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(2);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 2;
+  run.knobs.vpp = 2;
+  WorkCache works;
+  const StageParts parts = stage_parts(run, works, {});
+  const auto priced = [&](const Layers& layers) {
+    run.stages = stages_with(model, layers);
+    const StepTime step = predict_step(run, {});
+    double seconds = 0;
+    for (const TimePart part : {TimePart::products, TimePart::attention, TimePart::memory,
+                                TimePart::tensor, TimePart::host}) {
+      seconds += step.part(part);
+    }
+    return seconds / static_cast<double>(num_micro_batches(run));
+  };
+  for (const Layers& layers : {Layers{2, 2, 2, 2}, Layers{3, 1, 3, 1}, Layers{3, 2, 2, 1}}) {
+    BOOST_TEST(priced(layers) == stage_seconds(parts, layers, 2),
+               boost::test_tools::tolerance(1e-9));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_layout_is_written_where_it_is_needed_or_pays) {
+  BOOST_TEST(written(8, 4, 1, 0.01) == "");
+  BOOST_TEST(written(8, 4, 2, 0.01) == "");
+  BOOST_TEST(written(8, 1, 1, 4) == "");
+  // The end takes as long as a layer, but with one less the last stage would have others take
+  // three.
+  BOOST_TEST(written(8, 4, 1, 1) == "");
+  BOOST_TEST(written(32, 4, 1, 3) == "Et*8|(t*9|)*2t*6L");
+  BOOST_TEST(written(9, 4, 1, 0.5) == "Ett|tt|t*3|ttL");
+  BOOST_TEST(written(61, 16, 1, 2.4, 1) == "Et*4|(t*4|)*14tmL");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_counted_and_hybrids_stay_as_they_are) {
+  spec::ModelSpec model = dense_model();  // eight layers
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.knobs.last_stage_layers = 2;
+  run.stages = choose_stages(run, alike_parts(8, 3));
+  BOOST_TEST(run.stages == (Stages{"Ett", "tt", "tt", "ttL"}), boost::test_tools::per_element());
+  BOOST_TEST(pipeline_layout_of(run) == "");
+  run.knobs.last_stage_layers = 1;  // seven do not go into three
+  BOOST_TEST(choose_stages(run, alike_parts(8, 3)).empty());
+  run.knobs.last_stage_layers = 0;
+  run.knobs.pp = 3;
+  BOOST_TEST(!choose_stages(run, alike_parts(8, 3)).empty());
+  model.layer_kinds.assign(8, {spec::Mixer::mamba, spec::FeedForward::dense});
+  BOOST_TEST(choose_stages(run, alike_parts(8, 3)).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_written_layout_is_played) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(2);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 2;
+  run.global_batch_size = 8;
+  run.stages = {"Ett", "ttttttL"};
+  BOOST_TEST(trial_of(run, {}).knobs.pipeline_model_parallel_layout == "Ett|t*6L");
+  const int64_t uneven = play_plan(run, {}, false).estimate.step_ns;
+  run.stages = unwritten_stages(run);
+  BOOST_TEST(trial_of(run, {}).knobs.pipeline_model_parallel_layout == "none");
+  BOOST_TEST(play_plan(run, {}, false).estimate.step_ns < uneven);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::tuner::planner

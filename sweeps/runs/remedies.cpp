@@ -319,18 +319,26 @@ double ceiling_of(const Row& row, const FoundWall& wall) {
   return is_known ? std::min(whole, of_causes) : whole;
 }
 
-/// The rule of the model's framework that a run breaks; empty: none, or too little is known.
-std::string broken_rule_of(const RunToMend& run, const PlanKnobs& knobs) {
-  if (run.model == nullptr || run.hardware == nullptr) return {};
+/// A rule of the model's framework that a run breaks.
+struct BrokenRule {
+  std::string_view name;
+  std::string message;
+};
+
+/// Those that hold of the model; of a machine nobody has named none does.
+std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& knobs) {
+  std::vector<BrokenRule> broken;
+  if (run.model == nullptr) return broken;
   tuner::planner::PlanRun plan;
   plan.model = run.model.get();
   plan.hardware = run.hardware.get();
   plan.knobs = knobs;
   plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
   plan.global_batch_size = std::max<int64_t>(1, run.config->global_batch_size);
-  const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(plan);
-  if (broken == nullptr) return {};
-  return fmt::format("{}: {}", broken->name, broken->message(plan));
+  for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
+    broken.push_back({rule->name, rule->message(plan)});
+  }
+  return broken;
 }
 
 /// Unknown counts as having some.
@@ -362,10 +370,13 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
     return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
                        batch, knobs.micro_batch_size, knobs.dp);
   }
-  const std::string before = broken_rule_of(run, run.config->knobs);
-  const std::string after = broken_rule_of(run, knobs);
-  const auto rule = [](const std::string& text) { return text.substr(0, text.find(':')); };
-  return rule(before) == rule(after) ? std::string() : after;
+  // What the run breaks as it is, does not keep it from running.
+  const std::vector<BrokenRule> before = broken_rules_of(run, run.config->knobs);
+  for (const BrokenRule& rule : broken_rules_of(run, knobs)) {
+    if (std::ranges::find(before, rule.name, &BrokenRule::name) != before.end()) continue;
+    return fmt::format("{}: {}", rule.name, rule.message);
+  }
+  return {};
 }
 
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {

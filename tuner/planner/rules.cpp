@@ -28,7 +28,7 @@ constexpr PlanRule kRules[] = {
     {"world_size",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return k.world_size() == run.hardware->num_devices();
+       return run.hardware == nullptr || k.world_size() == run.hardware->num_devices();
      },
      [](Run run) {
        const PlanKnobs& k = run.knobs;

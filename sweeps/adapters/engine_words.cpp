@@ -58,6 +58,8 @@ std::vector<dialects::SettingChange> table_changes(const UserRun& run,
     dialects::RunConfig from = run.config;
     // Set the batch explicitly: a smaller one would be faster by doing less work.
     if (changes_default_batch(run, config)) from.global_batch_size = 0;
+    // That experts are split as attention is, is the framework's default, too.
+    if (run.config.is_etp_derived && !run.is_axis("etp")) from.knobs.etp = config.knobs.etp;
     return dialects::changed_settings(from, config, *run.dialect);
   }
   std::vector<dialects::SettingChange> changes;

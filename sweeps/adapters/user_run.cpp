@@ -44,9 +44,12 @@ int64_t world_of(const UserRun& run) {
   return run.hardware == nullptr ? 0 : run.hardware->num_devices();
 }
 
-/// Replicas are what the ranks leave; without a pipeline there are no virtual stages.
+/// Replicas are what the ranks leave; without a pipeline there are no virtual stages; experts are
+/// split as attention is where nobody says otherwise.
 void follow(const UserRun& run, spec::PlanKnobs& knobs) {
   if (knobs.pp == 1) knobs.vpp = 1;
+  const bool is_dense = run.model != nullptr && run.model->num_experts == 0;
+  if (run.config.is_etp_derived && !run.is_axis("etp") && !is_dense) knobs.etp = knobs.tp;
   if (run.world_size > 0) spec::set_dp_for(run.world_size, knobs);
 }
 

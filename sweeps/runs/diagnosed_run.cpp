@@ -272,8 +272,9 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& fact
                                        ? fmt::format(", on rank {}", facts.peak_memory->rank)
                                        : std::string()));
   }
-  if (facts.loss) {
-    std::string loss = fmt::format("{:.4f} at the end", *facts.loss);
+  if (facts.loss || facts.num_skipped_steps > 0) {
+    std::string loss =
+        facts.loss ? fmt::format("{:.4f} at the end", *facts.loss) : std::string("none was logged");
     if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
     if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
     add_line("loss", loss);

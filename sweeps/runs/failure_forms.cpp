@@ -18,12 +18,13 @@ using log_text::bytes_behind;
 using log_text::integer_behind;
 using log_text::leading_integer;
 
+constexpr int64_t kMostNamedRank = 1'000'000;
+
 /// "[Rank 5]" or "Rank 5," in the line itself; -1 where it does not say.
 int named_rank(std::string_view text) {
-  constexpr int64_t kMostRank = 1'000'000;
   for (const std::string_view key : {"[Rank ", "Rank "}) {
     const auto rank = integer_behind(text, key);
-    if (rank && *rank >= 0 && *rank < kMostRank) return static_cast<int>(*rank);
+    if (rank && *rank >= 0 && *rank < kMostNamedRank) return static_cast<int>(*rank);
   }
   return -1;
 }
@@ -128,6 +129,23 @@ bool read_collective_timeout(const FailureForm& form, std::string_view text, siz
   return true;
 }
 
+/// "Timed out waiting 60000ms for send operation to complete": gloo's, of a pair of ranks.
+bool read_gloo_timeout(const FailureForm& form, std::string_view text, size_t at,
+                       LogCollector& log) {
+  const std::string_view rest = text.substr(at);
+  const auto waited = leading_integer(rest.substr(form.anchor.size()));
+  const auto operation = behind(rest, "ms for ");
+  if (!waited || !operation || operation->find(" operation to complete") == std::string_view::npos)
+    return false;
+  CollectiveTimeout& timeout = log.timeout_of(log.rank());
+  timeout.waited_ms = *waited;
+  timeout.operation =
+      fmt::format("a {} over gloo", log_text::printable(log_text::up_to(*operation, " "), 40));
+  Failure* failure = log.add_failure(form, -1, "");
+  if (failure != nullptr) failure->timeout = timeout;
+  return true;
+}
+
 /// "last enqueued NCCL work: 80, last completed NCCL work: 76", in newer ones without NCCL.
 bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCollector& log) {
   const std::string_view rest = text.substr(at);
@@ -158,7 +176,13 @@ bool read_bad_number(const FailureForm& form, std::string_view text, size_t at, 
   const auto iteration = integer_behind(text, "iteration ");
   std::string sentence(detail);
   if (iteration) sentence += fmt::format(" in iteration {}", *iteration);
-  Failure* failure = log.add_failure(form, named_rank(text), sentence);
+  // "Unexpected result nan on rank 0 at iteration #3 invocation #1".
+  int rank = named_rank(text);
+  const auto on_rank = integer_behind(text, " on rank ");
+  if (rank < 0 && on_rank && *on_rank >= 0 && *on_rank < kMostNamedRank) {
+    rank = static_cast<int>(*on_rank);
+  }
+  Failure* failure = log.add_failure(form, rank, sentence);
   if (failure != nullptr && iteration && *iteration > 0) failure->after_step = *iteration - 1;
   return true;
 }
@@ -251,14 +275,26 @@ bool read_exit_code(const FailureForm& form, std::string_view text, size_t at, L
   const int rank = is_box ? log.box_rank : task_in(text);
   const bool is_root = is_box && log.is_root_cause;
   const int exit_code = static_cast<int>(*code);
-  // Those that were sent SIGTERM are the others.
-  const bool is_victim = exit_code == -15 || exit_code == -6;
+  const auto pid = integer_behind(text, "(pid: ");
+  // Those that were sent SIGTERM, or SIGKILL where that did not help, are the others.
+  const bool is_forced = exit_code == -9 && pid && log.forced_pids.contains(*pid);
+  const bool is_victim = exit_code == -15 || exit_code == -6 || is_forced;
   const bool is_signal = exit_code < 0 || exit_code > 128;
   const auto& row = failure_form(is_victim ? "ended" : (is_signal ? "signal" : "exit-code"));
-  std::string detail = exit_words(exit_code);
+  std::string detail = is_forced ? "SIGKILL of the launcher, as it did not end when asked to"
+                                 : exit_words(exit_code);
   if (is_root) detail += ", the first that torchrun saw";
   Failure* failure = log.add_failure(row, rank, detail);
   if (failure != nullptr) failure->exit_code = exit_code;
+  return true;
+}
+
+/// "Unable to shutdown process 4242 via 15, forcefully exiting via 9".
+bool read_forced(const FailureForm&, std::string_view text, size_t, LogCollector& log) {
+  constexpr size_t kMostForced = 65'536;
+  const auto pid = integer_behind(text, "shutdown process ");
+  if (!pid || log.forced_pids.size() >= kMostForced) return false;
+  log.forced_pids.insert(*pid);
   return true;
 }
 
@@ -375,6 +411,8 @@ constexpr FailureForm kFailureForms[] = {
      "the process was stuck: its watchdog did not move"},
     {"nccl-timeout", "watchdog got stuck for", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
+    {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others", false,
+     read_gloo_timeout},
     {"nccl-failed", "Some NCCL operations have failed or timed out", kHung, Blame::consequence,
      "collectives had failed or timed out"},
     {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together"},
@@ -415,6 +453,7 @@ constexpr FailureForm kFailureForms[] = {
     {"box", "Failures:", kFailed, Blame::consequence, "", false, read_box_others},
     {"box", "  rank      : ", kFailed, Blame::consequence, "", false, read_box_rank},
     {"box", kBoxCode, kFailed, Blame::consequence, "", false, read_exit_code},
+    {"box", "forcefully exiting via 9", kFailed, Blame::consequence, "", false, read_forced},
     {"box", "failed (exitcode: ", kFailed, Blame::consequence, "", false, read_exit_code},
     // Without words of their own: told by what stands around them.
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
@@ -445,8 +484,10 @@ const FailureForm& failure_form(std::string_view name) {
 const FailureForm& python_error(std::string_view said, bool is_before_first_step) {
   if (!is_before_first_step) return failure_form("python-error");
   if (said.starts_with("AssertionError")) return failure_form("assertion");
-  const bool is_config = std::ranges::any_of(
-      kConfigErrors, [&](std::string_view name) { return said.starts_with(name); });
+  const bool is_config =
+      std::ranges::any_of(kConfigErrors,
+                          [&](std::string_view name) { return said.starts_with(name); }) ||
+      said.find("is not divisible by") != std::string_view::npos;  // whatever the class
   return failure_form(is_config ? "configuration" : "python-error");
 }
 

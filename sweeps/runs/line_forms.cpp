@@ -288,6 +288,14 @@ bool read_parameters(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
+/// "Total number of parameters in billions: 30.53"
+bool read_total_parameters(std::string_view text, size_t at, LogCollector& log) {
+  const auto billions = number_behind(text.substr(at), "billions:");
+  if (!billions || !(*billions > 0) || *billions > 1e6) return false;
+  log.now().rounded_parameters = std::llround(*billions * kGiga);
+  return true;
+}
+
 /// "successfully loaded checkpoint from DIR [ t 1/2, p 1/1 ] at iteration 5000"
 bool read_loaded(std::string_view text, size_t at, LogCollector& log) {
   const size_t word = text.rfind("at iteration ");
@@ -601,7 +609,10 @@ constexpr LineForm kLineForms[] = {
     {"megatron world", "using world size: ", kLm, 1, read_world},
     {"megatron arguments", "- arguments -", kLm, 1, begin_arguments},
     {"megatron arguments end", "- end of arguments -", kAnybody, 0, end_arguments},
+    {"megatron usage", "usage: pretrain_", kLm, 1},
     {"megatron parameters", "number of parameters on (", kLm, 1, read_parameters},
+    {"megatron total", "Total number of parameters in billions:", kAnybody, 0,
+     read_total_parameters},
     {"megatron loaded", "successfully loaded checkpoint from", kAnybody, 0, read_loaded},
     {"megatron saved", "successfully saved checkpoint", kAnybody, 0, read_saved},
     {"megatron end", "after training is done", kAnybody, 0, read_end},

@@ -65,6 +65,8 @@ class LogCollector {
   // Of torchrun's box of failures.
   bool is_root_cause = false;
   int box_rank = -1;
+  /// Processes that the launcher killed, as they did not end when they were asked to.
+  std::set<int64_t> forced_pids;
 
  private:
   struct Block {

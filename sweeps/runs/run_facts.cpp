@@ -88,10 +88,24 @@ Cadence cadence_of(const std::vector<StepLine>& steps, int64_t stride) {
   return cadence;
 }
 
-/// Megatron-LM does not reset its timer at the extra line: the next has the first step in it again.
-bool has_first_step_twice(const Cadence& cadence, Framework framework) {
-  return cadence.has_extra &&
-         (framework == Framework::megatron_lm || framework == Framework::primus);
+/// Where every step has a line, the extra one is none more, and only the clock tells: the second
+/// line's mean is then not the time between the two, but that and the first step's, halved.
+bool is_mean_of_two(const std::vector<StepLine>& steps) {
+  if (steps.size() < 2 || steps[1].step != steps[0].step + 1) return false;
+  const StepLine& first = steps[0];
+  const StepLine& second = steps[1];
+  if (!first.step_time_s || !second.step_time_s || !first.time_s || !second.time_s) return false;
+  const double between_s = *second.time_s - *first.time_s;
+  const double alone_s = 2 * *second.step_time_s - *first.step_time_s;
+  return std::abs(alone_s - between_s) < std::abs(*second.step_time_s - between_s);
+}
+
+/// Megatron-LM does not reset its counters at the extra line: the next has the first step in it
+/// again.
+bool has_first_step_twice(const std::vector<StepLine>& steps, const Cadence& cadence,
+                          Framework framework) {
+  if (framework != Framework::megatron_lm && framework != Framework::primus) return false;
+  return cadence.has_extra || (cadence.interval == 1 && is_mean_of_two(steps));
 }
 
 /// Of one member, over the steady lines; all where nothing else is left.
@@ -99,7 +113,7 @@ std::vector<double> steady_values(const RunFacts& facts, StepMember member, cons
                                   bool& has_warmup) {
   std::vector<double> all;
   std::vector<double> steady;
-  const size_t skip = has_first_step_twice(cadence, facts.framework) ? 2 : 1;
+  const size_t skip = has_first_step_twice(facts.steps, cadence, facts.framework) ? 2 : 1;
   for (size_t i = 0; i < facts.steps.size(); ++i) {
     const auto& value = facts.steps[i].*member;
     if (!value || !std::isfinite(*value) || *value <= 0) continue;
@@ -140,7 +154,7 @@ double tokens_per_step(const AttemptParts& parts, const RunFacts& facts) {
 std::optional<double> second_without_first(const std::vector<StepLine>& steps,
                                            const Cadence& cadence) {
   if (steps.size() < 2 || !steps[0].step_time_s || !steps[1].step_time_s) return std::nullopt;
-  const auto count = static_cast<double>(cadence.interval);
+  const auto count = static_cast<double>(std::max<int64_t>(cadence.interval, 2));
   const double rest = (count * *steps[1].step_time_s - *steps[0].step_time_s) / (count - 1);
   return rest > 0 ? std::optional(rest) : std::nullopt;
 }
@@ -153,7 +167,7 @@ void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& fac
   facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, cadence);
   facts.tflops_per_gpu = steady_median(facts, &StepLine::tflops_per_gpu, cadence);
   auto seconds = steady_values(facts, &StepLine::step_time_s, cadence, has_warmup);
-  if (has_warmup && has_first_step_twice(cadence, facts.framework)) {
+  if (has_warmup && has_first_step_twice(facts.steps, cadence, facts.framework)) {
     if (const auto rest = second_without_first(facts.steps, cadence)) {
       seconds = {*rest};
       has_warmup = false;
@@ -221,12 +235,16 @@ void count_steps(const AttemptParts& parts, const Cadence& cadence, RunFacts& fa
   }
 }
 
-void read_losses(const AttemptParts& parts, RunFacts& facts) {
+void read_losses(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
   double skipped = 0;
   double nans = 0;
   for (const Attempt* part : parts) {
     skipped = std::max(skipped, part->steps.num_skipped());
     nans = std::max(nans, part->steps.num_nan());
+  }
+  if (has_first_step_twice(facts.steps, cadence, facts.framework)) {
+    skipped -= facts.steps.front().num_skipped.value_or(0);
+    nans -= facts.steps.front().num_nan.value_or(0);
   }
   facts.num_skipped_steps = std::llround(std::clamp(skipped, 0.0, 1e15));
   facts.num_nan_steps = std::llround(std::clamp(nans, 0.0, 1e15));
@@ -312,9 +330,7 @@ void read_configured_sizes(RunFacts& facts) {
 }
 
 void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
-  std::map<std::string, int64_t> parameters;
   for (const Attempt* part : parts) {
-    parameters.insert(part->parameters.begin(), part->parameters.end());
     if (part->num_parameters > 0) facts.num_parameters = part->num_parameters;
     if (facts.model_name.empty()) facts.model_name = part->model_name;
     if (facts.device_name.empty()) facts.device_name = part->device_name;
@@ -329,11 +345,22 @@ void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
                                         part->steps.num_lines(), part->steps.stride()));
     }
   }
+}
+
+/// Megatron-LM tells those of each tensor and pipeline rank, of whose experts an expert-parallel
+/// rank has its share only. Of all it tells a rounded figure.
+void add_up_parameters(const AttemptParts& parts, RunFacts& facts) {
+  std::map<std::string, int64_t> parameters;
+  int64_t rounded = 0;
+  for (const Attempt* part : parts) {
+    parameters.insert(part->parameters.begin(), part->parameters.end());
+    rounded = std::max(rounded, part->rounded_parameters);
+  }
   int64_t sum = 0;
   for (const auto& [place, count] : parameters) {
     if (sum < INT64_MAX / 2 && count < INT64_MAX / 2) sum += count;
   }
-  take_size(facts.num_parameters, sum);
+  take_size(facts.num_parameters, facts.parallel.ep.value_or(1) > 1 ? rounded : sum);
 }
 
 }  // namespace
@@ -361,6 +388,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_single_facts(parts, facts);
   read_echoed_config(facts);
   read_configured_sizes(facts);
+  add_up_parameters(parts, facts);
   for (const StepLine& step : facts.steps) {
     if (const auto size = logged_size(step.global_batch_size)) facts.global_batch_size = size;
     if (const auto size = logged_size(step.seq_length)) facts.seq_length = size;
@@ -370,7 +398,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   const Cadence cadence = cadence_of(facts.steps, stride);
   count_steps(parts, cadence, facts);
   read_speed(parts, cadence, facts);
-  read_losses(parts, facts);
+  read_losses(parts, cadence, facts);
   read_memory_peaks(parts, facts);
   judge_run(last, options, facts);
   return facts;

@@ -145,10 +145,11 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
   const CollectiveTimeout& first = *waiters.first;
   failure.timeout = first;
   failure.sentence =
-      fmt::format("{} waited {} for {} number {}{}; {}",
+      fmt::format("{} waited {} for {}{}{}; {}",
                   waiters.ranks.empty() ? "a rank" : words_of_ranks(failure.waiting_ranks),
                   words_of_seconds(static_cast<double>(first.waited_ms) / 1e3), first.operation,
-                  first.sequence, first.group.empty() ? "" : " of group " + first.group, who);
+                  first.sequence < 0 ? "" : fmt::format(" number {}", first.sequence),
+                  first.group.empty() ? "" : " of group " + first.group, who);
   if (waiters.called_others) failure.sentence += "; the ranks had called different operations";
   if (!waiters.elsewhere.empty()) {
     failure.sentence +=
@@ -173,6 +174,32 @@ bool is_nearer_to_root(const Failure& a, const Failure& b) {
   return a.rank < b.rank;
 }
 
+/// Numbers that were found bad before Python failed: a save, a raise or an assertion that came of
+/// it. Null where there are none.
+const Failure* number_before(const std::vector<const Failure*>& failures, const Failure* error) {
+  if (error == nullptr || error->form->name != "python-error") return nullptr;
+  const Failure* found = nullptr;
+  for (const Failure* failure : failures) {
+    if (failure->form->blame != Blame::numbers || order_of(*failure, *error) >= 0) continue;
+    if (found == nullptr || is_nearer_to_root(*failure, *found)) found = failure;
+  }
+  return found;
+}
+
+/// Who was killed, where others say no more than that somebody is gone. Null where nobody was.
+const Failure* killed_before(const std::vector<const Failure*>& failures, const Failure* gone) {
+  if (gone == nullptr || (gone->form->name != "peer-gone" && gone->form->name != "nccl-error")) {
+    return nullptr;
+  }
+  const Failure* found = nullptr;
+  for (const Failure* failure : failures) {
+    if (failure->form->name != "signal" || !failure->exit_code) continue;
+    // Torchrun tells it twice: with the rank in the box.
+    if (found == nullptr || (found->rank < 0 && failure->rank >= 0)) found = failure;
+  }
+  return found;
+}
+
 /// The nearest to the root of those that count.
 const Failure* root_of(const std::vector<const Failure*>& failures) {
   const Failure* inner = nullptr;
@@ -181,6 +208,8 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
     const Failure*& best = failure->form->blame == Blame::outside ? outer : inner;
     if (best == nullptr || is_nearer_to_root(*failure, *best)) best = failure;
   }
+  if (const Failure* number = number_before(failures, inner)) inner = number;
+  if (const Failure* killed = killed_before(failures, inner)) inner = killed;
   if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
   // What ends a run from outside is its root unless something had gone wrong before.
   if (inner->form->blame >= Blame::ending) return outer;
@@ -397,7 +426,9 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
       failure.rank = rank_by_exit_codes(open);
       failure.sentence = sentence_of(*root, failure.rank, failure.iteration - 1, 1);
     }
-    if (root->form->name == "nccl-timeout") tell_who_waited(parts, facts, failure);
+    const bool is_timeout =
+        root->form->name == "nccl-timeout" || root->form->name == "gloo-timeout";
+    if (is_timeout) tell_who_waited(parts, facts, failure);
     const double silence_s =
         root->form->blame == Blame::outside ? silence_before(parts, root->time_s) : 0;
     if (is_long(silence_s, facts)) {

@@ -218,6 +218,7 @@ struct Attempt {
   std::vector<double> loose_tflops_per_gpu;
   std::map<std::string, int64_t> parameters;  ///< by the ranks that hold them
   int64_t num_parameters = 0;
+  int64_t rounded_parameters = 0;  ///< of the whole model, in hundredths of a billion
   std::string model_name;
   std::string device_name;
   int64_t device_bytes = 0;

@@ -91,6 +91,25 @@ const Row kRows[] = {
      ForeignStatus::truncated, ""},
     {"an import inside of a traceback only", "ImportError: is only a word\n" + megatron_steps(1, 3),
      ForeignStatus::truncated, ""},
+    {"a rule in another class", traceback("", "RuntimeError: 2 is not divisible by 4"),
+     ForeignStatus::failed, "configuration"},
+    {"NaN and what came of it",
+     megatron_steps(1, 3) + "ERROR: Unexpected result nan on rank 0 at iteration #4\n" +
+         traceback("[rank0]: ", "TypeError: no path"),
+     ForeignStatus::wrong, "nan"},
+    {"an error and NaN behind it",
+     megatron_steps(1, 3) + traceback("[rank0]: ", "TypeError: no path") +
+         "ERROR: Unexpected result nan on rank 1 at iteration #4\n",
+     ForeignStatus::failed, "python-error"},
+    {"a kill and who saw it",
+     megatron_steps(1, 3) + "[rank0]: RuntimeError: Connection reset by peer\n" +
+         "E0304 x.py:1] failed (exitcode: -9) local_rank: 1 (pid: 42) of binary: python\n",
+     ForeignStatus::crashed, "signal"},
+    {"a rank that is gone, and no kill",
+     megatron_steps(1, 3) + "[rank0]: RuntimeError: Connection reset by peer\n" +
+         "W0304 x.py:1] Unable to shutdown process 42 via 15, forcefully exiting via 9\n" +
+         "  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 42)\n",
+     ForeignStatus::crashed, "peer-gone"},
     {"an assertion before the first step", traceback("", "AssertionError: a % b"),
      ForeignStatus::failed, "assertion"},
     {"an assertion later", megatron_steps(1, 3) + traceback("", "AssertionError: a % b"),
@@ -214,6 +233,9 @@ const Line kLines[] = {
      "nccl-timeout", ForeignStatus::hung},
     {"ProcessGroupNCCL's heartbeat monitor timed out! Will terminate the process", "nccl-timeout",
      ForeignStatus::hung},
+    {"[gloo/transport/tcp/unbound_buffer.cc:129] Timed out waiting 60000ms for send operation to "
+     "complete",
+     "gloo-timeout", ForeignStatus::hung},
     {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", ForeignStatus::hung},
     {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", ForeignStatus::hung},
     {"DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",
@@ -363,6 +385,45 @@ BOOST_AUTO_TEST_CASE(warm_up_is_left_out) {
   BOOST_TEST(more.step_time->median_s == 1.0);
   BOOST_TEST(more.step_time->max_s == 1.0);
   BOOST_TEST(!more.step_time->has_warmup);
+}
+
+// Megatron-LM since core 0.16 resets nothing after the first line: the second is the mean of two
+// steps, and counts the first one's again.
+BOOST_AUTO_TEST_CASE(the_second_line_has_the_first_step_in_it) {
+  const auto line = [](int step, const std::string& ms, int num_skipped) {
+    std::string text = megatron_step(step);
+    text.replace(text.find("1000.0"), 6, ms);
+    const std::string key = "skipped iterations:   ";
+    text.replace(text.find(key) + key.size(), 1, std::to_string(num_skipped));
+    return text;
+  };
+  const std::string two = line(1, "9000.0", 1) + line(2, "5000.0", 2);
+  const RunFacts facts = facts_of(two + line(3, "1000.0", 1) + line(4, "1000.0", 0));
+  BOOST_TEST(facts.num_skipped_steps == 3);
+  BOOST_TEST(facts.step_time->num_lines == 2);
+  BOOST_TEST(facts.step_time->max_s == 1.0);
+  const RunFacts alone = facts_of(two);
+  BOOST_TEST(alone.step_time->median_s == 1.0);
+  BOOST_TEST(!alone.step_time->has_warmup);
+  // What the clock does not say is taken as it stands.
+  const RunFacts reset = facts_of(line(1, "9000.0", 1) + line(2, "1000.0", 1));
+  BOOST_TEST(reset.num_skipped_steps == 2);
+}
+
+// Of the experts a rank has its share only: the sum over tensor and pipeline ranks is not the
+// model.
+BOOST_AUTO_TEST_CASE(parameters_with_expert_parallelism_are_the_rounded_ones) {
+  const std::string sum =
+      " > number of parameters on (tensor, pipeline) model parallel rank (0, 0): 4000000000\n";
+  const std::string total = "Total number of parameters in billions: 30.53\n";
+  const auto with_ep = [&](int ep) {
+    return "+ torchrun --nproc_per_node=8 pretrain_gpt.py --seq-length 4096 --num-experts 128 "
+           "--expert-model-parallel-size " +
+           std::to_string(ep) + "\n" + sum + megatron_steps(1, 3);
+  };
+  BOOST_TEST(facts_of(with_ep(1) + total).num_parameters.value_or(0) == 4'000'000'000);
+  BOOST_TEST(facts_of(with_ep(8) + total).num_parameters.value_or(0) == 30'530'000'000);
+  BOOST_TEST(!facts_of(with_ep(8)).num_parameters.has_value());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -377,6 +377,27 @@ BOOST_AUTO_TEST_CASE(a_batch_that_would_follow_the_layout_is_said) {
   BOOST_TEST(result["num_by_status"]["invalid"] == 1, result.dump());
 }
 
+// Without a hardware file, too, by the sizes of the command; and experts that nobody splits
+// otherwise are split as attention is.
+BOOST_AUTO_TEST_CASE(rules_of_the_model_hold) {
+  write_engine_sweep(*this, {{"tp", {1, 2}}, {"ep", {1, 2}}}, [](json& document) {
+    document["engine"]["run"] = "FAKE_WORLD_SIZE=2 " + kFake + kBase + " {flags}";
+    document["engine"]["config"] = "pretrain_gpt.py" + kBase +
+                                   " --sequence-parallel --num-layers 2 --hidden-size 64 "
+                                   "--num-attention-heads 4 --num-experts 4 --vocab-size 1000 "
+                                   "--swiglu --normalization RMSNorm --disable-bias-linear "
+                                   "--position-embedding-type rope";
+    document["engine"]["profile"] = "none";
+    document["engine"]["gpus"] = 2;
+  });
+  swept(*this);
+  const store::TrialRow both = trial_titled(db, "ep 1 -> 2, tp 1 -> 2");
+  BOOST_TEST(both.status == "invalid");
+  BOOST_TEST(tests::contains(both.reason, "ep_divides_plane: ep 2 x etp 2"), both.reason);
+  const store::TrialRow split = trial_titled(db, "tp 1 -> 2");
+  BOOST_TEST(split.status == "ok", split.reason);
+}
+
 BOOST_AUTO_TEST_CASE(an_axis_without_a_legal_value_is_told) {
   write_engine_sweep(*this, {{"pp", {3, 5}}, {"micro_batch_size", {1, 3}}},
                      [](json& document) { document["engine"]["profile"] = "none"; });

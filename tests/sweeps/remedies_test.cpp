@@ -177,6 +177,19 @@ BOOST_AUTO_TEST_CASE(a_slow_link_has_only_remedies_for_it) {
   BOOST_TEST((find(found, "fewer_sms_for_exchange") == nullptr));
 }
 
+// What a run breaks as it is, hides nothing else; and rules of the model need no machine.
+BOOST_AUTO_TEST_CASE(every_rule_counts_without_a_machine) {
+  RunToMend run = run_of(kCommand);
+  run.hardware = nullptr;
+  spec::set_plan_knob(run.config->knobs, *spec::find_plan_knob("recompute"), "mla_up_proj");
+  spec::PlanKnobs knobs = run.config->knobs;
+  BOOST_TEST(rule_broken_by(run, knobs).empty());
+  knobs.ep = 16;
+  const std::string rule = rule_broken_by(run, knobs);
+  BOOST_TEST(rule ==
+             "ep_divides_plane: ep 16 x etp 2 does not divide the 16 ranks of a pipeline stage");
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
   BOOST_TEST(remedies_of({"unknown", "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
 }

@@ -30,7 +30,8 @@ void keep_the_rest(Reading& in) {
 void place_ranks(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   if (!in.problems.empty()) return;
-  if (!in.has_etp && in.dialect != Dialect::torchtitan) k.etp = k.tp;
+  in.run.is_etp_derived = !in.has_etp && in.dialect != Dialect::torchtitan;
+  if (in.run.is_etp_derived) k.etp = k.tp;
   const int64_t world = in.run.world_size;
   const int64_t replica = k.replica_ranks();
   if (replica > kMostRanks) {

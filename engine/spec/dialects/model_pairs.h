@@ -26,6 +26,8 @@ inline constexpr std::array kPairs = {
     Pair{"hidden_dropout", "hidden_dropout"},
     Pair{"attention_dropout", "attention_dropout"},
     Pair{"moe_latent_size", "moe_latent_size"},
+};
+inline constexpr std::array kLinearPairs = {
     Pair{"linear_conv_kernel_dim", "linear_conv_kernel_dim"},
     Pair{"linear_key_head_dim", "linear_key_head_dim"},
     Pair{"linear_value_head_dim", "linear_value_head_dim"},

@@ -122,6 +122,11 @@ void write_plain_gpt(const json& traits, const Shape& shape, json& model) {
   }
 }
 
+bool has_linear_attention(const json& traits) {
+  return !word_of(traits, "experimental_attention_variant").empty() ||
+         traits.contains("linear_attention_freq");
+}
+
 /// Which layers are linear: all but each n-th, or as a pattern says.
 void write_linear_layers(const json& traits, const Shape& shape, json& model) {
   model["attn_output_gate"] = is_on(traits, "attention_output_gate");
@@ -141,8 +146,7 @@ void write_family(const json& traits, const Shape& shape, json& model,
                   std::vector<std::string>& notes) {
   const bool has_qk_norm = is_on(traits, "qk_layernorm");
   const bool has_experts = shape.experts > 0;
-  const bool has_linear = !word_of(traits, "experimental_attention_variant").empty() ||
-                          traits.contains("linear_attention_freq");
+  const bool has_linear = has_linear_attention(traits);
   if (is_on(traits, "multi_latent_attention")) {
     write_deepseek(traits, shape, model, notes);
     return;
@@ -181,6 +185,7 @@ void write_family(const json& traits, const Shape& shape, json& model,
 json huggingface_of(const json& traits, std::vector<std::string>& notes) {
   json model = json::object();
   copy(kPairs, traits, model);
+  copy(kLinearPairs, traits, model);
   const bool has_sizes = size_of(traits, "num_layers") > 0 && size_of(traits, "hidden_size") > 0 &&
                          size_of(traits, "num_attention_heads") > 0;
   if (!has_sizes) {
@@ -191,6 +196,10 @@ json huggingface_of(const json& traits, std::vector<std::string>& notes) {
   }
   const Shape shape = shape_of(traits);
   write_family(traits, shape, model, notes);
+  // What a parser prints of attention that is not there says nothing.
+  if (!has_linear_attention(traits)) {
+    for (const Pair& pair : kLinearPairs) model.erase(pair.theirs);
+  }
   const bool is_mixtral = model["model_type"] == "mixtral";
   model["intermediate_size"] = is_mixtral ? shape.expert_ffn : shape.ffn;
   if (shape.experts > 0) {

@@ -223,6 +223,7 @@ json traits_of(const json& model, std::vector<std::string>& notes) {
     return traits;
   }
   copy_back(kPairs, model, traits);
+  copy_back(kLinearPairs, model, traits);
   const json rope = model.value("rope_parameters", json::object());
   if (rope.contains("rope_theta")) traits["rotary_base"] = rope["rope_theta"];
   if (size_of(model, "intermediate_size") > 0) {

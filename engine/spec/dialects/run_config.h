@@ -65,6 +65,8 @@ struct RunConfig {
   int64_t global_batch_size = 0;  ///< sequences
   /// It follows from micro-batch and replicas, as the run does not say it.
   bool is_batch_derived = false;
+  /// Experts' tensor parallelism is not said: it is that of attention.
+  bool is_etp_derived = false;
   int64_t seq_length = 0;  ///< tokens
   int64_t world_size = 0;  ///< ranks
   /// Those that the launcher of a command starts, whatever the importer was told.

@@ -126,6 +126,21 @@ BOOST_DATA_TEST_CASE(a_model_comes_back, boost::unit_test::data::make(samples::k
   }
 }
 
+// Megatron-LM's parser has groups and sizes of linear attention, whether they are used or not.
+BOOST_AUTO_TEST_CASE(defaults_of_what_is_off_are_no_traits) {
+  const std::string command =
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --num-query-groups 2 "
+      "--linear-conv-kernel-dim 4 --linear-num-key-heads 16 --swiglu --normalization RMSNorm "
+      "--position-embedding-type rope --disable-bias-linear ";
+  const json off = import_run(command, Dialect::megatron_lm, {}).model;
+  BOOST_TEST(off.at("num_key_value_heads") == 8);
+  BOOST_TEST(!off.contains("linear_conv_kernel_dim"));
+  const RunConfig on = import_run(command + "--group-query-attention", Dialect::megatron_lm, {});
+  BOOST_TEST(on.model.at("num_key_value_heads") == 2);
+  const std::string again = export_run(on, Dialect::megatron_lm);
+  BOOST_TEST((again.find("--group-query-attention") != std::string::npos), again);
+}
+
 BOOST_AUTO_TEST_CASE(patterns_of_layers) {
   const std::vector<bool> one_in_three = {true, false, false, true};
   BOOST_TEST(moe_layers_of("3", 4) == one_in_three);

@@ -82,10 +82,10 @@ constexpr const char* kModelFile = "config.json of a model";
 constexpr const char* kHardwareFile = "hardware file of a cluster";
 
 /// Keys such as "name" and "dtype" stand in several kinds of file.
-bool has_keys_of_trials(const nlohmann::json& json) {
+bool has_keys_of_trials(const nlohmann::json& document) {
   constexpr std::array kKeys = {"model",    "hardware",  "knobs", "space",
                                 "training", "data_path", "engine"};
-  return std::ranges::any_of(kKeys, [&](const char* key) { return json.contains(key); });
+  return std::ranges::any_of(kKeys, [&](const char* key) { return document.contains(key); });
 }
 
 /// A model or a cluster is not read as a sweep or trial: all of its keys would be mistakes.

@@ -283,8 +283,9 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       const int64_t cols =
           (is_backward ? 3 : 1) * operands[0].cols + (is_backward ? 2 : 1) * operands[3].cols;
       // A ring's keys are told by where they sit, which is one row for each rank.
-      const auto key_rank = dims.is_ring ? std::optional(operands.back().index_row) : std::nullopt;
-      set_flops({2, cols, dims.sequences, pairs_of_a_sequence(dims, key_rank)}, cost);
+      const int64_t pairs = dims.is_ring ? pairs_of_a_sequence(dims, operands.back().index_row)
+                                         : pairs_of_a_sequence(dims, std::nullopt);
+      set_flops({2, cols, dims.sequences, pairs}, cost);
       break;
     }
     case Work::scan:

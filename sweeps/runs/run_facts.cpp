@@ -293,8 +293,8 @@ void take_size(std::optional<int64_t>& size, int64_t value) {
 
 /// Of a step line; a figure that is no size of a run is left out.
 std::optional<int64_t> logged_size(std::optional<double> value) {
-  constexpr double kMostSize = 1e9;
-  if (!value || !(*value >= 1) || *value > kMostSize) return std::nullopt;
+  constexpr double kMostLogged = 1e9;
+  if (!value || !(*value >= 1) || *value > kMostLogged) return std::nullopt;
   return std::llround(*value);
 }
 

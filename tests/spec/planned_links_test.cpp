@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <set>
 

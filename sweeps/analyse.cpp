@@ -7,6 +7,7 @@
 
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
+#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/step_parts.h"
 #include "kernels/base/units.h"
@@ -362,10 +363,12 @@ void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result) {
   Metrics metrics(result.metrics);
-  const bool is_oom = result.status == "oom";
+  const bool is_oom = result.status == spec::name_of(spec::TrialStatus::oom);
   add_memory(shard, metrics);
   add_training(spec, shard, metrics);
-  if (result.status == "ok") add_speed(spec, shard, usual_probe_ns, result, metrics);
+  if (result.status == spec::name_of(spec::TrialStatus::ok)) {
+    add_speed(spec, shard, usual_probe_ns, result, metrics);
+  }
 
   std::vector<StepBudget> budgets;
   std::optional<profiler::StepVerdict> causes;

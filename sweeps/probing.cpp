@@ -8,6 +8,7 @@
 
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
+#include "engine/spec/trial_status.h"
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "sweeps/host_room.h"
@@ -18,6 +19,8 @@
 namespace moetune::sweeps {
 
 namespace {
+
+const std::string_view kOk = spec::name_of(spec::TrialStatus::ok);
 
 using nlohmann::json;
 using spec::TrialSpec;
@@ -122,7 +125,7 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
   for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < trials.size() && num_interrupts() == 0; ++i) {
       ProbedTrial& told = probe.trials[i];
-      if (!told.status.empty() && told.status != "ok") continue;
+      if (!told.status.empty() && told.status != kOk) continue;
       say(fmt::format("round {} of {}: {}", round + 1, rounds, told.title));
       try {
         if (options.launcher.empty()) {
@@ -130,13 +133,13 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
         }
       } catch (const base::EnvironmentFailure& failure) {
         if (i == 0) throw;  // the others are larger
-        told = {told.title, "failed", failure.what()};
+        told = {told.title, std::string(spec::name_of(spec::TrialStatus::failed)), failure.what()};
         continue;
       }
       const TrialRun run = run_trial(processes, trials[i], options);
       told.status = run.result.status;
       told.reason = run.result.reason;
-      if (told.status != "ok") continue;
+      if (told.status != kOk) continue;
       add_ops(run.shard(), trials[i], static_cast<int64_t>(i), sums);
       if (spec::is_on_device(base)) {
         traces.insert(traces.end(), run.shard().traces.begin(), run.shard().traces.end());
@@ -217,7 +220,7 @@ std::string probe_text(const Probe& probe) {
   add_link("intra_node", probe.links.intra_node);
   add_link("inter_node", probe.links.inter_node);
   for (const ProbedTrial& trial : probe.trials) {
-    if (trial.status != "ok") {
+    if (trial.status != kOk) {
       text += fmt::format("left out: {}: {}: {}\n", trial.title, trial.status, trial.reason);
     }
   }

@@ -1,5 +1,5 @@
 // The safetensors format: named tensors in one file. Reading treats the file as hostile: everything
-// is checked before anything is believed; writing makes files that other tools read.
+// is checked before anything is believed.
 #pragma once
 
 #include <cstdint>
@@ -63,25 +63,6 @@ class SafetensorsFile {
   std::map<std::string, TensorInfo> tensors_;
   std::map<std::string, std::string> metadata_;
 };
-
-/// A tensor to write: the bytes as they go into the file.
-struct TensorBytes {
-  std::string name;
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::string bytes;
-};
-TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
-                        std::span<const float> values);
-TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
-                        std::span<const double> values);
-TensorBytes make_tensor(std::string name, std::vector<int64_t> shape,
-                        std::span<const int32_t> values);
-
-/// Writes beside `path` and renames, so that a reader never sees half a file. Throws base::Error
-/// when the disk fails.
-void write_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
 
 /// Bytes of one element of a dtype of the format, 0 for an unknown one.
 int64_t safetensors_dtype_bytes(std::string_view dtype);

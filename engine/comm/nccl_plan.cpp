@@ -52,10 +52,10 @@ std::vector<NcclSplit> nccl_splits(const plan::Layout& layout, int rank) {
     const std::vector<int> ranks = layout.group_ranks(group, rank);
     std::optional<int> color;
     if (is_member(ranks, rank)) color = ranks.front();
-    splits.push_back({role_of(group), parent, group == kSharing, color});
-    if (group == Group::pp) splits.push_back({NcclRole::pp_down, parent, false, color});
+    splits.push_back({role_of(group), parent, color});
+    if (group == Group::pp) splits.push_back({NcclRole::pp_down, parent, color});
   };
-  if (layout.world_size() > 1) splits.push_back({NcclRole::self, NcclRole::world, false, rank});
+  if (layout.world_size() > 1) splits.push_back({NcclRole::self, NcclRole::world, rank});
   for (const Group group : plan::all_groups()) {
     if (group == Group::world || group == kSharing) continue;
     add(group, NcclRole::world);

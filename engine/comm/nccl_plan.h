@@ -31,7 +31,6 @@ const char* name_of(NcclRole role);
 struct NcclSplit {
   NcclRole role = NcclRole::self;
   NcclRole parent = NcclRole::world;
-  bool shares_with_parent = false;
   std::optional<int> color;  ///< empty: this rank is in no group of this kind
 };
 

@@ -38,10 +38,15 @@ std::string_view name_of(TrialStatus status) {
   return "?";
 }
 
-TrialStatus status_from_name(std::string_view name) {
+std::optional<TrialStatus> find_status(std::string_view name) {
   for (const StatusRow& row : kRows) {
     if (row.name == name) return row.status;
   }
+  return std::nullopt;
+}
+
+TrialStatus status_from_name(std::string_view name) {
+  if (const auto status = find_status(name)) return *status;
   throw base::Error(fmt::format("unknown trial status '{}'", name));
 }
 

@@ -56,6 +56,7 @@ struct StatusRow {
 
 std::span<const StatusRow> status_table();
 std::string_view name_of(TrialStatus status);
+std::optional<TrialStatus> find_status(std::string_view name);
 /// Throws base::Error for an unknown name.
 TrialStatus status_from_name(std::string_view name);
 /// What an exit code of moetune-rank means; unknown codes are `failed`.

@@ -363,10 +363,12 @@ class CommitRunner::Impl {
 
   /// Of what a trial or a log ended as; none: well, or nobody knows.
   static std::optional<RunStatus> status_of_failure(const std::string& status) {
-    if (status == "oom") return RunStatus::oom;
-    if (status == "hung") return RunStatus::hung;
-    if (status == "failed" || status == "crashed" || status == "wrong") return RunStatus::crashed;
-    return std::nullopt;
+    const std::optional<spec::TrialStatus> known = spec::find_status(status);
+    if (!known) return std::nullopt;
+    const RunStatus run = run_status_of(*known);
+    // The user has interrupted that run, not this hunt.
+    const bool is_failure = run != RunStatus::ok && run != RunStatus::interrupted;
+    return is_failure ? std::optional(run) : std::nullopt;
   }
 
   /// True when `result` is complete; else `complaint` says what the store lacks.
@@ -380,10 +382,8 @@ class CommitRunner::Impl {
     }
     result.metrics = std::move(stored.numbers);
     result.config = std::move(stored.config);
-    if (!stored.status.empty() && stored.status != "ok") {
-      result.status = stored.status == "oom"    ? RunStatus::oom
-                      : stored.status == "hung" ? RunStatus::hung
-                                                : RunStatus::crashed;
+    if (!stored.status.empty() && stored.status != spec::name_of(spec::TrialStatus::ok)) {
+      result.status = status_of_failure(stored.status).value_or(RunStatus::crashed);
       result.message = fmt::format("the trial ended as {}: {}", stored.status, stored.reason);
       return true;
     }

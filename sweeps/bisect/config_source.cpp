@@ -144,13 +144,8 @@ CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& op
   run.run_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const store::TrialResult& result = trial_run.result;
   run.message = plain_text(result.reason, 500);
-  if (result.status == "interrupted") run.status = RunStatus::interrupted;
-  if (result.status == "oom") run.status = RunStatus::oom;
-  if (result.status == "hung") run.status = RunStatus::hung;
-  if (result.status == "failed" || result.status == "crashed" || result.status == "wrong") {
-    run.status = RunStatus::crashed;
-  }
-  if (result.status != "ok") return run;
+  run.status = run_status_of(spec::status_from_name(result.status));
+  if (run.status != RunStatus::ok) return run;
   run.metrics = stored_numbers(trial, result, options.folder);
   run.value = find_metric(run.metrics, options.metric);
   if (!run.value) {

@@ -24,4 +24,25 @@ const char* name_of(RunStatus status) {
   return "?";
 }
 
+RunStatus run_status_of(spec::TrialStatus status) {
+  switch (status) {
+    case spec::TrialStatus::ok:
+      return RunStatus::ok;
+    case spec::TrialStatus::oom:
+      return RunStatus::oom;
+    case spec::TrialStatus::hung:
+      return RunStatus::hung;
+    case spec::TrialStatus::interrupted:
+      return RunStatus::interrupted;
+    case spec::TrialStatus::running:
+    case spec::TrialStatus::invalid:
+    case spec::TrialStatus::pruned:
+    case spec::TrialStatus::wrong:
+    case spec::TrialStatus::failed:
+    case spec::TrialStatus::crashed:
+      break;
+  }
+  return RunStatus::crashed;
+}
+
 }  // namespace moetune::sweeps

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/trial_status.h"
 #include "reports/hunt_result.h"
 #include "tuner/bisect/commit_search.h"
 
@@ -37,6 +38,9 @@ enum class RunStatus : uint8_t {
   interrupted,
 };
 const char* name_of(RunStatus status);
+/// Of a run whose trial ended so. One that has not ended well and is none of the others has
+/// crashed.
+RunStatus run_status_of(spec::TrialStatus status);
 
 /// What one measurement gave.
 struct CommitRun {

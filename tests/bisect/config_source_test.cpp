@@ -62,6 +62,20 @@ BOOST_AUTO_TEST_CASE(a_combination_that_breaks_a_rule_is_not_run) {
   BOOST_TEST(run.message != "");
 }
 
+BOOST_AUTO_TEST_CASE(every_end_of_a_trial_is_one_of_a_run) {
+  const std::map<std::string_view, RunStatus> others = {{"ok", RunStatus::ok},
+                                                        {"oom", RunStatus::oom},
+                                                        {"hung", RunStatus::hung},
+                                                        {"interrupted", RunStatus::interrupted}};
+  for (const spec::StatusRow& row : spec::status_table()) {
+    const auto other = others.find(row.name);
+    const RunStatus expected = other == others.end() ? RunStatus::crashed : other->second;
+    BOOST_TEST((run_status_of(row.status) == expected), row.name);
+    BOOST_TEST((spec::find_status(row.name) == row.status), row.name);
+  }
+  BOOST_TEST(!spec::find_status("truncated").has_value());
+}
+
 BOOST_AUTO_TEST_CASE(the_program_says_what_is_wrong_and_that_nothing_changed) {
   const tests::TempFolder folder;
   std::ofstream(folder.file("corpus")) << std::string(5000, 'a') << "some text to train on";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
+#include "tests/engine/written_safetensors.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {

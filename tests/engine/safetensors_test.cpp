@@ -11,6 +11,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "kernels/base/error.h"
+#include "tests/engine/written_safetensors.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/plan/layout.h"
 #include "kernels/base/error.h"
+#include "tests/engine/written_safetensors.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::engine {

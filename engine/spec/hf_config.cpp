@@ -56,8 +56,8 @@ std::string read_activation(JsonReader& reader, const Family& family) {
   reader.fail(key, fmt::format("one of {}", fmt::join(supported, ", ")));
 }
 
-/// What costs masks in memory. Fields that would make the reference compute something else than
-/// the engine are refused in the families that it runs.
+/// What costs masks in memory; the engine has none (engine_gap). Fields that nobody prices are
+/// refused.
 void read_dropout(JsonReader& reader, const Family& family, ModelSpec& model) {
   const FieldInfo& attention =
       spelled_by(family, reader, model_key("attention_dropout"), model_key("attn_pdrop"));
@@ -65,11 +65,9 @@ void read_dropout(JsonReader& reader, const Family& family, ModelSpec& model) {
       spelled_by(family, reader, model_key("hidden_dropout"), model_key("resid_pdrop"));
   model.attention_dropout = reader.number_or(attention, family.dropout);
   model.hidden_dropout = reader.number_or(hidden, family.dropout);
-  const auto refuse = [&](std::string_view key, double value) {
-    if (value != 0.0) reader.fail(key, "0 (not supported in training)");
-  };
-  if (family.runs_in_engine) refuse(attention, model.attention_dropout);
-  refuse("router_jitter_noise", reader.number_or(model_key("router_jitter_noise"), 0.0));
+  if (reader.number_or(model_key("router_jitter_noise"), 0.0) != 0.0) {
+    reader.fail("router_jitter_noise", "0 (not supported in training)");
+  }
   if (family.runs_in_engine && reader.has("quantization_config")) {
     reader.fail("quantization_config", "none: quantized weights are not supported");
   }

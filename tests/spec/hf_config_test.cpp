@@ -217,7 +217,6 @@ const Refusal kRefusals[] = {
     {"array", json::array(), "expected a JSON object"},
     {"no family", {{"vocab_size", 3}}, "'model_type' is missing"},
     {"family type", {{"model_type", 3}}, "'model_type' is 3"},
-    {"dropout", with(llama(), {{"attention_dropout", 0.1}}), "'attention_dropout' is 0.1"},
     {"jitter", with(mixtral(), {{"router_jitter_noise", 0.01}}), "'router_jitter_noise'"},
     {"quantized", with(llama(), {{"quantization_config", {{"bits", 4}}}}), "'quantization_config'"},
     {"activation", with(llama(), {{"hidden_act", "relu2"}}), "'hidden_act' is \"relu2\""},

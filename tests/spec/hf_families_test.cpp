@@ -363,6 +363,7 @@ BOOST_AUTO_TEST_CASE(keys_of_plans_in_a_family_of_the_engine) {
       {{{"position_embedding", "none"}}, "a model without positions"},
       {{{"padded_vocab_size", 128}}, "a padded vocabulary"},
       {{{"hidden_dropout", 0.1}}, "dropout"},
+      {{{"attention_dropout", 0.1}}, "dropout"},
       {{{"num_nextn_predict_layers", 1}}, "multi-token prediction"},
       {{{"moe_latent_size", 16}}, "an expert on a latent width"},
   };

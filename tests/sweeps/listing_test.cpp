@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(lines_fit_the_terminal) {
   }
   // What matters least goes first; what a trial was for stays.
   const std::string narrow = table(80);
-  for (const char* word : {"id", "mark", "status", "step", "what for", "winner", "ep 4 -> 2"}) {
+  for (const char* word : {"id", "mark", "status", "step", "purpose", "winner", "ep 4 -> 2"}) {
     BOOST_TEST(narrow.find(word) != std::string::npos, word << " is there");
   }
   for (const char* word : {"runs", "predicted  ", "tokens/s"}) {

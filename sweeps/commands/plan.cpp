@@ -22,6 +22,7 @@
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/planning/plan_report.h"
+#include "sweeps/planning/token_limit.h"
 #include "sweeps/trace_file.h"
 #include "tuner/planner/rules.h"
 

@@ -12,6 +12,7 @@
 #include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
 #include "sweeps/load.h"
+#include "sweeps/planning/token_limit.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -36,19 +37,6 @@ NamedModel model_and_config(const std::string& name_or_path) {
                                        spec::library_hint(spec::Shelf::model, name_or_path)));
   }
   return read(spec::read_document(read_spec_file(path), path));
-}
-
-void check_tokens(const tuner::planner::PlanRun& run) {
-  const auto refuse = [](const std::string& what, int64_t tokens) {
-    throw base::UsageError(
-        fmt::format("{} is {} tokens, expected at most {}", what, tokens, kMostTokens));
-  };
-  if (run.seq_length > kMostTokens) refuse("a sequence", run.seq_length);
-  const int64_t most_sequences = kMostTokens / run.seq_length;
-  if (run.knobs.micro_batch_size > most_sequences) {
-    refuse(fmt::format("a micro-batch of {} sequences", run.knobs.micro_batch_size),
-           run.seq_length * run.knobs.micro_batch_size);
-  }
 }
 
 namespace {

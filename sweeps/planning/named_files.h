@@ -45,9 +45,4 @@ OwnedRun owned_run(const spec::dialects::RunConfig& config,
                    std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware);
 
-/// Of a sequence, and of the sequences of a micro-batch together.
-inline constexpr int64_t kMostTokens = int64_t{1} << 28;
-/// Throws base::UsageError where a run has more.
-void check_tokens(const tuner::planner::PlanRun& run);
-
 }  // namespace moetune::sweeps

@@ -13,9 +13,9 @@
 #include "kernels/base/error.h"
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/machines.h"
-#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/release_defaults.h"
 #include "sweeps/planning/row_words.h"
+#include "sweeps/planning/token_limit.h"
 
 namespace moetune::sweeps {
 

@@ -67,7 +67,7 @@ struct PlanAnswer {
   int64_t num_points = 0;              ///< of the space
   int64_t num_legal = 0;
   int64_t num_fit = 0;
-  int64_t num_timed = 0;  ///< whose step was priced; the others cannot be among the best
+  int64_t num_timed = 0;  ///< step predictions that were made, lower bounds included
   // Where PlanQuestion::wants_space:
   std::vector<PlanCell> cells;  ///< by tp, cp, ep, pp; one for each four that divide the devices
   /// By memory, each faster than all that need less, also beyond what a device has, up to twice of
@@ -79,7 +79,7 @@ struct PlanAnswer {
 /// graphs. The stages of a layout are those that suit it with nothing recomputed (choose_stages),
 /// of what is among the best those that suit its own choices. Memory is asked of every legal point;
 /// a layout whose bound (nothing recomputed, all overlapped, no host) is slower than the worst of
-/// the best so far is not timed. Runs on up to four threads, which call `keeps`, too.
+/// the best so far is not timed unless `wants_space`. Runs on two threads, which call `keeps`, too.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

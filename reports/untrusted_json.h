@@ -10,8 +10,8 @@ namespace moetune::reports {
 
 struct JsonLimits {
   size_t bytes = 0;
-  int depth = 0;
-  int64_t values = 0;
+  int depth = 0;       ///< objects and arrays around a value
+  int64_t values = 0;  ///< keys, values, objects and arrays
 };
 
 /// Discarded when it is no JSON, or not one that can be walked without harm.

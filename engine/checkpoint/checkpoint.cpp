@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "engine/spec/json_reader.h"
@@ -17,36 +16,6 @@ using base::UsageError;
 using nlohmann::json;
 
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
-constexpr int kMaxDepth = 8;
-
-/// Parses a document and refuses what the parser would silently accept: a key that is there twice
-/// in an object.
-json parse_index(const std::string& text, const std::string& source) {
-  // The parser takes a NUL for the end of its input and would not look at what follows.
-  if (text.find('\0') != std::string::npos) {
-    throw UsageError(fmt::format("{}: not valid JSON: it has a NUL byte", source));
-  }
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) {
-      throw UsageError(fmt::format("{}: JSON nested deeper than {} levels", source, kMaxDepth));
-    }
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key &&
-        !keys.back().insert(parsed.get_ref<const std::string&>()).second) {
-      throw UsageError(fmt::format("{}: {} is there twice, expected each key once", source,
-                                   spec::describe(parsed)));
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::exception& error) {
-    throw UsageError(
-        fmt::format("{}: not valid JSON: {}", source, std::string(error.what()).substr(0, 120)));
-  }
-}
 
 /// The index may only name files beside itself.
 void check_shard_name(const std::string& name, const std::string& source) {
@@ -84,7 +53,7 @@ Checkpoint Checkpoint::open_folder(const std::string& folder) {
 Checkpoint Checkpoint::open_index(const std::string& folder, const std::string& path) {
   Checkpoint checkpoint;
   checkpoint.path_ = path;
-  const json document = parse_index(read_text(path, kMaxIndexBytes), path);
+  const json document = spec::parse_json(read_text(path, kMaxIndexBytes), path);
   spec::JsonReader reader(document, path);
   const json& map = reader.value("weight_map");
   if (!map.is_object()) reader.fail("weight_map", "an object of tensor names and shard names");

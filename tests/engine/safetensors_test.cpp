@@ -288,7 +288,7 @@ struct HostileIndex {
 std::ostream& operator<<(std::ostream& out, const HostileIndex& row) { return out << row.index; }
 
 const HostileIndex kHostileIndexes[] = {
-    {"", "not valid JSON"},
+    {"", "is empty"},
     {std::string("{}\0", 3), "not valid JSON"},
     {"[]", "expected a JSON object"},
     {"{}", "weight_map"},
@@ -297,7 +297,7 @@ const HostileIndex kHostileIndexes[] = {
     {R"({"weight_map":{"a":"../1.safetensors"}})", "plain file name"},
     {R"({"weight_map":{"a":"/1.safetensors"}})", "plain file name"},
     {R"({"weight_map":{"a":"x\\1.safetensors"}})", "plain file name"},
-    {R"({"weight_map":{"a":"1.safetensors\u0000.safetensors"}})", "plain file name"},
+    {R"({"weight_map":{"a":"1.safetensors\u0000.safetensors"}})", "NUL character"},
     {R"({"weight_map":{"a":".."}})", "plain file name"},
     {R"({"weight_map":{"a":""}})", "plain file name"},
     {R"({"weight_map":{"a":"1.bin"}})", "plain file name"},
@@ -309,12 +309,20 @@ const HostileIndex kHostileIndexes[] = {
      "12 bytes"},
     {R"({"metadata":{"total_size":"12"},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})",
      "total_size"},
-    {R"({"x":[[[[[[[[[[[[1]]]]]]]]]]]],"weight_map":{}})", "nested deeper"},
+    {"{\"x\":" + std::string(100, '[') + "1", "nested deeper"},
 };
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(sharded_checkpoint)
+
+// In a time that grows with the square of the length this would take minutes.
+BOOST_AUTO_TEST_CASE(many_small_objects_are_read_in_time, *boost::unit_test::timeout(60)) {
+  std::string index = R"({"x":[{})";
+  for (int i = 0; i < 500'000; ++i) index += ",{}";
+  const Sharded sharded(index + "]}");
+  BOOST_CHECK_EXCEPTION(sharded.open(), UsageError, says("weight_map"));
+}
 
 BOOST_AUTO_TEST_CASE(finds_tensors_in_their_shards) {
   const Sharded sharded(

@@ -41,6 +41,13 @@ std::string with_lines(int num_lines, int num_names) {
   return account_of(lines, 1'000'000).dump();
 }
 
+/// Where the time grows with the square of the length, this takes a minute.
+std::string many_objects(int count) {
+  std::string text = "[{}";
+  for (int i = 1; i < count; ++i) text += ",{}";
+  return text + "]";
+}
+
 std::string nested(int depth) {
   json document = account_of(json::array({line("arenas", 600)}));
   std::string text = document.dump();
@@ -144,6 +151,7 @@ const std::vector<std::string> kBroken = {
     nested(9),
     nested(100'000),
     std::string(3'000'000, '['),
+    many_objects(300'000),
     account_of(json::array({line("a", 1)})).dump() + std::string(5 << 20, ' '),
 };
 

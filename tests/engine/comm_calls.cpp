@@ -173,7 +173,7 @@ Entry call_of_communication(const Places& places, const plan::Instr& instr) {
   if (!is_known) {
     throw Unplaced{
         fmt::format("{} of this kind and first operand has no row in "
-                    "tests/engine/comm_calls_helper.cpp",
+                    "tests/engine/comm_calls.cpp",
                     plan::op_label(instr.op, instr.pass))};
   }
   const plan::StepProgram& program = places.program();

@@ -422,7 +422,7 @@ std::vector<Entry> calls_of_op(const Places& places, const plan::Instr& instr) {
   const OpCalls* row = row_of(instr.op, way_of(instr.pass));
   if (row == nullptr) {
     throw Unplaced{
-        fmt::format("{} has no row in tests/engine/op_calls_helper.cpp: which function "
+        fmt::format("{} has no row in tests/engine/op_calls.cpp: which function "
                     "of the device does it call with which operands?",
                     plan::op_label(instr.op, instr.pass))};
   }

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/untrusted_json.h"
 #include "reports/format.h"
-#include "reports/untrusted_json.h"
+#include "reports/json_at.h"
 
 namespace moetune::reports {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // A posterior over a million commits fits; a text made to fill the memory does not.
-constexpr JsonLimits kResultLimits{.bytes = 32 << 20, .depth = 12, .values = 4 << 20};
+constexpr base::JsonLimits kResultLimits{.bytes = 32 << 20, .depth = 12, .values = 4 << 20};
 constexpr size_t kMostPositions = 1 << 20;
 constexpr size_t kMostCulprits = 20;
 constexpr size_t kMostMoved = 50;
@@ -106,7 +107,7 @@ Culprit culprit_from(const json& value) {
 
 HuntResult read_hunt_result(const std::string& text) {
   HuntResult result;
-  const json document = parse_within(text, kResultLimits);
+  const json document = base::parse_untrusted(text, kResultLimits);
   if (!document.is_object()) {
     result.is_readable = false;
     return result;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "kernels/base/units.h"
+#include "kernels/base/untrusted_json.h"
 #include "profiler/store/metrics.h"
 #include "profiler/store/verdict.h"
 #include "reports/device_account.h"
@@ -55,7 +56,7 @@ std::string wall_text(const std::vector<store::NamedText>& texts) {
   std::string text;
   for (const store::NamedText& entry : texts) {
     if (entry.name != kWallEvidenceText) continue;
-    const json document = json::parse(entry.value, nullptr, false);
+    const json document = base::parse_untrusted(entry.value);
     if (!document.is_object()) continue;
     text = "  " + one_line(document.value("summary", "")) + "\n";
     for (const json& fact : document.value("evidence", json::array())) {

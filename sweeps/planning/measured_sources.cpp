@@ -78,9 +78,9 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
   const store::Store store = store::Store::open_read_only(path);
   for (const store::TrialRow& trial : store.list_trials()) {
     if (trial.status != "ok" || !trial.tokens_per_s || *trial.tokens_per_s <= 0) continue;
+    const std::string source = fmt::format("{} trial {}", path, trial.id);
     const spec::TrialSpec spec =
-        spec::trial_spec_from_json(nlohmann::json::parse(trial.spec_json),
-                                   spec::Source(fmt::format("{} trial {}", path, trial.id)));
+        spec::trial_spec_from_json(spec::parse_json(trial.spec_json, source), spec::Source(source));
     if (spec::ranks_of(spec) == spec::RanksAre::alone) {
       if (told.insert("alone").second) {
         notes.emplace_back("trials of one rank alone say no throughput of a cluster: left out");

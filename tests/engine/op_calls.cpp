@@ -1,4 +1,6 @@
 // The table of op_calls.h: an op that is added to the program needs its rows here.
+#include "tests/engine/op_calls.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <utility>
 
 #include "tests/engine/call_site.h"
-#include "tests/engine/op_calls.h"
 
 namespace moetune::engine::testing {
 namespace {

@@ -1,9 +1,9 @@
 // The deliberate mistakes, one after the other: each changes a copy of a program in one place that
 // a device, a communicator or a memory would notice, so that the comparison is shown to see it.
+#include "tests/engine/program_changes.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "tests/engine/program_changes.h"
 
 namespace moetune::engine::testing {
 namespace {

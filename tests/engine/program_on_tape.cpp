@@ -1,12 +1,13 @@
 // Walks a program beside the recorded calls, and says where the two part: the comparison that keeps
 // the engine from doing anything that the program does not say.
+#include "tests/engine/program_on_tape.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "engine/plan/player.h"
 #include "tests/engine/op_calls.h"
-#include "tests/engine/program_on_tape.h"
 #include "tests/fakes/recording/recording_world.h"
 
 namespace moetune::engine::testing {

@@ -1,13 +1,14 @@
 // Works out from buffers, chunks and routed rows where each operand has to lie: a second
 // computation of what the engine's frames do, so that the comparison does not ask the engine about
 // itself.
+#include "tests/engine/program_places.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "engine/plan/schedules/schedule.h"
 #include "tests/engine/call_site.h"
-#include "tests/engine/program_places.h"
 
 namespace moetune::engine::testing {
 namespace {

@@ -223,6 +223,21 @@ BOOST_AUTO_TEST_CASE(the_box_that_repeats_a_trial_finds_its_text_or_says_what_is
   }
 }
 
+// What is printed or copied recurses: nested this deep it would overflow the stack.
+BOOST_AUTO_TEST_CASE(deep_texts_of_a_foreign_database_are_left_out) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  const store::Store store = store::Store::open(folder.file("runs.db"));
+  for (const char* place : {"trial SET spec_json", "model SET json", "hardware SET json",
+                            "sweep SET contract_json", "sweep SET config_json"}) {
+    store.database().execute(
+        fmt::format("UPDATE {} = replace(hex(zeroblob(200000)), '00', '{{\"a\":') || '1' ||"
+                    " replace(hex(zeroblob(200000)), '00', '}}')",
+                    place));
+  }
+  BOOST_TEST(render_report(store).find("</html>") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(flags_are_shown_to_copy) {
   BOOST_TEST(!Page().has("copy-flags"));
   const TempFolder folder;

@@ -4,12 +4,14 @@
 
 #include <boost/test/unit_test.hpp>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "profiler/store/database.h"
 #include "profiler/store/store.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/stored_flags.h"
@@ -231,6 +233,18 @@ BOOST_AUTO_TEST_CASE(flags_are_shown_whole_on_every_terminal) {
     foreign.spec_json = spec_json;
     BOOST_TEST(flags_block(foreign) == "");
   }
+}
+
+// What is printed or copied recurses: nested this deep it would overflow the stack.
+BOOST_AUTO_TEST_CASE(deep_texts_of_a_foreign_database_are_left_out) {
+  const std::string copy = folder.file("deep.db");
+  std::filesystem::copy_file(db, copy);
+  store::Store::open(copy).database().execute(
+      "UPDATE trial SET spec_json = replace(hex(zeroblob(200000)), '00', '[') ||"
+      " replace(hex(zeroblob(200000)), '00', ']')");
+  const auto answer = run({"show", copy, "best", "--format", "json"});
+  BOOST_TEST(answer.code == 0, answer.err);
+  BOOST_TEST(json::parse(answer.out).at("spec").is_null());
 }
 
 BOOST_AUTO_TEST_CASE(configurations_are_read_from_their_rows) {

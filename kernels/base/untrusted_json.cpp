@@ -1,6 +1,8 @@
-#include "reports/untrusted_json.h"
+#include "kernels/base/untrusted_json.h"
 
-namespace moetune::reports {
+#include <nlohmann/json.hpp>
+
+namespace moetune::base {
 namespace {
 
 using nlohmann::json;
@@ -47,11 +49,14 @@ class Measure : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-json parse_within(const std::string& text, const JsonLimits& limits) {
+nlohmann::json parse_untrusted(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes) return json(json::value_t::discarded);
   Measure measure(limits);
-  if (!json::sax_parse(text, &measure)) return json(json::value_t::discarded);
-  return json::parse(text, nullptr, false);
+  constexpr bool kStrict = true;
+  if (!json::sax_parse(text, &measure, json::input_format_t::json, kStrict, limits.has_comments)) {
+    return json(json::value_t::discarded);
+  }
+  return json::parse(text, nullptr, false, limits.has_comments);
 }
 
-}  // namespace moetune::reports
+}  // namespace moetune::base

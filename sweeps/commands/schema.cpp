@@ -28,7 +28,7 @@ CommandOptions schema_options() {
 
 int run_schema_command(const CommandOptions& options) {
   if (options.has("markdown")) {
-    std::cout << spec::formats_markdown() << outputs_markdown();
+    std::cout << spec::formats_markdown() << files_markdown() << outputs_markdown();
     return 0;
   }
   const std::string name = options.required("kind", "the kind of file");

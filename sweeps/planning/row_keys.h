@@ -114,7 +114,9 @@ inline constexpr OutputKey kRowKeys[] = {
      "Whose it is: a rank, \"stage 2\", \"first\", \"last\" or \"max over ranks\" (absent)."},
     {"reserved_memory_bytes", "number", "bytes", "That PyTorch's allocator held."},
     {"tflops_per_gpu", "number", "TFLOP/s", "As the source counts FLOPs."},
-    {"flops_accounting", "text", "", "How it counts them; absent: as Megatron-LM."},
+    {"flops_accounting", "text", "",
+     "How it counts them: gpt-oss before container 26.06, lora (two thirds) or core not halved, "
+     "several by semicolons; absent: as Megatron-LM."},
     {"tokens_per_s_per_gpu", "number", "tokens/s", "Of one device; rates are fitted to this."},
     {"step_time_s", "number", "s", "Of a step."},
     {"derived", "object", "", "What follows from other figures of the source."},

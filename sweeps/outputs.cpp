@@ -12,6 +12,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/diagnosis_outputs.h"
 #include "sweeps/planning/plan_outputs.h"
+#include "sweeps/planning/row_keys.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -54,8 +55,8 @@ constexpr OutputPart kDetailsParts[] = {{"", &kTrial}};
 constexpr OutputPart kSweepParts[] = {{"best.", &kTrial}};
 
 /// In the order of the page.
-constexpr const SharedKeys* kShared[] = {&kTrial,    &kEstimate,       &kKnobGain,
-                                         &kErrorSet, &kComparedFigure, &kLogPlace};
+constexpr const SharedKeys* kShared[] = {&kTrial,      &kEstimate,       &kKnobGain, &kErrorSet,
+                                         &kFoldErrors, &kComparedFigure, &kLogPlace};
 
 constexpr OutputKey kList[] = {
     {"[]", "list of objects", "", "A trial each."},
@@ -291,6 +292,16 @@ constexpr Output kOutputs[] = {
     {"sweep tell", "What a sweep has found.", kSweep, kSweepParts},
     {"plan", "The best configurations of a cluster.", kPlanKeys, kPlanParts},
     {"estimate", "Memory and throughput of runs.", kEstimateKeys, kEstimateParts},
+    {"import", "What was understood of another framework's command or configuration.", kImportKeys},
+    {"calibrate",
+     "Rates, without --out on standard output. --calibration of plan, estimate and "
+     "calibrate reads such a file.",
+     kRatesKeys},
+    {"folds",
+     "How far fits are off runs that they have not seen, by `moetune calibrate --folds`: no model "
+     "on one machine is in two parts, or no source is.",
+     {},
+     kFoldParts},
     {"probe", "What was measured of a machine.", kProbeKeys},
     {"diagnose", "Where a run's time went, and what holds it back.", kDiagnosisKeys,
      kDiagnosisParts},
@@ -359,7 +370,8 @@ const Output& output_of(std::string_view command) {
 }
 
 void add_table(std::span<const OutputKey> keys, std::string& text) {
-  text += "| key | type | unit | meaning |\n|---|---|---|---|\n";
+  if (keys.empty()) return;
+  text += "\n| key | type | unit | meaning |\n|---|---|---|---|\n";
   for (const OutputKey& key : keys) {
     text += fmt::format("| `{}` | {} | {} | {} |\n", key.path, key.type, key.unit, key.meaning);
   }
@@ -446,22 +458,35 @@ std::vector<std::string> unprinted_keys(std::string_view command,
   return unprinted;
 }
 
+std::string files_markdown() {
+  std::string text = "\n## Rows file\n\n";
+  text += paragraph_of(
+      "Measured runs: a JSON array with an object for each. `moetune estimate --rows` prices them "
+      "and compares with what they state, `moetune calibrate --rows` fits rates to them. Keys that "
+      "are not listed are not read, and a null counts as absent. A row that lacks what is required "
+      "is left out with its reason. A word that is not known is replaced, and the answer says by "
+      "what. Numbers are plain numbers here. `moetune knobs --plans` has the knobs.");
+  text += "\n";
+  add_table(kRowKeys, text);
+  return text;
+}
+
 std::string outputs_markdown() {
   std::string text =
       "\n## What commands print\n\n"
-      "With `--format json`. `[]` stands for each element of a list, `*` for a name such as a "
-      "knob's. A null at a key says\nthat there is nothing to tell. New keys may come; those that "
-      "are here stay. These tables have neither\ndefaults nor ranges: nobody sets what is "
-      "printed.\n";
+      "With `--format json`; `import` and `calibrate` print nothing else. `[]` stands for each "
+      "element of a list, `*` for a\nname such as a knob's. A null at a key says that there is "
+      "nothing to tell. New keys may come; those that are\nhere stay. These tables have neither "
+      "defaults nor ranges: nobody sets what is printed.\n";
   for (const SharedKeys* shared : kShared) {
-    text += fmt::format("\n### {}\n\n{}\n\n", shared->title, paragraph_of(shared->what));
+    text += fmt::format("\n### {}\n\n{}\n", shared->title, paragraph_of(shared->what));
     add_table(shared->keys, text);
   }
   for (const Output& output : kOutputs) {
     std::istringstream names(output.commands);
     std::string title;
     for (std::string name; names >> name;) title += (title.empty() ? "" : ", ") + name;
-    text += fmt::format("\n### {}\n\n{}\n\n", title,
+    text += fmt::format("\n### {}\n\n{}\n", title,
                         paragraph_of(output.what + parts_text(output.parts)));
     add_table(output.keys, text);
   }

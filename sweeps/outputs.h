@@ -53,5 +53,7 @@ std::vector<std::string> unprinted_keys(std::string_view command,
 
 /// A section for each output.
 std::string outputs_markdown();
+/// The sections of files that are read without field tables (engine/spec/fields.h): measured runs.
+std::string files_markdown();
 
 }  // namespace moetune::sweeps

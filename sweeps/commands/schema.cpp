@@ -16,7 +16,7 @@ namespace moetune::sweeps {
 CommandOptions schema_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "schema sweep|trial|hardware|model | schema --markdown",
+      "schema sweep|engine-sweep|trial|hardware|model | schema --markdown",
       "Prints the JSON Schema of a kind of file, for editors that complete and check with it. "
       "Comments and values with units (\"80GB\", \"450GB/s\", \"25us\", \"989TF\") are "
       "allowed in all of them.");
@@ -28,7 +28,7 @@ CommandOptions schema_options() {
 
 int run_schema_command(const CommandOptions& options) {
   if (options.has("markdown")) {
-    std::cout << spec::formats_markdown() << outputs_markdown();
+    std::cout << spec::formats_markdown() << files_markdown() << outputs_markdown();
     return 0;
   }
   const std::string name = options.required("kind", "the kind of file");

@@ -1,4 +1,4 @@
-// The keys of what plan and estimate print as JSON, for docs/formats.md.
+// The keys of what plan, estimate, probe, import and calibrate print as JSON, for docs/formats.md.
 #pragma once
 
 #include "sweeps/outputs.h"
@@ -134,6 +134,61 @@ inline constexpr OutputKey kProbeKeys[] = {
     {"trials[].title", "text", "", "A size that was run."},
     {"trials[].status", "text", "", "ok, or why it is left out."},
     {"trials[].reason", "text", "", "Of a status that is not ok."},
+};
+
+inline constexpr OutputKey kImportKeys[] = {
+    {"dialect", "text", "", "Whose words were read."},
+    {"release", "text", "", "Of that framework, whose spelling is read."},
+    {"knobs.*", "any", "", "By knob of plans: its value, or the dialect's default."},
+    {"model.*", "any", "", "Sizes that the run says, as in a model file; empty: none."},
+    {"model_name", "text", "", "A recipe, a flavour or a file that has the sizes; empty: none."},
+    {"global_batch_size", "integer", "",
+     "Sequences of a step; where it is not said, micro-batch times replicas."},
+    {"seq_length", "integer", "tokens", "Of a sequence; 0: not said."},
+    {"world_size", "integer", "", "Ranks, by the text or by --gpus."},
+    {"pipeline_layout", "text", "", "Stages written by hand, as in Megatron-LM; empty: none."},
+    {"environment.*", "text", "", "Variables that change speed or memory."},
+    {"unknown[].key", "text", "", "A setting that stands in no table."},
+    {"unknown[].value", "text", "", "Its value."},
+    {"notes[]", "list of texts", "", "What was understood only in part."},
+};
+
+inline constexpr OutputKey kRatesKeys[] = {
+    {"date", "text", "", "Month of the releases that the rates describe, as 2026-06."},
+    {"basis", "text", "", "What was fitted."},
+    {"median_error_ratio", "number", "ratio",
+     "Of throughput: median of the absolute ln(predicted / measured) over what was fitted; 0: not "
+     "known."},
+    {"p90_error_ratio", "number", "ratio", "Nine of ten are not above it; 0: not known."},
+    {"cases[].hardware", "text", "",
+     "What was fitted, by kind; there are no cases behind a probe alone."},
+    {"cases[].precision", "text", "", "As the knob of plans."},
+    {"cases[].routing", "text", "", "forced_balance, natural or unknown."},
+    {"cases[].date", "text", "", "Half-year of the software, as 2026-H1."},
+    {"cases[].num_runs", "integer", "", "Of this kind."},
+    {"cases[].median_error_ratio", "number", "ratio", "The same of these alone."},
+    {"rates[].name", "text", "", "Of the rate; one that a file lacks has the value of its source."},
+    {"rates[].value", "number", "of the rate", "Its value."},
+    {"rates[].low", "number", "of the rate",
+     "Of its interval of about 80 %; missing where it was not fitted."},
+    {"rates[].high", "number", "of the rate", "The same."},
+    {"rates[].help", "text", "", "What it is; not read."},
+};
+
+inline constexpr OutputKey kFoldErrorKeys[] = {
+    {"num_folds", "integer", "", "Parts that were asked for."},
+    {"num_rows", "integer", "", "Runs that were predicted."},
+    {"median_error", "number", "",
+     "Of throughput: median of the absolute ln(predicted / measured)."},
+    {"p90_error", "number", "", "Nine of ten are not above it."},
+    {"bias", "number", "", "Median of the same with its sign."},
+};
+inline constexpr SharedKeys kFoldErrors = {
+    "Errors of folds", "Of runs, each predicted by a fit to the parts that it is not in.",
+    kFoldErrorKeys};
+inline constexpr OutputPart kFoldParts[] = {
+    {"by_model_and_machine.", &kFoldErrors},
+    {"by_source.", &kFoldErrors},
 };
 
 inline constexpr OutputKey kPlanKeys[] = {

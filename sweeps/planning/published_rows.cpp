@@ -14,6 +14,7 @@
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/release_defaults.h"
+#include "sweeps/planning/row_reader.h"
 #include "sweeps/planning/row_words.h"
 #include "sweeps/planning/token_limit.h"
 
@@ -26,73 +27,6 @@ using spec::PlanKnobs;
 using spec::StateType;
 /// What a row leaves open or says in words that are not known, and how it is priced.
 using Assumed = std::vector<std::string>;
-
-/// Reading of a row that anybody may have written: what has the wrong type is refused by name.
-class RowReader {
- public:
-  explicit RowReader(const json& row) : row_(row) {}
-
-  [[nodiscard]] bool has(const char* key) const {
-    const auto found = row_.find(key);
-    return found != row_.end() && !found->is_null();
-  }
-  [[nodiscard]] const json& at(const char* key) const { return row_.at(key); }
-
-  [[nodiscard]] std::string text(const char* key, std::string otherwise = {}) const {
-    if (!has(key)) return otherwise;
-    if (!at(key).is_string()) fail(key, "a text");
-    return at(key).get<std::string>();
-  }
-  [[nodiscard]] int64_t integer(const char* key, int64_t otherwise, int64_t min = 1) const {
-    if (!has(key)) return otherwise;
-    constexpr int64_t kMost = int64_t{1} << 28;
-    const json& value = at(key);
-    const double number = value.is_number() ? value.get<double>() : -1;
-    if (number < static_cast<double>(min) || number > static_cast<double>(kMost) ||
-        number != static_cast<double>(static_cast<int64_t>(number))) {
-      fail(key, fmt::format("a whole number from {} to {}", min, kMost));
-    }
-    return static_cast<int64_t>(number);
-  }
-  [[nodiscard]] int32_t size(const char* key, int32_t otherwise) const {
-    const int64_t value = integer(key, otherwise);
-    constexpr int64_t kMost = 1 << 20;
-    if (value > kMost) fail(key, fmt::format("at most {}", kMost));
-    return static_cast<int32_t>(value);
-  }
-  [[nodiscard]] std::optional<double> number(const char* key) const {
-    if (!has(key)) return std::nullopt;
-    const json& value = at(key);
-    if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > 1e18) {
-      fail(key, "a number from 0 to 1e18");
-    }
-    return value.get<double>();
-  }
-  [[nodiscard]] bool is_true(const char* key) const {
-    return has(key) && at(key).is_boolean() && at(key).get<bool>();
-  }
-  [[nodiscard]] RowReader object(const char* key) const {
-    static const json kNothing = json::object();
-    if (!has(key) || !at(key).is_object()) return RowReader(kNothing);
-    return RowReader(at(key));
-  }
-  [[nodiscard]] std::vector<std::string> texts(const char* key) const {
-    std::vector<std::string> result;
-    if (!has(key) || !at(key).is_array()) return result;
-    for (const json& value : at(key)) {
-      if (value.is_string()) result.push_back(value.get<std::string>());
-    }
-    return result;
-  }
-  [[nodiscard]] const json& document() const { return row_; }
-
- private:
-  [[noreturn]] static void fail(const char* key, const std::string& expected) {
-    throw base::UsageError(fmt::format("'{}' is not {}", key, expected));
-  }
-
-  const json& row_;
-};
 
 /// Of a date such as "2026-08-22" or "2026-08": months after 2026-06. A year alone is its middle.
 double months_of(const std::string& date) {
@@ -162,9 +96,8 @@ void read_recompute(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
 
 /// Whether the row's makers have filled the field in.
 bool is_assumed(const RowReader& row, std::string_view field) {
-  if (!row.has("assumed") || !row.at("assumed").is_array()) return false;
-  return std::any_of(row.at("assumed").begin(), row.at("assumed").end(), [&](const json& entry) {
-    return entry.is_object() && entry.value("field", json()) == field;
+  return std::ranges::any_of(row.objects("assumed"), [&](const RowReader& entry) {
+    return entry.has("field") && entry.at("field") == field;
   });
 }
 
@@ -362,7 +295,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   read_offload(row, knobs, assumed);
   read_optimizer(row, knobs, assumed);
   read_sharding(row, knobs, assumed);
-  apply_release_defaults(row.document(), result);
+  apply_release_defaults(row, result);
   result.is_memory_open = !row.has("recompute") || !row.has("fsdp") ||
                           is_assumed(row, "optimizer") || !row.has("activation_offload");
   if (row.has("recompute")) {
@@ -512,12 +445,13 @@ void read_load(const RowReader& row, PublishedRow& result) {
   }
 }
 
-PublishedRow row_of(const json& document, const std::string& source, size_t number) {
+PublishedRow row_of(const json& document, const std::string& source, size_t number,
+                    std::set<std::string>* asked = nullptr) {
   PublishedRow result;
   result.id = fmt::format("row-{}", number);
   try {
     if (!document.is_object()) throw base::UsageError("is no object");
-    const RowReader row(document);
+    const RowReader row(document, asked);
     result.id = row.text("id", result.id);
     result.source = row.text("source");
     read_figures(row, result);
@@ -570,6 +504,12 @@ std::vector<PublishedRow> published_rows_of(const json& document, const std::str
   std::vector<PublishedRow> rows;
   for (size_t i = 0; i < document.size(); ++i) rows.push_back(row_of(document[i], source, i));
   return rows;
+}
+
+std::set<std::string> keys_asked_of_rows(const json& document) {
+  std::set<std::string> asked;
+  for (const json& row : document) row_of(row, "rows", 0, &asked);
+  return asked;
 }
 
 }  // namespace moetune::sweeps

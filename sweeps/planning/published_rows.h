@@ -1,10 +1,11 @@
 // Rows of measured runs, as a JSON array: what moetune estimate prices and moetune calibrate fits
-// to. The format is that of published results (docs/formats.md, "rows").
+// to. The format is that of published results (docs/formats.md, "Rows file").
 #pragma once
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,9 @@ struct PublishedRow {
 /// the document is no array of objects.
 std::vector<PublishedRow> published_rows_of(const nlohmann::json& document,
                                             const std::string& source);
+
+/// The dotted paths of the keys that the reading of these rows asks for, such as "optimizer.type"
+/// and "assumed[].field": what the table of docs/formats.md is compared with.
+std::set<std::string> keys_asked_of_rows(const nlohmann::json& document);
 
 }  // namespace moetune::sweeps

@@ -22,18 +22,6 @@ using spec::PlanRecompute;
 /// Months after 2026-06, in which container 26.06 came.
 constexpr double kFullGraphs = 0;
 
-std::string text_at(const json& row, const char* object, const char* key) {
-  const auto found = row.find(object);
-  if (found == row.end() || !found->is_object()) return {};
-  const auto value = found->find(key);
-  return value != found->end() && value->is_string() ? value->get<std::string>() : std::string{};
-}
-
-bool states(const json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && !found->is_null();
-}
-
 using tuner::planner::has_mixer;
 
 /// Whether NVLink joins more than a node's devices (NVL72).
@@ -41,7 +29,7 @@ bool is_rack(const PublishedRow& row) { return row.hardware_name.find("nvl") != 
 
 class Defaults {
  public:
-  Defaults(const json& row, PublishedRow& result)
+  Defaults(const RowReader& row, PublishedRow& result)
       : row_(row),
         result_(result),
         knobs_(result.run.knobs),
@@ -54,13 +42,13 @@ class Defaults {
       dispatcher();
       overlap();
       recompute();
-    } else if (!states(row_, "cuda_graphs") && result_.model->num_parameters() < 10'000'000'000) {
+    } else if (!row_.has("cuda_graphs") && result_.model->num_parameters() < 10'000'000'000) {
       knobs_.cuda_graphs = {PlanGraph::full_iteration};
       note("cuda_graphs full_iteration: small dense model");
     }
-    if (!states(row_, "cuda_graphs")) ++result_.num_unknown;
-    if (!states(row_, "recompute")) ++result_.num_unknown;
-    if (is_moe && !states(row_, "dispatcher")) ++result_.num_unknown;
+    if (!row_.has("cuda_graphs")) ++result_.num_unknown;
+    if (!row_.has("recompute")) ++result_.num_unknown;
+    if (is_moe && !row_.has("dispatcher")) ++result_.num_unknown;
     tensor_overlap(is_moe);
     knobs_.cross_entropy = spec::CrossEntropy::native;
   }
@@ -83,7 +71,7 @@ class Defaults {
   }
 
   void graphs_of_moe() {
-    if (states(row_, "cuda_graphs")) {
+    if (row_.has("cuda_graphs")) {
       const json& stated = row_.at("cuda_graphs");
       knobs_.fused_grouped_mlp = has_full_graphs() && stated == "full_iteration";
       knobs_.fp8_attention = knobs_.fused_grouped_mlp;
@@ -116,7 +104,7 @@ class Defaults {
   }
 
   void dispatcher() {
-    if (states(row_, "dispatcher") || knobs_.ep * knobs_.etp == 1) return;
+    if (row_.has("dispatcher") || knobs_.ep * knobs_.etp == 1) return;
     // On B200 recipes of models with latent attention took it up with 26.02,
     // and those of models with sinks with 26.04.
     const bool has_new_recipe = (has_mixer(*result_.model, Mixer::mla) && result_.months >= -4) ||
@@ -136,7 +124,7 @@ class Defaults {
   }
 
   void recompute() {
-    if (states(row_, "recompute")) return;
+    if (row_.has("recompute")) return;
     const bool is_latent = has_mixer(*result_.model, Mixer::mla);
     if (is_latent && !has_full_graphs()) {
       knobs_.recompute.add(PlanRecompute::mla_up_proj);
@@ -154,7 +142,7 @@ class Defaults {
     }
   }
 
-  const json& row_;
+  const RowReader& row_;
   PublishedRow& result_;
   PlanKnobs& knobs_;
   tuner::planner::Generation generation_;
@@ -167,9 +155,9 @@ bool is_told(const std::vector<std::string>& assumed, const std::string& key) {
 }
 
 /// What moves the figures, is not stated, and no recipe of a release has.
-void tell_unstated(const json& row, PublishedRow& result) {
+void tell_unstated(const RowReader& row, PublishedRow& result) {
   const auto tell = [&](const char* key, std::string_view value) {
-    if (states(row, key) || is_told(result.assumed, key)) return;
+    if (row.has(key) || is_told(result.assumed, key)) return;
     result.assumed.push_back(std::string(key) + " " + std::string(value) +
                              ": the row does not say");
   };
@@ -181,18 +169,18 @@ void tell_unstated(const json& row, PublishedRow& result) {
 
 }  // namespace
 
-void apply_release_defaults(const json& row, PublishedRow& result) {
-  const std::string framework = text_at(row, "software", "name");
-  if (framework == "Megatron-Bridge") {
+void apply_release_defaults(const RowReader& row, PublishedRow& result) {
+  const RowReader software = row.object("software");
+  if (software.has("name") && software.at("name") == "Megatron-Bridge") {
     Defaults(row, result).apply();
     tell_unstated(row, result);
     return;
   }
   const bool is_moe = result.model->num_experts > 0;
   for (const char* key : {"cuda_graphs", "recompute"}) {
-    if (!states(row, key)) ++result.num_unknown;
+    if (!row.has(key)) ++result.num_unknown;
   }
-  if (is_moe && !states(row, "dispatcher")) ++result.num_unknown;
+  if (is_moe && !row.has("dispatcher")) ++result.num_unknown;
   tell_unstated(row, result);
 }
 

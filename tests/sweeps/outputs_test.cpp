@@ -1,11 +1,15 @@
 // The table of what commands print: its page, and that none of its outermost keys has gone. That no
 // key is missing in it is looked at wherever a test runs a command (tests/sweeps/cli_fixture.h);
-// that none is stale at any depth, where plan, estimate, diagnose and compare are tested.
+// that none is stale at any depth, where plan, estimate, import, calibrate, diagnose and compare
+// are tested. The table of rows of measured runs is compared with what reading them asks for.
 #include "sweeps/outputs.h"
 
 #include <boost/test/unit_test.hpp>
+#include <fstream>
 #include <set>
 
+#include "sweeps/planning/published_rows.h"
+#include "sweeps/planning/row_keys.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -92,8 +96,40 @@ BOOST_AUTO_TEST_CASE(a_key_that_is_no_longer_printed_is_named) {
       boost::test_tools::per_element());
 }
 
+/// All that the reading of rows asks for, but sizes of the model, which are the model file's. Of a
+/// key that is taken with dashes and with underscores the latter.
+std::set<std::string> keys_of_rows(const json& rows) {
+  const std::set<std::string> asked = keys_asked_of_rows(rows);
+  std::set<std::string> keys;
+  for (const std::string& key : asked) {
+    std::string plain = key;
+    std::ranges::replace(plain, '-', '_');
+    const bool is_spelt_twice = plain != key && asked.contains(plain);
+    if (!key.starts_with("model.") && !is_spelt_twice) keys.insert(key);
+  }
+  return keys;
+}
+
+BOOST_AUTO_TEST_CASE(the_table_of_rows_has_what_is_read) {
+  json rows = json::parse(
+      std::ifstream(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json"));
+  // What is asked only of rows that few write: that count FLOPs in a way of their own, and that
+  // say how weights are sharded.
+  json own_way = rows.at(0);
+  own_way["flops_accounting"] = "by the moon";
+  own_way["derived"] = json::object();
+  own_way["fsdp"] = "megatron";
+  rows.push_back(own_way);
+  rows.push_back(json::object());  // states no model
+  std::set<std::string> documented;
+  for (const OutputKey& key : kRowKeys) documented.insert(key.path);
+  BOOST_TEST(keys_of_rows(rows) == documented, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(the_page_is_that_of_the_table) {
   const std::string page = tests::read_text(std::string(MOETUNE_SOURCE_DIR) + "/docs/formats.md");
+  BOOST_TEST(page.find(files_markdown()) != std::string::npos,
+             "docs/formats.md is not what 'moetune schema --markdown' prints");
   BOOST_TEST(page.find(outputs_markdown()) != std::string::npos,
              "docs/formats.md is not what 'moetune schema --markdown' prints");
 }

@@ -365,9 +365,26 @@ BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
   const Answer imported = run({"import", command, "--gpus", "8"});
   BOOST_TEST_REQUIRE(imported.code == 0, imported.err);
   BOOST_TEST(json::parse(imported.out)["knobs"]["tp"] == 2);
+  tests::check_documented("import", imported.out);
   const Answer exported = run({"export", command, "--gpus", "8", "--format", "primus"});
   BOOST_TEST_REQUIRE(exported.code == 0, exported.err);
   BOOST_TEST(exported.out.find("tensor_model_parallel_size: 2") != std::string::npos, exported.out);
+}
+
+// What it says of a run is what docs/formats.md says of it: with all that it has lists of, and
+// none.
+BOOST_FIXTURE_TEST_CASE(import_prints_documented_keys, Cli) {
+  const Answer answer = run({"import",
+                             std::string("CUDA_DEVICE_MAX_CONNECTIONS=1 ") + kCommand +
+                                 " --num-layers 4 --hidden-size 64 --num-attention-heads 4",
+                             "--gpus", "16"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document["unknown"][0]["key"] == "--lr");
+  BOOST_TEST(document["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "1");
+  BOOST_TEST(document["model"]["num_hidden_layers"] == 4);
+  tests::check_documented("import", answer.out);
+  tests::check_printed("import", {document});
 }
 
 // A trial of our engine: the memory that each rank's program says.
@@ -415,11 +432,21 @@ BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
   const std::string file = folder.file("rates.json");
   const Answer made = run({"calibrate", "--rows", rows_file(), "--out", file});
   BOOST_TEST_REQUIRE(made.code == 0, made.err);
+  const std::string rates = tests::read_text(file);
+  tests::check_documented("calibrate", rates);
+  tests::check_printed("calibrate", {json::parse(rates)});
   const Answer answer =
       run({"estimate", "--rows", rows_file(), "--calibration", file, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json summary = json::parse(answer.out)["summary"];
   BOOST_TEST(summary["throughput_log_error"]["median"].get<double>() < 0.12);
+}
+
+BOOST_FIXTURE_TEST_CASE(folds_print_documented_keys, Cli) {
+  const Answer answer = run({"calibrate", "--rows", rows_file(), "--folds", "2"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  tests::check_documented("folds", answer.out);
+  tests::check_printed("folds", {json::parse(answer.out)});
 }
 
 BOOST_FIXTURE_TEST_CASE(folds_and_dates_have_bounds, Cli) {

@@ -17,7 +17,7 @@
 
 namespace moetune::tuner::planner::samples {
 
-inline constexpr int64_t kMicroBatches = 8;
+inline constexpr int64_t kMicroBatches = 4;
 inline constexpr double kLink = 1e9;  ///< bytes a second: a byte takes a nanosecond
 
 struct Sizes {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/spec/planned_links.h"
+#include "tuner/planner/layer_sizes.h"
 
 namespace moetune::tuner::planner {
 
@@ -66,8 +67,9 @@ double exchange_seconds(const PlanRun& run) {
   const spec::ModelSpec& model = *run.model;
   const int64_t width = model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size;
   const auto tokens = static_cast<int64_t>(sequence_tokens(run));
+  const int64_t element = has_wide_elements(k) ? 4 : 2;
   // Each slice of an expert counts as a destination.
-  const spec::ExpertTraffic traffic{tokens, 2 * width,
+  const spec::ExpertTraffic traffic{tokens, element * width,
                                     std::max<int64_t>(model.num_experts, 1) * k.etp,
                                     std::max<int64_t>(model.experts_per_token, 1) * k.etp};
   const spec::LinkBytes bytes = spec::dispatch_bytes(k.dispatcher, placement, traffic);

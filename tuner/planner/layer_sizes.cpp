@@ -97,7 +97,9 @@ spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {
     knobs.*size.member = k.*size.plan_member;
   }
   knobs.micro_batch_size = k.micro_batch_size;
-  knobs.cp_comm_type = spec::CpCommType::p2p;
+  // Of an exchange of heads, which no program knows, what does not travel is that of a ring.
+  knobs.cp_comm_type = k.cp_comm_type == spec::PlanCp::all_gather ? spec::CpCommType::all_gather
+                                                                  : spec::CpCommType::p2p;
   knobs.linear_ce_chunk_tokens = 1 << 20;
   return knobs;
 }

@@ -72,7 +72,13 @@ spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
   trial.hardware = machine_at(run, rates);
   trial.knobs = sizes_as_knobs(run.knobs);
   const std::string layout = pipeline_layout_of(run);
-  if (!layout.empty()) trial.knobs.pipeline_model_parallel_layout = layout;
+  if (!layout.empty()) {
+    trial.knobs.pipeline_model_parallel_layout = layout;
+  } else {
+    // Layers of the ends that are counted need no layout.
+    trial.knobs.decoder_first_pipeline_num_layers = run.knobs.first_stage_layers;
+    trial.knobs.decoder_last_pipeline_num_layers = run.knobs.last_stage_layers;
+  }
   trial.knobs.recompute = recompute_of(run.knobs.recompute);
   trial.knobs.cuda_graph_modules = graphs_of(run.knobs.cuda_graphs);
   trial.knobs.use_distributed_optimizer = run.knobs.distributed_optimizer;
@@ -95,6 +101,9 @@ std::vector<std::string> not_played(const spec::PlanKnobs& knobs) {
   }
   if (knobs.ep > 1 && knobs.dispatcher != spec::Dispatcher::alltoall) {
     words.push_back(fmt::format("the dispatcher {}", name_of(knobs.dispatcher)));
+  }
+  if (knobs.exchanges_heads()) {
+    words.emplace_back("the exchange of heads among context-parallel ranks (a ring stands for it)");
   }
   if (knobs.overlap_moe_expert_parallel_comm) {
     words.emplace_back("overlap over micro-batches (chunks of a layer stand for it)");

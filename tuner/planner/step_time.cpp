@@ -420,11 +420,18 @@ class StepPricer {
     }
     const double dense = weights.split + weights.replicated;
     const double gradient = k_.main_grads == spec::StateType::fp32 ? 4 : 2;
+    const double weight = has_wide_elements(k_) ? 4 : 2;
+    // Where each rank updates all that it holds, all ranks need the gradients, and no weights
+    // travel.
+    const bool is_shared = k_.distributed_optimizer || k_.fsdp != spec::Fsdp::none;
     const auto reduced = [&](double elements, double size, double stride, double times) {
       using spec::CollectiveKind;
-      return times * (group_seconds(hw_, CollectiveKind::reduce_scatter, size, stride,
-                                    gradient * elements) +
-                      group_seconds(hw_, CollectiveKind::all_gather, size, stride, 2 * elements));
+      const auto seconds = [&](CollectiveKind kind, double bytes) {
+        return group_seconds(hw_, kind, size, stride, bytes * elements);
+      };
+      if (!is_shared) return times * seconds(CollectiveKind::all_reduce, gradient);
+      return times * (seconds(CollectiveKind::reduce_scatter, gradient) +
+                      seconds(CollectiveKind::all_gather, weight));
     };
     // Units of FSDP are gathered for the forward and again for the backward of each micro-batch.
     const double times =
@@ -466,7 +473,8 @@ base::NamedPart named(TimePart part) {
 
 WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
   const PlanKnobs& k = run.knobs;
-  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size};
+  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
+  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0};
 }
 
 const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {

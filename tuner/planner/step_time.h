@@ -89,7 +89,7 @@ class WorkCache {
 
  private:
   /// What a layer's work follows from; load and capacity are those of all runs.
-  using Sizes = std::array<int32_t, 5>;
+  using Sizes = std::array<int32_t, 6>;
   static Sizes sizes_key(const PlanRun& run);
 
   std::map<std::tuple<Sizes, spec::LayerKind, int64_t>, LayerWork> layers_;

@@ -185,6 +185,62 @@ BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {
   }
 }
 
+/// A command of Megatron-LM with some flags more.
+std::string command_with(const std::string& flags) {
+  return "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+         "--seq-length 128 --global-batch-size 8 " +
+         flags + "\n";
+}
+
+BOOST_FIXTURE_TEST_CASE(a_page_of_two_runs_has_a_diff_of_flags, Diagnose) {
+  const auto run_folder = [&](const char* name, const std::string& flags) {
+    std::string path = folder.file(name);
+    fs::create_directories(path);
+    fs::copy_file(golden("logs/nemo.log"), path + "/log");
+    tests::write_text(path + "/run.sh", command_with(flags));
+    return path;
+  };
+  const std::string before =
+      run_folder("before",
+                 "--micro-batch-size 1 --lr 1e-4 --recompute-granularity full "
+                 "--recompute-method uniform --recompute-num-layers 1");
+  const std::string after =
+      run_folder("after", "--micro-batch-size 2 --lr 2e-4 --overlap-grad-reduce");
+  const std::string page = folder.file("two.html");
+  const Answer text = run({"compare", before, after});
+  BOOST_TEST_REQUIRE(text.code == 0, text.err);
+  const std::vector<std::string> lines = {"- --micro-batch-size 1\n",
+                                          "+ --micro-batch-size 2\n",
+                                          "+ --overlap-grad-reduce\n",
+                                          "- --recompute-granularity full\n",
+                                          "- --lr 1e-4\n",
+                                          "+ --lr 2e-4\n"};
+  for (const std::string& line : lines) {
+    BOOST_TEST(text.out.find(line) != std::string::npos, line << " in " << text.out);
+  }
+  BOOST_TEST(text.out.find("--hidden-size") == std::string::npos, text.out);
+  const Answer answer = run({"compare", before, after, "--report", page});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(answer.out == text.out);
+  BOOST_TEST(answer.err.find("two.html (") != std::string::npos, answer.err);
+  const std::string html = tests::read_text(page);
+  for (const std::string& line : lines) BOOST_TEST(html.find(line) != std::string::npos, line);
+  for (const char* part : {"before and after", "A step takes as long as before",
+                           "data-copy=\"copy-diff\"", "<section id=\"figures\""}) {
+    BOOST_TEST(html.find(part) != std::string::npos, part);
+  }
+  // Written once more in its place; no file of a run, and no other that is no page, is.
+  BOOST_TEST(run({"compare", before, after, "--report", page}).code == 0);
+  const std::string log = before + "/log";
+  const std::string was = tests::read_text(log);
+  for (const std::string& target : {log, before, folder.file("none/two.html")}) {
+    check_refused({"compare", log, after + "/log", "--report", target}, 2, {target});
+  }
+  check_refused({"compare", log, after + "/log", "--report", after + "/log"}, 2,
+                {"is what this command reads"});
+  BOOST_TEST((tests::read_text(log) == was));
+}
+
 struct Wrong {
   std::vector<std::string> words;
   const char* helps;

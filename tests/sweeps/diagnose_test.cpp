@@ -84,6 +84,58 @@ BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose)
   }
 }
 
+/// Fifty kernels of 100 us, each of a product that an H100 does in about 52.
+std::string small_products() {
+  std::string events;
+  const auto add = [&](const char* before, int time_us, const std::string& behind) {
+    events += (events.empty() ? "" : ",") + std::string(before) + std::to_string(time_us) + behind;
+  };
+  for (int i = 0; i < 50; ++i) {
+    const std::string id = std::to_string(i + 1);
+    add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": )", 20 * i,
+        R"(, "dur": 10, "args": {"External id": )" + id +
+            R"(, "Input Dims": [[4096, 4096], [4096, 1024]], "Input type": ["c10::BFloat16",
+            "c10::BFloat16"]}})");
+    add(R"({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+        "ts": )",
+        20 * i + 2,
+        R"(, "dur": 5, "args": {"External id": )" + id + R"(, "correlation": )" + id + "}}");
+    add(R"({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": )",
+        20'000 + 101 * i,
+        R"(, "dur": 100, "args": {"External id": )" + id + R"(, "correlation": )" + id +
+            R"(, "stream": 7, "device": 0}})");
+  }
+  return R"({"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [)" +
+         events + "]}";
+}
+
+// The log tells that 61.5 of 79.1 GiB are in use: work is small because memory holds it down.
+BOOST_FIXTURE_TEST_CASE(a_micro_batch_that_memory_caps_is_memorys_doing, Diagnose) {
+  tests::write_text(folder.file("trace.json"), small_products());
+  const json alone = document({folder.file("trace.json")});
+  BOOST_TEST(alone["wall"]["label"] == "compute");
+  BOOST_TEST(alone["wall"]["sub_cause"] == "occupancy", alone["wall"].dump());
+  const json run = document(
+      {folder.file("trace.json"), golden("logs/torchtitan.log"), "--run",
+       "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+       "--seq-length 128 --micro-batch-size 1 --global-batch-size 16"});
+  BOOST_TEST(run["wall"]["label"] == "memory");
+  BOOST_TEST(run["wall"]["sub_cause"] == "capped micro-batch", run["wall"].dump());
+  BOOST_TEST(run["wall"]["share_ratio"].get<double>() > 0.4);
+  BOOST_TEST_REQUIRE(!run["remedies"].empty());
+  BOOST_TEST(run["remedies"][0]["rule"].get<std::string>().starts_with("room_by_"),
+             run["remedies"].dump());
+  const std::string says = run["wall"]["summary"];
+  BOOST_TEST(says.find("61.5 GiB of 79.1 GiB") != std::string::npos, says);
+  // With memory to spare it is the choice of who started it.
+  std::string log = tests::read_text(golden("logs/torchtitan.log"));
+  const std::string capacity = "79.10GiB memory";
+  log.replace(log.find(capacity), capacity.size(), "179.10GiB memory");
+  tests::write_text(folder.file("roomy.log"), log);
+  const json roomy = document({folder.file("trace.json"), folder.file("roomy.log")});
+  BOOST_TEST(roomy["wall"]["label"] == "compute");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   const std::string run_folder = folder.file("run");
   fs::create_directories(run_folder + "/deep");

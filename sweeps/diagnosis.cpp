@@ -215,8 +215,8 @@ void add_trace(ReadFile& file, size_t place, Diagnosis& diagnosis) {
   diagnosis.windows.push_back(std::move(file.windows[place]));
 }
 
-void judge(Diagnosis& diagnosis, const spec::HardwareSpec* hardware,
-           const profiler::MemoryFacts& memory) {
+void judge_traces(Diagnosis& diagnosis, const spec::HardwareSpec* hardware,
+                  const profiler::MemoryFacts& memory) {
   diagnosis.wall =
       profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware),
                                   memory_of(diagnosis.traces, hardware, memory));
@@ -240,7 +240,7 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths, const spec::Har
         "{}: holds no device work: record with the activities of the device (CUDA), too",
         paths.empty() ? "no trace" : paths.front()));
   }
-  judge(diagnosis, hardware, memory);
+  judge_traces(diagnosis, hardware, memory);
   return diagnosis;
 }
 
@@ -276,7 +276,7 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
     }
   }
   add_left_out(left_out, notes);
-  if (!diagnosis.traces.empty()) judge(diagnosis, hardware, memory);
+  if (!diagnosis.traces.empty()) judge_traces(diagnosis, hardware, memory);
   return diagnosis;
 }
 

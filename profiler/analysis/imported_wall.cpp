@@ -414,7 +414,9 @@ class Judge {
     const auto capacity = static_cast<double>(memory_.capacity_bytes);
     const auto peak = static_cast<double>(memory_.peak_bytes);
     if (capacity <= 0 || peak <= kShortMemoryRatio * capacity) return;
-    const double small = wall.sub_ceilings[static_cast<size_t>(SubCause::occupancy)];
+    // It is booked to memory alone: a larger micro-batch by itself would not fit.
+    const double small =
+        std::exchange(wall.sub_ceilings[static_cast<size_t>(SubCause::occupancy)], 0);
     wall.label = WallLabel::memory;
     wall.sub_cause = row_of(SubCause::capped_micro_batch).name;
     wall.sub_ceilings[static_cast<size_t>(SubCause::capped_micro_batch)] = small;

@@ -264,9 +264,6 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     if (comparison.kernels.size() > kMostKernels) comparison.kernels.resize(kMostKernels);
   }
   add_common_loss(before, after, comparison);
-  if (comparison.figures.empty()) {
-    throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
-  }
   if (are_traced) {
     if (kind != WindowKind::step_by_launch) {
       comparison.notes.push_back(fmt::format(
@@ -277,6 +274,10 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
   }
   if (before.config && after.config) {
     comparison.settings = differing_settings(*before.config, *after.config);
+  }
+  // Of a run that failed before its first step the settings tell.
+  if (comparison.figures.empty() && comparison.settings.empty()) {
+    throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
   }
   const auto status_note = [&](const RunDiagnosis& run, const char* which) {
     if (!run.facts || run.facts->status == ForeignStatus::ok) return;
@@ -317,12 +318,15 @@ std::string comparison_text(const RunComparison& comparison, std::optional<size_
     for (const ComparedFigure& figure : figures) add_row(figure, table);
     return table.text(width);
   };
-  std::string text = table_of(comparison.figures, "figure, of a step");
+  std::string text;
+  if (!comparison.figures.empty()) text = table_of(comparison.figures, "figure, of a step");
   if (!comparison.kernels.empty()) {
     text += "\n" + table_of(comparison.kernels, "kernel, in a step: what moved most first");
   }
-  if (!comparison.settings.empty())
-    text += "\nsettings that differ, from the first to the second:\n";
+  if (!comparison.settings.empty()) {
+    if (!text.empty()) text += '\n';
+    text += "settings that differ, from the first to the second:\n";
+  }
   for (const ComparedSetting& setting : comparison.settings) {
     if (!setting.before.empty()) text += "- " + one_line(setting.before) + "\n";
     if (!setting.after.empty()) text += "+ " + one_line(setting.after) + "\n";

@@ -38,7 +38,7 @@ struct RunComparison {
 };
 
 /// Figures that only one of the runs has are left out. Throws base::UsageError where they share
-/// none.
+/// none and no settings that differ are known.
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after);
 
 nlohmann::json to_json(const RunComparison& comparison);

@@ -295,6 +295,23 @@ BOOST_FIXTURE_TEST_CASE(a_page_of_two_runs_has_a_diff_of_flags, Diagnose) {
   BOOST_TEST((tests::read_text(log) == was));
 }
 
+// What a run without memory says beside one that fits is its settings.
+BOOST_FIXTURE_TEST_CASE(a_run_that_failed_is_compared_by_its_settings, Diagnose) {
+  const auto command = [&](const char* name, const std::string& flags) {
+    std::string path = folder.file(name);
+    tests::write_text(path, command_with(flags));
+    return path;
+  };
+  const std::string fails = command("fails.sh", "--micro-batch-size 4");
+  const std::string fits = command("fits.sh", "--micro-batch-size 1");
+  const Answer answer = run({"compare", fails, fits});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(answer.out.starts_with("settings that differ, from the first to the second:\n"
+                                    "- --micro-batch-size 4\n+ --micro-batch-size 1\n"),
+             answer.out);
+  check_refused({"compare", fits, fits}, 2, {"share no figure"});
+}
+
 struct Wrong {
   std::vector<std::string> words;
   const char* helps;

@@ -95,7 +95,7 @@ std::string headline_html(const ComparisonPage& page) {
                                      : "Steps of one run differ by as much.";
     }
   } else {
-    html += "Nobody says what a step takes in both.";
+    html += "No step time is known of both.";
   }
   if (has_wall(page.before) && has_wall(page.after)) {
     html += wall_words(page.before) == wall_words(page.after)

@@ -1,5 +1,6 @@
 #include "sweeps/device_peaks.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,23 @@ profiler::DevicePeaks peaks_of(std::span<const profiler::ImportedTrace> traces,
       hardware->memory_bytes_per_s * reached(spec::Work::light, kReachedBytes);
   peaks.device = hardware->name;
   return peaks;
+}
+
+profiler::MemoryFacts memory_of(std::span<const profiler::ImportedTrace> traces,
+                                const spec::HardwareSpec* hardware, profiler::MemoryFacts said) {
+  if (said.peak_bytes == 0) {
+    for (const profiler::ImportedTrace& trace : traces) {
+      said.peak_bytes = std::max(said.peak_bytes, trace.facts.peak_allocated_bytes);
+    }
+  }
+  if (said.peak_bytes == 0 || said.capacity_bytes > 0) return said;
+  std::shared_ptr<const spec::HardwareSpec> found;
+  if (hardware == nullptr) {
+    found = machine_of_traces(traces);
+    hardware = found.get();
+  }
+  if (hardware != nullptr) said.capacity_bytes = hardware->memory_bytes;
+  return said;
 }
 
 }  // namespace moetune::sweeps

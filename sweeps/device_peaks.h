@@ -6,6 +6,7 @@
 
 #include "engine/spec/hardware_spec.h"
 #include "profiler/analysis/imported_roofline.h"
+#include "profiler/analysis/wall.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::sweeps {
@@ -15,5 +16,10 @@ namespace moetune::sweeps {
 /// published are taken times what good kernels reach of them, unless the file says its own shares.
 profiler::DevicePeaks peaks_of(std::span<const profiler::ImportedTrace> traces,
                                const spec::HardwareSpec* hardware);
+
+/// `said` by a log, filled up: the peak by the traces (what the framework had allocated), the
+/// capacity by `hardware`, or by the shipped file of the traces' device.
+profiler::MemoryFacts memory_of(std::span<const profiler::ImportedTrace> traces,
+                                const spec::HardwareSpec* hardware, profiler::MemoryFacts said);
 
 }  // namespace moetune::sweeps

@@ -215,10 +215,17 @@ void add_trace(ReadFile& file, size_t place, Diagnosis& diagnosis) {
   diagnosis.windows.push_back(std::move(file.windows[place]));
 }
 
+void judge_traces(Diagnosis& diagnosis, const spec::HardwareSpec* hardware,
+                  const profiler::MemoryFacts& memory) {
+  diagnosis.wall =
+      profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware),
+                                  memory_of(diagnosis.traces, hardware, memory));
+}
+
 }  // namespace
 
-Diagnosis diagnose_traces(const std::vector<std::string>& paths,
-                          const spec::HardwareSpec* hardware) {
+Diagnosis diagnose_traces(const std::vector<std::string>& paths, const spec::HardwareSpec* hardware,
+                          const profiler::MemoryFacts& memory) {
   Diagnosis diagnosis;
   bool has_device_work = false;
   for (ReadFile& file : read_files(paths)) {
@@ -233,14 +240,13 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths,
         "{}: holds no device work: record with the activities of the device (CUDA), too",
         paths.empty() ? "no trace" : paths.front()));
   }
-  diagnosis.wall =
-      profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware));
+  judge_traces(diagnosis, hardware, memory);
   return diagnosis;
 }
 
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
-                                std::vector<std::string>& notes,
-                                const spec::HardwareSpec* hardware) {
+                                std::vector<std::string>& notes, const spec::HardwareSpec* hardware,
+                                const profiler::MemoryFacts& memory) {
   Diagnosis diagnosis;
   std::vector<int64_t> ranks;
   std::vector<std::string> left_out;
@@ -270,10 +276,7 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
     }
   }
   add_left_out(left_out, notes);
-  if (!diagnosis.traces.empty()) {
-    diagnosis.wall =
-        profiler::classify_imported(diagnosis.traces, peaks_of(diagnosis.traces, hardware));
-  }
+  if (!diagnosis.traces.empty()) judge_traces(diagnosis, hardware, memory);
   return diagnosis;
 }
 

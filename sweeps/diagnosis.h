@@ -27,15 +27,18 @@ struct Diagnosis {
 };
 
 /// Reads the traces in the order they are named. Compute is set against `hardware`, or against the
-/// shipped file of the device that the traces name. Throws base::UsageError, which names the file,
+/// shipped file of the device that the traces name; `memory` is what logs say of the fullest rank,
+/// as far as they do (memory_of). Throws base::UsageError, which names the file,
 /// for what cannot be read, and where none of them has any device work.
 Diagnosis diagnose_traces(const std::vector<std::string>& paths,
-                          const spec::HardwareSpec* hardware = nullptr);
+                          const spec::HardwareSpec* hardware = nullptr,
+                          const profiler::MemoryFacts& memory = {});
 /// The same of files that lie in a folder of a run: what cannot be read or has no device work is
 /// left out with a sentence in `notes`, and of two traces of one rank the first. May be empty.
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes,
-                                const spec::HardwareSpec* hardware = nullptr);
+                                const spec::HardwareSpec* hardware = nullptr,
+                                const profiler::MemoryFacts& memory = {});
 
 /// Adds the first five of these sentences, one a file, to the notes, and how many more there are.
 void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes);

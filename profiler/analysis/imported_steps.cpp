@@ -111,6 +111,9 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   find_slices();
   find_matched_ops(matching);
   find_matched_messages(matching);
+  for (Rank& rank : ranks_) {
+    if (rank.stream_waits.empty()) infer_message_waits(rank);
+  }
 }
 
 void ImportedSteps::add_rank(uint32_t index) {
@@ -240,6 +243,37 @@ void ImportedSteps::infer_stream_waits(
     thread.open.clear();
     thread.stream = launched->second;
   }
+}
+
+/// A host that is late hides from the times that its work needed a message, too; the order of the
+/// program still tells it. Without that, dropping the host's time would let work start before what
+/// it works on has come.
+void ImportedSteps::infer_message_waits(Rank& rank) const {
+  const ImportedTrace& trace = traces_[rank.trace];
+  const auto& matched_ops = matched_ops_[rank.trace];
+  std::map<uint32_t, uint32_t> launched;  // by row of the call, in their order: the op
+  for (uint32_t row = 0; row < trace.ops.size(); ++row) {
+    if (trace.ops[row].call != kNoRow) launched.try_emplace(trace.ops[row].call, row);
+  }
+  std::vector<StreamWait> waits;
+  std::vector<uint32_t> received;  // since the last kernel
+  for (const auto& [call, row] : launched) {
+    const ImportedOp& op = trace.ops[row];
+    const auto matched = matched_ops.find(row);
+    if (matched != matched_ops.end() && matched->second.is_receive) received.push_back(row);
+    const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
+    if (!is_kernel || rank.work[op.name] == WorkClass::communication) continue;
+    for (const uint32_t one : received) {
+      const ImportedOp& message = trace.ops[one];
+      if (message.stream == op.stream) continue;
+      // This program lets the two run beside each other.
+      if (op.start_ns < message.end_ns) return;
+      waits.push_back({trace.calls[call].start_ns, trace.calls[message.call].start_ns, op.stream,
+                       message.stream, true});
+    }
+    received.clear();
+  }
+  rank.stream_waits = std::move(waits);
 }
 
 void ImportedSteps::find_slices() {

@@ -49,7 +49,9 @@ enum class RecordNames : uint8_t {
 ///  - A stream waits for what the file says it does. Where the file has only the calls, an event is
 ///    recorded on the stream of its thread's launch before, and waited for by that of the launch
 ///    behind; of several, the one recorded last on another stream. Such a wait is marked as
-///    inferred and dropped where its producer ended too late.
+///    inferred and dropped where its producer ended too late. Where nothing is known of a rank's
+///    waits, the kernel that is launched next behind a matched receive, on another stream, waits
+///    for it, unless one such kernel of the rank began before its message was there.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.
@@ -120,6 +122,7 @@ class ImportedSteps {
   void find_stream_waits(Rank& rank) const;
   void infer_stream_waits(Rank& rank,
                           const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const;
+  void infer_message_waits(Rank& rank) const;
   void find_slices();
   [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(
       const ImportedTrace& trace, const std::vector<ImportedStep>& marked,

@@ -103,8 +103,8 @@ void check_one_run(std::span<const ImportedTrace> traces) {
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
-  Judge(std::span<const ImportedTrace> traces, const DevicePeaks& peaks)
-      : traces_(traces), peaks_(peaks) {
+  Judge(std::span<const ImportedTrace> traces, const DevicePeaks& peaks, const MemoryFacts& memory)
+      : traces_(traces), peaks_(peaks), memory_(memory) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
       is_message_.push_back(stage_messages_of(trace));
@@ -404,6 +404,32 @@ class Judge {
                              base::format_ratio(roofline_.flops_ns() / roofline_.known_ns),
                              base::format_ratio(roofline_.bandwidth_ns / roofline_.known_ns),
                              base::format_ratio(roofline_.over_ns / roofline_.known_ns)));
+    // Where the replay found another label, compute is not sure enough to be told as memory's.
+    const bool is_agreed = !replay_ || replay_->verdict.label == WallLabel::compute;
+    if (binds && most == SubCause::occupancy && is_agreed) look_at_memory(wall);
+  }
+
+  /// Kernels are too small because memory leaves no room for a larger micro-batch.
+  void look_at_memory(ImportedWall& wall) const {
+    const auto capacity = static_cast<double>(memory_.capacity_bytes);
+    const auto peak = static_cast<double>(memory_.peak_bytes);
+    if (capacity <= 0 || peak <= kShortMemoryRatio * capacity) return;
+    // It is booked to memory alone: a larger micro-batch by itself would not fit.
+    const double small =
+        std::exchange(wall.sub_ceilings[static_cast<size_t>(SubCause::occupancy)], 0);
+    wall.label = WallLabel::memory;
+    wall.sub_cause = row_of(SubCause::capped_micro_batch).name;
+    wall.sub_ceilings[static_cast<size_t>(SubCause::capped_micro_batch)] = small;
+    wall.ceilings[place_of(wall.label)] = small;
+    wall.share_ratio = wall.low_ratio = wall.high_ratio = small;
+    const std::string used = fmt::format("{} of {}", base::format_bytes(memory_.peak_bytes),
+                                         base::format_bytes(memory_.capacity_bytes));
+    wall.summary = fmt::format(
+        "memory ({}): work is too small for the device, which takes {} of the time; with {} of "
+        "memory in use there is no room for a larger micro-batch",
+        wall.sub_cause, base::format_ratio(small), used);
+    add_evidence(wall, "peak_memory_ratio", peak / capacity, "ratio",
+                 fmt::format("at its fullest the device has {} in use", used));
   }
 
   /// Empty: compute can be split.
@@ -614,6 +640,7 @@ class Judge {
 
   std::span<const ImportedTrace> traces_;
   const DevicePeaks& peaks_;
+  const MemoryFacts& memory_;
   ImportedRoofline roofline_;
   std::vector<JudgedRank> ranks_;              // by trace
   std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
@@ -635,9 +662,10 @@ class Judge {
 
 }  // namespace
 
-ImportedWall classify_imported(std::span<const ImportedTrace> traces, const DevicePeaks& peaks) {
+ImportedWall classify_imported(std::span<const ImportedTrace> traces, const DevicePeaks& peaks,
+                               const MemoryFacts& memory) {
   check_one_run(traces);
-  return Judge(traces, peaks).verdict();
+  return Judge(traces, peaks, memory).verdict();
 }
 
 }  // namespace moetune::profiler

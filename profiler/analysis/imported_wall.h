@@ -55,7 +55,10 @@ struct ImportedWall {
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
 ///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said
 ///    why not.
-ImportedWall classify_imported(std::span<const ImportedTrace> traces,
-                               const DevicePeaks& peaks = {});
+///  - Kernels that are too small (occupancy) are memory's doing (a capped micro-batch) where more
+///    than kShortMemoryRatio of the device's memory is in use. `memory`: of the fullest rank;
+///    without a capacity nothing is known.
+ImportedWall classify_imported(std::span<const ImportedTrace> traces, const DevicePeaks& peaks = {},
+                               const MemoryFacts& memory = {});
 
 }  // namespace moetune::profiler

@@ -155,8 +155,9 @@ class StepJudge {
         facts_.memory.capacity_bytes > 0) {
       verdict_.label = WallLabel::memory;
       verdict_.sub_cause = SubCause::capped_micro_batch;
-      verdict_.ceilings[place_of(WallLabel::memory)] =
-          verdict_.sub_ceilings[place_of(SubCause::occupancy)];
+      const double small = verdict_.sub_ceilings[place_of(SubCause::occupancy)];
+      verdict_.ceilings[place_of(WallLabel::memory)] = small;
+      verdict_.sub_ceilings[place_of(SubCause::capped_micro_batch)] = small;
     }
   }
 

@@ -16,6 +16,9 @@
 
 namespace moetune::profiler {
 
+/// Memory is short where the peak is more than this of the capacity.
+inline constexpr double kShortMemoryRatio = 0.75;
+
 /// What a verdict needs to know beside the records. Zeros are not known: then compute is not split
 /// further, and recomputation counts as memory.
 struct StepFacts {
@@ -24,8 +27,7 @@ struct StepFacts {
   MemoryFacts memory;             ///< of the fullest rank
   /// A gap of the host's program is a stall from there on, and where it is 20 times the usual one.
   int64_t stall_ns = 200'000;
-  /// Memory is short where the peak is more than this of the capacity.
-  double short_ratio = 0.75;
+  double short_ratio = kShortMemoryRatio;
 };
 
 struct StepVerdict {

@@ -169,13 +169,16 @@ void read_logs(const std::vector<std::string>& logs, EngineLeavings& left) {
   if (!logs.empty()) left.facts = read_run(logs);
 }
 
-void read_traces(const std::vector<std::string>& paths, EngineLeavings& left) {
+/// Behind read_logs, which says what memory was in use.
+void read_traces(const std::vector<std::string>& paths, const spec::HardwareSpec* hardware,
+                 EngineLeavings& left) {
   std::vector<std::string> traces;
   for (const std::string& path : paths) {
     const RunFolder found = find_run_files(path);
     traces.insert(traces.end(), found.traces.begin(), found.traces.end());
   }
-  Diagnosis diagnosis = diagnose_found_traces(traces, left.notes);
+  Diagnosis diagnosis =
+      diagnose_found_traces(traces, left.notes, nullptr, said_memory(left.facts, hardware));
   if (!diagnosis.traces.empty()) {
     left.diagnosis = std::move(diagnosis);
   } else {
@@ -273,7 +276,9 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   }
   const std::vector<std::string> logs = logs_among(launch.logs());
   read_logs(logs, left);
-  if (request.is_profiled) read_traces(changed_files(trace, engine.folder, traces_before), left);
+  if (request.is_profiled) {
+    read_traces(changed_files(trace, engine.folder, traces_before), run_->hardware.get(), left);
+  }
   const auto duration = steady_clock::now() - begin;
   TrialRun done = result_with(*run_, request, left, logs.empty() ? launch.logs() : logs);
   done.result.texts.push_back({"command", command.shell_text()});
@@ -294,7 +299,7 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
     throw base::UsageError(
         "none of the files is a log of a run; where it left none, say --exit-code");
   }
-  if (request.is_profiled) read_traces(files_, left);
+  if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});
   for (const std::string& log : logs) done.result.texts.push_back({kToldLog, digest_of(log)});
   return done;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,16 +22,6 @@
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
-namespace {
-
-/// The last part of a path, also of "run/" and ".".
-std::string name_of_run(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, ignored);
-  return whole.has_filename() ? whole.filename().string() : path;
-}
-
-}  // namespace
 
 CommandOptions diagnose_options() {
   namespace po = boost::program_options;

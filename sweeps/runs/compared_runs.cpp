@@ -217,15 +217,6 @@ std::string device_of(const Diagnosis& diagnosis) {
   return name.empty() ? "not said" : name;
 }
 
-/// What of the second configuration is not as in the first, in the words of the second.
-void add_settings(const spec::dialects::RunConfig& before, const spec::dialects::RunConfig& after,
-                  RunComparison& comparison) {
-  for (const spec::dialects::SettingChange& change :
-       spec::dialects::changed_settings(before, after, after.dialect)) {
-    comparison.settings.push_back(spec::dialects::text_of(change, after.dialect));
-  }
-}
-
 /// What makes two runs hard to compare.
 void add_differences(const RunFacts& before, const RunFacts& after, RunComparison& comparison) {
   const auto text = [](const std::optional<int64_t>& value) {
@@ -243,8 +234,8 @@ void add_differences(const RunFacts& before, const RunFacts& after, RunCompariso
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after) {
   RunComparison comparison;
   const bool are_traced = before.traces && after.traces;
-  const WindowKind kind =
-      are_traced ? common_windows(*before.traces, *after.traces) : WindowKind::step_by_launch;
+  if (are_traced) comparison.window_kind = common_windows(*before.traces, *after.traces);
+  const WindowKind kind = comparison.window_kind;
   Figures a = figures_of(before, kind);
   Figures b = figures_of(after, kind);
   for (const auto& [name, unit] : a.order) {
@@ -273,9 +264,6 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     if (comparison.kernels.size() > kMostKernels) comparison.kernels.resize(kMostKernels);
   }
   add_common_loss(before, after, comparison);
-  if (comparison.figures.empty()) {
-    throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
-  }
   if (are_traced) {
     if (kind != WindowKind::step_by_launch) {
       comparison.notes.push_back(fmt::format(
@@ -284,7 +272,13 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     }
     differ("device", device_of(*before.traces), device_of(*after.traces), comparison);
   }
-  if (before.config && after.config) add_settings(*before.config, *after.config, comparison);
+  if (before.config && after.config) {
+    comparison.settings = differing_settings(*before.config, *after.config);
+  }
+  // Of a run that failed before its first step the settings tell.
+  if (comparison.figures.empty() && comparison.settings.empty()) {
+    throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
+  }
   const auto status_note = [&](const RunDiagnosis& run, const char* which) {
     if (!run.facts || run.facts->status == ForeignStatus::ok) return;
     comparison.notes.push_back(
@@ -299,13 +293,16 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
 json to_json(const RunComparison& comparison) {
   json document = {{"figures", json::array()},
                    {"kernels", json::array()},
-                   {"settings", comparison.settings},
+                   {"settings", json::array()},
                    {"notes", comparison.notes}};
   for (const ComparedFigure& figure : comparison.figures) {
     document["figures"].push_back(figure_json(figure));
   }
   for (const ComparedFigure& figure : comparison.kernels) {
     document["kernels"].push_back(figure_json(figure));
+  }
+  for (const ComparedSetting& setting : comparison.settings) {
+    document["settings"].push_back(text_of(setting));
   }
   return document;
 }
@@ -321,12 +318,19 @@ std::string comparison_text(const RunComparison& comparison, std::optional<size_
     for (const ComparedFigure& figure : figures) add_row(figure, table);
     return table.text(width);
   };
-  std::string text = table_of(comparison.figures, "figure, of a step");
+  std::string text;
+  if (!comparison.figures.empty()) text = table_of(comparison.figures, "figure, of a step");
   if (!comparison.kernels.empty()) {
     text += "\n" + table_of(comparison.kernels, "kernel, in a step: what moved most first");
   }
-  if (!comparison.settings.empty()) text += "\nsettings of the second that the first has not:\n";
-  for (const std::string& setting : comparison.settings) text += "  " + one_line(setting) + "\n";
+  if (!comparison.settings.empty()) {
+    if (!text.empty()) text += '\n';
+    text += "settings that differ, from the first to the second:\n";
+  }
+  for (const ComparedSetting& setting : comparison.settings) {
+    if (!setting.before.empty()) text += "- " + one_line(setting.before) + "\n";
+    if (!setting.after.empty()) text += "+ " + one_line(setting.after) + "\n";
+  }
   for (const std::string& note : comparison.notes) text += "note: " + one_line(note) + "\n";
   return text;
 }

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "profiler/analysis/stats.h"
+#include "profiler/analysis/trace_windows.h"
+#include "sweeps/runs/compared_settings.h"
 #include "sweeps/runs/diagnosed_run.h"
 
 namespace moetune::sweeps {
@@ -28,13 +30,15 @@ struct ComparedFigure {
 struct RunComparison {
   std::vector<ComparedFigure> figures;  ///< in a fixed order
   std::vector<ComparedFigure> kernels;  ///< a step, what moved most first
-  /// What of the second run's configuration is not as in the first, as its framework takes it.
-  std::vector<std::string> settings;
+  /// Where both have traces: the windows that stand for a step in both.
+  profiler::WindowKind window_kind = profiler::WindowKind::step_by_launch;
+  /// Nothing where the configuration of a run is not known.
+  std::vector<ComparedSetting> settings;
   std::vector<std::string> notes;
 };
 
 /// Figures that only one of the runs has are left out. Throws base::UsageError where they share
-/// none.
+/// none and no settings that differ are known.
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after);
 
 nlohmann::json to_json(const RunComparison& comparison);

@@ -287,6 +287,17 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& fact
   return lines;
 }
 
+profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
+                                  const spec::HardwareSpec* hardware) {
+  profiler::MemoryFacts memory;
+  if (facts && facts->peak_memory) memory.peak_bytes = facts->peak_memory->bytes;
+  if (facts) memory.capacity_bytes = facts->device_bytes.value_or(0);
+  if (memory.capacity_bytes == 0 && hardware != nullptr) {
+    memory.capacity_bytes = hardware->memory_bytes;
+  }
+  return memory;
+}
+
 bool is_out_of_memory(const RunDiagnosis& diagnosis) {
   return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
 }
@@ -296,13 +307,15 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   RunFolder files = sorted_files(paths);
   diagnosis.notes = std::move(files.notes);
   if (!files.logs.empty()) diagnosis.facts = read_run(files.logs);
+  const profiler::MemoryFacts memory = said_memory(diagnosis.facts, about.hardware.get());
   const bool has_folder = std::ranges::any_of(
       paths, [](const auto& path) { return std::filesystem::is_directory(path); });
   if (has_folder) {
-    Diagnosis found = diagnose_found_traces(files.traces, diagnosis.notes, about.hardware.get());
+    Diagnosis found =
+        diagnose_found_traces(files.traces, diagnosis.notes, about.hardware.get(), memory);
     if (!found.traces.empty()) diagnosis.traces = std::move(found);
   } else if (!files.traces.empty()) {
-    diagnosis.traces = diagnose_traces(files.traces, about.hardware.get());
+    diagnosis.traces = diagnose_traces(files.traces, about.hardware.get(), memory);
   }
   diagnosis.config = about.config;
   if (!diagnosis.config) diagnosis.config = config_of_files(files.configs, diagnosis.notes);

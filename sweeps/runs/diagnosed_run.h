@@ -37,6 +37,10 @@ struct RunDiagnosis {
 /// of them says anything of a run.
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
 
+/// What logs say of the fullest device's memory, the capacity else by `hardware`; zeros: nothing.
+profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
+                                  const spec::HardwareSpec* hardware);
+
 /// What the logs say of the run: "speed" and "812 ms a step ...", as they are printed.
 std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "profiler/store/store.h"
 
@@ -29,30 +31,45 @@ void take_traces(const Diagnosis& traces, reports::DiagnosisPage& page) {
   }
   page.evidence = evidence_texts(traces.wall);
   for (const ShownWindow& shown : shown_windows(traces)) {
-    const profiler::WindowFigures& figures = shown.window->figures;
-    page.bars.push_back({.rank = rank_text(*shown.trace),
-                         .window = shown.window->name,
-                         .device = device_name(*shown.trace),
-                         .window_ns = figures.wide.window_ns,
-                         .compute_ns = figures.wide.compute_busy_ns,
-                         .comm_ns = figures.wide.comm_busy_ns,
-                         .exposed_comm_ns = figures.wide.exposed_comm_ns,
-                         .exposed_copy_ns = figures.wide.exposed_copy_ns,
-                         .idle_ns = figures.wide.idle_ns,
-                         .host_late_ns = figures.idle.before_launch_ns,
-                         .num_kernels = figures.wide.num_kernels});
+    page.bars.push_back(diagnosed_bar(*shown.trace, *shown.window));
   }
   page.notes = trace_notes(traces);
 }
 
 }  // namespace
 
+std::string name_of_run(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, ignored);
+  return whole.has_filename() ? whole.filename().string() : path;
+}
+
+std::string date_of_page() {
+  // "2026-01-31T12:34:56.789Z" to the minute.
+  const std::string now = store::now_utc();
+  return fmt::format("{} {} UTC", now.substr(0, 10), now.substr(11, 5));
+}
+
+reports::DiagnosedBar diagnosed_bar(const profiler::ImportedTrace& trace,
+                                    const DiagnosedWindow& window) {
+  const profiler::WindowFigures& figures = window.figures;
+  return {.rank = rank_text(trace),
+          .window = window.name,
+          .device = device_name(trace),
+          .window_ns = figures.wide.window_ns,
+          .compute_ns = figures.wide.compute_busy_ns,
+          .comm_ns = figures.wide.comm_busy_ns,
+          .exposed_comm_ns = figures.wide.exposed_comm_ns,
+          .exposed_copy_ns = figures.wide.exposed_copy_ns,
+          .idle_ns = figures.wide.idle_ns,
+          .host_late_ns = figures.idle.before_launch_ns,
+          .num_kernels = figures.wide.num_kernels};
+}
+
 reports::DiagnosisPage diagnosis_page(const RunDiagnosis& diagnosis, const std::string& name) {
   reports::DiagnosisPage page;
   page.title = fmt::format("Diagnosis of {}", name);
-  // "2026-01-31T12:34:56.789Z" to the minute.
-  const std::string now = store::now_utc();
-  page.date = fmt::format("{} {} UTC", now.substr(0, 10), now.substr(11, 5));
+  page.date = date_of_page();
   if (diagnosis.facts) page.facts = fact_lines(*diagnosis.facts);
   if (diagnosis.traces) take_traces(*diagnosis.traces, page);
   take_wall(diagnosis, page);

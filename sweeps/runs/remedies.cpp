@@ -59,6 +59,12 @@ bool halve(int32_t& size) {
   return true;
 }
 
+/// Twice the micro-batch with what frees the memory for it; false where there is nothing to free.
+bool use_room(PlanKnobs& k, bool frees_memory) {
+  if (frees_memory) k.micro_batch_size *= 2;
+  return frees_memory;
+}
+
 constexpr Row kRows[] = {
     // The device waits for the host.
     {"graphs_of_static_parts",
@@ -335,6 +341,50 @@ constexpr Row kRows[] = {
        k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
        return true;
      }},
+    // Memory holds the micro-batch down: free some, and use it at once. What costs least is first.
+    {"room_by_fused_loss",
+     "memory",
+     {"capped micro-batch"},
+     "Logits are not kept: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       const bool is_new = k.cross_entropy == spec::CrossEntropy::unfused;
+       if (is_new) k.cross_entropy = spec::CrossEntropy::native;
+       return use_room(k, is_new);
+     }},
+    {"room_by_sharded_optimizer",
+     "memory",
+     {"capped micro-batch"},
+     "Each replica keeps its share of the optimizer's state only: room for twice the micro-batch.",
+     [](PlanKnobs& k) { return use_room(k, k.dp * k.cp > 1 && turn_on(k.distributed_optimizer)); }},
+    {"room_by_narrow_moments",
+     "memory",
+     {"capped micro-batch"},
+     "Moments in bf16 free memory for twice the micro-batch; losses have to be compared.",
+     [](PlanKnobs& k) {
+       const bool is_new = k.exp_avg != spec::StateType::bf16;
+       k.precision_aware_optimizer = true;
+       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
+       return use_room(k, is_new);
+     }},
+    {"room_by_recomputation",
+     "memory",
+     {"capped micro-batch"},
+     "What is cheap and large is recomputed instead of kept: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       return use_room(k,
+                       !k.recompute.has(PlanRecompute::full) &&
+                           add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}));
+     }},
+    {"room_by_more_expert_ranks",
+     "memory",
+     {"capped micro-batch"},
+     "Half the experts on each rank: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       k.ep *= 2;
+       return use_room(k, true);
+     },
+     {},
+     true},
     // The device computes.
     {"products_in_fp8",
      "compute",
@@ -492,6 +542,15 @@ bool has_experts(const RunToMend& run) {
       });
 }
 
+/// Whether, of a change that does not only set the micro-batch, the framework has words for the
+/// rest.
+bool says_more_than_batch(const dialects::RunConfig& config, const dialects::RunConfig& changed) {
+  dialects::RunConfig rest = changed;
+  rest.knobs.micro_batch_size = config.knobs.micro_batch_size;
+  return rest.knobs == config.knobs ||
+         !dialects::changed_settings(config, rest, config.dialect).empty();
+}
+
 /// Whether the first flag or variable of `words` is said already.
 bool is_said(const dialects::RunConfig& config, std::string_view words) {
   const std::string name(words.substr(0, words.find_first_of(" =")));
@@ -548,8 +607,9 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
            dialects::changed_settings(config, changed, config.dialect)) {
         remedy.flags.push_back(dialects::text_of(change, config.dialect));
       }
-      // The framework has no word for it.
-      if (remedy.flags.empty()) continue;
+      // The framework has no word for it, or only for the larger micro-batch that it makes room
+      // for.
+      if (remedy.flags.empty() || !says_more_than_batch(config, changed)) continue;
       remedy.knobs = changed.knobs;
       remedy.refused = rule_broken_by(run, changed.knobs);
     } else if (!row.words.empty()) {

@@ -140,6 +140,31 @@ BOOST_AUTO_TEST_CASE(compute_is_told_apart_by_the_roofline) {
   BOOST_TEST(std::abs(bandwidth - 0.573) < 0.01);
 }
 
+BOOST_AUTO_TEST_CASE(small_work_without_memory_for_more_is_a_capped_micro_batch) {
+  const ImportedTrace trace = products(true);
+  const auto wall_with = [&](int64_t peak_bytes, int64_t capacity_bytes) {
+    DevicePeaks peaks;
+    peaks.flops_per_s = 1e15;
+    peaks.memory_bytes_per_s = 3e12;
+    MemoryFacts memory;
+    memory.peak_bytes = peak_bytes;
+    memory.capacity_bytes = capacity_bytes;
+    return classify_imported(std::span(&trace, 1), peaks, memory);
+  };
+  const ImportedWall capped = wall_with(76LL << 30, 80LL << 30);
+  BOOST_TEST(name_of(capped.label) == "memory");
+  BOOST_TEST(capped.sub_cause == "capped micro-batch", capped.summary);
+  // Of 100 us, 31.3 that nothing explains.
+  BOOST_TEST(std::abs(capped.share_ratio - 0.31) < 0.01);
+  BOOST_TEST(capped.sub_ceilings[static_cast<size_t>(SubCause::capped_micro_batch)] ==
+             capped.share_ratio);
+  for (const ImportedWall& wall :
+       {wall_with(60LL << 30, 80LL << 30), wall_with(76LL << 30, 0), wall_with(0, 80LL << 30)}) {
+    BOOST_TEST(name_of(wall.label) == "compute");
+    BOOST_TEST(wall.sub_cause == "occupancy", wall.summary);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(without_peaks_or_shapes_it_is_said_so) {
   const auto why = [](const ImportedTrace& trace) {
     const ImportedWall wall = classify_imported(std::span(&trace, 1));

@@ -1,16 +1,19 @@
 // make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake|plan]: a made-up sweep with hunts and
 // its report, to look at and for the browser test; with a communicator, one on a GPU; with `hunts`
 // or `sweep`, one of them without the other; or the page of a plan (plan, hostile-plan) or of
-// a diagnosis (diagnosis, hostile-diagnosis), without DB.
+// a diagnosis (diagnosis, hostile-diagnosis) or of two runs (comparison, hostile-comparison),
+// without DB.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string>
 
+#include "reports/comparison_page.h"
 #include "reports/diagnosis_page.h"
 #include "reports/page.h"
 #include "reports/plan_page.h"
 #include "reports/report.h"
+#include "tests/reports/comparison_sample.h"
 #include "tests/reports/diagnosis_sample.h"
 #include "tests/reports/fixture_helper.h"
 #include "tests/reports/hunt_fixture_helper.h"
@@ -29,6 +32,13 @@ int main(int argc, char** argv) {
       moetune::reports::put_page(
           moetune::reports::render_diagnosis(moetune::tests::sample_diagnosis(
               kind == "diagnosis" ? "" : moetune::tests::kHostileText)),
+          argv[2]);
+      return 0;
+    }
+    if (kind == "comparison" || kind == "hostile-comparison") {
+      moetune::reports::put_page(
+          moetune::reports::render_comparison(moetune::tests::sample_comparison(
+              kind == "comparison" ? "" : moetune::tests::kHostileText)),
           argv[2]);
       return 0;
     }

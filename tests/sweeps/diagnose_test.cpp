@@ -84,6 +84,60 @@ BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose)
   }
 }
 
+/// Fifty kernels of 100 us, each of a product that an H100 does in about 52.
+std::string small_products() {
+  std::string events;
+  const auto add = [&](const char* before, int time_us, const std::string& behind) {
+    events += (events.empty() ? "" : ",") + std::string(before) + std::to_string(time_us) + behind;
+  };
+  for (int i = 0; i < 50; ++i) {
+    const std::string id = std::to_string(i + 1);
+    add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": )", 20 * i,
+        R"(, "dur": 10, "args": {"External id": )" + id +
+            R"(, "Input Dims": [[4096, 4096], [4096, 1024]], "Input type": ["c10::BFloat16",
+            "c10::BFloat16"]}})");
+    add(R"({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+        "ts": )",
+        20 * i + 2,
+        R"(, "dur": 5, "args": {"External id": )" + id + R"(, "correlation": )" + id + "}}");
+    add(R"({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": )",
+        20'000 + 101 * i,
+        R"(, "dur": 100, "args": {"External id": )" + id + R"(, "correlation": )" + id +
+            R"(, "stream": 7, "device": 0}})");
+  }
+  return R"({"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [)" +
+         events + "]}";
+}
+
+// The log tells that 61.5 of 79.1 GiB are in use: work is small because memory holds it down.
+BOOST_FIXTURE_TEST_CASE(a_micro_batch_that_memory_caps_is_memorys_doing, Diagnose) {
+  tests::write_text(folder.file("trace.json"), small_products());
+  const json alone = document({folder.file("trace.json")});
+  BOOST_TEST(alone["wall"]["label"] == "compute");
+  BOOST_TEST(alone["wall"]["sub_cause"] == "occupancy", alone["wall"].dump());
+  const json run = document(
+      {folder.file("trace.json"), golden("logs/torchtitan.log"), "--run",
+       "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+       "--seq-length 128 --micro-batch-size 1 --global-batch-size 16"});
+  BOOST_TEST(run["wall"]["label"] == "memory");
+  BOOST_TEST(run["wall"]["sub_cause"] == "capped micro-batch", run["wall"].dump());
+  BOOST_TEST(run["wall"]["share_ratio"].get<double>() > 0.4);
+  BOOST_TEST_REQUIRE(!run["remedies"].empty());
+  BOOST_TEST(run["remedies"][0]["rule"].get<std::string>().starts_with("room_by_"),
+             run["remedies"].dump());
+  // By itself the larger micro-batch would not fit.
+  for (const json& remedy : run["remedies"]) BOOST_TEST(remedy["rule"] != "larger_products");
+  const std::string says = run["wall"]["summary"];
+  BOOST_TEST(says.find("61.5 GiB of 79.1 GiB") != std::string::npos, says);
+  // With memory to spare it is the choice of who started it.
+  std::string log = tests::read_text(golden("logs/torchtitan.log"));
+  const std::string capacity = "79.10GiB memory";
+  log.replace(log.find(capacity), capacity.size(), "179.10GiB memory");
+  tests::write_text(folder.file("roomy.log"), log);
+  const json roomy = document({folder.file("trace.json"), folder.file("roomy.log")});
+  BOOST_TEST(roomy["wall"]["label"] == "compute");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   const std::string run_folder = folder.file("run");
   fs::create_directories(run_folder + "/deep");
@@ -183,6 +237,79 @@ BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {
   for (const json& one : compared["figures"]) {
     BOOST_TEST(one["is_beyond_noise"] != true);
   }
+}
+
+/// A command of Megatron-LM with some flags more.
+std::string command_with(const std::string& flags) {
+  return "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+         "--seq-length 128 --global-batch-size 8 " +
+         flags + "\n";
+}
+
+BOOST_FIXTURE_TEST_CASE(a_page_of_two_runs_has_a_diff_of_flags, Diagnose) {
+  const auto run_folder = [&](const char* name, const std::string& flags) {
+    std::string path = folder.file(name);
+    fs::create_directories(path);
+    fs::copy_file(golden("logs/nemo.log"), path + "/log");
+    tests::write_text(path + "/run.sh", command_with(flags));
+    return path;
+  };
+  const std::string before =
+      run_folder("before",
+                 "--micro-batch-size 1 --lr 1e-4 --recompute-granularity full "
+                 "--recompute-method uniform --recompute-num-layers 1");
+  const std::string after =
+      run_folder("after", "--micro-batch-size 2 --lr 2e-4 --overlap-grad-reduce");
+  const std::string page = folder.file("two.html");
+  const Answer text = run({"compare", before, after});
+  BOOST_TEST_REQUIRE(text.code == 0, text.err);
+  const std::vector<std::string> lines = {"- --micro-batch-size 1\n",
+                                          "+ --micro-batch-size 2\n",
+                                          "+ --overlap-grad-reduce\n",
+                                          "- --recompute-granularity full\n",
+                                          "- --lr 1e-4\n",
+                                          "+ --lr 2e-4\n"};
+  for (const std::string& line : lines) {
+    BOOST_TEST(text.out.find(line) != std::string::npos, line << " in " << text.out);
+  }
+  BOOST_TEST(text.out.find("--hidden-size") == std::string::npos, text.out);
+  const Answer answer = run({"compare", before, after, "--report", page});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(answer.out == text.out);
+  BOOST_TEST(answer.err.find("two.html (") != std::string::npos, answer.err);
+  const std::string html = tests::read_text(page);
+  for (const std::string& line : lines) BOOST_TEST(html.find(line) != std::string::npos, line);
+  for (const char* part : {"before and after", "A step takes as long as before",
+                           "data-copy=\"copy-diff\"", "<section id=\"figures\""}) {
+    BOOST_TEST(html.find(part) != std::string::npos, part);
+  }
+  // Written once more in its place; no file of a run, and no other that is no page, is.
+  BOOST_TEST(run({"compare", before, after, "--report", page}).code == 0);
+  const std::string log = before + "/log";
+  const std::string was = tests::read_text(log);
+  for (const std::string& target : {log, before, folder.file("none/two.html")}) {
+    check_refused({"compare", log, after + "/log", "--report", target}, 2, {target});
+  }
+  check_refused({"compare", log, after + "/log", "--report", after + "/log"}, 2,
+                {"is what this command reads"});
+  BOOST_TEST((tests::read_text(log) == was));
+}
+
+// What a run without memory says beside one that fits is its settings.
+BOOST_FIXTURE_TEST_CASE(a_run_that_failed_is_compared_by_its_settings, Diagnose) {
+  const auto command = [&](const char* name, const std::string& flags) {
+    std::string path = folder.file(name);
+    tests::write_text(path, command_with(flags));
+    return path;
+  };
+  const std::string fails = command("fails.sh", "--micro-batch-size 4");
+  const std::string fits = command("fits.sh", "--micro-batch-size 1");
+  const Answer answer = run({"compare", fails, fits});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(answer.out.starts_with("settings that differ, from the first to the second:\n"
+                                    "- --micro-batch-size 4\n+ --micro-batch-size 1\n"),
+             answer.out);
+  check_refused({"compare", fits, fits}, 2, {"share no figure"});
 }
 
 struct Wrong {

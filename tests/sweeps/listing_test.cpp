@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "profiler/store/database.h"
+#include "profiler/store/db.h"
 #include "profiler/store/store.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/stored_flags.h"

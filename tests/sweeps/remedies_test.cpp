@@ -67,6 +67,11 @@ const Expected kExpected[] = {
     {"memory", "recompute", "selective_recomputation", "--recompute-granularity selective"},
     {"memory", "recompute", "selective_recomputation", "without --recompute-method"},
     {"memory", "recompute", "no_recomputation", "without --recompute-granularity"},
+    {"memory", "capped micro-batch", "room_by_fused_loss", "--cross-entropy-loss-fusion"},
+    {"memory", "capped micro-batch", "room_by_narrow_moments", "--micro-batch-size 4"},
+    {"memory", "capped micro-batch", "room_by_narrow_moments", "--exp-avg-dtype bf16"},
+    {"memory", "capped micro-batch", "room_by_more_expert_ranks",
+     "--expert-model-parallel-size 16"},
     {"compute", "FLOPs", "products_in_fp8", "--fp8-recipe blockwise"}};
 
 }  // namespace
@@ -162,6 +167,31 @@ BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
   const auto others = remedies_of(wall, run_of(kCommand));
   BOOST_TEST((find(others, "graphs_of_static_parts") == nullptr));
   BOOST_TEST((find(others, "no_waiting_for_counts") != nullptr));
+}
+
+// Freed memory is used for a larger micro-batch at once, and only where one was held down.
+BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
+  FoundWall wall = wall_of("memory", "capped micro-batch", 0.3);
+  wall.cause_ceilings = {{"recompute", 0}, {"offload", 0}, {"capped micro-batch", 0.3}};
+  const auto found = remedies_of(wall, run_of(kCommand));
+  BOOST_TEST(!found.empty());
+  for (const Remedy& remedy : found) {
+    BOOST_TEST(remedy.rule.starts_with("room_by_"), remedy.rule);
+    BOOST_TEST_REQUIRE(remedy.knobs.has_value());
+    BOOST_TEST(remedy.knobs->micro_batch_size == 4);
+  }
+  // torchtitan has no word for narrow moments: the larger micro-batch alone would not fit.
+  RunToMend titan = run_of(kCommand);
+  titan.config->dialect = dialects::Dialect::torchtitan;
+  BOOST_TEST((find(remedies_of(wall, titan), "room_by_narrow_moments") == nullptr));
+  // The optimizer is sharded already, and whole layers are recomputed.
+  BOOST_TEST((find(found, "room_by_sharded_optimizer") == nullptr));
+  BOOST_TEST((find(found, "room_by_recomputation") == nullptr));
+  for (const char* cause : {"recompute", "offload", "oom"}) {
+    for (const Remedy& remedy : remedies_of(wall_of("memory", cause, 0.3), run_of(kCommand))) {
+      BOOST_TEST(!remedy.rule.starts_with("room_by_"), remedy.rule);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_slow_link_has_only_remedies_for_it) {

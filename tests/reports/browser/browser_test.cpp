@@ -397,9 +397,10 @@ BOOST_AUTO_TEST_CASE(the_page_of_a_plan_can_be_used_and_is_safe) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_page_of_a_diagnosis_can_be_used_and_is_safe) {
-  for (const char* kind : {"diagnosis", "hostile-diagnosis"}) {
-    const Page page(kind, kind == std::string("diagnosis") ? 500 : 1400);
+BOOST_AUTO_TEST_CASE(the_pages_of_a_diagnosis_and_of_two_runs_can_be_used_and_are_safe) {
+  for (const std::string kind :
+       {"diagnosis", "hostile-diagnosis", "comparison", "hostile-comparison"}) {
+    const Page page(kind, kind.starts_with("hostile") ? 1400 : 500);
     page.check_clean();
     BOOST_TEST(!page.seen["wide"].get<bool>());
     BOOST_TEST(page.seen["plan"]["budget"].get<int>() > 5);

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "profiler/export/imported_events.h"
 #include "profiler/export/protobuf_writer.h"
 
 namespace moetune::profiler {
@@ -47,7 +48,14 @@ enum EventField : uint32_t {
 /// Behind all rows.
 constexpr int64_t kPlaceOfCounters = 1 << 30;
 enum EventType : uint32_t { kSliceBegin = 1, kSliceEnd = 2, kCounterValue = 4 };
-enum AnnotationField : uint32_t { kNameIidOfArg = 1, kBool = 2, kUint = 3, kInt = 4, kString = 6 };
+enum AnnotationField : uint32_t {
+  kNameIidOfArg = 1,
+  kBool = 2,
+  kUint = 3,
+  kInt = 4,
+  kString = 6,
+  kElement = 12,
+};
 
 /// Texts that events name by number; each is explained once, before it is used.
 class Interned {
@@ -223,6 +231,10 @@ class PerfettoWriter : public TimelineSink {
         annotation.integer(kInt, *integer);
       } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
         annotation.number(kBool, *flag ? 1 : 0);
+      } else if (const auto* list = std::get_if<std::array<int64_t, 3>>(&arg.value)) {
+        for (const int64_t one : *list) {
+          annotation.message(kElement, ProtobufMessage().integer(kInt, one));
+        }
       } else {
         annotation.text(kString, std::get<std::string>(arg.value));
       }
@@ -259,6 +271,12 @@ void write_perfetto(std::ostream& out, const std::vector<StepTrace>& traces,
                     const TimelineOptions& options) {
   PerfettoWriter writer(out, origin_of(traces));
   tell_timeline(traces, options, writer);
+  writer.finish();
+}
+
+void write_imported_perfetto(std::ostream& out, std::span<const ImportedTrace> traces) {
+  PerfettoWriter writer(out, start_of_imported(traces));
+  tell_imported(traces, writer);
   writer.finish();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "profiler/export/imported_events.h"
@@ -94,7 +95,15 @@ class PerfettoWriter : public TimelineSink {
     rows_[{rank, row}].name = name;
   }
 
-  void slice(const TimelineSlice& slice) override { slices_.push_back({slice, {}, {}}); }
+  void slice(const TimelineSlice& slice) override {
+    // Names of kernels are long and few: each is kept once.
+    const std::string* name = &*slice_names_.insert(slice.name).first;
+    slices_.push_back(
+        {{slice.rank, slice.row, {}, slice.category, slice.start_ns, slice.end_ns, slice.args},
+         name,
+         {},
+         {}});
+  }
 
   void flow(const TimelineFlow& flow) override {
     ++num_flows_;
@@ -130,7 +139,8 @@ class PerfettoWriter : public TimelineSink {
 
  private:
   struct Slice {
-    TimelineSlice slice;
+    TimelineSlice slice;  ///< without its name
+    const std::string* name = nullptr;
     std::vector<uint64_t> flows;
     std::vector<uint64_t> ended_flows;
   };
@@ -218,11 +228,11 @@ class PerfettoWriter : public TimelineSink {
   }
 
   void begin(uint64_t track, size_t number) {
-    const auto& [slice, flows, ended_flows] = slices_[number];
+    const auto& [slice, name, flows, ended_flows] = slices_[number];
     ProtobufMessage explained;
     ProtobufMessage event;
     event.number(kType, kSliceBegin).number(kTrackUuid, track);
-    event.number(kNameIid, names_.iid(slice.name, explained));
+    event.number(kNameIid, names_.iid(*name, explained));
     event.number(kCategoryIid, categories_.iid(slice.category, explained));
     for (const TimelineArg& arg : slice.args) {
       ProtobufMessage annotation;
@@ -258,6 +268,7 @@ class PerfettoWriter : public TimelineSink {
   std::map<int32_t, uint64_t> processes_;
   std::map<std::pair<int32_t, int64_t>, Row> rows_;
   std::map<std::pair<int32_t, std::string>, uint64_t> counters_;
+  std::set<std::string> slice_names_;
   std::vector<Slice> slices_;
   std::vector<Event> events_;
   Interned categories_{1};

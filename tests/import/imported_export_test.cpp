@@ -318,6 +318,22 @@ BOOST_AUTO_TEST_CASE(several_ranks_are_for_viewers_alone) {
   BOOST_TEST((shown_ranks(traces) == std::vector<int32_t>{0, 1}));
 }
 
+// Only our own word counts for where times begin.
+BOOST_AUTO_TEST_CASE(origins_are_those_of_our_own_files) {
+  const auto with_other_data = [](const std::string& members) {
+    return R"({"otherData": {)" + members +
+           R"(}, "traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "r", "pid": 1,
+            "tid": 1, "ts": 1, "dur": 2}]})";
+  };
+  const std::string own = R"("writer": "moetune import 1", "num_ranks": 1, "origin_ns": )";
+  BOOST_TEST(read(with_other_data(own + "500")).ranges[0].start_ns == 1500);
+  BOOST_TEST(read(with_other_data(own + "-500")).ranges[0].end_ns == 2500);
+  const std::string foreign = R"("writer": "another 1", "num_ranks": 7, "origin_ns": 500)";
+  BOOST_TEST(read(with_other_data(foreign)).ranges[0].start_ns == 1000);
+  BOOST_CHECK_EXCEPTION(read(with_other_data(own + "3000000000000000000")), base::UsageError,
+                        says("viewer.json", "origin_ns is no time"));
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_nothing_to_show) {
   const ImportedTrace trace = EventText().read();
   BOOST_TEST(!has_events(std::span(&trace, 1)));

@@ -78,8 +78,11 @@ class ImportedTeller {
       sink_.row(rank_, row_of_stream(i),
                 devices.size() > 1 ? fmt::format("device {}, {}", stream.device, name) : name);
     }
-    if (std::ranges::any_of(trace_.syncs, has_no_stream)) {
-      sink_.row(rank_, row_of_waits(), "waits of the host");
+    if (std::ranges::any_of(trace_.syncs, is_of_stream)) {
+      sink_.row(rank_, row_of_waits(true), "waits of streams");
+    }
+    if (!std::ranges::all_of(trace_.syncs, is_of_stream)) {
+      sink_.row(rank_, row_of_waits(false), "waits of the host");
     }
   }
 
@@ -94,12 +97,15 @@ class ImportedTeller {
   }
 
  private:
-  static bool has_no_stream(const ImportedSync& sync) { return sync.stream == kNoRow; }
+  static bool is_of_stream(const ImportedSync& sync) { return sync.kind == SyncKind::stream_wait; }
   static int64_t row_of_thread(size_t thread) { return static_cast<int64_t>(thread); }
   [[nodiscard]] int64_t row_of_stream(size_t stream) const {
     return static_cast<int64_t>(trace_.threads.size() + stream);
   }
-  [[nodiscard]] int64_t row_of_waits() const { return row_of_stream(trace_.streams.size()); }
+  /// They have rows of their own, as they are told when they are enqueued: the stream may be busy.
+  [[nodiscard]] int64_t row_of_waits(bool of_streams) const {
+    return row_of_stream(trace_.streams.size() + (of_streams ? 0 : 1));
+  }
 
   template <typename Timed>
   size_t slice(int64_t row, std::string name, const char* category, const Timed& timed,
@@ -232,8 +238,8 @@ class ImportedTeller {
     }
     add("wait_on_cuda_event_record_corr_id", sync.record_correlation);
     add("wait_on_cuda_event_id", sync.event);
-    slice(has_no_stream(sync) ? row_of_waits() : row_of_stream(sync.stream),
-          kind == nullptr ? "wait" : kind, "cuda_sync", sync, std::move(args));
+    slice(row_of_waits(is_of_stream(sync)), kind == nullptr ? "wait" : kind, "cuda_sync", sync,
+          std::move(args));
   }
 
   void tell_counters() {

@@ -22,10 +22,11 @@ bool has_events(std::span<const ImportedTrace> traces);
 /// two say the same: then they are counted.
 std::vector<int32_t> shown_ranks(std::span<const ImportedTrace> traces);
 
-/// Tells a process per trace, with a row for each host thread and, behind them, one for each
-/// stream; an arrow from each call to what it launched; per trace the counters "FLOP/s" (where
-/// shapes are known), "communication B/s" and "copied B/s". A trace has to be finished. Not told
-/// are memory's peaks and what an ImportedTrace does not keep, as operators and stacks.
+/// Tells a process per trace, with a row for each host thread, behind them one for each stream and,
+/// where the file has waits, those of streams and those of the host; an arrow from each call to
+/// what it launched; per trace the counters "FLOP/s" (where shapes are known), "communication B/s"
+/// and "copied B/s". A trace has to be finished. Not told are memory's peaks and what an
+/// ImportedTrace does not keep, as operators and stacks.
 void tell_imported(std::span<const ImportedTrace> traces, TimelineSink& sink);
 
 }  // namespace moetune::profiler

@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(rows_arrows_and_counters_are_there) {
   std::set<std::string> names;
   for (const auto& [row, name] : rows) names.insert(name);
   BOOST_TEST((names == std::set<std::string>{"thread 1", "thread 2", "stream 7", "stream 20",
-                                             "waits of the host"}));
+                                             "waits of streams", "waits of the host"}));
   std::map<std::string, int> leads_to;
   for (const auto& [id, start] : starts) {
     BOOST_TEST(rows[start["tid"]].starts_with("thread"));

@@ -40,5 +40,7 @@ void for_each_detail(Record& record, const Visit& visit) {
 inline constexpr const char* kDetailOfEnd = "end_ns";
 /// What our exports say of who wrote them: other writers' records have other names.
 inline constexpr const char* kOwnTraceWriter = "moetune 1";
+/// The same of traces of other tools that we have written anew.
+inline constexpr const char* kImportedTraceWriter = "moetune import 1";
 
 }  // namespace moetune::profiler

@@ -12,7 +12,11 @@
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "profiler/export/chrome_json.h"
+#include "profiler/export/imported_events.h"
 #include "profiler/export/perfetto.h"
+#include "profiler/import/byte_source.h"
+#include "profiler/import/step_traces.h"
+#include "profiler/import/trace_files.h"
 #include "profiler/store/db.h"
 #include "sweeps/adapters/engine_sweep.h"
 
@@ -38,17 +42,23 @@ profiler::TimelineOptions own_streams() {
   return options;
 }
 
-void write_file(const std::vector<profiler::StepTrace>& traces,
-                const profiler::TimelineOptions& options, const std::string& path,
-                TraceFormat format) {
+/// Calls write(file).
+template <typename Write>
+void write_to(const std::string& path, const Write& write) {
   std::ofstream file(path, std::ios::binary);
   if (!file) throw base::UsageError(fmt::format("{}: the trace cannot be written there", path));
-  const auto write =
-      format == TraceFormat::perfetto ? profiler::write_perfetto : profiler::write_chrome_json;
-  write(file, traces, options);
+  write(file);
   file.flush();
   // The place is right, but the disk is full: not a mistake on the command line.
   if (!file) throw base::Error(fmt::format("{}: the trace could not be written", path));
+}
+
+void write_steps(const std::vector<profiler::StepTrace>& traces,
+                 const profiler::TimelineOptions& options, const std::string& path,
+                 TraceFormat format) {
+  const auto write =
+      format == TraceFormat::perfetto ? profiler::write_perfetto : profiler::write_chrome_json;
+  write_to(path, [&](std::ostream& file) { write(file, traces, options); });
 }
 
 }  // namespace
@@ -66,14 +76,34 @@ bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
                       const std::string& path, TraceFormat format) {
   const std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
   if (!has_records(traces)) return false;
-  write_file(traces, is_of_another_engine(trial) ? profiler::TimelineOptions() : own_streams(),
-             path, format);
+  write_steps(traces, is_of_another_engine(trial) ? profiler::TimelineOptions() : own_streams(),
+              path, format);
   return true;
 }
 
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format) {
-  write_file(traces, own_streams(), path, format);
+  write_steps(traces, own_streams(), path, format);
+}
+
+void write_trace_anew(const std::string& from, const std::string& path, TraceFormat format) {
+  constexpr size_t kHeadBytes = 4096;
+  if (profiler::is_step_traces(profiler::first_bytes(from, kHeadBytes))) {
+    const std::vector<profiler::StepTrace> traces = profiler::read_step_traces(from);
+    if (!has_records(traces)) throw base::UsageError(from + ": holds no records");
+    return write_traces(traces, path, format);
+  }
+  const std::vector<profiler::ImportedTrace> traces = profiler::read_trace_file(from);
+  if (!profiler::has_events(traces)) {
+    throw base::UsageError(from + ": holds no device work, no calls and no ranges");
+  }
+  write_to(path, [&](std::ostream& file) {
+    if (format == TraceFormat::perfetto) {
+      profiler::write_imported_perfetto(file, traces);
+    } else {
+      profiler::write_imported_chrome_json(file, traces, from);
+    }
+  });
 }
 
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial) {

@@ -1,4 +1,4 @@
-// The stored trace of a trial as a file for other tools.
+// Traces as files for other tools: the stored one of a trial, or one that another tool wrote.
 #pragma once
 
 #include <array>
@@ -43,6 +43,11 @@ bool has_records(const std::vector<profiler::StepTrace>& traces);
 /// Writes traces of our own engine that are not stored. Throws as write_trace_file does.
 void write_traces(const std::vector<profiler::StepTrace>& traces, const std::string& path,
                   TraceFormat format);
+
+/// Writes anew what a file holds: a trace in Chrome's format that moetune wrote, or one of another
+/// tool (profiler/import/trace_files.h). Throws as write_trace_file does, and base::UsageError for
+/// a file that is none of these, or without anything to show.
+void write_trace_anew(const std::string& from, const std::string& path, TraceFormat format);
 
 /// Why a trial without a trace has none, and which trials of its sweep have one: a sentence.
 std::string no_trace_text(const store::Store& store, const store::TrialRow& trial);

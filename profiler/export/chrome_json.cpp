@@ -1,9 +1,10 @@
 // One process for each rank, one thread for each stream, arrows for dependencies, counters for
-// memory. Format: "Trace Event Format", Google, section "JSON Object Format".
+// rates. Format: "Trace Event Format", Google, section "JSON Object Format".
 #include "profiler/export/chrome_json.h"
 
 #include <nlohmann/json.hpp>
 
+#include "profiler/export/imported_events.h"
 #include "profiler/record_details.h"
 
 namespace moetune::profiler {
@@ -89,6 +90,39 @@ class ChromeWriter : public TimelineSink {
   bool is_first_ = true;
 };
 
+/// What of a file with one rank is true of the whole file, as PyTorch's profiler writes it.
+json facts_of(const TraceFacts& facts, int64_t origin_ns) {
+  json members = json::object();
+  members["schemaVersion"] = 1;
+  if (facts.rank && !facts.is_rank_guessed) {
+    members["distributedInfo"]["rank"] = *facts.rank;
+    if (facts.world_size) members["distributedInfo"]["world_size"] = *facts.world_size;
+  }
+  int64_t base_ns = 0;
+  if (facts.base_time_ns != 0 && !__builtin_add_overflow(facts.base_time_ns, origin_ns, &base_ns)) {
+    members["baseTimeNanoseconds"] = base_ns;
+  }
+  if (facts.has_stacks) members["with_stack"] = 1;
+  return members;
+}
+
+json devices_of(const TraceFacts& facts) {
+  json devices = json::array();
+  for (size_t i = 0; i < facts.device_names.size(); ++i) {
+    devices.push_back({{"id", i}, {"name", facts.device_names[i]}});
+  }
+  return devices;
+}
+
+/// Members of an object, each with a comma behind it.
+std::string members_text(const json& members) {
+  std::string text;
+  for (const auto& [key, value] : members.items()) {
+    text += text_of(key) + ':' + text_of(value) + ',';
+  }
+  return text;
+}
+
 }  // namespace
 
 void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
@@ -101,6 +135,24 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
   ChromeWriter writer(out, origin_ns);
   tell_timeline(traces, options, writer);
   out << "\n]}\n";
+}
+
+void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
+                                const std::string& trace_name) {
+  const int64_t origin_ns = start_of_imported(traces);
+  out << R"({"displayTimeUnit":"ns","otherData":)"
+      << text_of({{"writer", kImportedTraceWriter},
+                  {"num_ranks", traces.size()},
+                  {"origin_ns", origin_ns}})
+      << ',';
+  if (traces.size() == 1) out << members_text(facts_of(traces[0].facts, origin_ns));
+  out << R"("traceName":)" << text_of(trace_name) << R"(,"traceEvents":[)";
+  ChromeWriter writer(out, origin_ns);
+  tell_imported(traces, writer);
+  out << "\n]";
+  // Names of a thousand devices would keep the events out of sight of who looks what a file is.
+  if (traces.size() == 1) out << R"(,"deviceProperties":)" << text_of(devices_of(traces[0].facts));
+  out << "}\n";
 }
 
 }  // namespace moetune::profiler

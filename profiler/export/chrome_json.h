@@ -3,9 +3,12 @@
 #pragma once
 
 #include <ostream>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "profiler/export/timeline_events.h"
+#include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 
@@ -14,5 +17,11 @@ namespace moetune::profiler {
 /// is. Records can be read back as they were; of texts that are no UTF-8, bytes are replaced.
 void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
                        const TimelineOptions& options = {});
+
+/// The same with all that tell_imported tells, in the words of PyTorch's profiler. A file of one
+/// trace is imported again as it was: times, names, calls, streams, communication, rank and devices
+/// (threads get other numbers). One of several is for viewers alone, and says so.
+void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
+                                const std::string& trace_name);
 
 }  // namespace moetune::profiler

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
+#include "profiler/export/imported_events.h"
 #include "profiler/export/protobuf_writer.h"
 
 namespace moetune::profiler {
@@ -47,7 +49,14 @@ enum EventField : uint32_t {
 /// Behind all rows.
 constexpr int64_t kPlaceOfCounters = 1 << 30;
 enum EventType : uint32_t { kSliceBegin = 1, kSliceEnd = 2, kCounterValue = 4 };
-enum AnnotationField : uint32_t { kNameIidOfArg = 1, kBool = 2, kUint = 3, kInt = 4, kString = 6 };
+enum AnnotationField : uint32_t {
+  kNameIidOfArg = 1,
+  kBool = 2,
+  kUint = 3,
+  kInt = 4,
+  kString = 6,
+  kElement = 12,
+};
 
 /// Texts that events name by number; each is explained once, before it is used.
 class Interned {
@@ -86,7 +95,15 @@ class PerfettoWriter : public TimelineSink {
     rows_[{rank, row}].name = name;
   }
 
-  void slice(const TimelineSlice& slice) override { slices_.push_back({slice, {}, {}}); }
+  void slice(const TimelineSlice& slice) override {
+    // Names of kernels are long and few: each is kept once.
+    const std::string* name = &*slice_names_.insert(slice.name).first;
+    slices_.push_back(
+        {{slice.rank, slice.row, {}, slice.category, slice.start_ns, slice.end_ns, slice.args},
+         name,
+         {},
+         {}});
+  }
 
   void flow(const TimelineFlow& flow) override {
     ++num_flows_;
@@ -122,7 +139,8 @@ class PerfettoWriter : public TimelineSink {
 
  private:
   struct Slice {
-    TimelineSlice slice;
+    TimelineSlice slice;  ///< without its name
+    const std::string* name = nullptr;
     std::vector<uint64_t> flows;
     std::vector<uint64_t> ended_flows;
   };
@@ -210,11 +228,11 @@ class PerfettoWriter : public TimelineSink {
   }
 
   void begin(uint64_t track, size_t number) {
-    const auto& [slice, flows, ended_flows] = slices_[number];
+    const auto& [slice, name, flows, ended_flows] = slices_[number];
     ProtobufMessage explained;
     ProtobufMessage event;
     event.number(kType, kSliceBegin).number(kTrackUuid, track);
-    event.number(kNameIid, names_.iid(slice.name, explained));
+    event.number(kNameIid, names_.iid(*name, explained));
     event.number(kCategoryIid, categories_.iid(slice.category, explained));
     for (const TimelineArg& arg : slice.args) {
       ProtobufMessage annotation;
@@ -223,6 +241,10 @@ class PerfettoWriter : public TimelineSink {
         annotation.integer(kInt, *integer);
       } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
         annotation.number(kBool, *flag ? 1 : 0);
+      } else if (const auto* list = std::get_if<std::array<int64_t, 3>>(&arg.value)) {
+        for (const int64_t one : *list) {
+          annotation.message(kElement, ProtobufMessage().integer(kInt, one));
+        }
       } else {
         annotation.text(kString, std::get<std::string>(arg.value));
       }
@@ -246,6 +268,7 @@ class PerfettoWriter : public TimelineSink {
   std::map<int32_t, uint64_t> processes_;
   std::map<std::pair<int32_t, int64_t>, Row> rows_;
   std::map<std::pair<int32_t, std::string>, uint64_t> counters_;
+  std::set<std::string> slice_names_;
   std::vector<Slice> slices_;
   std::vector<Event> events_;
   Interned categories_{1};
@@ -259,6 +282,12 @@ void write_perfetto(std::ostream& out, const std::vector<StepTrace>& traces,
                     const TimelineOptions& options) {
   PerfettoWriter writer(out, origin_of(traces));
   tell_timeline(traces, options, writer);
+  writer.finish();
+}
+
+void write_imported_perfetto(std::ostream& out, std::span<const ImportedTrace> traces) {
+  PerfettoWriter writer(out, start_of_imported(traces));
+  tell_imported(traces, writer);
   writer.finish();
 }
 

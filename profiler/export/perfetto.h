@@ -3,9 +3,11 @@
 #pragma once
 
 #include <ostream>
+#include <span>
 #include <vector>
 
 #include "profiler/export/timeline_events.h"
+#include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 
@@ -16,5 +18,8 @@ namespace moetune::profiler {
 /// were told: slices are numbered from 1 by their annotation "slice", arrows by their flow ids.
 void write_perfetto(std::ostream& out, const std::vector<StepTrace>& traces,
                     const TimelineOptions& options = {});
+
+/// The same with all that tell_imported tells.
+void write_imported_perfetto(std::ostream& out, std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

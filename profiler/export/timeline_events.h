@@ -1,7 +1,9 @@
-// What a timeline shows of step traces: rows, slices, arrows and counters, told one after another.
-// The formats are who listens: each writes all of it, so that none has what another lacks.
+// What a timeline shows of traces: rows, slices, arrows and counters, told one after another. The
+// formats are who listens: each writes all of it, so that none has what another lacks. Here the
+// steps of our own engine are told, in imported_events.h the traces of other tools.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,10 +25,10 @@ struct TimelineOptions {
 /// One thing to know of a slice.
 struct TimelineArg {
   const char* key;
-  std::variant<int64_t, bool, std::string> value;
+  std::variant<int64_t, bool, std::string, std::array<int64_t, 3>> value;
 };
 
-/// Rows of a rank are numbered from 0: the host first, then the streams in order.
+/// Rows of a rank are numbered from 0: the host, or its threads, first, then the streams in order.
 struct TimelineSlice {
   int32_t rank = 0;
   int64_t row = 0;

@@ -16,6 +16,7 @@
 #include "profiler/import/range_steps.h"
 #include "profiler/import/shown_text.h"
 #include "profiler/import/trace_files.h"
+#include "profiler/record_details.h"
 
 namespace moetune::profiler {
 namespace {
@@ -146,11 +147,20 @@ std::optional<int64_t> step_in_name(std::string_view name) {
 struct RunFacts : JsonFieldSink {
   std::string_view key;
   TraceFacts* facts = nullptr;
+  // Of files that we have written anew (export/chrome_json.h):
+  bool is_ours = false;
+  int64_t num_ranks = 0;
+  int64_t origin_ns = 0;
 
   void take(const JsonField& field) override {
     if (key == "distributedInfo" && field.depth == 1) {
       if (field.key == "rank") facts->rank = whole_number(field.text);
       if (field.key == "world_size") facts->world_size = whole_number(field.text);
+    }
+    if (key == "otherData" && field.depth == 1) {
+      if (field.key == "writer") is_ours = field.text == kImportedTraceWriter;
+      if (field.key == "num_ranks") num_ranks = whole_number(field.text).value_or(0);
+      if (field.key == "origin_ns") origin_ns = whole_number(field.text).value_or(0);
     }
     constexpr size_t kMaxDevices = 1024;
     if (key == "deviceProperties" && field.depth == 2 && field.key == "name" && field.is_text &&
@@ -174,6 +184,8 @@ class KinetoReader {
       read_document();
     }
     json_.expect_end();
+    int64_t& base_ns = trace_.facts.base_time_ns;
+    if (base_ns != 0 && __builtin_sub_overflow(base_ns, origin_ns_, &base_ns)) base_ns = 0;
     count_categories();
     trace_.finish();
     if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
@@ -188,6 +200,9 @@ class KinetoReader {
   }
 
  private:
+  /// Sums and differences of two times must fit into 64 bits, too.
+  static constexpr int64_t kLargestNs = int64_t{1} << 61;
+
   void read_document() {
     if (json_.peek() != '{') json_.fail("a trace begins with '{' or '['");
     json_.enter();
@@ -210,12 +225,13 @@ class KinetoReader {
 
   void read_fact(const std::string& key) {
     TraceFacts& facts = trace_.facts;
-    if (key == "distributedInfo" || key == "deviceProperties") {
+    if (key == "distributedInfo" || key == "deviceProperties" || key == "otherData") {
       if (json_.peek() != '{' && json_.peek() != '[') return json_.skip();
       RunFacts sink;
       sink.key = key;
       sink.facts = &facts;
       parse(json_.value(), sink, key);
+      if (sink.is_ours) take_origin(sink);
     } else if (key == "baseTimeNanoseconds") {
       facts.base_time_ns = whole_number(json_.value()).value_or(0);
     } else if (key == "schemaVersion") {
@@ -225,6 +241,19 @@ class KinetoReader {
     } else {
       json_.skip();
     }
+  }
+
+  /// Times of the file count from there.
+  void take_origin(const RunFacts& own) {
+    if (own.num_ranks > 1) {
+      throw base::UsageError(
+          fmt::format("{}: shows the traces of {} ranks to viewers, expected the file that "
+                      "`moetune trace` made it from",
+                      json_.path(), own.num_ranks));
+    }
+    if (own.origin_ns > kLargestNs || own.origin_ns < -kLargestNs)
+      json_.fail("origin_ns is no time");
+    if (trace_.facts.num_events == 0) origin_ns_ = own.origin_ns;  // else some were read without it
   }
 
   void parse(std::string_view value, JsonFieldSink& sink, std::string_view what) {
@@ -310,9 +339,7 @@ class KinetoReader {
   /// Nanoseconds of a time in microseconds.
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = scaled_decimal(value, 3);
-    // Sums and differences of two must fit, too.
-    constexpr int64_t kLargest = int64_t{1} << 61;
-    if (!ns || *ns > kLargest || *ns < -kLargest) {
+    if (!ns || *ns > kLargestNs || *ns < -kLargestNs) {
       fail(key, value, "microseconds that fit into 64 bits as nanoseconds");
     }
     return *ns;
@@ -324,7 +351,10 @@ class KinetoReader {
       ++trace_.facts.num_incomplete;
       return false;
     }
-    start_ns = time_ns("ts", event_.ts);
+    start_ns = time_ns("ts", event_.ts) + origin_ns_;
+    if (start_ns > kLargestNs || start_ns < -kLargestNs) {
+      fail("ts", event_.ts, "microseconds that fit into 64 bits as nanoseconds");
+    }
     int64_t duration_ns = time_ns("dur", event_.dur);
     if (duration_ns < 0) {
       ++trace_.facts.num_clipped;
@@ -492,6 +522,7 @@ class KinetoReader {
   ImportedTrace trace_;
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;
+  int64_t origin_ns_ = 0;
 };
 
 }  // namespace

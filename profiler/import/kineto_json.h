@@ -18,6 +18,9 @@ bool is_kineto_json(std::string_view head);
 ///  - ts and dur are microseconds in decimals and become integer nanoseconds by their digits. A
 ///    negative dur counts as 0 and is counted.
 ///  - Steps are the host's annotations "ProfilerStep#N".
+///  - Times of a file that we wrote ourselves (export/chrome_json.h) come back on the clock that
+///  they
+///    had; one that shows several ranks to viewers is refused.
 ///  - The rank is that of distributedInfo, else that of the file's name, else unknown.
 /// Throws base::UsageError as TraceFileFormat::read.
 std::vector<ImportedTrace> read_kineto_json(const std::string& path);

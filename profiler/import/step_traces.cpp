@@ -193,6 +193,11 @@ class OwnTraceReader {
 
 }  // namespace
 
+bool is_step_traces(std::string_view head) {
+  // No other tool has this name as a text of its own.
+  return head.find(fmt::format("\"{}\"", kOwnTraceWriter)) != std::string_view::npos;
+}
+
 std::vector<StepTrace> read_step_traces(const std::string& path) {
   return OwnTraceReader(path).read();
 }

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/record.h"
 
 namespace moetune::profiler {
+
+/// Whether a file that begins so, unpacked, is one of these.
+bool is_step_traces(std::string_view head);
 
 /// All steps of all ranks, in the order of the file. Throws base::UsageError, which names the file,
 /// for one that is damaged, or that somebody else wrote: other tools' records lack what ours have

@@ -1,10 +1,9 @@
-// moetune trace: the stored trace of a trial as a file, without running it again.
+// moetune trace: the stored trace of a trial, or that of another tool, as a file for viewers.
 #include <fmt/format.h>
 
 #include <iostream>
 
 #include "kernels/base/error.h"
-#include "profiler/import/step_traces.h"
 #include "profiler/store/store.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
@@ -21,12 +20,14 @@ CommandOptions trace_options() {
       "FILE",
       "Writes the trace that is stored of a trial, all traced steps of all ranks with their "
       "launches, arrows between what waits for each other, and rates, for chrome://tracing and "
-      "ui.perfetto.dev. Nothing is run. With --from, a trace that was written so before (in "
-      "Chrome's format) is written anew.");
+      "ui.perfetto.dev. Nothing is run. With --from, a trace of another tool is written anew, with "
+      "its threads, streams and names and an arrow from each launch to what it launched; so is one "
+      "that was written so before (in Chrome's format).");
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
   options.add()("id", po::value<std::vector<std::string>>()->value_name("ID"), kTrialIdHelp);
   options.add()("from", po::value<std::string>()->value_name("FILE"),
-                "a trace in Chrome's format that moetune wrote, instead of a database");
+                "instead of a database: a trace of PyTorch's profiler, an SQLite export of Nsight "
+                "Systems, JSON of rocprofv3, or a trace in Chrome's format that moetune wrote");
   options.add()("out", po::value<std::string>()->value_name("FILE"), "where to write it");
   options.add()(
       "format", po::value<std::string>()->value_name("chrome|perfetto"),
@@ -61,9 +62,7 @@ int run_trace_command(const CommandOptions& options) {
       throw base::UsageError("--from names the trace: neither a database nor a trial beside it");
     }
     const std::string from = options.text("from");
-    const std::vector<profiler::StepTrace> traces = profiler::read_step_traces(from);
-    if (!has_records(traces)) throw base::UsageError(from + ": holds no records");
-    write_traces(traces, out, format);
+    write_trace_anew(from, out, format);
     std::cout << fmt::format("{} (from {})\n", out, from);
     return 0;
   }

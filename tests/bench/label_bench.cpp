@@ -1,15 +1,20 @@
 // How often a verdict names the fault that a step has: played steps of emulated clusters with known
 // faults in fifteen layouts. The truth of a case is the fault that was put in, whose removal gains
-// what the case was made for. Prints a table; nothing is asserted.
+// what the case was made for. Every tenth case is judged a second time, from files of Kineto's form
+// that are imported. Prints a table; nothing is asserted.
 //   label_bench [SEEDS]    seeds of noise for each fault, layout and strength (default 3)
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "profiler/analysis/imported_wall.h"
+#include "tests/import/played_kineto.h"
 #include "tests/tuner/faulty_steps.h"
 
 namespace moetune::tuner::testing {
@@ -20,8 +25,9 @@ using profiler::WallLabel;
 
 struct Score {
   int64_t num_cases = 0;
-  int64_t num_labels = 0;      ///< right ones
-  int64_t num_sub_causes = 0;  ///< right ones
+  int64_t num_labels = 0;         ///< right ones
+  int64_t num_of_sub_causes = 0;  ///< cases in which the records can tell it
+  int64_t num_sub_causes = 0;     ///< right ones
   int64_t num_unknown = 0;
   int64_t num_of_ranks = 0;  ///< cases of one rank
   int64_t num_ranks = 0;     ///< right ones
@@ -40,7 +46,7 @@ std::string percent(int64_t part, int64_t all) {
 void print(const std::string& name, const Score& s) {
   const int64_t wrong = s.num_cases - s.num_labels - s.num_unknown;
   fmt::print("{:24} {:6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", name, s.num_cases,
-             percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_cases),
+             percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_of_sub_causes),
              percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
              percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
              percent(s.num_stable, s.num_pairs));
@@ -48,9 +54,9 @@ void print(const std::string& name, const Score& s) {
 
 void operator+=(Score& a, const Score& b) {
   for (int64_t Score::*member :
-       {&Score::num_cases, &Score::num_labels, &Score::num_sub_causes, &Score::num_unknown,
-        &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains, &Score::num_within_ceiling,
-        &Score::num_pairs, &Score::num_stable}) {
+       {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes, &Score::num_sub_causes,
+        &Score::num_unknown, &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains,
+        &Score::num_within_ceiling, &Score::num_pairs, &Score::num_stable}) {
     a.*member += b.*member;
   }
 }
@@ -77,6 +83,7 @@ StepVerdict add_case(const FaultyCase& faulty, Score& score) {
     own = &row;
   }
   score.num_labels += is_label_right ? 1 : 0;
+  ++score.num_of_sub_causes;
   score.num_sub_causes += is_sub_right ? 1 : 0;
   score.num_unknown += verdict.label == WallLabel::unknown ? 1 : 0;
   const bool is_of_rank = faults.size() == 1 && row_of(faults[0].fault).is_of_one_rank;
@@ -105,12 +112,83 @@ StepVerdict add_case(const FaultyCase& faulty, Score& score) {
   return verdict;
 }
 
+/// A folder for files, as long as this lives.
+class FileFolder {
+ public:
+  FileFolder() : path_(std::filesystem::temp_directory_path() / "moetune-bench-XXXXXX") {
+    if (mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  ~FileFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  FileFolder(const FileFolder&) = delete;
+  FileFolder& operator=(const FileFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// Nothing in such files says that work is done twice.
+bool is_in_kineto(Fault fault) { return fault != Fault::capped_memory; }
+
+/// A case with one fault or none, judged as a verdict on another tool's trace is. Compute is not
+/// told apart: that needs the shapes of operators.
+void add_imported_case(const FaultyCase& faulty, const FaultyStep& step,
+                       const std::vector<profiler::ImportedTrace>& traces, Score& score) {
+  const profiler::ImportedWall wall = profiler::classify_imported(traces);
+  const FaultRow& row = row_of(faulty.faults.empty() ? Fault::none : faulty.faults[0].fault);
+  const profiler::SubCauseRow& expected = profiler::row_of(row.sub_cause);
+  const bool is_label_right = wall.label == expected.label;
+  const bool is_sub_right = wall.sub_cause == expected.name;
+  const bool is_rank_right = wall.rank == step.faulty_rank;
+  const bool has_sub_cause = expected.label != WallLabel::compute;
+  ++score.num_cases;
+  score.num_labels += is_label_right ? 1 : 0;
+  score.num_unknown += wall.label == WallLabel::unknown ? 1 : 0;
+  score.num_of_sub_causes += has_sub_cause ? 1 : 0;
+  score.num_sub_causes += has_sub_cause && is_sub_right ? 1 : 0;
+  score.num_of_ranks += row.is_of_one_rank ? 1 : 0;
+  score.num_ranks += row.is_of_one_rank && is_rank_right ? 1 : 0;
+  if (has_sub_cause && is_label_right) {
+    const double ceiling = wall.ceilings[static_cast<size_t>(wall.label)];
+    ++score.num_gains;
+    score.num_within_ceiling += removal_gain(faulty) <= ceiling + 0.005 ? 1 : 0;
+  }
+  const bool is_right =
+      is_label_right && (is_sub_right || !has_sub_cause) && (is_rank_right || !row.is_of_one_rank);
+  if (is_verbose() && !is_right) {
+    fmt::print("  {} in {}, imported: rank {}, {}\n", row.name,
+               faulty_layouts()[faulty.layout].name, wall.rank.value_or(-1), wall.summary);
+  }
+}
+
+void run_imported(const std::vector<FaultyCase>& sample) {
+  const FileFolder folder;
+  Score with_waits;
+  Score without_waits;
+  for (const FaultyCase& faulty : sample) {
+    const FaultyStep step = play_faulty(faulty);
+    std::vector<profiler::ImportedTrace> traces =
+        tests::through_kineto(step.traces, step.communicators, folder.path());
+    add_imported_case(faulty, step, traces, with_waits);
+    tests::forget_waits(traces);
+    add_imported_case(faulty, step, traces, without_waits);
+  }
+  print("through Kineto", with_waits);
+  print("without wait events", without_waits);
+}
+
 void run(int64_t num_seeds) {
   fmt::print("{:24} {:>6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "fault", "cases", "label",
              "sub-cause", "rank", "unknown", "wrong", "ceiling", "stable");
   const std::vector<double> gains = {0.15, 0.25, 0.4};
   Score all;
   std::vector<std::pair<size_t, StrongFault>> strong;  // of the middle gain
+  constexpr int64_t kCasesEach = 10;                   // of which one is imported
+  std::vector<FaultyCase> sample;
+  int64_t num_tried = 0;
   for (int id = 0; id < static_cast<int>(Fault::count); ++id) {
     const auto fault = static_cast<Fault>(id);
     Score score;
@@ -129,6 +207,7 @@ void run(int64_t num_seeds) {
         std::vector<WallLabel> labels;
         for (int64_t seed = 1; seed <= num_seeds; ++seed) {
           faulty.seed = static_cast<uint64_t>(seed);
+          if (is_in_kineto(fault) && num_tried++ % kCasesEach == 0) sample.push_back(faulty);
           labels.push_back(add_case(faulty, score).label);
         }
         for (size_t j = 1; j < labels.size(); ++j) {
@@ -142,6 +221,7 @@ void run(int64_t num_seeds) {
     all += score;
   }
   print("all", all);
+  run_imported(sample);
 
   Score both;
   for (size_t i = 0; i < strong.size(); ++i) {

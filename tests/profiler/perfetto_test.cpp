@@ -187,6 +187,12 @@ struct Decoded {
         slice.args[key] = flag->value == 1;
       } else if (const auto text = field_of(annotation, 6)) {
         slice.args[key] = std::string(text->bytes);
+      } else if (field_of(annotation, 12)) {
+        for (const Field& element : annotation) {
+          if (element.number != 12) continue;
+          const auto integer_of = field_of(fields_of(element.bytes), 4);
+          slice.args[key].push_back(static_cast<int64_t>(integer_of->value));
+        }
       } else {
         BOOST_TEST(key == "slice");
         number = field_of(annotation, 3)->value;
@@ -213,11 +219,8 @@ int64_t ns_of(const json& event, const char* key) {
 }
 
 /// Every event of the Chrome JSON is in the file, and nothing else.
-void check_same_as_chrome(const std::vector<StepTrace>& traces) {
-  std::ostringstream out;
-  write_chrome_json(out, traces);
-  const json events = json::parse(out.str())["traceEvents"];
-  const Decoded file = decoded(traces);
+void check_same(const std::string& chrome, const Decoded& file) {
+  const json events = json::parse(chrome)["traceEvents"];
   std::map<std::pair<int64_t, int64_t>, std::string> rows;
   std::map<std::pair<int64_t, std::string>, std::vector<std::pair<int64_t, double>>> counters;
   uint64_t num_slices = 0;
@@ -260,6 +263,45 @@ void check_same_as_chrome(const std::vector<StepTrace>& traces) {
   BOOST_TEST(file.processes.size() == ranks.size());
 }
 
+void check_same_as_chrome(const std::vector<StepTrace>& traces) {
+  std::ostringstream out;
+  write_chrome_json(out, traces);
+  check_same(out.str(), decoded(traces));
+}
+
+/// A launch, a collective that runs beside what it launched, a range around all, on the clock of
+/// 1970.
+ImportedTrace imported(int64_t rank) {
+  constexpr int64_t kBegin = 1'711'964'646'123'456'789;
+  ImportedTrace trace;
+  trace.facts.rank = rank;
+  trace.facts.file = "folder/rank.json";
+  const uint16_t thread = trace.thread_row({8, 1});
+  const auto name = [&](const char* text) { return trace.names.intern(text); };
+  trace.ranges.add({kBegin, kBegin + 1000, name("range"), thread});
+  trace.calls.add(
+      {kBegin + 10, kBegin + 20, name("cudaLaunchKernel"), 1, thread, CallKind::launch});
+  ImportedOp op;
+  op.start_ns = kBegin + 30;
+  op.end_ns = kBegin + 230;
+  op.correlation = 1;
+  op.name = name("gemm");
+  op.stream = trace.stream_row({0, 7});
+  op.detail = trace.shapes.row_of({{4, 2, 1}, {128, 1, 1}, 0, 0});
+  trace.ops.add(op);
+  op.start_ns += 100;
+  op.end_ns += 100;
+  op.correlation = 0;
+  op.bytes = 2000;
+  op.comm = 0;
+  trace.comms.push_back({.group = name("12"), .collective = name("allreduce"), .sequence = 3});
+  trace.ops.add(op);
+  trace.syncs.push_back({.start_ns = kBegin + 40, .end_ns = kBegin + 50, .event = 5});
+  trace.finish();
+  trace.works.push_back({4000, 100, 0, false});
+  return trace;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_file_holds_what_chrome_json_holds) {
@@ -272,6 +314,33 @@ BOOST_AUTO_TEST_CASE(a_file_holds_what_chrome_json_holds) {
     check_same_as_chrome({first, second});
   }
   check_same_as_chrome({});
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_another_tool_holds_what_chrome_json_holds) {
+  std::vector<ImportedTrace> traces;
+  traces.push_back(imported(2));
+  traces.push_back(imported(6));
+  std::ostringstream chrome;
+  std::ostringstream perfetto;
+  write_imported_chrome_json(chrome, traces, "viewer");
+  write_imported_perfetto(perfetto, traces);
+  const Decoded file(perfetto.str());
+  check_same(chrome.str(), file);
+  BOOST_TEST(file.slices.size() == 10U);
+  BOOST_TEST(file.flows_from.size() == 2U);
+  BOOST_TEST(file.processes.at(3) == "rank 2");
+  std::map<std::string, const Slice*> slices;  // of the last rank
+  for (const auto& [number, slice] : file.slices) slices[slice.name] = &slice;
+  BOOST_TEST(slices["gemm"]->row == "stream 7");
+  BOOST_TEST(slices["gemm"]->end_ns == 330);
+  BOOST_TEST(slices["range"]->start_ns == 0);
+  BOOST_TEST(slices["range"]->end_ns == 1000);
+  // 4,000 FLOPs in 200 ns; 2,000 bytes in 200 ns.
+  const std::vector<std::pair<int64_t, double>> flops = {{30, 2e10}, {230, 0}};
+  const std::vector<std::pair<int64_t, double>> sent = {{130, 1e10}, {330, 0}};
+  BOOST_TEST((file.counters.at({7, "FLOP/s"}) == flops));
+  BOOST_TEST((file.counters.at({7, "communication B/s"}) == sent));
+  write_imported_perfetto(perfetto, {});
 }
 
 BOOST_AUTO_TEST_CASE(slices_that_cross_get_tracks_of_their_own) {

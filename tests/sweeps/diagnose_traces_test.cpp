@@ -101,5 +101,39 @@ BOOST_AUTO_TEST_CASE(of_many_files_that_are_left_out_five_are_named) {
   BOOST_TEST(answer.err.find("3 more files are left out") != std::string::npos, answer.err);
 }
 
+// For viewers: nothing that an importer reads is lost on the way, so it is diagnosed as before.
+BOOST_AUTO_TEST_CASE(imported_traces_are_written_for_viewers) {
+  const std::string chrome = folder.file("viewer.json");
+  const std::string perfetto = folder.file("viewer.pftrace");
+  const tests::Answer first = run({"trace", "--from", kOne, "--out", chrome});
+  BOOST_TEST_REQUIRE(first.code == 0, first.err);
+  BOOST_TEST(first.out == chrome + " (from " + kOne + ")\n");
+  const json before = json::parse(run({"diagnose", kOne, "--format", "json"}).out);
+  const json after = json::parse(run({"diagnose", chrome, "--format", "json"}).out);
+  BOOST_TEST(after.at("ranks").at(0).at("rank") == 0);
+  BOOST_TEST(after.at("ranks").at(0).at("windows") == before.at("ranks").at(0).at("windows"));
+  BOOST_TEST(after.at("wall").at("label") == before.at("wall").at("label"));
+  BOOST_TEST(run({"trace", "--from", kOne, "--out", perfetto}).code == 0);
+  // From the original or from the copy: the same slices at the same times.
+  const std::string copied = folder.file("copied.pftrace");
+  BOOST_TEST(run({"trace", "--from", chrome, "--out", copied}).code == 0);
+  BOOST_TEST(tests::read_text(perfetto).starts_with("\x0a"));  // a packet
+  BOOST_TEST(tests::read_text(perfetto).find("ProfilerStep#100") != std::string::npos);
+  BOOST_TEST(tests::read_text(copied).find("ProfilerStep#100") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_written_of_an_empty_trace_or_over_an_input) {
+  const std::string empty = folder.file("empty.json");
+  const std::string out = folder.file("out.pftrace");
+  tests::write_text(empty, R"({"traceEvents": [{"ph": "X", "cat": "cpu_op"}]})");
+  check_refused({"trace", "--from", empty, "--out", out}, 2, {empty, "holds no device work"});
+  BOOST_TEST(!std::filesystem::exists(out));
+  const std::string copy = folder.file("copy.json.gz");
+  tests::write_text(copy, tests::read_text(kOne));
+  check_refused({"trace", "--from", copy, "--out", copy, "--format", "chrome"}, 2,
+                {copy, "is what this command reads"});
+  BOOST_TEST((tests::read_text(copy) == tests::read_text(kOne)));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

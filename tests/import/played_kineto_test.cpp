@@ -1,0 +1,126 @@
+// Steps with known faults, written as PyTorch's profiler would, imported and judged. The whole
+// table is label_bench's.
+#include "tests/import/played_kineto.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+
+#include "profiler/analysis/imported_replay.h"
+#include "profiler/analysis/imported_wall.h"
+#include "tests/profiler/temp_folder.h"
+#include "tests/tuner/faulty_steps.h"
+
+namespace moetune::tests {
+BOOST_AUTO_TEST_SUITE(played_kineto_test)
+
+namespace {
+
+using profiler::ImportedTrace;
+using profiler::ImportedWall;
+using profiler::RecordKind;
+using profiler::WallLabel;
+using tuner::testing::Fault;
+using tuner::testing::FaultyStep;
+
+constexpr size_t kExperts = 1;   // dp4 ep4
+constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
+
+struct Judged {
+  FaultyStep step;
+  ImportedWall wall;
+};
+
+/// With the strength whose removal gains two fifths of the step.
+Judged judged(size_t layout, Fault fault) {
+  tuner::testing::FaultyCase faulty{layout, {}, 3, 0.03};
+  if (fault != Fault::none) {
+    const auto strength = tuner::testing::strength_for(layout, fault, 0.4);
+    BOOST_TEST_REQUIRE(strength.has_value());
+    faulty.faults = {{fault, *strength}};
+  }
+  const TempFolder folder;
+  FaultyStep step = tuner::testing::play_faulty(faulty);
+  const std::vector<ImportedTrace> traces =
+      through_kineto(step.traces, step.communicators, folder.file(""));
+  return {std::move(step), profiler::classify_imported(traces)};
+}
+
+size_t count_of(const FaultyStep& step, RecordKind kind) {
+  size_t count = 0;
+  for (const profiler::StepTrace& rank : step.traces) {
+    count +=
+        static_cast<size_t>(std::ranges::count(rank.records, kind, &profiler::TraceRecord::kind));
+  }
+  return count;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(files_hold_what_was_played) {
+  const FaultyStep step = tuner::testing::play_faulty({kPipeline, {}, 1, 0.03});
+  const TempFolder folder;
+  const auto written = as_recorded(step.traces, step.communicators);
+  auto traces = through_kineto(step.traces, step.communicators, folder.file(""));
+  BOOST_TEST_REQUIRE(traces.size() == step.traces.size());
+  for (size_t rank = 0; rank < traces.size(); ++rank) {
+    const ImportedTrace& a = written[rank];
+    const ImportedTrace& b = traces[rank];
+    BOOST_TEST_REQUIRE(a.ops.size() == b.ops.size());
+    BOOST_TEST(a.calls.size() == b.calls.size());
+    BOOST_TEST(a.syncs.size() == b.syncs.size());
+    BOOST_TEST(!b.syncs.empty());
+    BOOST_TEST((b.facts.rank == static_cast<int64_t>(rank)));
+    BOOST_TEST_REQUIRE(b.steps.size() == 1U);
+    BOOST_TEST(b.steps[0].number == 3);
+    BOOST_TEST(b.steps[0].start_ns == step.traces[rank].start_ns);
+    int num_different = 0;
+    for (size_t i = 0; i < a.ops.size(); ++i) {
+      const bool is_same = a.ops[i].start_ns == b.ops[i].start_ns &&
+                           a.ops[i].end_ns == b.ops[i].end_ns &&
+                           b.ops[i].call != profiler::kNoRow &&
+                           a.launch_of(a.ops[i])->start_ns == b.launch_of(b.ops[i])->start_ns;
+      num_different += is_same ? 0 : 1;
+    }
+    BOOST_TEST(num_different == 0);
+  }
+  const auto matching = profiler::match_across_ranks(traces);
+  BOOST_TEST(matching.num_ops > 0);
+  BOOST_TEST(matching.num_unmatched == 0);
+  BOOST_TEST(matching.residual_ns == 0);
+  BOOST_TEST(2 * matching.messages.size() == count_of(step, RecordKind::p2p));
+  const auto replay = profiler::replay_imported(traces, matching);
+  BOOST_TEST_REQUIRE(replay.has_value());
+  BOOST_TEST(replay->num_steps == 1);
+  BOOST_TEST(replay->error_ratio < 0.05);
+  // Events for waits are read, and calls alone tell most of them.
+  const double stated = replay->verdict.inferred_ratio;
+  forget_waits(traces);
+  const auto without = profiler::replay_imported(traces, matching);
+  BOOST_TEST_REQUIRE(without.has_value());
+  BOOST_TEST(without->verdict.inferred_ratio > stated);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_compute) {
+  const Judged nothing = judged(kExperts, Fault::none);
+  BOOST_TEST((nothing.wall.label == WallLabel::compute), nothing.wall.summary);
+}
+
+BOOST_AUTO_TEST_CASE(slower_links_are_communication) {
+  const Judged slow = judged(kExperts, Fault::slow_links);
+  BOOST_TEST((slow.wall.label == WallLabel::communication), slow.wall.summary);
+  BOOST_TEST(slow.wall.sub_cause == "transfer", slow.wall.summary);
+}
+
+BOOST_AUTO_TEST_CASE(launch_overhead_is_host) {
+  const Judged slow = judged(kExperts, Fault::launches);
+  BOOST_TEST((slow.wall.label == WallLabel::host), slow.wall.summary);
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_rank_is_imbalance_of_that_rank) {
+  const Judged slow = judged(kExperts, Fault::slow_rank);
+  BOOST_TEST((slow.wall.label == WallLabel::imbalance), slow.wall.summary);
+  BOOST_TEST((slow.wall.rank == slow.step.faulty_rank), slow.wall.summary);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::tests

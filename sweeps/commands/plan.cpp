@@ -6,9 +6,11 @@
 #include <ctime>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/dialects/concepts.h"
 #include "engine/spec/document.h"
 #include "engine/spec/json_reader.h"
 #include "engine/spec/library.h"
@@ -173,12 +175,26 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
-/// The first plan as somebody's command or configuration.
+/// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
+/// beside its choices goes along, such as paths and learning rates.
 std::string exported(const CommandOptions& options, const nlohmann::json& model,
+                     const std::optional<spec::dialects::RunConfig>& theirs,
                      const PlanResult& result) {
-  const spec::dialects::Dialect dialect = dialect_named(options, "export");
-  spec::dialects::RunConfig config;
+  namespace dialects = spec::dialects;
+  const dialects::Dialect dialect = dialect_named(options, "export");
+  dialects::RunConfig config;
   config.dialect = dialect;
+  if (theirs) {
+    config.dialect = theirs->dialect;
+    config.model_name = theirs->model_name;
+    config.environment = theirs->environment;
+    config.environment.erase(std::string(dialects::kConnections));
+    // What the plan decides was not understood there: it is left out.
+    std::ranges::copy_if(theirs->unknown, std::back_inserter(config.unknown),
+                         [&](const dialects::UnknownSetting& setting) {
+                           return dialects::find_row(setting.key, theirs->dialect) == nullptr;
+                         });
+  }
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
   config.pipeline_layout =
@@ -186,7 +202,7 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();
-  return spec::dialects::export_run(config, dialect);
+  return dialects::export_run(config, dialect);
 }
 
 /// A plan whose step the engine cannot play is a plan all the same.
@@ -255,14 +271,15 @@ int run_plan_command(const CommandOptions& options) {
   if (options.has("export"))
     question.may_chunk_loss = chunks_loss(dialect_named(options, "export"));
   std::shared_ptr<const spec::HardwareSpec> hardware;
+  std::optional<spec::dialects::RunConfig> today_config;
   PlanResult result;
   if (options.has("gpus") || own_devices) {
     hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
     std::optional<OwnedRun> theirs;
     if (options.has("against")) {
-      const spec::dialects::RunConfig config =
-          run_config_of(options, "against", hardware->num_devices());
+      today_config = run_config_of(options, "against", hardware->num_devices());
+      const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
       if (!chunks_loss(config.dialect)) question.may_chunk_loss = false;
       if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
@@ -275,6 +292,10 @@ int run_plan_command(const CommandOptions& options) {
       for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
     }
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
+    if (theirs) {
+      result.against->notes = theirs->notes;
+      result.against->settings = theirs->settings;
+    }
   } else {
     if (options.has("against")) throw base::UsageError("--against needs --gpus");
     constexpr int64_t kMostDevices = 4096;
@@ -299,7 +320,7 @@ int run_plan_command(const CommandOptions& options) {
     }
   }
   const std::string written = options.has("export") && !result.answer.best.empty()
-                                  ? exported(options, named.config, result)
+                                  ? exported(options, named.config, today_config, result)
                                   : std::string();
   if (options.wants_json()) {
     nlohmann::json document = to_json(result);

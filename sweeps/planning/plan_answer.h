@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
 #include "sweeps/planning/estimate.h"
 #include "tuner/cost_model.h"
@@ -29,7 +30,9 @@ struct KnobGain {
 struct Against {
   tuner::planner::PlanRun run;
   RunEstimate estimate;
-  std::vector<KnobGain> changes;  ///< to the first plan
+  std::vector<KnobGain> changes;   ///< to the first plan
+  std::vector<std::string> notes;  ///< what of the command was understood only in part
+  spec::dialects::UnpricedSettings settings;
 };
 
 struct ThumbOpinion {

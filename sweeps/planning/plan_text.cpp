@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/units.h"
+#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/table.h"
 
@@ -127,6 +128,8 @@ void add_against(const PlanResult& result, std::string& text) {
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
       name_of(theirs.estimate.verdict));
+  for (const std::string& note : theirs.notes) text += fmt::format("  note: {}\n", note);
+  text += settings_text(theirs.settings);
   if (result.estimates.empty()) return;
   text +=
       fmt::format("the first plan is {:.2f} times as fast. Each change alone:\n",
@@ -206,6 +209,8 @@ json to_json(const PlanResult& result) {
     for (const KnobGain& change : result.against->changes) {
       against["changes"].push_back(change_json(change));
     }
+    against["notes"] = result.against->notes;
+    add_settings(result.against->settings, against);
     document["against"] = std::move(against);
   }
   return document;

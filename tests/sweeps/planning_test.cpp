@@ -370,6 +370,39 @@ BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
   BOOST_TEST(exported.out.find("tensor_model_parallel_size: 2") != std::string::npos, exported.out);
 }
 
+// What nobody knows, and what is known and moves no figure, is named in text and JSON, and goes
+// along where the plan is written in the same words.
+BOOST_FIXTURE_TEST_CASE(settings_that_move_nothing_are_named, Cli) {
+  const std::string command = std::string(kCommand) + " --manual-gc --moe-shared-expert-overlap";
+  const std::vector<std::string> machine = {"--model",  "qwen3-30b-a3b", "--hardware",
+                                            "h100-80g", "--gpus",        "16"};
+  const auto answer_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), machine.begin(), machine.end());
+    const Answer answer = run(words);
+    BOOST_TEST(answer.code == 0, answer.err);
+    return answer.out;
+  };
+  const json row =
+      json::parse(answer_of({"estimate", "--run", command, "--format", "json"}))["rows"][0];
+  BOOST_TEST(row["not_priced_settings"] ==
+             json::array({"--manual-gc", "--moe-shared-expert-overlap"}));
+  BOOST_TEST(row["num_not_priced_settings"] == 2);
+  BOOST_TEST(row["unknown_settings"] == json::array({"--lr"}));
+  BOOST_TEST(row["num_unknown_settings"] == 1);
+  const std::string text = answer_of({"estimate", "--run", command});
+  BOOST_TEST(text.find("known, but not priced: --manual-gc, --moe-shared-expert-overlap\n") !=
+                 std::string::npos,
+             text);
+  BOOST_TEST(text.find("not known, and not priced: --lr\n") != std::string::npos, text);
+  const std::string plan = answer_of(
+      {"plan", "--against", command, "--fix", "pp=1", "--fix", "ep=8", "--export", "megatron-lm"});
+  BOOST_TEST(plan.find("not known, and not priced: --lr\n") != std::string::npos, plan);
+  const size_t exported = plan.find("torchrun");
+  BOOST_TEST_REQUIRE(exported != std::string::npos, plan);
+  BOOST_TEST(plan.find("--lr 3e-4", exported) != std::string::npos, plan);
+  BOOST_TEST(plan.find("--manual-gc", exported) != std::string::npos, plan);
+}
+
 // A trial of our engine: the memory that each rank's program says.
 BOOST_FIXTURE_TEST_CASE(a_trial_is_estimated_by_its_program, Cli) {
   const Answer answer = run({"estimate", spec, "--format", "json"});

@@ -65,10 +65,10 @@ std::string export_run(const RunConfig& given, Dialect dialect) {
           std::ranges::find(settings, setting.key, &Setting::key) != settings.end();
       if (!is_said) unknown.push_back(setting);
     }
-  } else if (!run.unknown.empty()) {
-    out.notes.push_back(fmt::format("{} settings of {} are not translated, such as {}",
-                                    run.unknown.size(), name_of(run.dialect),
-                                    run.unknown.front().key));
+  } else if (const std::vector<std::string> lost = translate_unknown(run, dialect, settings);
+             !lost.empty()) {
+    out.notes.push_back(fmt::format("{} settings of {} are not translated: {}", lost.size(),
+                                    name_of(run.dialect), text_of_keys(lost)));
   }
   return write_text(out, settings, unknown);
 }

@@ -15,6 +15,7 @@
 #include "kernels/base/at_once.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
+#include "tuner/planner/priced_choices.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
 
@@ -64,10 +65,15 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
     }
     change.gain = seconds / planner::predict_step(changed, calibration.rates).seconds - 1;
     change.bytes = planner::predict_memory(changed).peak_bytes() - bytes;
+    change.is_priced = planner::has_price_in_time(change.knob);
+    if (!change.is_priced) change.gain.reset();
   }
-  std::stable_sort(changes.begin(), changes.end(), [](const KnobGain& a, const KnobGain& b) {
-    return a.gain.value_or(-1) > b.gain.value_or(-1);
-  });
+  // Behind those with a price come those without, then the illegal ones.
+  const auto place = [](const KnobGain& change) {
+    return change.gain.value_or(change.is_priced ? -2 : -1);
+  };
+  std::stable_sort(changes.begin(), changes.end(),
+                   [&](const KnobGain& a, const KnobGain& b) { return place(a) > place(b); });
 }
 
 /// The fastest plan known, of the best and of the space, for which `holds`.

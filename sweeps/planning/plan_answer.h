@@ -20,10 +20,11 @@ struct KnobGain {
   std::string from;
   std::string to;
   /// Of the step's time, by this change alone, 0.1 being a tenth faster; none where the change
-  /// alone is illegal.
+  /// alone is illegal or has no price.
   std::optional<double> gain;
   std::optional<double> bytes;  ///< that the worst rank needs more
-  std::string broken_rule;      ///< of an illegal one
+  std::string broken_rule{};    ///< of an illegal one
+  bool is_priced = true;        ///< in time: false where neither formula nor figure is known
 };
 
 /// What somebody runs today.

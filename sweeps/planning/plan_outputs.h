@@ -65,7 +65,9 @@ inline constexpr OutputKey kKnobGainKeys[] = {
     {"from", "text", "", "Its value before."},
     {"to", "text", "", "Its value after."},
     {"gain_ratio", "number or null", "ratio",
-     "How much faster this change alone makes it; null: it is illegal alone."},
+     "How much faster this change alone makes it; null: it is illegal alone or has no price."},
+    {"is_priced", "true or false", "",
+     "false: neither a formula nor a published figure tells what it does to the step."},
     {"more_bytes", "integer or null", "bytes", "What it needs more."},
     {"broken_rule", "text or null", "", "Of a change that is illegal alone."},
 };

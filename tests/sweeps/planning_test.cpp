@@ -356,6 +356,16 @@ BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
   for (const char* knob : {"sequence_parallel", "distributed_optimizer", "overlap_grad_reduce"}) {
     BOOST_TEST(changed.contains(knob), knob);
   }
+  // What has no price in time says so instead of a gain of nothing.
+  BOOST_TEST(changed.contains("moe_permute_fusion"));
+  for (const json& change : document["against"]["changes"]) {
+    if (change["knob"] == "moe_permute_fusion") {
+      BOOST_TEST(change["is_priced"] == false);
+      BOOST_TEST(change["gain_ratio"].is_null());
+      BOOST_TEST(change["broken_rule"].is_null());
+    }
+    if (change["knob"] == "moe_grouped_gemm") BOOST_TEST(change["gain_ratio"].get<double>() > 0);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
@@ -401,6 +411,21 @@ BOOST_FIXTURE_TEST_CASE(settings_that_move_nothing_are_named, Cli) {
   BOOST_TEST_REQUIRE(exported != std::string::npos, plan);
   BOOST_TEST(plan.find("--lr 3e-4", exported) != std::string::npos, plan);
   BOOST_TEST(plan.find("--manual-gc", exported) != std::string::npos, plan);
+}
+
+BOOST_FIXTURE_TEST_CASE(hybridep_is_refused_where_it_does_not_run, Cli) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --expert-model-parallel-size 8 "
+      "--micro-batch-size 1 --global-batch-size 256 --seq-length 4096 --bf16 "
+      "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep";
+  check_refused({"estimate", "--run", command, "--model", "qwen3-30b-a3b", "--hardware", "mi300x",
+                 "--gpus", "16"},
+                2, {"dispatcher_of_machine", "HybridEP"});
+  json row = rows_document()[0];
+  row["hardware"] = "MI300X";
+  row["dispatcher"] = "hybridep";
+  const std::vector<PublishedRow> rows = published_rows_of(json::array({row}), "test");
+  BOOST_TEST(rows.at(0).reason.find("has no HybridEP") != std::string::npos, rows.at(0).reason);
 }
 
 // A trial of our engine: the memory that each rank's program says.

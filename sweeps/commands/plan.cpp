@@ -76,6 +76,7 @@ void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<
   run.knobs = question.base;
   run.global_batch_size = question.global_batch_size;
   run.seq_length = question.seq_length;
+  run.is_of_megatron = question.is_of_megatron;
   spec::set_dp_for(question.hardware->num_devices(), run.knobs);
   if (fixed.empty() || planner::broken_rule(run) != nullptr) return;
   std::string text = "no configuration is legal; none that is searched has";
@@ -143,10 +144,20 @@ CommandOptions plan_options() {
 
 namespace {
 
-/// Whether the engine behind a dialect has a loss in chunks of tokens.
-bool chunks_loss(spec::dialects::Dialect dialect) {
-  return dialect == spec::dialects::Dialect::torchtitan ||
-         dialect == spec::dialects::Dialect::primus;
+using spec::dialects::Dialect;
+
+/// Has a question search what a dialect has words for, by the dialects' own tables.
+void search_in_words_of(Dialect dialect, const nlohmann::json& model,
+                        planner::PlanQuestion& question) {
+  spec::dialects::RunConfig run;
+  run.dialect = dialect;
+  run.model = model;
+  question.is_of_megatron = dialect != Dialect::torchtitan;
+  question.can_say = [dialect, run](const spec::PlanKnobs& knobs, std::string_view knob) {
+    spec::dialects::RunConfig said = run;
+    said.knobs = knobs;
+    return spec::dialects::can_say(said, knob, dialect);
+  };
 }
 
 /// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
@@ -167,6 +178,7 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   run.knobs = question.base;
   run.global_batch_size = question.global_batch_size;
   run.seq_length = question.seq_length;
+  run.is_of_megatron = question.is_of_megatron;
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
   for (const planner::PlanRule* rule : planner::broken_rules(run)) {
@@ -268,8 +280,20 @@ int run_plan_command(const CommandOptions& options) {
   if (fixed.empty()) question.keeps = nullptr;
   question.may_exchange_heads =
       std::ranges::none_of(fixed, [](const Fixed& one) { return one.row->name == "cp_comm_type"; });
-  if (options.has("export"))
-    question.may_chunk_loss = chunks_loss(dialect_named(options, "export"));
+  // In whose words the plan is.
+  std::optional<Dialect> dialect;
+  if (options.has("export")) dialect = dialect_named(options, "export");
+  const auto settle = [&](bool has_own_defaults) {
+    if (dialect) {
+      search_in_words_of(*dialect, named.config, question);
+      if (!has_own_defaults) {
+        spec::dialects::follow_defaults(question.base, *dialect);
+        // It shards with FSDP2 unless it is told to replicate.
+        if (*dialect == Dialect::torchtitan) question.base.fsdp = spec::Fsdp::torch;
+      }
+    }
+    for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+  };
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<spec::dialects::RunConfig> today_config;
   PlanResult result;
@@ -281,16 +305,16 @@ int run_plan_command(const CommandOptions& options) {
       today_config = run_config_of(options, "against", hardware->num_devices());
       const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
-      if (!chunks_loss(config.dialect)) question.may_chunk_loss = false;
+      if (!dialect) dialect = config.dialect;
       if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
       if (config.global_batch_size > 0 && !options.has("gbs")) {
         question.global_batch_size = config.global_batch_size;
       }
       // What is not searched over stays as it is there, such as precision and types.
       question.base = theirs->run.knobs;
-      if (theirs->run.is_of_megatron) turn_on_free_switches(question.base);
-      for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+      if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
+    settle(today_config && today_config->dialect == dialect);
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
     if (theirs) {
       result.against->notes = theirs->notes;
@@ -298,6 +322,7 @@ int run_plan_command(const CommandOptions& options) {
     }
   } else {
     if (options.has("against")) throw base::UsageError("--against needs --gpus");
+    settle(false);
     constexpr int64_t kMostDevices = 4096;
     for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
       hardware = machine_of(machine, devices);
@@ -307,6 +332,10 @@ int run_plan_command(const CommandOptions& options) {
     }
     result.assumptions.push_back(fmt::format(
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
+  }
+  if (dialect) {
+    result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
+                                             spec::name_of(*dialect)));
   }
   if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());

@@ -58,7 +58,7 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
       change.broken_rule = broken->name;
       continue;
     }
-    if (!is_laid_out) {
+    if (!is_laid_out && changed.is_of_megatron) {
       planner::WorkCache works;
       changed.stages =
           planner::choose_stages(changed, planner::stage_parts(changed, works, calibration.rates));
@@ -142,6 +142,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
     if (flops_per_s <= 0 || first.knobs.precision != PrecisionRecipe::bf16) continue;
     PlanRun changed = run;
     changed.knobs.precision = recipe;
+    if (question.can_say != nullptr && !question.can_say(changed.knobs, "precision")) continue;
     add("precision", std::string(spec::name_of(first.knobs.precision)),
         std::string(spec::name_of(recipe)), changed);
   }

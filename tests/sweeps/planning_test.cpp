@@ -413,6 +413,45 @@ BOOST_FIXTURE_TEST_CASE(settings_that_move_nothing_are_named, Cli) {
   BOOST_TEST(plan.find("--manual-gc", exported) != std::string::npos, plan);
 }
 
+// torchtitan has no words for most of Megatron's choices, and takes FSDP2 beside stages.
+BOOST_FIXTURE_TEST_CASE(a_plan_has_the_words_of_its_framework, Cli) {
+  const std::vector<std::string> words = {"plan",       "--model",  "qwen3-30b-a3b",
+                                          "--hardware", "h100-80g", "--gpus",
+                                          "16",         "--format", "json"};
+  const auto plans_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line = words;
+    line.insert(line.end(), more.begin(), more.end());
+    const Answer answer = run(line);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out);
+  };
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--export", "torchtitan"},
+        std::vector<std::string>{"--export", "torchtitan", "--fix", "pp=2"},
+        std::vector<std::string>{
+            "--against",
+            "--parallelism.pipeline_parallel_degree 2 --parallelism.expert_parallel_degree 8 "
+            "--parallelism.data_parallel_shard_degree -1 --training.local_batch_size 16 "
+            "--training.global_batch_size 128 --training.seq_len 4096 "
+            "--activation_checkpoint.mode full"}}) {
+    const json document = plans_with(more);
+    BOOST_TEST_REQUIRE(!document["plans"].empty());
+    for (const json& plan : document["plans"]) {
+      const json& knobs = plan["knobs"];
+      BOOST_TEST(knobs["fsdp"] == "torch", knobs.dump());
+      BOOST_TEST(knobs["dispatcher"] != "hybridep");
+      BOOST_TEST(knobs["cuda_graphs"] == "none");
+      BOOST_TEST(knobs["overlap_moe_expert_parallel_comm"] == false);
+      BOOST_TEST((knobs["recompute"] == "none" || knobs["recompute"] == "full"));
+      BOOST_TEST(plan["pipeline_layout"].is_null());
+    }
+    if (document.contains("exported")) {
+      const auto exported = document["exported"].get<std::string>();
+      BOOST_TEST(exported.find("cannot be told") == std::string::npos, exported);
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(hybridep_is_refused_where_it_does_not_run, Cli) {
   const std::string command =
       "torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --expert-model-parallel-size 8 "

@@ -341,6 +341,46 @@ BOOST_AUTO_TEST_CASE(a_model_has_rules_of_its_own) {
   BOOST_TEST(!is_broken(predicting, "overlap_fits_model", overlaps));
 }
 
+// Of an engine of its own that has few words: FSDP2 beside pipeline stages, which it makes itself.
+BOOST_AUTO_TEST_CASE(what_cannot_be_said_is_not_searched) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanQuestion question = question_of(model, hardware);
+  question.is_of_megatron = false;
+  question.base.fsdp = spec::Fsdp::torch;
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.pp == 2; };
+  question.can_say = [](const spec::PlanKnobs& k, std::string_view knob) {
+    if (knob == "fsdp") return k.fsdp == spec::Fsdp::torch;
+    if (knob == "dispatcher") return k.dispatcher != spec::Dispatcher::hybridep;
+    if (knob == "recompute") {
+      return k.recompute.empty() || k.recompute.has(spec::PlanRecompute::full);
+    }
+    if (knob == "cuda_graphs") return k.cuda_graphs.empty();
+    if (knob == "cross_entropy") return k.cross_entropy == spec::CrossEntropy::native;
+    if (knob == "overlap_moe_expert_parallel_comm") return !k.overlap_moe_expert_parallel_comm;
+    if (knob == "cp_comm_type") return k.cp_comm_type != spec::PlanCp::a2a;
+    return knob != "vpp" || k.vpp <= 2;
+  };
+  question.num_best = 1000;
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  bool has_deepep = false;
+  for (const PlannedConfig& config : answer.best) {
+    const spec::PlanKnobs& k = config.knobs;
+    for (const char* knob : {"fsdp", "dispatcher", "recompute", "cuda_graphs", "cross_entropy",
+                             "overlap_moe_expert_parallel_comm", "cp_comm_type", "vpp"}) {
+      BOOST_TEST(question.can_say(k, knob), knob);
+    }
+    BOOST_TEST(config.stages.empty());
+    BOOST_TEST(!k.delay_wgrad_compute);
+    has_deepep = has_deepep || k.dispatcher == spec::Dispatcher::deepep;
+  }
+  BOOST_TEST(has_deepep);
+  // Megatron-Core refuses FSDP2 with stages.
+  question.is_of_megatron = true;
+  BOOST_TEST(search_plans(question, {}).best.empty());
+}
+
 // HybridEP's kernels are for one vendor's devices.
 BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   const spec::ModelSpec model = moe_model();

@@ -8,6 +8,7 @@
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
+#include "engine/spec/dialects/values.h"
 
 namespace moetune::spec::dialects {
 
@@ -71,6 +72,21 @@ std::string export_run(const RunConfig& given, Dialect dialect) {
                                     name_of(run.dialect), text_of_keys(lost)));
   }
   return write_text(out, settings, unknown);
+}
+
+bool can_say(const RunConfig& given, std::string_view knob, Dialect dialect) {
+  RunConfig run = given;
+  const Written written_run = written(run, dialect);
+  return std::ranges::find(written_run.out.unsaid, knob) == written_run.out.unsaid.end();
+}
+
+void follow_defaults(PlanKnobs& knobs, Dialect dialect) {
+  for (const Row& row : knob_rows()) {
+    const auto* member = std::get_if<PlanKnobMember>(&row.target);
+    const std::string_view fallback = fallback_of(row, dialect);
+    const bool has_setting = !row.keys[static_cast<size_t>(dialect)].empty();
+    if (member != nullptr && !has_setting && !fallback.empty()) set_text(knobs, *member, fallback);
+  }
 }
 
 std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,

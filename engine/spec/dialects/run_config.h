@@ -109,6 +109,11 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
 /// in comments, settings of another dialect that are lost by name; the first one names the release.
 std::string export_run(const RunConfig& run, Dialect dialect);
 
+/// Whether a dialect has words for what a run says of one of its knobs, by the knob's name.
+bool can_say(const RunConfig& run, std::string_view knob, Dialect dialect);
+/// Sets the knobs that a dialect has no setting for to what it does by itself.
+void follow_defaults(PlanKnobs& knobs, Dialect dialect);
+
 /// What has to be written differently for another run of the same dialect.
 struct SettingChange {
   std::string key;

@@ -214,6 +214,70 @@ BOOST_DATA_TEST_CASE(what_is_written_is_read, boost::unit_test::data::make(sampl
   }
 }
 
+// What is searched for a framework follows from this.
+BOOST_AUTO_TEST_CASE(a_dialect_has_words_for_a_value_or_not) {
+  struct Value {
+    Dialect dialect;
+    const char* knob;
+    const char* value;
+    bool can_be_said;
+  };
+  using enum Dialect;
+  const Value kValues[] = {
+      {torchtitan, "dispatcher", "hybridep", false},
+      {torchtitan, "dispatcher", "deepep", true},
+      {torchtitan, "dispatcher", "alltoall", true},
+      {torchtitan, "recompute", "moe_act", false},
+      {torchtitan, "recompute", "full", true},
+      {torchtitan, "recompute", "none", true},
+      {torchtitan, "fsdp", "megatron", false},
+      {torchtitan, "fsdp", "none", false},  // with sharded state
+      {torchtitan, "fsdp", "torch", true},
+      {torchtitan, "cuda_graphs", "attn", false},
+      {torchtitan, "cuda_graphs", "none", true},
+      {torchtitan, "overlap_moe_expert_parallel_comm", "true", false},
+      {torchtitan, "cp_comm_type", "a2a", false},
+      {torchtitan, "cross_entropy", "chunked", false},
+      {torchtitan, "cross_entropy", "native", true},
+      {torchtitan, "precision", "nvfp4", false},
+      {torchtitan, "precision", "fp8-current-scaling", true},
+      {torchtitan, "vpp", "2", true},
+      {torchtitan, "vpp", "3", false},  // 32 layers on 2 x 3 stages
+      {torchtitan, "vpp", "4", true},
+      {primus, "dispatcher", "hybridep", false},
+      {primus, "cross_entropy", "chunked", true},
+      {megatron_lm, "dispatcher", "hybridep", true},
+      {megatron_lm, "cross_entropy", "chunked", false},
+      {megatron_lm, "recompute", "layernorm,moe_act", true},
+      {megatron_lm, "vpp", "3", true},
+      {megatron_bridge, "cp_comm_type", "a2a", true},
+      {megatron_bridge, "cross_entropy", "chunked", false},
+  };
+  for (const Value& value : kValues) {
+    RunConfig run;
+    run.model = {{"model_type", "llama"}, {"num_hidden_layers", 32}};
+    run.knobs.dp = 2;
+    run.knobs.pp = 2;
+    set_plan_knob(run.knobs, *find_plan_knob(value.knob), value.value);
+    BOOST_TEST(can_say(run, value.knob, value.dialect) == value.can_be_said,
+               name_of(value.dialect) << " " << value.knob << " " << value.value);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_dialect_cannot_be_told_it_does_by_itself) {
+  PlanKnobs knobs;
+  knobs.cuda_graphs = {PlanGraph::attn};
+  knobs.tp = 4;
+  follow_defaults(knobs, Dialect::torchtitan);
+  BOOST_TEST(knobs.cuda_graphs.empty());
+  BOOST_TEST(!knobs.moe_permute_fusion);
+  BOOST_TEST(!knobs.gradient_accumulation_fusion);
+  BOOST_TEST(knobs.tp == 4);
+  PlanKnobs others;
+  follow_defaults(others, Dialect::megatron_lm);
+  BOOST_TEST((others == PlanKnobs{}));
+}
+
 BOOST_AUTO_TEST_CASE(every_knob_has_a_row) {
   size_t count = 0;
   for (const Row& row : knob_rows()) {

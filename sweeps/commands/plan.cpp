@@ -187,6 +187,20 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
+/// HybridEP does not find out by itself which ranks NVLink joins.
+void tell_hybridep(const spec::HardwareSpec& hardware, spec::dialects::RunConfig& config) {
+  constexpr int64_t kUsualNode = 8;
+  const bool is_rack = hardware.devices_per_node > kUsualNode;
+  const int64_t ranks =
+      std::min(int64_t{config.knobs.ep} * config.knobs.etp, hardware.devices_per_node);
+  const auto tell = [&](const char* name, std::string value) {
+    config.environment.try_emplace(name, std::move(value));
+  };
+  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", std::to_string(ranks));
+  tell("NVLINK_DOMAIN_SIZE", is_rack ? "72" : "8");
+  tell("USE_MNNVL", is_rack ? "1" : "0");
+}
+
 /// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
 /// beside its choices goes along, such as paths and learning rates.
 std::string exported(const CommandOptions& options, const nlohmann::json& model,
@@ -214,6 +228,9 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();
+  if (config.knobs.dispatcher == spec::Dispatcher::hybridep && config.knobs.ep > 1) {
+    tell_hybridep(*result.question.hardware, config);
+  }
   return dialects::export_run(config, dialect);
 }
 

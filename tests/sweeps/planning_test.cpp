@@ -413,6 +413,18 @@ BOOST_FIXTURE_TEST_CASE(settings_that_move_nothing_are_named, Cli) {
   BOOST_TEST(plan.find("--manual-gc", exported) != std::string::npos, plan);
 }
 
+// HybridEP has to be told which ranks NVLink joins.
+BOOST_FIXTURE_TEST_CASE(a_plan_with_hybridep_says_its_domain, Cli) {
+  const Answer answer =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--fix",
+           "dispatcher=hybridep", "--fix", "ep=16", "--top", "1", "--export", "megatron-lm"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  for (const char* words :
+       {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=8", "NVLINK_DOMAIN_SIZE=8", "USE_MNNVL=0"}) {
+    BOOST_TEST(answer.out.find(words) != std::string::npos, answer.out);
+  }
+}
+
 // torchtitan has no words for most of Megatron's choices, and takes FSDP2 beside stages.
 BOOST_FIXTURE_TEST_CASE(a_plan_has_the_words_of_its_framework, Cli) {
   const std::vector<std::string> words = {"plan",       "--model",  "qwen3-30b-a3b",

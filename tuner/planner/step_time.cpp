@@ -457,8 +457,9 @@ class StepPricer {
                                 static_cast<double>(k_.ep) * k_.etp, times);
     const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
     step.part(TimePart::data) = wire * (is_hidden ? rates_.data_exposed : 1);
-    const double owned = k_.distributed_optimizer ? dense / copies + weights.experts / expert_copies
-                                                  : dense + weights.experts;
+    const bool is_shared = k_.distributed_optimizer || k_.fsdp != spec::Fsdp::none;
+    const double owned =
+        is_shared ? dense / copies + weights.experts / expert_copies : dense + weights.experts;
     // Gradient, master and both moments read, the latter three written, and the weight.
     constexpr double kBytes = 4 + 2 * 12 + 2;
     step.part(TimePart::optimizer) =

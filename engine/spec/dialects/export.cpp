@@ -25,14 +25,23 @@ Written written(RunConfig& run, Dialect dialect) {
   if (connections != PlanKnobs{}.cuda_device_max_connections) {
     run.environment[std::string(kConnections)] = fmt::format("{}", connections);
   }
+  add_implied(run, dialect);
   Writing out(dialect, run);
-  out.traits = traits_of(run.model, out.notes);
+  std::vector<std::string> notes;
+  out.traits = traits_of(run.model, notes);
+  // Torchtitan's models are its own.
+  if (dialect != Dialect::torchtitan) {
+    out.notes = std::move(notes);
+  } else if (!run.model.empty()) {
+    out.notes.emplace_back("the model's sizes go by its name here: add [model] name and flavor");
+  }
   if (dialect == Dialect::torchtitan) {
     write_parts_of_titan(out);
   } else {
     write_parts_of_megatron(out);
   }
   std::vector<Setting> settings = write_rows(out);
+  write_implied(out, settings);
   return {std::move(out), std::move(settings)};
 }
 
@@ -58,7 +67,10 @@ std::string value_of(const Setting& setting) {
 
 std::string export_run(const RunConfig& given, Dialect dialect) {
   RunConfig run = given;
+  std::vector<std::string> left_out;
+  leave_out_excluded(run, left_out);
   auto [out, settings] = written(run, dialect);
+  out.notes.insert(out.notes.end(), left_out.begin(), left_out.end());
   std::vector<UnknownSetting> unknown;
   if (run.dialect == dialect) {
     for (const UnknownSetting& setting : run.unknown) {

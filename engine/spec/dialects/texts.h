@@ -20,6 +20,13 @@ void read_primus(std::string_view text, Reading& reading);
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown);
 
+/// Sets the knobs and variables that a run's choices imply, before it is written.
+void add_implied(RunConfig& run, Dialect dialect);
+/// The same of settings that no knob stands for.
+void write_implied(Writing& writing, std::vector<Setting>& settings);
+/// Takes settings that no knob stands for, and that the knobs exclude, out of a run.
+void leave_out_excluded(RunConfig& run, std::vector<std::string>& notes);
+
 /// A setting that is in no other table in the words of another dialect; none where carried_rows()
 /// has none for it.
 std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to);

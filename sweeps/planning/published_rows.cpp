@@ -290,6 +290,7 @@ void read_other_knobs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) 
   if (is_on("delay_wgrad_compute")) knobs.delay_wgrad_compute = true;
   if (is_on("tp_comm_overlap")) knobs.tp_comm_overlap = true;
   if (is_off("comm_overlap")) knobs.overlap_grad_reduce = knobs.overlap_param_gather = false;
+  if (is_on("fp8_param_gather")) knobs.fp8_param_gather = true;
   if (is_on("no_gradient_accumulation_fusion")) knobs.gradient_accumulation_fusion = false;
   if (other.text("attention-backend") == "unfused") knobs.fused_attention = false;
   if (is_on("chunked_linear_cross_entropy")) {

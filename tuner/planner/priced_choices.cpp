@@ -38,7 +38,8 @@ double bytes_to_host(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   const LayerSizes sizes = sizes_of(run, kind, window);
   double bytes = 0;
   for (const SavedTerm& term : saved_terms()) {
-    if ((k.offload & term.offloaded_by).empty()) continue;
+    const bool is_kept = (k.recompute & term.dropped_by).empty();
+    if (!is_kept || (k.offload & term.offloaded_by).empty()) continue;
     if (term.is_there == nullptr || term.is_there(sizes, k)) bytes += term.bytes(sizes, k);
   }
   return bytes;

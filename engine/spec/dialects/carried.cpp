@@ -11,6 +11,7 @@
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
+#include "kernels/base/error.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -26,6 +27,7 @@ std::vector<std::string> words_of_value(const UnknownSetting& setting, Dialect d
   if (setting.value.empty()) return words;
   if (dialect == Dialect::megatron_lm) {
     for (const ShellCommand& command : read_shell("- " + setting.value, setting.key)) {
+      if (command.words.empty()) continue;  // only variables, behind a semicolon
       words.insert(words.end(), command.words.begin() + 1, command.words.end());
     }
     return words;
@@ -44,7 +46,12 @@ std::vector<std::string> words_of_value(const UnknownSetting& setting, Dialect d
 std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to) {
   const Row* row = find_carried(setting.key, from);
   if (row == nullptr || key_of(*row, to).empty()) return std::nullopt;
-  std::vector<std::string> words = words_of_value(setting, from);
+  std::vector<std::string> words;
+  try {
+    words = words_of_value(setting, from);
+  } catch (const base::UsageError&) {
+    return std::nullopt;  // a value that no form of ours has
+  }
   const Kind kind = kind_of(*row);
   if (kind == Kind::flag) {
     const std::optional<bool> is_said = words.empty() ? true : parse_switch(words.front());
@@ -53,6 +60,8 @@ std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, D
     words = {is_on != is_inverted(*row, to) ? "true" : "false"};
   }
   if (words.empty() || (kind != Kind::list && words.size() > 1)) return std::nullopt;
+  if (kind == Kind::integer && !parse_integer(words.front())) return std::nullopt;
+  if (kind == Kind::number && !parse_number(words.front())) return std::nullopt;
   return Setting{.key = key_of(*row, to), .words = std::move(words)};
 }
 

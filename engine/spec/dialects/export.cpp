@@ -150,6 +150,7 @@ std::vector<std::string> words_of(const UnknownSetting& setting, Dialect dialect
   if (is_switch) return {flag};
   std::vector<std::string> words = {flag};
   for (const ShellCommand& command : read_shell("- " + setting.value, setting.key)) {
+    if (command.words.empty()) continue;  // only variables, behind a semicolon
     words.insert(words.end(), command.words.begin() + 1, command.words.end());
   }
   return words;

@@ -371,6 +371,12 @@ BOOST_AUTO_TEST_CASE(settings_that_no_knob_stands_for_are_translated_or_named) {
   BOOST_TEST(contains(titan, "--moe-paged-stash"), titan);
   const std::string primus = export_run(run, kPrimus);
   BOOST_TEST(contains(primus, "overlap_p2p_comm: false"), primus);
+  // A value that no form has is named, too.
+  const std::string odd = export_run(flags("--ddp-bucket-size many --manual-gc 3 4"), kBridge);
+  BOOST_TEST(contains(odd,
+                      "2 settings of megatron-lm are not translated: --ddp-bucket-size, "
+                      "--manual-gc"),
+             odd);
   // And back, with the contrary of a switch.
   const RunConfig of_bridge = import_run(
       "model.tensor_model_parallel_size=1 comm_overlap.overlap_p2p_comm=false "

@@ -72,7 +72,8 @@ struct PlanStage {
 /// What one change does.
 struct PlanChange {
   PlanDifference difference;
-  std::optional<double> gain_ratio;  ///< of the throughput; none where the change alone is illegal
+  /// Of the throughput; none where the change alone is illegal or has no price.
+  std::optional<double> gain_ratio;
   std::optional<double> more_bytes;
   std::string broken_rule;  ///< of an illegal one
 };

@@ -40,6 +40,11 @@ std::string change_rows(const std::vector<PlanChange>& changes) {
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
       html += "<td></td>";
+    } else if (change.broken_rule.empty()) {
+      html += "<td class=\"num\">–</td>";
+      html += number_cell(change.more_bytes,
+                          change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
+      html += "<td>speed not priced</td>";
     } else {
       html += fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}</td>",
                           escape(change.broken_rule));

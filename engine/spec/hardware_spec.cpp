@@ -150,6 +150,16 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
           "intra_node", "Link between devices of a node; required where a node has several.")),
       object_field<&HardwareSpec::inter_node, &link_fields>(link_info(
           "inter_node", "Link of a device to other nodes; required where there are several.")),
+      field<&HardwareSpec::host_link_bytes_per_s>(
+          {.key = "host_link_bytes_per_s",
+           .quantity = Quantity::bytes_per_s,
+           .limits = {0, kMaxRate},
+           .help = "Bandwidth between a device and its host's memory in one direction, for plans; "
+                   "0: that of PCIe 4.0.",
+           .presence = Presence::written_if_set,
+           .plausible = kRealLink}),
+      field<&HardwareSpec::vendor>(
+          link_info("vendor", "Who makes the devices, for plans: AMD; without it NVIDIA.")),
       field<&HardwareSpec::launch_ns>(host_time("launch_ns", "Host time of a kernel launch.")),
       field<&HardwareSpec::graph_launch_ns>(
           host_time("graph_launch_ns", "Host time of a graph replay.")),

@@ -68,8 +68,11 @@ struct HardwareSpec {
   /// Rows for each matrix at which products and grouped products reach half of that share: n1/2 of
   /// Hockney & Jesshope 1981. 0: a row costs the same in every product.
   ByWork half_rows{};
-  LinkSpec intra_node;          ///< per device and direction
-  LinkSpec inter_node;          ///< per device and direction
+  LinkSpec intra_node;  ///< per device and direction
+  LinkSpec inter_node;  ///< per device and direction
+  /// Between a device and its host's memory, in one direction, for plans; 0: not stated.
+  double host_link_bytes_per_s = 0;
+  std::string vendor;           ///< of the devices, for plans; empty: NVIDIA
   int64_t launch_ns = 0;        ///< host time per kernel launch
   int64_t graph_launch_ns = 0;  ///< host time per graph replay
   int64_t sync_ns = 0;          ///< host time of a device synchronisation
@@ -88,6 +91,10 @@ struct HardwareSpec {
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
 };
+
+inline bool is_of_amd(const HardwareSpec& hardware) {
+  return hardware.vendor == "AMD" || hardware.vendor == "amd";
+}
 
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);

@@ -227,6 +227,7 @@ struct PlanKnobs {
   bool moe_permute_fusion = true;
   bool fused_grouped_mlp = false;  ///< products and activation of experts in one kernel
   bool fp8_attention = false;
+  bool fp8_param_gather = false;  ///< weights of the products are kept and gathered in FP8 alone
   bool fused_attention = true;
   bool fused_activation = true;
   bool gradient_accumulation_fusion = true;

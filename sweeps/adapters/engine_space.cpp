@@ -43,6 +43,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.knobs = knobs;
   plan.seq_length = run.sweep.base.training.seq_length;
   plan.global_batch_size = run.sweep.base.training.global_batch_size;
+  plan.is_of_megatron = run.config.dialect != dialects::Dialect::torchtitan;
   if (!run.config.pipeline_layout.empty()) {
     plan.stages = spec::pipeline_stages_of(run.config.pipeline_layout);
   }

@@ -107,6 +107,7 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
     row["reason"] = nullptr;
     row["knobs"] = to_json(owned.run.knobs);
     row["notes"] = owned.notes;
+    add_settings(owned.settings, row);
     const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
     std::cout << document.dump(2) << '\n';
     return 0;
@@ -121,6 +122,7 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
       estimate.load_that_fits, base::name_of(tuner::planner::wall_of(estimate.step)));
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
+  std::cout << settings_text(owned.settings);
   return 0;
 }
 

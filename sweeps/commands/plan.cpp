@@ -6,9 +6,11 @@
 #include <ctime>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/dialects/concepts.h"
 #include "engine/spec/document.h"
 #include "engine/spec/json_reader.h"
 #include "engine/spec/library.h"
@@ -74,6 +76,7 @@ void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<
   run.knobs = question.base;
   run.global_batch_size = question.global_batch_size;
   run.seq_length = question.seq_length;
+  run.is_of_megatron = question.is_of_megatron;
   spec::set_dp_for(question.hardware->num_devices(), run.knobs);
   if (fixed.empty() || planner::broken_rule(run) != nullptr) return;
   std::string text = "no configuration is legal; none that is searched has";
@@ -141,10 +144,20 @@ CommandOptions plan_options() {
 
 namespace {
 
-/// Whether the engine behind a dialect has a loss in chunks of tokens.
-bool chunks_loss(spec::dialects::Dialect dialect) {
-  return dialect == spec::dialects::Dialect::torchtitan ||
-         dialect == spec::dialects::Dialect::primus;
+using spec::dialects::Dialect;
+
+/// Has a question search what a dialect has words for, by the dialects' own tables.
+void search_in_words_of(Dialect dialect, const nlohmann::json& model,
+                        planner::PlanQuestion& question) {
+  spec::dialects::RunConfig run;
+  run.dialect = dialect;
+  run.model = model;
+  question.is_of_megatron = dialect != Dialect::torchtitan;
+  question.can_say = [dialect, run](const spec::PlanKnobs& knobs, std::string_view knob) {
+    spec::dialects::RunConfig said = run;
+    said.knobs = knobs;
+    return spec::dialects::can_say(said, knob, dialect);
+  };
 }
 
 /// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
@@ -165,6 +178,7 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   run.knobs = question.base;
   run.global_batch_size = question.global_batch_size;
   run.seq_length = question.seq_length;
+  run.is_of_megatron = question.is_of_megatron;
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
   for (const planner::PlanRule* rule : planner::broken_rules(run)) {
@@ -173,12 +187,40 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
-/// The first plan as somebody's command or configuration.
+/// HybridEP does not find out by itself which ranks NVLink joins.
+void tell_hybridep(const spec::HardwareSpec& hardware, spec::dialects::RunConfig& config) {
+  constexpr int64_t kUsualNode = 8;
+  const bool is_rack = hardware.devices_per_node > kUsualNode;
+  const int64_t ranks =
+      std::min(int64_t{config.knobs.ep} * config.knobs.etp, hardware.devices_per_node);
+  const auto tell = [&](const char* name, std::string value) {
+    config.environment.try_emplace(name, std::move(value));
+  };
+  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", std::to_string(ranks));
+  tell("NVLINK_DOMAIN_SIZE", is_rack ? "72" : "8");
+  tell("USE_MNNVL", is_rack ? "1" : "0");
+}
+
+/// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
+/// beside its choices goes along, such as paths and learning rates.
 std::string exported(const CommandOptions& options, const nlohmann::json& model,
+                     const std::optional<spec::dialects::RunConfig>& theirs,
                      const PlanResult& result) {
-  const spec::dialects::Dialect dialect = dialect_named(options, "export");
-  spec::dialects::RunConfig config;
+  namespace dialects = spec::dialects;
+  const dialects::Dialect dialect = dialect_named(options, "export");
+  dialects::RunConfig config;
   config.dialect = dialect;
+  if (theirs) {
+    config.dialect = theirs->dialect;
+    config.model_name = theirs->model_name;
+    config.environment = theirs->environment;
+    config.environment.erase(std::string(dialects::kConnections));
+    // What the plan decides was not understood there: it is left out.
+    std::ranges::copy_if(theirs->unknown, std::back_inserter(config.unknown),
+                         [&](const dialects::UnknownSetting& setting) {
+                           return dialects::find_row(setting.key, theirs->dialect) == nullptr;
+                         });
+  }
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
   config.pipeline_layout =
@@ -186,7 +228,10 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();
-  return spec::dialects::export_run(config, dialect);
+  if (config.knobs.dispatcher == spec::Dispatcher::hybridep && config.knobs.ep > 1) {
+    tell_hybridep(*result.question.hardware, config);
+  }
+  return dialects::export_run(config, dialect);
 }
 
 /// A plan whose step the engine cannot play is a plan all the same.
@@ -252,31 +297,49 @@ int run_plan_command(const CommandOptions& options) {
   if (fixed.empty()) question.keeps = nullptr;
   question.may_exchange_heads =
       std::ranges::none_of(fixed, [](const Fixed& one) { return one.row->name == "cp_comm_type"; });
-  if (options.has("export"))
-    question.may_chunk_loss = chunks_loss(dialect_named(options, "export"));
+  // In whose words the plan is.
+  std::optional<Dialect> dialect;
+  if (options.has("export")) dialect = dialect_named(options, "export");
+  const auto settle = [&](bool has_own_defaults) {
+    if (dialect) {
+      search_in_words_of(*dialect, named.config, question);
+      if (!has_own_defaults) {
+        spec::dialects::follow_defaults(question.base, *dialect);
+        // It shards with FSDP2 unless it is told to replicate.
+        if (*dialect == Dialect::torchtitan) question.base.fsdp = spec::Fsdp::torch;
+      }
+    }
+    for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+  };
   std::shared_ptr<const spec::HardwareSpec> hardware;
+  std::optional<spec::dialects::RunConfig> today_config;
   PlanResult result;
   if (options.has("gpus") || own_devices) {
     hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
     std::optional<OwnedRun> theirs;
     if (options.has("against")) {
-      const spec::dialects::RunConfig config =
-          run_config_of(options, "against", hardware->num_devices());
+      today_config = run_config_of(options, "against", hardware->num_devices());
+      const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
-      if (!chunks_loss(config.dialect)) question.may_chunk_loss = false;
+      if (!dialect) dialect = config.dialect;
       if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
       if (config.global_batch_size > 0 && !options.has("gbs")) {
         question.global_batch_size = config.global_batch_size;
       }
       // What is not searched over stays as it is there, such as precision and types.
       question.base = theirs->run.knobs;
-      if (theirs->run.is_of_megatron) turn_on_free_switches(question.base);
-      for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+      if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
+    settle(today_config && today_config->dialect == dialect);
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
+    if (theirs) {
+      result.against->notes = theirs->notes;
+      result.against->settings = theirs->settings;
+    }
   } else {
     if (options.has("against")) throw base::UsageError("--against needs --gpus");
+    settle(false);
     constexpr int64_t kMostDevices = 4096;
     for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
       hardware = machine_of(machine, devices);
@@ -286,6 +349,10 @@ int run_plan_command(const CommandOptions& options) {
     }
     result.assumptions.push_back(fmt::format(
         "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
+  }
+  if (dialect) {
+    result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
+                                             spec::name_of(*dialect)));
   }
   if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
@@ -299,7 +366,7 @@ int run_plan_command(const CommandOptions& options) {
     }
   }
   const std::string written = options.has("export") && !result.answer.best.empty()
-                                  ? exported(options, named.config, result)
+                                  ? exported(options, named.config, today_config, result)
                                   : std::string();
   if (options.wants_json()) {
     nlohmann::json document = to_json(result);

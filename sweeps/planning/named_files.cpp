@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
@@ -112,6 +114,25 @@ dialects::RunConfig run_config_of(const CommandOptions& options, const char* opt
   return dialects::import_run(text, *dialect, how);
 }
 
+void add_settings(const dialects::UnpricedSettings& settings, nlohmann::json& document) {
+  const auto put = [&](const std::string& name, const std::vector<std::string>& keys) {
+    const size_t named = std::min(keys.size(), dialects::kMostNamed);
+    document[name] = std::vector(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
+    document["num_" + name] = keys.size();
+  };
+  put("not_priced_settings", settings.known);
+  put("unknown_settings", settings.unknown);
+}
+
+std::string settings_text(const dialects::UnpricedSettings& settings) {
+  std::string text;
+  for (const auto& [what, keys] : {std::pair{"known, but not priced", &settings.known},
+                                   std::pair{"not known, and not priced", &settings.unknown}}) {
+    if (!keys->empty()) text += fmt::format("{}: {}\n", what, dialects::text_of_keys(*keys));
+  }
+  return text;
+}
+
 OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware) {
   OwnedRun owned;
@@ -126,6 +147,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
+  owned.settings = dialects::unpriced_settings(config);
   tuner::planner::PlanRun& run = owned.run;
   run.model = owned.model.get();
   run.hardware = owned.hardware.get();

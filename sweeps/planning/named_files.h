@@ -38,7 +38,11 @@ struct OwnedRun {
   std::shared_ptr<const spec::HardwareSpec> hardware;
   tuner::planner::PlanRun run;
   std::vector<std::string> notes;
+  spec::dialects::UnpricedSettings settings;  ///< that no figure follows from
 };
+/// In JSON their first keys, and how many they are; for people a line each, none of an empty list.
+void add_settings(const spec::dialects::UnpricedSettings& settings, nlohmann::json& document);
+std::string settings_text(const spec::dialects::UnpricedSettings& settings);
 /// `model` may be null: then the text has to say its sizes. Throws base::UsageError where the run
 /// lacks a size or breaks a rule of the engine that it is for.
 OwnedRun owned_run(const spec::dialects::RunConfig& config,

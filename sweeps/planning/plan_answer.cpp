@@ -15,6 +15,7 @@
 #include "kernels/base/at_once.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
+#include "tuner/planner/priced_choices.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
 
@@ -57,17 +58,22 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
       change.broken_rule = broken->name;
       continue;
     }
-    if (!is_laid_out) {
+    if (!is_laid_out && changed.is_of_megatron) {
       planner::WorkCache works;
       changed.stages =
           planner::choose_stages(changed, planner::stage_parts(changed, works, calibration.rates));
     }
     change.gain = seconds / planner::predict_step(changed, calibration.rates).seconds - 1;
     change.bytes = planner::predict_memory(changed).peak_bytes() - bytes;
+    change.is_priced = planner::has_price_in_time(change.knob);
+    if (!change.is_priced) change.gain.reset();
   }
-  std::stable_sort(changes.begin(), changes.end(), [](const KnobGain& a, const KnobGain& b) {
-    return a.gain.value_or(-1) > b.gain.value_or(-1);
-  });
+  // Behind those with a price come those without, then the illegal ones.
+  const auto place = [](const KnobGain& change) {
+    return change.gain.value_or(change.is_priced ? -2 : -1);
+  };
+  std::stable_sort(changes.begin(), changes.end(),
+                   [&](const KnobGain& a, const KnobGain& b) { return place(a) > place(b); });
 }
 
 /// The fastest plan known, of the best and of the space, for which `holds`.
@@ -136,6 +142,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
     if (flops_per_s <= 0 || first.knobs.precision != PrecisionRecipe::bf16) continue;
     PlanRun changed = run;
     changed.knobs.precision = recipe;
+    if (question.can_say != nullptr && !question.can_say(changed.knobs, "precision")) continue;
     add("precision", std::string(spec::name_of(first.knobs.precision)),
         std::string(spec::name_of(recipe)), changed);
   }

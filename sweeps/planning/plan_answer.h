@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
 #include "sweeps/planning/estimate.h"
 #include "tuner/cost_model.h"
@@ -19,17 +20,20 @@ struct KnobGain {
   std::string from;
   std::string to;
   /// Of the step's time, by this change alone, 0.1 being a tenth faster; none where the change
-  /// alone is illegal.
+  /// alone is illegal or has no price.
   std::optional<double> gain;
   std::optional<double> bytes;  ///< that the worst rank needs more
-  std::string broken_rule;      ///< of an illegal one
+  std::string broken_rule{};    ///< of an illegal one
+  bool is_priced = true;        ///< in time: false where neither formula nor figure is known
 };
 
 /// What somebody runs today.
 struct Against {
   tuner::planner::PlanRun run;
   RunEstimate estimate;
-  std::vector<KnobGain> changes;  ///< to the first plan
+  std::vector<KnobGain> changes;   ///< to the first plan
+  std::vector<std::string> notes;  ///< what of the command was understood only in part
+  spec::dialects::UnpricedSettings settings;
 };
 
 struct ThumbOpinion {

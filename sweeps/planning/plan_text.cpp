@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/units.h"
+#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/table.h"
 
@@ -66,6 +67,7 @@ json change_json(const KnobGain& change) {
   json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
   entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
   entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
+  entry["is_priced"] = change.is_priced;
   entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
   return entry;
 }
@@ -114,9 +116,11 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
 
 /// What a change does, as add_against and the list of what helps tell it.
 std::string gain_text(const KnobGain& change) {
-  if (!change.gain) return fmt::format("not alone: {}", change.broken_rule);
-  return fmt::format("{:+.1f} % speed, {}{}", 100 * *change.gain, *change.bytes < 0 ? "-" : "+",
-                     base::format_bytes(std::llround(std::abs(*change.bytes))));
+  if (!change.broken_rule.empty()) return fmt::format("not alone: {}", change.broken_rule);
+  return fmt::format(
+      "{}, {}{}",
+      change.gain ? fmt::format("{:+.1f} % speed", 100 * *change.gain) : "speed not priced",
+      *change.bytes < 0 ? "-" : "+", base::format_bytes(std::llround(std::abs(*change.bytes))));
 }
 
 void add_against(const PlanResult& result, std::string& text) {
@@ -127,6 +131,8 @@ void add_against(const PlanResult& result, std::string& text) {
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
       name_of(theirs.estimate.verdict));
+  for (const std::string& note : theirs.notes) text += fmt::format("  note: {}\n", note);
+  text += settings_text(theirs.settings);
   if (result.estimates.empty()) return;
   text +=
       fmt::format("the first plan is {:.2f} times as fast. Each change alone:\n",
@@ -206,6 +212,8 @@ json to_json(const PlanResult& result) {
     for (const KnobGain& change : result.against->changes) {
       against["changes"].push_back(change_json(change));
     }
+    against["notes"] = result.against->notes;
+    add_settings(result.against->settings, against);
     document["against"] = std::move(against);
   }
   return document;

@@ -223,6 +223,7 @@ void read_other_knobs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) 
   if (is_on("delay_wgrad_compute")) knobs.delay_wgrad_compute = true;
   if (is_on("tp_comm_overlap")) knobs.tp_comm_overlap = true;
   if (is_off("comm_overlap")) knobs.overlap_grad_reduce = knobs.overlap_param_gather = false;
+  if (is_on("fp8_param_gather")) knobs.fp8_param_gather = true;
   if (is_on("no_gradient_accumulation_fusion")) knobs.gradient_accumulation_fusion = false;
   if (other.text("attention-backend") == "unfused") knobs.fused_attention = false;
   if (is_on("chunked_linear_cross_entropy")) {
@@ -312,6 +313,9 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     const auto known = dispatcher_word(text, backend);
     knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
     if (!known) ++result.num_unknown;
+    if (knobs.dispatcher == spec::Dispatcher::hybridep && spec::is_of_amd(*result.hardware)) {
+      throw base::UsageError(fmt::format("{} has no HybridEP", result.hardware->name));
+    }
     if (plain_word(text) == "flex" && backend.empty()) {
       assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
     }

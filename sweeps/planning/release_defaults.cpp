@@ -109,9 +109,10 @@ class Defaults {
     // and those of models with sinks with 26.04.
     const bool has_new_recipe = (has_mixer(*result_.model, Mixer::mla) && result_.months >= -4) ||
                                 (result_.model->has_attention_sinks && result_.months >= -2);
-    const bool has_flex = is_rack(result_) || (is_blackwell() && has_new_recipe) ||
-                          tuner::planner::is_later_revision(*result_.hardware) ||
-                          (generation_ == tuner::planner::Generation::hopper && knobs_.ep > 8);
+    const bool has_flex = !spec::is_of_amd(*result_.hardware) &&
+                          (is_rack(result_) || (is_blackwell() && has_new_recipe) ||
+                           tuner::planner::is_later_revision(*result_.hardware) ||
+                           (generation_ == tuner::planner::Generation::hopper && knobs_.ep > 8));
     knobs_.dispatcher = has_flex ? Dispatcher::hybridep : Dispatcher::alltoall;
     note(std::string("dispatcher ") + std::string(name_of(knobs_.dispatcher)));
   }

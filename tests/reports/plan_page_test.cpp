@@ -44,6 +44,7 @@ BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
   BOOST_TEST(has(html, "+25.0 %"));
   BOOST_TEST(has(html, "−3.00 GiB"));
   BOOST_TEST(has(html, "not alone: vpp_needs_pp"));
+  BOOST_TEST(has(html, "speed not priced"));
   BOOST_TEST(has(html, "12.5 %"));
   const json front = data_of(html, "front");
   BOOST_TEST(front["first"]["tokens"] == 1234);

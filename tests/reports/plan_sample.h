@@ -74,6 +74,7 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
   page.against = reports::PlanAgainst{text + "tp 4",    text + "none",  row.step_ns, row.tflops,
                                       row.tokens_per_s, row.peak_bytes, "fits",      {}};
   page.against->changes = {{{text + "ep", "1", "8"}, 0.25, -3 * kGiB, ""},
+                           {{text + "cross_entropy", "te", "native"}, {}, kGiB, ""},
                            {{text + "vpp", "1", "2"}, {}, {}, text + "vpp_needs_pp"}};
   page.thumbs = {{text + "Two replicas.", false, 0.125}};
   page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};

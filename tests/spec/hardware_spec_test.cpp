@@ -78,20 +78,25 @@ BOOST_AUTO_TEST_CASE(products_may_reach_half_of_their_rate_at_some_rows) {
 }
 
 BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
-  for (const char* key :
-       {"fp8_flops_per_s", "fp4_flops_per_s", "host_slowness", "power_watts", "source"}) {
+  for (const char* key : {"fp8_flops_per_s", "fp4_flops_per_s", "host_link_bytes_per_s", "vendor",
+                          "host_slowness", "power_watts", "source"}) {
     BOOST_TEST(!to_json(hardware()).contains(key), key);
   }
   BOOST_TEST(hardware().host_slowness == 1.0);
   json document = cluster();
   document.update({{"fp8_flops_per_s", "1979TF"},
                    {"fp4_flops_per_s", 1e16},
+                   {"host_link_bytes_per_s", "64GB/s"},
+                   {"vendor", "AMD"},
                    {"host_slowness", 0.5},
                    {"power_watts", "1.2kW"},
                    {"source", "a data sheet"}});
   const HardwareSpec h = hardware_from_json(document, "h.json");
   BOOST_TEST(h.fp8_flops_per_s == 1.979e15);
   BOOST_TEST(h.fp4_flops_per_s == 1e16);
+  BOOST_TEST(h.host_link_bytes_per_s == 6.4e10);
+  BOOST_TEST(is_of_amd(h));
+  BOOST_TEST(!is_of_amd(hardware()));
   BOOST_TEST(h.host_slowness == 0.5);
   BOOST_TEST(h.power_watts == 1200);
   BOOST_TEST(h.source == "a data sheet");
@@ -200,6 +205,8 @@ BOOST_DATA_TEST_CASE(shipped_machines_are_one_node_that_says_where_its_figures_a
   const bool has_grace = h.devices_per_node == 64;
   BOOST_TEST(h.host_slowness == (has_grace ? 0.5 : 1));
   BOOST_TEST(contains(h.source, "72 GPUs, of which runs use 64") == has_grace);
+  BOOST_TEST(h.host_link_bytes_per_s >= 3.2e10);
+  BOOST_TEST(is_of_amd(h) == (std::string_view(sample) == "mi300x"));
   BOOST_TEST(with_devices(h, 1024).num_devices() == 1024);
 }
 

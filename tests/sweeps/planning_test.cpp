@@ -356,6 +356,16 @@ BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
   for (const char* knob : {"sequence_parallel", "distributed_optimizer", "overlap_grad_reduce"}) {
     BOOST_TEST(changed.contains(knob), knob);
   }
+  // What has no price in time says so instead of a gain of nothing.
+  BOOST_TEST(changed.contains("moe_permute_fusion"));
+  for (const json& change : document["against"]["changes"]) {
+    if (change["knob"] == "moe_permute_fusion") {
+      BOOST_TEST(change["is_priced"] == false);
+      BOOST_TEST(change["gain_ratio"].is_null());
+      BOOST_TEST(change["broken_rule"].is_null());
+    }
+    if (change["knob"] == "moe_grouped_gemm") BOOST_TEST(change["gain_ratio"].get<double>() > 0);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
@@ -385,6 +395,105 @@ BOOST_FIXTURE_TEST_CASE(import_prints_documented_keys, Cli) {
   BOOST_TEST(document["model"]["num_hidden_layers"] == 4);
   tests::check_documented("import", answer.out);
   tests::check_printed("import", {document});
+}
+
+// What nobody knows, and what is known and moves no figure, is named in text and JSON, and goes
+// along where the plan is written in the same words.
+BOOST_FIXTURE_TEST_CASE(settings_that_move_nothing_are_named, Cli) {
+  const std::string command = std::string(kCommand) + " --manual-gc --moe-shared-expert-overlap";
+  const std::vector<std::string> machine = {"--model",  "qwen3-30b-a3b", "--hardware",
+                                            "h100-80g", "--gpus",        "16"};
+  const auto answer_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), machine.begin(), machine.end());
+    const Answer answer = run(words);
+    BOOST_TEST(answer.code == 0, answer.err);
+    return answer.out;
+  };
+  const json row =
+      json::parse(answer_of({"estimate", "--run", command, "--format", "json"}))["rows"][0];
+  BOOST_TEST(row["not_priced_settings"] ==
+             json::array({"--manual-gc", "--moe-shared-expert-overlap"}));
+  BOOST_TEST(row["num_not_priced_settings"] == 2);
+  BOOST_TEST(row["unknown_settings"] == json::array({"--lr"}));
+  BOOST_TEST(row["num_unknown_settings"] == 1);
+  const std::string text = answer_of({"estimate", "--run", command});
+  BOOST_TEST(text.find("known, but not priced: --manual-gc, --moe-shared-expert-overlap\n") !=
+                 std::string::npos,
+             text);
+  BOOST_TEST(text.find("not known, and not priced: --lr\n") != std::string::npos, text);
+  const std::string plan = answer_of(
+      {"plan", "--against", command, "--fix", "pp=1", "--fix", "ep=8", "--export", "megatron-lm"});
+  BOOST_TEST(plan.find("not known, and not priced: --lr\n") != std::string::npos, plan);
+  const size_t exported = plan.find("torchrun");
+  BOOST_TEST_REQUIRE(exported != std::string::npos, plan);
+  BOOST_TEST(plan.find("--lr 3e-4", exported) != std::string::npos, plan);
+  BOOST_TEST(plan.find("--manual-gc", exported) != std::string::npos, plan);
+}
+
+// HybridEP has to be told which ranks NVLink joins.
+BOOST_FIXTURE_TEST_CASE(a_plan_with_hybridep_says_its_domain, Cli) {
+  const Answer answer =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--fix",
+           "dispatcher=hybridep", "--fix", "ep=16", "--top", "1", "--export", "megatron-lm"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  for (const char* words :
+       {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=8", "NVLINK_DOMAIN_SIZE=8", "USE_MNNVL=0"}) {
+    BOOST_TEST(answer.out.find(words) != std::string::npos, answer.out);
+  }
+}
+
+// torchtitan has no words for most of Megatron's choices, and takes FSDP2 beside stages.
+BOOST_FIXTURE_TEST_CASE(a_plan_has_the_words_of_its_framework, Cli) {
+  const std::vector<std::string> words = {"plan",       "--model",  "qwen3-30b-a3b",
+                                          "--hardware", "h100-80g", "--gpus",
+                                          "16",         "--format", "json"};
+  const auto plans_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line = words;
+    line.insert(line.end(), more.begin(), more.end());
+    const Answer answer = run(line);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out);
+  };
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--export", "torchtitan"},
+        std::vector<std::string>{"--export", "torchtitan", "--fix", "pp=2"},
+        std::vector<std::string>{
+            "--against",
+            "--parallelism.pipeline_parallel_degree 2 --parallelism.expert_parallel_degree 8 "
+            "--parallelism.data_parallel_shard_degree -1 --training.local_batch_size 16 "
+            "--training.global_batch_size 128 --training.seq_len 4096 "
+            "--activation_checkpoint.mode full"}}) {
+    const json document = plans_with(more);
+    BOOST_TEST_REQUIRE(!document["plans"].empty());
+    for (const json& plan : document["plans"]) {
+      const json& knobs = plan["knobs"];
+      BOOST_TEST(knobs["fsdp"] == "torch", knobs.dump());
+      BOOST_TEST(knobs["dispatcher"] != "hybridep");
+      BOOST_TEST(knobs["cuda_graphs"] == "none");
+      BOOST_TEST(knobs["overlap_moe_expert_parallel_comm"] == false);
+      BOOST_TEST((knobs["recompute"] == "none" || knobs["recompute"] == "full"));
+      BOOST_TEST(plan["pipeline_layout"].is_null());
+    }
+    if (document.contains("exported")) {
+      const auto exported = document["exported"].get<std::string>();
+      BOOST_TEST(exported.find("cannot be told") == std::string::npos, exported);
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(hybridep_is_refused_where_it_does_not_run, Cli) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 1 --expert-model-parallel-size 8 "
+      "--micro-batch-size 1 --global-batch-size 256 --seq-length 4096 --bf16 "
+      "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep";
+  check_refused({"estimate", "--run", command, "--model", "qwen3-30b-a3b", "--hardware", "mi300x",
+                 "--gpus", "16"},
+                2, {"dispatcher_of_machine", "HybridEP"});
+  json row = rows_document()[0];
+  row["hardware"] = "MI300X";
+  row["dispatcher"] = "hybridep";
+  const std::vector<PublishedRow> rows = published_rows_of(json::array({row}), "test");
+  BOOST_TEST(rows.at(0).reason.find("has no HybridEP") != std::string::npos, rows.at(0).reason);
 }
 
 // A trial of our engine: the memory that each rank's program says.

@@ -220,6 +220,16 @@ BOOST_AUTO_TEST_CASE(every_rule_counts_without_a_machine) {
              "ep_divides_plane: ep 16 x etp 2 does not divide the 16 ranks of a pipeline stage");
 }
 
+// Torchtitan takes FSDP2 beside pipeline stages, Megatron-Core does not.
+BOOST_AUTO_TEST_CASE(rules_are_those_of_the_runs_own_framework) {
+  RunToMend run = run_of(kCommand);
+  spec::PlanKnobs knobs = run.config->knobs;
+  knobs.fsdp = spec::Fsdp::torch;
+  BOOST_TEST(rule_broken_by(run, knobs).starts_with("fsdp_without_pipeline"));
+  run.config->dialect = dialects::Dialect::torchtitan;
+  BOOST_TEST(rule_broken_by(run, knobs).empty());
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
   BOOST_TEST(remedies_of({"unknown", "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
 }

@@ -266,6 +266,11 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
          k.optimizer = spec::OptimizerKind::muon;
        }},
       {"gather_overlap_needs_reduce", [](K& k) { k.overlap_grad_reduce = false; }},
+      {"narrow_weights",
+       [](K& k) {
+         k.fp8_param_gather = true;
+         k.distributed_optimizer = false;
+       }},
   };
   for (const auto& [name, change] : kBroken) {
     PlanRun run = legal;
@@ -336,6 +341,65 @@ BOOST_AUTO_TEST_CASE(a_model_has_rules_of_its_own) {
   BOOST_TEST(!is_broken(predicting, "overlap_fits_model", overlaps));
 }
 
+// Of an engine of its own that has few words: FSDP2 beside pipeline stages, which it makes itself.
+BOOST_AUTO_TEST_CASE(what_cannot_be_said_is_not_searched) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanQuestion question = question_of(model, hardware);
+  question.is_of_megatron = false;
+  question.base.fsdp = spec::Fsdp::torch;
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.pp == 2; };
+  question.can_say = [](const spec::PlanKnobs& k, std::string_view knob) {
+    if (knob == "fsdp") return k.fsdp == spec::Fsdp::torch;
+    if (knob == "dispatcher") return k.dispatcher != spec::Dispatcher::hybridep;
+    if (knob == "recompute") {
+      return k.recompute.empty() || k.recompute.has(spec::PlanRecompute::full);
+    }
+    if (knob == "cuda_graphs") return k.cuda_graphs.empty();
+    if (knob == "cross_entropy") return k.cross_entropy == spec::CrossEntropy::native;
+    if (knob == "overlap_moe_expert_parallel_comm") return !k.overlap_moe_expert_parallel_comm;
+    if (knob == "cp_comm_type") return k.cp_comm_type != spec::PlanCp::a2a;
+    return knob != "vpp" || k.vpp <= 2;
+  };
+  question.num_best = 1000;
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  bool has_deepep = false;
+  for (const PlannedConfig& config : answer.best) {
+    const spec::PlanKnobs& k = config.knobs;
+    for (const char* knob : {"fsdp", "dispatcher", "recompute", "cuda_graphs", "cross_entropy",
+                             "overlap_moe_expert_parallel_comm", "cp_comm_type", "vpp"}) {
+      BOOST_TEST(question.can_say(k, knob), knob);
+    }
+    BOOST_TEST(config.stages.empty());
+    BOOST_TEST(!k.delay_wgrad_compute);
+    has_deepep = has_deepep || k.dispatcher == spec::Dispatcher::deepep;
+  }
+  BOOST_TEST(has_deepep);
+  // Megatron-Core refuses FSDP2 with stages.
+  question.is_of_megatron = true;
+  BOOST_TEST(search_plans(question, {}).best.empty());
+}
+
+// HybridEP's kernels are for one vendor's devices.
+BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 8;
+  run.knobs.dispatcher = spec::Dispatcher::hybridep;
+  BOOST_TEST((broken_rule(run) == nullptr));
+  hardware.vendor = "AMD";
+  BOOST_TEST_REQUIRE((broken_rule(run) != nullptr));
+  BOOST_TEST(broken_rule(run)->name == "dispatcher_of_machine");
+  const PlanAnswer answer = search_plans(question_of(model, hardware), {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  for (const PlannedConfig& config : answer.best) {
+    BOOST_TEST((config.knobs.dispatcher != spec::Dispatcher::hybridep));
+  }
+}
+
 // What is searched for completes itself: partial graphs beside recomputed experts, the queues that
 // Megatron-Core asks for before Blackwell.
 BOOST_AUTO_TEST_CASE(choices_bring_what_they_imply) {
@@ -360,6 +424,13 @@ BOOST_AUTO_TEST_CASE(choices_bring_what_they_imply) {
   BOOST_TEST(other.cuda_device_max_connections == spec::PlanKnobs{}.cuda_device_max_connections);
   BOOST_TEST(other.delay_wgrad_compute);
   BOOST_TEST(other.precision_aware_optimizer);
+
+  // FSDP refuses what tp and cp ask for.
+  spec::PlanKnobs sharded;
+  sharded.fsdp = spec::Fsdp::megatron;
+  sharded.cuda_device_max_connections = 1;
+  complete(model, hopper, sharded);
+  BOOST_TEST(sharded.cuda_device_max_connections == spec::PlanKnobs{}.cuda_device_max_connections);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,8 @@
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/fit.h"
+#include "tuner/planner/memory_profile.h"
+#include "tuner/planner/priced_choices.h"
 #include "tuner/planner/step_time.h"
 
 namespace moetune::tuner::planner {
@@ -228,6 +230,148 @@ BOOST_AUTO_TEST_CASE(a_step_goes_through_the_parameters) {
   const double sixteenth = predict_step(run, {}).part(TimePart::fixed);
   BOOST_TEST(sixteenth < all);
   BOOST_TEST(sixteenth > 1e-9 * Rates{}.fixed_ns);
+}
+
+// Eleven times over a score of two bytes of each pair and head, of which four are forward.
+BOOST_AUTO_TEST_CASE(scores_in_memory_take_their_traffic) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  const Rates rates;
+  const StepTime fused = predict_step(run, rates);
+  run.knobs.recompute = {spec::PlanRecompute::core_attn};
+  const StepTime again = predict_step(run, rates);
+  run.knobs.fused_attention = false;
+  const StepTime unfused_again = predict_step(run, rates);
+  run.knobs.recompute = {};
+  const StepTime unfused = predict_step(run, rates);
+  // Of 8 layers and 64 micro-batches of 4096 tokens with 16 heads.
+  const double scores = 8.0 * 64 * 4096 * 4096 * 16 * 2;
+  const double seconds = rates.memory_dense * scores / hardware.memory_bytes_per_s;
+  BOOST_TEST(unfused.part(TimePart::attention) - fused.part(TimePart::attention) == 11 * seconds,
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(
+      unfused_again.part(TimePart::recompute) - again.part(TimePart::recompute) == 4 * seconds,
+      boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(a_kernel_for_each_expert_leaves_multiprocessors_idle) {
+  const spec::ModelSpec model = moe_model();  // 1024 wide, experts of 512 with a gate
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  const auto slowness = [&](plan::Op which, plan::Pass pass, double inner) {
+    OpWork op{.op = which, .pass = pass, .work = plan::Work::grouped};
+    op.matrices = 2;
+    op.row_flops = 2 * 2 * 1024 * inner;
+    op.flops = 256 * op.row_flops;  // 256 rows for each expert: two tiles
+    return ungrouped_slowness(run, op);
+  };
+  using plan::Op;
+  using plan::Pass;
+  // Tiles of 128 x 128 on 132 multiprocessors: 2 x 8, 2 x 8, 8 x 8, 2 x 8, 2 x 4, 4 x 8.
+  BOOST_TEST(slowness(Op::expert_fc1, Pass::forward, 1024) == 132.0 / 16);
+  BOOST_TEST(slowness(Op::expert_fc1, Pass::backward, 1024) == 132.0 / 16);
+  BOOST_TEST(slowness(Op::expert_fc1, Pass::wgrad, 1024) == 132.0 / 64);
+  BOOST_TEST(slowness(Op::expert_fc2, Pass::forward, 512) == 132.0 / 16);
+  BOOST_TEST(slowness(Op::expert_fc2, Pass::backward, 512) == 132.0 / 8);
+  BOOST_TEST(slowness(Op::expert_fc2, Pass::wgrad, 512) == 132.0 / 32);
+  // Two products forward, four backward, the activation both ways, for 15 experts more than one.
+  BOOST_TEST(more_launches(layer_work(run, model.kind_of(0), 0)) == 8.0 * 15);
+  const StepTime grouped = predict_step(run, {});
+  run.knobs.moe_grouped_gemm = false;
+  const StepTime apart = predict_step(run, {});
+  BOOST_TEST(apart.part(TimePart::experts) > grouped.part(TimePart::experts));
+  BOOST_TEST(apart.part(TimePart::host) > grouped.part(TimePart::host));
+  run.knobs.cuda_graphs = {spec::PlanGraph::full_iteration};
+  BOOST_TEST(predict_step(run, {}).part(TimePart::host) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(copies_to_the_host_hide_behind_the_layer) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.offload = {spec::Offload::moe_act};
+  // 4096 tokens with 4 experts each, 512 columns of two bytes, in one second.
+  hardware.host_link_bytes_per_s = 4096.0 * 4 * 512 * 2 / 0.8;
+  const auto exposed = [&](double seconds) {
+    return exposed_copies(run, model.kind_of(0), 0, seconds);
+  };
+  BOOST_TEST(exposed(4) == 0.0);
+  BOOST_TEST(exposed(1.5) == 0.5, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(exposed(0) == 2.0, boost::test_tools::tolerance(1e-12));
+  const StepTime offloaded = predict_step(run, {});
+  BOOST_TEST(offloaded.part(TimePart::host_copies) > 0);
+  BOOST_TEST(offloaded.seconds == sum_of(offloaded), boost::test_tools::tolerance(1e-12));
+  hardware.host_link_bytes_per_s = 1e15;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::host_copies) == 0);
+  // What is computed again is not kept, and so not sent.
+  hardware.host_link_bytes_per_s = 1e6;
+  for (const auto module : {spec::PlanRecompute::moe_act, spec::PlanRecompute::full}) {
+    run.knobs.recompute = {module};
+    BOOST_TEST(predict_step(run, {}).part(TimePart::host_copies) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(weights_in_fp8_alone_are_half_as_large) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  const auto weights = [&] { return predict_memory(run).worst().peak; };
+  const auto data = [&] { return predict_step(run, {}).part(TimePart::data); };
+  const MemoryParts both = weights();
+  const double gathered = data();
+  run.knobs.fp8_param_gather = true;
+  // On Hopper matrix and transpose in FP8 take as much as the matrix in 16 bits.
+  BOOST_TEST(both.weights - weights().weights == both.narrow_weights,
+             boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(weights().narrow_weights == both.narrow_weights);
+  BOOST_TEST(data() < gathered);
+  BOOST_TEST(data() > gathered / 2);  // gradients are as wide as before
+  // In 16 bits it changes nothing.
+  run.knobs.precision = spec::PrecisionRecipe::bf16;
+  const MemoryParts wide = weights();
+  const double of_wide = data();
+  run.knobs.fp8_param_gather = false;
+  BOOST_TEST(weights().weights == wide.weights);
+  BOOST_TEST(data() == of_wide);
+}
+
+// What is said to have no price in time moves none.
+BOOST_AUTO_TEST_CASE(choices_without_a_price_are_named) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.pp = 2;
+  run.knobs.ep = 8;
+  run.knobs.overlap_moe_expert_parallel_comm = true;
+  const double seconds = predict_step(run, {}).seconds;
+  const std::pair<const char*, const char*> kChanges[] = {{"moe_permute_fusion", "false"},
+                                                          {"cross_entropy", "te"},
+                                                          {"optimizer", "muon"},
+                                                          {"exp_avg", "bf16"},
+                                                          {"exp_avg_sq", "bf16"},
+                                                          {"main_params", "fp16"},
+                                                          {"fused_activation", "false"},
+                                                          {"gradient_accumulation_fusion", "false"},
+                                                          {"delay_wgrad_compute", "true"},
+                                                          {"optimizer_instances", "2"},
+                                                          {"precision_aware_optimizer", "true"}};
+  for (const auto& [name, value] : kChanges) {
+    PlanRun changed = run;
+    spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(name), value);
+    BOOST_TEST(!has_price_in_time(name), name);
+    BOOST_TEST(predict_step(changed, {}).seconds == seconds, name);
+  }
+  size_t count = 0;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    count += has_price_in_time(row.name) ? 0 : 1;
+  }
+  BOOST_TEST(count == std::size(kChanges));
 }
 
 BOOST_AUTO_TEST_CASE(a_ring_of_context_ranks_computes_attention_once) {

@@ -91,6 +91,11 @@ bool has_wide_elements(const spec::PlanKnobs& knobs) {
          knobs.params_dtype == spec::StateType::fp32;
 }
 
+bool has_narrow_weights(const spec::PlanKnobs& knobs) {
+  return knobs.fp8_param_gather && is_product_narrow(knobs.precision) &&
+         knobs.precision != spec::PrecisionRecipe::nvfp4;
+}
+
 spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {
   spec::Knobs knobs;
   for (const spec::LayoutSize& size : spec::layout_sizes()) {

@@ -96,6 +96,9 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   parts.optimizer = trained * state_bytes(k) * owned;
   if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += trained * 4 * owned;
   parts.narrow_weights = narrow_bytes(run) * weights.products * (is_sharded ? 1 / copies : 1);
+  if (has_narrow_weights(k)) {
+    parts.weights -= element * weights.products * (is_sharded ? 1 / copies : 1);
+  }
   if (k.gradient_accumulation_fusion) parts.dummy_gradients = trained * element * shapes_elements;
   return parts;
 }

@@ -319,6 +319,15 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("{} has no {}", run.hardware->name, name_of(run.knobs.precision));
      }},
+    {"dispatcher_of_machine",
+     [](Run run) {
+       return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
+              !is_of_amd(*run.hardware);
+     },
+     [](Run run) {
+       return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices",
+                          run.hardware->name);
+     }},
     {"delayed_scaling_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
@@ -339,6 +348,19 @@ constexpr PlanRule kRules[] = {
        return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 || k.precision_aware_optimizer;
      },
      [](Run) { return std::string("optimizer_offload_ratio needs precision_aware_optimizer"); }},
+    {"narrow_weights",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       if (!is_of_megatron(run) || !k.fp8_param_gather) return true;
+       const bool is_sharded = k.distributed_optimizer || k.fsdp != spec::Fsdp::none;
+       return is_sharded &&
+              (k.optimizer_offload_ratio <= 0 || k.precision == PrecisionRecipe::fp8_delayed);
+     },
+     [](Run) {
+       return std::string(
+           "fp8_param_gather needs the distributed optimizer or FSDP, and excludes "
+           "optimizer_offload_ratio with other scaling than delayed");
+     }},
     {"fsdp_optimizer",
      [](Run run) {
        return run.knobs.fsdp == spec::Fsdp::none ||
@@ -404,6 +426,10 @@ void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware, 
   const bool is_ordered = hardware.fp4_flops_per_s <= 0 && (knobs.tp > 1 || knobs.cp > 1) &&
                           knobs.fsdp == spec::Fsdp::none && !has_overlap;
   if (is_ordered) knobs.cuda_device_max_connections = 1;
+  // And the contrary with FSDP.
+  if (knobs.fsdp == spec::Fsdp::megatron && knobs.cuda_device_max_connections == 1) {
+    knobs.cuda_device_max_connections = PlanKnobs{}.cuda_device_max_connections;
+  }
 }
 
 const PlanRule* broken_rule(const PlanRun& run) {

@@ -140,9 +140,15 @@ class Search {
         capacity_(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio),
         front_(capacity_) {
     const bool is_moe = q_.model->num_experts > 0;
-    std::vector<CrossEntropy> losses = {CrossEntropy::native};
-    if (q_.may_chunk_loss) losses.push_back(CrossEntropy::chunked);
+    std::vector<CrossEntropy> losses = {CrossEntropy::native, CrossEntropy::chunked};
     std::vector<Fsdp> shardings = {Fsdp::none, Fsdp::megatron};
+    leave_sayable("recompute", &PlanKnobs::recompute, recomputes_);
+    leave_sayable("cross_entropy", &PlanKnobs::cross_entropy, losses);
+    leave_sayable("fsdp", &PlanKnobs::fsdp, shardings);
+    // A framework without Megatron's FSDP has PyTorch's.
+    if (!has(shardings, Fsdp::megatron) && is_sayable("fsdp", &PlanKnobs::fsdp, Fsdp::torch)) {
+      shardings.push_back(Fsdp::torch);
+    }
     add_fixed(q_.base.recompute, recomputes_);
     if (q_.base.cross_entropy != CrossEntropy::chunked) add_fixed(q_.base.cross_entropy, losses);
     add_fixed(q_.base.fsdp, shardings);
@@ -157,16 +163,27 @@ class Search {
         {},
         is_moe ? PlanGraphSet{PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess}
                : PlanGraphSet{PlanGraph::full_iteration}};
+    leave_sayable("cuda_graphs", &PlanKnobs::cuda_graphs, graphs);
     add_fixed(q_.base.cuda_graphs, graphs);
     std::vector<Dispatcher> dispatchers =
         is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
                : std::vector<Dispatcher>{Dispatcher::alltoall};
+    leave_sayable("dispatcher", &PlanKnobs::dispatcher, dispatchers);
+    if (is_moe && !has(dispatchers, Dispatcher::hybridep) &&
+        is_sayable("dispatcher", &PlanKnobs::dispatcher, Dispatcher::deepep)) {
+      dispatchers.insert(dispatchers.begin(), Dispatcher::deepep);
+    }
+    std::vector<bool> overlaps = {true, false};
+    leave_sayable("overlap_moe_expert_parallel_comm", &PlanKnobs::overlap_moe_expert_parallel_comm,
+                  overlaps);
+    may_exchange_heads_ = q_.may_exchange_heads &&
+                          is_sayable("cp_comm_type", &PlanKnobs::cp_comm_type, spec::PlanCp::a2a);
     // What is fixed, or what the run of today has.
     if (is_moe && std::ranges::find(dispatchers, q_.base.dispatcher) == dispatchers.end()) {
       dispatchers.push_back(q_.base.dispatcher);
     }
     for (const Dispatcher dispatcher : dispatchers) {
-      for (const bool has_overlap : {true, false}) {
+      for (const bool has_overlap : overlaps) {
         if (has_overlap && !is_moe) continue;
         for (const PlanGraphSet& set : graphs) {
           time_choices_.push_back({dispatcher, has_overlap, set});
@@ -201,6 +218,52 @@ class Search {
     }
   }
 
+  template <class T>
+  static bool has(const std::vector<T>& values, T value) {
+    return std::ranges::find(values, value) != values.end();
+  }
+
+  /// A configuration of two replicas, so that there is something to share out.
+  [[nodiscard]] PlanKnobs two_replicas() const {
+    PlanKnobs knobs = q_.base;
+    knobs.tp = knobs.cp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
+    knobs.dp = 2;
+    return knobs;
+  }
+
+  /// Whether the framework has words for that value of a knob.
+  template <class T>
+  [[nodiscard]] bool is_sayable(std::string_view knob, T PlanKnobs::*member, const T& value) const {
+    if (q_.can_say == nullptr) return true;
+    PlanKnobs knobs = two_replicas();
+    knobs.*member = value;
+    return q_.can_say(knobs, knob);
+  }
+  template <class T>
+  void leave_sayable(std::string_view knob, T PlanKnobs::*member, std::vector<T>& values) const {
+    std::erase_if(values, [&](const T& value) { return !is_sayable(knob, member, value); });
+  }
+
+  /// The virtual stages that are tried.
+  const std::vector<int32_t>& virtual_stages_with(int32_t pp) {
+    const auto [place, is_new] = virtual_stages_.try_emplace(pp);
+    if (!is_new) return place->second;
+    place->second = virtual_stages(*q_.model, pp);
+    std::erase_if(place->second, [&](int32_t vpp) {
+      if (q_.can_say == nullptr) return false;
+      PlanKnobs knobs = two_replicas();
+      knobs.pp = pp;
+      knobs.vpp = vpp;
+      return !q_.can_say(knobs, "vpp");
+    });
+    return place->second;
+  }
+
+  /// Megatron-Core's implications are not another engine's.
+  void complete_for_engine(PlanKnobs& knobs) const {
+    if (q_.is_of_megatron) complete(*q_.model, *q_.hardware, knobs);
+  }
+
   struct Layout {
     PlanKnobs knobs;
     const Stages* stages = nullptr;
@@ -233,7 +296,7 @@ class Search {
             if (q_.wants_space) answer_.cells.push_back({tp, cp, ep, pp, 0, 0, {}, {}, nullptr});
             for (const int32_t etp :
                  is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
-              for (const int32_t vpp : virtual_stages(model, pp)) {
+              for (const int32_t vpp : virtual_stages_with(pp)) {
                 for (int32_t mbs = 1; mbs <= 8; mbs *= 2) {
                   answer_.num_points += num_choices_;
                   PlanKnobs knobs = q_.base;
@@ -261,8 +324,8 @@ class Search {
     knobs.cuda_graphs = {};
     // FSDP gathers its units for each micro-batch, so a step without it is faster.
     knobs.fsdp = Fsdp::none;
-    if (q_.may_exchange_heads) knobs.cp_comm_type = spec::PlanCp::p2p;
-    complete(*q_.model, *q_.hardware, knobs);
+    if (may_exchange_heads_) knobs.cp_comm_type = spec::PlanCp::p2p;
+    complete_for_engine(knobs);
     const PlanRule* broken = broken_rule(run_with(knobs));
     if (broken == nullptr) {
       add_legal(knobs);
@@ -270,7 +333,7 @@ class Search {
       answer_.cells.back().broken = broken;
     }
     // Which way to exchange is faster depends on what is recomputed, and one holds less memory.
-    if (knobs.cp == 1 || !q_.may_exchange_heads) return;
+    if (knobs.cp == 1 || !may_exchange_heads_) return;
     answer_.num_points += num_choices_;
     knobs.cp_comm_type = spec::PlanCp::a2a;
     if (broken_rule(run_with(knobs)) == nullptr) add_legal(knobs);
@@ -279,7 +342,8 @@ class Search {
   void add_legal(const PlanKnobs& knobs) {
     const PlanRun run = run_with(fastest_of(knobs, knobs.ep > 1));
     Stages stages;
-    if (knobs.pp > 1) {
+    // Another engine makes its stages by itself.
+    if (knobs.pp > 1 && q_.is_of_megatron) {
       stages = choose_stages(run, stage_parts(run, works_, rates_), true);
       if (stages.empty()) return;  // a hybrid whose layers do not divide
     }
@@ -362,7 +426,7 @@ class Search {
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
         knobs.cuda_graphs = time.graphs;
         knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
-        complete(*q_.model, *q_.hardware, knobs);
+        complete_for_engine(knobs);
         if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
         run.knobs = knobs;
         if (broken_rule(run) != nullptr) continue;
@@ -442,6 +506,8 @@ class Search {
   std::vector<MemoryChoice> memory_choices_;
   std::vector<TimeChoice> time_choices_;
   int64_t num_choices_ = 0;  ///< of a layout
+  bool may_exchange_heads_ = true;
+  std::map<int32_t, std::vector<int32_t>> virtual_stages_;  ///< by pp
   double capacity_;
   Front front_;
   std::set<Stages> stages_;  ///< of all layouts
@@ -495,6 +561,7 @@ PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config) {
   run.seq_length = question.seq_length;
   run.stages = config.stages;
   run.load = question.load;
+  run.is_of_megatron = question.is_of_megatron;
   return run;
 }
 

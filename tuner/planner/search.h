@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tuner/planner/memory_profile.h"
@@ -24,8 +25,11 @@ struct PlanQuestion {
   spec::PlanKnobs base;
   /// Of a knob that has been fixed: whether a configuration keeps it. Null: all do.
   std::function<bool(const spec::PlanKnobs&)> keeps;
-  /// Whether the loss may be chunked over tokens, which not every engine does.
-  bool may_chunk_loss = true;
+  /// Whether the framework that is planned for has words for what a configuration says of a knob,
+  /// by the knob's name: what it has none for is not searched. Null: it has words for all.
+  std::function<bool(const spec::PlanKnobs&, std::string_view)> can_say;
+  /// Whether Megatron-Core is planned for: its rules hold, and stages may be written.
+  bool is_of_megatron = true;
   /// Whether context-parallel ranks may exchange heads where that is faster than what `base` does.
   bool may_exchange_heads = true;
   double load = 1;          ///< of the busiest rank's experts
@@ -79,7 +83,8 @@ struct PlanAnswer {
 /// graphs. The stages of a layout are those that suit it with nothing recomputed (choose_stages),
 /// of what is among the best those that suit its own choices. Memory is asked of every legal point;
 /// a layout whose bound (nothing recomputed, all overlapped, no host) is slower than the worst of
-/// the best so far is not timed unless `wants_space`. Runs on two threads, which call `keeps`, too.
+/// the best so far is not timed unless `wants_space`. Runs on two threads, which call `keeps` and
+/// `can_say`, too.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

@@ -10,6 +10,7 @@
 #include "tuner/planner/exchange.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
+#include "tuner/planner/priced_choices.h"
 
 namespace moetune::tuner::planner {
 
@@ -41,6 +42,7 @@ constexpr std::array<TimePartRow, static_cast<size_t>(TimePart::count)> kTimePar
     {TimePart::tensor, base::StepPart::transfer, "tp"},
     {TimePart::context, base::StepPart::transfer, "cp"},
     {TimePart::pipeline, base::StepPart::transfer, "pp"},
+    {TimePart::host_copies, base::StepPart::transfer, base::kMemcpyGroup},
     {TimePart::bubble, base::StepPart::pipeline_bubble, {}},
     {TimePart::data, base::StepPart::transfer, "dp_cp"},
     {TimePart::optimizer, base::StepPart::compute, "optimizer"},
@@ -102,19 +104,6 @@ bool is_before_sending(Op op) {
 /// Whether it sorts received rows by expert: HybridEP's kernels do it along with the exchange.
 bool is_after_receiving(Op op) {
   return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
-}
-
-/// Streaming multiprocessors of a device (data sheets of A100, H100, B200).
-double num_multiprocessors(const spec::HardwareSpec& hardware) {
-  switch (generation_of(hardware)) {
-    case Generation::ampere:
-      return 108;
-    case Generation::hopper:
-      return 132;
-    case Generation::blackwell:
-      return 148;
-  }
-  return 132;
 }
 
 /// Parameter tensors of a layer: those of norms and projections, and two of each local expert.
@@ -179,7 +168,11 @@ class StepPricer {
         (alike.kind.mixer == spec::Mixer::gqa || alike.kind.mixer == spec::Mixer::mla)) {
       add_head_exchange(time);
     }
-    time.host = host_seconds(alike.kind) * relaunched(alike);
+    if (!k_.fused_attention) add_scores(alike, time);
+    if (!k_.offload.empty()) {
+      time[TimePart::host_copies] += exposed_copies(run_, alike.kind, alike.window, time.device());
+    }
+    time.host = (host_seconds(alike.kind) + ungrouped_seconds(alike)) * relaunched(alike);
     return time;
   }
 
@@ -272,6 +265,7 @@ class StepPricer {
         double flops = op.flops;
         if (op.work == Work::grouped) {
           rate *= rates_.grouped;
+          if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
           flops += rates_.grouped_half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         }
         double seconds = std::max(flops / rate, op.bytes / bandwidth);
@@ -405,6 +399,24 @@ class StepPricer {
     return 1e-9 * host_slowness() * ns;
   }
 
+  /// Of the host, for experts whose products are kernels of their own: a launch takes as long as
+  /// the others of the layer. No graph of a part of a layer has them.
+  [[nodiscard]] double ungrouped_seconds(const PreparedStep::Alike& alike) const {
+    const bool is_grouped = k_.moe_grouped_gemm || alike.kind.feed_forward != FeedForward::moe;
+    if (is_grouped || k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
+    return 1e-9 * host_slowness() * rates_.host_layer_ns * more_launches(*alike.work) /
+           std::max(1, alike.work->num_launches);
+  }
+
+  void add_scores(const PreparedStep::Alike& alike, LayerTime& time) const {
+    const ScoreBytes bytes = score_bytes(run_, alike.kind, alike.window);
+    const double per_byte = rates_.memory_dense / (hw_.memory_bytes_per_s * revision_);
+    time[TimePart::attention] += per_byte * (bytes.forward + bytes.backward);
+    if (is_recomputed(Op::core_attn, alike.kind.feed_forward)) {
+      time[TimePart::recompute] += per_byte * bytes.forward;
+    }
+  }
+
   [[nodiscard]] double message_seconds() const {
     const LayerSizes sizes = sizes_of(run_, run_.model->kind_of(0), 0);
     const double bytes = sizes.own_tokens * sizes.hidden * sizes.element;
@@ -424,27 +436,36 @@ class StepPricer {
     // Where each rank updates all that it holds, all ranks need the gradients, and no weights
     // travel.
     const bool is_shared = k_.distributed_optimizer || k_.fsdp != spec::Fsdp::none;
-    const auto reduced = [&](double elements, double size, double stride, double times) {
+    // Of `elements`, `narrow` ones are gathered in a byte each.
+    const auto reduced = [&](double elements, double narrow, double size, double stride,
+                             double times) {
       using spec::CollectiveKind;
       const auto seconds = [&](CollectiveKind kind, double bytes) {
-        return group_seconds(hw_, kind, size, stride, bytes * elements);
+        return group_seconds(hw_, kind, size, stride, bytes);
       };
-      if (!is_shared) return times * seconds(CollectiveKind::all_reduce, gradient);
-      return times * (seconds(CollectiveKind::reduce_scatter, gradient) +
-                      seconds(CollectiveKind::all_gather, weight));
+      if (!is_shared) return times * seconds(CollectiveKind::all_reduce, gradient * elements);
+      return times * (seconds(CollectiveKind::reduce_scatter, gradient * elements) +
+                      seconds(CollectiveKind::all_gather,
+                              weight * elements - (weight - 1) * narrow));
     };
+    // Weights in MXFP8 are quantized by rows and by columns behind their gathering in 16 bits.
+    const bool gathers_narrow =
+        has_narrow_weights(k_) && k_.precision != spec::PrecisionRecipe::mxfp8;
+    const double narrow_experts = gathers_narrow ? weights.experts : 0;
+    const double narrow_dense =
+        gathers_narrow ? std::max(0.0, weights.products - weights.experts) : 0;
     // Units of FSDP are gathered for the forward and again for the backward of each micro-batch.
     const double times =
         k_.fsdp == spec::Fsdp::none ? 1 : 1.5 * static_cast<double>(num_micro_batches(run_));
     const auto copies = static_cast<double>(k_.dense_copies());
     const auto expert_copies = static_cast<double>(k_.expert_copies());
-    const double wire =
-        reduced(dense, copies, k_.tp, times) +
-        reduced(weights.experts, expert_copies, static_cast<double>(k_.ep) * k_.etp, times);
+    const double wire = reduced(dense, narrow_dense, copies, k_.tp, times) +
+                        reduced(weights.experts, narrow_experts, expert_copies,
+                                static_cast<double>(k_.ep) * k_.etp, times);
     const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
     step.part(TimePart::data) = wire * (is_hidden ? rates_.data_exposed : 1);
-    const double owned = k_.distributed_optimizer ? dense / copies + weights.experts / expert_copies
-                                                  : dense + weights.experts;
+    const double owned =
+        is_shared ? dense / copies + weights.experts / expert_copies : dense + weights.experts;
     // Gradient, master and both moments read, the latter three written, and the weight.
     constexpr double kBytes = 4 + 2 * 12 + 2;
     step.part(TimePart::optimizer) =

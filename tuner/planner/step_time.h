@@ -31,6 +31,7 @@ enum class TimePart : uint8_t {
   tensor,           ///< exposed transfers of tensor parallelism
   context,          ///< and of context parallelism
   pipeline,         ///< messages between stages
+  host_copies,      ///< of activations to the host's memory and back, exposed
   bubble,
   data,  ///< gradients and weights, exposed
   optimizer,

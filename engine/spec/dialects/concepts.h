@@ -84,6 +84,11 @@ struct OldSetting {
 std::span<const Row> knob_rows();
 std::span<const Row> trait_rows();
 std::span<const Row> rows();
+/// Choices that nothing here prices (carried_table.cpp): of `rows` none. Their settings stay in
+/// RunConfig::unknown and are translated on the way to another dialect.
+std::span<const Row> carried_rows();
+/// The one that has the key; null for others.
+const Row* find_carried(std::string_view key, Dialect dialect);
 std::span<const OtherKey> other_keys();
 std::span<const OldSetting> old_settings();
 /// Environment variables that change how fast a run is or what it needs.

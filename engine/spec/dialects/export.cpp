@@ -8,6 +8,7 @@
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
+#include "engine/spec/dialects/values.h"
 
 namespace moetune::spec::dialects {
 
@@ -24,14 +25,23 @@ Written written(RunConfig& run, Dialect dialect) {
   if (connections != PlanKnobs{}.cuda_device_max_connections) {
     run.environment[std::string(kConnections)] = fmt::format("{}", connections);
   }
+  add_implied(run, dialect);
   Writing out(dialect, run);
-  out.traits = traits_of(run.model, out.notes);
+  std::vector<std::string> notes;
+  out.traits = traits_of(run.model, notes);
+  // Torchtitan's models are its own.
+  if (dialect != Dialect::torchtitan) {
+    out.notes = std::move(notes);
+  } else if (!run.model.empty()) {
+    out.notes.emplace_back("the model's sizes go by its name here: add [model] name and flavor");
+  }
   if (dialect == Dialect::torchtitan) {
     write_parts_of_titan(out);
   } else {
     write_parts_of_megatron(out);
   }
   std::vector<Setting> settings = write_rows(out);
+  write_implied(out, settings);
   return {std::move(out), std::move(settings)};
 }
 
@@ -57,7 +67,10 @@ std::string value_of(const Setting& setting) {
 
 std::string export_run(const RunConfig& given, Dialect dialect) {
   RunConfig run = given;
+  std::vector<std::string> left_out;
+  leave_out_excluded(run, left_out);
   auto [out, settings] = written(run, dialect);
+  out.notes.insert(out.notes.end(), left_out.begin(), left_out.end());
   std::vector<UnknownSetting> unknown;
   if (run.dialect == dialect) {
     for (const UnknownSetting& setting : run.unknown) {
@@ -65,12 +78,27 @@ std::string export_run(const RunConfig& given, Dialect dialect) {
           std::ranges::find(settings, setting.key, &Setting::key) != settings.end();
       if (!is_said) unknown.push_back(setting);
     }
-  } else if (!run.unknown.empty()) {
-    out.notes.push_back(fmt::format("{} settings of {} are not translated, such as {}",
-                                    run.unknown.size(), name_of(run.dialect),
-                                    run.unknown.front().key));
+  } else if (const std::vector<std::string> lost = translate_unknown(run, dialect, settings);
+             !lost.empty()) {
+    out.notes.push_back(fmt::format("{} settings of {} are not translated: {}", lost.size(),
+                                    name_of(run.dialect), text_of_keys(lost)));
   }
   return write_text(out, settings, unknown);
+}
+
+bool can_say(const RunConfig& given, std::string_view knob, Dialect dialect) {
+  RunConfig run = given;
+  const Written written_run = written(run, dialect);
+  return std::ranges::find(written_run.out.unsaid, knob) == written_run.out.unsaid.end();
+}
+
+void follow_defaults(PlanKnobs& knobs, Dialect dialect) {
+  for (const Row& row : knob_rows()) {
+    const auto* member = std::get_if<PlanKnobMember>(&row.target);
+    const std::string_view fallback = fallback_of(row, dialect);
+    const bool has_setting = !row.keys[static_cast<size_t>(dialect)].empty();
+    if (member != nullptr && !has_setting && !fallback.empty()) set_text(knobs, *member, fallback);
+  }
 }
 
 std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,
@@ -122,6 +150,7 @@ std::vector<std::string> words_of(const UnknownSetting& setting, Dialect dialect
   if (is_switch) return {flag};
   std::vector<std::string> words = {flag};
   for (const ShellCommand& command : read_shell("- " + setting.value, setting.key)) {
+    if (command.words.empty()) continue;  // only variables, behind a semicolon
     words.insert(words.end(), command.words.begin() + 1, command.words.end());
   }
   return words;

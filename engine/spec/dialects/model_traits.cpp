@@ -23,11 +23,20 @@ struct Family {
   bool has_attention_gate = false;
   bool has_shared_gate = false;
   bool has_router_bias = false;
+  bool has_linear_bias = false;  ///< of projections and experts
+  bool is_ungated = false;       ///< two matrices and a squared ReLU
+  bool has_no_positions = false;
+  bool is_expert_width_plain = false;  ///< intermediate_size is that of an expert
   bool is_plain_gpt = false;  ///< LayerNorm, biases, learned positions, dropout, tied embeddings
 };
 constexpr std::array kFamilies = {
     Family{.name = "llama"},
-    Family{.name = "mixtral"},
+    Family{.name = "mixtral", .is_expert_width_plain = true},
+    Family{.name = "gpt_oss",
+           .has_attention_bias = true,
+           .has_linear_bias = true,
+           .is_expert_width_plain = true},
+    Family{.name = "nemotron_h", .is_ungated = true, .has_no_positions = true},
     Family{.name = "qwen2", .has_attention_bias = true},
     Family{.name = "qwen2_moe", .has_attention_bias = true, .has_shared_gate = true},
     Family{.name = "qwen3", .has_qk_norm = true},
@@ -117,12 +126,13 @@ void read_experts(const json& model, const Family& family, json& traits) {
   if (experts == 0) return;
   const int64_t layers = size_of(model, "num_hidden_layers");
   const int64_t width =
-      size_of(model, family.name == "mixtral" ? "intermediate_size" : "moe_intermediate_size");
+      size_of(model, family.is_expert_width_plain ? "intermediate_size" : "moe_intermediate_size");
   traits["num_experts"] = experts;
   traits["moe_router_topk"] = size_of(model, "num_experts_per_tok", 2);
   traits["moe_ffn_hidden_size"] = width;
-  const int64_t shared = std::max(size_of(model, "shared_expert_intermediate_size"),
-                                  size_of(model, "n_shared_experts") * width);
+  const int64_t of_key = std::max(size_of(model, "shared_expert_intermediate_size"),
+                                  size_of(model, "moe_shared_expert_intermediate_size"));
+  const int64_t shared = of_key > 0 ? of_key : size_of(model, "n_shared_experts") * width;
   if (shared > 0) {
     traits["moe_shared_expert_intermediate_size"] = shared;
     traits["moe_shared_expert_gate"] = is_on(model, "shared_expert_gate", family.has_shared_gate);
@@ -191,22 +201,52 @@ void read_traits(const json& model, const Family& family, json& traits) {
   const std::string norm = word_of(model, "norm");
   const bool has_layer_norm = norm.empty() ? family.is_plain_gpt : norm == "layernorm";
   traits["normalization"] = has_layer_norm ? "LayerNorm" : "RMSNorm";
-  traits["swiglu"] = is_on(model, "gated_mlp", !family.is_plain_gpt);
-  const std::string activation = word_of(model, "hidden_act");
+  traits["swiglu"] = is_on(model, "gated_mlp", !family.is_plain_gpt && !family.is_ungated);
+  const std::string of_mlp = word_of(model, "mlp_hidden_act");
+  const std::string activation = of_mlp.empty() ? word_of(model, "hidden_act") : of_mlp;
+  const auto epsilon = model.find("layer_norm_epsilon");
+  if (epsilon != model.end() && epsilon->is_number() && !traits.contains("norm_epsilon")) {
+    traits["norm_epsilon"] = *epsilon;
+  }
   if (activation == "relu2") traits["squared_relu"] = true;
   if (!activation.empty()) {
     traits["activation_func"] = activation == "relu2" ? "squared_relu" : activation;
   }
   traits["add_bias_linear"] =
-      is_on(model, "use_bias", family.is_plain_gpt && family.name != "megatron_gpt_moe");
+      is_on(model, "use_bias",
+            family.has_linear_bias || (family.is_plain_gpt && family.name != "megatron_gpt_moe"));
   traits["untie_embeddings_and_output_weights"] =
       !is_on(model, "tie_word_embeddings", family.is_plain_gpt);
   const std::string position = word_of(model, "position_embedding");
   const bool is_learned = position.empty() ? family.is_plain_gpt : position == "learned";
   traits["position_embedding_type"] =
       is_learned ? "learned_absolute" : (position.empty() ? "rope" : position);
+  if (family.has_no_positions) traits["position_embedding_type"] = "none";
   for (const char* key : {"hidden_dropout", "attention_dropout"}) {
     if (!traits.contains(key)) traits[key] = family.is_plain_gpt ? kPlainDropout : 0.0;
+  }
+}
+
+/// All of it: somebody has to copy it.
+std::string shown_pattern(const json& model) {
+  std::string pattern = word_of(model, "hybrid_override_pattern");
+  const std::string of_mtp = word_of(model, "mtp_hybrid_override_pattern");
+  if (!of_mtp.empty()) pattern += fmt::format(" (multi-token prediction: {})", of_mtp);
+  return pattern;
+}
+
+/// What of a model no setting of the table says.
+void note_what_is_left(const json& model, const Family& family, std::vector<std::string>& notes) {
+  if (family.name == "gpt_oss") {
+    notes.emplace_back(
+        "attention sinks, sliding windows, clamped activations and YaRN of gpt_oss have no flags "
+        "here: add them by hand");
+  } else if (family.name == "nemotron_h") {
+    notes.push_back(fmt::format(
+        "add by hand the hybrid pattern {}, Mamba's {} heads of {} with a state of {} in {} "
+        "groups, and the framework's script for hybrid models",
+        shown_pattern(model), size_of(model, "mamba_num_heads"), size_of(model, "mamba_head_dim"),
+        size_of(model, "ssm_state_size"), size_of(model, "n_groups")));
   }
 }
 
@@ -238,6 +278,7 @@ json traits_of(const json& model, std::vector<std::string>& notes) {
   if (model.contains("make_vocab_size_divisible_by")) {
     traits["make_vocab_size_divisible_by"] = model["make_vocab_size_divisible_by"];
   }
+  note_what_is_left(model, *family, notes);
   return traits;
 }
 

@@ -96,11 +96,12 @@ struct Writing {
   Parts parts;
   nlohmann::json traits = nlohmann::json::object();
   std::vector<std::string> notes;
+  std::vector<std::string> unsaid;  ///< names of what cannot_say was told of
   /// What is written changes a recipe or a model's file: defaults have to be said as well.
   bool overrides_others = false;
 
   [[nodiscard]] const PlanKnobs& knobs() const { return run.knobs; }
-  /// "Primus cannot be told ..."
+  /// "Primus cannot be told ...": `what` is "knob=value", or words.
   void cannot_say(std::string_view what, std::string_view why = "");
 };
 

@@ -78,6 +78,18 @@ struct RunConfig {
   std::vector<std::string> notes;       ///< what was understood only in part, a sentence each
 };
 
+/// Settings of a run that no knob stands for, by their keys.
+struct UnpricedSettings {
+  std::vector<std::string> known;    ///< choices that nothing here prices (concepts.h)
+  std::vector<std::string> unknown;  ///< all others
+};
+UnpricedSettings unpriced_settings(const RunConfig& run);
+
+/// Of a list of keys so many are named where people read it; the others are counted.
+inline constexpr size_t kMostNamed = 20;
+/// "--lr, --data-path and 3 more".
+std::string text_of_keys(const std::vector<std::string>& keys);
+
 struct ImportOptions {
   std::string source;      ///< names the text in messages; empty: the dialect's name
   int64_t world_size = 0;  ///< ranks, where the text does not say them
@@ -94,8 +106,13 @@ std::optional<Dialect> detect_dialect(std::string_view text);
 RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options = {});
 
 /// The run as text that `dialect` takes: a shell command, or a file. What it cannot be told stands
-/// in comments; the first one names the release.
+/// in comments, settings of another dialect that are lost by name; the first one names the release.
 std::string export_run(const RunConfig& run, Dialect dialect);
+
+/// Whether a dialect has words for what a run says of one of its knobs, by the knob's name.
+bool can_say(const RunConfig& run, std::string_view knob, Dialect dialect);
+/// Sets the knobs that a dialect has no setting for to what it does by itself.
+void follow_defaults(PlanKnobs& knobs, Dialect dialect);
 
 /// What has to be written differently for another run of the same dialect.
 struct SettingChange {

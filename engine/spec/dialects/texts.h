@@ -20,6 +20,22 @@ void read_primus(std::string_view text, Reading& reading);
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown);
 
+/// Sets the knobs and variables that a run's choices imply, before it is written.
+void add_implied(RunConfig& run, Dialect dialect);
+/// The same of settings that no knob stands for.
+void write_implied(Writing& writing, std::vector<Setting>& settings);
+/// Takes settings that no knob stands for, and that the knobs exclude, out of a run.
+void leave_out_excluded(RunConfig& run, std::vector<std::string>& notes);
+
+/// A setting that is in no other table in the words of another dialect; none where carried_rows()
+/// has none for it.
+std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to);
+/// Adds what can be translated of a run's unknown settings, and gives the keys of the others.
+std::vector<std::string> translate_unknown(const RunConfig& run, Dialect to,
+                                           std::vector<Setting>& settings);
+/// Without the mark of what stands outside.
+std::string shown_key(std::string_view key);
+
 /// A setting as words of a command line; none of a switch that is off, and in Primus' words.
 std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialect);
 

@@ -43,10 +43,16 @@ std::string own_comments(const Writing& out) {
   return text;
 }
 
+/// The row of any table that has the key.
+const Row* any_row(std::string_view key, Dialect dialect) {
+  const Row* row = find_row(key, dialect);
+  return row != nullptr ? row : find_carried(key, dialect);
+}
+
 /// Whether a value stands bare in TOML and YAML: numbers and switches do.
 bool is_bare(const Setting& setting) {
-  const Row* row = find_row(setting.key, Dialect::torchtitan);
-  if (row == nullptr) row = find_row(setting.key, Dialect::primus);
+  const Row* row = any_row(setting.key, Dialect::torchtitan);
+  if (row == nullptr) row = any_row(setting.key, Dialect::primus);
   if (row == nullptr) return false;
   const Kind kind = kind_of(*row);
   return kind == Kind::flag || kind == Kind::integer || kind == Kind::number;
@@ -229,7 +235,7 @@ std::string primus_file(const Writing& out, const std::vector<Setting>& settings
 }  // namespace
 
 std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialect) {
-  const Row* row = find_row(setting.key, dialect);
+  const Row* row = any_row(setting.key, dialect);
   const bool is_flag = row != nullptr && kind_of(*row) == Kind::flag;
   const bool is_on = setting.words.empty() || setting.words[0] == "true";
   std::vector<std::string> words;

@@ -347,6 +347,67 @@ BOOST_AUTO_TEST_CASE(every_flag_is_known_or_passed_on) {
   }
 }
 
+// Choices that nothing prices have words in other dialects; what has none is lost by name.
+BOOST_AUTO_TEST_CASE(settings_that_no_knob_stands_for_are_translated_or_named) {
+  const RunConfig run = flags(
+      "--moe-router-force-load-balancing --moe-shared-expert-overlap --manual-gc "
+      "--manual-gc-interval 50 --ddp-bucket-size 40000000 --no-overlap-p2p-communication "
+      "--moe-router-load-balancing-type aux_loss --moe-paged-stash --lr 1e-4 --weight-decay 0.1");
+  const UnpricedSettings settings = unpriced_settings(run);
+  BOOST_TEST(settings.known.size() == 8U);
+  BOOST_TEST(settings.unknown == (std::vector<std::string>{"--lr", "--weight-decay"}),
+             boost::test_tools::per_element());
+  const std::string bridge = export_run(run, kBridge);
+  for (const char* words :
+       {"model.moe_router_force_load_balancing=true", "model.moe_shared_expert_overlap=true",
+        "train.manual_gc=true", "train.manual_gc_interval=50", "comm_overlap.bucket_size=40000000",
+        "comm_overlap.overlap_p2p_comm=false", "model.moe_router_load_balancing_type=aux_loss",
+        "# 2 settings of megatron-lm are not translated: --lr, --weight-decay"}) {
+    BOOST_TEST(contains(bridge, words), words << "\n" << bridge);
+  }
+  const std::string titan = export_run(run, kTitan);
+  BOOST_TEST(contains(titan, "moe_force_load_balance = true"), titan);
+  BOOST_TEST(contains(titan, "gc_freq = 50"), titan);
+  BOOST_TEST(contains(titan, "--moe-paged-stash"), titan);
+  const std::string primus = export_run(run, kPrimus);
+  BOOST_TEST(contains(primus, "overlap_p2p_comm: false"), primus);
+  // A value that no form has is named, too.
+  const std::string odd = export_run(flags("--ddp-bucket-size many --manual-gc 3 4"), kBridge);
+  BOOST_TEST(contains(odd,
+                      "2 settings of megatron-lm are not translated: --ddp-bucket-size, "
+                      "--manual-gc"),
+             odd);
+  // And back, with the contrary of a switch.
+  const RunConfig of_bridge = import_run(
+      "model.tensor_model_parallel_size=1 comm_overlap.overlap_p2p_comm=false "
+      "train.manual_gc=false optimizer.lr=1e-4",
+      kBridge);
+  const std::string command = export_run(of_bridge, kLm);
+  BOOST_TEST(contains(command, "--no-overlap-p2p-communication"), command);
+  BOOST_TEST(!contains(command, "--manual-gc"), command);
+  BOOST_TEST(contains(command, "1 settings of megatron-bridge are not translated: optimizer.lr"),
+             command);
+}
+
+BOOST_AUTO_TEST_CASE(of_many_keys_some_are_named) {
+  std::vector<std::string> keys(kMostNamed + 3, "--x");
+  BOOST_TEST(contains(text_of_keys(keys), " and 3 more"));
+  keys.resize(2);
+  BOOST_TEST(text_of_keys(keys) == "--x, --x");
+}
+
+// A key of two tables would be read as a knob and counted as unpriced.
+BOOST_AUTO_TEST_CASE(no_key_stands_in_two_tables) {
+  for (const Row& row : carried_rows()) {
+    for (const Dialect dialect : samples::kDialects) {
+      const std::string key = key_of(row, dialect);
+      if (key.empty()) continue;
+      BOOST_TEST(!is_known(key, dialect), key);
+      BOOST_TEST(find_carried(key, dialect) == &row, key);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(texts_that_are_none) {
   BOOST_TEST(!detect_dialect("Dear all, see you on Monday.").has_value());
   BOOST_TEST(!detect_dialect("").has_value());

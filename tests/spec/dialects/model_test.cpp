@@ -126,6 +126,57 @@ BOOST_DATA_TEST_CASE(a_model_comes_back, boost::unit_test::data::make(samples::k
   }
 }
 
+// Families that the reference has flags for only in part: the rest is told.
+BOOST_AUTO_TEST_CASE(sizes_are_written_and_the_rest_is_told) {
+  const auto written = [](const json& model) {
+    RunConfig run;
+    run.model = model;
+    return export_run(run, Dialect::megatron_lm);
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string with_sinks = written(decoder({{"model_type", "gpt_oss"},
+                                                  {"num_local_experts", 8},
+                                                  {"num_experts_per_tok", 2},
+                                                  {"attention_bias", true},
+                                                  {"sliding_window", 128}}));
+  for (const char* words :
+       {"--num-layers 4", "--num-query-groups 2", "--num-experts 8", "--moe-ffn-hidden-size 192",
+        "--swiglu", "--add-qkv-bias", "# attention sinks, sliding windows", "add them by hand"}) {
+    BOOST_TEST(has(with_sinks, words), words << "\n" << with_sinks);
+  }
+  BOOST_TEST(!has(with_sinks, "--disable-bias-linear"), with_sinks);
+  const std::string hybrid = written({{"model_type", "nemotron_h"},
+                                      {"hidden_size", 64},
+                                      {"num_hidden_layers", 4},
+                                      {"hybrid_override_pattern", "MEM*"},
+                                      {"num_attention_heads", 8},
+                                      {"num_key_value_heads", 2},
+                                      {"head_dim", 16},
+                                      {"mamba_num_heads", 4},
+                                      {"mamba_head_dim", 16},
+                                      {"ssm_state_size", 8},
+                                      {"n_groups", 2},
+                                      {"n_routed_experts", 16},
+                                      {"num_experts_per_tok", 4},
+                                      {"moe_intermediate_size", 48},
+                                      {"n_shared_experts", 1},
+                                      {"moe_shared_expert_intermediate_size", 96},
+                                      {"moe_latent_size", 32},
+                                      {"mlp_hidden_act", "relu2"},
+                                      {"vocab_size", 1000},
+                                      {"layer_norm_epsilon", 1e-5}});
+  for (const char* words :
+       {"--num-layers 4", "--num-experts 16", "--moe-shared-expert-intermediate-size 96",
+        "--moe-latent-size 32", "--squared-relu", "--position-embedding-type none",
+        "--disable-bias-linear", "# add by hand the hybrid pattern MEM*, Mamba's 4 heads of 16",
+        "a state of 8 in 2 groups"}) {
+    BOOST_TEST(has(hybrid, words), words << "\n" << hybrid);
+  }
+  BOOST_TEST(!has(hybrid, "--swiglu"), hybrid);
+}
+
 // Megatron-LM's parser has groups and sizes of linear attention, whether they are used or not.
 BOOST_AUTO_TEST_CASE(defaults_of_what_is_off_are_no_traits) {
   const std::string command =

@@ -120,6 +120,21 @@ void write_stages_by_hand(RunConfig& run) {
         fmt::format("Et|{}tL", stages > 2 ? fmt::format("(t|)*{}", stages - 2) : "");
 }
 
+/// What Megatron asks for beside other choices is written along.
+void add_what_follows(RunConfig& run, Dialect dialect) {
+  PlanKnobs& k = run.knobs;
+  if (k.optimizer_offload_ratio > 0) k.precision_aware_optimizer = true;
+  if (k.fsdp == Fsdp::torch) k.distributed_optimizer = k.gradient_accumulation_fusion = false;
+  if (!k.offload.empty()) run.environment["NVTE_CPU_OFFLOAD_V1"] = "1";
+  const bool has_parts = !k.cuda_graphs.empty() && !k.cuda_graphs.has(PlanGraph::full_iteration);
+  if (has_parts && run.environment.contains("PYTORCH_CUDA_ALLOC_CONF")) {
+    run.environment["NCCL_GRAPH_REGISTER"] = "0";
+  }
+  if (dialect == Dialect::primus && k.precision == PrecisionRecipe::mxfp8) {
+    run.environment["NVTE_ROCM_ENABLE_MXFP8"] = "1";
+  }
+}
+
 /// What cannot be said is not compared: it becomes what the dialect always has.
 void leave_out(RunConfig& run, Dialect dialect) {
   PlanKnobs& k = run.knobs;
@@ -130,6 +145,7 @@ void leave_out(RunConfig& run, Dialect dialect) {
     BOOST_REQUIRE_MESSAGE(set_text(k, *member, fallback_of(row, dialect)), row.name);
   }
   if (dialect != Dialect::torchtitan) {
+    add_what_follows(run, dialect);
     if (k.main_grads != StateType::bf16) k.main_grads = StateType::fp32;
     if (k.cross_entropy == CrossEntropy::chunked && dialect != Dialect::primus) {
       k.cross_entropy = CrossEntropy::unfused;
@@ -206,12 +222,151 @@ BOOST_DATA_TEST_CASE(what_is_written_is_read, boost::unit_test::data::make(sampl
       BOOST_TEST((found.environment == run.environment));
       // torchtitan's own choice of what to recompute is passed on.
       std::erase(found.unknown, UnknownSetting{"activation_checkpoint.mode", "\"selective\""});
-      BOOST_TEST(found.unknown.empty());
+      // And so is what no knob stands for and other choices imply.
+      std::vector<UnknownSetting> others = found.unknown;
+      std::erase_if(others, [&](const UnknownSetting& setting) {
+        return find_carried(setting.key, dialect) != nullptr;
+      });
+      BOOST_TEST(others.empty());
       // And nothing changes when it is written once more.
       const std::string again = export_run(found, dialect);
       BOOST_TEST(export_run(import_run(again, dialect), dialect) == again);
     }
   }
+}
+
+// Megatron's assertions ask for these; what a run says itself stays.
+BOOST_AUTO_TEST_CASE(what_choices_imply_is_written) {
+  const auto text_with = [](Dialect dialect, auto&& change) {
+    RunConfig run;
+    run.dialect = dialect;
+    change(run);
+    return export_run(run, dialect);
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  using enum Dialect;
+  const auto offloads = [](RunConfig& run) { run.knobs.offload = {Offload::core_attn}; };
+  BOOST_TEST(has(text_with(megatron_lm, offloads), "NVTE_CPU_OFFLOAD_V1=1"));
+  BOOST_TEST(has(text_with(primus, offloads), "# moetune: NVTE_CPU_OFFLOAD_V1=1"));
+  BOOST_TEST(!has(text_with(torchtitan, offloads), "NVTE_CPU_OFFLOAD_V1"));
+  BOOST_TEST(has(text_with(megatron_lm,
+                           [&](RunConfig& run) {
+                             offloads(run);
+                             run.environment["NVTE_CPU_OFFLOAD_V1"] = "0";
+                           }),
+                 "NVTE_CPU_OFFLOAD_V1=0"));
+  const auto captures = [](PlanGraphSet graphs) {
+    return [graphs](RunConfig& run) {
+      run.environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True";
+      run.knobs.cuda_graphs = graphs;
+    };
+  };
+  BOOST_TEST(has(text_with(megatron_bridge, captures({PlanGraph::attn})), "NCCL_GRAPH_REGISTER=0"));
+  BOOST_TEST(!has(text_with(megatron_bridge, captures({PlanGraph::full_iteration})),
+                  "NCCL_GRAPH_REGISTER"));
+  const std::string host =
+      text_with(megatron_lm, [](RunConfig& run) { run.knobs.optimizer_offload_ratio = 0.5F; });
+  BOOST_TEST(has(host, "--use-precision-aware-optimizer"), host);
+  const std::string sharded =
+      text_with(megatron_lm, [](RunConfig& run) { run.knobs.fsdp = Fsdp::torch; });
+  BOOST_TEST(has(sharded, "--no-gradient-accumulation-fusion"), sharded);
+  BOOST_TEST(!has(sharded, "--use-distributed-optimizer"), sharded);
+  const auto pads = [](Dispatcher dispatcher) {
+    return [dispatcher](RunConfig& run) {
+      run.knobs.cuda_graphs = {PlanGraph::moe};
+      run.knobs.capacity_factor = 1.5F;
+      run.knobs.dispatcher = dispatcher;
+    };
+  };
+  BOOST_TEST(has(text_with(megatron_lm, pads(Dispatcher::alltoall)),
+                 "--moe-pad-expert-input-to-capacity"));
+  BOOST_TEST(!has(text_with(megatron_lm, pads(Dispatcher::deepep)), "--moe-pad-expert"));
+  const std::string stashed = text_with(megatron_bridge, [](RunConfig& run) {
+    run.knobs.cuda_graphs = {PlanGraph::full_iteration};
+    run.knobs.fused_grouped_mlp = true;
+  });
+  BOOST_TEST(has(stashed, "model.moe_paged_stash=true"), stashed);
+  BOOST_TEST(has(stashed, "# model.moe_expert_rank_capacity_factor goes with"), stashed);
+  const std::string turbo =
+      text_with(primus, [](RunConfig& run) { run.knobs.dispatcher = Dispatcher::deepep; });
+  BOOST_TEST(has(turbo, "moe_router_dtype: fp32"), turbo);
+  const std::string chosen = text_with(primus, [](RunConfig& run) {
+    run.knobs.dispatcher = Dispatcher::deepep;
+    run.unknown.push_back({"moe_router_dtype", "fp64"});
+  });
+  BOOST_TEST(has(chosen, "moe_router_dtype: fp64"), chosen);
+  const std::string overlapped = text_with(megatron_lm, [](RunConfig& run) {
+    run.knobs.overlap_moe_expert_parallel_comm = true;
+    run.unknown.push_back({"--moe-shared-expert-overlap", ""});
+  });
+  BOOST_TEST(!has(overlapped, "--moe-shared-expert-overlap"), overlapped);
+  BOOST_TEST(has(overlapped, "# moe_shared_expert_overlap is left out"), overlapped);
+}
+
+// What is searched for a framework follows from this.
+BOOST_AUTO_TEST_CASE(a_dialect_has_words_for_a_value_or_not) {
+  struct Value {
+    Dialect dialect;
+    const char* knob;
+    const char* value;
+    bool can_be_said;
+  };
+  using enum Dialect;
+  const Value kValues[] = {
+      {torchtitan, "dispatcher", "hybridep", false},
+      {torchtitan, "dispatcher", "deepep", true},
+      {torchtitan, "dispatcher", "alltoall", true},
+      {torchtitan, "recompute", "moe_act", false},
+      {torchtitan, "recompute", "full", true},
+      {torchtitan, "recompute", "none", true},
+      {torchtitan, "fsdp", "megatron", false},
+      {torchtitan, "fsdp", "none", false},  // with sharded state
+      {torchtitan, "fsdp", "torch", true},
+      {torchtitan, "cuda_graphs", "attn", false},
+      {torchtitan, "cuda_graphs", "none", true},
+      {torchtitan, "overlap_moe_expert_parallel_comm", "true", false},
+      {torchtitan, "cp_comm_type", "a2a", false},
+      {torchtitan, "cross_entropy", "chunked", false},
+      {torchtitan, "cross_entropy", "native", true},
+      {torchtitan, "precision", "nvfp4", false},
+      {torchtitan, "precision", "fp8-current-scaling", true},
+      {torchtitan, "vpp", "2", true},
+      {torchtitan, "vpp", "3", false},  // 32 layers on 2 x 3 stages
+      {torchtitan, "vpp", "4", true},
+      {primus, "dispatcher", "hybridep", false},
+      {primus, "cross_entropy", "chunked", true},
+      {megatron_lm, "dispatcher", "hybridep", true},
+      {megatron_lm, "cross_entropy", "chunked", false},
+      {megatron_lm, "recompute", "layernorm,moe_act", true},
+      {megatron_lm, "vpp", "3", true},
+      {megatron_bridge, "cp_comm_type", "a2a", true},
+      {megatron_bridge, "cross_entropy", "chunked", false},
+  };
+  for (const Value& value : kValues) {
+    RunConfig run;
+    run.model = {{"model_type", "llama"}, {"num_hidden_layers", 32}};
+    run.knobs.dp = 2;
+    run.knobs.pp = 2;
+    set_plan_knob(run.knobs, *find_plan_knob(value.knob), value.value);
+    BOOST_TEST(can_say(run, value.knob, value.dialect) == value.can_be_said,
+               name_of(value.dialect) << " " << value.knob << " " << value.value);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_dialect_cannot_be_told_it_does_by_itself) {
+  PlanKnobs knobs;
+  knobs.cuda_graphs = {PlanGraph::attn};
+  knobs.tp = 4;
+  follow_defaults(knobs, Dialect::torchtitan);
+  BOOST_TEST(knobs.cuda_graphs.empty());
+  BOOST_TEST(!knobs.moe_permute_fusion);
+  BOOST_TEST(!knobs.gradient_accumulation_fusion);
+  BOOST_TEST(knobs.tp == 4);
+  PlanKnobs others;
+  follow_defaults(others, Dialect::megatron_lm);
+  BOOST_TEST((others == PlanKnobs{}));
 }
 
 BOOST_AUTO_TEST_CASE(every_knob_has_a_row) {
@@ -220,7 +375,7 @@ BOOST_AUTO_TEST_CASE(every_knob_has_a_row) {
     count += std::holds_alternative<PlanKnobMember>(row.target) ? 1 : 0;
   }
   // As many as PlanKnobs has members: one that is added there has to be spelled here.
-  BOOST_TEST(count == 45U);
+  BOOST_TEST(count == 46U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,109 @@
+// Settings that no knob stands for: told by name, and put into another dialect's words where the
+// table has some.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/node.h"
+#include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/texts.h"
+#include "engine/spec/dialects/values.h"
+#include "kernels/base/error.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+/// What configuration files write for what is not set.
+bool says_nothing(const UnknownSetting& setting) {
+  return setting.value == "null" || setting.value == "None";
+}
+
+/// The value as words, whatever quotes and brackets its dialect has.
+std::vector<std::string> words_of_value(const UnknownSetting& setting, Dialect dialect) {
+  std::vector<std::string> words;
+  if (setting.value.empty()) return words;
+  if (dialect == Dialect::megatron_lm) {
+    for (const ShellCommand& command : read_shell("- " + setting.value, setting.key)) {
+      if (command.words.empty()) continue;  // only variables, behind a semicolon
+      words.insert(words.end(), command.words.begin() + 1, command.words.end());
+    }
+    return words;
+  }
+  const char first = setting.value.front();
+  const bool has_form = first == '[' || first == '{' || first == '"' || first == '\'';
+  const Node node =
+      has_form ? read_yaml_value(setting.value, setting.key) : scalar_node(setting.value);
+  if (node.kind == Node::Kind::scalar) return {node.text};
+  for (const Node& item : node.items) words.push_back(item.text);
+  return words;
+}
+
+}  // namespace
+
+std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to) {
+  const Row* row = find_carried(setting.key, from);
+  if (row == nullptr || key_of(*row, to).empty()) return std::nullopt;
+  std::vector<std::string> words;
+  try {
+    words = words_of_value(setting, from);
+  } catch (const base::UsageError&) {
+    return std::nullopt;  // a value that no form of ours has
+  }
+  const Kind kind = kind_of(*row);
+  if (kind == Kind::flag) {
+    const std::optional<bool> is_said = words.empty() ? true : parse_switch(words.front());
+    if (!is_said) return std::nullopt;
+    const bool is_on = *is_said != is_inverted(*row, from);
+    words = {is_on != is_inverted(*row, to) ? "true" : "false"};
+  }
+  if (words.empty() || (kind != Kind::list && words.size() > 1)) return std::nullopt;
+  if (kind == Kind::integer && !parse_integer(words.front())) return std::nullopt;
+  if (kind == Kind::number && !parse_number(words.front())) return std::nullopt;
+  return Setting{.key = key_of(*row, to), .words = std::move(words)};
+}
+
+std::vector<std::string> translate_unknown(const RunConfig& run, Dialect to,
+                                           std::vector<Setting>& settings) {
+  std::vector<std::string> lost;
+  for (const UnknownSetting& setting : run.unknown) {
+    if (says_nothing(setting)) continue;
+    if (auto theirs = translated(setting, run.dialect, to)) {
+      const bool is_said =
+          std::ranges::find(settings, theirs->key, &Setting::key) != settings.end();
+      if (!is_said) settings.push_back(std::move(*theirs));
+    } else {
+      lost.push_back(shown_key(setting.key));
+    }
+  }
+  return lost;
+}
+
+std::string shown_key(std::string_view key) {
+  if (key.starts_with(kOutside)) key.remove_prefix(1);
+  return std::string(key);
+}
+
+UnpricedSettings unpriced_settings(const RunConfig& run) {
+  UnpricedSettings settings;
+  for (const UnknownSetting& setting : run.unknown) {
+    if (says_nothing(setting)) continue;
+    const bool is_choice = find_carried(setting.key, run.dialect) != nullptr ||
+                           find_row(setting.key, run.dialect) != nullptr;
+    (is_choice ? settings.known : settings.unknown).push_back(shown_key(setting.key));
+  }
+  return settings;
+}
+
+std::string text_of_keys(const std::vector<std::string>& keys) {
+  const size_t named = std::min(keys.size(), kMostNamed);
+  const std::vector<std::string> first(keys.begin(),
+                                       keys.begin() + static_cast<std::ptrdiff_t>(named));
+  std::string text = fmt::format("{}", fmt::join(first, ", "));
+  if (keys.size() > named) text += fmt::format(" and {} more", keys.size() - named);
+  return text;
+}
+
+}  // namespace moetune::spec::dialects

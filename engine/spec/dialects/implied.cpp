@@ -1,0 +1,95 @@
+// What choices imply in Megatron, which its own assertions ask for (arguments.py and
+// transformer_config.py at the release of DialectRow): written where a run does not say it.
+#include <algorithm>
+#include <array>
+
+#include "engine/spec/dialects/texts.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+bool is_full_iteration(const PlanKnobs& knobs) {
+  return knobs.cuda_graphs.has(PlanGraph::full_iteration);
+}
+
+void add_variables(RunConfig& run, Dialect dialect) {
+  const PlanKnobs& k = run.knobs;
+  const auto imply = [&](const char* name, const char* value) {
+    run.environment.try_emplace(name, value);
+  };
+  // Transformer Engine keeps to its older way of offloading.
+  if (!k.offload.empty()) imply("NVTE_CPU_OFFLOAD_V1", "1");
+  // Graphs of Transformer Engine do not register buffers that may move.
+  const bool may_move = std::ranges::any_of(
+      std::array{"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}, [&](const char* name) {
+        const auto found = run.environment.find(name);
+        return found != run.environment.end() &&
+               found->second.find("expandable_segments:True") != std::string::npos;
+      });
+  if (may_move && !k.cuda_graphs.empty() && !is_full_iteration(k)) {
+    imply("NCCL_GRAPH_REGISTER", "0");
+  }
+  if (dialect == Dialect::primus && k.precision == PrecisionRecipe::mxfp8) {
+    imply("NVTE_ROCM_ENABLE_MXFP8", "1");
+  }
+}
+
+const Row& carried_row(std::string_view name) {
+  return *std::ranges::find(carried_rows(), name, &Row::name);
+}
+
+}  // namespace
+
+void add_implied(RunConfig& run, Dialect dialect) {
+  if (dialect == Dialect::torchtitan) return;
+  PlanKnobs& k = run.knobs;
+  if (k.optimizer_offload_ratio > 0) k.precision_aware_optimizer = true;
+  if (k.fsdp == Fsdp::torch) {
+    k.distributed_optimizer = false;
+    k.gradient_accumulation_fusion = false;
+  }
+  add_variables(run, dialect);
+}
+
+void write_implied(Writing& writing, std::vector<Setting>& settings) {
+  if (writing.dialect == Dialect::torchtitan) return;
+  const PlanKnobs& k = writing.knobs();
+  const auto is_said = [&](const std::string& key) {
+    return writing.run.dialect == writing.dialect &&
+           std::ranges::find(writing.run.unknown, key, &UnknownSetting::key) !=
+               writing.run.unknown.end();
+  };
+  /// False where the dialect has no word for it.
+  const auto imply = [&](std::string_view name, const char* word) {
+    const std::string key = key_of(carried_row(name), writing.dialect);
+    if (!key.empty() && !is_said(key)) settings.push_back({.key = key, .words = {word}});
+    return !key.empty();
+  };
+  // Shapes behind the router have to stay as they were when a graph of them was captured.
+  const bool is_captured = k.cuda_graphs.has(PlanGraph::moe) || is_full_iteration(k);
+  if (is_captured && k.capacity_factor > 0 && k.dispatcher != Dispatcher::deepep) {
+    imply("moe_pad_expert_input_to_capacity", "true");
+  } else if (is_full_iteration(k) && k.capacity_factor == 0 && k.fused_grouped_mlp) {
+    const std::string factor =
+        key_of(carried_row("moe_expert_rank_capacity_factor"), writing.dialect);
+    if (imply("moe_paged_stash", "true") && !is_said(factor)) {
+      writing.notes.push_back(factor + " goes with the paged stash: add it by hand");
+    }
+  }
+  const bool is_turbo = writing.dialect == Dialect::primus && k.dispatcher == Dispatcher::deepep;
+  if (is_turbo) imply("moe_router_dtype", "fp32");
+}
+
+void leave_out_excluded(RunConfig& run, std::vector<std::string>& notes) {
+  if (!run.knobs.overlap_moe_expert_parallel_comm) return;
+  const auto gone = std::erase_if(run.unknown, [&](const UnknownSetting& setting) {
+    const Row* row = find_carried(setting.key, run.dialect);
+    return row != nullptr && row->name == "moe_shared_expert_overlap" && setting.value != "false";
+  });
+  if (gone > 0) {
+    notes.emplace_back(
+        "moe_shared_expert_overlap is left out: the overlap of the experts' exchange excludes it");
+  }
+}
+
+}  // namespace moetune::spec::dialects

@@ -1,4 +1,5 @@
 // Further measurements of a trial, and measurements on other machines or of other binaries.
+#include <sys/wait.h>
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>

@@ -21,8 +21,8 @@ struct ReplayOp {
   int64_t duration_ns = 0;  ///< communication: transfer; synchronisation: returning from it
   int64_t slack_ns = 0;     ///< delay of the start that nothing in the trace explains
   /// False: it no longer waits for others. Otherwise a collective waits for the other ranks, a
-  /// synchronisation for the device, a
-  /// receive for its message, and a send for a buffer at the receiver.
+  /// synchronisation for the device, a receive for its message, a send for a buffer at the
+  /// receiver.
   bool is_waiting = true;
   int64_t slot_wait_ns = 0;  ///< sends: time of waiting for that buffer
   /// For a launch that waited for the device: from the start of the op that ran then to the

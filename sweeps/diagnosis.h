@@ -49,9 +49,9 @@ struct ShownWindow {
 std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
 /// The number of a trace's rank; "?": not known.
 std::string rank_text(const profiler::ImportedTrace& trace);
-/// Of the device that was traced; empty where the file names none.
+/// Name of the traced device; empty if the file states none.
 std::string device_name(const profiler::ImportedTrace& trace);
-/// What the traces lack, each sentence once, with its file in front.
+/// Sentences on what the traces lack, each once, prefixed with its file.
 std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
 /// The evidence of a wall, a sentence each.
 std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall);

@@ -13,7 +13,7 @@ namespace moetune::sweeps {
 
 /// Where the trials of a database leave what they write: it stays, for people to look at.
 std::string engine_folder(const std::string& database_path);
-/// Of one trial.
+/// Folder of one trial below engine_folder().
 std::string engine_trial_folder(const std::string& folder, const tuner::TrialRequest& request);
 
 /// What the user's command is, its environment as the store keeps it: only measurements of the same

@@ -33,11 +33,11 @@ struct RunDiagnosis {
   std::vector<std::string> notes;
 };
 
-/// Of folders and files of one run, told apart by their content. Throws base::UsageError where none
-/// of them says anything of a run.
+/// Diagnoses one run from its folders and files, whose kinds are recognized by their content.
+/// Throws base::UsageError if none of them has facts about a run.
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
 
-/// What the logs say of the run: "speed" and "812 ms a step ...", as they are printed.
+/// Facts of the run from its logs as they are printed: "speed" and "812 ms a step ...".
 std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.
 bool is_out_of_memory(const RunDiagnosis& diagnosis);

@@ -14,13 +14,13 @@
 
 namespace moetune::sweeps {
 
-/// The wall of a run, in words, so that whoever has found it may ask.
+/// The wall of a run as names, so that it does not matter who has found it.
 struct FoundWall {
   std::string label;      ///< communication, host, compute, pipeline, imbalance, memory, unknown
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
-  /// Of the step, by label: what would be saved at most if that were gone.
+  /// By label: upper bound of the share of the step that is saved if its causes are gone.
   std::map<std::string, double, std::less<>> ceilings;
-  /// The same by sub-cause, where they have been told apart.
+  /// The same by sub-cause, if these are known.
   std::map<std::string, double, std::less<>> cause_ceilings = {};
 };
 

@@ -1,6 +1,5 @@
-// The kinds of device work, copies and waits that tracing interfaces tell apart: spoken by our own
-// recorder (device/device_activity.h) and by what is read from other tools' traces
-// (imported_trace.h).
+// The kinds of device work, copies and waits that tracing interfaces distinguish. Used by our own
+// recorder (device/device_activity.h) and for traces of other tools (imported_trace.h).
 #pragma once
 
 #include <cstdint>

@@ -40,8 +40,8 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
 /// Adds the first five of these sentences, one a file, to the notes, and how many more there are.
 void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes);
 
-/// A window that is told: of one trace all but those by host time, of several one each. Points into
-/// the diagnosis.
+/// A window that is shown. For a single trace these are all windows but those by host time, for
+/// several traces one each. Points into the diagnosis.
 struct ShownWindow {
   const profiler::ImportedTrace* trace = nullptr;
   const DiagnosedWindow* window = nullptr;

@@ -1,5 +1,6 @@
-// What a timeline shows of step traces: rows, slices, arrows and counters, told one after another.
-// The formats are who listens: each writes all of it, so that none has what another lacks.
+// The events of a timeline of step traces: rows, slices, arrows and counters. tell_timeline()
+// passes them one after another to a sink. Each format is a sink and writes all events, so that all
+// formats have the same contents.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ struct TimelineOptions {
   std::map<int32_t, std::string> stream_names;
 };
 
-/// One thing to know of a slice.
+/// A named value of a slice.
 struct TimelineArg {
   const char* key;
   std::variant<int64_t, bool, std::string> value;
@@ -37,7 +38,7 @@ struct TimelineSlice {
   std::vector<TimelineArg> args;
 };
 
-/// An arrow between two slices, which are counted from 0 in the order they were told.
+/// An arrow between two slices, which are numbered from 0 in the order of the calls.
 struct TimelineFlow {
   /// A moment within a slice: where the arrow begins or ends.
   struct Place {

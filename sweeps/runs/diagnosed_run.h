@@ -17,7 +17,7 @@
 
 namespace moetune::sweeps {
 
-/// What the user says beside the files; none of it is needed.
+/// What the user states besides the files; all of it is optional.
 struct AboutRun {
   std::optional<spec::dialects::RunConfig> config;
   std::shared_ptr<const spec::ModelSpec> model;
@@ -25,9 +25,9 @@ struct AboutRun {
 };
 
 struct RunDiagnosis {
-  std::optional<RunFacts> facts;    ///< none: no log
-  std::optional<Diagnosis> traces;  ///< none: no trace
-  /// As it was told, found or echoed; none: not known.
+  std::optional<RunFacts> facts;    ///< empty: no log
+  std::optional<Diagnosis> traces;  ///< empty: no trace
+  /// As the user gave it, or as it was found in a file or in the log; empty: unknown.
   std::optional<spec::dialects::RunConfig> config;
   std::vector<Remedy> remedies;
   std::vector<std::string> notes;

@@ -1,5 +1,5 @@
-// What only the traces of several ranks together tell: how long communication really moved data,
-// and how far the clocks of hosts are apart.
+// Finds what needs the traces of several ranks: how long communication really moved data, and how
+// far the clocks of hosts are apart.
 #pragma once
 
 #include <cstdint>

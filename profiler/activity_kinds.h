@@ -1,6 +1,5 @@
-// The kinds of device work, copies and waits that tracing interfaces tell apart: spoken by our own
-// recorder (device/device_activity.h) and by what is read from other tools' traces
-// (imported_trace.h).
+// The kinds of device work, copies and waits that tracing interfaces distinguish. Used by our own
+// recorder (device/device_activity.h) and for traces of other tools (imported_trace.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ enum class ActivityKind : uint8_t {
 
 enum class CopyPath : uint8_t { other, to_device, to_host, on_device, peer, on_host };
 
-/// Of stream_wait the waiting is a stream's, of all others the host's.
+/// Who waits for what. With stream_wait a stream waits, with all others the host.
 enum class SyncKind : uint8_t { event, stream_wait, stream, device, other };
 
 }  // namespace moetune::profiler

@@ -21,11 +21,11 @@ class NameTable {
 
   /// Longer names are cut.
   static constexpr size_t kMaxNameBytes = size_t{16} << 10;
-  /// Of all names together. Past it every new name is called kOverflowName.
+  /// Largest size of all names together. Beyond it every new name becomes kOverflowName.
   static constexpr size_t kMaxTotalBytes = size_t{64} << 20;
   static constexpr std::string_view kOverflowName = "(more names than are kept)";
 
-  /// The number of a name, a new one where it has none. Bytes that are no UTF-8 become U+FFFD.
+  /// The number of a name; a new name gets a new number. Bytes that are not UTF-8 become U+FFFD.
   uint32_t intern(std::string_view name);
   [[nodiscard]] const std::string& operator[](uint32_t name) const { return names_[name]; }
   /// Numbers are from 0 up to this.

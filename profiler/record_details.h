@@ -1,5 +1,5 @@
-// The names that exported traces give to what they tell of a record, spelled once for those who
-// write them (export/) and who read them back (import/step_traces.h).
+// The names of a record's values in exported traces. Used by those that write traces (export/) and
+// by the one that reads them back (import/step_traces.h).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,11 @@
 
 namespace moetune::profiler {
 
-/// Nothing for what is no name of a kind.
+/// The kind of that name; empty if there is none.
 std::optional<RecordKind> record_kind_of(std::string_view name);
 
-/// What is told beside a record's rank, kind, stream, name, start and end: calls
-/// visit(name, field, absent) for each; a number that is `absent`, an empty text and false are left
-/// out.
+/// Calls visit(name, field, absent) for each value of a record that is written besides rank, kind,
+/// stream, name, start and end. Not written are numbers equal to `absent`, empty texts and false.
 template <typename Record, typename Visit>
 void for_each_detail(Record& record, const Visit& visit) {
   constexpr int64_t kNever = std::numeric_limits<int64_t>::min();

@@ -1,7 +1,7 @@
-// The clocks of one rank: its host thread and its streams. In virtual time every clock moves by the
-// duration of the work put on it, so that several ranks with several streams on one processor show
-// the overlap, bubbles and launch gaps they would have on a cluster; in wall time the clocks are
-// the machine's.
+// The clocks of one rank: its host thread and its streams. In virtual time each clock advances by
+// the duration of the work put on it. So several ranks with several streams on one processor show
+// the overlap, bubbles and launch gaps that they would have on a cluster. In wall time the clocks
+// are those of the machine.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct HostCosts {
   int64_t launch_ns = 0;        ///< one kernel or collective launch
   int64_t graph_launch_ns = 0;  ///< one replay of a captured graph
   int64_t sync_ns = 0;          ///< returning from a synchronisation
-  /// In virtual time, operations that may be launched and not have begun: another launch returns
-  /// only when the first of them begins. 0: any number.
+  /// In virtual time, the largest number of operations that are launched but have not begun.
+  /// Another launch returns only when the first of them begins. 0: no limit.
   int launch_queue = 0;
 };
 
@@ -34,7 +34,7 @@ struct Event {
   int64_t record_id = kNoRecord;
 };
 
-/// What an operation is, for the trace. `name` must outlive the timeline (string literals or table
+/// Describes an operation for the trace. `name` must outlive the timeline (string literals or table
 /// entries).
 struct OpTag {
   const char* name = "";
@@ -51,48 +51,50 @@ class Timeline {
   Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs);
 
   /// Begins an op: the host pays for the launch. Returns the earliest time the stream can start it.
-  /// `is_captured`: of an op that a graph can hold; communication cuts it.
+  /// `is_captured`: a graph can hold the op. Communication is not captured and cuts the graph.
   int64_t launch(int stream, bool is_captured = true);
   /// Ends the op that was launched last: it ran from `start_ns` (>= what launch returned) for
   /// `duration_ns`.
   Event finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
                int64_t duration_ns);
-  /// The same for communication; `start_ns` is when this rank was ready, the end is `end_ns`.
+  /// As finish(), for communication: from `start_ns`, when this rank was ready, to `end_ns`.
   Event finish_communication(int stream, RecordKind kind, const OpTag& tag,
                              const std::string& group, int64_t sequence, int64_t start_ns,
                              int64_t end_ns, int64_t transfer_ns);
 
   [[nodiscard]] Event record_event(int stream) const;
-  /// In virtual time, of the message that was launched last on the stream: when the memory that it
-  /// goes through was free, if it had to wait for that; no event if not. Its data are safe then,
-  /// long before they have arrived.
+  /// In virtual time, when the last message of the stream got the buffer that it had to wait for.
+  /// From then on the sender may overwrite its data, long before they have arrived. An empty event
+  /// if the message did not have to wait.
   [[nodiscard]] Event record_slot(int stream) const;
   void wait_event(int stream, const Event& event);
   /// The host waits for the event; shows as a host_sync record.
   void synchronize(const Event& event, const OpTag& tag);
 
-  /// The host works, from what begin returns for `duration_ns`; shows as a host_work record.
+  /// The host works for `duration_ns` from the time that begin_host_work() returned; shows as a
+  /// host_work record.
   int64_t begin_host_work();
   void finish_host_work(const OpTag& tag, int64_t start_ns, int64_t duration_ns);
 
   /// Ops launched until end_graph belong to one captured graph: one replay launch for each of its
   /// parts.
   void begin_graph();
-  /// A graph is cut where streams meet or ranks talk; what comes next is a part of its own.
+  /// Cuts the graph, which happens where streams meet or ranks communicate: what comes next is a
+  /// new part.
   void cut_graph();
   void end_graph();
 
-  /// From now on what finish and finish_host_work are told of durations is added there, in order;
-  /// null: nowhere.
+  /// From now on appends the durations that are passed to finish() and finish_host_work() to
+  /// `durations`. Null: stops that.
   void record_durations(std::vector<int64_t>* durations) { durations_ = durations; }
 
-  /// From now on each record is shown to `keeps` once, when it is complete, in program order; what
-  /// that refuses is left out of the trace. So a long step can be read without being held.
+  /// From now on passes each complete record to `keeps` once, in program order, and leaves those
+  /// for which it returns false out of the trace. So a long step can be read without being stored.
   void filter_records(std::function<bool(const TraceRecord&)> keeps) { keeps_ = std::move(keeps); }
 
   void begin_step(int step, TraceLevel level);
-  /// Closes the step at `end_ns` (the latest end over all ranks): all clocks move there. Returns
-  /// the trace, empty records when the level is none.
+  /// Closes the step at `end_ns`, the latest end over all ranks, and sets all clocks to it. Returns
+  /// the trace, without records at TraceLevel::none.
   StepTrace end_step(int64_t end_ns);
 
   /// The latest time on any clock of this rank.
@@ -107,7 +109,7 @@ class Timeline {
     int64_t last_record = kNoRecord;
     int64_t producer_id = kNoRecord;
     int64_t producer_end_ns = 0;
-    int64_t slot_ns = 0;  ///< of the last record, a message: when it had its memory; 0: at once
+    int64_t slot_ns = 0;  ///< when the last record, a message, got its buffer; 0: at once
   };
 
   void wait_for_queue();
@@ -122,7 +124,7 @@ class Timeline {
   int64_t launch_start_ns_ = 0;
   int64_t launch_end_ns_ = 0;
   std::vector<int64_t>
-      last_starts_;  ///< of as many operations as the launch queue holds, in a ring
+      last_starts_;  ///< ring of start times, one for each place of the launch queue
   size_t num_started_ = 0;
   int32_t graph_id_ = 0;
   int32_t num_graphs_ = 0;

@@ -1,4 +1,4 @@
-// From what a rank process left behind to the numbers of a trial: step statistics, the time budget,
+// Computes the numbers of a trial from the shard of its ranks: step statistics, the time budget,
 // overlap, the wall. Pure: reads nothing but its arguments.
 #pragma once
 

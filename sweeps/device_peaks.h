@@ -11,9 +11,10 @@
 
 namespace moetune::sweeps {
 
-/// Of `hardware`, if it is given, else of the shipped file for the device that all traces name
-/// (hardware_names.h); not known where there is none, or where they name different ones. Peaks as
-/// published are taken times what good kernels reach of them, unless the file says its own shares.
+/// Peaks of `hardware` if it is given, else of the shipped file for the device that all traces name
+/// (hardware_names.h). Unknown if there is no such file or the traces name different devices.
+/// Published peaks are multiplied by the share that good kernels reach, unless the file states its
+/// own shares.
 profiler::DevicePeaks peaks_of(std::span<const profiler::ImportedTrace> traces,
                                const spec::HardwareSpec* hardware);
 

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "kernels/base/at_once.h"
 #include "kernels/base/error.h"
+#include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/analysis/trace_figures.h"
@@ -205,7 +205,7 @@ void count_over_files(std::vector<ReadFile>& files) {
 /// In the order of the paths; as many at a time as there are cores.
 std::vector<ReadFile> read_files(const std::vector<std::string>& paths) {
   std::vector<ReadFile> files(paths.size());
-  base::for_each_at_once(paths.size(), [&](size_t i) { files[i] = read_and_measure(paths[i]); });
+  base::parallel_for(paths.size(), [&](size_t i) { files[i] = read_and_measure(paths[i]); });
   count_over_files(files);
   return files;
 }

@@ -43,8 +43,8 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
 /// Adds the first five of these sentences, one a file, to the notes, and how many more there are.
 void add_left_out(const std::vector<std::string>& left_out, std::vector<std::string>& notes);
 
-/// A window that is told: of one trace all but those by host time, of several one each. Points into
-/// the diagnosis.
+/// A window that is shown. For a single trace these are all windows but those by host time, for
+/// several traces one each. Points into the diagnosis.
 struct ShownWindow {
   const profiler::ImportedTrace* trace = nullptr;
   const DiagnosedWindow* window = nullptr;
@@ -52,9 +52,9 @@ struct ShownWindow {
 std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
 /// The number of a trace's rank; "?": not known.
 std::string rank_text(const profiler::ImportedTrace& trace);
-/// Of the device that was traced; empty where the file names none.
+/// Name of the traced device; empty if the file states none.
 std::string device_name(const profiler::ImportedTrace& trace);
-/// What the traces lack, each sentence once, with its file in front.
+/// Sentences on what the traces lack, each once, prefixed with its file.
 std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
 /// The evidence of a wall, a sentence each.
 std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall);

@@ -9,12 +9,11 @@
 
 namespace moetune::sweeps {
 
-/// One shard from those of the ranks, which come in the order of the ranks (of a trial that ended
-/// badly, some may be missing). Steps, numbers of the whole run and texts that all write are those
-/// of the first; everything else is there of every rank. Traces are brought onto one clock (the
-/// text "clock_id" tells those apart that are not the same), and communication is split into moving
-/// data and waiting for others, which only all ranks together tell. Throws base::Error for times
-/// that cannot be.
+/// Merges the shards of the ranks, which are in the order of the ranks (after a failure some may be
+/// missing). Takes steps, numbers of the whole run and texts that all ranks write from the first
+/// shard, everything else from all. Puts the traces on one clock (ranks with another "clock_id"
+/// have another clock), and splits communication into moving data and waiting, for which all ranks
+/// are needed. Throws base::Error for impossible times.
 store::ShardContents merge_shards(const spec::TrialSpec& trial,
                                   std::vector<store::ShardContents> shards);
 

@@ -1,6 +1,5 @@
-// What a strategy is told about a trial, read back from the store. A fresh trial and one of an
-// earlier run take the same way, so that replaying a stored sweep repeats every decision bit by
-// bit.
+// Reads the outcome of a trial for the strategy back from the store. New and earlier trials are
+// read the same way, so that replaying a stored sweep repeats every decision bit by bit.
 #pragma once
 
 #include <optional>

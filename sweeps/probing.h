@@ -33,9 +33,9 @@ struct Probe {
 /// the CPU: one rank), in micro-batches of different sizes. Nothing has to fit.
 std::vector<spec::TrialSpec> probe_trials(const spec::TrialSpec& base);
 
-/// Runs them `rounds` times in turns, as a machine's speed changes within seconds. A trial that
-/// does not end well is told and left out. Throws base::Error when none ends well, and
-/// base::EnvironmentFailure where they cannot run here. Interrupted, it has no rates.
+/// Runs probe_trials() `rounds` times in turns, as a machine's speed changes within seconds.
+/// Reports failed trials by `say` and leaves them out. Throws base::Error if all fail, and
+/// base::EnvironmentFailure if they cannot run here. If interrupted, the probe has no rates.
 Probe probe_machine(const spec::TrialSpec& base, int64_t rounds, ProcessRunner& processes,
                     const RunnerOptions& options,
                     const std::function<void(const std::string&)>& say);

@@ -1,5 +1,5 @@
-// Runs one trial: writes its spec, launches the ranks, watches them, and turns what they left into
-// a result that the store can commit.
+// Runs one trial: writes its spec, launches the ranks, watches them, and makes a result for the
+// store of the files they leave.
 #pragma once
 
 #include <chrono>
@@ -17,25 +17,25 @@ namespace moetune::sweeps {
 
 struct RunnerOptions {
   std::string rank_program;
-  std::string folder;  ///< for this trial alone: emptied before it starts and removed when the run
-                       ///< is destroyed
-  std::string text_path;  ///< what the ranks read in place of the spec's data_path; empty: that
+  /// Folder of this trial alone: emptied before it starts, removed when the TrialRun is destroyed.
+  std::string folder;
+  std::string text_path;  ///< text that the ranks read; empty: the spec's data_path
   std::chrono::milliseconds step_limit{60'000};
   std::chrono::milliseconds grace{3'000};
   std::function<void(const std::string&)> on_tick;  ///< text such as "step 3 of 6"
-  /// Starts the processes of a trial that has several; empty: this program, on this machine. See
-  /// trial_commands in processes/trial_commands.h.
+  /// Command that starts the processes of a trial with several; empty: this program starts them on
+  /// this machine. See processes/trial_commands.h.
   std::string launcher{};
-  /// Time of the probe at the machine's usual speed: step times are scaled to it. 0: they are not.
+  /// Time of the probe at the machine's usual speed, to which step times are scaled. 0: no scaling.
   double usual_probe_ns = 0;
-  /// When the trial is ended, whatever it does; none: never.
+  /// When the trial is stopped in any case; empty: never.
   std::optional<std::chrono::steady_clock::time_point> deadline{};
   /// The folder that holds the machine's /proc and /sys; empty: the machine itself.
   std::string host_root{};
-  std::string saved_run{};  ///< a folder that keeps the run on its way; empty: it is not kept
+  std::string saved_run{};  ///< folder for the state of an unfinished run; empty: it is not kept
 };
 
-/// A trial that has ended. Its folder lies there until this goes away.
+/// A trial that has ended. Removes the trial's folder when it is destroyed.
 class TrialRun {
  public:
   explicit TrialRun(std::string folder) : folder_(std::move(folder)) {}
@@ -46,21 +46,21 @@ class TrialRun {
   TrialRun& operator=(TrialRun&&) = delete;
 
   store::TrialResult result;
-  /// What all ranks left, as one; empty when it could not be read.
+  /// The joined shards of all ranks; empty if they could not be read.
   [[nodiscard]] const store::ShardContents& shard() const;
-  bool is_out_of_time = false;  ///< it was ended at the deadline
+  bool is_out_of_time = false;  ///< it was stopped at the deadline
 
  private:
   std::string folder_;
 };
 
-/// Whatever becomes of the trial is a result. Throws base::EnvironmentFailure when it could not run
-/// here (no program, launcher, library, GPU or driver; a host without memory), and base::Error when
-/// there is no room for its files.
+/// Runs a trial. A trial that fails is a result, too. Throws base::EnvironmentFailure if the trial
+/// cannot run here (no program, launcher, library, GPU or driver, or not enough host memory), and
+/// base::Error if there is no room for its files.
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options);
 
-/// Whoever runs trials in place of run_trial: an engine that is somebody else's.
+/// Another engine, which runs trials in place of run_trial().
 class TrialEngine {
  public:
   virtual ~TrialEngine() = default;
@@ -69,11 +69,12 @@ class TrialEngine {
                        const RunnerOptions& options) = 0;
 };
 
-/// Status and reason of an ended process. `message` is what it said last on its standard error.
+/// Status and reason of a process that has ended.
 struct Ending {
   std::string status;
   std::string reason;
 };
+/// `message`: last_message() of its standard error.
 Ending judge(const WatchEnd& end, const std::string& message, const RunnerOptions& options);
 
 /// The message at the end of a program's standard error: its last line that starts with

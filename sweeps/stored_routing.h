@@ -14,8 +14,9 @@ struct StoredRouting {
   spec::RoutingProfile profile;
 };
 
-/// Of the last trial that has recorded the routing of this trial's model, batch and sequence
-/// length. Throws base::UsageError naming `database` and what is wrong with it when there is none.
+/// Routing from the last trial that has recorded it for this trial's model, batch and sequence
+/// length. Throws base::UsageError, which names `database` and what is wrong with it, if there is
+/// none.
 StoredRouting read_stored_routing(const std::string& database, const spec::TrialSpec& trial);
 
 }  // namespace moetune::sweeps

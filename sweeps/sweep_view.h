@@ -37,7 +37,7 @@ class SweepView {
   [[nodiscard]] const std::vector<store::MeasurementRow>& measurements_of(
       const store::TrialRow& trial) const;
   [[nodiscard]] int64_t num_counted(const store::TrialRow& trial) const;
-  /// Of the measurements that count; null where there is none, or nobody knows where it was made.
+  /// Environment of the measurements that count; null if there are none or it is unknown.
   [[nodiscard]] const store::EnvironmentRow* environment_of(const store::TrialRow& trial) const;
   [[nodiscard]] const store::EnvironmentRow* environment_of(
       const store::MeasurementRow& measurement) const;

@@ -13,25 +13,24 @@
 
 namespace moetune::sweeps {
 
-/// A trial as a line of the list. The view is of its sweep and outlives it.
+/// A trial as a line of the list. The view of its sweep has to outlive it.
 struct TrialLine {
   store::TrialRow trial;
   std::string title;
   const SweepView* view = nullptr;
 };
 
-/// Of a database, and the views that its lines need.
+/// The lines of a database, and the views to which they refer.
 struct TrialLines {
   std::map<int64_t, SweepView> views;  ///< by sweep
   std::vector<TrialLine> lines;
 };
-/// By sweep and in the order they were tried. `sweep_id` 0 stands for all sweeps, an empty `status`
-/// for all.
+/// Lines by sweep and in the order of the trials. `sweep_id` 0: all sweeps; empty `status`: all.
 TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
                             const std::string& status = {});
 
-/// What a trial was tried for, with the trial that it is a change of: "ep 1 -> 2, from trial 17";
-/// the title where it is a change of none.
+/// The change that a trial tried, with the trial that was changed: "ep 1 -> 2, from trial 17"; the
+/// title if it changes no other trial.
 std::string purpose_text(const SweepView& view, const store::TrialRow& trial,
                          const std::string& title);
 

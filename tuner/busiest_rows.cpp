@@ -10,7 +10,7 @@ namespace {
 
 /// Steps of the profile that are looked at, evenly spaced. The busiest rank's share may differ by a
 /// fifth from one step to the next while the router learns.
-constexpr int64_t kMostSteps = 8;
+constexpr int64_t kMostSeenSteps = 8;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ BusiestBindings::BusiestBindings(const spec::TrialSpec& trial, const plan::StepP
   // The timed steps: the first ones are the most uneven, and are not timed.
   const int64_t first = std::min(trial.num_warmup_steps, rows.num_steps() - 1);
   const int64_t num_steps = std::clamp<int64_t>(trial.num_steps, 1, rows.num_steps() - first);
-  const int64_t num_seen = std::min(num_steps, kMostSteps);
+  const int64_t num_seen = std::min(num_steps, kMostSeenSteps);
   const auto busiest = [&](int64_t step, int64_t layer, int64_t micro_batch) {
     int64_t most = 0;
     for (const ReceivedRows::OfRank& member : members) {

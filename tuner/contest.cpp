@@ -29,6 +29,18 @@ RunReading reading_of(const TrialOutcome& outcome) {
 
 }  // namespace
 
+TrialRequest repeat_of(const TrialRequest& request, Purpose purpose, int64_t attempt) {
+  TrialRequest repeat = request;
+  repeat.attempt = attempt;
+  repeat.purpose = purpose;
+  repeat.is_baseline = false;
+  if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
+    repeat.num_steps = kLongerSteps * request.spec.num_steps;
+  }
+  repeat.title = fmt::format("{}, {}", request.title, words_of(purpose));
+  return repeat;
+}
+
 nlohmann::json to_json(const Judgement& judgement) {
   return {{"gain_ratio", judgement.gain_ratio},
           {"low_ratio", judgement.low_ratio},
@@ -194,6 +206,23 @@ std::optional<NextRun> Contests::next_run(const std::string& incumbent,
       return next_in_turns(incumbent, candidate);
   }
   return std::nullopt;
+}
+
+Settled Contests::settle(
+    const std::string& incumbent, const std::string& candidate,
+    const std::function<Judgement()>& judge_both,
+    const std::function<std::optional<TrialOutcome>(const NextRun&)>& measure) {
+  Settled settled{judge_both(), std::nullopt};
+  while (const auto next = next_run(incumbent, candidate, settled.judgement)) {
+    const std::optional<TrialOutcome> outcome = measure(*next);
+    if (!outcome) break;
+    if (outcome->status != spec::TrialStatus::ok) {
+      if (next->is_candidate) settled.failure = outcome;
+      break;
+    }
+    settled.judgement = judge_both();
+  }
+  return settled;
 }
 
 bool Contests::is_surprising(const std::string& candidate, const Judgement& judgement) const {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -52,6 +53,15 @@ struct NextRun {
   Purpose purpose = Purpose::again;
 };
 
+/// How a contest ended.
+struct Settled {
+  Judgement judgement;
+  std::optional<TrialOutcome> failure;  ///< of the candidate, when it was measured again
+};
+
+/// The request for one more run of the same configuration.
+TrialRequest repeat_of(const TrialRequest& request, Purpose purpose, int64_t attempt);
+
 /// All runs of one search.
 class Contests {
  public:
@@ -76,6 +86,12 @@ class Contests {
   [[nodiscard]] std::optional<NextRun> next_run(const std::string& incumbent,
                                                 const std::string& candidate,
                                                 const Judgement& judgement) const;
+  /// Measures what next_run() asks for until the verdict stands, `measure` returns nothing (there
+  /// is no room for the run), or a run fails. `judge_both` compares the two as judge() does.
+  [[nodiscard]] Settled settle(
+      const std::string& incumbent, const std::string& candidate,
+      const std::function<Judgement()>& judge_both,
+      const std::function<std::optional<TrialOutcome>(const NextRun&)>& measure);
   /// One run says that there is no gain where the cost model has expected one: something else may
   /// have kept the machine busy meanwhile.
   [[nodiscard]] bool is_surprising(const std::string& candidate, const Judgement& judgement) const;

@@ -1,5 +1,4 @@
-// The time budget of one step on one rank: where every nanosecond went, in parts that add up to the
-// step exactly.
+// The time budget of one step on one rank, in parts that add up exactly to the step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,8 @@
 
 namespace moetune::profiler {
 
-/// Communication of one group (or of all): three numbers that are only meaningful together.
+/// Communication of one group, or of all: volume, busy and exposed time, which are meaningful only
+/// together, and what of it blocks compute.
 struct GroupBudget {
   std::string group;         ///< empty for the whole communication and dispatcher set
   std::string dominant_op;   ///< record name that blocked longest; empty when nothing blocked
@@ -21,7 +21,7 @@ struct GroupBudget {
   int64_t volume_ns = 0;  ///< sum of durations: device work, not wall time
   int64_t busy_ns = 0;    ///< union of its intervals
   int64_t exposed_ns =
-      0;  ///< of busy_ns, not covered by compute or copies: an upper bound of what it costs
+      0;  ///< part of busy_ns not covered by compute or copies: upper bound of cost
   int64_t blocking_transfer_ns = 0;  ///< compute absent because its data was moving: recoverable
   int64_t blocking_wait_ns = 0;      ///< compute absent because a participant came late
 
@@ -34,17 +34,16 @@ struct GroupBudget {
 ///   device_busy = U(all device records), device_idle = step - device_busy;
 ///   compute_busy = U(compute kernels), compute_absent = step - compute_busy;
 ///   occupied_not_computing = device_busy - compute_busy.
-/// compute_absent splits, at each moment by the compute kernel that ends the gap:
-///   launch_starved: the host had not enqueued it yet. While the host itself stood in a host_sync
-///   for unfinished device
-///     work, that work is the reason instead;
-///   blocking: it was enqueued and the record it waits for (the later of event producer and stream
-///   predecessor,
-///     followed back) is communication, dispatcher work or a copy. The communication's own
-///     transfer_ns before its end is transfer, what precedes it is wait. After the last compute
-///     kernel the last-ending record takes the kernel's place, and what is left until the end of
-///     the step is wait in kStepEndGroup;
-///   dependency_stalled: it was enqueued and no record explains the rest.
+/// Each moment of compute_absent belongs to the compute kernel that ends the gap and is one of:
+///  - launch_starved: the host had not enqueued the kernel yet. If the host was in a host_sync for
+///    unfinished device work, that work is the reason instead.
+///  - blocking: the kernel was enqueued, and the record that it waits for is communication,
+///  dispatcher
+///    work or a copy. That record is the later of event producer and stream predecessor, followed
+///    back. The last transfer_ns of a communication are transfer, what precedes them is wait. After
+///    the last compute kernel, the last-ending record takes the kernel's place, and the rest of the
+///    step is wait in kStepEndGroup.
+///  - dependency_stalled: the kernel was enqueued, and no record explains the wait.
 /// compute_busy + launch_starved + blocking_transfer + blocking_wait + dependency_stalled +
 /// residual = step.
 struct StepBudget {
@@ -67,9 +66,9 @@ struct StepBudget {
   int64_t recompute_busy_ns = 0;  ///< the part of compute_busy_ns with only recomputation running
   int64_t recompute_blocking_ns = 0;  ///< the part of blocking that recomputed communication caused
   int64_t host_sync_ns = 0;           ///< union of host_sync records
-  int64_t host_sync_in_idle_ns = 0;   ///< the same, while the device was idle
+  int64_t host_sync_in_idle_ns = 0;   ///< part of host_sync_ns while the device was idle
   int64_t num_gaps = 0;               ///< maximal intervals without compute
-  int64_t num_unresolved_gaps = 0;    ///< of those, with time in dependency_stalled
+  int64_t num_unresolved_gaps = 0;    ///< gaps with time in dependency_stalled
   int64_t num_launches = 0;           ///< host launches: a graph replay counts once
   int64_t flops = 0;
 

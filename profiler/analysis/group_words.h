@@ -1,5 +1,4 @@
-// What a process group is for, by the words that frameworks have for it. One table, for whoever
-// reads their traces.
+// The purpose of a process group, by frameworks' names of it. The one table of such names.
 #pragma once
 
 #include <optional>

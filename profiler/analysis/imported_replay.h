@@ -13,18 +13,19 @@
 namespace moetune::profiler {
 
 struct ImportedReplay {
-  StepVerdict verdict;    ///< of the steps with the commonest label, that of the median ceiling
-  double low_ratio = 0;   ///< the label's ceiling over all steps: the least
-  double high_ratio = 0;  ///< and the most
-  int num_steps = 0;      ///< that were replayed
-  int num_agreeing = 0;   ///< of them with that label
+  /// Verdict of the step with the median ceiling, among the steps with the most frequent label.
+  StepVerdict verdict;
+  double low_ratio = 0;   ///< smallest ceiling of that label over all steps
+  double high_ratio = 0;  ///< largest one
+  int num_steps = 0;      ///< steps that were replayed
+  int num_agreeing = 0;   ///< replayed steps with that label
   /// Largest relative difference between a recorded step and its replay with nothing dropped.
   double error_ratio = 0;
 };
 
-/// Replays some of the run's steps, evenly spaced; the larger they are, the fewer. Nothing where
-/// there is no device work, or too much of it in one step. `verdict.rank` is an index into
-/// `traces`, as in its text().
+/// Replays some of the run's steps, evenly spaced; fewer if they are large. Empty if there is no
+/// device work, or too much of it in one step. `verdict.rank` is an index into `traces`, as in its
+/// text().
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching);
 

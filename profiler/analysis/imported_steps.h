@@ -46,12 +46,13 @@ enum class RecordNames : uint8_t {
 ///  - Only steps that all traces mark are used. If there are none, the periods of one rank's
 ///    kernels are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
 ///    first is kept.
-///  - A stream waits for what the file says it does. Where the file has only the calls, an event is
-///    recorded on the stream of its thread's launch before, and waited for by that of the launch
-///    behind; of several, the one recorded last on another stream. Such a wait is marked as
-///    inferred and dropped where its producer ended too late. Where nothing is known of a rank's
-///    waits, the kernel that is launched next behind a matched receive, on another stream, waits
-///    for it, unless one such kernel of the rank began before its message was there.
+///  - Waits of a stream are those that the file states. If it has only the calls, they are inferred:
+///    an event is recorded on the stream of its thread's previous launch, and the stream of the
+///    thread's next launch waits for it; of several events for the one recorded last on another
+///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late. If
+///    nothing is known of a rank's waits, the kernel that is launched next after a matched receive,
+///    on another stream, waits for it, unless one such kernel of the rank began before its message
+///    was there.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.

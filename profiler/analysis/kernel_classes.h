@@ -1,5 +1,5 @@
-// What a kernel is, by its name: one table of patterns for the libraries that training runs on.
-// Names are all that other tools' traces have; our own are tagged (classify.h).
+// Classifies kernels by their names, with one table of patterns for the libraries that training
+// uses. Traces of other tools have only names; our own have tags (classify.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace moetune::profiler {
 
-/// What device work is booked as.
+/// The class to which device work counts.
 enum class WorkClass : uint8_t {
   compute,
   communication,
@@ -21,7 +21,7 @@ enum class WorkClass : uint8_t {
 };
 
 enum class KernelClass : uint8_t {
-  nccl,  ///< and RCCL, whose kernels have the same names
+  nccl,  ///< includes RCCL kernels with NCCL's names
   rccl,
   deepep,
   deepep_layout,
@@ -29,7 +29,7 @@ enum class KernelClass : uint8_t {
   hybridep_pack,
   nvshmem,
   msccl,
-  symmetric_memory,  ///< of PyTorch, vLLM, TensorRT-LLM
+  symmetric_memory,  ///< kernels of PyTorch, vLLM, TensorRT-LLM
   copy_kernel,
   fill_kernel,
   moe_routing,
@@ -49,20 +49,20 @@ enum class KernelClass : uint8_t {
 struct KernelClassRow {
   KernelClass id;
   const char* name;  ///< for people
-  WorkClass work;    ///< in figures of the rule set `wide`
+  WorkClass work;    ///< under RuleSet::wide
 };
 const KernelClassRow& row_of(KernelClass kernel_class);
 
-/// Of a full demangled name; the first pattern that fits.
+/// Class of a kernel by its full demangled name: that of the first matching pattern.
 KernelClass kernel_class_of(std::string_view name);
 
-/// Whose rules say what is communication.
+/// Rules for what counts as communication.
 enum class RuleSet : uint8_t {
-  nccl,  ///< names that begin with nccl and go on with Kernel: what HolisticTraceAnalysis counts
-  wide,  ///< also transports whose kernels are not called nccl, and what packs for them
+  nccl,  ///< names that begin with "nccl" and contain "Kernel", as in HolisticTraceAnalysis
+  wide,  ///< also kernels of other transports, and kernels that pack for them
 };
 
-/// The classes of a trace's ops; each name is looked at once.
+/// The classes of a trace's ops; classifies each name once.
 class WorkClasses {
  public:
   WorkClasses(const NameTable& names, RuleSet rules);

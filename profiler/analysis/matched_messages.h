@@ -13,22 +13,22 @@
 
 namespace moetune::profiler {
 
-/// For two traces, how far the second clock is ahead, by each thing that both have.
+/// By pair of traces: estimates of how far the second clock is ahead, one per matched event.
 using ClockShifts = std::map<std::pair<size_t, size_t>, std::vector<int64_t>>;
 
-/// Of each match only `parts` is set: first the one that sends, then the one that receives.
+/// Matched messages. In each match only `parts` is set: first the sender, then the receiver.
 struct MatchedMessages {
   std::vector<MatchedCollective> of_stages;  ///< between stages of a pipeline
-  std::vector<MatchedCollective> others;     ///< as a ring of context parallelism has them
-  int64_t num_others = 0;  ///< kernels of such, of traces that have them in common
-  /// Of pairs of traces whose clocks are not known yet: one each.
+  std::vector<MatchedCollective> others;     ///< such as in a ring of context parallelism
+  int64_t num_others = 0;  ///< kernels of other messages, in traces that have them in common
+  /// One estimate for each pair of traces whose clocks were not known before.
   ClockShifts shifts;
 };
 
-/// `clock_offsets_ns` by trace, as CollectiveMatching has them, of what is known by then. Of the
-/// messages between two ranks in one group, either the sequences belong together or, where as many
-/// were sent as received, the order: where no message is received before it was sent, on clocks
-/// that are known or that can be shifted so. Clocks that need no shift get none.
+/// `clock_offsets_ns`: as in CollectiveMatching, as far as they are known. Matches the messages
+/// between two ranks in one group by sequence, or by order if as many were sent as received. A
+/// match counts if no message is received before it was sent, on the known clocks or on clocks that
+/// can be shifted accordingly. Clocks that need no shift get none.
 MatchedMessages match_messages(std::span<const ImportedTrace> traces,
                                std::span<const std::optional<int64_t>> clock_offsets_ns);
 

@@ -11,12 +11,12 @@
 
 namespace moetune::profiler {
 
-/// Device work that is too little to be a sample of a run.
+/// Less device work than this is no sample of a run.
 constexpr int64_t kMinJudgedOps = 32;
 constexpr int64_t kMinJudgedNs = 1'000'000;
 
-/// What the traces of a run lack for a verdict, the most helpful first, in words that go behind
-/// "record"; with the option of the tool that recorded them. More steps, where nothing is missing.
+/// What the traces of a run lack for a verdict, the most helpful first: texts that complete "record
+/// ...", with the option of the tool that made the traces. If nothing is missing: more steps.
 /// `is_too_little`: there is less work than the constants above.
 std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little);
 

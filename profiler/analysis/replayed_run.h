@@ -1,6 +1,6 @@
-// A traced step of several ranks, replayed with other durations: what the step would take without
-// some of its causes. Who waits for whom stays as the trace has it, across streams, hosts and
-// ranks; so a delay of one rank reaches the others only as far as they wait for it.
+// Replays a traced step of several ranks with other durations: how long would it take without some
+// causes? Dependencies across streams, hosts and ranks stay as in the trace. So a delay of one rank
+// reaches the others only as far as they wait for it.
 #pragma once
 
 #include <cstdint>
@@ -12,45 +12,48 @@
 
 namespace moetune::profiler {
 
-/// One record as it is replayed. Durations may be changed, the rest is the trace's.
+/// One record as it is replayed. Durations and `is_waiting` may be changed.
 struct ReplayOp {
-  uint32_t trace = 0;       ///< which of the traces
-  uint32_t row = 0;         ///< of its records
-  int64_t gap_ns = 0;       ///< the host's program before the call; see ReplayOptions::long_gap_ns
+  uint32_t trace = 0;       ///< index of the trace
+  uint32_t row = 0;         ///< row of the trace's records
+  int64_t gap_ns = 0;       ///< time of the host's program before the call (long_gap_ns)
   int64_t launch_ns = 0;    ///< the call, without waiting for room in the launch queue
-  int64_t duration_ns = 0;  ///< communication: moving data; a synchronisation: returning from it
-  int64_t slack_ns = 0;     ///< how much later it began than anything in the trace explains
-  /// Of what waits for others: a synchronisation for the device, a receive for its message, a send
-  /// for memory at the receiver. False: it does not.
+  int64_t duration_ns = 0;  ///< communication: transfer; synchronisation: returning from it
+  int64_t slack_ns = 0;     ///< delay of the start that nothing in the trace explains
+  /// False: it no longer waits for others. Otherwise a collective waits for the other ranks, a
+  /// synchronisation for the device, a receive for its message, a send for a buffer at the
+  /// receiver.
   bool is_waiting = true;
-  int64_t slot_wait_ns = 0;  ///< sends: what they waited for that memory
-  /// Launches that waited for the device: from the start of what it was at. Without it they return
-  /// as soon as that starts.
+  int64_t slot_wait_ns = 0;  ///< sends: time of waiting for that buffer
+  /// For a launch that waited for the device: from the start of the op that ran then to the
+  /// launch's return. 0: the launch returns as soon as that op starts.
   int64_t queue_lag_ns = 0;
 };
 
 struct ReplayOptions {
-  /// A device starts what waited within this time. Later than that after its launch, something else
-  /// was waited for.
+  /// Longest time a device takes to start an op that is ready. An op that starts later after its
+  /// launch has waited for something else.
   int64_t start_latency_ns = 2'000;
-  /// From the end of one operation to the start of the next on a stream, where that is enqueued.
+  /// From the end of an operation to the start of the next one on its stream, if that is enqueued
+  /// by then.
   int64_t stream_gap_ns = 0;
-  /// A launch that takes longer, while the device is busy and what is launched has to wait anyway,
-  /// waited for room in the launch queue: the rest of it is the device's time, not the host's.
+  /// Usual time of a launch. A launch that takes longer has waited for room in the launch queue, if
+  /// the device was busy and the launched op had to wait anyway. The excess is the device's time
+  /// then, not the host's.
   int64_t usual_launch_ns = 5'000;
-  /// The same of a gap of the host's program before a launch: then something that is not in the
-  /// trace lets the host follow the device. 0: gaps are the host's, however long.
+  /// The same limit for the gap of the host's program before a launch: a longer gap means that the
+  /// host waits for the device in a way that the trace does not show. 0: all gaps are the host's.
   int64_t long_gap_ns = 0;
 };
 
-/// The records of all ranks with what each of them waits for. Refers to the traces.
+/// The records of all ranks and their dependencies. Refers to the traces.
 class ReplayedRun {
  public:
-  /// Traces of one step on one clock, one a rank. Collectives are matched by communicator and
-  /// sequence, receives with the send of their sequence by the neighbour in the pipeline's group
-  /// (forward: the one before). Messages of no micro-batch are matched by their sequence alone; two
-  /// ends that ran at one time waited for each other. Who has no partner in the traces takes as
-  /// long as it took.
+  /// `traces`: of one step on one clock, one per rank. Collectives are matched by communicator and
+  /// sequence. A receive is matched with the send of the same sequence on the neighbour in the
+  /// pipeline's group (forward: the one before). Messages without a micro-batch are matched by
+  /// sequence alone; if both ends ran at the same time, they waited for each other. Communication
+  /// without a partner in the traces keeps its duration.
   ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
               const ReplayOptions& options = {});
 
@@ -59,45 +62,47 @@ class ReplayedRun {
     return traces_[op.trace].records[op.row];
   }
   [[nodiscard]] std::span<const StepTrace> traces() const { return traces_; }
-  /// Communication: which communicator of its group, by place; other records: -1.
+  /// Communication: index of its communicator; other records: -1.
   [[nodiscard]] int32_t instance_of(size_t op) const { return links_[op].instance; }
   [[nodiscard]] int32_t num_instances() const { return num_instances_; }
 
-  /// The step with these operations in the place of ops(), whose order they keep. With ops() itself
-  /// it is what was recorded.
+  /// Length of the step with `ops`, a changed copy of ops() in the same order. For ops() itself
+  /// this is the recorded length.
   [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
 
-  /// Number of waits for another stream that were inferred: the trace does not state them, but
-  /// another record ended within the latency before. num_edges() counts all. The rest is slack.
+  /// Waits for another stream that are not in the trace but inferred, as a record ended there
+  /// within the latency before. Delays without a stated or inferred wait are slack.
   [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
+  /// All waits for another stream.
   [[nodiscard]] int64_t num_edges() const { return num_edges_; }
-  /// Time in all of these waits, and in the inferred ones: latencies of microseconds, of which
-  /// there are most, count for little. Waits that were inferred before
-  /// (TraceRecord::is_producer_inferred) are among these.
+  /// Time in all of these waits, and in the inferred ones. The many waits of microseconds count for
+  /// little in it. Includes waits that an importer has inferred
+  /// (TraceRecord::is_producer_inferred).
   [[nodiscard]] int64_t waited_ns() const { return waited_ns_; }
   [[nodiscard]] int64_t inferred_wait_ns() const { return inferred_wait_ns_; }
 
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
-  /// What an operation waits for, by place in ops_.
+  /// What an operation waits for. Operations are indices of ops_.
   struct Links {
-    uint32_t before = kNone;    ///< on its stream
-    uint32_t producer = kNone;  ///< on another stream; of a synchronisation what it waits for
-    int64_t lag_ns = 0;         ///< from the producer's end; negative where less of it is needed
-    int64_t latency_ns = 0;     ///< from its launch, where nothing else kept the device
-    int64_t gap_ns = 0;         ///< from the end of the one before, likewise
-    uint32_t meeting = kNone;   ///< collectives: of meetings_
-    uint32_t sender = kNone;    ///< receives: the message
-    int64_t receive_ns = 0;     ///< receives: from their start, where the message was there already
-    /// Launches that waited for the device: what it was at when they returned.
+    uint32_t before = kNone;    ///< the operation before it on its stream
+    uint32_t producer = kNone;  ///< awaited on another stream; synchronisation: what it waits for
+    int64_t lag_ns = 0;         ///< start minus the producer's end; negative: part of it suffices
+    int64_t latency_ns = 0;     ///< from its launch to its start, if nothing else delayed it
+    int64_t gap_ns = 0;  ///< from the end of `before` to its start, if nothing else delayed it
+    uint32_t meeting = kNone;  ///< collectives: index of meetings_
+    uint32_t sender = kNone;   ///< receives: the send of the message
+    int64_t receive_ns = 0;    ///< receives: their time if the message has arrived before
+    /// For a launch that waited for the device: the op that ran when it returned.
     uint32_t queued_behind = kNone;
-    /// Where that is a communication that what is launched waits for: how long before its end. So
-    /// the launch follows it when others come sooner. 0: it follows the start.
+    /// If that op is a communication that the launched op waits for: how long before its end the
+    /// launch returned. The launch then follows the end, which comes earlier when other ranks do.
+    /// 0: it follows the start.
     int64_t queue_lead_ns = 0;
     int32_t instance = -1;
   };
   struct RankRows {
-    std::vector<uint32_t> ops;  ///< in program order, one behind the other in ops_
+    std::vector<uint32_t> ops;  ///< in program order, contiguous in ops_
   };
   class Ordering;
 
@@ -109,11 +114,11 @@ class ReplayedRun {
   void add_edge(const TraceRecord& record, bool is_inferred, int64_t earliest_ns,
                 int64_t produced_ns);
   void find_queue_waits();
-  /// When a launch returns that waited for the device, with these operations.
+  /// When a launch that waited for the device returns, with `ops`.
   [[nodiscard]] int64_t room_ns(const ReplayOp& op, const Links& links,
                                 const std::vector<ReplayOp>& ops, int64_t begun_ns,
                                 int64_t ended_ns) const;
-  /// When the device could have begun, with what it takes to begin.
+  /// When the device could have begun, its time to begin included.
   int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
   void find_slack();
 
@@ -122,9 +127,10 @@ class ReplayedRun {
   std::vector<ReplayOp> ops_;
   std::vector<Links> links_;
   std::vector<RankRows> ranks_;
-  std::vector<uint32_t> meetings_;  ///< members of each
-  /// Every operation behind all that it waits for: its place, shifted, with the bits of what
-  /// happens then. The host goes on behind a launch, so that it and the operation may stand apart.
+  std::vector<uint32_t> meetings_;  ///< number of members of each
+  /// Launches and operations in an order in which each follows all that it waits for. An entry is
+  /// the operation's index, shifted, with bits for what happens then: the host goes on after a
+  /// launch, so a launch and its operation may have separate entries.
   std::vector<uint32_t> order_;
   int32_t num_instances_ = 0;
   int64_t num_inferred_ = 0;

@@ -12,7 +12,7 @@ namespace moetune::profiler {
 double median(std::vector<double> values);
 /// Linear interpolation between order statistics (type 7 of Hyndman and Fan 1996); `q` in 0..1.
 double quantile(std::vector<double> values, double q);
-/// Of a normal distribution: its standard deviation over its median absolute deviation.
+/// Standard deviation over median absolute deviation, in a normal distribution.
 inline constexpr double kMadToDeviation = 1.4826;
 /// Standard errors on each side of an interval of 95 %, in a normal distribution.
 inline constexpr double kNormal95 = 1.96;

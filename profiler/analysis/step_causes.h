@@ -15,7 +15,7 @@ namespace moetune::profiler {
 /// Waterman & Patterson 2009).
 class Roofline {
  public:
-  /// Of several kernels, how near they are to it.
+  /// Sums over several kernels, to tell how near they are to that time.
   struct Sum {
     double least_ns = 0;
     double ns = 0;

@@ -36,15 +36,15 @@ struct StepVerdict {
   /// Whose doing most of it is, where one rank stands out.
   std::optional<int32_t> rank;
   int64_t step_ns = 0;  ///< as replayed with nothing dropped
-  /// Share of the step that goes when the label's causes are dropped together; compute: what is
-  /// left of it.
+  /// Share of the step that is saved if all causes of the label are dropped; compute: the share
+  /// that is left.
   std::array<double, kNumWallLabels> ceilings = {};
-  /// The same of each cause alone; of compute's their shares of the step.
+  /// Share of the step that is saved by dropping each cause alone; causes of compute: their shares.
   std::array<double, kNumSubCauses> sub_ceilings = {};
-  /// Another cause beside it takes as long, so that only dropping both gains; the ceiling is what
-  /// it costs where that one is gone.
+  /// Another cause takes as long at the same time, so that only dropping both saves time. The
+  /// ceiling is then the saving with the other one already dropped.
   bool is_hidden_alone = false;
-  /// Of the time in waits for other streams, that in waits that were inferred.
+  /// Share of inferred waits in the time of all waits for other streams.
   double inferred_ratio = 0;
   std::string summary;  ///< a sentence, without the rank
 

@@ -55,20 +55,20 @@ bool is_in_program(const IntervalSet& program, const Interval& gap);
 /// More than a fifth of the copied time goes each way: offloading. Otherwise input or results.
 bool is_offload(double to_host_ns, double to_device_ns);
 
-/// What the host did in the time that it was late: nanoseconds of the launching threads.
+/// What the host did while it was late: nanoseconds of the launching threads.
 struct HostTime {
   double sync_ns = 0;        ///< in calls that wait for the device
   double allocation_ns = 0;  ///< in calls that allocate or free
-  double copy_ns = 0;        ///< in calls that copy and return when it is done
+  double copy_ns = 0;        ///< in calls that return only when their copy is done
   double loader_ns = 0;      ///< in ranges named after loading data
-  double stall_ns = 0;       ///< longer than kStallNs at once, and nothing of the program is seen
+  double stall_ns = 0;       ///< gaps of more than kStallNs outside of the program
   double launch_ns = 0;      ///< in calls that launch
   double between_ns = 0;     ///< in none of these: the program itself
   [[nodiscard]] double total_ns() const {
     return sync_ns + allocation_ns + copy_ns + loader_ns + stall_ns + launch_ns + between_ns;
   }
 };
-/// Of the host segments of one window.
+/// Sums over the host segments of one window.
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
 
 }  // namespace moetune::profiler

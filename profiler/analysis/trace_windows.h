@@ -1,12 +1,13 @@
-// Where the device's time went in a window of an imported trace, by what ran: the figures that
-// other tools print, too, so that they can be compared. What they mean for a step, that is what
-// would be gained, is the verdict's business (imported_wall.h).
+// Where the device's time went in a window of an imported trace, by what ran. Other tools print
+// these figures, too, so they can be compared. imported_wall.h judges what they mean for a step.
 //
-// Windows: the whole trace; the same over the work whose launch call is in it, where that is not
-// all; each step as the host saw it, with all work clipped to it; each step by launch: the work
-// that was launched in it, from its first start to its last end. A device may lag behind the host
-// by more than a step, so that only the last says what a step costs; windows of neighbours may
-// overlap.
+// Windows:
+//  - the whole trace;
+//  - the work whose launch call is in the trace, if that is not all work;
+//  - each step as the host saw it, with all work clipped to it;
+//  - each step by launch: the work that was launched in the step, from its first start to its last
+//    end. A device may lag behind the host by more than a step, so only these windows show what a
+//    step costs. Windows of neighbours may overlap.
 #pragma once
 
 #include <cstdint>
@@ -29,23 +30,23 @@ struct WindowBudget {
   int64_t idle_ns = 0;  ///< window - busy
   int64_t compute_busy_ns = 0;
   int64_t comm_busy_ns = 0;
-  int64_t exposed_comm_ns = 0;             ///< of U(comm), not covered by any other class
-  int64_t exposed_comm_vs_compute_ns = 0;  ///< of U(comm), not covered by compute
+  int64_t exposed_comm_ns = 0;             ///< part of U(comm) not covered by any other class
+  int64_t exposed_comm_vs_compute_ns = 0;  ///< part of U(comm) not covered by compute
   int64_t copy_busy_ns = 0;
   int64_t fill_busy_ns = 0;
   int64_t dispatcher_busy_ns = 0;
-  /// Of U(copies and fills), not covered by compute, dispatcher or communication.
+  /// Part of U(copies and fills) not covered by compute, dispatcher or communication.
   int64_t exposed_copy_ns = 0;
   int64_t num_kernels = 0;
   int64_t num_comm = 0;
   int64_t num_copies = 0;
   int64_t num_fills = 0;
 
-  /// 100 (comm - exposed_comm_vs_compute) / comm; nothing without communication.
+  /// 100 (comm - exposed_comm_vs_compute) / comm; empty without communication.
   [[nodiscard]] std::optional<double> overlap_pct() const;
 };
 
-/// One row a figure of WindowBudget, by the name under which it is printed. Times are printed as
+/// A figure of WindowBudget and the name under which it is printed. Times are printed in
 /// microseconds.
 struct BudgetKey {
   const char* name;
@@ -54,12 +55,12 @@ struct BudgetKey {
 };
 std::span<const BudgetKey> budget_keys();
 
-/// Every maximal interval without device work, by the op that ends it (of several that start then,
-/// the one launched last).
+/// Splits the gaps, that is the maximal intervals without device work, by the launch of the op that
+/// ends each gap. If several ops start then, the one launched last counts.
 struct IdleSplit {
-  int64_t before_launch_ns = 0;  ///< before its launch call returned: the host was late
+  int64_t before_launch_ns = 0;  ///< before the launch call returned: the host was late
   int64_t after_launch_ns = 0;   ///< the rest: latency of the device, or a wait
-  int64_t unknown_ns = 0;        ///< its launch is not in the trace, or no op follows
+  int64_t unknown_ns = 0;        ///< the launch is not in the trace, or no op follows
   int64_t num_gaps = 0;
 };
 
@@ -68,31 +69,31 @@ enum class WindowKind : uint8_t { whole, launched, step_by_host, step_by_launch 
 struct TraceWindow {
   std::string name;  ///< "step 5 by launch"
   WindowKind kind = WindowKind::whole;
-  int64_t step = 0;  ///< number of the step, of windows of steps
+  int64_t step = 0;  ///< number of the step; only for windows of steps
   Interval time;
-  std::vector<uint32_t> ops;  ///< rows of ImportedTrace::ops, ascending: those that are counted
+  std::vector<uint32_t> ops;  ///< rows of ImportedTrace::ops that are counted, ascending
 };
 
 struct WindowFigures {
-  WindowBudget nccl;  ///< by rule set
-  WindowBudget wide;
+  WindowBudget nccl;  ///< by RuleSet::nccl
+  WindowBudget wide;  ///< by RuleSet::wide
   IdleSplit idle;
 };
 
 enum class DeviceOps : uint8_t {
-  /// As other tools count them, for figures that can be compared: rocprofiler-sdk's copies are not
-  /// among them, which run on no queue that the file knows.
+  /// As other tools count them, for figures that can be compared: without rocprofiler-sdk's copies,
+  /// which run on no queue of the file.
   compared,
   all,  ///< for verdicts
 };
 
-/// Finds and measures windows; what they share is made once. Refers to the trace.
+/// Finds and measures windows; computes what they share once. Refers to the trace.
 class TraceWindows {
  public:
   explicit TraceWindows(const ImportedTrace& trace, DeviceOps ops = DeviceOps::compared);
 
-  /// Each window in the order above, steps in their order. `visit` gets the window only for the
-  /// call. None for a trace without device work.
+  /// Calls visit(window) for each window, in the order above and steps in their order. The window
+  /// is valid during the call only. A trace without device work has no windows.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     for (const WindowKind kind : {WindowKind::whole, WindowKind::launched}) {
@@ -104,7 +105,7 @@ class TraceWindows {
       }
     }
   }
-  /// Nothing where there is none of that kind. `step` for the kinds of steps.
+  /// The window of that kind; empty if there is none. The kinds of steps need `step`.
   [[nodiscard]] std::optional<TraceWindow> make(WindowKind kind,
                                                 const ImportedStep* step = nullptr) const;
   [[nodiscard]] WindowFigures measure(const TraceWindow& window) const;

@@ -1,5 +1,4 @@
-// Which wall a trial stands at, and the evidence that says so: the sentences an engineer forwards
-// to a colleague.
+// The wall that limits a trial, and the evidence for it in sentences for people.
 #pragma once
 
 #include <array>
@@ -15,7 +14,7 @@ namespace moetune::profiler {
 using base::kNumWalls;
 using base::Wall;
 
-/// What the ledgers of all ranks say; bytes of the fullest rank.
+/// Facts from the memory ledgers of all ranks. Bytes are those of the fullest rank.
 struct MemoryFacts {
   int64_t peak_bytes = 0;
   int64_t capacity_bytes = 0;  ///< 0: unlimited
@@ -24,7 +23,7 @@ struct MemoryFacts {
 };
 
 struct WallOptions {
-  /// A recoverable share below this does not make a wall.
+  /// Least recoverable share of a wall.
   double threshold_ratio = base::kLeastBindingRatio;
 };
 
@@ -36,8 +35,8 @@ struct Evidence {
   std::string text;
 };
 
-/// What would be gained at most if one wall's time vanished. A ceiling, never a forecast; ceilings
-/// of different walls do not add.
+/// Upper bound of the gain if one wall's time vanished. Not a forecast; the bounds of different
+/// walls do not add up.
 struct WallBound {
   Wall wall = Wall::compute;
   int64_t mean_ns = 0;     ///< recoverable time R, mean over ranks
@@ -49,7 +48,7 @@ struct WallBound {
 
 /// A part of the step, mean over ranks.
 struct StepShare {
-  std::string name;  ///< as base::name_of(StepPart) says; what blocks, by group
+  std::string name;  ///< as base::name_of; blocking parts by group
   int64_t ns = 0;
   double ratio = 0;
 };
@@ -57,34 +56,34 @@ struct StepShare {
 /// The verdict on one trial.
 struct WallEvidence {
   Wall wall = Wall::compute;
-  std::string dominant_group;  ///< communication: the group that blocks longest ("pp" for bubble);
-                               ///< else of the same meaning, empty when nothing blocks
-  double dominant_ratio = 0;   ///< its share of the step
-  std::string summary;         ///< one sentence
+  /// The group that blocks longest, "pp" for the bubble; empty if nothing blocks.
+  std::string dominant_group;
+  double dominant_ratio = 0;  ///< share of the step that dominant_group blocks
+  std::string summary;        ///< one sentence
   std::vector<Evidence> evidence;
   std::array<WallBound, kNumWalls> bounds;  ///< indexed by Wall
   /// Compute first, ratios sum to 1; empty when no step ran.
   std::vector<StepShare> shares;
-  int32_t slowest_rank =
-      -1;  ///< most of the step neither waiting for a participant nor in a bubble
+  /// The rank that spends least of the step in waiting for participants and in bubbles.
+  int32_t slowest_rank = -1;
   int64_t num_ranks = 0;
   int64_t step_ns = 0;  ///< mean over ranks of the traced step
 
-  /// Share of the step that computes what is needed; 0 when no step ran.
+  /// Share of the step in compute, without recomputation; 0 if no step ran.
   [[nodiscard]] double compute_ratio() const { return shares.empty() ? 0.0 : shares.front().ratio; }
 };
 
-/// Rules, in this order:
-///  1. out of memory: memory.
-///  2. recoverable time per rank: the parts of the step that base::step_parts books to the wall.
-///  Memory: recomputation, which exists only
-///     because memory is short. The bubble has its own share, and its dominant_group is "pp": its
-///     remedies are not those of the network.
-///  3. when no mean share reaches options.threshold_ratio: compute. Otherwise the largest; when
-///  equal, communication
-///     before host before memory.
-/// Without budgets and without is_oom there is nothing to judge: throws base::Error. `budgets`: one
-/// per rank, one step.
+/// Finds the wall of one step. `budgets`: one per rank. Throws base::Error without budgets, unless
+/// is_oom. Rules, in this order:
+///  1. Out of memory: the wall is memory.
+///  2. The recoverable time of a wall is the sum of the parts of the step that base::step_parts
+///  books
+///     to it. For memory that is recomputation, which is only needed for lack of memory. The bubble
+///     is a share of its own with dominant_group "pp", as its remedies are not those of the
+///     network.
+///  3. If no mean share reaches options.threshold_ratio, the wall is compute. Otherwise it is the
+///  one
+///     with the largest share; of equal ones communication before host before memory.
 WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryFacts& memory,
                            const WallOptions& options = {});
 

@@ -36,25 +36,26 @@ struct CounterWindow {
   int64_t end_ns = std::numeric_limits<int64_t>::max();
 };
 
-/// What the samples say about a window. Empty is what no sample tells.
+/// Sums and means of the samples over a window. A value is empty if no sample has it.
 struct CounterSums {
   /// Means over the covered time, not over the window.
   std::optional<double> sm_active_ratio;
   std::optional<double> tensor_active_ratio;
-  /// Of the covered time, not extrapolated: divide by covered_ns for a bandwidth.
+  /// Sums over the covered time, not extrapolated: divide by covered_ns for a bandwidth.
   std::optional<int64_t> dram_read_bytes;
   std::optional<int64_t> dram_write_bytes;
-  int64_t num_samples = 0;   ///< that count, also with a part
-  int64_t num_rejected = 0;  ///< of no length, or without a value that the others have
-  int64_t covered_ns = 0;    ///< of the window, by the samples that count; each instant once
+  int64_t num_samples = 0;   ///< samples that count, fully or in part
+  int64_t num_rejected = 0;  ///< samples of length 0, or without a value that others have
+  int64_t covered_ns = 0;    ///< time of the window that samples cover, each instant once
 };
 
-/// Of a sample that lies in the window with a part, that part of its bytes counts, as if they had
-/// been even. A counter that no sample has is left out; one that only some have rejects the others,
-/// so that all sums are over the same time. Samples may come in any order and leave gaps.
+/// Sums the samples of a window. A sample that overlaps it in part counts with that part of its
+/// bytes. A counter that no sample has stays empty. If only some samples have a counter, the others
+/// are rejected, so that all sums cover the same time. Samples may come in any order and leave
+/// gaps.
 CounterSums sum_counters(std::span<const CounterSample> samples, const CounterWindow& window = {});
 
-/// Whether any sample lies in the window with a part: none does where the clocks differ.
+/// Whether any sample overlaps the window: none does if the clocks differ.
 bool any_sample_in(std::span<const CounterSample> samples, const CounterWindow& window);
 
 }  // namespace moetune::profiler

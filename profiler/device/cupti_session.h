@@ -18,12 +18,12 @@ namespace moetune::profiler {
 struct OpenOp {
   OpId id = kNoOp;
   DeviceOp op;
-  bool is_pushed = false;  ///< to CUPTI
+  bool is_pushed = false;  ///< CUPTI has its id as well
 };
-/// Of this thread, innermost last.
+/// The open ops of this thread, innermost last.
 std::vector<OpenOp>& open_ops();
 
-/// The clock that CUPTI stamps with: the host's own, ns.
+/// The clock of CUPTI's time stamps, in ns: the host's own.
 uint64_t cupti_now();
 
 /// Never destroyed: CUPTI may call back until the process is gone.
@@ -31,20 +31,20 @@ class CuptiSession {
  public:
   static CuptiSession& instance();
 
-  /// Empty when attached, otherwise why not. Nothing is enabled yet.
+  /// Attaches to CUPTI without enabling anything. Returns why that failed, or an empty text.
   std::string attach();
   void detach();
 
   ActivityBuffers buffers;
   std::atomic<bool> is_recording{false};  ///< changes while no op is open
 
-  std::mutex mutex;  ///< of what follows
+  std::mutex mutex;  ///< protects the members below
   OpTable ops;
   OpId next_op = 1;
   GraphLabels labels;
   std::string fatal_note;  ///< why CUPTI gave up; empty while it has not
 
-  /// Of an op of this step, and of the nodes that were captured in it.
+  /// Sets these values for an op of this step and for the nodes that were captured in it.
   void set_communication(OpId op, int64_t bytes, int64_t sequence);
 
   // From the callbacks, with node ids.

@@ -1,7 +1,7 @@
-// What a tracing interface says about a GPU, before it means anything: device work, the host's
-// calls, their links to our ops, events and synchronisations. cupti_decode fills it from CUPTI's
-// buffers, device_trace makes a StepTrace of it; neither knows the other. Correlation ids number
-// the calls of the process in the order of the calls.
+// Uninterpreted records of a GPU's tracing interface: device work, calls of the host, their links
+// to our ops, events and synchronisations. cupti_decode fills them from CUPTI's buffers,
+// device_trace makes a StepTrace of them; the two do not depend on each other. Correlation ids
+// number the calls of the process in their order.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace moetune::profiler {
 /// One run of one op in this process. 0: none.
 using OpId = uint64_t;
 constexpr OpId kNoOp = 0;
-/// What the recorder itself calls; such calls are not part of a trace.
+/// Marks calls of the recorder itself, which are not part of a trace.
 constexpr OpId kRecorderOp = std::numeric_limits<OpId>::max();
 
-/// What an op is, for the trace. `tag.name` and `group` must outlive the recorder (string literals
+/// Describes an op for the trace. `tag.name` and `group` must outlive the recorder (string literals
 /// or table entries).
 struct DeviceOp {
   OpTag tag;
   RecordKind kind = RecordKind::kernel;
   int32_t rank = 0;
   int32_t stream = 0;      ///< the engine's number of the stream that it is launched on
-  const char* group = "";  ///< communication only, like the next
-  int64_t sequence = -1;
+  const char* group = "";  ///< communication only
+  int64_t sequence = -1;   ///< communication only
 };
 
 /// The ops of one step; ids are consecutive.
@@ -46,27 +46,28 @@ struct OpTable {
 
 /// A node of a captured graph or of its executable clone.
 struct GraphNode {
-  uint64_t origin = 0;      ///< the captured node that it was cloned from, itself if it was not
+  uint64_t origin = 0;      ///< the captured node that it was cloned from; itself if not cloned
   OpId capture_op = kNoOp;  ///< the op that was open when the node was captured
-  DeviceOp op;              ///< a copy of it: graphs outlive steps
+  DeviceOp op;              ///< a copy of that op: graphs outlive steps
 };
 
 /// Labels of graph nodes by the node ids that device records carry.
 struct GraphLabels {
   std::unordered_map<uint64_t, GraphNode> nodes;
-  /// By origin: nodes it shares an edge with. Which of the two comes first is seen when they run.
+  /// By origin: the nodes with which it shares an edge. Edges have no direction here: the times of
+  /// the nodes show which of the two comes first.
   std::unordered_map<uint64_t, std::vector<uint64_t>> neighbours;
 };
 
-/// Device work. A run of 0 to 0 has no times.
+/// Device work. If start and end are 0, the times are unknown.
 struct DeviceActivity {
   ActivityKind kind = ActivityKind::kernel;
   CopyPath path = CopyPath::other;
-  bool is_blocking = false;  ///< a copy whose call returns when it is done
+  bool is_blocking = false;  ///< a copy whose call returns only when the copy is done
   uint32_t context = 0;
   uint32_t stream = 0;
   uint32_t correlation = 0;
-  uint32_t runtime_correlation = 0;  ///< a second one that its call may be known by; 0: none
+  uint32_t runtime_correlation = 0;  ///< a second id that its call may have; 0: none
   uint64_t graph_node = 0;           ///< 0: not part of a graph
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -82,13 +83,13 @@ struct ApiCall {
   int64_t end_ns = 0;
 };
 
-/// The call was made within the op.
+/// States that a call was made within an op.
 struct OpLink {
   uint32_t correlation = 0;
   OpId op = kNoOp;
 };
 
-/// An event was recorded on a stream. Events are reused, sync ids are not.
+/// States that an event was recorded on a stream. Events are reused, sync ids are not.
 struct EventRecord {
   uint32_t context = 0;
   uint32_t stream = 0;
@@ -98,7 +99,7 @@ struct EventRecord {
 
 constexpr uint64_t kNoSyncId = std::numeric_limits<uint64_t>::max();
 
-/// The host, or with stream_wait a stream, waits.
+/// A wait of the host, or of a stream (SyncKind::stream_wait).
 struct Synchronization {
   SyncKind kind = SyncKind::other;
   uint32_t context = 0;
@@ -106,7 +107,7 @@ struct Synchronization {
   uint32_t correlation = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  uint64_t sync_id = kNoSyncId;  ///< of the event
+  uint64_t sync_id = kNoSyncId;  ///< sync id of the event that is waited for
 };
 
 /// Time that tracing or the driver took from the program.
@@ -116,7 +117,7 @@ struct OverheadSpan {
   int64_t end_ns = 0;
 };
 
-/// Everything of one step, in any order.
+/// All records of one step, in any order.
 struct DeviceActivities {
   std::vector<DeviceActivity> activities;
   std::vector<ApiCall> calls;
@@ -126,9 +127,9 @@ struct DeviceActivities {
   std::vector<OverheadSpan> overheads;
   std::vector<std::string> names;  ///< mangled names of kernels
   int64_t num_records = 0;         ///< records read
-  int64_t num_dropped = 0;         ///< records the tracing interface had no room for
-  int64_t num_unknown = 0;         ///< records of kinds that nobody asked for
-  int64_t num_broken_buffers = 0;  ///< buffers with an end that could not be read
+  int64_t num_dropped = 0;         ///< records that the tracing interface had no room for
+  int64_t num_unknown = 0;         ///< records of kinds that were not requested
+  int64_t num_broken_buffers = 0;  ///< buffers whose end could not be read
 };
 
 }  // namespace moetune::profiler

@@ -1,5 +1,5 @@
-// From what a tracing interface saw of one step to records of the one trace schema, per rank. Pure
-// functions: nothing here knows CUPTI.
+// Converts one step's records of a tracing interface into records of the one trace schema, per
+// rank. Pure functions that do not depend on CUPTI.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace moetune::profiler {
 
-/// The step that is converted. Records that lie outside of its time are dropped; it ends when the
-/// last of the rest does, at the earliest at end_ns.
+/// The step to convert. Records outside of its time are dropped. It ends when the last of the other
+/// records ends, at the earliest at end_ns.
 struct StepWindow {
   int32_t step = 0;
   int64_t start_ns = 0;
@@ -32,22 +32,22 @@ struct OverheadSum {
 /// What a trace lacks, and what tracing cost.
 struct RecordingFacts {
   int64_t num_records = 0;             ///< records read from buffers
-  int64_t num_dropped = 0;             ///< for lack of buffers
-  int64_t num_unknown = 0;             ///< of kinds that nobody asked for
-  int64_t num_broken_buffers = 0;      ///< with an end that could not be read
+  int64_t num_dropped = 0;             ///< records lost for lack of buffers
+  int64_t num_unknown = 0;             ///< records of kinds that were not requested
+  int64_t num_broken_buffers = 0;      ///< buffers whose end could not be read
   int64_t num_untimed = 0;             ///< device work without times
-  int64_t num_outside = 0;             ///< of other steps, or of other processes' ranks
+  int64_t num_outside = 0;             ///< records of other steps, or of other processes' ranks
   int64_t num_unlabelled = 0;          ///< device work of no op: kept under its own name
   int64_t num_without_launch = 0;      ///< device work whose call is unknown
   int64_t num_waits = 0;               ///< waits for events
-  int64_t num_unresolved_waits = 0;    ///< of those, with an unknown producer
+  int64_t num_unresolved_waits = 0;    ///< waits for events with an unknown producer
   std::vector<OverheadSum> overheads;  ///< longest first
 };
 
 /// One sentence on what is missing; empty when the trace is complete.
 std::string missing_text(const RecordingFacts& facts);
 
-/// One rank's part of a step. `details[i]` says what really ran as records[i]: the short name of
+/// One rank's part of a step. details[i] describes what ran as trace.records[i]: the short name of
 /// the (longest) kernel, "copy to_host", ...
 struct RankStep {
   StepTrace trace;

@@ -12,9 +12,10 @@
 
 namespace moetune::profiler {
 
-/// Writes one JSON object with all that tell_timeline tells. Times are microseconds with fractions,
-/// from the earliest start of all steps on; "otherData" says which moment of the run's clock that
-/// is. Records can be read back as they were; of texts that are no UTF-8, bytes are replaced.
+/// Writes one JSON object with all events of tell_timeline(). Times are microseconds with
+/// fractions, from the earliest start of all steps on; "otherData" says which moment of the run's
+/// clock that is. Records can be read back unchanged, except that bytes that are not UTF-8 are
+/// replaced.
 void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
                        const TimelineOptions& options = {});
 

@@ -11,11 +11,11 @@
 
 namespace moetune::profiler {
 
-/// Writes all that tell_timeline tells. A rank is a process whose pid is the rank + 1 (0 is idle),
+/// Writes all events of tell_timeline(). A rank is a process whose pid is the rank + 1 (0 is idle),
 /// its rows and counters are tracks of it. Slices on one track have to lie within each other there:
 /// where they overlap otherwise, the row gets further tracks of its name. Times are nanoseconds
-/// from the earliest start of all steps on. The order of slices and arrows is that in which they
-/// were told: slices are numbered from 1 by their annotation "slice", arrows by their flow ids.
+/// from the earliest start of all steps on. Slices and arrows are in the order of the events:
+/// slices are numbered from 1 by their annotation "slice", arrows by their flow ids.
 void write_perfetto(std::ostream& out, const std::vector<StepTrace>& traces,
                     const TimelineOptions& options = {});
 

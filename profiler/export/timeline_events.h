@@ -1,6 +1,6 @@
-// What a timeline shows of traces: rows, slices, arrows and counters, told one after another. The
-// formats are who listens: each writes all of it, so that none has what another lacks. Here the
-// steps of our own engine are told, in imported_events.h the traces of other tools.
+// The events of a timeline of step traces: rows, slices, arrows and counters. tell_timeline()
+// passes them one after another to a sink. Each format is a sink and writes all events, so that all
+// formats have the same contents. The traces of other tools are passed by imported_events.h.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct TimelineOptions {
   std::map<int32_t, std::string> stream_names;
 };
 
-/// One thing to know of a slice.
+/// A named value of a slice.
 struct TimelineArg {
   const char* key;
   std::variant<int64_t, bool, std::string, std::array<int64_t, 3>> value;
@@ -39,7 +39,7 @@ struct TimelineSlice {
   std::vector<TimelineArg> args;
 };
 
-/// An arrow between two slices, which are counted from 0 in the order they were told.
+/// An arrow between two slices, which are numbered from 0 in the order of the calls.
 struct TimelineFlow {
   /// A moment within a slice: where the arrow begins or ends.
   struct Place {

@@ -1,5 +1,5 @@
-// Tables of another program's SQLite file, read by the names of their columns: whichever version
-// wrote it, whatever it left out, and whatever somebody put there to do harm.
+// Reads tables of another program's SQLite file by the names of their columns. The file may be of
+// any version, lack tables and columns, or be made to do harm.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,21 @@ namespace moetune::profiler {
 
 class ForeignTables;
 
-/// Walks the rows of one table. Columns count from 0, in the order they were asked for.
+/// Iterates over the rows of one table. Columns are numbered from 0, in the order in which they
+/// were requested.
 class TableRows {
  public:
   bool next();
   [[nodiscard]] bool has(int column) const { return has_[static_cast<size_t>(column)]; }
-  /// Nothing for NULL, and of a column that the table has not. Throws base::UsageError, which names
-  /// file, table, row, column and value, for what is no whole number of 64 bits.
+  /// Empty for NULL and for a column that the table lacks. Throws base::UsageError, which names
+  /// file, table, row, column and value, for anything but a 64-bit integer.
   [[nodiscard]] std::optional<int64_t> whole(int column);
   [[nodiscard]] int64_t whole_or(int column, int64_t otherwise) {
     return whole(column).value_or(otherwise);
   }
-  /// Nanoseconds; the same, and differences of two fit into 64 bits.
+  /// As whole(), for times in nanoseconds. Also throws for times whose differences could overflow.
   [[nodiscard]] std::optional<int64_t> time_ns(int column);
-  /// As it stands in the file; empty for NULL. Lasts until the next row.
+  /// The unchanged text; empty for NULL. Valid until the next row.
   [[nodiscard]] std::string_view text(int column);
 
  private:
@@ -50,34 +51,36 @@ class TableRows {
 
 class ForeignTables {
  public:
-  /// Throws base::UsageError where it is no SQLite file or cannot be read.
+  /// Throws base::UsageError if the file is not an SQLite file or cannot be read.
   explicit ForeignTables(const std::string& path);
 
-  /// Plain tables only: what a view or a virtual table says is computed, not recorded.
+  /// Only plain tables count: the rows of views and virtual tables are computed, not recorded.
   [[nodiscard]] bool has(std::string_view table) const { return tables_.contains(table); }
   [[nodiscard]] bool has_column(const std::string& table, const std::string& column) {
     return columns_of(table).contains(column);
   }
-  /// Nothing where the table is missing, or lacks one of the first `num_needed` columns; then, and
-  /// where another column is missing, a sentence is added to lacks(). `condition` is SQL behind
-  /// "where" over columns that are needed.
+  /// The rows of a table; empty if the table or one of its first `num_needed` columns is missing.
+  /// Adds a sentence to lacks() for anything that is missing. `condition`: SQL after "where", over
+  /// needed columns only.
   std::optional<TableRows> rows(const std::string& table,
                                 std::initializer_list<const char*> columns, size_t num_needed,
                                 std::string_view condition = {});
-  /// Gives the text column `value` of the rows of `table` whose column `id` is_wanted says; others
-  /// are not read. Nothing happens where the table or one of the columns is missing.
+  /// Calls take(id, text) with the columns `id` and `value` of each row whose id is_wanted()
+  /// accepts; texts of other rows are not read. Does nothing if the table or one of the columns is
+  /// missing.
   template <typename IsWanted, typename Take>
   void texts_by_id(const std::string& table, const char* id, const char* value,
                    const IsWanted& is_wanted, const Take& take);
 
   [[nodiscard]] const std::string& path() const { return database_.path(); }
-  /// What was looked for and is not there.
+  /// Sentences about requested tables and columns that are missing.
   [[nodiscard]] const std::vector<std::string>& lacks() const { return lacks_; }
 
  private:
   friend class TableRows;
   [[nodiscard]] std::set<std::string> columns_of(const std::string& table);
-  /// Keeps texts that a damaged file links to many rows from being read without end.
+  /// Counts bytes of texts and throws if there are too many: a damaged file may link a text to many
+  /// rows.
   void count_text(size_t bytes);
 
   store::Database database_;

@@ -1,6 +1,6 @@
-// Where a JSON value ends: the one loop that sees every byte of a trace, so it looks at eight of
-// them at a time and at nothing but quotes, backslashes and brackets. It does not check what it
-// passes over; what is read is checked by json_fields.
+// Finds the end of a JSON value. This is the one loop that sees every byte of a trace, so it tests
+// eight bytes at a time, and only for quotes, backslashes and brackets. It does not check the JSON
+// that it skips; json_fields checks what is read.
 #pragma once
 
 #include <bit>
@@ -9,11 +9,11 @@
 
 namespace moetune::profiler {
 
-/// How far a value has been passed over; survives that the data comes in pieces.
+/// State of skipping a value, kept between pieces of the data.
 struct JsonScan {
-  int64_t depth = 0;  ///< of objects and lists
+  int64_t depth = 0;  ///< open objects and lists
   bool is_in_string = false;
-  bool is_escaped = false;  ///< within a string, behind a backslash
+  bool is_escaped = false;  ///< in a string, after a backslash
 };
 
 namespace json_scan {
@@ -21,7 +21,7 @@ namespace json_scan {
 constexpr uint64_t kOnes = 0x0101010101010101;
 constexpr uint64_t kHighs = 0x8080808080808080;
 
-/// The lowest set bit marks the first byte that is zero; bits above it may be wrong.
+/// The lowest set bit of the result marks the first byte that is zero; bits above it may be wrong.
 constexpr uint64_t zero_bytes(uint64_t word) { return (word - kOnes) & ~word & kHighs; }
 constexpr uint64_t bytes_equal(uint64_t word, unsigned char byte) {
   return zero_bytes(word ^ (kOnes * byte));
@@ -31,7 +31,7 @@ inline uint64_t load(const char* at) {
   std::memcpy(&word, at, sizeof(word));
   return word;
 }
-/// Which byte the lowest set bit is of.
+/// Index of the byte with the lowest set bit.
 inline int first_byte(uint64_t marks) { return std::countr_zero(marks) / 8; }
 
 /// The first quote or backslash, or `end`.
@@ -45,8 +45,8 @@ inline const char* find_in_string(const char* at, const char* end) {
   return at;
 }
 
-/// The first quote or bracket, or a letter that cannot stand there (their bits but for 0x26 are
-/// those of brackets), or `end`.
+/// The first quote or bracket, or `end`. May also stop at a character that equals a bracket but for
+/// the bits 0x26; valid JSON has none outside of strings.
 inline const char* find_outside(const char* at, const char* end) {
   for (; end - at >= 8; at += 8) {
     const uint64_t word = load(at);
@@ -59,8 +59,9 @@ inline const char* find_outside(const char* at, const char* end) {
 
 }  // namespace json_scan
 
-/// Goes on through an object, a list or a string from `at` to behind its end. Returns null when the
-/// data ends before, with the state to go on with.
+/// Skips an object, a list or a string, of which `at` is the beginning or the continuation; returns
+/// the place after its end. Returns null if the data ends before; `scan` then holds the state for
+/// the next piece.
 inline const char* scan_json(const char* at, const char* end, JsonScan& scan) {
   while (at < end) {
     if (scan.is_in_string) {

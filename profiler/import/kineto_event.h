@@ -14,7 +14,8 @@ struct KinetoHead {
   std::string_view phase;     ///< "ph"
   std::string_view category;  ///< "cat"
 };
-/// Of an event as JsonStream::value gave it. Empty where it has none, or is no object.
+/// Head of an event from JsonStream::value. Members are empty if the event lacks them or is no
+/// object.
 KinetoHead head_of_event(std::string_view event);
 
 /// Members as text, empty where they are missing. Those of "args" by their names there.

@@ -24,13 +24,13 @@ struct OperatorWork {
 /// Whether work_of_operator() knows operators of that name.
 bool may_have_work(std::string_view name);
 
-/// Of an operator ("aten::mm") and its event as it stands in the file, of which "Input Dims" and
-/// "Input type" are read. Shapes: mm, _scaled_mm [m, k] [k, n]; bmm [b, m, k] [b, k, n]; addmm and
-/// baddbmm with a bias before; linear [..., k] [n, k]; _grouped_mm and _scaled_grouped_mm with two
-/// or three dimensions each, groups in `offs` (the third input). Of add, copy_, _softmax and the
-/// like the bytes of inputs and result are the work, and FLOPs are 0. Nothing for other operators,
-/// for shapes that do not fit together, and for products of other types than of 16 and 8 bits:
-/// whether those of 32 bits run as TF32 is not recorded.
+/// Work of an operator ("aten::mm"), from "Input Dims" and "Input type" of its unchanged event.
+/// Shapes: mm, _scaled_mm [m, k] [k, n]; bmm [b, m, k] [b, k, n]; addmm and baddbmm with a bias
+/// before; linear
+/// [..., k] [n, k]; _grouped_mm and _scaled_grouped_mm with two or three dimensions each, groups in
+/// `offs` (the third input). For add, copy_, _softmax and the like, FLOPs are 0 and bytes are those
+/// of inputs and result. Empty for other operators, for shapes that do not match, and for products
+/// of types other than 16 and 8 bits: the file does not say whether 32-bit products run as TF32.
 std::optional<OperatorWork> work_of_operator(std::string_view name, std::string_view event);
 
 /// Collects operators and hands their work to the kernels that they launched.

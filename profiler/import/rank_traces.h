@@ -1,7 +1,7 @@
-// From the records of a file that holds several processes and devices to one ImportedTrace for each
-// rank. A rank is one device of one process. Calls and ranges belong to a process: where it drives
-// several devices, each gets the calls that launched its work, and all get the others, since they
-// hold up the process.
+// Splits the records of a file with several processes and devices into one ImportedTrace per rank.
+// A rank is one device of one process. Calls and ranges belong to a process. If it drives several
+// devices, each rank gets the calls that launched its work, and all ranks get the other calls,
+// which hold up the process.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace moetune::profiler {
 
-/// Names that a file gives as numbers and explains elsewhere, be it before or behind.
+/// Names that a file's records give as ids. The file explains the ids before or after their use.
 class NameRefs {
  public:
-  /// The place of an id, a new one where it has none.
+  /// The place of an id; a new id gets a new place.
   uint32_t place_of(int64_t id);
   [[nodiscard]] bool contains(int64_t id) const { return places_.contains(id); }
   void explain(int64_t id, uint32_t name) { names_[place_of(id)] = name; }
-  /// kNoRow where it was not explained.
+  /// The name at a place; kNoRow if its id was not explained.
   [[nodiscard]] uint32_t name_at(uint32_t place) const { return names_[place]; }
   [[nodiscard]] int64_t id_at(uint32_t place) const { return ids_[place]; }
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(ids_.size()); }
@@ -43,14 +43,14 @@ class NameRefs {
 class RankTraces {
  public:
   static constexpr size_t kMaxRanks = 1024;
-  /// Each takes a copy of what the process did.
+  /// Devices of a process, each of which gets a copy of the process's calls.
   static constexpr size_t kMaxDevicesEach = 16;
 
-  /// What one process did on its host: threads, calls, ranges and steps are in `host`.
+  /// One process on its host.
   struct Process {
-    ImportedTrace host;
-    std::vector<size_t> ranks;  ///< rows of ranks, by device
-    /// Ranges that were passed over, such as the operators of a framework.
+    ImportedTrace host;         ///< only its threads, calls, ranges and steps
+    std::vector<size_t> ranks;  ///< rows for rank_row(), by device
+    /// Ranges that were skipped, such as the operators of a framework.
     int64_t num_passed_over = 0;
   };
   struct Rank {
@@ -61,30 +61,30 @@ class RankTraces {
 
   explicit RankTraces(std::string path) : path_(std::move(path)) {}
 
-  /// Of a process and a device, a new one where there is none. References last. Throws
-  /// base::UsageError past the limits above.
+  /// The rank of a process and a device, or the process; added if it is new. References stay valid.
+  /// Throws base::UsageError beyond the limits above.
   Rank& rank(int64_t process, int64_t device);
   Process& process(int64_t id);
-  /// Null where there is none yet.
+  /// Null if there is none yet.
   Process* find_process(int64_t id);
   std::map<int64_t, Process>& processes() { return processes_; }
   [[nodiscard]] Rank& rank_row(size_t row) { return *ranks_[row]; }
   [[nodiscard]] size_t num_ranks() const { return ranks_.size(); }
 
-  /// Names of all records: what intern() or by_ref() returned stands in them.
+  /// Names of all records. A record holds what intern() or by_ref() returned.
   NameTable names;
   NameRefs refs;
-  /// The same of calls, which may have another name here than in the file.
+  /// As `refs`, for calls, whose names may differ here from those in the file.
   NameRefs call_refs;
-  /// What stands in a record for a name that is explained elsewhere.
+  /// The value that a record holds in place of a name until resolve_names().
   uint32_t by_ref(int64_t id) { return kIsRef | refs.place_of(id); }
   uint32_t call_by_ref(int64_t id) { return kIsRef | call_refs.place_of(id); }
-  /// Puts names in the place of references in all records, kinds into calls and steps into
-  /// processes (range_steps.h). Who is not explained is called "(unnamed <id>)".
+  /// Replaces the references of all records by names, and sets the kinds of calls and the steps of
+  /// processes (range_steps.h). An id without an explanation becomes "(unnamed <id>)".
   void resolve_names();
 
-  /// Traces in the order of process and device, joined and sorted, with `facts` in each. Behind
-  /// resolve_names(). Leaves nothing.
+  /// Moves out the finished traces (ImportedTrace::finish), ordered by process and device, with
+  /// `facts` in each. Call after resolve_names().
   std::vector<ImportedTrace> finish(const TraceFacts& facts);
 
  private:
@@ -103,8 +103,8 @@ class RankTraces {
   int64_t last_process_id_ = 0;
 };
 
-/// Numbers ranks that the file does not know, marked as guessed: of one trace by the name of its
-/// file, otherwise by their order.
+/// Gives a rank, marked as guessed, to traces whose file does not state one: a single trace by the
+/// name of its file, several by their order.
 void count_ranks(std::vector<ImportedTrace>& traces);
 
 }  // namespace moetune::profiler

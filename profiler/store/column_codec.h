@@ -30,10 +30,10 @@ class ColumnWriter {
 /// Bytes of somebody: everything that is wrong with them is a base::Error that names `where`.
 class ColumnReader {
  public:
-  /// Of at most `max_numbers`: what unpacks to more than they can take is refused before it is
-  /// unpacked.
+  /// Reads at most `max_numbers`. Data that would unpack to more bytes than these can need is
+  /// refused before it is unpacked.
   ColumnReader(std::string_view packed, size_t max_numbers, std::string where);
-  /// Throws behind the last one.
+  /// Throws after the last one.
   int64_t next();
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
   /// Throws where numbers are left.

@@ -20,11 +20,10 @@ enum class OpenMode : uint8_t {
   read_write_create,
   read_write,
   read_only,
-  /// Written by another program, to be looked at once. Nothing is written in it or beside it (no
-  /// log, lock or shared memory), and a file that has changes in a log beside it is refused. Every
-  /// failure is a base::UsageError; so are texts above kMaxForeignTextBytes where one is read, and
-  /// reading that takes more steps than the file's size explains: pages that a damaged file links
-  /// in circles would never end.
+  /// A file of another program, to be read once. Nothing is written to it or beside it (no log,
+  /// lock or shared memory). A file with a log of changes beside it is refused. Every failure is a
+  /// base::UsageError. So is reading a text of more than kMaxForeignTextBytes, and reading that
+  /// takes more steps than the file's size explains: a damaged file may link pages in circles.
   foreign,
 };
 /// Longest text that is read from a foreign file.
@@ -48,22 +47,22 @@ class Database {
 
   /// Runs one or several statements that return nothing of interest.
   void execute(const std::string& sql);
-  /// First column of the first row of a query that has one.
+  /// First column of the first row. The query must have a row.
   [[nodiscard]] int64_t query_int(const std::string& sql);
   [[nodiscard]] int64_t last_insert_rowid() const;
   [[nodiscard]] int64_t num_changes() const;
-  /// Called inside every commit, before it is durable; an exception must not leave it. For tests
-  /// and progress.
+  /// Sets a function that is called inside every commit, before the commit is durable. It must not
+  /// throw. For tests and progress.
   void set_commit_hook(std::function<void()> hook);
 
-  /// Folds the write-ahead log back into the file, so that the file alone is the database. Does
-  /// nothing when somebody else has it open, or it was opened for reading.
+  /// Merges the write-ahead log into the file, so that the file alone is the database. Does nothing
+  /// if another connection has the file open, or if this one is for reading only.
   void leave_wal() noexcept;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int64_t file_bytes() const;
   [[nodiscard]] sqlite3* handle() const { return handle_; }
-  /// Throws what SQLite's result code means, as a sentence with the path.
+  /// Throws an error that explains SQLite's result code in a sentence with the path.
   [[noreturn]] void fail(int code, const std::string& doing) const;
 
  private:
@@ -102,7 +101,7 @@ class Statement {
   Statement& bind(int index, const std::optional<T>& value) {
     return value ? bind(index, *value) : bind_null(index);
   }
-  /// NULL when empty.
+  /// Binds NULL for an empty text.
   Statement& bind_text_or_null(int index, std::string_view value);
   /// Binds 1, 2, ... in order.
   template <typename... Values>
@@ -111,7 +110,7 @@ class Statement {
     (bind(++index, values), ...);
     return *this;
   }
-  /// 0 when the statement has no parameter of that name (with its colon: ":sweep_id").
+  /// Index of a parameter by its name with the colon (":sweep_id"); 0 if there is none.
   [[nodiscard]] int parameter_index(const std::string& name) const;
 
   /// True while there is a row.
@@ -125,12 +124,12 @@ class Statement {
   [[nodiscard]] ValueType type(int column) const;
   [[nodiscard]] bool is_null(int column) const { return type(column) == ValueType::null; }
   [[nodiscard]] int64_t get_int(int column) const;
-  /// NULL is NaN.
+  /// Returns NaN for NULL.
   [[nodiscard]] double get_double(int column) const;
-  /// NULL is the empty string. Always valid UTF-8: other bytes become U+FFFD, so that no text of a
-  /// trial can break JSON or HTML later.
+  /// Returns an empty string for NULL. The result is valid UTF-8: other bytes become U+FFFD, so
+  /// that no text of a trial can break JSON or HTML later.
   [[nodiscard]] std::string get_text(int column) const;
-  /// The bytes as they are, which may be no UTF-8. Lasts until the next step.
+  /// The unchanged bytes, which may be invalid UTF-8. Valid until the next step().
   [[nodiscard]] std::string_view text_view(int column) const;
   [[nodiscard]] std::string_view blob_view(int column) const;
   [[nodiscard]] std::optional<int64_t> get_optional_int(int column) const;
@@ -141,8 +140,8 @@ class Statement {
   sqlite3_stmt* handle_ = nullptr;
 };
 
-/// BEGIN ... COMMIT; rolls back when left by an exception. `write` takes the write lock at once,
-/// `read` only holds one consistent view.
+/// BEGIN ... COMMIT; rolls back if it is destroyed without commit(). `write` takes the write lock
+/// at once, `read` only keeps one consistent view.
 class Transaction {
  public:
   enum class Kind : uint8_t { write, read };

@@ -50,7 +50,7 @@ void ingest_shard(Database& database, int64_t trial_id, const ShardContents& con
 /// trial keeps become a note in its texts.
 void write_traces(Database& database, int64_t trial_id,
                   const std::vector<profiler::StepTrace>& traces);
-/// Of a trial, by step and rank. Throws base::Error for what is damaged.
+/// Traces of a trial, ordered by step and rank. Throws base::Error for damaged data.
 std::vector<profiler::StepTrace> read_traces_of(Database& database, int64_t trial_id);
 /// Fills the temporary table trace_record (trace_columns.h) of the connection.
 void unpack_last_step(Database& database, int64_t trial_id);

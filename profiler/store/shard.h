@@ -46,23 +46,23 @@ struct ShardOp {
   int64_t duration_ns = 0;
 };
 
-/// A step of one rank in measured virtual time, as far as it takes to play it once more.
+/// What is needed to play a step of one rank, measured in virtual time, once more.
 struct ShardWork {
   int64_t step = 0;
   int rank = 0;
-  /// Of its operations and of the host's work, in the order of the rank's program.
+  /// Durations of its operations and of the host's work, in the order of the rank's program.
   std::vector<int64_t> durations_ns;
-  /// Each time that the ranks have told each other where rows go, in order: rows sent to every
+  /// One entry for each exchange of row counts between the ranks, in order: rows sent to every
   /// peer, then received from every peer, chunk by chunk, forward, then backward.
   std::vector<int64_t> routed_rows;
-  std::vector<int64_t> probe_ns;  ///< a fixed piece of work that was done beside the step
+  std::vector<int64_t> probe_ns;  ///< times of a fixed piece of work that was done with the step
 };
 
 class ShardWriter {
  public:
   enum class File : uint8_t { created, gone_on_with };
-  /// Creates the file; an existing one is an error, unless it is a copy that the writer goes on
-  /// with. Throws base::Error for what is no shard.
+  /// Creates the file, which must not exist, or goes on with an existing copy of a shard. Throws
+  /// base::Error for a file that is not a shard.
   explicit ShardWriter(const std::string& path, File file = File::created);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
@@ -79,7 +79,7 @@ class ShardWriter {
   void add_text(const std::string& key, const std::string& value);
   /// Makes everything added so far durable against a kill of this process.
   void commit();
-  /// What has been committed, as one file, which must not be there yet.
+  /// Copies what has been committed to one file, which must not exist.
   void copy_to(const std::string& path);
 
  private:

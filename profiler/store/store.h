@@ -35,7 +35,7 @@ bool is_alive(const Lease& lease);
 
 /// UTC, ISO 8601 with milliseconds: "2026-01-31T12:34:56.789Z".
 std::string now_utc();
-/// Seconds since 1970 of such a text; 0, long ago, when it is none.
+/// Seconds since 1970 for a text as now_utc() writes it; 0 for any other text.
 double seconds_of(const std::string& utc);
 
 /// A named text value: a knob, a line of the environment, a text of a trial.
@@ -61,20 +61,21 @@ struct SweepRow {
   std::string command_line;
   std::string tool_version;
   std::string tool_commit;
-  /// Ids of trials. Set by the store (set_landmarks, begin_trial); none before there is one.
-  std::optional<int64_t> winner_trial;     ///< the best so far; of a sweep that is done, its answer
+  // Ids of trials, set by the store (set_landmarks, begin_trial). Empty until there is such a
+  // trial.
+  std::optional<int64_t> winner_trial;     ///< the best so far; once the sweep is done, its answer
   std::optional<int64_t> baseline_trial;   ///< the user's starting configuration
   std::optional<int64_t> first_fit_trial;  ///< the first configuration that fitted and ran
 };
 
-/// A machine with a build on it, in which a sweep has run.
+/// A machine and a build with which a sweep has run.
 struct EnvironmentRow {
   int64_t id = 0;
   int64_t ordinal = 0;  ///< 1, 2, ... of its sweep; the latest has the largest
   std::string started_at;
   std::vector<NamedText> values;  ///< host, cpu, compiler, ...; see kEnvironmentIdentity
 
-  /// Empty where there is none of that name.
+  /// The value of that name; empty if there is none.
   [[nodiscard]] std::string value(std::string_view name) const;
 };
 /// Names of the values that two environments must share for their measurements to be compared.
@@ -89,13 +90,13 @@ struct MeasurementRow {
   std::string purpose = "first";  ///< first, again, longer, in_turns
   std::string status;
   std::string reason;
-  bool is_counted = true;           ///< false: made in another environment than the trial's latest
-  int64_t num_steps = 0;            ///< timed, untraced steps that were asked for
-  std::vector<int64_t> samples_ns;  ///< of those that ran
-  std::vector<int64_t> played_ns;   ///< the same steps, played with the run's robust durations
-  std::optional<int64_t> probe_ns;  ///< a fixed piece of work, the median of its runs
-  std::optional<int64_t> step_ns;   ///< of what was played, else of the samples: median, interval
-  std::optional<int64_t> step_ns_low;
+  bool is_counted = true;              ///< false: its environment is not the trial's latest one
+  int64_t num_steps = 0;               ///< timed, untraced steps that were asked for
+  std::vector<int64_t> samples_ns;     ///< times of the steps that ran
+  std::vector<int64_t> played_ns;      ///< the same steps, played with the run's robust durations
+  std::optional<int64_t> probe_ns;     ///< time of a fixed piece of work, median of its runs
+  std::optional<int64_t> step_ns;      ///< median of the played times, else of the samples
+  std::optional<int64_t> step_ns_low;  ///< interval of that median
   std::optional<int64_t> step_ns_high;
   std::string window_start;  ///< UTC, ISO 8601 with milliseconds
   std::string window_end;
@@ -104,13 +105,12 @@ struct MeasurementRow {
   std::string commit;  ///< of the build that measured
 };
 
-/// One trial as stored. Empty optionals are what is not known (never started, no prediction, no
-/// steps).
+/// One trial as stored. An optional is empty if the value is not known (never started, no
+/// prediction, no steps).
 struct TrialRow {
   int64_t id = 0;
   int64_t sweep_id = 0;
-  int64_t ordinal =
-      0;  ///< 1, 2, ... in the order of first appearance in the sweep; set by the store
+  int64_t ordinal = 0;  ///< 1, 2, ... by first appearance in the sweep; set by the store
   std::string spec_hash;
   std::string spec_json;
   std::string status;        ///< as spec::name_of(TrialStatus)
@@ -148,18 +148,18 @@ struct MetricRow {
   double value = 0;
 };
 
-/// Bytes of one group ("total" included) of one rank at the moment of its peak. "capacity" holds
-/// the rank's capacity.
+/// Bytes that one group of one rank held at the moment of the rank's peak. Group "total" is the
+/// peak itself, "capacity" the rank's capacity.
 struct MemoryRow {
   int rank = 0;
   std::string group;
   std::optional<int64_t> bytes;  ///< empty: predicted only
   std::optional<int64_t> predicted_bytes;
-  std::string peak_allocation;  ///< of "total": the allocation that set the peak
+  std::string peak_allocation;  ///< the allocation that set the peak; only for group "total"
 };
 
-/// A prediction to stand beside the measured memory of a rank and group. Kept even where nothing
-/// was measured.
+/// The predicted counterpart of a rank's and group's measured memory. Kept even if nothing was
+/// measured.
 struct MemoryPrediction {
   int rank = 0;
   std::string group;  ///< a name of profiler::MemoryGroup, or "total"
@@ -182,26 +182,26 @@ struct DecisionRow {
   std::string value_before;
   std::string value_after;
   std::optional<double> gain_ratio;      ///< step time saved over the baseline's
-  std::optional<double> gain_low_ratio;  ///< its interval
+  std::optional<double> gain_low_ratio;  ///< interval of gain_ratio
   std::optional<double> gain_high_ratio;
   std::optional<double> noise_ratio;  ///< half of that interval
   std::string text;                   ///< one sentence for people
   std::string evidence_json = "{}";
 };
 
-/// Time before over time after, less 1, and its interval where one is known.
+/// Time before / time after - 1, and its interval if one is known.
 struct Gain {
   double ratio = 0;
   std::optional<double> low_ratio;
   std::optional<double> high_ratio;
-  /// Of the winner and the first fit, in runs of one length: what the ratio is of.
+  // The two step times of the ratio, of the winner and of the first fit, from runs of one length.
   std::optional<int64_t> step_ns;
   std::optional<int64_t> first_fit_step_ns;
 };
-/// Step time of the first configuration that fitted over the winner's: as the search has said it,
-/// by runs of one length, where it came to a verdict; else by the rows. A long run's steps are
-/// longer than a short one's, as routing drifts while the router learns, so that the winner's row
-/// after its validation is not to be compared with the other.
+/// Gain of the winner over the first configuration that fitted. Taken from the search's verdict,
+/// which compares runs of one length; without a verdict, from the rows. The row of a validated
+/// winner holds its long run, whose steps take longer (routing drifts while the router learns), so
+/// it is not comparable with the row of the first fit.
 std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decisions,
                                         const TrialRow& winner, const TrialRow& first_fit);
 
@@ -230,9 +230,9 @@ class ShardError : public base::Error {
   using Error::Error;
 };
 
-/// Reads what a rank process has committed; also after it was killed (the write-ahead log is
-/// recovered). A missing, damaged or foreign file throws ShardError naming the path. Nothing in
-/// the file is trusted.
+/// Reads what a rank process has committed, also after it was killed (the write-ahead log is
+/// recovered). Checks everything in the file. Throws ShardError, which names the path, for a
+/// missing, damaged or foreign file.
 ShardContents read_shard(const std::string& path);
 
 /// The largest step that the process writing `path` has committed; empty when there is none yet or
@@ -252,18 +252,18 @@ struct TrialResult {
   std::optional<double> loss_final;  ///< empty: the loss of the last step in the shards, if any
   std::vector<MetricRow> metrics;
   std::vector<NamedText> texts;  ///< such as "stderr", "command"
-  /// The run behind these numbers, stored as a measurement.
+  // The run that gave these numbers, stored as a measurement (MeasurementRow).
   std::string purpose = "first";
   int64_t num_steps = 0;
   std::vector<int64_t> samples_ns;
   std::vector<int64_t> played_ns;
   std::optional<int64_t> probe_ns;
-  std::optional<int64_t> environment_id;  ///< none: the sweep's latest
-  std::vector<ShardContents> shards;      ///< what its ranks left, as read_shard gives it
+  std::optional<int64_t> environment_id;  ///< empty: the sweep's latest
+  std::vector<ShardContents> shards;      ///< shards of its ranks, from read_shard
   bool keeps_trace = true;                ///< false: trace records are left out, the rest is stored
 };
 
-/// What a trial's row tells of all measurements that count, where there are several.
+/// The speed in a trial's row, from all measurements that count, if there are several.
 struct TrialSpeed {
   int64_t step_ns = 0;
   int64_t step_ns_low = 0;
@@ -271,7 +271,7 @@ struct TrialSpeed {
   std::optional<double> tokens_per_s;
 };
 
-/// What finish_trial made of it.
+/// The status that finish_trial has stored.
 struct FinishOutcome {
   std::string status;
   std::string reason;
@@ -284,13 +284,11 @@ struct StaleTrials {
   std::vector<std::string> held;  ///< sentences naming the hash and the living or foreign holder
 };
 
-/// True for a status after which a spec is never run again by the same sweep (all but running and
-/// interrupted).
+/// True if a sweep never runs a spec again after this status (all but running and interrupted).
 bool is_final(std::string_view status);
 
 /// One open database. Not thread-safe; several processes may have the same file open. All calls
-/// throw base::Error (base::UsageError where the file itself is the wrong one) with the path in the
-/// message.
+/// throw base::Error, or base::UsageError for a wrong file, with the path in the message.
 class Store {
  public:
   /// Opens a database for writing, creating it (with the schema) when the file does not exist or is
@@ -316,8 +314,8 @@ class Store {
   OpenedSweep create_or_resume_sweep(const SweepRow& sweep);
   /// Sets status (done, failed, interrupted) and end time.
   void finish_sweep(int64_t sweep_id, const std::string& status);
-  /// The sweep runs in this environment from now on (host, cpu, compiler, versions, ...); returns
-  /// its id. One that is as the latest is that; earlier ones stay.
+  /// Sets the environment in which the sweep runs from now on (host, cpu, compiler, versions, ...);
+  /// returns its id. Values that equal those of the latest environment add none; earlier ones stay.
   int64_t set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
   /// Ids of trials of the sweep.
   struct Landmarks {
@@ -334,28 +332,29 @@ class Store {
 
   // Writing: trials.
 
-  /// Writes the row `running` with this process's lease and returns its id. Reads of `trial`:
-  /// sweep_id, spec_hash, spec_json, phase, is_baseline (true: the sweep's), predicted_*, knobs. An
-  /// interrupted, stale or pruned row of the same hash is used again (num_attempts grows, its old
-  /// records go); another finished or a living one throws base::Error.
+  /// Writes the row as `running` with this process's lease and returns its id. Uses these members
+  /// of `trial`: sweep_id, spec_hash, spec_json, phase, is_baseline (true: it becomes the sweep's
+  /// baseline), predicted_*, knobs. Reuses an interrupted, stale or pruned row of the same hash:
+  /// num_attempts grows, its old records are deleted. Throws base::Error if the row is finished
+  /// otherwise, or if a living process holds it.
   int64_t begin_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions = {},
                       const std::vector<MemoryPrediction>& memory = {});
-  /// The commit point: ingests the shards, writes metrics and texts, and flips the status, all in
-  /// one transaction. A shard that is missing or damaged turns `ok` into `failed` with the reason;
-  /// other statuses stay and the problem goes to the trial's log.
+  /// The commit point: ingests the shards, writes metrics and texts, and sets the status, all in
+  /// one transaction. A missing or damaged shard turns `ok` into `failed` with the reason; other
+  /// statuses stay, and the problem goes to the trial's log.
   FinishOutcome finish_trial(int64_t trial_id, const TrialResult& result);
-  /// A trial that is finished, measured anew in another environment, all in one transaction: until
-  /// then it stays as it was. As begin_trial and finish_trial, but `started_at` is the caller's.
+  /// Replaces a finished trial that was measured anew in another environment. Does what begin_trial
+  /// and finish_trial do, in one transaction, but with the caller's `started_at`.
   FinishOutcome replace_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions,
                               const std::vector<MemoryPrediction>& memory,
                               const TrialResult& result);
-  /// A further run of a trial that is finished, `started_at` (UTC) until now; returns its attempt.
-  /// Of the result only status, reason, step times, samples and what concerns the measurement are
-  /// kept. `speed` replaces the trial's own numbers.
+  /// Adds a further run of a finished trial, which lasted from `started_at` (UTC) until now;
+  /// returns its attempt. Keeps only status, reason, step times, samples and the other members of
+  /// MeasurementRow from the result. `speed` replaces the trial's own numbers.
   int64_t add_measurement(int64_t trial_id, const std::string& started_at,
                           const TrialResult& result, const std::optional<TrialSpeed>& speed);
-  /// A trial that never started (invalid, pruned), in one call; returns its id. The same hash
-  /// again: its old id, and only an interrupted row is changed.
+  /// Adds a trial that never started (invalid, pruned); returns its id. If the hash is known,
+  /// returns the old id and changes the row only if it was interrupted.
   int64_t add_finished_trial(const TrialRow& trial,
                              const std::vector<PredictionRow>& predictions = {},
                              const std::vector<MemoryPrediction>& memory = {});
@@ -367,54 +366,53 @@ class Store {
   // Writing: hunts (bisect.h).
 
   /// Finds the hunt of the same config_hash and sets it running again (its last result stays), or
-  /// inserts it. Two processes with the same hunt are the caller's to keep apart.
+  /// inserts it. The caller has to keep two processes from running the same hunt.
   int64_t open_bisect(const BisectRow& hunt);
   /// Replaces the commits of a hunt.
   void set_bisect_commits(int64_t hunt_id, const std::vector<BisectCommitRow>& commits);
-  /// On disk when it returns, also if the power fails. Ordinal 0: the next one. One that is there
-  /// already throws ConstraintError.
+  /// Adds a run; it is on disk when the call returns, also if the power fails. Ordinal 0 stands for
+  /// the next one. Throws ConstraintError if the ordinal is taken.
   void add_bisect_run(int64_t hunt_id, const BisectRunRow& run);
-  /// Sets status, verdict ("" for none) and result. With `running` it has not ended: what is known
-  /// so far.
+  /// Sets status, verdict ("" for none) and result. With status `running` they are preliminary.
   void finish_bisect(int64_t hunt_id, const std::string& status, const std::string& verdict,
                      const std::string& result_json);
 
   // Reading.
 
-  /// By id.
+  /// Ordered by id.
   [[nodiscard]] std::vector<BisectRow> read_bisects() const;
-  /// By position. A position outside of an int (a foreign hand) throws base::Error.
+  /// Ordered by position. Throws base::Error for a position outside of an int, which somebody else
+  /// has written.
   [[nodiscard]] std::vector<BisectCommitRow> read_bisect_commits(int64_t hunt_id) const;
-  /// By ordinal. Positions as above; whether the hunt has such a commit is not checked here.
+  /// Ordered by ordinal. Throws as read_bisect_commits; does not check that the hunt has such a
+  /// commit.
   [[nodiscard]] std::vector<BisectRunRow> read_bisect_runs(int64_t hunt_id) const;
-  /// Measurements under a key in all hunts but one, in the order of time.
+  /// Measurements with this key from all hunts except `hunt_id`, in the order of time.
   [[nodiscard]] std::vector<BisectRunRow> read_bisect_runs_of_others(int64_t hunt_id,
                                                                      const std::string& key) const;
   [[nodiscard]] std::vector<SweepRow> read_sweeps() const;
   [[nodiscard]] std::optional<SweepRow> read_sweep(int64_t sweep_id) const;
   /// The values of the sweep's latest environment.
   [[nodiscard]] std::vector<NamedText> read_environment(int64_t sweep_id) const;
-  /// All of them, by ordinal.
+  /// All environments, ordered by ordinal.
   [[nodiscard]] std::vector<EnvironmentRow> read_environments(int64_t sweep_id) const;
-  /// By attempt. What a foreign hand made of the samples, if they are no list of durations, is
-  /// none.
+  /// Ordered by attempt. Samples that are not a list of durations are read as none.
   [[nodiscard]] std::vector<MeasurementRow> read_measurements(int64_t trial_id) const;
-  /// Of all trials of a sweep, by trial and attempt.
+  /// Those of all trials of a sweep, ordered by trial and attempt.
   [[nodiscard]] std::vector<MeasurementRow> read_measurements_of_sweep(int64_t sweep_id) const;
   [[nodiscard]] std::vector<DecisionRow> read_decisions(int64_t sweep_id) const;
-  /// Trials with their knobs, by sweep and ordinal; sweep_id 0: of all sweeps.
+  /// Trials with their knobs, ordered by sweep and ordinal. `sweep_id` 0: all sweeps.
   [[nodiscard]] std::vector<TrialRow> list_trials(int64_t sweep_id = 0) const;
   [[nodiscard]] std::optional<TrialRow> find_trial(int64_t sweep_id,
                                                    const std::string& spec_hash) const;
   [[nodiscard]] std::optional<TrialRow> get_trial(int64_t trial_id) const;
-  /// By id ("12") or by the first digits of a hash (at least 4). Throws base::UsageError when none
-  /// or several match. A text that is both an id and a hash prefix is an id.
+  /// Finds a trial by its id ("12") or by the first digits of its hash (at least 4). A text that is
+  /// both is taken as an id. Throws base::UsageError if none or several match.
   [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix) const;
   /// Ordered by step, then rank.
   [[nodiscard]] std::vector<profiler::StepTrace> read_trace(int64_t trial_id) const;
-  /// Puts the records of the trial's last traced step into the temporary table trace_record of this
-  /// connection, for queries (trace_columns.h has its columns); what was in it goes. The file stays
-  /// as it is.
+  /// Replaces the contents of this connection's temporary table trace_record (columns:
+  /// trace_columns.h) with the records of the trial's last traced step. The file does not change.
   void unpack_trace(int64_t trial_id) const;
   [[nodiscard]] std::vector<StepRow> read_steps(int64_t trial_id) const;
   [[nodiscard]] std::vector<MemoryRow> read_memory(int64_t trial_id) const;

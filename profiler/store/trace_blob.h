@@ -16,10 +16,10 @@
 
 namespace moetune::store {
 
-/// Of one trial; more are neither stored nor read. A damaged blob may promise any number of them in
-/// a few bytes: these take a gigabyte.
+/// Largest number of records of a trial that is stored or read; they take a gigabyte. A damaged
+/// blob may claim any number of records in a few bytes.
 inline constexpr int64_t kMaxTraceRecords = int64_t{1} << 22;
-/// And names of so many bytes, all records together, when they are read.
+/// Largest size of all names of a trial's records when they are read.
 inline constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 /// Texts as numbers (ids of StringIds) and back.

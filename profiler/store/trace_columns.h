@@ -1,5 +1,5 @@
-// The columns of trace_record, spelled once: in the shard that ranks write, in the blobs of the
-// database (trace_blob.h), and in the temporary table that queries of reports see.
+// The one list of the columns of trace_record. It is used for the shard that ranks write, for the
+// blobs of the database (trace_blob.h), and for the temporary table that reports query.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace moetune::store {
 
-/// Calls visit(column, field) for each column behind those of the step, in the table's order.
+/// Calls visit(column, field) for each column after those of the step, in the table's order.
 template <typename Record, typename Visit>
 void for_each_column(Record& record, const Visit& visit) {
   visit("correlationId", record.id);
@@ -36,27 +36,28 @@ void for_each_column(Record& record, const Visit& visit) {
   visit("is_recompute", record.is_recompute);
 }
 
-/// The shard's table trace_record.
+/// SQL that creates the shard's table trace_record.
 std::string create_in_shard();
-/// Of the shard's table; parameters: step, rank, the columns.
+/// SQL that inserts into the shard's table; parameters: step, rank, the columns.
 std::string insert_into_shard();
-/// Of all records, in the order of writing: step, rank, the columns.
+/// SQL that selects step, rank and the columns of all records, in the order of writing.
 std::string select_from_shard();
-/// The temporary table trace_record of a connection, and its insertion: the same parameters.
+/// SQL that creates the temporary table trace_record of a connection.
 std::string create_unpacked();
+/// SQL that inserts into the temporary table; parameters as for the shard's table.
 std::string insert_into_unpacked();
-/// Of the table that databases up to version 4 had, for their upgrade: the columns of one trial's
-/// step on one rank, in program order; texts by their ids.
+/// SQL that selects from the table of databases up to version 4, for their upgrade: the columns of
+/// one trial's step on one rank, in program order; texts as ids.
 std::string select_from_version_4();
 
-/// Throws base::Error for a kind that there is not; `where` is the file.
+/// Converts a stored kind. Throws base::Error for an unknown one; `where` is the file.
 inline profiler::RecordKind checked_kind(int64_t kind, std::string_view where) {
   MOETUNE_CHECK(kind >= 0 && kind <= static_cast<int64_t>(profiler::RecordKind::host_work),
                 "{}: the trace is damaged: record kind {}", where, kind);
   return static_cast<profiler::RecordKind>(kind);
 }
 
-/// Binds the columns from parameter `first` on; `text` makes of a text what the table holds.
+/// Binds the columns from parameter `first` on. text(field) converts a text to the table's value.
 template <typename Text>
 void bind_columns(Statement& statement, int first, const profiler::TraceRecord& record,
                   const Text& text) {
@@ -73,8 +74,8 @@ void bind_columns(Statement& statement, int first, const profiler::TraceRecord& 
   });
 }
 
-/// Reads the columns from `row`, which gives one after another. Throws base::Error for a kind that
-/// there is not; `where` is the file.
+/// Reads the columns from `row`, which returns one after another. Throws base::Error for an unknown
+/// kind; `where` is the file.
 template <typename Row>
 void read_columns(Row& row, std::string_view where, profiler::TraceRecord& record) {
   for_each_column(record, [&](const char*, auto& field) {

@@ -1,5 +1,5 @@
-// What a run of somebody else's engine has left, as the result of a trial; and what it has to show
-// before its time counts.
+// Makes the result of a trial from the files that a run of another engine has left, and checks that
+// its time may count.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@
 
 namespace moetune::sweeps {
 
-/// Optimizer steps that a run has to make before anything is believed of it.
+/// Fewest optimizer steps of a run that counts.
 inline constexpr int64_t kFewestOptimizerSteps = 3;
 
-/// How the command itself ended, where it was run from here.
+/// How the command ended, if moetune started it.
 struct CommandEnd {
   enum class How : uint8_t { exited, signalled, hung, interrupted, out_of_time };
   How how = How::exited;
   int code = 0;        ///< exit code or signal
-  std::string detail;  ///< of a hung one: for how long nothing came; else its last words
+  std::string detail;  ///< hung: how long there was no output; else its last lines
 };
 
 struct EngineLeavings {
@@ -31,15 +31,15 @@ struct EngineLeavings {
   std::vector<std::string> notes;
 };
 
-/// Status, times, losses, memory and wall. The gates: the run ended well, made three optimizer
-/// steps and as many as were asked for, its losses lie within the band of the baseline's
-/// (request.spec.reference_loss), and what its log says of its configuration is what was asked.
-/// Throws base::EnvironmentFailure where it was ended from outside (a queue, a node), which says
-/// nothing of the trial.
+/// Status, times, losses, memory and wall of a run. It counts as ok if it ended well, made at least
+/// three optimizer steps and as many steps as requested, has losses within the band around the
+/// baseline's (request.spec.reference_loss), and logged the requested configuration. Throws
+/// base::EnvironmentFailure if it was stopped from outside (a queue, a node), which says nothing
+/// about the trial.
 store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
                                  const EngineLeavings& left);
 
-/// Where the log's configuration is another than the one asked for; empty: nowhere that it tells.
+/// Differences between the logged and the requested configuration; empty: none is known.
 std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
                           const RunFacts& facts);
 

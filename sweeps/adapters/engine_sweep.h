@@ -1,5 +1,5 @@
-// A sweep over somebody else's engine: what the loop of sweeps needs of it, and what it tells
-// people who launch by hand.
+// A sweep over another engine: the parts for the loop of sweeps, and the texts for people who
+// launch the runs by hand.
 #pragma once
 
 #include <memory>

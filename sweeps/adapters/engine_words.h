@@ -11,14 +11,14 @@
 
 namespace moetune::sweeps {
 
-/// What differs from the user's run, a text each, as remedies are told.
+/// Differences from the user's run, one text each, worded as in remedies.
 std::vector<std::string> change_texts(const UserRun& run, const spec::dialects::RunConfig& config);
 
-/// Why the engine cannot be told such a configuration, "rule: sentence"; empty: it can.
+/// Why the engine's settings cannot express a configuration, "rule: sentence"; empty: they can.
 std::string unsayable(const UserRun& run, const spec::dialects::RunConfig& config,
                       const tuner::Settings& settings);
 
-/// What is run for a request.
+/// The command that is run for a request.
 struct EngineCommand {
   std::string text;                      ///< for /bin/sh
   std::vector<std::string> environment;  ///< "NAME=value"
@@ -26,10 +26,10 @@ struct EngineCommand {
   std::string config_path;  ///< {config}; empty: the command has none
   std::string config_text;
 
-  /// As a person types it.
+  /// The command as a person would type it.
   [[nodiscard]] std::string shell_text() const;
 };
-/// `out`: the trial's folder, absolute. Throws base::UsageError.
+/// Makes the command. `out`: the trial's folder, absolute. Throws base::UsageError.
 EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& request,
                              const std::string& out);
 

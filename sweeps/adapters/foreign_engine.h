@@ -13,7 +13,7 @@ namespace moetune::sweeps {
 
 /// Where the trials of a database leave what they write: it stays, for people to look at.
 std::string engine_folder(const std::string& database_path);
-/// Of one trial.
+/// Folder of one trial below engine_folder().
 std::string engine_trial_folder(const std::string& folder, const tuner::TrialRequest& request);
 
 /// What the user's command is, its environment as the store keeps it: only measurements of the same
@@ -34,10 +34,10 @@ class ForeignEngine final : public TrialEngine {
   std::string folder_;
 };
 
-/// The result of the next trial, as somebody brings it who has run the command elsewhere.
+/// Returns the result of the next trial from files of a run that the user has made elsewhere.
 class ToldEngine final : public TrialEngine {
  public:
-  /// `files`: logs, traces, folders of the run. `exit_code`: 0 where nobody has said it.
+  /// `files`: logs, traces, folders of the run. `exit_code`: 0 if it is not known.
   ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code)
       : run_(std::move(run)), files_(std::move(files)), exit_code_(exit_code) {}
 

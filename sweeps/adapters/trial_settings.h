@@ -19,7 +19,7 @@ struct TrialLength {
 /// Settings that stand in no table of knobs, with values as the dialect writes them.
 std::vector<spec::dialects::UnknownSetting> trial_settings(spec::dialects::Dialect dialect,
                                                            const TrialLength& length);
-/// Of the table those that only make a trace.
+/// The settings of the table that only serve to make a trace.
 std::vector<spec::dialects::UnknownSetting> profile_settings(spec::dialects::Dialect dialect,
                                                              const TrialLength& length);
 

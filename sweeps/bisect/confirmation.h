@@ -1,5 +1,5 @@
-// Whether the metric that was asked for moves at the commit where another one has been found to:
-// fresh runs of that commit and its parent in turns, until they say so or the contrary.
+// Tests whether the requested metric changes at the commit where another metric was found to
+// change. Makes fresh runs of that commit and its parent in turns until they confirm or refute it.
 #pragma once
 
 #include <cstddef>
@@ -15,43 +15,43 @@
 
 namespace moetune::sweeps {
 
-/// Prior that the metric moves where another one that differs between the ends does; what is
-/// claimed with it agrees with what is delivered (tests/bench/bisect_bench.cpp).
+/// Prior probability that the metric changes at the same commit as another one that differs between
+/// the ends. With it, claimed confidences agree with measured ones (tests/bench/bisect_bench.cpp).
 inline constexpr double kCoincidence = 0.75;
 
 class Confirmation {
  public:
-  /// Makes the nth fresh run of a position, unless there is one.
+  /// Makes the nth fresh run of a position, unless it has been made.
   using Run = std::function<void(int position, size_t n)>;
 
-  /// Of the metric at the ends: `ends`.
+  /// `ends`: result for the metric at the two ends. Keeps references to the first three.
   Confirmation(const HuntSetup& setup, const HuntRuns& runs, const tuner::HuntResult& ends,
                int position, Run run)
       : setup_(setup), runs_(runs), ends_(ends), position_(position), run_(std::move(run)) {}
 
-  /// By the posterior over all commits from all runs, with a prior for this one. Gives the change
-  /// of the metric, none where it is not confirmed.
+  /// Tests by the posterior over all commits from all runs, with a prior for this commit. Returns
+  /// the change of the metric; empty if it is not confirmed.
   std::optional<tuner::LevelDifference> by_all_commits();
 
-  /// `part` takes longer by `growth`, in units of the metric. Compares two hypotheses: the metric
-  /// grows by just that, or not at all, as other work hides it. That leaves no level to be guessed,
-  /// so that a noise that hides the change does not speak against it. With even_speed() the
-  /// machine's speed is taken off first; the plain readings must only not contradict. Gives the
-  /// metric's change, or the part's where the metric is too noisy (is_of_part). `part` may also be
-  /// the metric at even speed.
+  /// Tests for a `part` of the step that takes longer by `growth`, in units of the metric. Compares
+  /// two hypotheses: the metric grows by exactly that, or not at all, as other work hides it. No
+  /// level has to be estimated, so noise that hides the change is no evidence against it. If
+  /// even_speed() is set, the machine's speed is subtracted first, and the plain readings only must
+  /// not contradict. Returns the change of the metric, or that of the part if the metric is too
+  /// noisy (is_of_part). `part` may also be the metric at even speed.
   std::optional<tuner::LevelDifference> by_growth(const std::string& part,
                                                   const tuner::LevelDifference& growth);
 
-  /// Whether the metric has likely changed elsewhere, too, beside the change that was confirmed.
+  /// Whether the metric has likely changed at other commits, too.
   [[nodiscard]] bool has_more(const tuner::LevelDifference& confirmed) const;
 
   [[nodiscard]] double probability() const { return probability_; }
-  /// Runs that it may still ask for.
+  /// Runs that may still be made.
   [[nodiscard]] int num_left() const { return num_left_; }
   [[nodiscard]] bool is_drifting() const { return is_drifting_; }
-  /// The part has shown the change, the metric itself was too noisy for that.
+  /// True if only the part showed the change, as the metric itself was too noisy.
   [[nodiscard]] bool is_of_part() const { return is_of_part_; }
-  /// By which it was confirmed, if it was.
+  /// The machine's speed that by_growth() has subtracted; empty if it has not.
   [[nodiscard]] const std::optional<EvenSpeed>& even_speed() const { return even_speed_; }
 
  private:
@@ -59,10 +59,10 @@ class Confirmation {
   std::optional<tuner::LevelDifference> confirm_by(bool uses_all,
                                                    const Probability& probability_of);
   [[nodiscard]] bool changes_within(int first, int last) const;
-  /// By how much the ends differ, in units of the metric; more is worse.
+  /// Difference of the two ends in units of the metric; positive is worse.
   struct EndsDifference {
     double mean = 0.0;
-    double width = 0.0;  ///< of its interval
+    double width = 0.0;  ///< width of its interval
   };
   [[nodiscard]] EndsDifference plain_difference_of_ends() const;
   [[nodiscard]] bool leaves_some(const EndsDifference& whole,

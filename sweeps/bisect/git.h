@@ -34,8 +34,8 @@ class GitRepository {
   [[nodiscard]] std::vector<CommitInfo> commits(const std::string& good, const std::string& bad,
                                                 bool first_parent) const;
   [[nodiscard]] CommitInfo info(const std::string& id) const;
-  /// Of a merge, the two ends between which the commits lie that came in with it: where its
-  /// branches part, and the tip that was merged. None for any other commit.
+  /// The two ends of the range of commits that a merge brought in: where its branches part, and the
+  /// tip that was merged. Empty for any other commit.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> merged_range(
       const std::string& id) const;
   /// Whether a file or folder is in a commit.

@@ -53,7 +53,7 @@ class HuntRuns : public RunLog {
   [[nodiscard]] std::vector<reports::ConfigChange> config_changes_between(int before,
                                                                           int after) const;
   [[nodiscard]] std::vector<HuntAnswer::Skipped> skipped() const;
-  /// Of the metric that was asked for: ns, bytes, or not known.
+  /// Unit of the metric that was asked for: ns, bytes; empty: unknown.
   [[nodiscard]] std::string unit() const;
 
  private:

@@ -17,30 +17,31 @@ struct RunTime {
   double seconds = 0.0;
 };
 
-/// For runs in the order of time: how many long pauses lie between each and now. Runs with the same
-/// number were made in one stretch; 0 is the present one.
+/// For each run, in the order of time: the number of long pauses between it and now. Runs with the
+/// same number form a stretch; 0 is the present one.
 std::vector<int> pauses_since(const std::vector<RunTime>& runs);
 
-/// Runs of each end that a stretch is compared by.
+/// Number of runs of each end with which stretches are compared.
 inline constexpr size_t kLooks = 3;
 
-/// What the runs of an end in one stretch gave, in the order of time.
+/// Results of an end's runs in one stretch, in the order of time.
 struct EndRuns {
   std::vector<double> values;
   size_t num_failed = 0;
 };
 
-/// Whether an end is what it was then, by the first kLooks runs of now: later ones must not change
-/// the answer that a hunt has begun with. With too few runs to tell it counts as the same.
+/// Whether an end measures now as it did then. Only the first kLooks runs of now are used: later
+/// ones must not change the answer with which a hunt has begun. With too few runs the answer is
+/// true.
 bool is_as_it_was(const EndRuns& then, const EndRuns& now, double min_effect_ratio,
                   double confidence);
 
-/// How the ends of a hunt are looked at again.
+/// How the ends of a hunt are measured again.
 struct LookAgain {
   int good = 0;  ///< position
   int bad = 0;
   std::function<std::optional<double>(const CommitRun&)> value_of;
-  /// Runs an end; none when the hunt was stopped.
+  /// Runs an end; empty if the hunt was stopped.
   std::function<std::optional<CommitRun>(int position, const std::string& purpose)> measure;
   std::function<void(const std::string&)> tell;
   double min_effect_ratio = 0.0;
@@ -52,9 +53,10 @@ struct EarlierRuns {
   bool has_dropped = false;
 };
 
-/// Of runs in the order of time, those that still hold, and those that showed it. Where some are
-/// from before a long pause, each end is run until it has kLooks runs of now; a stretch in which an
-/// end was not what it is now does not count. None when the hunt was stopped.
+/// Returns the runs that still count, in the order of time, with the runs that were made to find
+/// out. If some are from before a long pause, each end is run until it has kLooks runs of now. A
+/// stretch does not count if an end measured otherwise in it than now. Empty if the hunt was
+/// stopped.
 std::optional<EarlierRuns> that_still_hold(std::vector<HuntRun> runs, const LookAgain& look);
 
 }  // namespace moetune::sweeps

@@ -21,10 +21,10 @@ using Numbers = std::map<std::string, double>;
 /// Values of a configuration as JSON texts, by dotted name; long ones as a digest.
 using ConfigTexts = std::map<std::string, std::string>;
 
-/// What the last line of a program's output says.
+/// Numbers in the last line of a program's output.
 struct PrintedNumbers {
   Numbers numbers;        ///< a bare number is there under the wanted metric's name
-  ConfigTexts config;     ///< of the object under "config"
+  ConfigTexts config;     ///< values of the object under "config"
   std::string complaint;  ///< why the wanted metric is not among them
 };
 /// `line` is a number, or a JSON object; numbers in objects within it are named "outer.inner".
@@ -39,20 +39,20 @@ struct StoredNumbers {
   std::string status;  ///< as in TrialRow; empty: there is no trial
   std::string reason;
 };
-/// Also of a store with an older schema, which is brought up to date in place: give it a copy of
-/// your own. Throws base::Error when the file is no store or was written by a newer moetune.
+/// Reads a store. Upgrades a store with an older schema in place, so pass a copy. Throws
+/// base::Error if the file is not a store or was written by a newer moetune.
 StoredNumbers read_stored(const std::string& path);
 
-/// What the logs among files and folders tell of a training run of another framework, as a store
-/// would: step_ns (the median of its steps), peak_bytes, tokens_per_s_per_gpu, tflops_per_gpu,
-/// loss_final; the configuration that it echoes; status as in ForeignStatus, empty without a log.
+/// Reads a training run of another framework from the logs among files and folders. Numbers:
+/// step_ns (the median of its steps), peak_bytes, tokens_per_s_per_gpu, tflops_per_gpu, loss_final.
+/// `config` is the echoed configuration, `status` a ForeignStatus, empty without a log.
 StoredNumbers read_logged(const std::vector<std::string>& paths);
 
-/// The newest "*.db" that lies in a folder itself, links left out; empty when there is none.
+/// The newest "*.db" directly in a folder, without links; empty if there is none.
 std::string newest_database(const std::string& folder);
 
-/// The value of a metric: under its own name, or under the name that the store has for it. What is
-/// no measurement counts as absent.
+/// The value of a metric, under its own name or the store's name for it. Values that cannot be
+/// measurements count as missing.
 std::optional<double> find_metric(const Numbers& numbers, const std::string& metric);
 
 }  // namespace moetune::sweeps

@@ -26,7 +26,7 @@ class RunLog {
   [[nodiscard]] int num_used() const { return num_used_; }
   [[nodiscard]] int num_builds() const { return num_builds_; }
   [[nodiscard]] double seconds() const { return run_seconds_ + build_seconds_; }
-  /// Of one build, in runs. Without a single build there is nothing to build.
+  /// Cost of a build in units of a run: 5 before anything is known, 0 if runs needed no build.
   [[nodiscard]] double build_cost() const;
   /// Those that were used and ended well, in the order of time.
   [[nodiscard]] RunList good_runs_at(int position) const;

@@ -11,11 +11,10 @@ namespace moetune::sweeps {
 
 store::BisectRunRow row_of(const CommitRun& run, int position, const std::string& key,
                            const std::string& purpose);
-/// The database may have been edited by anybody: what does not parse is as if it were not there.
+/// Ignores values that do not parse: anybody may have edited the database.
 CommitRun run_of(const store::BisectRunRow& row);
 
-/// A measurement that another hunt has made, perhaps of another metric; none when it says nothing
-/// of this one.
+/// A measurement by another hunt, perhaps of another metric; empty if it lacks this metric.
 std::optional<CommitRun> run_of_other(const store::BisectRunRow& row, const std::string& metric);
 
 }  // namespace moetune::sweeps

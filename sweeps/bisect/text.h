@@ -9,7 +9,7 @@ namespace moetune::sweeps {
 
 /// Bytes that are not UTF-8 become U+FFFD; everything else, control characters too, stays.
 std::string valid_utf8(std::string_view text);
-/// Of a name or line of others that stands in a message.
+/// Longest name or line of other people that is shown in a message.
 inline constexpr size_t kMaxShownBytes = 120;
 
 /// One line for people: valid UTF-8, control characters out, blanks around it off, and at most

@@ -1,6 +1,5 @@
-// What a hunt through commits is told and what it answers: the question, its runs, the source that
-// makes them, the findings. Knows neither git nor the database, so that tests hunt in synthetic
-// histories.
+// Input and output of a hunt through commits: the question, the runs, the source that makes them,
+// the findings. Does not depend on git or the database, so that tests can use synthetic histories.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@
 
 namespace moetune::sweeps {
 
-/// A commit as its author wrote it: valid UTF-8, but control characters and markup come through as
-/// they are; who shows it has to make it harmless.
+/// A commit as its author wrote it. The texts are valid UTF-8 but may contain control characters
+/// and markup: escape them before showing them.
 struct CommitInfo {
   std::string id;  ///< all hex digits
   std::string subject;
@@ -27,56 +26,56 @@ struct CommitInfo {
 
 enum class RunStatus : uint8_t {
   ok,
-  /// By no fault of the commit's, it seems: an object or a submodule is out of reach, or the build
-  /// speaks of a full disk. Not kept.
+  /// Probably not the commit's fault: an object or a submodule cannot be fetched, or the build
+  /// reports a full disk. Such runs are not kept.
   not_prepared,
-  build_failed,  ///< also: it could not be built in time
+  build_failed,  ///< or the build took too long
   crashed,
   oom,
   hung,
-  no_metric,  ///< it ended well, but the value is not there, or no number that can be measured
+  no_metric,  ///< it ended well, but the value is missing or is not a usable number
   interrupted,
 };
 const char* name_of(RunStatus status);
-/// Of a run whose trial ended so. One that has not ended well and is none of the others has
-/// crashed.
+/// Status of a run whose trial ended with `status`. A failure without a RunStatus of its own counts
+/// as crashed.
 RunStatus run_status_of(spec::TrialStatus status);
 
-/// What one measurement gave.
+/// Result of one measurement.
 struct CommitRun {
   RunStatus status = RunStatus::ok;
-  std::optional<double> value;            ///< of the wanted metric; there when ok
+  std::optional<double> value;            ///< value of the wanted metric; set if the status is ok
   std::map<std::string, double> metrics;  ///< all numbers found
-  /// The configuration that the run says it had, defaults filled in: JSON texts by dotted name.
-  /// Empty where it says none.
+  /// The configuration that the run reports, defaults filled in: JSON texts by dotted name. Empty
+  /// if it reports none.
   std::map<std::string, std::string> config;
   std::string message;  ///< why it is not ok: one plain line of at most 500 bytes
   double build_seconds = 0;
   double run_seconds = 0;
-  bool was_built_now = false;  ///< a build was tried in this call, with whatever result
+  bool was_built_now = false;  ///< this call has tried a build, successful or not
 };
 
-/// One run as it is kept.
+/// One run as it is stored.
 struct HuntRun {
   int position = 0;
-  std::string purpose;  ///< of tuner::RunPurpose
+  std::string purpose;  ///< name of a tuner::RunPurpose
   CommitRun run;
-  int num_pauses = 0;  ///< long ones since, in which the machine may have become another
+  int num_pauses = 0;  ///< long pauses since the run, in which the machine may have changed
 };
 
-/// Runs that others keep.
+/// Runs that are stored elsewhere.
 using RunList = std::vector<std::reference_wrapper<const CommitRun>>;
 
-/// Where runs come from and where they are kept.
+/// Makes runs and stores them.
 class HuntSource {
  public:
   virtual ~HuntSource() = default;
-  /// Builds and runs the commit at a position, and keeps the answer before it returns.
+  /// Builds and runs the commit at a position; stores the result before it returns.
   virtual CommitRun measure(int position, const std::string& purpose) = 0;
-  /// Whether a run there needs no build.
+  /// Whether a run at that position needs no build.
   [[nodiscard]] virtual bool is_built(int position) const = 0;
-  /// The next run there builds anew: what was built once may not be any more, through no fault of
-  /// the commit's. Nothing to do where nothing is built.
+  /// Makes the next run at that position build anew. A commit that was built once may no longer
+  /// build, without being at fault. Does nothing for sources that do not build.
   virtual void discard_build(int /*position*/) {}
 };
 
@@ -90,16 +89,15 @@ struct HuntSetup {
   double confidence = 0.95;
   MetricKind kind = MetricKind::automatic;
   int max_runs = 400;
-  double max_seconds = 0;  ///< of building and running, measured earlier included; 0: no limit
-  /// Runs that need not be repeated, in the order of time. Those from before a long pause are
-  /// compared at the ends with newer ones, made for that if need be, and not used where they
-  /// differ.
+  double max_seconds = 0;  ///< for building and running, earlier calls included; 0: no limit
+  /// Runs that need not be repeated, in the order of time. Runs from before a long pause are used
+  /// only if the ends still measure the same: if need be, the ends are run again for that.
   std::vector<HuntRun> earlier;
   std::function<void(const std::string&)> on_progress;
   std::function<bool()> is_stop_asked;
 };
 
-/// Of the commits.
+/// Position of the bad end.
 inline int last_position(const HuntSetup& setup) {
   return static_cast<int>(setup.commits.size()) - 1;
 }
@@ -111,19 +109,18 @@ struct Moved {
   double after = 0.0;
 };
 
-/// What a hunt through commits and one through configurations both answer.
+/// The common part of the answers of hunts through commits and through configurations.
 struct AnyHuntAnswer {
-  std::string metric;         ///< that was asked for
-  std::string hunted_metric;  ///< that was followed in the end
+  std::string metric;         ///< the metric that was asked for
+  std::string hunted_metric;  ///< the metric that was followed in the end
   std::string note;           ///< how the answer was found, or what else is worth knowing
-  /// When it is the run itself that fails at the bad end: how (oom, crashed, ...); else empty.
+  /// How the run fails at the bad end (oom, crashed, ...), if that is the regression; else empty.
   std::string failure;
-  std::string
-      unit;  ///< of the metric that was asked for: ns, bytes, s, or empty where it is not known
-  /// What changed with each culprit, by culprit: largest first.
+  std::string unit;  ///< unit of `metric`: ns, bytes, s; empty: unknown
+  /// By culprit: the numbers that changed with it, largest change first.
   std::vector<std::vector<Moved>> moved;
   bool is_interrupted = false;
-  bool has_dropped_earlier = false;  ///< the machine is not what it was then
+  bool has_dropped_earlier = false;  ///< earlier runs were not used, as the machine has changed
   int num_runs = 0;
   int num_builds = 0;
   double seconds = 0.0;
@@ -131,12 +128,12 @@ struct AnyHuntAnswer {
 
 struct HuntAnswer : AnyHuntAnswer {
   tuner::HuntResult result;
-  /// The metric that the culprit's effect was measured on; empty: the one that was asked for.
+  /// The metric in which the culprit's effect was measured; empty: the one that was asked for.
   std::string effect_metric;
   std::vector<Moved> moved_between_ends;
-  /// Values of the effective configuration that the two ends fill in differently for the same spec;
-  /// the same by culprit, between it and its parent.
+  /// Values of the effective configuration that differ between the two ends for the same spec.
   std::vector<reports::ConfigChange> config_changes;
+  /// By culprit: values that differ between it and its parent.
   std::vector<std::vector<reports::ConfigChange>> culprit_config_changes;
   /// Commits that could not be measured.
   struct Skipped {

@@ -15,7 +15,7 @@ double confidence_option(const CommandOptions& options);
 MetricKind kind_option(const CommandOptions& options);
 std::string metric_option(const CommandOptions& options);
 
-/// Of a hunt that has ended.
+/// Exit code of a hunt that has ended.
 int hunt_exit_code(tuner::HuntVerdict verdict, bool is_swapped, bool is_interrupted);
 
 /// bisect --configs GOOD BAD.

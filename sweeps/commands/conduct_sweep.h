@@ -1,5 +1,4 @@
-// What the commands sweep and tell have in common: one call of a sweep, from its file to what is
-// printed.
+// The common part of the commands sweep and tell: one call of a sweep, from its file to the output.
 #pragma once
 
 #include <optional>
@@ -10,13 +9,14 @@
 
 namespace moetune::sweeps {
 
-/// What somebody has brought who ran the next trial elsewhere.
+/// The next trial as the user has run it elsewhere.
 struct ToldRun {
   std::vector<std::string> files;
   int exit_code = 0;
 };
 
-/// `told`: the result of the next trial, in place of running one. Returns the exit code.
+/// Conducts a sweep and returns the exit code. `told`: the result of the next trial; none is run
+/// then.
 int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& told);
 
 }  // namespace moetune::sweeps

@@ -17,12 +17,12 @@ namespace moetune::sweeps {
 /// One option or positional word, as completion and manual pages show it.
 struct OptionRow {
   std::string name;    ///< without dashes
-  std::string letter;  ///< of the short form, or empty
-  std::string value;   ///< what stands for the value in the help, empty for a flag
+  std::string letter;  ///< letter of the short form, or empty
+  std::string value;   ///< placeholder of the value in the help; empty for a flag
   std::string help;
   bool is_positional = false;
-  bool takes_several = false;  ///< as a positional word: all that follow
-  bool is_repeatable = false;  ///< as an option: each time one more value
+  bool takes_several = false;  ///< a positional word that takes all that follow
+  bool is_repeatable = false;  ///< an option that takes one more value each time
 };
 
 /// Parses the words of one sub-command. Every mistake becomes a base::UsageError that names the
@@ -32,7 +32,7 @@ class CommandOptions {
   /// `usage`: "ls [--db] PATH [OPTIONS]". `help`: a sentence or two.
   CommandOptions(std::string_view usage, std::string_view help);
 
-  /// To declare options on.
+  /// For declaring options.
   boost::program_options::options_description_easy_init add() { return options_.add_options(); }
   /// The next positional word goes to this option; a count of -1 takes all that follow.
   void positional(const char* option, int count = 1) { positional_.add(option, count); }
@@ -61,8 +61,8 @@ class CommandOptions {
   [[nodiscard]] std::vector<std::string> texts(const std::string& option) const;
   /// Throws base::UsageError when the option is missing.
   [[nodiscard]] std::string required(const std::string& option, const char* what) const;
-  /// The value of --db, or of another option that names a database; throws base::UsageError when
-  /// it is missing, or there but no regular file.
+  /// The value of --db, or of another option that names a database. Throws base::UsageError if it
+  /// is missing, or if it names something other than a regular file.
   [[nodiscard]] std::string database(const std::string& option = "db") const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
@@ -73,12 +73,12 @@ class CommandOptions {
   /// The database and one more word, given as "--db PATH WORD" or as "PATH WORD" (positional option
   /// "id").
   [[nodiscard]] std::pair<std::string, std::string> database_and_word(const char* what) const;
-  /// The value of --launch, empty when it is missing. Throws base::UsageError when it can be no
-  /// launcher, when the trial is one process, and when one is missing for several nodes.
+  /// The value of --launch; empty if it is missing. Throws base::UsageError if it cannot be a
+  /// launcher, if the trial is a single process, or if it is missing for a trial on several nodes.
   [[nodiscard]] std::string launcher(const spec::TrialSpec& trial) const;
-  /// The trial of SPEC with the knobs of all --set, and the text that it trains on.
+  /// The trial of SPEC with all --set applied, and the text that it trains on.
   [[nodiscard]] Loaded<spec::TrialSpec> trial() const;
-  /// Sets the knobs of all --set.
+  /// Applies all --set to `knobs`.
   void apply_set(spec::Knobs& knobs) const;
 
  private:

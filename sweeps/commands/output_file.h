@@ -19,7 +19,7 @@ enum class OutputKind : uint8_t {
   fresh,     ///< a file that is not there yet
 };
 
-/// Of a trace.
+/// Kind of a trace file.
 inline OutputKind output_kind(TraceFormat format) {
   return format == TraceFormat::perfetto ? OutputKind::perfetto : OutputKind::chrome;
 }

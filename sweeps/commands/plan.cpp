@@ -67,16 +67,10 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   return fixed;
 }
 
-/// Of a question whose every configuration is illegal: throws base::UsageError where the fixed
-/// knobs by themselves break no rule, so that what lacks is a configuration with their values.
+/// For a question without a legal configuration. Throws base::UsageError if the fixed knobs by
+/// themselves break no rule: then the search has just not tried their values.
 void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<Fixed>& fixed) {
-  planner::PlanRun run;
-  run.model = question.model;
-  run.hardware = question.hardware;
-  run.knobs = question.base;
-  run.global_batch_size = question.global_batch_size;
-  run.seq_length = question.seq_length;
-  run.is_of_megatron = question.is_of_megatron;
+  planner::PlanRun run = planner::run_with(question, {question.base});
   spec::set_dp_for(question.hardware->num_devices(), run.knobs);
   if (fixed.empty() || planner::broken_rule(run) != nullptr) return;
   std::string text = "no configuration is legal; none that is searched has";
@@ -172,13 +166,7 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
 
 /// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
 [[noreturn]] void refuse_illegal(const planner::PlanQuestion& question, int64_t num_devices) {
-  planner::PlanRun run;
-  run.model = question.model;
-  run.hardware = question.hardware;
-  run.knobs = question.base;
-  run.global_batch_size = question.global_batch_size;
-  run.seq_length = question.seq_length;
-  run.is_of_megatron = question.is_of_megatron;
+  planner::PlanRun run = planner::run_with(question, {question.base});
   spec::set_dp_for(num_devices, run.knobs);
   std::string text = "no configuration is legal";
   for (const planner::PlanRule* rule : planner::broken_rules(run)) {

@@ -27,7 +27,7 @@ class Accuracy {
     std::string id;
     double predicted = 0;
     double published = 0;
-    std::string configuration;  ///< all that was priced
+    std::string configuration;  ///< everything that the prediction depends on
   };
 
   int num_rows_ = 0;
@@ -35,7 +35,7 @@ class Accuracy {
   int num_priceable_ = 0;
   int num_priceable_supported_ = 0;
   int num_tight_ = 0;
-  int num_called_impossible_ = 0;  ///< that ran
+  int num_called_impossible_ = 0;  ///< runs that ran although predicted to be out of memory
   std::vector<double> memory_errors_;
   std::vector<double> time_errors_;
   std::map<std::string, std::vector<Pair>> groups_;

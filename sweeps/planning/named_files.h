@@ -11,7 +11,7 @@
 
 namespace moetune::sweeps {
 
-/// A model as it is priced, and as its config.json says it: of a multimodal one the text part.
+/// A model as the planner uses it, and its config.json. Of a multimodal model only the text part.
 struct NamedModel {
   std::shared_ptr<const spec::ModelSpec> spec;
   nlohmann::json config;
@@ -22,17 +22,17 @@ inline std::shared_ptr<const spec::ModelSpec> model_named(const std::string& nam
   return model_and_config(name_or_path).spec;
 }
 
-/// "megatron-lm, megatron-bridge, torchtitan or primus": all, as they are asked for.
+/// All names, for messages: "megatron-lm, megatron-bridge, torchtitan or primus".
 std::string dialect_names();
 /// The dialect that an option names. Throws base::UsageError, with all names, for another text.
 spec::dialects::Dialect dialect_named(const CommandOptions& options, const char* option);
 
-/// Text of a run in another framework's words: what the option holds is a file's path, or else the
-/// text itself; - is standard input. Its dialect is told by its content, or by --dialect.
+/// Reads a run in another framework's settings. The option holds a path, else the text itself; - is
+/// standard input. The dialect is recognized by the content, or given by --dialect.
 spec::dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
                                         int64_t world_size);
 
-/// A run that is somebody's, with the model and machine that it refers to.
+/// A run together with the model and machine to which it refers.
 struct OwnedRun {
   std::shared_ptr<const spec::ModelSpec> model;
   std::shared_ptr<const spec::HardwareSpec> hardware;

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/at_once.h"
+#include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
 #include "tuner/planner/priced_choices.h"
@@ -47,9 +47,7 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
       spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(change.knob), change.to);
     }
     // A size takes its devices from the replicas.
-    const int64_t plane = int64_t{changed.knobs.tp} * changed.knobs.cp * changed.knobs.pp;
-    const int64_t devices = run.hardware->num_devices();
-    if (devices % plane == 0) changed.knobs.dp = static_cast<int32_t>(devices / plane);
+    spec::set_dp_for(run.hardware->num_devices(), changed.knobs);
     // A written layout holds for its own number of stages only.
     const bool is_laid_out = changed.knobs.pp == run.knobs.pp && changed.knobs.vpp == run.knobs.vpp;
     if (!is_laid_out) changed.stages.clear();
@@ -288,7 +286,7 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
     double seconds = 0;
   };
   std::vector<Played> played(std::min(kPlayed, result.answer.best.size()));
-  base::for_each_at_once(played.size(), [&](size_t i) {
+  base::parallel_for(played.size(), [&](size_t i) {
     const auto start = std::chrono::steady_clock::now();
     played[i].step = planner::play_plan(run_with(result.question, result.answer.best[i]),
                                         calibration.rates, has_records && i == 0);

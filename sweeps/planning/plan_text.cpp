@@ -86,7 +86,7 @@ void add_memory(const planner::StageMemory& stage, std::string& text) {
       text += fmt::format("  {:26} {:>9}\n", term.words, base::format_bytes(std::llround(bytes)));
     }
   }
-  text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "allocated",
+  text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "peak",
                       base::format_bytes(std::llround(stage.peak.total())),
                       base::format_bytes(std::llround(stage.at_start)),
                       base::format_bytes(std::llround(stage.first_step)));

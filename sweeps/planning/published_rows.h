@@ -20,24 +20,24 @@ struct StatedFigure {
   double high = 0;
 };
 
-/// One run of somebody.
+/// One published run.
 struct PublishedRow {
   std::string id;
   std::string reason;  ///< why it cannot be priced; empty: it can
   /// Model and machine of `run`.
   std::shared_ptr<const spec::ModelSpec> model;
   std::shared_ptr<const spec::HardwareSpec> hardware;
-  std::string hardware_name;  ///< of the file
+  std::string hardware_name;  ///< name in the hardware file
   tuner::planner::PlanRun run;
-  double months = 0;  ///< of the software, after 2026-06
+  double months = 0;  ///< from 2026-06 to the release of its software
   std::string routing = "unknown";
   std::vector<std::string>
       assumed;          ///< what the row leaves open and how it was priced, a line each
-  int num_unknown = 0;  ///< knobs of those that move the figure
-  /// One of them decides memory: then no run is called impossible.
+  int num_unknown = 0;  ///< unstated knobs that change the figure
+  /// An unstated knob changes memory: then no run is called impossible.
   bool is_memory_open = false;
 
-  int memory_stage = -1;           ///< that its memory is of; -1: of the worst rank
+  int memory_stage = -1;           ///< pipeline stage whose memory is stated; -1: worst rank
   bool is_for_memory = false;      ///< states what is needed to price the figure
   bool is_for_throughput = false;  //
   bool is_suspect = false;
@@ -47,15 +47,15 @@ struct PublishedRow {
   std::optional<double> tflops;
   std::optional<double> tokens_per_s;
   std::optional<double> step_seconds;
-  /// GFLOP a token as the source counts them; 0: the usual way.
+  /// GFLOP per token as the source counts them; 0: the usual way.
   double gflop_per_token = 0;
   std::string accounting;  ///< how the source counts; empty: the usual way
   std::string source;      ///< document and place
-  std::string group;       ///< rows that differ in layout and knobs only have the same
+  std::string group;       ///< the same for rows that differ only in layout and knobs
 };
 
-/// Every row gets an answer: one that cannot be priced has a reason. Throws base::UsageError where
-/// the document is no array of objects.
+/// Returns all rows; those that cannot be priced have a reason. Throws base::UsageError if the
+/// document is not an array of objects.
 std::vector<PublishedRow> published_rows_of(const nlohmann::json& document,
                                             const std::string& source);
 

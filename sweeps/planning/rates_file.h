@@ -9,20 +9,20 @@
 
 namespace moetune::sweeps {
 
-/// Rates with where they are from.
+/// Rates and their origin.
 struct Calibration {
   tuner::planner::Rates rates;
   std::vector<tuner::planner::FittedRate> fitted;
-  std::string date;   ///< of the releases that they describe: "2026-06"
+  std::string date;   ///< date of the software releases that they describe: "2026-06"
   std::string basis;  ///< what was fitted: "291 published runs"
   double median_error = 0;
   double p90_error = 0;
-  /// What was fitted, by hardware, precision, routing and half-year (cases_of); null: not told.
+  /// What was fitted, by hardware, precision, routing and half-year (cases_of); null: unknown.
   nlohmann::json cases;
 };
 
 nlohmann::json to_json(const Calibration& calibration);
-/// By path, or by name from the library's folder `calibration`; throws base::UsageError.
+/// Loads by path, or by name from the library's folder `calibration`. Throws base::UsageError.
 Calibration load_calibration(const std::string& path_or_name);
 /// The shipped fit to published runs; where it is not installed, the rates of the sources.
 const Calibration& default_calibration();

@@ -18,7 +18,7 @@ std::string plain_word(std::string_view text);
 bool is_none_word(std::string_view text);
 
 std::optional<spec::StateType> state_word(std::string_view text);
-/// FP8 without its scaling is that with a scale for each tensor.
+/// FP8 without a stated scaling means one scale for each tensor.
 std::optional<spec::PrecisionRecipe> precision_word(std::string_view text);
 std::optional<spec::TrainingTask> task_word(std::string_view text);
 std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);
@@ -26,14 +26,15 @@ std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);
 std::optional<spec::Dispatcher> dispatcher_word(std::string_view text, std::string_view backend);
 std::optional<spec::PlanGraph> graph_word(std::string_view text);
 
-/// Who holds what, as `fsdp` and `fsdp_sharding` say it.
+/// What is sharded, according to `fsdp` and `fsdp_sharding`.
 struct ShardingWord {
   spec::Fsdp fsdp = spec::Fsdp::none;
-  std::optional<bool> distributed_optimizer;  ///< none: as the optimizer says
+  std::optional<bool> distributed_optimizer;  ///< empty: as the optimizer's own setting
   bool shards_gradients = false;              ///< without weights (ZeRO-2), which is not priced
 };
 std::optional<ShardingWord> fsdp_word(std::string_view text);
-/// Of FSDP of that kind: Megatron's no_shard, optim, optim_grads, optim_grads_params.
+/// Sharding by FSDP of this kind. Words: Megatron's no_shard, optim, optim_grads,
+/// optim_grads_params.
 std::optional<ShardingWord> fsdp_sharding_word(std::string_view text, spec::Fsdp kind);
 
 constexpr int kWorstStage = -1;

@@ -7,9 +7,9 @@
 
 namespace moetune::sweeps {
 
-/// Of a sequence, and of the sequences of a micro-batch together.
+/// Largest number of tokens in a sequence, and in all sequences of a micro-batch.
 inline constexpr int64_t kMostTokens = int64_t{1} << 28;
-/// Throws base::UsageError where a run has more.
+/// Throws base::UsageError if a run has more.
 void check_tokens(const tuner::planner::PlanRun& run);
 
 }  // namespace moetune::sweeps

@@ -13,18 +13,18 @@ namespace moetune::sweeps {
 /// themselves, then they are ended.
 class ProcessGroup : public Process {
  public:
-  /// `patience`: how long the others may take once one has failed.
+  /// `patience`: how long the other members may go on after one has failed.
   ProcessGroup(std::vector<std::unique_ptr<Process>> members, std::chrono::milliseconds patience);
 
   std::optional<ProcessEnd> wait(std::chrono::milliseconds limit) override;
-  /// All at the same time, not one after the other.
+  /// Ends all members at the same time.
   ProcessEnd end(std::chrono::milliseconds grace) override;
-  /// Of the first member.
+  /// Process id of the first member.
   [[nodiscard]] int64_t pid() const override { return members_.front()->pid(); }
 
-  /// Whose end is the group's, an index into the members: the first one that failed of itself; if
-  /// there is none, one that failed because another rank had, or that was ended by us. Its largest
-  /// resident set is that of the largest member.
+  /// Index of the member whose end is the group's: the first one that failed by itself, else one
+  /// that failed because another rank had or that we ended. The group's largest resident set is
+  /// that of the largest member.
   [[nodiscard]] size_t cause() const { return cause_; }
 
  private:

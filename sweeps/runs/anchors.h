@@ -36,11 +36,11 @@ class Anchors {
 
   std::array<uint8_t, 256> class_{};  ///< bytes that no text has share class 0
   size_t num_classes_ = 1;
-  /// Of state s, which is a multiple of num_classes_, and class c at s + c.
+  /// Next state after state s and class c, at s + c. States are multiples of num_classes_.
   std::vector<uint32_t> next_;
-  /// States from here on end a text.
+  /// States from this one on end a text.
   uint32_t first_final_ = 0;
-  /// By (state - first_final_) / num_classes_.
+  /// Texts that end in a state, by (state - first_final_) / num_classes_.
   std::vector<std::vector<uint16_t>> ends_;
   std::vector<size_t> lengths_;
 };

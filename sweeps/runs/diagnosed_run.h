@@ -17,7 +17,7 @@
 
 namespace moetune::sweeps {
 
-/// What the user says beside the files; none of it is needed.
+/// What the user states besides the files; all of it is optional.
 struct AboutRun {
   std::optional<spec::dialects::RunConfig> config;
   std::shared_ptr<const spec::ModelSpec> model;
@@ -25,23 +25,24 @@ struct AboutRun {
 };
 
 struct RunDiagnosis {
-  std::optional<RunFacts> facts;    ///< none: no log
-  std::optional<Diagnosis> traces;  ///< none: no trace
-  /// As it was told, found or echoed; none: not known.
+  std::optional<RunFacts> facts;    ///< empty: no log
+  std::optional<Diagnosis> traces;  ///< empty: no trace
+  /// As the user gave it, or as it was found in a file or in the log; empty: unknown.
   std::optional<spec::dialects::RunConfig> config;
   std::vector<Remedy> remedies;
   std::vector<std::string> notes;
 };
 
-/// Of folders and files of one run, told apart by their content. Throws base::UsageError where none
-/// of them says anything of a run.
+/// Diagnoses one run from its folders and files, whose kinds are recognized by their content.
+/// Throws base::UsageError if none of them has facts about a run.
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
 
-/// What logs say of the fullest device's memory, the capacity else by `hardware`; zeros: nothing.
+/// Memory of the fullest device by the logs; its capacity by the logs, else by `hardware`. Zeros:
+/// not known.
 profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
                                   const spec::HardwareSpec* hardware);
 
-/// What the logs say of the run: "speed" and "812 ms a step ...", as they are printed.
+/// Facts of the run from its logs as they are printed: "speed" and "812 ms a step ...".
 std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.
 bool is_out_of_memory(const RunDiagnosis& diagnosis);

@@ -13,36 +13,37 @@ namespace moetune::sweeps {
 
 class LogCollector;
 
-/// How near to the root a failure is: one rank's failure makes those of the others. Of several the
-/// least is blamed; within a class the earliest, then the row that stands first in the table.
+/// How near to the root cause a failure is, as one rank's failure makes the others fail. The
+/// smallest value is blamed; of equal ones the earliest failure, then the first row of the table.
 enum class Blame : uint8_t {
   outside,      ///< Slurm ended it: the root where nothing had gone wrong before
   cause,        ///< configuration, memory of a device or the host
   error,        ///< an exception or an error of the device: mostly a cause
   numbers,      ///< NaN
-  waiting,      ///< somebody did not come: whoever failed otherwise
-  ending,       ///< a peer is gone, somebody cancelled
-  consequence,  ///< signals to those that were left, summaries
+  waiting,      ///< a rank did not arrive: the root is its own failure
+  ending,       ///< a peer is gone, or the run was cancelled
+  consequence,  ///< signals to the remaining ranks, summaries
 };
 
-/// One row. Rows that share a name are one failure in several forms of words.
+/// A form of a failure in a log. Forms with the same name are the same failure in other words.
 struct FailureForm {
   std::string_view name;    ///< for machines: "cuda-oom"
-  std::string_view anchor;  ///< characters that every such line has; empty: told otherwise
+  std::string_view anchor;  ///< text in every such line; empty: found in another way
   ForeignStatus status;
   Blame blame;
-  std::string_view words;     ///< for people, behind "rank 3: "
+  std::string_view words;     ///< for people, after "rank 3: "
   bool in_traceback = false;  ///< only as the exception of a traceback
-  /// Reads more of the line, from `at` where the anchor stands. False: it is none. Null: the line
-  /// itself is the detail.
+  /// Reads more of the line; `at` is the place of the anchor. False: the line is not such a
+  /// failure. Null: the line itself is the detail.
   bool (*read)(const FailureForm& form, std::string_view text, size_t at,
                LogCollector& log) = nullptr;
 };
 
 std::span<const FailureForm> failure_forms();
-/// Rows without an anchor. Throws base::Error for an unknown name.
+/// The form of that name without an anchor. Throws base::Error for an unknown name.
 const FailureForm& failure_form(std::string_view name);
-/// An exception that has no row: before the first step most likely the configuration's.
+/// Form of an exception without one of its own. Before the first step, the configuration is the
+/// most likely cause.
 const FailureForm& python_error(std::string_view said, bool is_before_first_step);
 
 }  // namespace moetune::sweeps

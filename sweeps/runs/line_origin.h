@@ -7,20 +7,20 @@
 
 namespace moetune::sweeps {
 
-/// What stands in front of a line. -1 where nothing says it.
+/// Who wrote a line, by its prefixes. -1: not stated.
 struct LineOrigin {
-  int rank = -1;        ///< of the whole run
-  int local_rank = -1;  ///< of one node: torchrun's own prefix
-  int task = -1;        ///< of srun and mpirun: a rank where each task is one
-  int world_size = -1;  ///< Primus says it, too
+  int rank = -1;        ///< global rank
+  int local_rank = -1;  ///< rank within a node: torchrun's own prefix
+  int task = -1;        ///< task of srun or mpirun: the rank, if each task is one
+  int world_size = -1;  ///< in Primus's prefix
   bool is_primus = false;
 
-  /// The same for lines of the same writer.
+  /// Equal for lines of the same writer.
   [[nodiscard]] int64_t key() const {
     return (int64_t{rank} + 1) * 4'000'000 + (int64_t{local_rank} + 1) * 2000 + task + 1;
   }
-  /// The best that is known of its rank; -1: nothing. A local rank behind a task is one of several
-  /// nodes, and which rank that is depends on how many each has.
+  /// The most likely global rank; -1: unknown. A local rank together with a task may be on any
+  /// node, so its global rank is not known.
   [[nodiscard]] int likely_rank() const {
     if (rank >= 0) return rank;
     if (local_rank >= 0 && task >= 0) return -1;
@@ -28,7 +28,7 @@ struct LineOrigin {
   }
 };
 
-/// Takes all prefixes off that the table knows, in any order and number.
+/// Removes all known prefixes, in any order and number.
 std::string_view without_prefixes(std::string_view text, LineOrigin& origin);
 
 }  // namespace moetune::sweeps

@@ -1,5 +1,5 @@
-// Where the readers of line forms put what they read from one log, and what needs more than one
-// line: attempts, echoed configurations, tracebacks of Python.
+// Collects what the readers of line forms find in one log. Itself reads what spans several lines:
+// attempts, echoed configurations, tracebacks of Python.
 #pragma once
 
 #include <cstdint>
@@ -18,54 +18,57 @@ namespace moetune::sweeps {
 
 class LogCollector {
  public:
-  /// `path_rank`: what the file's path says of its rank; -1: nothing.
+  /// `path_rank`: the rank that the file's path states; -1: none.
   LogCollector(std::string file, int path_rank);
 
-  /// The line that is read from now on, without its prefixes.
+  /// Starts a line; `text` is the line without its prefixes.
   void begin_line(const LogLine& line, const LineOrigin& origin, std::string_view text);
-  /// Whether the line belongs to something that is read as a whole, so that no table is asked.
+  /// Takes the line if it belongs to an open configuration or traceback. True: the tables of forms
+  /// are not asked about it.
   bool take_by_block();
-  /// Of what follows on this line, where it says it; else nothing changes.
+  /// Sets who wrote the rest of the line, if `origin` states a rank; else changes nothing.
   void set_writer(const LineOrigin& origin) {
     if (origin.likely_rank() >= 0) origin_ = origin;
   }
   void count_facts(int64_t count) { log_.num_facts += count; }
-  /// When the tables were asked: an exception of Python of which they knew nothing.
+  /// Ends the line after the tables were asked. Adds a failure for an exception of Python that
+  /// matched no form.
   void end_line();
-  /// Closes what is open. Call once; nothing may follow.
+  /// Closes open configurations, tracebacks and the attempt. Must be the last call.
   ForeignLog finish(int64_t num_bytes, int64_t num_cut_lines);
 
   [[nodiscard]] Attempt& now() { return log_.attempts.back(); }
   [[nodiscard]] std::string_view text() const { return text_; }
   [[nodiscard]] LogPlace place() const;
-  /// Of the line's writer; -1: not known.
+  /// Rank of the line's writer; -1: unknown.
   [[nodiscard]] int rank() const;
-  /// Whether it is the line of a traceback that says which exception it was.
+  /// Whether the line is the one in a traceback that names the exception.
   [[nodiscard]] bool is_exception() const { return is_exception_; }
 
-  /// Words that only one framework prints; the heaviest count.
+  /// Reports words that only one framework prints. Those with the largest weight decide.
   void prove(Framework framework, int weight, std::string_view words);
-  /// What is printed once a start of the process: a second time begins another attempt.
+  /// Reports a line that each process prints once at its start. If it comes again after steps or
+  /// failures, it begins another attempt.
   void banner(std::string_view kind);
   void add_step(StepLine line);
   void add_memory(int rank, MemoryKind kind, bool is_peak, double bytes, int64_t step);
-  /// Ranks, layers and the like that make sense; others are left out.
+  /// Sets a size such as the number of ranks or layers. Ignores implausible values.
   void set_size(NamedSize member, std::optional<int64_t> value);
   void mark_end(std::string_view text);
-  /// The failure, to be filled; null where there are too many of the kind already.
+  /// Adds a failure, to be filled in; null if there are too many of the kind already.
   Failure* add_failure(const FailureForm& form, int rank, std::string_view detail);
   CollectiveTimeout& timeout_of(int rank);
-  /// The time that the line says, or else the last one before.
+  /// The time that the line states, else that of the last line with one.
   std::optional<double> time();
 
   void begin_config(EchoedConfig::Form form);
   void end_config();
   void begin_traceback();
 
-  // Of torchrun's box of failures.
+  // State while torchrun's box of failures is read.
   bool is_root_cause = false;
   int box_rank = -1;
-  /// Processes that the launcher killed, as they did not end when they were asked to.
+  /// Processes that the launcher killed because they did not end when asked to.
   std::set<int64_t> forced_pids;
 
  private:
@@ -75,14 +78,14 @@ class LogCollector {
     int64_t num_lines = 0;
     // Configurations.
     EchoedConfig config;
-    std::string section;  ///< of Megatron-Bridge's summary
+    std::string section;  ///< section of Megatron-Bridge's summary
     std::string json;
-    int depth = 0;  ///< of braces and brackets
+    int depth = 0;  ///< open braces and brackets
     bool is_in_text = false;
     // Tracebacks.
     size_t indent = 0;
     std::string where;   ///< file and line of the last frame
-    std::string source;  ///< what stands there
+    std::string source;  ///< source text of that line
   };
 
   Block* open_block();
@@ -98,7 +101,7 @@ class LogCollector {
   LineOrigin origin_;
   std::string_view text_;
   bool is_exception_ = false;
-  bool has_failure_ = false;  ///< a table knew the line
+  bool has_failure_ = false;  ///< the line matched a failure form
   std::string exception_where_;
   std::string exception_source_;
   std::map<int64_t, Block> blocks_;  ///< by LineOrigin::key

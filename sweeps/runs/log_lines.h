@@ -23,18 +23,18 @@ class LogLines {
   /// The stream has to outlive this.
   explicit LogLines(std::istream& in);
 
-  /// False at the end. Figures that the end of the file has cut are left out: the last line may be
-  /// half written.
+  /// Reads the next line; false at the end. Leaves out figures that the end of the file has cut
+  /// off: the last line may be half written.
   bool next(LogLine& line);
 
   [[nodiscard]] int64_t num_bytes() const { return num_bytes_; }
-  /// The last of what was read, as it is in the file: at most kMostLineBytes.
+  /// The last bytes that were read, unchanged: at most kMostLineBytes.
   [[nodiscard]] std::string_view tail() const { return tail_; }
-  /// Of those that were longer than kMostLineBytes.
+  /// Number of lines that were longer than kMostLineBytes.
   [[nodiscard]] int64_t num_cut_lines() const { return num_cut_lines_; }
 
  private:
-  /// Reads on behind what is left.
+  /// Reads more after the bytes that are left.
   void fill();
   std::string_view clean(size_t first, size_t end, bool is_cut);
 

@@ -14,40 +14,39 @@
 
 namespace moetune::sweeps {
 
-/// The wall of a run, in words, so that whoever has found it may ask.
+/// The wall of a run as names, so that it does not matter who has found it.
 struct FoundWall {
   std::string label;      ///< communication, host, compute, pipeline, imbalance, memory, unknown
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
-  /// Of the step, by label: what would be saved at most if that were gone.
+  /// By label: upper bound of the share of the step that is saved if its causes are gone.
   std::map<std::string, double, std::less<>> ceilings;
-  /// The same by sub-cause, where they have been told apart.
+  /// The same by sub-cause, if these are known.
   std::map<std::string, double, std::less<>> cause_ceilings = {};
 };
 
-/// The run that is to be changed. Without a configuration remedies are told in Megatron-LM's words,
-/// and nothing is known of what is set already.
+/// The run to change. Without a configuration, remedies use Megatron-LM's flags and do not know
+/// what is set already.
 struct RunToMend {
   std::optional<spec::dialects::RunConfig> config;
-  bool is_config_known = true;                   ///< false: only the sizes that a log has told
-  std::shared_ptr<const spec::ModelSpec> model;  ///< null: what the configuration says of it
+  bool is_config_known = true;                         ///< false: only sizes from a log are known
+  std::shared_ptr<const spec::ModelSpec> model;        ///< null: as the configuration states
   std::shared_ptr<const spec::HardwareSpec> hardware;  ///< null: as many devices as ranks
 };
 
 struct Remedy {
-  std::optional<spec::PlanKnobs> knobs;  ///< of the changed run; none: no choice of the run
-  std::vector<std::string> flags;  ///< as the framework takes them; empty: not a matter of flags
-  double ceiling_ratio = 0;        ///< of the step's time: more cannot be saved by it
-  std::string rule;                ///< name of the row
-  std::string why;                 ///< a sentence
-  std::string refused;             ///< the constraint that forbids it: name and message; or empty
+  std::optional<spec::PlanKnobs> knobs;  ///< of the changed run; empty: knobs do not change
+  std::vector<std::string> flags;        ///< the framework's flags; empty: not a matter of flags
+  double ceiling_ratio = 0;              ///< upper bound of the saving, as a share of the step
+  std::string rule;                      ///< name of the row
+  std::string why;                       ///< a sentence
+  std::string refused;  ///< the constraint that forbids it: name and message; or empty
 };
 
-/// Those of the wall and of every other label whose share is worth a look, largest ceiling first,
-/// refused ones behind. Nothing for an unknown wall.
+/// Remedies for the wall and for other labels with a considerable share, by falling ceiling,
+/// refused ones last. Empty for an unknown wall.
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run);
 
-/// Why the run with other knobs is impossible where the run as it stands is not, "rule: sentence";
-/// empty: nothing says so.
+/// The rule that `knobs` break and the run itself does not, "rule: sentence"; empty: none.
 std::string rule_broken_by(const RunToMend& run, const spec::PlanKnobs& knobs);
 
 /// Names of the rows, for pages and tests.

@@ -1,5 +1,5 @@
-// The facts of a run of another framework, from its logs: who trained what in which layout, how
-// fast, with which memory, how it ended, and why where it failed.
+// The facts of a run of another framework, from its logs: framework, model and layout, speed,
+// memory, how it ended, and the reason if it failed.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace moetune::sweeps {
 
 struct RunOptions {
-  /// Seconds since 1970, where the run may still be going: a log in which nothing has moved for
-  /// long is then that of a run that hangs, and one that moves is not cut off.
+  /// The current time in seconds since 1970, if the run may still be running. A log without recent
+  /// lines then means that the run hangs, and a log with recent lines does not count as cut off.
   std::optional<double> now_s;
-  /// When the log was last written, beside `now_s`.
+  /// When the log was last written, in seconds since 1970. Used with `now_s`.
   std::optional<double> written_s;
 };
 
-/// What is not said is not set.
+/// Sizes of the layout; empty if not stated.
 struct ParallelSizes {
   std::optional<int64_t> tp;
   std::optional<int64_t> pp;
@@ -33,36 +33,37 @@ struct ParallelSizes {
   std::optional<int64_t> dp;
 };
 
-/// A size of the layout, wherever it is said.
+/// A size of the layout and the members that hold it.
 struct ParallelSizeRow {
   const char* name;
   std::optional<int64_t> ParallelSizes::*size;
-  int32_t spec::PlanKnobs::*knob;  ///< null: it follows from the others and the ranks
-  NamedSize named;                 ///< null: no line of a log has it
+  int32_t spec::PlanKnobs::*knob;  ///< null: it follows from the other sizes and the world size
+  NamedSize named;                 ///< null: no line of a log states it
 };
-/// In the order in which people tell them.
+/// In the usual order.
 std::span<const ParallelSizeRow> parallel_sizes();
 
-/// Of one step. Each line of a log is the mean of `interval` steps: what varies within is lost.
+/// Time of one step. Each line of a log is a mean over `interval` steps, which hides their
+/// variation.
 struct StepTime {
   double median_s = 0;
   double min_s = 0;
   double max_s = 0;
-  std::vector<double> steady_s;  ///< of the lines that count
-  int64_t num_lines = 0;         ///< that count; the warm-up is left out
+  std::vector<double> steady_s;  ///< one for each line that counts
+  int64_t num_lines = 0;         ///< lines that count; the warm-up is left out
   int64_t interval = 1;
-  bool has_warmup = false;  ///< there was nothing else
+  bool has_warmup = false;  ///< the warm-up is included, as there are no other lines
   bool is_derived = false;  ///< from tokens or samples per second
 };
 
-/// Why a run ended, in a sentence, and all that is known of it.
+/// Why a run ended, in a sentence, and all that is known about it.
 struct RunFailure {
   std::string kind;  ///< a name of the table of failures: "cuda-oom"
   ForeignStatus status = ForeignStatus::failed;
   std::string sentence;
   int rank = -1;           ///< -1: not known
-  std::vector<int> ranks;  ///< all that had it
-  int64_t iteration = 0;   ///< in which it was, at the earliest; from 1
+  std::vector<int> ranks;  ///< all ranks with this failure
+  int64_t iteration = 0;   ///< earliest iteration in which it can have happened; from 1
   LogPlace place;
   int64_t times = 1;
   bool is_survived = false;
@@ -71,10 +72,10 @@ struct RunFailure {
   std::optional<OutOfMemoryFacts> memory;
   std::optional<CollectiveTimeout> timeout;
   std::vector<int> waiting_ranks;  ///< who reported the timeout
-  std::vector<int> missing_ranks;  ///< who did not come or was behind, as far as the log can tell
+  std::vector<int> missing_ranks;  ///< who did not arrive or lagged behind, if the log shows that
 
-  /// Not the settings' doing: no device, no driver, a library or a disk's space missing, a port
-  /// taken, memory of the device that other processes hold.
+  /// The machine is the cause, not the settings: no device or driver, a missing library, a full
+  /// disk, a used port, or other processes that hold the device's memory.
   [[nodiscard]] bool is_of_the_machine() const;
 };
 
@@ -84,11 +85,11 @@ struct RunFacts {
   LogPlace known_at;
 
   ForeignStatus status = ForeignStatus::unknown;
-  std::string reason;                ///< a sentence; empty where it ended well
-  std::optional<RunFailure> root;    ///< what the status comes from
-  std::vector<RunFailure> failures;  ///< all, the root first
+  std::string reason;                ///< a sentence; empty if the run ended well
+  std::optional<RunFailure> root;    ///< the failure that gave the status
+  std::vector<RunFailure> failures;  ///< all failures, `root` first
 
-  int64_t num_steps = 0;  ///< that this log covers
+  int64_t num_steps = 0;  ///< steps that this log covers
   std::optional<int64_t> first_step;
   std::optional<int64_t> last_step;
   std::optional<int64_t> total_steps;
@@ -108,10 +109,10 @@ struct RunFacts {
   std::optional<MemoryReading> peak_memory;
   std::vector<MemoryReading> memory;  ///< by rank, kind and meaning
 
-  std::optional<double> loss;  ///< of the last line that has one
+  std::optional<double> loss;  ///< from the last line that has one
   std::optional<double> grad_norm;
-  std::vector<StepLine> steps;  ///< of the attempt that counts, one a step, sorted
-  std::string steps_file;       ///< where their lines are counted
+  std::vector<StepLine> steps;  ///< steps of the attempt that counts: one line each, sorted
+  std::string steps_file;       ///< the file to which StepLine::line refers
   int64_t num_skipped_steps = 0;
   int64_t num_nan_steps = 0;
   std::optional<int64_t> first_nan_step;
@@ -130,13 +131,13 @@ struct RunFacts {
   std::vector<std::string> notes;
 };
 
-/// Of several logs of one run: one per rank or node, in any order. At least one.
+/// Facts of a run from its logs, at least one: for instance one per rank or node, in any order.
 RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& options = {});
 
 /// Reads the files. Throws base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
 
-/// Null where something is not known.
+/// Unknown values are null.
 nlohmann::json to_json(const RunFacts& facts);
 
 }  // namespace moetune::sweeps

@@ -1,5 +1,5 @@
-// What of a run lies in a folder: logs, traces, configurations and commands, told apart by their
-// content. Names of files mean nothing here: everybody has their own.
+// Finds a run's files in a folder: logs, traces, configurations and commands. They are recognized
+// by their content, as everybody names files differently.
 #pragma once
 
 #include <cstdint>

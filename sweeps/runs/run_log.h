@@ -1,5 +1,5 @@
-// What a log says, as it says it: steps, memory, sizes, the echoed configuration, failures. What
-// follows from that for the run is decided in run_facts.
+// The contents of a log as they were read: steps, memory, sizes, the echoed configuration,
+// failures. run_facts.h draws conclusions about the run from them.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace moetune::sweeps {
 
-/// Who trains.
+/// The framework that trains.
 enum class Framework : uint8_t {
   unknown,
   megatron_lm,
@@ -54,13 +54,13 @@ struct LogPlace {
   bool operator==(const LogPlace&) const = default;
 };
 
-/// One line about a step. Means are over the steps since the line before.
+/// One line about a step. Values are means over the steps since the previous line.
 struct StepLine {
-  int64_t step = 0;   ///< from 1: how many are done
-  int64_t total = 0;  ///< that the run is to make; 0: not said
+  int64_t step = 0;   ///< steps that are done, so the first is 1
+  int64_t total = 0;  ///< steps that the run will make; 0: not stated
   int64_t line = 0;
   std::optional<double> step_time_s;
-  std::optional<double> loss;  ///< nan where the framework says that, or hides it
+  std::optional<double> loss;  ///< NaN if the framework prints NaN or hides the value
   std::optional<double> grad_norm;
   std::optional<double> learning_rate;
   std::optional<double> tflops_per_gpu;
@@ -69,33 +69,34 @@ struct StepLine {
   std::optional<double> global_batch_size;
   std::optional<double> seq_length;
   std::optional<double> consumed_samples;
-  std::optional<double> num_skipped;  ///< since the line before
-  std::optional<double> num_nan;      ///< of these
-  std::optional<double> time_s;       ///< when it was printed (log_text::first_time)
+  std::optional<double> num_skipped;  ///< skipped steps since the previous line
+  std::optional<double> num_nan;      ///< steps with a NaN loss since the previous line
+  std::optional<double> time_s;       ///< when the line was printed (log_text::first_time)
 
-  /// Takes what it lacks from another line about the same step.
+  /// Fills in missing values from another line about the same step.
   void fill_from(const StepLine& other);
 };
 
-/// All that can be read from a line about a step, for tables.
+/// A value of StepLine, for tables.
 using StepMember = std::optional<double> StepLine::*;
 
-/// Step lines with bounded memory: of very many every second, fourth, ... is kept.
+/// Step lines with bounded memory: if there are very many, only every second, fourth, ... is kept.
 class StepSeries {
  public:
   void add(const StepLine& line);
-  /// In the order of the log; the last one is always among them.
+  /// The kept lines in the order of the log, always including the last one.
   [[nodiscard]] std::vector<StepLine> lines() const;
   [[nodiscard]] bool empty() const { return num_lines_ == 0; }
   [[nodiscard]] int64_t num_lines() const { return num_lines_; }
   [[nodiscard]] const StepLine& last() const { return last_; }
-  /// The furthest step, and how many lines went further than all before.
+  /// The largest step.
   [[nodiscard]] int64_t furthest() const { return furthest_; }
+  /// Lines whose step was larger than that of all lines before.
   [[nodiscard]] int64_t num_advances() const { return num_advances_; }
-  /// Steps, summed over the lines that went further, also those that were not kept.
+  /// Skipped steps, summed over the lines of num_advances(), kept or not; so is num_nan().
   [[nodiscard]] double num_skipped() const { return num_skipped_; }
   [[nodiscard]] double num_nan() const { return num_nan_; }
-  /// One of so many lines is kept.
+  /// Every stride()-th line is kept.
   [[nodiscard]] int64_t stride() const { return stride_; }
 
  private:
@@ -111,23 +112,23 @@ class StepSeries {
 
 enum class MemoryKind : uint8_t { allocated, reserved, device };
 
-/// Of one rank, kind and meaning the largest that was printed.
+/// The largest value that was printed for a rank, kind and meaning.
 struct MemoryReading {
-  int rank = -1;  ///< -1: not said
+  int rank = -1;  ///< -1: not stated
   MemoryKind kind = MemoryKind::allocated;
-  bool is_peak = false;  ///< else what was in use at that moment
+  bool is_peak = false;  ///< false: in use at the moment of printing
   int64_t bytes = 0;
-  int64_t step = -1;  ///< after how many steps it was read; -1: not said
+  int64_t step = -1;  ///< steps that were done when it was printed; -1: not stated
   LogPlace place;
 };
 
-/// What the allocator said when it had no more.
+/// The numbers in the allocator's message when it ran out of memory.
 struct OutOfMemoryFacts {
-  int64_t asked_bytes = 0;  ///< of the allocator: rounded up, not the tensor's own size
+  int64_t asked_bytes = 0;  ///< requested: the tensor's size, rounded up by the allocator
   int64_t capacity_bytes = 0;
   int64_t free_bytes = 0;
-  int64_t in_use_bytes = 0;  ///< of the process, with what is not PyTorch's
-  int64_t others_bytes = 0;  ///< of other processes on the device
+  int64_t in_use_bytes = 0;  ///< by the process, memory outside of PyTorch included
+  int64_t others_bytes = 0;  ///< by other processes on the device
   int64_t allocated_bytes = 0;
   int64_t reserved_unallocated_bytes = 0;
   int64_t graph_pool_bytes = 0;
@@ -142,29 +143,29 @@ struct CollectiveTimeout {
   int64_t waited_ms = -1;
   int64_t last_enqueued = -1;
   int64_t last_completed = -1;
-  std::string group_id;          ///< PyTorch's number of the group: names may be of many
+  std::string group_id;          ///< PyTorch's number of the group: several may share a name
   std::optional<double> time_s;  ///< when it was reported
 };
 
 struct FailureForm;
 
-/// Something that went wrong, or that others took for it.
+/// An error in the log, or a report of one by another process.
 struct Failure {
   const FailureForm* form = nullptr;
   int rank = -1;
   std::string detail;        ///< the log's own words, short and printable
-  int64_t after_step = 0;    ///< the furthest step that this log had shown
-  int64_t num_advances = 0;  ///< StepSeries::num_advances then
+  int64_t after_step = 0;    ///< StepSeries::furthest when it was logged
+  int64_t num_advances = 0;  ///< StepSeries::num_advances when it was logged
   std::optional<double> time_s;
   LogPlace place;
   int64_t times = 1;
-  bool is_survived = false;  ///< the same log goes on, or ends well
+  bool is_survived = false;  ///< the same log continues, or ends well
   std::optional<int> exit_code;
   std::optional<OutOfMemoryFacts> memory;
   std::optional<CollectiveTimeout> timeout;
 };
 
-/// Sizes that a log names outside of the configuration; 0: not said.
+/// Sizes that a log states outside of the echoed configuration; 0: not stated.
 struct NamedSizes {
   int64_t world_size = 0;
   int64_t tp = 0;
@@ -180,7 +181,7 @@ struct NamedSizes {
 };
 using NamedSize = int64_t NamedSizes::*;
 
-/// One setting of an echoed configuration: its name there, the value as Python prints it.
+/// One setting of an echoed configuration: its name in the log, and its value as Python prints it.
 struct EchoedSetting {
   std::string key;
   std::string value;
@@ -188,20 +189,20 @@ struct EchoedSetting {
 
 /// The configuration in effect as the log shows it.
 struct EchoedConfig {
-  /// How it is written.
+  /// The notation.
   enum class Form : uint8_t { none, argument_dump, bridge_summary, titan_json };
   Form form = Form::none;
   LogPlace place;
-  std::vector<EchoedSetting> settings;  ///< in their order
+  std::vector<EchoedSetting> settings;  ///< in the order of the log
 };
 
-/// A line that says that all went well.
+/// A line that says that the run ended well.
 struct EndMark {
   std::string text;
   LogPlace place;
 };
 
-/// From one start of the job to its end or the next start: output files may hold several.
+/// The part of a log from one start of the job to its end or its next start.
 struct Attempt {
   StepSeries steps;
   std::map<std::tuple<int, MemoryKind, bool>, MemoryReading> memory;
@@ -211,12 +212,12 @@ struct Attempt {
   EchoedConfig config;
   std::string command;  ///< as the shell printed it (set -x)
   std::optional<EndMark> end;
-  int64_t first_step = -1;  ///< before the first step: what a checkpoint had; -1: not said
+  int64_t first_step = -1;  ///< steps done before this attempt, by a checkpoint; -1: not stated
   int64_t first_line = 1;
-  /// Interval means that came without a step (Megatron-Bridge's rank 0), and their TFLOP/s.
+  /// Step times and TFLOP/s that were printed without a step number (Megatron-Bridge's rank 0).
   std::vector<double> loose_step_times_s;
   std::vector<double> loose_tflops_per_gpu;
-  std::map<std::string, int64_t> parameters;  ///< by the ranks that hold them
+  std::map<std::string, int64_t> parameters;  ///< number of parameters, by the ranks that hold them
   int64_t num_parameters = 0;
   int64_t rounded_parameters = 0;  ///< of the whole model, in hundredths of a billion
   std::string model_name;
@@ -232,14 +233,14 @@ struct Attempt {
 struct ForeignLog {
   std::vector<std::string> files;
   Framework framework = Framework::unknown;
-  std::string known_by;  ///< the words that told it
+  std::string known_by;  ///< the words by which the framework was recognized
   LogPlace known_at;
   int framework_weight = 0;
   std::vector<Attempt> attempts;  ///< at least one
-  int64_t num_attempts = 1;       ///< more than are kept where there were very many
+  int64_t num_attempts = 1;       ///< all; of very many only some are in `attempts`
   int64_t num_bytes = 0;
   int64_t num_lines = 0;
-  int64_t num_facts = 0;  ///< lines that a form or a failure was read from
+  int64_t num_facts = 0;  ///< lines that matched a line form or a failure form
   std::vector<std::string> notes;
 };
 

@@ -1,13 +1,12 @@
 // One commit measured once: what is printed or stored becomes the value, whatever goes wrong
-// becomes a status with a plain message, and nothing stays behind.
+// becomes a status with a plain message, and nothing stays behind. Builds are in
+// commit_builds_test.cpp.
 #include "sweeps/bisect/commit_runner.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <csignal>
 #include <thread>
@@ -18,72 +17,23 @@
 #include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/shell_stage.h"
 #include "sweeps/processes/interrupt.h"
+#include "tests/bisect/commit_runner_fixture.h"
 #include "tests/bisect/git_fixture.h"
 
 namespace moetune::sweeps {
+BOOST_FIXTURE_TEST_SUITE(bisect_runner, tests::Commits)
+
+namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tests::expect;
+using tests::is_running;
+using tests::pids_in;
 using tests::says;
 using tests::text_of;
-
-namespace {
-
-/// Commits 0 to 3; "value" holds the number.
-struct Commits : tests::GitFixture {
-  Commits() {
-    for (const char* number : {"0", "1", "2", "3"}) {
-      ids.push_back(commit_file("value", number, std::string("change ") + number));
-    }
-  }
-
-  [[nodiscard]] CommitRunnerOptions options(const std::string& run_command,
-                                            const std::string& build_command = "") const {
-    CommitRunnerOptions options;
-    options.repository = repo;
-    options.scratch = scratch;
-    options.run_command = run_command;
-    options.build_command = build_command;
-    options.metric = "step_time";
-    // Only the tests that wait for them have short ones.
-    options.build_limit = options.run_limit = std::chrono::minutes(5);
-    return options;
-  }
-  /// One run of a commit with a fresh runner, by default of the last one.
-  [[nodiscard]] CommitRun run(const std::string& run_command,
-                              const std::string& build_command = "") const {
-    return CommitRunner(options(run_command, build_command)).run(ids.back());
-  }
-  [[nodiscard]] std::string own(const std::string& name) const { return folder.file(name); }
-
-  std::vector<std::string> ids;
-  std::string scratch = folder.file("scratch");
-};
-
-/// Holds for every answer, whatever happened.
-void check_message(const CommitRun& run) {
-  BOOST_TEST(run.value.has_value() == (run.status == RunStatus::ok));
-  BOOST_TEST(run.message.empty() == (run.status == RunStatus::ok));
-  BOOST_TEST(run.message.size() <= 500);
-  BOOST_TEST(std::ranges::none_of(
-      run.message, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }));
-}
-
-void expect(const CommitRun& run, RunStatus status, const std::vector<std::string>& words) {
-  check_message(run);
-  BOOST_TEST(name_of(run.status) == name_of(status), "it was " << run.message);
-  for (const std::string& word : words) {
-    BOOST_TEST((run.message.find(word) != std::string::npos),
-               "'" << word << "' is not in: " << run.message);
-  }
-}
-
-bool is_running(int64_t pid) {
-  const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
-  const size_t at = stat.rfind(") ");
-  return at != std::string::npos && stat[at + 2] != 'Z' && stat[at + 2] != 'X';
-}
+using tests::write_store;
 
 /// Whether this file system can give back a part of a file.
 bool can_punch_holes(const std::string& path) {
@@ -96,144 +46,7 @@ bool can_punch_holes(const std::string& path) {
   return is_done;
 }
 
-/// The ids in a file, one a line.
-std::vector<int64_t> pids_in(const std::string& path) {
-  std::vector<int64_t> pids;
-  std::ifstream file(path);
-  for (int64_t pid = 0; file >> pid;) pids.push_back(pid);
-  return pids;
-}
-
-/// A store with one trial of two ranks.
-void write_store(const std::string& path, const std::string& status, double peak = 900) {
-  store::Store store = store::Store::open(path);
-  store::SweepRow sweep;
-  sweep.name = "single trials";
-  sweep.config_hash = "hash";
-  sweep.config_json = sweep.contract_json = sweep.model_json = sweep.hardware_json = "{}";
-  sweep.model_name = "tiny";
-  sweep.hardware_name = "emulated";
-  const int64_t sweep_id = store.create_or_resume_sweep(sweep).id;
-  for (const char* hash : {"01", "02"}) {
-    store::TrialRow trial;
-    trial.sweep_id = sweep_id;
-    trial.spec_hash = hash;
-    trial.spec_json = "{}";
-    trial.phase = "profile";
-    const int64_t id = store.begin_trial(trial);
-    store::TrialResult result;
-    result.status = std::string(hash) == "02" ? status : "ok";
-    result.reason = result.status == "ok" ? "" : "no memory for \"experts\"";
-    result.step_ns = 777;
-    result.tokens_per_s = 5;
-    result.metrics = {{-1, "comm_bytes.ep", 64}, {-1, "num_launches", 12}, {0, "num_launches", 6}};
-    for (const int rank : {0, 1}) {
-      const std::string shard = fmt::format("{}.{}.{}", path, hash, rank);
-      store::ShardWriter writer(shard);
-      writer.add_step({0, false, false, 777, 1.5});
-      writer.add_memory({rank, static_cast<int64_t>(peak) + rank, 4096, {100 + rank, 20}, "x"});
-      writer.add_op({rank, "experts.forward", 4, 40, 50, 20 + rank});
-      writer.commit();
-      result.shards.push_back(store::read_shard(shard));
-    }
-    store.finish_trial(id, result);
-  }
-}
-
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(bisect_reading)
-
-BOOST_AUTO_TEST_CASE(a_bare_number_is_the_metric) {
-  for (const auto& [line, value] : std::vector<std::pair<std::string, double>>{
-           {"12", 12}, {" 1.5e3 \r", 1500}, {"+2.5", 2.5}, {"-3", -3}, {".5", 0.5}, {"0", 0}}) {
-    const PrintedNumbers printed = read_printed(line, "step_time");
-    BOOST_TEST(printed.numbers == (Numbers{{"step_time", value}}), line);
-    BOOST_TEST(printed.complaint == "");
-  }
-}
-
-const std::vector<std::string> kNoNumbers = {"",
-                                             "nan",
-                                             "-nan",
-                                             "inf",
-                                             "-Infinity",
-                                             "1e999",
-                                             "1e101",
-                                             "-1.7e308",
-                                             "12 ms",
-                                             "12.5.1",
-                                             "1,000",
-                                             "0x10",
-                                             "++1",
-                                             "value = 12",
-                                             "[1, 2]",
-                                             "true",
-                                             "{",
-                                             "{\"a\"}",
-                                             "{\"x\": 1}",
-                                             "null",
-                                             "\"12\"",
-                                             "{\"step_time\": \"12\"}",
-                                             "1 2",
-                                             "{} trail",
-                                             "{\"step_time\": NaN}",
-                                             "{\"step_time\": 1e999}",
-                                             "{\"step_time\": -2e100}",
-                                             "{\"step_time\": null}",
-                                             "{\"step_time\": [1]}",
-                                             "{\"step_time\": true}"};
-
-BOOST_DATA_TEST_CASE(anything_else_is_refused_with_a_reason,
-                     boost::unit_test::data::make(kNoNumbers), line) {
-  const PrintedNumbers printed = read_printed(line, "step_time");
-  BOOST_TEST(!find_metric(printed.numbers, "step_time").has_value());
-  BOOST_TEST(printed.complaint.size() > 10);
-}
-
-BOOST_AUTO_TEST_CASE(objects_hold_many_numbers) {
-  const PrintedNumbers printed = read_printed(
-      R"({"step_ns": 12, "memory": {"peak": 3.5, "name": "x"}, "ok": true, "list": [1]})",
-      "step_time");
-  BOOST_TEST(printed.numbers == (Numbers{{"step_ns", 12}, {"memory.peak", 3.5}}));
-  BOOST_TEST(find_metric(printed.numbers, "step_time").value() == 12);
-  BOOST_TEST(find_metric(printed.numbers, "memory.peak").value() == 3.5);
-  BOOST_TEST(!find_metric(printed.numbers, "peak_memory").has_value());
-  std::string deep = "1";
-  for (int i = 0; i < 3000; ++i) deep = "{\"a\":" + deep + "}";
-  BOOST_TEST(read_printed(deep, "x").complaint.size() > 10);
-}
-
-BOOST_AUTO_TEST_CASE(stores_give_what_their_newest_trial_measured) {
-  const tests::TempFolder folder;
-  write_store(folder.file("runs.db"), "ok");
-  const StoredNumbers stored = read_stored(folder.file("runs.db"));
-  BOOST_TEST(stored.status == "ok");
-  const Numbers expected = {{"step_ns", 777},
-                            {"peak_bytes", 901},
-                            {"tokens_per_s", 5},
-                            {"loss_final", 1.5},
-                            {"comm_bytes.ep", 64},
-                            {"num_launches", 12},
-                            {"memory_total_bytes", 901},
-                            {"memory_capacity_bytes", 4096},
-                            {"memory_weights_bytes", 101},
-                            {"memory_gradients_bytes", 20},
-                            {"op_experts.forward_ns", 20.5},
-                            {"op_experts.forward_count", 8}};
-  for (const auto& [name, value] : expected) {
-    BOOST_REQUIRE_MESSAGE(stored.numbers.contains(name), name);
-    BOOST_TEST(stored.numbers.at(name) == value, name);
-  }
-  BOOST_TEST(find_metric(stored.numbers, "step_time").value() == 777);
-  BOOST_TEST(find_metric(stored.numbers, "peak_memory").value() == 901);
-  tests::write_text(folder.file("not.db"), "not a database at all");
-  BOOST_CHECK_THROW(read_stored(folder.file("not.db")), base::Error);
-}
-
-BOOST_AUTO_TEST_SUITE_END()
-
-BOOST_FIXTURE_TEST_SUITE(bisect_runner, Commits)
 
 BOOST_AUTO_TEST_CASE(measures_what_a_commit_prints) {
   CommitRunner runner(options("cat value; echo; echo 'progress' >&2; echo"));
@@ -410,82 +223,6 @@ BOOST_AUTO_TEST_CASE(leftovers_of_a_killed_moetune_are_ended_at_the_start) {
   BOOST_TEST(!others->wait(milliseconds(0)).has_value());
 }
 
-BOOST_AUTO_TEST_CASE(builds_are_kept_per_commit) {
-  const std::string build = fmt::format(
-      "echo \"$MOETUNE_BISECT_COMMIT\" >>'{}'; cp value \"$MOETUNE_BISECT_BUILD_DIR/program\"; "
-      "cp value in-tree.o; echo edited >value",
-      own("builds"));
-  const std::string measure = "cat in-tree.o \"$MOETUNE_BISECT_BUILD_DIR/program\"";
-  {
-    CommitRunner runner(options(measure, build));
-    BOOST_TEST(!runner.is_built(ids[1]));
-    for (const size_t i : {1U, 2U, 1U, 2U}) {
-      const bool was_built = runner.is_built(ids[i]);
-      const CommitRun run = runner.run(ids[i]);
-      expect(run, RunStatus::ok, {});
-      BOOST_TEST(run.value.value() == static_cast<double>(11 * i));
-      BOOST_TEST(run.was_built_now == !was_built);
-      BOOST_TEST((run.build_seconds > 0) == !was_built);
-      BOOST_TEST(runner.is_built(ids[i]));
-    }
-    BOOST_TEST(!runner.is_built(ids[3]));
-  }
-  // By another process, later.
-  BOOST_TEST(!CommitRunner(options(measure, build)).run(ids[1]).was_built_now);
-  BOOST_TEST(text_of(own("builds")) == ids[1] + "\n" + ids[2] + "\n");
-  // Another build command is another build, from scratch.
-  const CommitRun again = CommitRunner(options(measure, build + " ")).run(ids[1]);
-  BOOST_TEST(again.was_built_now);
-  BOOST_TEST(again.value.value() == 11);
-  // So is one whose folders somebody removed.
-  fs::remove_all(scratch + "/" + base::short_commit(ids[2]) + "/tree");
-  BOOST_TEST(CommitRunner(options(measure, build)).run(ids[2]).was_built_now);
-}
-
-BOOST_AUTO_TEST_CASE(builds_that_fail_are_told_and_tried_again) {
-  const std::string build = fmt::format(
-      "test -e '{0}' || {{ touch \"$MOETUNE_BISECT_BUILD_DIR/half\" half; echo 'compiling'; echo "
-      "'x.cpp:3: error: no such \033[31mtype' >&2; exit 2; }}; test ! -e half && "
-      "test ! -e \"$MOETUNE_BISECT_BUILD_DIR/half\"",
-      own("fixed"));
-  CommitRunner runner(options("cat value", build));
-  for (const std::string& id : ids) {
-    const CommitRun run = runner.run(id);
-    expect(run, RunStatus::build_failed, {"exit code 2", "x.cpp:3: error: no such"});
-    BOOST_TEST(run.was_built_now);
-    BOOST_TEST(run.build_seconds > 0);
-    BOOST_TEST(run.run_seconds == 0);
-    BOOST_TEST(!runner.is_built(id));
-  }
-  tests::write_text(own("fixed"), "");
-  const CommitRun run = runner.run(ids[2]);
-  expect(run, RunStatus::ok, {});
-  BOOST_TEST(run.value.value() == 2);
-}
-
-BOOST_AUTO_TEST_CASE(errors_on_standard_output_of_a_build_are_found) {
-  expect(run("echo 1", "echo '[1/2] x.cpp'; echo 'x.cpp:7: error: bad'; echo 'note'; exit 1"),
-         RunStatus::build_failed, {"x.cpp:7: error: bad"});
-  expect(run("echo 1", "echo 'all went wrong'; exit 1"), RunStatus::build_failed,
-         {"all went wrong"});
-}
-
-BOOST_AUTO_TEST_CASE(a_build_that_hangs_is_ended) {
-  CommitRunnerOptions slow =
-      options("echo 1",
-              fmt::format("trap '' TERM; echo $$ >'{}'; while :; do sleep 0.05; done", own("pid")));
-  for (const int limit : {1, 8, 32}) {
-    slow.build_limit = seconds(limit);
-    CommitRunner runner(slow);
-    expect(runner.run(ids[0]), RunStatus::build_failed,
-           {fmt::format("the build was ended after {}.0", limit)});
-    BOOST_TEST(!runner.is_built(ids[0]));
-    if (!pids_in(own("pid")).empty()) break;
-  }
-  BOOST_REQUIRE(pids_in(own("pid")).size() == 1);
-  BOOST_TEST(!is_running(pids_in(own("pid")).front()));
-}
-
 BOOST_AUTO_TEST_CASE(commands_are_told_where_they_are) {
   tests::write_text(own("spec file.json"), "{}");
   const tests::Variable git_folder("GIT_DIR", repo + "/.git");
@@ -513,67 +250,6 @@ BOOST_AUTO_TEST_CASE(commands_are_told_where_they_are) {
                   of_commit, ids[2], fs::canonical(own("spec file.json")).string(), top);
   BOOST_TEST(text_of(own("build")) == expected);
   BOOST_TEST(text_of(own("run")) == expected);
-}
-
-BOOST_AUTO_TEST_CASE(without_a_build_every_run_starts_from_a_clean_checkout) {
-  // Stale caches of interpreters would otherwise make one commit run another's code.
-  CommitRunner runner(options("ls -A | grep -v '^\\.git$' | wc -l; touch cache; echo 9 >value"));
-  for (const size_t i : {0U, 0U, 2U}) {
-    const CommitRun run = runner.run(ids[i]);
-    expect(run, RunStatus::ok, {});
-    BOOST_TEST(run.value.value() == 1);
-  }
-  BOOST_TEST(fs::exists(scratch + "/tree/cache"));
-}
-
-BOOST_AUTO_TEST_CASE(the_users_repository_stays_as_it_was) {
-  git({"branch", "other", ids[0]});
-  write("staged", "1");
-  git({"add", "staged"});
-  write("value", "edited");
-  write("untracked", "1");
-  const auto before = tests::snapshot(repo);
-  const auto look = [&] {
-    return git({"--no-optional-locks", "status", "--porcelain"}) +
-           git({"worktree", "list", "--porcelain"}) + git({"for-each-ref"}) +
-           git({"rev-parse", "HEAD"}) + git({"stash", "list"}) + git({"config", "--list"});
-  };
-  const std::string seen = look();
-  {
-    CommitRunner runner(
-        options("cat value", "test \"$(cat value)\" != 2 && git tag built && git stash list"));
-    for (const std::string& id : ids) {
-      const CommitRun run = runner.run(id);
-      expect(run, id == ids[2] ? RunStatus::build_failed : RunStatus::ok, {});
-      // The edit is not what is measured.
-      if (id == ids[3]) BOOST_TEST(run.value.value() == 3);
-      // One of our own: the next build makes it again.
-      if (id != ids[2])
-        git({"tag", "--delete", "built"}, scratch + "/" + base::short_commit(id) + "/tree");
-    }
-    tests::check_same(before, tests::snapshot(repo));
-  }
-  BOOST_TEST(look() == seen);
-  tests::check_same(before, tests::snapshot(repo));
-}
-
-BOOST_AUTO_TEST_CASE(a_submodule_that_is_gone_is_no_failed_build) {
-  const tests::GitFixture library;
-  library.commit_file("lib", "1");
-  git({"-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.repo, "lib"});
-  const std::string id = commit("with a submodule");
-  {
-    CommitRunner runner(options("cat lib/lib", "test -e lib/lib"));
-    BOOST_TEST(runner.run(id).value.value() == 1);
-  }
-  fs::remove_all(library.repo);
-  fs::remove_all(repo + "/.git/modules");
-  fs::remove_all(scratch);
-  for (const char* build : {"", "true"}) {
-    const CommitRun run = CommitRunner(options("cat lib/lib", build)).run(id);
-    expect(run, RunStatus::not_prepared, {"the submodule 'lib'", "cannot be checked out"});
-    fs::remove_all(scratch);
-  }
 }
 
 BOOST_AUTO_TEST_CASE(ctrl_c_ends_a_run_or_a_build) {
@@ -646,32 +322,6 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_work_are_refused) {
     BOOST_CHECK_THROW(runner.run(id), base::UsageError);
   }
   expect(runner.run(std::string(40, '0')), RunStatus::not_prepared, {"cannot be checked out"});
-}
-
-// Kept as a failed build, it would make the first commit that is built after the good end a
-// culprit.
-BOOST_AUTO_TEST_CASE(a_full_disk_is_no_failed_build) {
-  const std::string id = commit("one");
-  // Build programs print what compilers say to either stream.
-  for (const char* stream : {">&2", ""}) {
-    const std::string build = fmt::format("echo 'cc1: No space left on device' {}; false", stream);
-    CommitRunner runner(options("echo 1", build));
-    expect(runner.run(id), RunStatus::not_prepared, {"No space left on device"});
-  }
-  // A run may miss room in the shared memory by its own fault.
-  CommitRunner other(options("echo 'shm: No space left on device' >&2; false", "true"));
-  expect(other.run(id), RunStatus::crashed, {"No space left on device"});
-}
-
-BOOST_AUTO_TEST_CASE(a_build_that_is_discarded_is_made_anew) {
-  const std::string id = commit("one");
-  CommitRunner runner(options("cat \"$MOETUNE_BISECT_BUILD_DIR/n\"",
-                              "echo x >>../n; wc -l <../n >\"$MOETUNE_BISECT_BUILD_DIR/n\""));
-  BOOST_TEST(runner.run(id).value.value() == 1);
-  BOOST_TEST(runner.run(id).value.value() == 1);
-  runner.discard_build(id);
-  BOOST_TEST(!runner.is_built(id));
-  BOOST_TEST(runner.run(id).value.value() == 2);
 }
 
 BOOST_AUTO_TEST_CASE(our_own_engine_needs_no_commands) {

@@ -1,5 +1,4 @@
-// The runs database: round trips, the commit point, leases, resuming, and files that are not what
-// they should be.
+// The runs database: round trips, the commit point, leases, and resuming.
 #include "profiler/store/store.h"
 
 #include <sys/wait.h>
@@ -8,10 +7,10 @@
 #include <array>
 #include <cmath>
 #include <csignal>
-#include <functional>
 #include <limits>
 
 #include "profiler/store/db.h"
+#include "tests/profiler/store_samples.h"
 #include "tests/profiler/temp_folder.h"
 
 namespace moetune::store {
@@ -19,36 +18,13 @@ BOOST_AUTO_TEST_SUITE(store_test)
 
 namespace {
 
+using samples::ok_result;
+using samples::sample_sweep;
+using samples::sample_trial;
+using samples::status_of_child;
+using samples::write_shard;
 using tests::says;
 using tests::TempFolder;
-
-SweepRow sample_sweep(const std::string& hash = "cfg") {
-  SweepRow sweep;
-  sweep.name = "quickstart";
-  sweep.config_hash = hash;
-  sweep.config_json = R"({"a": 1})";
-  sweep.contract_json = R"({"tokens": 1})";
-  sweep.model_name = "tiny";
-  sweep.model_json = R"({"layers": 4})";
-  sweep.hardware_name = "emulated";
-  sweep.hardware_json = R"({"nodes": 2})";
-  sweep.command_line = "moetune sweep x.json";
-  sweep.tool_version = "0.1.0";
-  sweep.tool_commit = "abc";
-  return sweep;
-}
-
-TrialRow sample_trial(int64_t sweep_id, const std::string& hash) {
-  TrialRow trial;
-  trial.sweep_id = sweep_id;
-  trial.spec_hash = hash;
-  trial.spec_json = R"({"dp": 8})";
-  trial.phase = "fit";
-  trial.predicted_peak_bytes = 1000;
-  trial.predicted_step_ns = 2000;
-  trial.knobs = {{"dp", "8"}, {"attn", "[]"}};
-  return trial;
-}
 
 DecisionRow sample_decision(int64_t sweep_id, int64_t ordinal, const std::string& text) {
   DecisionRow decision;
@@ -65,60 +41,6 @@ DecisionRow sample_decision(int64_t sweep_id, int64_t ordinal, const std::string
   decision.text = text;
   decision.evidence_json = R"({"exposed_ns": 5})";
   return decision;
-}
-
-std::string write_shard(const std::string& path, int rank = 0) {
-  ShardWriter writer(path);
-  writer.add_step({0, true, false, 900, 5.0});
-  writer.add_step({1, false, false, 800, 4.5});
-  profiler::StepTrace trace{rank, 2, 0, 100, {}};
-  for (int64_t i = 0; i < 4; ++i) {
-    profiler::TraceRecord record;
-    record.id = i;
-    record.rank = rank;
-    record.step = 2;
-    record.name = "experts.forward";
-    record.start_ns = 10 * i;
-    record.end_ns = 10 * i + 5;
-    trace.records.push_back(record);
-  }
-  writer.add_trace(trace);
-  writer.add_memory({rank, 600 + rank, 4096, {100, 200, 300, 0, 0, 0}, "experts.w1"});
-  writer.add_op({rank, "experts.forward", 4, 40, 50, 20});
-  writer.add_metric(rank, "num_launches", 4);
-  writer.add_text("log", "hello");
-  writer.commit();
-  return path;
-}
-
-TrialResult ok_result(const std::vector<std::string>& shards = {}) {
-  TrialResult result;
-  result.status = "ok";
-  result.wall = "compute";
-  result.step_ns = 800;
-  result.step_ns_low = 790;
-  result.step_ns_high = 820;
-  result.tokens_per_s = 1e6;
-  result.metrics = {{-1, "step_ns", 800}, {-1, "overlap_ratio", 0.5}};
-  result.texts = {{"stderr", "warning"}};
-  for (const std::string& shard : shards) result.shards.push_back(read_shard(shard));
-  return result;
-}
-
-/// Runs `work` in a child process and tells how it ended.
-int status_of_child(const std::function<void()>& work) {
-  const pid_t child = fork();
-  if (child == 0) {
-    try {
-      work();
-    } catch (...) {
-      _exit(99);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  BOOST_REQUIRE(waitpid(child, &status, 0) == child);
-  return status;
 }
 
 BOOST_AUTO_TEST_CASE(a_trial_comes_back_as_it_was_finished) {
@@ -201,227 +123,6 @@ BOOST_AUTO_TEST_CASE(the_trace_can_be_left_out) {
   store.finish_trial(id, result);
   BOOST_TEST(store.read_trace(id).empty());
   BOOST_TEST(store.read_ops(id).size() == 1U);
-}
-
-const std::vector<NamedText> kHere = {{"host", "a"}, {"commit", "c1"}, {"binary", "b1"}};
-
-BOOST_AUTO_TEST_CASE(environments_are_kept) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  BOOST_TEST(store.read_environments(sweep_id).empty());
-  BOOST_TEST(store.read_environment(sweep_id).empty());
-  const int64_t first = store.set_environment(sweep_id, kHere);
-  BOOST_TEST(store.set_environment(sweep_id, kHere) == first);
-  std::vector<NamedText> changed = kHere;
-  changed.push_back({"memory", "1 GiB"});
-  const int64_t second = store.set_environment(sweep_id, changed);
-  BOOST_TEST(second != first);
-  // Back again is a third time: the latest is the one that the sweep runs in.
-  const int64_t third = store.set_environment(sweep_id, kHere);
-  const std::vector<EnvironmentRow> rows = store.read_environments(sweep_id);
-  BOOST_TEST_REQUIRE(rows.size() == 3U);
-  BOOST_TEST(rows[0].id == first);
-  BOOST_TEST(rows[2].id == third);
-  BOOST_TEST(rows[2].ordinal == 3);
-  BOOST_TEST(rows[1].value("memory") == "1 GiB");
-  BOOST_TEST(rows[0].value("memory") == "");
-  BOOST_TEST(store.read_environment(sweep_id).size() == 3U);
-  // Host, commit and binary decide what may be compared, and nothing else.
-  BOOST_TEST(are_comparable(rows[0], rows[1]));
-  for (const char* name : {"host", "commit", "binary"}) {
-    EnvironmentRow other = rows[0];
-    for (NamedText& value : other.values) {
-      if (value.name == name) value.value += "x";
-    }
-    BOOST_TEST(!are_comparable(rows[0], other));
-    std::erase_if(other.values, [&](const NamedText& value) { return value.name == name; });
-    BOOST_TEST(!are_comparable(rows[0], other));
-  }
-  // They go with their sweep.
-  store.database().execute("DELETE FROM sweep");
-  BOOST_TEST(store.database().query_int("SELECT count(*) FROM environment_value") == 0);
-}
-
-BOOST_AUTO_TEST_CASE(every_run_of_a_trial_is_a_measurement) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  const int64_t here = store.set_environment(sweep_id, kHere);
-  const int64_t id = store.begin_trial(sample_trial(sweep_id, "a"));
-  BOOST_TEST(store.read_measurements(id).empty());
-  TrialResult result = ok_result({write_shard(folder.file("0.db"))});
-  result.num_steps = 3;
-  result.samples_ns = {790, 800, 820};
-  store.finish_trial(id, result);
-  std::vector<MeasurementRow> runs = store.read_measurements(id);
-  BOOST_TEST_REQUIRE(runs.size() == 1U);
-  BOOST_TEST(runs[0].attempt == 1);
-  BOOST_TEST(runs[0].purpose == "first");
-  BOOST_TEST(runs[0].status == "ok");
-  BOOST_TEST(runs[0].is_counted);
-  BOOST_TEST(runs[0].num_steps == 3);
-  BOOST_TEST(runs[0].samples_ns == result.samples_ns, boost::test_tools::per_element());
-  BOOST_TEST(runs[0].step_ns.value() == 800);
-  BOOST_TEST(runs[0].step_ns_low.value() == 790);
-  BOOST_TEST(runs[0].step_ns_high.value() == 820);
-  BOOST_TEST(runs[0].window_start == store.get_trial(id)->started_at);
-  BOOST_TEST(runs[0].window_end >= runs[0].window_start);
-  BOOST_TEST(runs[0].duration_ns.value() >= 0);
-  BOOST_TEST(runs[0].environment_id.value() == here);
-  BOOST_TEST(runs[0].commit == "c1");
-
-  // Again, in the same environment: the trial's own rows stay those of its first run.
-  TrialResult again;
-  again.status = "ok";
-  again.purpose = "longer";
-  again.num_steps = 9;
-  again.step_ns = 860;
-  again.samples_ns = {850, 860, 870};
-  again.played_ns = {855, 860, 861};
-  again.probe_ns = 57;
-  const std::string start = "2026-02-03T04:05:06.000Z";
-  BOOST_TEST(store.add_measurement(id, start, again, TrialSpeed{830, 800, 860, 5.0}) == 2);
-  runs = store.read_measurements(id);
-  BOOST_TEST_REQUIRE(runs.size() == 2U);
-  BOOST_TEST(runs[1].purpose == "longer");
-  BOOST_TEST(runs[1].played_ns == again.played_ns, boost::test_tools::per_element());
-  BOOST_TEST(runs[1].probe_ns.value() == 57);
-  BOOST_TEST(runs[0].played_ns.empty());
-  BOOST_TEST(!runs[0].probe_ns.has_value());
-  BOOST_TEST(runs[1].window_start == start);
-  BOOST_TEST(runs[0].is_counted);
-  TrialRow trial = store.get_trial(id).value();
-  BOOST_TEST(trial.step_ns.value() == 830);
-  BOOST_TEST(trial.step_ns_low.value() == 800);
-  BOOST_TEST(trial.tokens_per_s.value() == 5.0);
-  BOOST_TEST(trial.num_attempts == 2);
-  BOOST_TEST(store.read_steps(id).size() == 2U);
-  TrialResult bad;
-  bad.status = "crashed";
-  bad.reason = "signal 11";
-  bad.purpose = "again";
-  store.add_measurement(id, start, bad, std::nullopt);
-  BOOST_TEST(store.get_trial(id)->status == "ok");
-  BOOST_TEST(store.get_trial(id)->step_ns.value() == 830);
-  BOOST_TEST(store.read_measurements(id).at(2).reason == "signal 11");
-
-  // With another build: what was measured stays, but no longer counts.
-  std::vector<NamedText> rebuilt = kHere;
-  rebuilt[2].value = "b2";
-  const int64_t there = store.set_environment(sweep_id, rebuilt);
-  TrialRow next = sample_trial(sweep_id, "a");
-  next.started_at = start;
-  next.is_baseline = true;
-  TrialResult other = ok_result({write_shard(folder.file("1.db"), 3)});
-  other.step_ns = 400;
-  BOOST_TEST(store.replace_trial(next, {{"step_ns", 7, "analytic"}}, {}, other).status == "ok");
-  runs = store.read_measurements(id);
-  BOOST_TEST_REQUIRE(runs.size() == 4U);
-  for (const MeasurementRow& run : runs) BOOST_TEST(run.is_counted == (run.attempt == 4));
-  BOOST_TEST(runs[3].environment_id.value() == there);
-  BOOST_TEST(runs[0].environment_id.value() == here);
-  trial = store.get_trial(id).value();
-  BOOST_TEST(trial.step_ns.value() == 400);
-  BOOST_TEST(trial.is_baseline);
-  BOOST_TEST(trial.knobs.size() == 2U);
-  BOOST_TEST(store.read_ops(id).at(0).rank == 3);
-  BOOST_TEST(store.read_predictions(id).at(0).value == 7);
-  BOOST_TEST(store.read_measurements_of_sweep(sweep_id).size() == 4U);
-  BOOST_TEST(store.read_measurements_of_sweep(sweep_id + 1).empty());
-}
-
-BOOST_AUTO_TEST_CASE(replacing_a_trial_is_all_or_nothing) {
-  const TempFolder folder;
-  const std::string path = folder.file("runs.db");
-  const std::string shard = write_shard(folder.file("0.db"));
-  int64_t sweep_id = 0;
-  {
-    Store store = Store::open(path);
-    sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-    store.set_environment(sweep_id, kHere);
-    TrialRow trial = sample_trial(sweep_id, "a");
-    BOOST_CHECK_THROW(store.replace_trial(trial, {}, {}, ok_result()), base::Error);
-    const int64_t id = store.begin_trial(trial);
-    BOOST_CHECK_THROW(store.replace_trial(trial, {}, {}, ok_result()), base::Error);
-    store.finish_trial(id, ok_result({shard}));
-    TrialResult stopped;
-    stopped.status = "interrupted";
-    BOOST_CHECK_THROW(store.replace_trial(trial, {}, {}, stopped), base::Error);
-  }
-  const int status = status_of_child([&] {
-    Store store = Store::open(path);
-    store.set_environment(sweep_id, {{"host", "b"}});
-    TrialResult result = ok_result();
-    result.step_ns = 1;
-    store.database().set_commit_hook([] { raise(SIGKILL); });
-    store.replace_trial(sample_trial(sweep_id, "a"), {}, {}, result);
-  });
-  BOOST_REQUIRE(WIFSIGNALED(status));
-  Store store = Store::open(path);
-  const TrialRow trial = store.find_trial(sweep_id, "a").value();
-  BOOST_TEST(trial.status == "ok");
-  BOOST_TEST(trial.step_ns.value() == 800);
-  BOOST_TEST(store.read_steps(trial.id).size() == 2U);
-  BOOST_TEST(store.read_measurements(trial.id).size() == 1U);
-  BOOST_TEST(store.read_measurements(trial.id)[0].is_counted);
-  // There is no other moment between then and now.
-  int num_commits = 0;
-  store.database().set_commit_hook([&] { ++num_commits; });
-  store.replace_trial(sample_trial(sweep_id, "a"), {}, {}, ok_result());
-  BOOST_TEST(num_commits == 1);
-  store.add_measurement(trial.id, "t", ok_result(), TrialSpeed{1, 1, 1, 1});
-  BOOST_TEST(num_commits == 2);
-}
-
-BOOST_AUTO_TEST_CASE(a_run_that_was_stopped_is_no_measurement) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  const int64_t id = store.begin_trial(sample_trial(sweep_id, "a"));
-  TrialResult stopped;
-  stopped.status = "interrupted";
-  store.finish_trial(id, stopped);
-  BOOST_TEST(store.read_measurements(id).empty());
-  // Nobody said where it ran.
-  store.begin_trial(sample_trial(sweep_id, "a"));
-  store.finish_trial(id, ok_result());
-  BOOST_TEST(!store.read_measurements(id).at(0).environment_id.has_value());
-  store.set_environment(sweep_id, kHere);
-  TrialResult again = ok_result();
-  store.add_measurement(id, "t", again, std::nullopt);
-  BOOST_TEST(!store.read_measurements(id).at(0).is_counted);
-}
-
-BOOST_AUTO_TEST_CASE(what_a_foreign_hand_made_of_measurements_is_survived) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  store.set_environment(sweep_id, kHere);
-  const int64_t id = store.begin_trial(sample_trial(sweep_id, "a"));
-  store.finish_trial(id, ok_result());
-  for (const char* samples :
-       {"", "[", "]", "[]", "no list", "[1,,2]", "[1,2", "[-5]", "[1.5]", "[99999999999999999999]",
-        "[1,]", "[,1]", "[[1]]", "[1 ,2]", "{\"a\": 1}"}) {
-    store::Statement(store.database(), "UPDATE measurement SET samples = ?").bind(1, samples).run();
-    BOOST_TEST(store.read_measurements(id).at(0).samples_ns.empty(), samples);
-  }
-  store.database().execute("UPDATE measurement SET samples = '[7,8]'");
-  BOOST_TEST(store.read_measurements(id).at(0).samples_ns.size() == 2U);
-  store.database().execute(
-      "UPDATE measurement SET attempt = 9223372036854775807, num_steps = -3, window_start = 'x', "
-      "step_ns = -9223372036854775808, duration_ns = -1, is_counted = 0");
-  BOOST_TEST(store.read_measurements(id).at(0).num_steps == -3);
-  // There is no next number.
-  BOOST_CHECK_THROW(store.add_measurement(id, "t", ok_result(), std::nullopt), base::Error);
-  for (const char* sql :
-       {"UPDATE measurement SET purpose = 'fun'", "UPDATE measurement SET status = 'running'",
-        "UPDATE measurement SET environment_id = 99"}) {
-    BOOST_CHECK_THROW(store.database().execute(sql), ConstraintError);
-  }
-  // The environment it was made in is gone: nothing is known of it.
-  store.database().execute("DELETE FROM environment");
-  BOOST_TEST(!store.read_measurements(id).at(0).environment_id.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_says_which_trials_matter) {
@@ -713,156 +414,6 @@ BOOST_AUTO_TEST_CASE(hostile_texts_stay_texts) {
   const std::string bad = "\xef\xbf\xbd";
   BOOST_TEST(store.read_texts(id)[1].value ==
              "a" + bad + bad + bad + bad + bad + bad + "z" + bad + bad);
-}
-
-BOOST_AUTO_TEST_CASE(tables_are_strict) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  store.begin_trial(sample_trial(sweep_id, "a"));
-  Database& database = store.database();
-  for (const char* sql : {"UPDATE trial SET step_ns = 'fast'", "UPDATE trial SET status = 'great'",
-                          "UPDATE trial SET wall = 'brick'", "UPDATE trial SET sweep_id = 99",
-                          "INSERT INTO prediction VALUES (1, 'x', 1.0, 'guessed')",
-                          "INSERT INTO step (trial_id, step, is_warmup, is_traced, step_ns) VALUES "
-                          "(9, 0, 0, 0, 1)"}) {
-    BOOST_CHECK_THROW(database.execute(sql), ConstraintError);
-  }
-  BOOST_TEST(database.query_int("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND "
-                                "name NOT LIKE 'sqlite_%' AND sql NOT LIKE '%STRICT%'") == 0);
-  BOOST_TEST(database.query_int("PRAGMA foreign_keys") == 1);
-}
-
-BOOST_AUTO_TEST_CASE(files_that_are_not_ours) {
-  const TempFolder folder;
-  const auto both = [&](const std::string& name, auto check) {
-    BOOST_CHECK_EXCEPTION(Store::open(folder.file(name)), base::UsageError, check);
-    BOOST_CHECK_EXCEPTION(Store::open_read_only(folder.file(name)), base::UsageError, check);
-    BOOST_CHECK_EXCEPTION(Store::upgrade(folder.file(name)), base::UsageError, check);
-  };
-  const std::string text = std::string("This is a text, not a database.\n") + std::string(600, '.');
-  tests::write_text(folder.file("notes.txt"), text);
-  both("notes.txt", says("notes.txt", "not a moetune database"));
-  BOOST_TEST(std::filesystem::file_size(folder.file("notes.txt")) == text.size());
-
-  Database(folder.file("other.db"), OpenMode::read_write_create).execute("CREATE TABLE t (a)");
-  both("other.db", says("other.db", "not written by moetune"));
-
-  write_shard(folder.file("shard.db"));
-  both("shard.db", says("shard.db", "shard"));
-
-  { Store::open(folder.file("newer.db")); }
-  Database(folder.file("newer.db"), OpenMode::read_write).execute("PRAGMA user_version = 9");
-  both("newer.db", says("newer.db", "version 9", "newer"));
-
-  BOOST_CHECK_EXCEPTION(Store::open_read_only(folder.file("none.db")), base::UsageError,
-                        says("none.db", "no such database"));
-  BOOST_CHECK_EXCEPTION(Store::open(folder.file("no/such/folder.db")), base::UsageError,
-                        says("folder.db", "cannot be opened"));
-  BOOST_TEST(!std::filesystem::exists(folder.file("none.db")));
-}
-
-BOOST_AUTO_TEST_CASE(empty_files_become_databases_and_keep_their_version) {
-  const TempFolder folder;
-  const std::string path = folder.file("empty.db");
-  tests::write_text(path, "");
-  BOOST_CHECK_EXCEPTION(Store::open_read_only(path), base::UsageError, says("empty"));
-  BOOST_CHECK_EXCEPTION(Store::upgrade(path), base::UsageError, says("empty"));
-  {
-    Store store = Store::open(path);
-    BOOST_TEST(store.database().query_int("PRAGMA user_version") == Store::schema_version());
-    BOOST_TEST(store.path() == path);
-  }
-  BOOST_TEST(Store::upgrade(path) == Store::schema_version());
-  BOOST_CHECK_NO_THROW(Store::open_read_only(path));
-}
-
-BOOST_AUTO_TEST_CASE(changed_schemas_are_refused) {
-  for (const auto& [sql, part] :
-       {std::pair{"DROP TABLE decision", "decision"},
-        std::pair{"ALTER TABLE trial ADD COLUMN x INTEGER", "trial"},
-        std::pair{"CREATE TRIGGER evil AFTER INSERT ON trial BEGIN DELETE "
-                  "FROM trial; END",
-                  "evil"}}) {
-    const TempFolder folder;
-    const std::string path = folder.file("runs.db");
-    { Store::open(path).database().execute(sql); }
-    BOOST_CHECK_EXCEPTION(Store::open(path), base::UsageError, says("runs.db", part));
-    BOOST_CHECK_EXCEPTION(Store::open_read_only(path), base::UsageError, says("runs.db", part));
-  }
-  const TempFolder folder;
-  const std::string path = folder.file("runs.db");
-  { Store::open(path).database().execute("CREATE VIEW mine AS SELECT * FROM trial; ANALYZE"); }
-  BOOST_CHECK_NO_THROW(Store::open(path));
-}
-
-BOOST_AUTO_TEST_CASE(a_damaged_database_is_an_error) {
-  const TempFolder folder;
-  const std::string path = folder.file("runs.db");
-  { Store::open(path).create_or_resume_sweep(sample_sweep()); }
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(100);
-  file << std::string(30000, '\x5a');
-  file.close();
-  BOOST_CHECK_EXCEPTION(Store::open(path), base::Error, says("runs.db", "damaged"));
-  BOOST_CHECK_EXCEPTION(Store::open_read_only(path), base::Error, says("runs.db", "damaged"));
-}
-
-BOOST_AUTO_TEST_CASE(a_locked_database_says_so) {
-  const TempFolder folder;
-  const std::string path = folder.file("runs.db");
-  Store holder = Store::open(path);
-  const int64_t sweep_id = holder.create_or_resume_sweep(sample_sweep()).id;
-  const Transaction lock(holder.database());
-  Database other(path, OpenMode::read_write, 1);
-  BOOST_CHECK_EXCEPTION(Transaction{other}, base::Error, says("runs.db", "locked"));
-  // Reading goes on.
-  BOOST_TEST(Store::open_read_only(path).read_sweep(sweep_id)->name == "quickstart");
-}
-
-BOOST_AUTO_TEST_CASE(a_full_disk_says_so_and_leaves_nothing_half_written) {
-  const TempFolder folder;
-  Store store = Store::open(folder.file("runs.db"));
-  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
-  const int64_t id = store.begin_trial(sample_trial(sweep_id, "a"));
-  store.database().execute(
-      fmt::format("PRAGMA max_page_count = {}", store.database().query_int("PRAGMA page_count")));
-  TrialResult result = ok_result();
-  result.texts = {{"stderr", std::string(1 << 20, 'x')}};
-  BOOST_CHECK_EXCEPTION(store.finish_trial(id, result), base::Error,
-                        says("runs.db", "disk is full"));
-  BOOST_TEST(store.get_trial(id)->status == "running");
-  BOOST_TEST(store.read_metrics(id).empty());
-  store.database().execute("PRAGMA max_page_count = 1000000");
-  BOOST_TEST(store.finish_trial(id, result).status == "ok");
-}
-
-BOOST_AUTO_TEST_CASE(at_rest_the_database_is_one_file) {
-  const TempFolder folder;
-  const std::string path = folder.file("runs.db");
-  {
-    Store store = Store::open(path);
-    store.create_or_resume_sweep(sample_sweep());
-    BOOST_TEST(std::filesystem::exists(path + "-wal"));
-    // A reader beside the writer sees what is committed.
-    BOOST_TEST(Store::open_read_only(path).read_sweeps().size() == 1U);
-  }
-  BOOST_TEST(Store::open_read_only(path).read_sweeps().size() == 1U);
-  BOOST_TEST(!std::filesystem::exists(path + "-wal"));
-  BOOST_TEST(!std::filesystem::exists(path + "-shm"));
-  Store store = Store::open(path);
-  Store other = Store::open(folder.file("other.db"));
-  other = std::move(store);
-  BOOST_TEST(other.path() == path);
-  BOOST_TEST(other.read_sweeps().size() == 1U);
-}
-
-BOOST_AUTO_TEST_CASE(a_read_only_store_cannot_write) {
-  const TempFolder folder;
-  { Store::open(folder.file("runs.db")); }
-  Store store = Store::open_read_only(folder.file("runs.db"));
-  BOOST_CHECK_EXCEPTION(store.create_or_resume_sweep(sample_sweep()), base::UsageError,
-                        says("read-only"));
 }
 
 BOOST_AUTO_TEST_CASE(not_a_number_is_null) {

@@ -3,11 +3,9 @@
 #include "reports/report.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -22,50 +20,15 @@
 #include "reports/sections.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/reports/fixture_helper.h"
+#include "tests/reports/page_fixture.h"
 
 namespace moetune::reports {
 namespace {
 
 using nlohmann::json;
-using tests::FixtureOptions;
+using tests::Page;
 using tests::says;
 using tests::TempFolder;
-
-/// A database and its page.
-class Page {
- public:
-  explicit Page(const FixtureOptions& fixture = {}, const ReportOptions& options = {}) {
-    tests::make_fixture(path(), fixture);
-    text = render_report(store::Store::open_read_only(path()), options);
-  }
-  [[nodiscard]] std::string path() const { return folder_.file("runs.db"); }
-  [[nodiscard]] bool has(const std::string& part) const {
-    return text.find(part) != std::string::npos;
-  }
-  [[nodiscard]] size_t count(const std::string& part) const {
-    size_t result = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-      ++result;
-    }
-    return result;
-  }
-  /// The data of a chart.
-  [[nodiscard]] json data(const std::string& name) const {
-    const std::string mark = "id=\"data-" + name + "\">";
-    const size_t start = text.find(mark) + mark.size();
-    return json::parse(text.substr(start, text.find("</script>", start) - start));
-  }
-  /// Everything but the program's own script.
-  [[nodiscard]] std::string markup() const {
-    const size_t start = text.rfind("<script>");
-    return text.substr(0, start);
-  }
-
-  std::string text;
-
- private:
-  TempFolder folder_;
-};
 
 BOOST_AUTO_TEST_SUITE(report)
 
@@ -449,115 +412,6 @@ BOOST_AUTO_TEST_CASE(hostile_texts_stay_texts) {
   }
 }
 
-/// The rows of the account of the device's memory: name, bytes and share.
-std::vector<std::string> account_rows(const std::string& text) {
-  const size_t start = text.find("<table class=\"compact account\">");
-  if (start == std::string::npos) {
-    return {};
-  }
-  const std::string table = text.substr(start, text.find("</table>", start) - start);
-  std::vector<std::string> rows;
-  for (size_t at = table.find("<tr><td>"); at != std::string::npos;
-       at = table.find("<tr><td>", at + 1)) {
-    std::string row;
-    bool is_tag = false;
-    for (const char c : table.substr(at, table.find("</tr>", at) - at)) {
-      if (c == '<' && row.size() > 0 && row.back() != '|') {
-        row += '|';
-      }
-      is_tag = c == '<' || (is_tag && c != '>');
-      if (!is_tag && c != '>') {
-        row += c;
-      }
-    }
-    rows.push_back(row);
-  }
-  return rows;
-}
-
-BOOST_AUTO_TEST_CASE(the_memory_of_a_gpu_is_explained_line_by_line) {
-  const Page page({.communicator = "threads"});
-  const std::vector<std::string> expected = {
-      "peak of the ledger|369 MiB|30.7 %|",
-      "arenas beyond it|12.0 MiB|1.0 %|",
-      "handles of the libraries|256 MiB|21.3 %|",
-      "graphs|16.0 MiB|1.3 %|",
-      "context, modules and other programs|536 MiB|44.7 %|",
-      "not explained|11.0 MiB|0.9 %|",
-      "used, as the driver says|1.17 GiB|100.0 %|",
-  };
-  BOOST_TEST(account_rows(page.text) == expected, boost::test_tools::per_element());
-  BOOST_TEST(page.has("The device's memory, trial 25"));
-  BOOST_TEST(page.has("8 ranks: all that lies on the device"));
-  BOOST_TEST(account_rows(Page().text).empty());
-  // Of the trial that was asked for.
-  BOOST_TEST(Page({.communicator = "nccl"}, {.trial = "5"}).has("The device's memory, trial 5"));
-}
-
-BOOST_AUTO_TEST_CASE(a_note_on_a_trace_stands_beside_the_trace) {
-  const Page page({.communicator = "threads"});
-  // Budget, timeline, and the trial's row.
-  BOOST_TEST(page.count(tests::kTraceNote) == 3u);
-  BOOST_TEST(page.count("The trace of trial <a href=\"#trial-22\">#22</a>: the device") == 2u);
-  for (const char* section : {"budget", "timeline"}) {
-    const size_t start = page.text.find("<section id=\"" + std::string(section) + "\"");
-    const size_t note = page.text.find(tests::kTraceNote, start);
-    BOOST_TEST(note < page.text.find("</section>", start), section);
-  }
-  BOOST_TEST(page.has("Trace: the device trace is incomplete"));
-  BOOST_TEST(!Page().has("The trace of trial"));
-}
-
-BOOST_AUTO_TEST_CASE(a_note_says_why_there_is_no_trace) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"), {.communicator = "threads"});
-  {
-    const store::Store store = store::Store::open(folder.file("runs.db"));
-    store::Statement(store.database(), "DELETE FROM trace_step").run();
-    store::Statement(store.database(), "DELETE FROM metric WHERE name = 'traced_step_ns'").run();
-    store::Statement(store.database(),
-                     "UPDATE trial_log SET trial_id = 25, ordinal = 1000 WHERE name = ?")
-        .bind(1, "trace_note")
-        .run();
-  }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
-  const std::string notice =
-      std::string("\n<p class=\"notice\">The trace of trial <a href=\"#trial-25\">#25</a>: ") +
-      tests::kTraceNote;
-  for (const char* body :
-       {"<p>No trace of the winner has been stored.</p>", "<p>No trial has a traced step.</p>"}) {
-    BOOST_TEST(page.find(body + notice) != std::string::npos, body);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(an_account_that_cannot_be_read_says_so) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"), {.communicator = "threads"});
-  const auto page_with = [&](const std::string& text) {
-    const store::Store store = store::Store::open(folder.file("runs.db"));
-    store::Statement(store.database(), "UPDATE trial_log SET value = ? WHERE name = ?")
-        .bind(1, text)
-        .bind(2, "device_memory")
-        .run();
-    return render_report(store);
-  };
-  for (const std::string text : {"", "{\"ranks\": 5}", "<b>no JSON", "[[[[[[[[[[[[[[[["}) {
-    const std::string page = page_with(text);
-    BOOST_TEST(page.find("account of the device's memory cannot be read") != std::string::npos,
-               text);
-    BOOST_TEST(account_rows(page).empty(), text);
-    BOOST_TEST(page.find("<b>no JSON") == std::string::npos);
-  }
-  const std::string page = page_with(
-      R"({"ranks": [{"rank": 3, "lines": [{"name": "<img src=x>", "bytes": 300}]}],
-          "driver_used_bytes": 200})");
-  const std::vector<std::string> expected = {"&lt;img src=x&gt;|300 B|150.0 %|",
-                                             "counted twice|-100 B|-50.0 %|",
-                                             "used, as the driver says|200 B|100.0 %|"};
-  BOOST_TEST(account_rows(page) == expected, boost::test_tools::per_element());
-  BOOST_TEST(page.find("rank 3: all that lies on the device") != std::string::npos);
-}
-
 BOOST_AUTO_TEST_CASE(it_is_told_what_computed_and_what_was_sent) {
   const auto says_only = [](const Page& page, const std::string& part) {
     size_t num_others = 0;
@@ -601,154 +455,6 @@ BOOST_AUTO_TEST_CASE(a_fake_world_is_called_one) {
   BOOST_TEST(strange.has("Communicator <strong>&lt;img src=x&gt;</strong>."));
 }
 
-BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  {
-    store::Store store = store::Store::open(folder.file("runs.db"));
-    store::DecisionRow decision = store.read_decisions(1).back();
-    decision.kind = "rejected";
-    decision.text = "The loss stayed above 2.5.";
-    store.add_decision(decision);
-    store::Store::Landmarks landmarks{*decision.baseline_trial_id, std::nullopt, std::nullopt};
-    store.set_landmarks(1, landmarks);
-  }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
-  BOOST_TEST(page.find("This configuration did not pass its validation.") != std::string::npos);
-  BOOST_TEST(page.find("<dl class=\"cards unvalidated\">") != std::string::npos);
-  BOOST_TEST(page.find("<dt>Not validated: speedup in short trials</dt>") != std::string::npos);
-  BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
-  BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
-}
-
-// Which trial matters is what the sweep says, whatever could be guessed from the rest.
-BOOST_AUTO_TEST_CASE(the_winner_is_the_one_that_the_sweep_names) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  const auto context = [&](const store::Store::Landmarks& landmarks) {
-    store::Store store = store::Store::open(folder.file("runs.db"));
-    store.set_landmarks(1, landmarks);
-    return read_context(store, 1, "");
-  };
-  const Context named = context({7, 5, 6});
-  BOOST_TEST(named.at(named.winner)->id == 7);
-  BOOST_TEST(named.at(named.baseline)->id == 5);
-  BOOST_TEST(named.at(named.first_fit)->id == 6);
-  const Context none = context({});
-  BOOST_TEST(none.winner == -1);
-  BOOST_TEST(none.first_fit == -1);
-  // One that has not ended well has won nothing, whoever stored it.
-  BOOST_TEST(context({6, 5, 6}).winner == -1);
-}
-
-BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  const auto page = [&] {
-    return render_report(store::Store::open_read_only(folder.file("runs.db")));
-  };
-  BOOST_TEST(page().find("Machine and build 2") == std::string::npos);
-  {
-    store::Store store = store::Store::open(folder.file("runs.db"));
-    store.set_environment(1, {{"host", "another"}, {"binary", "b2"}});
-    store::TrialResult again;
-    again.status = "ok";
-    again.purpose = "again";
-    again.step_ns = 500'000'000;
-    store.add_measurement(5, store::now_utc(), again, std::nullopt);
-    store::DecisionRow row;
-    row.sweep_id = 1;
-    row.ordinal = 99;
-    row.phase = "retune";
-    row.kind = "undecided";
-    row.trial_id = 5;
-    row.knob = "recompute";
-    row.gain_ratio = 0.031;
-    row.gain_low_ratio = -0.012;
-    row.gain_high_ratio = 0.076;
-    row.text = "The noise hides it.";
-    store.add_decision(row);
-  }
-  const std::string html = page();
-  for (const char* part : {"Machine and build 1", "Machine and build 2 (the latest)",
-                           "1 measurements since", ">1, build 2</td>", ">1, build 1</td>",
-                           "another", "1 undecided", "The noise hides it.", "−1.2 %", "+7.6 %"}) {
-    BOOST_TEST((html.find(part) != std::string::npos), part);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_trial_that_was_cleared_says_so) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  int64_t wrong = 0;
-  {
-    store::Store store = store::Store::open(folder.file("runs.db"));
-    for (const store::TrialRow& trial : store.list_trials(1)) {
-      if (trial.status == "wrong") wrong = trial.id;
-    }
-    BOOST_REQUIRE(wrong > 0);
-    store::DecisionRow row;
-    row.sweep_id = 1;
-    row.ordinal = 99;
-    row.phase = "validate";
-    row.kind = "note";
-    row.trial_id = wrong;
-    row.text = "Cleared.";
-    row.evidence_json = R"({"is_cleared": true})";
-    store.add_decision(row);
-  }
-  const std::string html = render_report(store::Store::open_read_only(folder.file("runs.db")));
-  BOOST_TEST(html.find("<b>cleared by the perturbed reference</b>") != std::string::npos);
-  const size_t flags = html.find("\"flags\":\"") + 9;
-  BOOST_TEST((std::stoi(html.substr(flags + static_cast<size_t>(wrong) - 1, 1), nullptr, 36) & 16) >
-             0);
-}
-
-BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
-  const TempFolder folder;
-  {
-    store::Store store = store::Store::open(folder.file("runs.db"));
-    store::SweepRow sweep;
-    sweep.config_hash = "0";
-    const int64_t id = store.create_or_resume_sweep(sweep).id;
-    int64_t ordinal = 0;
-    const auto add = [&](const char* phase, const char* kind, const char* wall) {
-      store::DecisionRow row;
-      row.sweep_id = id;
-      row.ordinal = ++ordinal;
-      row.phase = phase;
-      row.kind = kind;
-      row.wall = wall;
-      row.text = "text";
-      store.add_decision(row);
-    };
-    add("fit", "wall", "memory");
-    add("fit", "kept", "memory");
-    add("scale", "note", "");
-    add("scale", "rejected", "");
-    add("profile", "wall", "communication");
-    add("retune", "rejected", "communication");
-    add("retune", "rejected", "host");
-    add("retune", "rejected", "memory");
-    add("profile", "wall", "communication");
-    add("profile", "wall", "compute");
-  }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
-  std::string cells;
-  for (size_t at = page.find("class=\"stay "); at != std::string::npos;
-       at = page.find("class=\"stay ", at + 1)) {
-    cells += page.substr(at + 12, page.find('"', at + 12) - at - 12) + " ";
-  }
-  BOOST_TEST(cells == "at-memory at-layout at-communication at-compute ");
-  BOOST_TEST(page.find("3 tried and not kept") != std::string::npos);
-}
-
-BOOST_AUTO_TEST_CASE(an_unfinished_sweep_says_so) {
-  BOOST_TEST(
-      Page({.sweep_status = "interrupted"}).has("This sweep is <strong>interrupted</strong>"));
-  BOOST_TEST(!Page().has("This sweep is"));
-}
-
 BOOST_AUTO_TEST_CASE(title_and_trial_can_be_chosen) {
   const Page page({}, {.title = "A <b>title", .trial = "5"});
   BOOST_TEST(page.has("<h1>A &lt;b&gt;title</h1>"));
@@ -774,62 +480,6 @@ BOOST_AUTO_TEST_CASE(a_sweep_without_trials_still_makes_a_page) {
   const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
   BOOST_TEST(page.find("No configuration has run to its end yet") != std::string::npos);
   BOOST_TEST(page.find("No trial yet") != std::string::npos);
-}
-
-BOOST_AUTO_TEST_CASE(bad_requests_are_named) {
-  const TempFolder folder;
-  store::Store::open(folder.file("empty.db"));
-  BOOST_CHECK_EXCEPTION(write_report(folder.file("empty.db"), folder.file("out.html")),
-                        base::UsageError, says("empty.db", "no sweep and no hunt"));
-  BOOST_TEST(!std::filesystem::exists(folder.file("out.html")));
-  BOOST_CHECK_THROW(write_report(folder.file("missing.db"), folder.file("out.html")), base::Error);
-  tests::make_fixture(folder.file("runs.db"));
-  BOOST_CHECK_EXCEPTION(
-      write_report(folder.file("runs.db"), folder.file("out.html"), {.sweep_id = 7}),
-      base::UsageError, says("runs.db", "no sweep 7"));
-  BOOST_CHECK_THROW(
-      write_report(folder.file("runs.db"), folder.file("out.html"), {.trial = "ffffffff"}),
-      base::UsageError);
-  std::filesystem::create_directory(folder.file("folder"));
-  BOOST_CHECK_EXCEPTION(write_report(folder.file("runs.db"), folder.file("folder")),
-                        base::UsageError, says("folder"));
-}
-
-BOOST_AUTO_TEST_CASE(a_failed_write_leaves_the_old_page) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  std::filesystem::create_directory(folder.file("a"));
-  BOOST_TEST(write_report(folder.file("runs.db"), folder.file("a/out.html")) > 100'000);
-  BOOST_TEST(std::filesystem::file_size(folder.file("a/out.html")) > 100'000u);
-  BOOST_CHECK_THROW(
-      write_report(folder.file("runs.db"), folder.file("a/out.html"), {.sweep_id = 7}),
-      base::UsageError);
-  BOOST_TEST(std::filesystem::file_size(folder.file("a/out.html")) > 100'000u);
-  // Its temporary file is gone too.
-  for (const auto& entry : std::filesystem::directory_iterator(folder.file("a"))) {
-    BOOST_TEST(entry.path().filename() == "out.html");
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_target_that_is_no_place_for_a_page_is_refused) {
-  const TempFolder folder;
-  const std::string db = folder.file("runs.db");
-  tests::make_fixture(db);
-  const auto check = [&](const std::string& target, const char* part) {
-    BOOST_CHECK_EXCEPTION(write_report(db, target), base::UsageError, says(target, part));
-  };
-  check(folder.file("none/deep/out.html"), "does not exist");
-  BOOST_TEST(!std::filesystem::exists(folder.file("none")));
-  tests::write_text(folder.file("file"), "x");
-  check(folder.file("file/out.html"), "is not a folder");
-  BOOST_REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
-  check(folder.file("pipe"), "not a regular file");
-  std::filesystem::create_symlink(folder.file("pipe"), folder.file("link.html"));
-  check(folder.file("link.html"), "not a regular file");
-  BOOST_TEST(std::filesystem::is_fifo(folder.file("pipe")));
-  BOOST_TEST(std::filesystem::is_symlink(folder.file("link.html")));
-  check(db, "is the database itself");
-  BOOST_CHECK_NO_THROW(store::Store::open_read_only(db));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -17,7 +17,7 @@ namespace dialects = spec::dialects;
 
 namespace {
 
-constexpr const char* kCommand =
+constexpr const char* kMendedCommand =
     "torchrun pretrain_gpt.py --bf16 --tensor-model-parallel-size 2 --sequence-parallel "
     "--pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --num-experts 128 "
     "--moe-router-topk 8 --num-layers 48 --hidden-size 2048 --num-attention-heads 32 "
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_SUITE(remedies)
 
 BOOST_DATA_TEST_CASE(a_wall_has_remedies_in_the_frameworks_words, data::make(kExpected), row) {
   const std::vector<Remedy> found =
-      remedies_of(wall_of(row.label, row.sub_cause, 0.3), run_of(kCommand));
+      remedies_of(wall_of(row.label, row.sub_cause, 0.3), run_of(kMendedCommand));
   const Remedy* remedy = find(found, row.rule);
   BOOST_TEST_REQUIRE(remedy != nullptr);
   std::string all;
@@ -93,12 +93,12 @@ BOOST_DATA_TEST_CASE(a_wall_has_remedies_in_the_frameworks_words, data::make(kEx
 BOOST_AUTO_TEST_CASE(what_computes_is_saved_only_where_a_roofline_says_so) {
   FoundWall wall = wall_of("host", "launch", 0.2);
   wall.ceilings.emplace("compute", 0.6);  // what is left
-  const auto unknown = remedies_of(wall, run_of(kCommand));
+  const auto unknown = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST((find(unknown, "products_in_fp8") == nullptr));
   BOOST_TEST_REQUIRE(!unknown.empty());
   BOOST_TEST(unknown.front().ceiling_ratio == 0.2);
   wall.cause_ceilings = {{"launch", 0.2}, {"FLOPs", 0.5}, {"occupancy", 0.01}};
-  const auto known = remedies_of(wall, run_of(kCommand));
+  const auto known = remedies_of(wall, run_of(kMendedCommand));
   const Remedy* products = find(known, "products_in_fp8");
   BOOST_TEST_REQUIRE(products != nullptr);
   BOOST_TEST(products->ceiling_ratio == 0.25);
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_rule_is_checked_without_model_and_machine) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_set_already_is_not_proposed) {
-  const RunToMend run = run_of(std::string(kCommand) + " --overlap-grad-reduce");
+  const RunToMend run = run_of(std::string(kMendedCommand) + " --overlap-grad-reduce");
   const auto found = remedies_of(wall_of("communication", "transfer", 0.3), run);
   BOOST_TEST((find(found, "overlap_of_gradients") == nullptr));
   BOOST_TEST((find(found, "overlap_of_weights") != nullptr));
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(what_is_set_already_is_not_proposed) {
 BOOST_AUTO_TEST_CASE(what_a_rule_forbids_is_named_and_comes_last) {
   // 48 layers in 4 stages of 12: no 5 virtual stages; 2 x vpp 12 = 24 of one layer each fail.
   const RunToMend run =
-      run_of(std::string(kCommand) + " --num-layers-per-virtual-pipeline-stage 1");
+      run_of(std::string(kMendedCommand) + " --num-layers-per-virtual-pipeline-stage 1");
   const auto found = remedies_of(wall_of("pipeline", "bubble", 0.3), run);
   const Remedy* remedy = find(found, "more_virtual_stages");
   BOOST_TEST_REQUIRE(remedy != nullptr);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(what_a_rule_forbids_is_named_and_comes_last) {
 BOOST_AUTO_TEST_CASE(other_walls_worth_a_look_follow_by_ceiling) {
   FoundWall wall{
       "communication", "transfer", {{"communication", 0.3}, {"pipeline", 0.1}, {"memory", 0.01}}};
-  const auto found = remedies_of(wall, run_of(kCommand));
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST((find(found, "more_virtual_stages") != nullptr));
   BOOST_TEST((find(found, "selective_recomputation") == nullptr));
   for (size_t i = 1; i < found.size(); ++i) {
@@ -157,14 +157,14 @@ BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
   FoundWall wall = wall_of("host", "launch", 0.3);
   wall.cause_ceilings = {{"launch", 0.2}, {"sync", 0.1}, {"allocator", 0}};
   const Remedy* graphs = nullptr;
-  const auto found = remedies_of(wall, run_of(kCommand));
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST_REQUIRE((graphs = find(found, "graphs_of_static_parts")) != nullptr);
   BOOST_TEST(graphs->ceiling_ratio == 0.2);
   // Of another wall, too: nothing is proposed against what costs nothing.
   wall = wall_of("communication", "transfer", 0.3);
   wall.ceilings.emplace("host", 0.2);
   wall.cause_ceilings = {{"launch", 0}, {"sync", 0.2}};
-  const auto others = remedies_of(wall, run_of(kCommand));
+  const auto others = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST((find(others, "graphs_of_static_parts") == nullptr));
   BOOST_TEST((find(others, "no_waiting_for_counts") != nullptr));
 }
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
 BOOST_AUTO_TEST_CASE(a_slow_link_has_only_remedies_for_it) {
   FoundWall wall = wall_of("communication", "one link", 0.3);
   wall.cause_ceilings = {{"one link", 0.2}, {"transfer", 0}, {"contention", 0.1}};
-  const auto found = remedies_of(wall, run_of(kCommand));
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
   for (const char* rule : {"hybrid_dispatcher", "look_at_the_link"}) {
     const Remedy* remedy = find(found, rule);
     BOOST_TEST_REQUIRE(remedy != nullptr, rule);
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_slow_link_has_only_remedies_for_it) {
 
 // What a run breaks as it is, hides nothing else; and rules of the model need no machine.
 BOOST_AUTO_TEST_CASE(every_rule_counts_without_a_machine) {
-  RunToMend run = run_of(kCommand);
+  RunToMend run = run_of(kMendedCommand);
   run.hardware = nullptr;
   spec::set_plan_knob(run.config->knobs, *spec::find_plan_knob("recompute"), "mla_up_proj");
   spec::PlanKnobs knobs = run.config->knobs;
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
 }
 
 BOOST_AUTO_TEST_CASE(a_dense_model_is_not_told_of_experts) {
-  RunToMend run = run_of(kCommand);
+  RunToMend run = run_of(kMendedCommand);
   run.model = model_named("llama3-8b");
   BOOST_TEST((find(remedies_of(wall_of("imbalance", "experts", 0.3), run), "capacity_of_experts") ==
               nullptr));
@@ -249,12 +249,12 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
     for (const char* more : {"", " --optimizer-cpu-offload --optimizer-offload-fraction 1.0",
                              " --expert-tensor-parallel-size 2"}) {
       for (const Remedy& remedy :
-           remedies_of({label, "", {{label, 0.5}}}, run_of(kCommand + std::string(more)))) {
+           remedies_of({label, "", {{label, 0.5}}}, run_of(kMendedCommand + std::string(more)))) {
         proposed.insert(remedy.rule);
       }
     }
   }
-  RunToMend plain = run_of(kCommand);
+  RunToMend plain = run_of(kMendedCommand);
   plain.config->knobs.moe_grouped_gemm = false;
   plain.config->knobs.recompute = {};
   plain.config->knobs.fused_activation = false;

@@ -250,6 +250,57 @@ BOOST_AUTO_TEST_CASE(what_is_gone_through_once_more_gives_the_same) {
   BOOST_TEST(!first.run_noise().has_value());
 }
 
+// What is asked for is that of a_clear_gain_is_measured_again_before_it_counts.
+BOOST_AUTO_TEST_CASE(settling_ends_with_the_verdict_a_failure_or_for_lack_of_room) {
+  struct Case {
+    const char* failing;  ///< whose further run fails
+    bool has_room;
+    const char* asked;
+    bool has_failure;
+  };
+  for (const Case& c :
+       {Case{"", true, " b again a again", false}, Case{"b", true, " b again", true},
+        Case{"a", true, " b again a again", false}, Case{"", false, " b again", false}}) {
+    Bench bench(0.002);
+    bench.set("a", 1e7);
+    bench.set("b", 8e6);
+    bench.run("a");
+    bench.run("b");
+    std::string asked;
+    const Settled settled = bench.contests.settle(
+        "a", "b", [&] { return bench.judge(); },
+        [&](const NextRun& next) -> std::optional<TrialOutcome> {
+          const std::string hash = next.is_candidate ? "b" : "a";
+          asked += " " + hash + " " + name_of(next.purpose);
+          if (!c.has_room) return std::nullopt;
+          TrialOutcome outcome;
+          outcome.status = hash == c.failing ? spec::TrialStatus::oom : spec::TrialStatus::ok;
+          if (hash != c.failing) bench.run(hash, next.purpose);
+          return outcome;
+        });
+    BOOST_TEST(asked == c.asked);
+    BOOST_TEST(settled.failure.has_value() == c.has_failure);
+    BOOST_TEST((settled.judgement.verdict == Verdict::gain));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_repeat_is_the_same_run_for_another_purpose) {
+  TrialRequest request;
+  request.hash = "a";
+  request.title = "tp 2";
+  request.is_baseline = true;
+  request.spec.num_steps = 10;
+  const TrialRequest again = repeat_of(request, Purpose::again, 2);
+  BOOST_TEST(again.hash == "a");
+  BOOST_TEST(again.attempt == 2);
+  BOOST_TEST((again.purpose == Purpose::again));
+  BOOST_TEST(!again.is_baseline);
+  BOOST_TEST(again.num_steps == request.num_steps);
+  BOOST_TEST(again.title.starts_with("tp 2, "));
+  BOOST_TEST(repeat_of(request, Purpose::longer, 3).num_steps == 30);
+  BOOST_TEST(repeat_of(request, Purpose::in_turns, 4).num_steps == 30);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "kernels/base/at_once.h"
+#include "kernels/base/parallel_for.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
 
@@ -35,21 +35,21 @@ std::vector<int32_t> divisors(int64_t count, int64_t most) {
   return all;
 }
 
-/// A choice of what decides memory, for one layout.
+/// Choices that change memory.
 struct MemoryChoice {
   PlanRecomputeSet recompute;
   CrossEntropy cross_entropy;
   Fsdp fsdp;
 };
 
-/// A choice of what decides time only.
+/// Choices that change only time.
 struct TimeChoice {
   Dispatcher dispatcher;
   bool has_overlap;
   PlanGraphSet graphs;
 };
 
-/// The fastest of each small range of memory.
+/// The fastest configuration of each small range of memory.
 class Front {
  public:
   explicit Front(double capacity_bytes) : step_bytes_(capacity_bytes / kSteps) {
@@ -125,11 +125,11 @@ std::vector<int32_t> virtual_stages(const spec::ModelSpec& model, int64_t pp) {
 
 bool is_faster(const PlannedConfig& a, const PlannedConfig& b) { return a.seconds < b.seconds; }
 
-/// The space is searched in so many parts, each by itself, whatever the machine: so the answer is
-/// the same everywhere.
+/// Parts of the space, each searched by itself. The number does not depend on the machine, so that
+/// the answer is the same everywhere.
 constexpr size_t kNumParts = 2;
 
-/// Every kNumParts-th cell of the space.
+/// Searches every kNumParts-th cell of the space.
 class Search {
  public:
   Search(const PlanQuestion& question, const Rates& rates, size_t part)
@@ -210,7 +210,7 @@ class Search {
   }
 
  private:
-  /// Where knobs are fixed, all of their values are looked at.
+  /// Adds the fixed value of a knob to the values that are searched.
   template <class T>
   void add_fixed(const T& value, std::vector<T>& values) const {
     if (q_.keeps != nullptr && std::ranges::find(values, value) == values.end()) {
@@ -268,7 +268,7 @@ class Search {
     PlanKnobs knobs;
     const Stages* stages = nullptr;
     double bound = 0;
-    size_t cell = 0;
+    size_t cell = 0;  ///< in PlanAnswer::cells, where PlanQuestion::wants_space
   };
 
   /// Rules need no stages.
@@ -289,13 +289,13 @@ class Search {
       for (const int32_t cp : divisors(devices / tp, kMostCp)) {
         for (const int32_t pp : divisors(devices / tp / cp, std::min(kMostPp, model.num_layers))) {
           const int64_t dp = devices / tp / cp / pp;
-          const int64_t plane = int64_t{tp} * cp * dp;
+          const int64_t stage_ranks = int64_t{tp} * cp * dp;
           for (const int32_t ep :
-               is_moe ? divisors(model.num_experts, plane) : std::vector<int32_t>{1}) {
+               is_moe ? divisors(model.num_experts, stage_ranks) : std::vector<int32_t>{1}) {
             if (num_cells_++ % kNumParts != part_) continue;
             if (q_.wants_space) answer_.cells.push_back({tp, cp, ep, pp, 0, 0, {}, {}, nullptr});
             for (const int32_t etp :
-                 is_moe&& tp > 1 ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
+                 (is_moe && tp > 1) ? std::vector<int32_t>{1, tp} : std::vector<int32_t>{1}) {
               for (const int32_t vpp : virtual_stages_with(pp)) {
                 for (int32_t mbs = 1; mbs <= 8; mbs *= 2) {
                   answer_.num_points += num_choices_;
@@ -350,7 +350,8 @@ class Search {
     // Few differ.
     const Stages& kept = *stages_.insert(std::move(stages)).first;
     enter(knobs, kept);
-    layouts_.push_back({knobs, &kept, bound_of(knobs, knobs.ep > 1), answer_.cells.size() - 1});
+    const size_t cell = q_.wants_space ? answer_.cells.size() - 1 : 0;
+    layouts_.push_back({knobs, &kept, bound_of(knobs, knobs.ep > 1), cell});
   }
 
   /// A lower bound of the step time: no choice for this layout with the same memory is faster.
@@ -359,7 +360,7 @@ class Search {
     return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * price(fastest_of(knobs, has_overlap)).seconds;
   }
 
-  /// No host time and, where `has_overlap`, all overlapped.
+  /// Choices without host time and, if `has_overlap`, with all exchanges overlapped.
   static PlanKnobs fastest_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
@@ -383,8 +384,8 @@ class Search {
     prepared_.reset();
   }
 
-  /// The work of a layer is shared by layouts with the same sizes in it. Choices within one layout
-  /// share all but the price.
+  /// Step time of the entered layout with the choices of `knobs`. Layouts with the same sizes of a
+  /// layer share its work.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
     if (!prepared_) prepared_.emplace(entered_, works_);
@@ -392,7 +393,7 @@ class Search {
     return prepared_->price(rates_);
   }
 
-  /// Gives it the stages that suit its own choices.
+  /// Gives `config` the stages that suit its own choices.
   void refine(PlannedConfig& config) {
     if (config.stages.empty()) return;
     PlanRun run = run_with(config.knobs);
@@ -482,7 +483,7 @@ class Search {
 
   /// `best` is a heap with its slowest in front.
   void keep(const PlannedConfig& config) {
-    // Of a layout only the better of its two ways to exchange context.
+    // Keep only the better of a layout's two ways to exchange context.
     const auto same = std::ranges::find_if(answer_.best, [&](const PlannedConfig& other) {
       return has_same_sizes(other.knobs, config.knobs);
     });
@@ -518,7 +519,7 @@ class Search {
   PlanAnswer answer_;
 };
 
-/// Of the parts of a space, its answer.
+/// Joins the answers of the parts of a space.
 PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
   PlanAnswer all;
   Front front(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio);
@@ -567,8 +568,8 @@ PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config) {
 
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates) {
   std::vector<PlanAnswer> parts(kNumParts);
-  base::for_each_at_once(
-      kNumParts, [&](size_t part) { parts[part] = Search(question, rates, part).search(); });
+  base::parallel_for(kNumParts,
+                     [&](size_t part) { parts[part] = Search(question, rates, part).search(); });
   return joined(std::move(parts), question);
 }
 

@@ -15,41 +15,41 @@
 
 namespace moetune::tuner::planner {
 
-/// What is asked for.
+/// What a search is asked.
 struct PlanQuestion {
   const spec::ModelSpec* model = nullptr;
   const spec::HardwareSpec* hardware = nullptr;  ///< with all devices
   int64_t global_batch_size = 1;
   int64_t seq_length = 1;
-  /// What is searched over is varied from this; everything else stays.
+  /// Configuration from which the searched knobs are varied; all others stay.
   spec::PlanKnobs base;
-  /// Of a knob that has been fixed: whether a configuration keeps it. Null: all do.
+  /// Whether a configuration keeps the values of the fixed knobs. Null: nothing is fixed.
   std::function<bool(const spec::PlanKnobs&)> keeps;
-  /// Whether the framework that is planned for has words for what a configuration says of a knob,
-  /// by the knob's name: what it has none for is not searched. Null: it has words for all.
+  /// Whether the framework that is planned for has words for a configuration's value of the knob
+  /// with this name. Values without words are not searched. Null: it has words for all.
   std::function<bool(const spec::PlanKnobs&, std::string_view)> can_say;
   /// Whether Megatron-Core is planned for: its rules hold, and stages may be written.
   bool is_of_megatron = true;
-  /// Whether context-parallel ranks may exchange heads where that is faster than what `base` does.
+  /// Whether context-parallel ranks may exchange heads instead of what `base` has, if faster.
   bool may_exchange_heads = true;
-  double load = 1;          ///< of the busiest rank's experts
+  double load = 1;          ///< as PlanRun::load
   double memory_ratio = 1;  ///< share of a device's memory that may be used
   int num_best = 10;
-  /// Whether PlanAnswer::cells and front are asked for, which takes longer.
+  /// Whether to fill PlanAnswer::cells and front, which takes longer.
   bool wants_space = false;
 };
 
 struct PlannedConfig {
   spec::PlanKnobs knobs;
-  double peak_bytes = 0;  ///< allocated, on the worst rank
+  double peak_bytes = 0;  ///< of the worst rank, graph pools included
   double seconds = 0;
-  Stages stages{};  ///< PlanRun::stages: what figures are of, written or not
+  Stages stages{};  ///< as PlanRun::stages; the figures hold for them
 };
 
-/// The run that is asked for, so configured.
+/// The run of the question, with this configuration.
 PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config);
 
-/// What is known of all configurations with the same four large sizes.
+/// Summary of all configurations with the same tp, cp, ep and pp.
 struct PlanCell {
   int32_t tp = 1;
   int32_t cp = 1;
@@ -58,33 +58,33 @@ struct PlanCell {
   int64_t num_legal = 0;
   int64_t num_fit = 0;
   std::optional<PlannedConfig> fastest;  ///< of those that fit
-  /// Of all legal ones that with the least memory; timed only where nothing fits.
+  /// The legal one with the least memory; timed only if nothing fits.
   std::optional<PlannedConfig> leanest;
-  /// Where nothing is legal: what its simplest layout breaks; null where PlanQuestion::keeps does
-  /// not leave anything.
+  /// If nothing is legal: the rule that its simplest layout breaks, or null if PlanQuestion::keeps
+  /// leaves nothing.
   const PlanRule* broken = nullptr;
 };
 
 struct PlanAnswer {
-  std::vector<PlannedConfig> best;     ///< the fastest that fit, each with another layout
-  std::vector<PlannedConfig> nearest;  ///< where nothing fits: those that miss by least
+  std::vector<PlannedConfig> best;     ///< the fastest that fit, one for each layout
+  std::vector<PlannedConfig> nearest;  ///< if nothing fits: those that need the least memory
   int64_t num_points = 0;              ///< of the space
   int64_t num_legal = 0;
   int64_t num_fit = 0;
   int64_t num_timed = 0;  ///< step predictions that were made, lower bounds included
-  // Where PlanQuestion::wants_space:
-  std::vector<PlanCell> cells;  ///< by tp, cp, ep, pp; one for each four that divide the devices
-  /// By memory, each faster than all that need less, also beyond what a device has, up to twice of
-  /// it. Of those that differ by less than a hundredth of a device's memory the fastest.
+  // Filled if PlanQuestion::wants_space:
+  std::vector<PlanCell> cells;  ///< one for each tp, cp, pp and ep that divide the devices
+  /// Pareto front of memory and step time, by memory, up to twice a device's memory. At most one
+  /// point per 1/128 of a device's memory.
   std::vector<PlannedConfig> front;
 };
 
-/// All layouts of the devices, each with recomputation, loss, sharding, dispatcher, overlap and
-/// graphs. The stages of a layout are those that suit it with nothing recomputed (choose_stages),
-/// of what is among the best those that suit its own choices. Memory is asked of every legal point;
-/// a layout whose bound (nothing recomputed, all overlapped, no host) is slower than the worst of
-/// the best so far is not timed unless `wants_space`. Runs on two threads, which call `keeps` and
-/// `can_say`, too.
+/// Tries all layouts of the devices with all choices of recomputation, loss, sharding, dispatcher,
+/// overlap and graphs. Stages are chosen for each layout without recomputation (choose_stages), and
+/// again for the best configurations with their own choices. Predicts memory for every legal point.
+/// Without `wants_space`, skips timing for layouts whose lower bound (nothing recomputed, all
+/// overlapped, no host time) is slower than the worst of the best so far. Uses two threads; both
+/// may call `keeps` and `can_say`.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

@@ -269,7 +269,8 @@ class StepPricer {
           flops += rates_.grouped_half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         }
         double seconds = std::max(flops / rate, op.bytes / bandwidth);
-        // Operands are brought into the narrow type first: 4.5 bytes an element of 2.
+        // Quantizing reads and writes 4.5 bytes for each element of an operand. `bytes` has about 4
+        // for it: 2 of the operand itself, 2 of a result that is about as large.
         if (is_narrow) {
           seconds += 4.5 / 4 * std::max(0.0, op.bytes - op.weight_bytes) / bandwidth;
         }

@@ -20,7 +20,7 @@
 
 namespace moetune::tuner::planner {
 
-/// What is priced apart, on the busiest stage.
+/// Parts of the step time of the busiest stage.
 enum class TimePart : uint8_t {
   products,   ///< dense products and the head
   experts,    ///< experts' products
@@ -50,7 +50,7 @@ struct StepTime {
   [[nodiscard]] double part(TimePart which) const { return parts[static_cast<size_t>(which)]; }
 };
 
-/// Of a stage and a micro-batch.
+/// Time of a stage for a micro-batch.
 struct StageSeconds {
   double device = 0;
   double host = 0;  ///< to launch it
@@ -59,7 +59,7 @@ struct StageSeconds {
     device += times * other.device;
     host += times * other.host;
   }
-  /// Device and host go on beside each other; what is slower decides, softly where both are alike.
+  /// Device and host work at the same time, so the slower one counts: a smooth maximum of both.
   [[nodiscard]] double total() const { return std::sqrt(std::sqrt(fourth_power())); }
   [[nodiscard]] double fourth_power() const {
     const double d = device * device;
@@ -68,20 +68,20 @@ struct StageSeconds {
   }
 };
 
-/// What is split into stages.
+/// Times of what is split into stages.
 struct StageParts {
   std::vector<StageSeconds> layers;  ///< of the model
   StageSeconds end;  ///< multi-token prediction, heads and loss, beside the last stage's layers
 };
 
-/// What is known of a run beside its configuration.
+/// Facts about a run that its configuration does not state.
 struct TimeContext {
-  /// Months of the release after 2026-06, which the rates are of; negative: before.
+  /// Months from 2026-06, which the rates describe, to the release of the run's software.
   double months = 0;
 };
 
-/// Works and parameters of layers that runs of one model and recipe share: those with the same
-/// sizes in a layer.
+/// Works and parameters of layers, shared by runs of one model and recipe whose layers have the
+/// same sizes.
 class WorkCache {
  public:
   const LayerWork& layer(const PlanRun& run, spec::LayerKind kind, int64_t window);
@@ -89,7 +89,7 @@ class WorkCache {
   const Weights& weights(const PlanRun& run, spec::LayerKind kind);
 
  private:
-  /// What a layer's work follows from; load and capacity are those of all runs.
+  /// Sizes that determine a layer's work. Load and capacity are the same for all runs.
   using Sizes = std::array<int32_t, 6>;
   static Sizes sizes_key(const PlanRun& run);
 
@@ -101,15 +101,15 @@ class WorkCache {
 /// A run whose work is known, to be priced at any rates.
 class PreparedStep {
  public:
-  /// Of what `run` refers to, model and machine have to outlive it.
+  /// Keeps references to the model and the machine of `run`.
   explicit PreparedStep(const PlanRun& run);
-  /// The same with works from `cache`, which has to outlive it.
+  /// As above, with works from `cache`, which has to outlive this.
   PreparedStep(const PlanRun& run, WorkCache& cache);
 
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context = {}) const;
   [[nodiscard]] const PlanRun& run() const { return run_; }
-  /// The same sizes with other choices, of which none changes what is prepared: recomputation,
-  /// loss, sharding, dispatcher, overlap, graphs.
+  /// Changes choices that need no new preparation: recomputation, loss, sharding, dispatcher,
+  /// overlap, graphs. The sizes have to stay.
   void choose(const spec::PlanKnobs& knobs) { run_.knobs = knobs; }
 
   /// Layers that do the same.
@@ -136,14 +136,14 @@ class PreparedStep {
   void count(spec::LayerKind kind, int64_t window, double times, WorkCache& cache, Part& part);
 
   PlanRun run_;
-  std::shared_ptr<WorkCache> own_;  ///< where nobody lends one
+  std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller
   std::vector<Alike> alike_;
   const LayerWork* head_ = nullptr;
   std::vector<Stage> stages_;
-  /// Of written virtual stages: those of each number that differ.
+  /// With virtual stages that were set by hand: the different ones of each number.
   std::vector<std::vector<Part>> rounds_;
   bool is_split_by_hand_ = false;
-  double unevenness_ = 1;  ///< of the fullest stage over the mean, in whole layers
+  double unevenness_ = 1;  ///< layers of the fullest stage over the mean
 };
 
 /// `works` as of PreparedStep.

@@ -82,8 +82,9 @@ class Segments {
 
 /// Sums over all segmentations for one noise. Gap g lies between measured commits g and g + 1.
 struct Passes {
-  std::vector<double> forward;   ///< [n]: of commits 0..i, a segment ending at i
-  std::vector<double> backward;  ///< [n]: of commits i..n-1, a segment beginning at i
+  std::vector<double> forward;            ///< [n]: of commits 0..i, a segment ending at i
+  std::vector<double> backward;           ///< [n]: of commits i..n-1, a segment beginning at i
+  double log_no_change = kMinusInfinity;  ///< of all commits on one level, with its own odds
   double evidence = kMinusInfinity;
 };
 
@@ -168,7 +169,7 @@ class Posterior {
 
   ChangePointPosterior run() {
     const std::vector<double> noises = noise_grid(noise_scale(commits_));
-    const std::vector<double> levels = levels_near(commits_, noises[noises.size() / 2 - 1]);
+    const std::vector<double> levels = levels_near(commits_, middle_noise(noises));
     std::vector<Segments> segments;
     std::vector<Passes> passes;
     LogSum total;
@@ -194,23 +195,22 @@ class Posterior {
   void add_no_change(const Segments& segments, Passes& passes) {
     const size_t n = commits_.size();
     const double whole = segments.at(0, n - 1).log_evidence;
-    extra_.push_back(whole + std::log(options_.no_change_odds * options_.extra_change_odds));
+    passes.log_no_change = whole + std::log(options_.no_change_odds * options_.extra_change_odds);
     // The passes counted no change with weight one; the sum is made again with the weight above.
     LogSum sum;
     for (size_t last = 0; last + 1 < n; ++last) {
       sum.add(segments.at(0, last).log_evidence + log_gap_[last] + passes.backward[last + 1]);
     }
-    sum.add(extra_.back());
+    sum.add(passes.log_no_change);
     passes.evidence = sum.value();
   }
 
   void add_noise(const Segments& segments, const Passes& passes, double total, double noise) {
     const size_t n = commits_.size();
-    const size_t index = num_noises_++;
     const double share = std::exp(passes.evidence - total);
     if (share < 1e-9) return;
     result_.noise += share * noise;
-    const double no_change = std::exp(extra_[index] - total);
+    const double no_change = std::exp(passes.log_no_change - total);
     result_.no_change += no_change;
     // By measured commit: the moments of its level. By gap: those of the level on either side when
     // it has a change, and when it has none.
@@ -273,8 +273,6 @@ class Posterior {
   std::vector<double> prior_;
   std::vector<double> gap_weight_;
   std::vector<double> log_gap_;
-  std::vector<double> extra_;
-  size_t num_noises_ = 0;
   std::vector<Moments> moments_;
   ChangePointPosterior result_;
 };

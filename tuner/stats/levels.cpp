@@ -35,9 +35,6 @@ constexpr double kLatticeStep = 0.4;  ///< in standard errors of the most readin
 /// Levels and noises whose likelihood is below this share of the largest are left out.
 constexpr double kLeastShare = 1e-13;
 
-/// The usual noise of a grid.
-double middle_of(const std::vector<double>& noises) { return noises[kNoiseFactors.size() / 2 - 1]; }
-
 std::vector<double> lattice_points(int64_t first, int64_t last, double step) {
   std::vector<double> points;
   points.reserve(static_cast<size_t>(last - first) + 1);
@@ -74,10 +71,29 @@ double log_evidence_of(const std::vector<double>& values, double noise, double s
       log_fit(values, noise, 1.0, lattice_points(middle - count, middle + count, step)));
 }
 
-// Without readings of `a` its level is 0.
-LevelDifference difference_of(const std::vector<double>& a, const std::vector<double>& b,
-                              double threshold, double probability, double weight_of_reading,
-                              const NoiseEvidence& evidence) {
+/// What difference_of looks at.
+struct DifferenceQuestion {
+  const std::vector<double>& a;  ///< empty: its level is 0
+  const std::vector<double>& b;
+  double weight_of_reading = 1.0;
+  const NoiseEvidence& evidence;
+};
+
+/// Noises and levels over which a difference is summed.
+struct DifferenceGrid {
+  std::vector<double> noises;
+  double step = 0.0;  ///< of the lattice of levels
+  // Lattice points of the two levels, both ends included.
+  int64_t a_first = 0;
+  int64_t a_last = 0;
+  int64_t b_first = 0;
+  int64_t b_last = 0;
+};
+
+DifferenceGrid grid_of(const DifferenceQuestion& question) {
+  const std::vector<double>& a = question.a;
+  const std::vector<double>& b = question.b;
+  const NoiseEvidence& evidence = question.evidence;
   std::vector<CommitReadings> commits = {{0, b}};
   if (!a.empty()) commits.insert(commits.begin(), {1, a});
   size_t num_readings = a.size() + b.size();
@@ -85,60 +101,80 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
     commits.push_back({static_cast<int>(commits.size()), repeats});
     num_readings += repeats.size();
   }
-  std::vector<double> noises = noise_grid(noise_scale(commits, evidence.least));
-  const double scale = std::max(middle_of(noises), evidence.least);
-  const bool is_few = num_readings <= kFewReadings;
-  const int more = evidence.least > 0 ? kMoreNoisesOfOne : kMoreNoises;
-  const double reach_of_few = evidence.least > 0 ? kReachOfOne : kReachOfFew;
-  if (is_few) {
-    const double ratio = noises[1] / noises[0];
-    for (int i = 0; i < more; ++i) noises.push_back(noises.back() * ratio);
+  DifferenceGrid grid;
+  grid.noises = noise_grid(noise_scale(commits, evidence.least));
+  const double scale = std::max(middle_noise(grid.noises), evidence.least);
+  double reach_in_noises = kReach;
+  if (num_readings <= kFewReadings) {
+    reach_in_noises = evidence.least > 0 ? kReachOfOne : kReachOfFew;
+    const int more = evidence.least > 0 ? kMoreNoisesOfOne : kMoreNoises;
+    const double ratio = grid.noises[1] / grid.noises[0];
+    for (int i = 0; i < more; ++i) grid.noises.push_back(grid.noises.back() * ratio);
   }
-  for (double& noise : noises) noise = std::max(noise, evidence.least);
-  noises.erase(std::unique(noises.begin(), noises.end()), noises.end());
+  for (double& noise : grid.noises) noise = std::max(noise, evidence.least);
+  grid.noises.erase(std::unique(grid.noises.begin(), grid.noises.end()), grid.noises.end());
   const auto most = static_cast<double>(std::max(a.size(), b.size()));
   // Fine enough for the mean of all runs.
-  const double step = scale * kLatticeStep / std::sqrt(most);
-  const auto grid_of = [&](const std::vector<double>& values) {
-    if (values.empty()) return std::pair<int64_t, int64_t>(0, 0);
-    const double reach = (is_few ? reach_of_few : kReach) * scale /
-                         std::sqrt(weight_of_reading * static_cast<double>(values.size()));
-    const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / step));
-    const auto count = static_cast<int64_t>(std::ceil(reach / step));
-    return std::pair<int64_t, int64_t>(middle - count, middle + count);
+  grid.step = scale * kLatticeStep / std::sqrt(most);
+  const auto points_near = [&](const std::vector<double>& values, int64_t& first, int64_t& last) {
+    if (values.empty()) return;
+    const double reach = reach_in_noises * scale /
+                         std::sqrt(question.weight_of_reading * static_cast<double>(values.size()));
+    const auto middle = static_cast<int64_t>(std::round(profiler::median(values) / grid.step));
+    const auto count = static_cast<int64_t>(std::ceil(reach / grid.step));
+    first = middle - count;
+    last = middle + count;
   };
-  const auto [a_first, a_last] = grid_of(a);
-  const auto [b_first, b_last] = grid_of(b);
-  const std::vector<double> a_levels = lattice_points(a_first, a_last, step);
-  const std::vector<double> b_levels = lattice_points(b_first, b_last, step);
-  struct Fits {
-    std::vector<double> a;
-    std::vector<double> b;
-    double a_largest = 0.0;
-    double b_largest = 0.0;
-    double of_repeats = 0.0;
+  points_near(a, grid.a_first, grid.a_last);
+  points_near(b, grid.b_first, grid.b_last);
+  return grid;
+}
 
-    [[nodiscard]] double largest() const { return a_largest + b_largest + of_repeats; }
-  };
-  std::vector<Fits> fits;
-  double largest = kMinusInfinity;
-  for (const double noise : noises) {
-    Fits& of_noise = fits.emplace_back();
-    of_noise.a = log_fit(a, noise, weight_of_reading, a_levels);
-    of_noise.b = log_fit(b, noise, weight_of_reading, b_levels);
+/// Log likelihoods of both levels' readings, by level, with one noise.
+struct LevelFits {
+  std::vector<double> a;
+  std::vector<double> b;
+  double a_largest = 0.0;
+  double b_largest = 0.0;
+  double of_repeats = 0.0;
+
+  [[nodiscard]] double largest() const { return a_largest + b_largest + of_repeats; }
+};
+
+/// One for each noise of the grid.
+std::vector<LevelFits> fits_of(const DifferenceQuestion& question, const DifferenceGrid& grid) {
+  const double weight = question.weight_of_reading;
+  const std::vector<double> a_levels = lattice_points(grid.a_first, grid.a_last, grid.step);
+  const std::vector<double> b_levels = lattice_points(grid.b_first, grid.b_last, grid.step);
+  std::vector<LevelFits> fits;
+  for (const double noise : grid.noises) {
+    LevelFits& of_noise = fits.emplace_back();
+    of_noise.a = log_fit(question.a, noise, weight, a_levels);
+    of_noise.b = log_fit(question.b, noise, weight, b_levels);
     of_noise.a_largest = *std::max_element(of_noise.a.begin(), of_noise.a.end());
     of_noise.b_largest = *std::max_element(of_noise.b.begin(), of_noise.b.end());
-    for (const std::vector<double>& repeats : evidence.repeats) {
-      if (repeats.size() > 1) of_noise.of_repeats += log_evidence_of(repeats, noise, step);
+    for (const std::vector<double>& repeats : question.evidence.repeats) {
+      if (repeats.size() > 1) of_noise.of_repeats += log_evidence_of(repeats, noise, grid.step);
     }
-    largest = std::max(largest, of_noise.largest());
   }
-  // Weight of each difference, by lattice steps.
-  const int64_t lowest = b_first - a_last;
-  std::vector<double> weights(static_cast<size_t>(b_last - a_first - lowest) + 1, 0.0);
-  LevelDifference result;
+  return fits;
+}
+
+/// Distribution of the difference b - a, and the expected noise.
+struct DifferenceWeights {
+  std::vector<double> weights;  ///< not normalized, by lattice step from `lowest`
+  int64_t lowest = 0;
   double total = 0.0;
-  for (size_t n = 0; n < noises.size(); ++n) {
+  double noise = 0.0;
+};
+
+DifferenceWeights convolve(const DifferenceGrid& grid, const std::vector<LevelFits>& fits) {
+  double largest = kMinusInfinity;
+  for (const LevelFits& of_noise : fits) largest = std::max(largest, of_noise.largest());
+  DifferenceWeights result;
+  result.lowest = grid.b_first - grid.a_last;
+  result.weights.assign(static_cast<size_t>(grid.b_last - grid.a_first - result.lowest) + 1, 0.0);
+  for (size_t n = 0; n < grid.noises.size(); ++n) {
     const double share = std::exp(fits[n].largest() - largest);
     if (share < kLeastShare) continue;
     const auto [a_weights, a_sum] = scaled(fits[n].a, fits[n].a_largest);
@@ -146,21 +182,28 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
     for (size_t i = 0; i < a_weights.size(); ++i) {
       const double weight = share * a_weights[i];
       if (weight < kLeastShare) continue;
-      // The smallest difference of this level, to that of the largest.
-      double* const at = weights.data() + (a_weights.size() - 1 - i);
+      // Differences b - a for this level of a: a contiguous run of the lattice.
+      double* const at = result.weights.data() + (a_weights.size() - 1 - i);
       for (size_t j = 0; j < b_weights.size(); ++j) at[j] += weight * b_weights[j];
     }
     const double of_noise = share * a_sum * b_sum;
-    total += of_noise;
-    result.noise += of_noise * noises[n];
+    result.total += of_noise;
+    result.noise += of_noise * grid.noises[n];
   }
-  result.noise /= total;
+  result.noise /= result.total;
+  return result;
+}
+
+LevelDifference summary_of(const DifferenceWeights& found, double step, double threshold,
+                           double probability) {
+  LevelDifference result;
+  result.noise = found.noise;
   double sum = 0.0;
   const double tail = (1.0 - probability) / 2;
-  result.low = static_cast<double>(lowest) * step;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const double difference = static_cast<double>(lowest + static_cast<int64_t>(i)) * step;
-    const double weight = weights[i] / total;
+  result.low = static_cast<double>(found.lowest) * step;
+  for (size_t i = 0; i < found.weights.size(); ++i) {
+    const double difference = static_cast<double>(found.lowest + static_cast<int64_t>(i)) * step;
+    const double weight = found.weights[i] / found.total;
     if (sum < tail) result.low = difference;
     if (sum < 1.0 - tail) result.high = difference;
     sum += weight;
@@ -169,6 +212,12 @@ LevelDifference difference_of(const std::vector<double>& a, const std::vector<do
     if (difference < -threshold) result.below += weight;
   }
   return result;
+}
+
+LevelDifference difference_of(const DifferenceQuestion& question, double threshold,
+                              double probability) {
+  const DifferenceGrid grid = grid_of(question);
+  return summary_of(convolve(grid, fits_of(question, grid)), grid.step, threshold, probability);
 }
 
 }  // namespace
@@ -210,11 +259,15 @@ std::vector<double> noise_grid(double scale) {
   return grid;
 }
 
+double middle_noise(const std::vector<double>& noises) {
+  return noises[kNoiseFactors.size() / 2 - 1];
+}
+
 LevelDifference level_difference(const std::vector<double>& a, const std::vector<double>& b,
                                  double threshold, double probability, double weight_of_reading,
                                  const NoiseEvidence& evidence) {
   MOETUNE_CHECK(!a.empty() && !b.empty(), "a difference of {} and {} readings", a.size(), b.size());
-  return difference_of(a, b, threshold, probability, weight_of_reading, evidence);
+  return difference_of({a, b, weight_of_reading, evidence}, threshold, probability);
 }
 
 const LevelDifference& RememberedDifference::of(std::vector<double> a, std::vector<double> b,
@@ -231,14 +284,15 @@ const LevelDifference& RememberedDifference::of(std::vector<double> a, std::vect
 LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
                                 double probability, const NoiseEvidence& evidence) {
   MOETUNE_CHECK(!readings.empty(), "a level of no readings");
-  return difference_of({}, readings, threshold, probability, 1.0, evidence);
+  const std::vector<double> none;
+  return difference_of({none, readings, 1.0, evidence}, threshold, probability);
 }
 
 double log_odds_of_shift(const std::vector<double>& a, const std::vector<double>& b, double shift,
                          double weight_of_reading) {
   MOETUNE_CHECK(!a.empty() && !b.empty(), "a shift of {} and {} readings", a.size(), b.size());
   const std::vector<double> noises = noise_grid(noise_scale({{0, a}, {1, b}}));
-  const double scale = middle_of(noises);
+  const double scale = middle_noise(noises);
   const double step = scale * kLatticeStep / std::sqrt(static_cast<double>(a.size() + b.size()));
   const auto log_evidence = [&](double off) {
     std::vector<double> moved = b;

@@ -20,25 +20,27 @@ struct CommitReadings {
 /// median. 0 when no commit was run twice or all runs agree.
 double pooled_noise(const std::vector<CommitReadings>& commits);
 
-/// The pooled noise, or `least` if that is more. Never 0, as a metric without noise has some tiny
-/// one, and never so small against the readings that lattices of it cannot be counted.
+/// The pooled noise, or `least` if that is more. Never 0, and never so small against the readings
+/// that the points of a lattice cannot be counted: a metric without noise gets a tiny one.
 double noise_scale(const std::vector<CommitReadings>& commits, double least = 0.0);
 
-/// What the noise may be, smallest first: kNoiseFactors around `scale`.
+/// Standard deviations that the noise may have, smallest first: kNoiseFactors times `scale`.
 std::vector<double> noise_grid(double scale);
+/// The usual noise of such a grid.
+double middle_noise(const std::vector<double>& noises);
 
-/// What else is known of the noise than two levels' own readings tell.
+/// Evidence of the noise beyond the readings of the two levels.
 struct NoiseEvidence {
   /// Readings of other levels, each of which was read several times.
   std::vector<std::vector<double>> repeats;
-  double least =
-      0.0;  ///< it is not smaller, such as what the parts of one reading show; 0: unknown
+  /// Lower bound of the noise, such as what the parts of one reading show; 0: unknown.
+  double least = 0.0;
 };
 
 /// The difference of two levels.
 struct LevelDifference {
   double mean = 0.0;
-  double low = 0.0;  ///< of the interval of the asked probability, equal tails
+  double low = 0.0;  ///< ends of the interval of the asked probability, with equal tails
   double high = 0.0;
   double noise = 0.0;  ///< expected standard deviation of a run
   double above = 0.0;  ///< probability that it exceeds the asked threshold
@@ -52,8 +54,8 @@ LevelDifference level_difference(const std::vector<double>& a, const std::vector
                                  double weight_of_reading = 1.0,
                                  const NoiseEvidence& evidence = {});
 
-/// level_difference, which it takes again only where something else is asked than the last time:
-/// most runs of a hunt are not of its ends, whose difference decides after every run.
+/// level_difference that keeps its last answer. The difference of a hunt's ends decides after every
+/// run, and most runs are not of the ends.
 class RememberedDifference {
  public:
   const LevelDifference& of(std::vector<double> a, std::vector<double> b, double threshold,
@@ -73,7 +75,7 @@ class RememberedDifference {
   LevelDifference answer_;
 };
 
-/// As level_difference, of one level from 0: for differences of pairs. At least one reading.
+/// As level_difference between 0 and one level: for differences of pairs. Needs a reading.
 LevelDifference level_from_zero(const std::vector<double>& readings, double threshold,
                                 double probability = 0.95, const NoiseEvidence& evidence = {});
 

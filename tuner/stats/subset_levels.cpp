@@ -20,14 +20,14 @@ constexpr double kGoodShare = 0.45;    ///< the good end's
 constexpr double kLikelyShare = 0.35;  ///< that of a set known to be bad
 constexpr double kOtherShare = 0.20;   ///< anywhere
 
-constexpr double kReach = 6.0;          ///< of the lattice around a median of one run, in noises
-constexpr double kLeastReach = 3.0;     ///< the same around a median of many runs
-constexpr double kCovered = 2.5;        ///< this far around a median the lattice must reach
-constexpr double kLatticeStep = 0.4;    ///< in standard errors of the set that ran most often
-constexpr double kLatticeGrowth = 1.2;  ///< of the number of readings until it is made anew
+constexpr double kSetReach = 6.0;        ///< of the lattice around a median of one run, in noises
+constexpr double kLeastReach = 3.0;      ///< the same around a median of many runs
+constexpr double kCovered = 2.5;         ///< this far around a median the lattice must reach
+constexpr double kSetLatticeStep = 0.4;  ///< in standard errors of the set that ran most often
+constexpr double kLatticeGrowth = 1.2;   ///< of the number of readings until it is made anew
 
 double reach_of(size_t num_values) {
-  return std::max(kLeastReach, kReach / std::sqrt(static_cast<double>(num_values)));
+  return std::max(kLeastReach, kSetReach / std::sqrt(static_cast<double>(num_values)));
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void SubsetLevels::build_lattice() {
     most = std::max(most, set.values.size());
   }
   scale_ = noise_scale(commits);
-  step_ = scale_ * kLatticeStep / std::sqrt(static_cast<double>(most));
+  step_ = scale_ * kSetLatticeStep / std::sqrt(static_cast<double>(most));
   noises_ = noise_grid(scale_);
   std::vector<LevelRange> ranges;
   for (const CommitReadings& commit : commits) {

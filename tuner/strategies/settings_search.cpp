@@ -44,29 +44,15 @@ SettingsSearch::SettingsSearch(const spec::SweepSpec& sweep, std::unique_ptr<Set
     : sweep_(sweep), space_(std::move(space)), contests_(sweep.min_gain_ratio, false) {}
 
 std::optional<TrialRequest> SettingsSearch::ask() {
-  pending_.reset();
-  decisions_.clear();
-  started_.clear();
-  measured_.clear();
-  refused_.clear();
-  beaten_.clear();
-  attempts_.clear();
-  num_repeats_ = 0;
-  reference_loss_.clear();
-  first_fit_.reset();
-  incumbent_.reset();
-  runner_up_.reset();
-  best_hash_.clear();
-  is_validating_ = false;
-  phase_ = Phase::contract;
+  pass_ = {};
   contests_.restart();
   try {
     run();
     is_done_ = true;
   } catch (const Pending&) {
-    // The next trial is in pending_.
+    // The next trial is in pass_.pending.
   }
-  return pending_;
+  return pass_.pending;
 }
 
 void SettingsSearch::tell(const TrialRequest& request, const TrialOutcome& outcome) {
@@ -75,16 +61,17 @@ void SettingsSearch::tell(const TrialRequest& request, const TrialOutcome& outco
 
 std::vector<Decision> SettingsSearch::take_decisions() {
   std::vector<Decision> fresh;
-  if (decisions_.size() > num_taken_) {
-    fresh.assign(decisions_.begin() + static_cast<std::ptrdiff_t>(num_taken_), decisions_.end());
-    num_taken_ = decisions_.size();
+  if (pass_.decisions.size() > num_taken_) {
+    fresh.assign(pass_.decisions.begin() + static_cast<std::ptrdiff_t>(num_taken_),
+                 pass_.decisions.end());
+    num_taken_ = pass_.decisions.size();
   }
   return fresh;
 }
 
 Progress SettingsSearch::progress() const {
-  const int64_t left = is_done_ || is_validating_ ? 0 : phase_ == Phase::retune ? 5 : 10;
-  return {phase_, num_started(), std::min(sweep_.budget.max_trials, num_started() + left)};
+  const int64_t left = is_done_ || pass_.is_validating ? 0 : pass_.phase == Phase::retune ? 5 : 10;
+  return {pass_.phase, num_started(), std::min(sweep_.budget.max_trials, num_started() + left)};
 }
 
 void SettingsSearch::run() {
@@ -93,15 +80,16 @@ void SettingsSearch::run() {
     scale();
     retune();
   } catch (const BudgetSpent&) {
-    decide(phase_, "note",
-           fmt::format("The budget is nearly used up: {}.",
-                       incumbent_ ? "only the validation is left" : "nothing is left to validate"));
+    decide(pass_.phase, "note",
+           fmt::format("The budget is nearly used up: {}.", pass_.incumbent
+                                                                ? "only the validation is left"
+                                                                : "nothing is left to validate"));
   }
-  if (incumbent_) validate();
+  if (pass_.incumbent) validate();
 }
 
 Decision& SettingsSearch::decide(Phase phase, std::string kind, std::string text) {
-  Decision& decision = decisions_.emplace_back();
+  Decision& decision = pass_.decisions.emplace_back();
   decision.phase = phase;
   decision.kind = std::move(kind);
   decision.text = std::move(text);
@@ -109,20 +97,20 @@ Decision& SettingsSearch::decide(Phase phase, std::string kind, std::string text
 }
 
 SettingsSearch::Trial SettingsSearch::measure(TrialRequest request, const Settings& settings) {
-  request.phase = phase_;
-  request.spec.reference_loss = reference_loss_;
+  request.phase = pass_.phase;
+  request.spec.reference_loss = pass_.reference_loss;
   const Key key{request.hash, request.attempt};
   const auto known = outcomes_.find(key);
   if (known == outcomes_.end() || known->second.status == spec::TrialStatus::pruned) {
     // One is kept back for the validation.
     const bool is_last = num_started() + 1 >= sweep_.budget.max_trials;
-    if (!is_validating_ && (is_last || is_finishing_)) throw BudgetSpent{};
-    pending_ = std::move(request);
+    if (!pass_.is_validating && (is_last || is_finishing_)) throw BudgetSpent{};
+    pass_.pending = std::move(request);
     throw Pending{};
   }
-  started_.insert(key);
+  pass_.started.insert(key);
   Trial trial{settings, std::move(request), known->second};
-  const bool is_new = measured_.insert(trial.request.hash).second;
+  const bool is_new = pass_.measured.insert(trial.request.hash).second;
   if (is_new && trial.is_ok() && !trial.request.is_profiled) {
     contests_.add(trial.request, trial.outcome);
   }
@@ -137,13 +125,13 @@ SettingsSearch::Trial SettingsSearch::measure(const Settings& settings, const st
 }
 
 void SettingsSearch::refuse(TrialRequest request, Action action, const std::string& reason) {
-  if (!refused_.insert(request.hash).second || refused_.size() > kMostRefused) return;
+  if (!pass_.refused.insert(request.hash).second || pass_.refused.size() > kMostRefused) return;
   if (outcomes_.contains({request.hash, 0})) return;
   if (is_finishing_) throw BudgetSpent{};
-  request.phase = phase_;
+  request.phase = pass_.phase;
   request.action = action;
   request.reason = reason;
-  pending_ = std::move(request);
+  pass_.pending = std::move(request);
   throw Pending{};
 }
 
@@ -158,8 +146,8 @@ bool SettingsSearch::is_worth_running(const Settings& settings, const std::strin
     refuse(std::move(request), Action::pruned, why);
     return false;
   }
-  if (!incumbent_) return true;
-  const int64_t best_ns = incumbent_->request.prediction.step_ns;
+  if (!pass_.incumbent) return true;
+  const int64_t best_ns = pass_.incumbent->request.prediction.step_ns;
   const int64_t own_ns = request.prediction.step_ns;
   if (best_ns <= 0 || static_cast<double>(own_ns) < kHopelessRatio * static_cast<double>(best_ns)) {
     return true;
@@ -171,12 +159,12 @@ bool SettingsSearch::is_worth_running(const Settings& settings, const std::strin
 }
 
 void SettingsSearch::take_as_first(const Trial& trial) {
-  reference_loss_ = trial.outcome.losses;
-  incumbent_ = trial;
-  first_fit_ = trial;
-  best_hash_ = trial.request.hash;
+  pass_.reference_loss = trial.outcome.losses;
+  pass_.incumbent = trial;
+  pass_.first_fit = trial;
+  pass_.best_hash = trial.request.hash;
   Decision& decision = decide(
-      phase_, "note",
+      pass_.phase, "note",
       fmt::format("{} takes {} a step. Its losses are the reference of all others.{}",
                   trial.request.title, base::format_ns(trial.outcome.step_ns), space_->remark()));
   decision.trial_hash = trial.request.hash;
@@ -201,7 +189,7 @@ bool SettingsSearch::contract() {
 }
 
 bool SettingsSearch::fit(const Trial& baseline) {
-  phase_ = Phase::fit;
+  pass_.phase = Phase::fit;
   int num_tried = 0;
   // A change that does not suffice alone is what the next ones start from; none leads back.
   Trial last = baseline;
@@ -238,10 +226,10 @@ bool SettingsSearch::fit(const Trial& baseline) {
 }
 
 void SettingsSearch::scale() {
-  phase_ = Phase::scale;
+  pass_.phase = Phase::scale;
   std::vector<TrialRequest> ranked;
   std::map<std::string, Settings> by_hash;
-  const Settings start = incumbent_->settings;
+  const Settings start = pass_.incumbent->settings;
   for (const Settings& layout : space_->layouts()) {
     // Everything but the sizes stays as the incumbent has it.
     Settings settings = start;
@@ -274,23 +262,23 @@ void SettingsSearch::scale() {
 
 TrialOutcome SettingsSearch::profile() {
   if (!space_->can_profile()) return {};
-  phase_ = Phase::profile;
-  const Trial trial = measure(incumbent_->settings, "a look into the best so far", true);
-  phase_ = Phase::retune;
+  pass_.phase = Phase::profile;
+  const Trial trial = measure(pass_.incumbent->settings, "a look into the best so far", true);
+  pass_.phase = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
   Decision& decision =
       decide(Phase::profile, "wall",
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
              : seen.wall_label.empty() || seen.wall_label == "unknown"
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
-                               base::format_ns(incumbent_->outcome.step_ns),
+                               base::format_ns(pass_.incumbent->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
                  : fmt::format("At {} per step the wall is {}{}: {}.",
-                               base::format_ns(incumbent_->outcome.step_ns), seen.wall_label,
+                               base::format_ns(pass_.incumbent->outcome.step_ns), seen.wall_label,
                                seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
                                percent_list(seen)));
   decision.trial_hash = trial.request.hash;
-  decision.baseline_hash = incumbent_->request.hash;
+  decision.baseline_hash = pass_.incumbent->request.hash;
   decision.wall = seen.wall;
   decision.evidence = {
       {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"ceilings", seen.ceilings}};
@@ -299,24 +287,25 @@ TrialOutcome SettingsSearch::profile() {
 
 bool SettingsSearch::goes_back(const Settings& settings) const {
   return std::ranges::all_of(settings, [&](const auto& setting) {
-    return incumbent_->settings.at(setting.first) == setting.second || beaten_.contains(setting);
+    return pass_.incumbent->settings.at(setting.first) == setting.second ||
+           pass_.beaten.contains(setting);
   });
 }
 
 void SettingsSearch::retune() {
-  phase_ = Phase::retune;
+  pass_.phase = Phase::retune;
   std::set<std::pair<std::string, std::string>> tried;  // wall and change
   bool has_changed = true;
   while (has_changed) {
     has_changed = false;
     const TrialOutcome seen = profile();
-    phase_ = Phase::retune;
-    for (const SettingsMove& move : space_->moves(incumbent_->settings, seen)) {
-      const std::string title = space_->change_text(incumbent_->settings, move.settings);
+    pass_.phase = Phase::retune;
+    for (const SettingsMove& move : space_->moves(pass_.incumbent->settings, seen)) {
+      const std::string title = space_->change_text(pass_.incumbent->settings, move.settings);
       if (goes_back(move.settings) || !tried.emplace(seen.wall_label, title).second) continue;
       if (!is_worth_running(move.settings, title)) continue;
       const Trial trial = measure(move.settings, title);
-      if (trial.request.hash == incumbent_->request.hash) continue;
+      if (trial.request.hash == pass_.incumbent->request.hash) continue;
       if (contest(trial, move)) {
         has_changed = true;
         break;
@@ -326,7 +315,7 @@ void SettingsSearch::retune() {
 }
 
 std::optional<double> SettingsSearch::predicted_ratio(const Trial& candidate) const {
-  const auto before = static_cast<double>(incumbent_->request.prediction.step_ns);
+  const auto before = static_cast<double>(pass_.incumbent->request.prediction.step_ns);
   const auto after = static_cast<double>(candidate.request.prediction.step_ns);
   if (before <= 0 || after <= 0) return std::nullopt;
   return before / after - 1;
@@ -334,28 +323,21 @@ std::optional<double> SettingsSearch::predicted_ratio(const Trial& candidate) co
 
 std::optional<TrialOutcome> SettingsSearch::repeat(const Trial& trial, Purpose purpose,
                                                    const std::string& rival) {
-  TrialRequest request = trial.request;
-  request.attempt = attempts_[request.hash] + 1;
-  request.purpose = purpose;
-  request.phase = phase_;
-  request.is_baseline = false;
-  request.spec.reference_loss = reference_loss_;
-  if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
-    request.num_steps = kLongerSteps * request.spec.num_steps;
-  }
-  request.title = fmt::format("{}, {}", trial.request.title, words_of(purpose));
+  TrialRequest request = repeat_of(trial.request, purpose, pass_.attempts[trial.request.hash] + 1);
+  request.phase = pass_.phase;
+  request.spec.reference_loss = pass_.reference_loss;
   const Key key{request.hash, request.attempt};
   const auto known = outcomes_.find(key);
   if (known == outcomes_.end()) {
-    const bool has_room = num_repeats_ < sweep_.budget.max_trials / kRepeatShare &&
+    const bool has_room = pass_.num_repeats < sweep_.budget.max_trials / kRepeatShare &&
                           num_started() + 1 < sweep_.budget.max_trials;
     if (is_finishing_ || !has_room) return std::nullopt;
-    pending_ = std::move(request);
+    pass_.pending = std::move(request);
     throw Pending{};
   }
-  started_.insert(key);
-  ++attempts_[request.hash];
-  ++num_repeats_;
+  pass_.started.insert(key);
+  ++pass_.attempts[request.hash];
+  ++pass_.num_repeats;
   if (known->second.status == spec::TrialStatus::ok) contests_.add(request, known->second, rival);
   return known->second;
 }
@@ -363,9 +345,9 @@ std::optional<TrialOutcome> SettingsSearch::repeat(const Trial& trial, Purpose p
 void SettingsSearch::describe(const Trial& candidate, const SettingsMove& move,
                               Decision& decision) const {
   decision.trial_hash = candidate.request.hash;
-  if (incumbent_) decision.baseline_hash = incumbent_->request.hash;
+  if (pass_.incumbent) decision.baseline_hash = pass_.incumbent->request.hash;
   decision.remedy = move.remedy;
-  const Settings& from = incumbent_ ? incumbent_->settings : space_->base();
+  const Settings& from = pass_.incumbent ? pass_.incumbent->settings : space_->base();
   nlohmann::json knobs = nlohmann::json::object();
   for (const auto& [name, value] : candidate.settings) {
     const auto was = from.find(name);
@@ -380,32 +362,26 @@ void SettingsSearch::describe(const Trial& candidate, const SettingsMove& move,
   decision.evidence = {{"after", evidence_of(candidate.outcome)},
                        {"knobs", knobs},
                        {"ceiling_ratio", move.ceiling_ratio}};
-  if (incumbent_) decision.evidence["before"] = evidence_of(incumbent_->outcome);
+  if (pass_.incumbent) decision.evidence["before"] = evidence_of(pass_.incumbent->outcome);
 }
 
 bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
   const std::string& title = candidate.request.title;
   if (!candidate.is_ok()) {
-    describe(
-        candidate, move,
-        decide(phase_, "rejected", fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
+    describe(candidate, move,
+             decide(pass_.phase, "rejected",
+                    fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
     return false;
   }
-  const std::string& before = incumbent_->request.hash;
+  const std::string& before = pass_.incumbent->request.hash;
   const std::string& after = candidate.request.hash;
   const std::optional<double> predicted = predicted_ratio(candidate);
-  Judgement judgement = contests_.judge(before, after, predicted);
-  std::optional<TrialOutcome> failure;
-  while (const auto next = contests_.next_run(before, after, judgement)) {
-    const auto outcome = repeat(next->is_candidate ? candidate : *incumbent_, next->purpose,
-                                next->is_candidate ? before : after);
-    if (!outcome) break;
-    if (outcome->status != spec::TrialStatus::ok) {
-      if (next->is_candidate) failure = outcome;
-      break;
-    }
-    judgement = contests_.judge(before, after, predicted);
-  }
+  const auto [judgement, failure] = contests_.settle(
+      before, after, [&] { return contests_.judge(before, after, predicted); },
+      [&](const NextRun& next) {
+        return repeat(next.is_candidate ? candidate : *pass_.incumbent, next.purpose,
+                      next.is_candidate ? before : after);
+      });
   const bool is_gain = judgement.verdict == Verdict::gain && !failure;
   std::string text = fmt::format("{}: {} per step, {} the best so far {}, by {} and {} runs", title,
                                  base::format_ns(candidate.outcome.step_ns),
@@ -427,7 +403,7 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
   }
   text += ".";
   if (is_gain && !move.why.empty()) text += " " + move.why;
-  Decision& decision = decide(phase_, kind, std::move(text));
+  Decision& decision = decide(pass_.phase, kind, std::move(text));
   describe(candidate, move, decision);
   decision.gain_ratio = judgement.gain_ratio;
   decision.gain_low_ratio = judgement.low_ratio;
@@ -435,21 +411,21 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
   decision.noise_ratio = judgement.noise_ratio;
   decision.evidence["judgement"] = to_json(judgement);
   if (!is_gain) return false;
-  for (const auto& [name, value] : incumbent_->settings) {
-    if (candidate.settings.at(name) != value) beaten_.emplace(name, value);
+  for (const auto& [name, value] : pass_.incumbent->settings) {
+    if (candidate.settings.at(name) != value) pass_.beaten.emplace(name, value);
   }
-  runner_up_ = incumbent_;
-  incumbent_ = candidate;
-  best_hash_ = candidate.request.hash;
+  pass_.runner_up = pass_.incumbent;
+  pass_.incumbent = candidate;
+  pass_.best_hash = candidate.request.hash;
   return true;
 }
 
 void SettingsSearch::validate() {
-  phase_ = Phase::validate;
-  is_validating_ = true;
+  pass_.phase = Phase::validate;
+  pass_.is_validating = true;
   for (const bool is_runner_up : {false, true}) {
-    if (is_runner_up && !runner_up_) break;
-    const Trial& winner = is_runner_up ? *runner_up_ : *incumbent_;
+    if (is_runner_up && !pass_.runner_up) break;
+    const Trial& winner = is_runner_up ? *pass_.runner_up : *pass_.incumbent;
     if (num_started() >= sweep_.budget.max_trials) break;
     TrialRequest request = space_->request(winner.settings, false, sweep_.validate_steps);
     request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
@@ -473,18 +449,18 @@ void SettingsSearch::validate() {
     decision.baseline_hash = winner.request.hash;
     decision.evidence = {{"before", evidence_of(winner.outcome)}, {"after", evidence_of(outcome)}};
     if (!has_held) continue;
-    best_hash_ = trial.request.hash;
-    const Judgement gain = contests_.gain_over(first_fit_->request.hash, winner.request.hash);
+    pass_.best_hash = trial.request.hash;
+    const Judgement gain = contests_.gain_over(pass_.first_fit->request.hash, winner.request.hash);
     Decision& verdict = decide(
         Phase::validate, "note",
         fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
                     "fitted ({:.2f} to {:.2f}).",
-                    first_fit_->request.hash == winner.request.hash
+                    pass_.first_fit->request.hash == winner.request.hash
                         ? std::string("the first configuration that fitted")
                         : space_->change_text(space_->base(), winner.settings),
                     gain.gain_ratio + 1, gain.low_ratio + 1, gain.high_ratio + 1));
     verdict.trial_hash = trial.request.hash;
-    verdict.baseline_hash = first_fit_->request.hash;
+    verdict.baseline_hash = pass_.first_fit->request.hash;
     verdict.gain_ratio = gain.gain_ratio;
     verdict.gain_low_ratio = gain.low_ratio;
     verdict.gain_high_ratio = gain.high_ratio;
@@ -494,7 +470,7 @@ void SettingsSearch::validate() {
   Decision& note = decide(
       Phase::validate, "note",
       "No configuration passed the validation: the best one is known from short trials only.");
-  note.trial_hash = incumbent_->request.hash;
+  note.trial_hash = pass_.incumbent->request.hash;
 }
 
 }  // namespace moetune::tuner

@@ -36,15 +36,8 @@ nlohmann::json changed_knobs(const spec::Knobs& before, const spec::Knobs& after
 
 std::optional<TrialOutcome> ThreeWalls::repeat(const Trial& trial, Purpose purpose,
                                                const std::string& rival) {
-  TrialRequest request = trial.request;
-  request.attempt = attempts_[request.hash] + 1;
-  request.purpose = purpose;
+  TrialRequest request = repeat_of(trial.request, purpose, attempts_[trial.request.hash] + 1);
   request.phase = phase_;
-  request.is_baseline = false;
-  if (purpose == Purpose::longer || purpose == Purpose::in_turns) {
-    request.num_steps = kLongerSteps * request.spec.num_steps;
-  }
-  request.title = fmt::format("{}, {}", trial.request.title, words_of(purpose));
   const auto known = outcomes_.find({request.hash, request.attempt});
   if (known == outcomes_.end()) {
     // One trial is kept back for the validation, and of the repeats a third for the retuning.
@@ -89,20 +82,15 @@ Judgement ThreeWalls::judge(const Contender& contender) {
 Judgement ThreeWalls::settle(Contender& contender) {
   const std::string incumbent = incumbent_->request.hash;
   const std::string candidate = contender.trial.request.hash;
-  Judgement judgement = judge(contender);
-  while (const auto next = contests_.next_run(incumbent, candidate, judgement)) {
-    const std::optional<TrialOutcome> outcome =
-        repeat(next->is_candidate ? contender.trial : *incumbent_, next->purpose,
-               next->is_candidate ? incumbent : candidate);
-    if (!outcome) break;
-    if (outcome->status != spec::TrialStatus::ok) {
-      if (next->is_candidate) contender.failure = outcome;
-      break;
-    }
-    judgement = judge(contender);
-  }
+  Settled settled = contests_.settle(
+      incumbent, candidate, [&] { return judge(contender); },
+      [&](const NextRun& next) {
+        return repeat(next.is_candidate ? contender.trial : *incumbent_, next.purpose,
+                      next.is_candidate ? incumbent : candidate);
+      });
+  if (settled.failure) contender.failure = std::move(settled.failure);
   contender.is_settled = true;
-  return judgement;
+  return settled.judgement;
 }
 
 bool ThreeWalls::reject_failed(const Contender& contender) {

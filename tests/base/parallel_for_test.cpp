@@ -1,5 +1,5 @@
-// Work on several threads: all of it is done once, and failures come back.
-#include "kernels/base/at_once.h"
+// Loops on several threads: all of the work is done once, and failures come back.
+#include "kernels/base/parallel_for.h"
 
 #include <boost/test/unit_test.hpp>
 #include <stdexcept>
@@ -7,13 +7,13 @@
 #include <vector>
 
 namespace moetune::base {
-BOOST_AUTO_TEST_SUITE(at_once)
+BOOST_AUTO_TEST_SUITE(parallel_loops)
 
 BOOST_AUTO_TEST_CASE(everything_is_done_once) {
   std::vector<int> calls(100);
-  for_each_at_once(calls.size(), [&](size_t i) { ++calls[i]; });
+  parallel_for(calls.size(), [&](size_t i) { ++calls[i]; });
   BOOST_TEST(calls == std::vector<int>(100, 1), boost::test_tools::per_element());
-  for_each_at_once(0, [](size_t) { BOOST_ERROR("there is nothing to do"); });
+  parallel_for(0, [](size_t) { BOOST_ERROR("there is nothing to do"); });
 }
 
 BOOST_AUTO_TEST_CASE(the_first_failure_is_thrown_when_all_is_done) {
@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(the_first_failure_is_thrown_when_all_is_done) {
     ++calls[i];
     if (i == 7 || i == 13) throw std::runtime_error(std::to_string(i));
   };
-  BOOST_CHECK_EXCEPTION(for_each_at_once(calls.size(), work), std::runtime_error,
+  BOOST_CHECK_EXCEPTION(parallel_for(calls.size(), work), std::runtime_error,
                         [](const auto& error) { return std::string(error.what()) == "7"; });
   BOOST_TEST(calls == std::vector<int>(20, 1), boost::test_tools::per_element());
 }

@@ -1,4 +1,4 @@
-// The same work on several things at once.
+// A loop whose iterations run on several threads.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace moetune::base {
 /// Calls work(i) for each i < count on all cores. Waits for all calls; then rethrows the exception
 /// of the smallest i that failed.
 template <typename Work>
-void for_each_at_once(size_t count, const Work& work) {
+void parallel_for(size_t count, const Work& work) {
   std::vector<std::exception_ptr> failures(count);
   std::atomic<size_t> next = 0;
   const auto run_tasks = [&] {

@@ -1,0 +1,173 @@
+// Where a search starts: what is too large, the cheapest change that fits, starts that are kept or
+// replaced.
+#include <boost/test/unit_test.hpp>
+
+#include "tests/tuner/three_walls_helper.h"
+#include "tuner/strategies/three_walls.h"
+
+namespace moetune::tuner {
+BOOST_AUTO_TEST_SUITE(three_walls_fit)
+
+namespace {
+
+using spec::Knobs;
+using spec::TrialStatus;
+using testing::check_manners;
+using testing::drive;
+using testing::narrow_sweep;
+using testing::run_in_fake_world;
+using testing::Story;
+
+BOOST_AUTO_TEST_CASE(where_nothing_fits_memory_is_the_last_word) {
+  spec::SweepSpec sweep = narrow_sweep();
+  sweep.base.hardware.memory_bytes = 1000;
+  const Story story = drive(sweep, run_in_fake_world);
+  check_manners(sweep, story);
+  BOOST_TEST(story.started().size() == 2U);  // the baseline runs all the same
+  BOOST_REQUIRE(!story.decisions.empty());
+  BOOST_TEST((story.decisions.back().phase == Phase::fit));
+  BOOST_TEST(story.decisions.back().wall == "memory");
+  BOOST_TEST(story.best_hash == "");
+}
+
+// Real devices: there is no run on one without a limit.
+BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits_first) {
+  spec::SweepSpec sweep = narrow_sweep();
+  sweep.base.backend = spec::BackendKind::cuda;
+  sweep.base.clock = spec::ClockMode::wall;
+  sweep.base.communicator = spec::CommunicatorKind::nccl;
+  const auto world = [](const TrialRequest& request) {
+    if (!request.is_reference) return run_in_fake_world(request);
+    TrialOutcome outcome;
+    outcome.status = TrialStatus::oom;
+    outcome.reason = "out of memory on rank 0";
+    return outcome;
+  };
+  const Story story = drive(sweep, world);
+  check_manners(sweep, story);
+  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  const std::vector<TrialRequest> started = story.started();
+  const auto first_ok = std::ranges::find_if(started, [&](const TrialRequest& request) {
+    return story.outcome_of(request.hash).status == TrialStatus::ok;
+  });
+  BOOST_REQUIRE(first_ok != started.end());
+  const std::vector<double> expected = story.outcome_of(first_ok->hash).losses;
+  BOOST_REQUIRE(!expected.empty());
+  for (auto request = started.begin(); request != started.end(); ++request) {
+    // One device would need as many times longer as there are.
+    if (request->is_reference) BOOST_TEST(request->spec.num_steps == 3);
+    // The first one that fits has none, nor when it is measured again.
+    BOOST_TEST(request->spec.reference_loss ==
+                   (request->hash == first_ok->hash || request < first_ok ? std::vector<double>()
+                                                                          : expected),
+               boost::test_tools::per_element());
+  }
+  // On a device of its own the reference run failed for another reason.
+  const Story failed = drive(sweep, [](const TrialRequest&) {
+    TrialOutcome outcome;
+    outcome.status = TrialStatus::failed;
+    outcome.reason = "no GPU";
+    return outcome;
+  });
+  BOOST_TEST(failed.started().size() == 1U);
+  // And where it is not memory that configurations lack, that is not what is said.
+  const Story broken = drive(sweep, [&](const TrialRequest& request) {
+    TrialOutcome outcome = world(request);
+    if (!request.is_reference && request.action == Action::run) {
+      outcome.status = TrialStatus::failed;
+      outcome.reason = "no network";
+    }
+    return outcome;
+  });
+  BOOST_TEST(broken.best_hash == "");
+  BOOST_TEST(broken.decisions.back().text ==
+             "No configuration has run to its end; the last one ended as failed: no network.");
+}
+
+// Neither expert parallelism nor pipeline stages alone are enough, and data parallelism, which has
+// an axis of its own, has to give way to the stages.
+BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {
+  for (const bool has_dp_axis : {false, true}) {
+    spec::SweepSpec sweep = testing::small_sweep(
+        {{"expert_model_parallel_size", {"1", "4"}}, {"pipeline_model_parallel_size", {"1", "2"}}});
+    if (has_dp_axis) sweep.space["data_parallel_size"] = {"1", "2", "4", "8"};
+    const auto peak = [&](const char* ep, const char* pp) {
+      const SearchSpace space(sweep);
+      spec::TrialSpec spec = sweep.base;
+      spec.knobs = space.with(spec.knobs, "expert_model_parallel_size", ep);
+      spec.knobs = space.with(spec.knobs, "pipeline_model_parallel_size", pp);
+      if (has_dp_axis) spec.knobs.data_parallel_size = 8 / spec.knobs.pipeline_model_parallel_size;
+      spec.num_steps = std::max(spec.num_steps, sweep.validate_steps);
+      return testing::peak_of(spec);
+    };
+    const int64_t limit = std::min(peak("4", "1"), peak("1", "2")) - 1;
+    BOOST_REQUIRE(peak("4", "2") <= limit);
+    sweep.base.hardware.memory_bytes = limit;
+    const Story story = drive(sweep, run_in_fake_world);
+    check_manners(sweep, story);
+    BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+    const spec::Knobs best = story.request_of(story.best_hash).spec.knobs;
+    BOOST_TEST(best.expert_model_parallel_size == 4);
+    BOOST_TEST(best.pipeline_model_parallel_size == 2);
+    BOOST_TEST(best.data_parallel_size == 4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_cheapest_change_that_fits_comes_first) {
+  const std::pair<const char*, const char*> order[] = {
+      {"expert_model_parallel_size", "2"},
+      {"pipeline_model_parallel_size", "2"},
+      {"context_parallel_size", "2"},
+      {"micro_batch_size", "1"},
+  };
+  // Without those before it each is the first.
+  for (size_t first = 0; first < std::size(order); ++first) {
+    spec::SweepSpec sweep = testing::small_sweep({});
+    const auto peak = [&](const spec::Knobs& knobs) {
+      spec::TrialSpec spec = sweep.base;
+      spec.knobs = knobs;
+      spec.num_steps = std::max(spec.num_steps, sweep.validate_steps);
+      return testing::peak_of(spec);
+    };
+    int64_t largest = 0;
+    for (size_t i = first; i < std::size(order); ++i) {
+      const auto& [knob, value] = order[i];
+      const std::string start = spec::get_knob(sweep.base.knobs, *spec::find_knob(knob));
+      sweep.space[knob] = {start, value};
+      largest = std::max(largest, peak(SearchSpace(sweep).with(sweep.base.knobs, knob, value)));
+    }
+    BOOST_TEST_REQUIRE(largest < peak(sweep.base.knobs));
+    sweep.base.hardware.memory_bytes = largest;
+    const Story story = drive(sweep, run_in_fake_world);
+    const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+      return decision.phase == Phase::fit && decision.kind == "kept";
+    });
+    BOOST_REQUIRE((kept != story.decisions.end()));
+    const auto& [knob, value] = order[first];
+    const spec::Knobs knobs = story.request_of(kept->trial_hash).spec.knobs;
+    BOOST_TEST(spec::get_knob(knobs, *spec::find_knob(knob)) == value, kept->text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replaced) {
+  spec::SweepSpec roomy = narrow_sweep();
+  roomy.base.hardware.memory_bytes *= 10;
+  const Story story = drive(roomy, run_in_fake_world);
+  check_manners(roomy, story);
+  BOOST_TEST(story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST((story.started().at(2).phase == Phase::scale));
+
+  spec::SweepSpec illegal = narrow_sweep();
+  illegal.base.knobs.micro_batch_size = 3;
+  illegal.space["micro_batch_size"] = {"1", "2"};
+  const Story repaired = drive(illegal, run_in_fake_world);
+  check_manners(illegal, repaired);
+  BOOST_TEST((repaired.requests.at(1).action == Action::invalid));
+  BOOST_TEST(repaired.requests.at(1).is_baseline);
+  BOOST_TEST(repaired.has_decision(Phase::validate, "kept"));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::tuner

@@ -68,13 +68,13 @@ std::string walls_sentence(const Context& context, const TrialRow& winner) {
 }
 
 /// A remedy that was kept and gained something over what was there before.
-struct Remedy {
+struct GainedRemedy {
   std::string what;  ///< HTML
   double gain_ratio = 0;
 };
 
-std::vector<Remedy> kept_remedies(const Context& context) {
-  std::vector<Remedy> remedies;
+std::vector<GainedRemedy> kept_remedies(const Context& context) {
+  std::vector<GainedRemedy> remedies;
   for (const DecisionRow& decision : context.decisions) {
     const TrialRow* before =
         decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
@@ -98,15 +98,15 @@ std::string remedies_sentence(const Context& context) {
                                ? "the first configuration that fitted"
                                : fmt::format("the first configuration that fitted ({}, {} a step)",
                                              trial_link(first->ordinal), ns_text(first->step_ns));
-  const std::vector<Remedy> remedies = kept_remedies(context);
+  const std::vector<GainedRemedy> remedies = kept_remedies(context);
   if (remedies.empty()) return fmt::format("Nothing that was tried gained enough over {}.", from);
   // The largest, in the order in which they were found.
   std::vector<double> gains;
-  for (const Remedy& remedy : remedies) gains.push_back(remedy.gain_ratio);
+  for (const GainedRemedy& remedy : remedies) gains.push_back(remedy.gain_ratio);
   std::ranges::sort(gains, std::greater<>());
   const double least = gains[std::min(gains.size(), kMostNamed) - 1];
   std::vector<std::string> named;
-  for (const Remedy& remedy : remedies) {
+  for (const GainedRemedy& remedy : remedies) {
     if (remedy.gain_ratio < least || named.size() == kMostNamed) continue;
     named.push_back(
         fmt::format("{} <strong>{}</strong>", remedy.what, signed_percent(remedy.gain_ratio)));

@@ -28,7 +28,7 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
     const auto found = document.find(key);
     return found != document.end() && found->is_string() ? found->get<std::string>() : "";
   };
-  outcome.wall_label = word_of("label");
+  outcome.wall_label = base::wall_label_from_name(word_of("label"));
   outcome.wall_cause = word_of("sub_cause");
   const auto group = document.find("dominant_group");
   if (group != document.end() && group->is_string()) outcome.dominant_group = *group;

@@ -13,6 +13,7 @@
 
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
+#include "kernels/base/step_parts.h"
 
 namespace moetune::tuner {
 
@@ -98,9 +99,8 @@ struct TrialOutcome {
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
-  /// Of an engine that is somebody else's: the wall by a finer list (profiler::WallLabel), and what
-  /// is behind it, where that was told apart.
-  std::string wall_label{};
+  /// The wall by its causes, and which of them, where that was told apart.
+  std::optional<base::WallLabel> wall_label{};
   std::string wall_cause{};
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "kernels/base/step_parts.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::sweeps {
 
-/// The wall of a run, in words, so that whoever has found it may ask.
+/// The wall of a run, whoever has found it.
 struct FoundWall {
-  std::string label;      ///< communication, host, compute, pipeline, imbalance, memory, unknown
+  base::WallLabel label = base::WallLabel::unknown;
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
   /// Of the step, by label: what would be saved at most if that were gone.
   std::map<std::string, double, std::less<>> ceilings;

@@ -14,6 +14,8 @@
 namespace moetune::tuner {
 namespace {
 
+using base::WallLabel;
+
 /// Changes that are tried to make a run fit.
 constexpr int kMostFits = 8;
 /// Refused points of one kind that are reported; more would only fill the page.
@@ -278,22 +280,24 @@ TrialOutcome SettingsSearch::profile() {
   const Trial trial = measure(incumbent_->settings, "a look into the best so far", true);
   phase_ = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
+  const WallLabel label = seen.wall_label.value_or(WallLabel::unknown);
   Decision& decision =
       decide(Phase::profile, "wall",
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
-             : seen.wall_label.empty() || seen.wall_label == "unknown"
+             : label == WallLabel::unknown
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
                                base::format_ns(incumbent_->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
                  : fmt::format("At {} per step the wall is {}{}: {}.",
-                               base::format_ns(incumbent_->outcome.step_ns), seen.wall_label,
+                               base::format_ns(incumbent_->outcome.step_ns), name_of(label),
                                seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
                                percent_list(seen)));
   decision.trial_hash = trial.request.hash;
   decision.baseline_hash = incumbent_->request.hash;
   decision.wall = seen.wall;
-  decision.evidence = {
-      {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"ceilings", seen.ceilings}};
+  decision.evidence = {{"label", seen.wall_label ? name_of(label) : ""},
+                       {"sub_cause", seen.wall_cause},
+                       {"ceilings", seen.ceilings}};
   return seen;
 }
 
@@ -305,7 +309,7 @@ bool SettingsSearch::goes_back(const Settings& settings) const {
 
 void SettingsSearch::retune() {
   phase_ = Phase::retune;
-  std::set<std::pair<std::string, std::string>> tried;  // wall and change
+  std::set<std::pair<std::optional<WallLabel>, std::string>> tried;  // wall and change
   bool has_changed = true;
   while (has_changed) {
     has_changed = false;

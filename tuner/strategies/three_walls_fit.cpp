@@ -205,7 +205,7 @@ bool ThreeWalls::fit() {
                            describe(baseline_->request.spec.knobs),
                            spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
     wall.trial_hash = baseline_->request.hash;
-    wall.wall = is_oom ? "memory" : "";
+    wall.wall = is_oom ? base::name_of(base::Wall::memory) : "";
     wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
     wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
   }
@@ -255,7 +255,7 @@ bool ThreeWalls::fit() {
                        : fmt::format("{} ended as {}: {}.", describe(knobs),
                                      spec::name_of(trial.outcome.status), trial.outcome.reason));
         decision.trial_hash = trial.request.hash;
-        decision.wall = "memory";
+        decision.wall = base::name_of(base::Wall::memory);
         decision.remedy = "smallest parallelism and recompute that fit";
         decision.evidence = {{"predicted_peak_bytes", trial.request.prediction.peak_bytes},
                              {"peak_bytes", trial.outcome.peak_bytes},
@@ -283,7 +283,7 @@ bool ThreeWalls::fit() {
   decide(Phase::fit, "note",
          "Nothing in the space fits into the devices' memory. More devices, a smaller model or "
          "further recompute settings are needed.")
-      .wall = "memory";
+      .wall = base::name_of(base::Wall::memory);
   return false;
 }
 

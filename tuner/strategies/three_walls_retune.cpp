@@ -38,9 +38,10 @@ void ThreeWalls::note_wall() {
   const std::string memory =
       fmt::format("Memory: {} of {}.", base::format_bytes(outcome.peak_bytes),
                   base::format_bytes(sweep_.base.hardware.memory_bytes));
-  const std::string group = outcome.dominant_group.empty() || outcome.wall != "communication"
-                                ? ""
-                                : fmt::format(" (group {})", outcome.dominant_group);
+  const bool names_group =
+      !outcome.dominant_group.empty() && base::wall_from_name(outcome.wall) == Wall::communication;
+  const std::string group =
+      names_group ? fmt::format(" (group {})", outcome.dominant_group) : std::string();
   Decision& wall = decide(
       Phase::profile, "wall",
       outcome.wall.empty()

@@ -362,10 +362,11 @@ void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result) {
   Metrics metrics(result.metrics);
-  const bool is_oom = result.status == spec::name_of(spec::TrialStatus::oom);
+  const std::optional<spec::TrialStatus> status = spec::find_status(result.status);
+  const bool is_oom = status == spec::TrialStatus::oom;
   add_memory(shard, metrics);
   add_training(spec, shard, metrics);
-  if (result.status == spec::name_of(spec::TrialStatus::ok)) {
+  if (status == spec::TrialStatus::ok) {
     add_speed(spec, shard, usual_probe_ns, result, metrics);
   }
 

@@ -15,6 +15,7 @@
 namespace moetune::reports {
 namespace {
 
+using store::DecisionKind;
 using store::TrialRow;
 
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
@@ -78,9 +79,8 @@ void read_trial_texts(const store::Store& store, Context& context) {
 void read_judgements(Context& context) {
   for (const store::DecisionRow& decision : context.decisions) {
     if (!decision.trial_id) continue;
-    if (decision.kind == "kept") context.kept.insert(*decision.trial_id);
-    if (decision.kind == "kept" || decision.kind == "rejected" || decision.kind == "undecided" ||
-        decision.kind == "pruned") {
+    if (decision.kind == DecisionKind::kept) context.kept.insert(*decision.trial_id);
+    if (is_verdict(decision.kind) || decision.kind == DecisionKind::pruned) {
       context.verdicts[*decision.trial_id] = decision.text;
     }
   }

@@ -131,8 +131,8 @@ std::string ceilings_table(const Context& context, const TracedMetrics& metrics)
   size_t num = 0;
   for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
     const store::DecisionRow& decision = *it;
-    if (decision.kind != "kept" || !decision.trial_id || !decision.baseline_trial_id ||
-        !decision.gain_ratio) {
+    if (decision.kind != store::DecisionKind::kept || !decision.trial_id ||
+        !decision.baseline_trial_id || !decision.gain_ratio) {
       continue;
     }
     const auto ceiling = metrics.ceilings().find(*decision.baseline_trial_id);

@@ -8,12 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/decision_kind.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
 
 namespace moetune::reports {
 namespace {
+
+using base::DecisionKind;
 
 constexpr auto kPhases = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"contract", "Contract: what is compared is frozen"},
@@ -51,8 +54,8 @@ struct Stay {
   std::optional<int64_t> step_after_ns;
 };
 
-bool is_verdict(const std::string& kind) {
-  return kind == "kept" || kind == "rejected" || kind == "undecided";
+DecisionKind kind_of(const Rows& rows, size_t row) {
+  return base::decision_kind_of(rows.text(row, "kind"));
 }
 
 std::string change_text(const Rows& rows, size_t row) {
@@ -67,7 +70,7 @@ std::string change_text(const Rows& rows, size_t row) {
 
 // Where a decision belongs: it opens a cell, or goes on with the last one.
 Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
-  const std::string kind = rows.text(i, "kind");
+  const DecisionKind kind = kind_of(rows, i);
   const std::string wall = rows.text(i, "wall");
   const std::string phase = rows.text(i, "phase");
   const auto open = [&](StayKind stay_kind, const std::string& of_wall) -> Stay& {
@@ -75,7 +78,8 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
     return stays.back();
   };
   if (phase == "validate") {
-    const StayKind wanted = kind == "rejected" ? StayKind::refused : StayKind::validated;
+    const StayKind wanted =
+        kind == DecisionKind::rejected ? StayKind::refused : StayKind::validated;
     const bool goes_on = !stays.empty() && stays.back().kind == wanted;
     return goes_on ? stays.back() : open(wanted, "");
   }
@@ -84,7 +88,7 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
     return goes_on ? stays.back() : open(StayKind::layout, "");
   }
   // A remedy of another wall is tried on the way; only the profile says that the wall has changed.
-  const bool names_wall = !wall.empty() && (kind == "wall" || phase != "retune");
+  const bool names_wall = !wall.empty() && (kind == DecisionKind::wall || phase != "retune");
   const bool is_other =
       stays.empty() || stays.back().kind != StayKind::wall || stays.back().wall != wall;
   return (names_wall && is_other) || stays.empty() ? open(StayKind::wall, wall) : stays.back();
@@ -114,13 +118,13 @@ void add_kept(Stay& stay, const Rows& rows, size_t i) {
 std::vector<Stay> collect_stays(const Rows& rows) {
   std::vector<Stay> stays;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::string kind = rows.text(i, "kind");
+    const DecisionKind kind = kind_of(rows, i);
     const std::string phase = rows.text(i, "phase");
     const bool is_judged = is_verdict(kind);
-    if (phase == "contract" || kind == "tried" || kind == "pruned") {
+    if (phase == "contract" || kind == DecisionKind::tried || kind == DecisionKind::pruned) {
       continue;
     }
-    if (kind == "note" && phase != "validate" && phase != "scale") {
+    if (kind == DecisionKind::note && phase != "validate" && phase != "scale") {
       continue;
     }
     Stay& stay = stay_for(stays, rows, i);
@@ -129,11 +133,11 @@ std::vector<Stay> collect_stays(const Rows& rows) {
       if (is_judged) {
         stay.step_after_ns = rows.integer(i, "trial_step_ns");
       }
-    } else if (kind == "kept") {
+    } else if (kind == DecisionKind::kept) {
       add_kept(stay, rows, i);
-    } else if (kind == "rejected") {
+    } else if (kind == DecisionKind::rejected) {
       ++stay.num_rejected;
-    } else if (kind == "undecided") {
+    } else if (kind == DecisionKind::undecided) {
       ++stay.num_undecided;
     } else if (stay.seen.empty()) {
       stay.seen.push_back(rows.text(i, "text"));
@@ -237,7 +241,7 @@ std::string render_decision(const Rows& rows, size_t i) {
   const std::optional<int64_t> trial = rows.integer(i, "trial_ordinal");
   const std::optional<double> gain = rows.real(i, "gain_ratio");
   const std::optional<double> noise = rows.real(i, "noise_ratio");
-  const std::string kind = rows.text(i, "kind");
+  const DecisionKind kind = kind_of(rows, i);
   const bool is_judged = is_verdict(kind);
   const std::optional<double> low = rows.real(i, "gain_low_ratio");
   const std::optional<double> high = rows.real(i, "gain_high_ratio");
@@ -248,7 +252,7 @@ std::string render_decision(const Rows& rows, size_t i) {
   return fmt::format(
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
       "<td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
-      trial ? trial_link(*trial) : "–", kind_badge(kind), wall_badge(rows.text(i, "wall")),
+      trial ? trial_link(*trial) : "–", kind_badge(name_of(kind)), wall_badge(rows.text(i, "wall")),
       escape(rows.text(i, "text")), escape_or_dash(change_text(rows, i)),
       is_judged && gain ? signed_percent(*gain) + interval : "–",
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
@@ -263,8 +267,8 @@ std::vector<size_t> shown_decisions(const Rows& rows) {
   const size_t column = rows.column("kind");
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     const auto key = [&](size_t i) {
-      const std::string kind = rows.text(i, column);
-      return std::pair(kind != "kept" && kind != "wall", rows.size() - i);
+      const DecisionKind kind = base::decision_kind_of(rows.text(i, column));
+      return std::pair(kind != DecisionKind::kept && kind != DecisionKind::wall, rows.size() - i);
     };
     return key(a) < key(b);
   });

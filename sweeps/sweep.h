@@ -40,7 +40,8 @@ struct LoopOptions {
 
 /// What run() did.
 struct SweepSummary {
-  std::string status;  ///< done, interrupted, failed (no configuration has fitted and run)
+  /// Failed: no configuration has fitted and run.
+  store::SearchStatus status = store::SearchStatus::running;
   std::string
       stop_reason;         ///< a sentence when the strategy was not done: which budget, or the user
   std::string failure;     ///< a sentence why nothing was found, when the status is failed

@@ -13,9 +13,12 @@
 
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
+#include "kernels/base/decision_kind.h"
 #include "kernels/base/step_parts.h"
 
 namespace moetune::tuner {
+
+using base::DecisionKind;
 
 enum class Phase : uint8_t { contract, fit, scale, profile, retune, validate };
 const char* name_of(Phase phase);
@@ -125,8 +128,7 @@ struct TrialOutcome {
 /// One line of the story, stored as a decision row.
 struct Decision {
   Phase phase = Phase::contract;
-  /// tried, kept, rejected, undecided (the noise hides whether it gains enough), wall, pruned, note
-  std::string kind;
+  DecisionKind kind = DecisionKind::note;
   std::string trial_hash;     ///< may be empty
   std::string baseline_hash;  ///< may be empty
   std::string wall;

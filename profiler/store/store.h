@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/decision_kind.h"
 #include "kernels/base/error.h"
 #include "profiler/memory_ledger.h"
 #include "profiler/record.h"
@@ -19,6 +20,8 @@
 #include "profiler/store/shard.h"
 
 namespace moetune::store {
+
+using base::DecisionKind;
 
 class Database;
 
@@ -55,9 +58,9 @@ struct SweepRow {
   std::string model_json;
   std::string hardware_name;
   std::string hardware_json;
-  std::string status = "running";  ///< running, done, failed, interrupted
-  std::string started_at;          ///< UTC, ISO 8601 with milliseconds; set by the store
-  std::string ended_at;            ///< empty while it runs
+  SearchStatus status = SearchStatus::running;
+  std::string started_at;  ///< UTC, ISO 8601 with milliseconds; set by the store
+  std::string ended_at;    ///< empty while it runs
   std::string command_line;
   std::string tool_version;
   std::string tool_commit;
@@ -173,7 +176,7 @@ struct DecisionRow {
   int64_t sweep_id = 0;
   int64_t ordinal = 0;
   std::string phase;  ///< contract, fit, scale, profile, retune, validate
-  std::string kind;   ///< tried, kept, rejected, undecided, wall, pruned, note
+  DecisionKind kind = DecisionKind::note;
   std::optional<int64_t> trial_id;
   std::optional<int64_t> baseline_trial_id;
   std::string wall;
@@ -314,8 +317,8 @@ class Store {
   };
   /// Finds the sweep of the same config_hash and sets it running again, or inserts it.
   OpenedSweep create_or_resume_sweep(const SweepRow& sweep);
-  /// Sets status (done, failed, interrupted) and end time.
-  void finish_sweep(int64_t sweep_id, const std::string& status);
+  /// Sets status and end time.
+  void finish_sweep(int64_t sweep_id, SearchStatus status);
   /// The sweep runs in this environment from now on (host, cpu, compiler, versions, ...); returns
   /// its id. One that is as the latest is that; earlier ones stay.
   int64_t set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
@@ -376,7 +379,7 @@ class Store {
   void add_bisect_run(int64_t hunt_id, const BisectRunRow& run);
   /// Sets status, verdict ("" for none) and result. With `running` it has not ended: what is known
   /// so far.
-  void finish_bisect(int64_t hunt_id, const std::string& status, const std::string& verdict,
+  void finish_bisect(int64_t hunt_id, SearchStatus status, const std::string& verdict,
                      const std::string& result_json);
 
   // Reading.

@@ -81,7 +81,7 @@ struct LoopFixture {
       try {
         const InterruptGuard guard;
         ScriptedStrategy strategy(requests);
-        code = run(strategy).status == "interrupted" ? 14 : 0;
+        code = run(strategy).status == store::SearchStatus::interrupted ? 14 : 0;
       } catch (...) {
       }
       _exit(code);
@@ -122,7 +122,7 @@ BOOST_DATA_TEST_CASE(every_end_is_a_row_and_the_sweep_goes_on, boost::unit_test:
   ScriptedStrategy strategy(
       {request_of(with_fault(c.fault), "first"), request_of(with_seed(7), "second")});
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.num_run == 2);
   const auto rows = trials();
   BOOST_REQUIRE(rows.size() == 2U);
@@ -457,7 +457,7 @@ BOOST_AUTO_TEST_CASE(a_foreign_hand_in_the_measurements_is_survived) {
     store::Store::open(db).database().execute(sql);
     ScriptedStrategy strategy(with_repeats());
     BOOST_TEST_CONTEXT(sql) {
-      BOOST_TEST(run(strategy).status == "done");
+      BOOST_TEST((run(strategy).status == store::SearchStatus::done));
       BOOST_TEST(strategy.told.size() == 5U);
       for (const tuner::TrialOutcome& told : strategy.told) {
         BOOST_TEST(told.step_low_ns <= told.step_ns);
@@ -472,7 +472,7 @@ BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
   options.max_trials = 2;
   ScriptedStrategy first(several(4));
   const SweepSummary stopped = run(first);
-  BOOST_TEST(stopped.status == "done");
+  BOOST_TEST((stopped.status == store::SearchStatus::done));
   BOOST_TEST(stopped.stop_reason == "the budget of 2 trials is used up");
   BOOST_TEST(num_launches() == 2U);
   options.max_trials = 4;
@@ -538,13 +538,14 @@ BOOST_AUTO_TEST_CASE(a_sweep_without_a_best_trial_has_failed_and_says_why) {
   options.max_trials = 1;
   LosingStrategy first(several(2));
   SweepSummary summary = run(first);
-  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST((summary.status == store::SearchStatus::failed));
   BOOST_TEST(summary.failure == "the budget of 1 trials is used up");
-  BOOST_TEST(store::Store::open_read_only(db).read_sweeps().back().status == "failed");
+  BOOST_TEST((store::Store::open_read_only(db).read_sweeps().back().status ==
+              store::SearchStatus::failed));
   options.max_trials = 0;
   LosingStrategy second(several(2));
   summary = run(second);
-  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST((summary.status == store::SearchStatus::failed));
   BOOST_TEST(summary.failure == "seed");  // the last decision
   BOOST_TEST(summary.num_reused == 1);
 }
@@ -573,7 +574,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
   options.max_seconds = 8;
   HurriedStrategy strategy(several(80));
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.stop_reason == "");
   BOOST_TEST(strategy.num_searched > 0U);
   BOOST_TEST(strategy.num_searched < 80U);
@@ -608,7 +609,7 @@ BOOST_AUTO_TEST_CASE(kill_9_loses_only_the_running_trial) {
 
   ScriptedStrategy strategy(several(5));
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.num_reused == 2);
   BOOST_TEST(summary.num_run == 3);
   std::map<std::string, int> launched;
@@ -635,7 +636,8 @@ BOOST_AUTO_TEST_CASE(an_interrupted_trial_is_repeated_on_resume) {
     BOOST_TEST(WEXITSTATUS(status) == 14);
   }
   BOOST_TEST(trials().at(0).status == "interrupted");
-  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "interrupted");
+  BOOST_TEST(
+      (store::Store::open_read_only(db).read_sweep(1)->status == store::SearchStatus::interrupted));
   BOOST_TEST(!tests::is_running(tests::launches_in(log).back().pid));
   ScriptedStrategy strategy(several(2));
   BOOST_TEST(run(strategy).num_run == 2);
@@ -658,7 +660,8 @@ BOOST_AUTO_TEST_CASE(an_engine_that_cannot_be_started_fails_the_sweep_and_not_th
   options.runner.rank_program = "/no/such/engine";
   ScriptedStrategy strategy(several(1));
   BOOST_CHECK_EXCEPTION(run(strategy), base::Error, tests::says("/no/such/engine"));
-  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "failed");
+  BOOST_TEST(
+      (store::Store::open_read_only(db).read_sweep(1)->status == store::SearchStatus::failed));
   options.runner.rank_program = tests::bin("fake_rank");
   ScriptedStrategy again(several(1));
   BOOST_TEST(run(again).num_run == 1);

@@ -92,7 +92,7 @@ struct Story {
     BOOST_FAIL("nothing was asked as " << hash);
     throw base::Error("unreachable");
   }
-  [[nodiscard]] bool has_decision(Phase phase, const std::string& kind) const {
+  [[nodiscard]] bool has_decision(Phase phase, DecisionKind kind) const {
     return std::any_of(decisions.begin(), decisions.end(),
                        [&](const Decision& d) { return d.phase == phase && d.kind == kind; });
   }
@@ -123,7 +123,7 @@ Story drive(const spec::SweepSpec& sweep, const World& world, size_t hurry_after
 }
 
 std::string text_of(const Decision& d) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), d.kind,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), name_of(d.kind),
                      d.trial_hash, d.baseline_hash, d.wall, d.remedy, d.knob, d.value_before,
                      d.value_after, d.gain_ratio.value_or(-9), d.noise_ratio.value_or(-9), d.text,
                      d.evidence.dump());
@@ -174,10 +174,10 @@ void check_manners(const spec::SweepSpec& sweep, const Story& story) {
           (decision.phase >= last || (decision.phase == Phase::profile && last == Phase::retune)));
       last = decision.phase;
       BOOST_TEST(std::isfinite(decision.gain_ratio.value_or(0)));
-      if (decision.kind != "note") BOOST_TEST(!decision.evidence.empty());
+      if (decision.kind != DecisionKind::note) BOOST_TEST(!decision.evidence.empty());
       BOOST_REQUIRE(!decision.text.empty());
       BOOST_TEST(decision.text.back() == '.');
-      if (decision.kind == "kept" && decision.phase == Phase::retune) {
+      if (decision.kind == DecisionKind::kept && decision.phase == Phase::retune) {
         BOOST_REQUIRE(decision.gain_ratio.has_value());
         BOOST_REQUIRE(decision.noise_ratio.has_value());
         BOOST_TEST(*decision.gain_ratio > std::max(sweep.min_gain_ratio, *decision.noise_ratio));
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(a_layout_is_measured_with_the_schedule_that_suits_it) {
   }
   BOOST_TEST(story.request_of(story.best_hash).spec.knobs.overlap_grad_reduce);
   const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-    return decision.phase == Phase::scale && decision.kind == "kept";
+    return decision.phase == Phase::scale && decision.kind == DecisionKind::kept;
   });
   BOOST_REQUIRE((kept != story.decisions.end()));
   const nlohmann::json changed = {{"overlap_grad_reduce", {{"before", false}, {"after", true}}}};
@@ -325,7 +325,7 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_and_what_it_frees_of_recomputatio
   for (const Decision& decision : story.decisions) {
     if (decision.phase != Phase::retune || decision.knob.empty()) continue;
     ++num_looked_at;
-    num_kept += decision.kind == "kept" ? 1 : 0;
+    num_kept += decision.kind == DecisionKind::kept ? 1 : 0;
     const Knobs before = story.request_of(decision.baseline_hash).spec.knobs;
     const Knobs after = story.request_of(decision.trial_hash).spec.knobs;
     BOOST_TEST_CONTEXT(decision.text) {
@@ -343,8 +343,10 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_and_what_it_frees_of_recomputatio
       BOOST_REQUIRE(decision.gain_high_ratio.has_value());
       BOOST_TEST(*decision.gain_low_ratio <= decision.gain_ratio.value());
       BOOST_TEST(*decision.gain_high_ratio >= decision.gain_ratio.value());
-      if (decision.kind == "kept") BOOST_TEST(*decision.gain_low_ratio > sweep.min_gain_ratio);
-      if (decision.kind == "rejected") BOOST_TEST(*decision.gain_high_ratio < sweep.min_gain_ratio);
+      if (decision.kind == DecisionKind::kept)
+        BOOST_TEST(*decision.gain_low_ratio > sweep.min_gain_ratio);
+      if (decision.kind == DecisionKind::rejected)
+        BOOST_TEST(*decision.gain_high_ratio < sweep.min_gain_ratio);
     }
   }
   BOOST_TEST(num_looked_at > 5);
@@ -357,9 +359,9 @@ BOOST_AUTO_TEST_CASE(small_gains_are_not_kept_and_noisy_ones_are_undecided) {
   sweep.min_gain_ratio = 0.25;
   const Story small = drive(sweep, run_in_fake_world);
   check_manners(sweep, small);
-  BOOST_TEST(!small.has_decision(Phase::retune, "kept"));
-  BOOST_TEST(!small.has_decision(Phase::retune, "undecided"));
-  BOOST_TEST(small.has_decision(Phase::retune, "rejected"));
+  BOOST_TEST(!small.has_decision(Phase::retune, DecisionKind::kept));
+  BOOST_TEST(!small.has_decision(Phase::retune, DecisionKind::undecided));
+  BOOST_TEST(small.has_decision(Phase::retune, DecisionKind::rejected));
   sweep = narrow_sweep();
   const Story noisy = drive(sweep, [&](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);
@@ -367,8 +369,9 @@ BOOST_AUTO_TEST_CASE(small_gains_are_not_kept_and_noisy_ones_are_undecided) {
     return outcome;
   });
   check_manners(sweep, noisy);
-  BOOST_TEST(noisy.has_decision(Phase::retune, "undecided"));
-  BOOST_TEST(drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, "kept"));
+  BOOST_TEST(noisy.has_decision(Phase::retune, DecisionKind::undecided));
+  BOOST_TEST(
+      drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, DecisionKind::kept));
 }
 
 // The larger micro-batch was chosen for its few launches, and fits only by recomputation.
@@ -460,7 +463,7 @@ BOOST_DATA_TEST_CASE(any_trial_may_end_badly, data::xrange(std::size(kBadEnds)),
         BOOST_TEST(story.best_hash == "");
       } else {
         // Something else is found, and it is validated.
-        BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+        BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
         BOOST_TEST((story.outcome_of(story.best_hash).status == TrialStatus::ok));
       }
     }
@@ -479,7 +482,7 @@ BOOST_DATA_TEST_CASE(all_trials_may_end_badly, data::xrange(std::size(kBadEnds))
   });
   check_manners(sweep, story);
   BOOST_TEST(story.best_hash == "");
-  BOOST_TEST(story.has_decision(Phase::fit, "note"));
+  BOOST_TEST(story.has_decision(Phase::fit, DecisionKind::note));
 }
 
 BOOST_DATA_TEST_CASE(trials_are_limited_and_one_is_kept_for_the_validation,
@@ -509,7 +512,7 @@ BOOST_AUTO_TEST_CASE(a_budget_without_room_for_the_runner_up_is_kept_to) {
   });
   check_manners(sweep, story);
   BOOST_TEST(story.started().size() == 8U);
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 BOOST_DATA_TEST_CASE(told_to_finish_it_only_validates, data::xrange(size_t{0}, size_t{14}), after) {
@@ -561,7 +564,7 @@ BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits
   };
   const Story story = drive(sweep, world);
   check_manners(sweep, story);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
   const std::vector<TrialRequest> started = story.started();
   const auto first_ok = std::ranges::find_if(started, [&](const TrialRequest& request) {
     return story.outcome_of(request.hash).status == TrialStatus::ok;
@@ -621,7 +624,7 @@ BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {
     sweep.base.hardware.memory_bytes = limit;
     const Story story = drive(sweep, run_in_fake_world);
     check_manners(sweep, story);
-    BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+    BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
     const spec::Knobs best = story.request_of(story.best_hash).spec.knobs;
     BOOST_TEST(best.expert_model_parallel_size == 4);
     BOOST_TEST(best.pipeline_model_parallel_size == 2);
@@ -656,7 +659,7 @@ BOOST_AUTO_TEST_CASE(the_cheapest_change_that_fits_comes_first) {
     sweep.base.hardware.memory_bytes = largest;
     const Story story = drive(sweep, run_in_fake_world);
     const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-      return decision.phase == Phase::fit && decision.kind == "kept";
+      return decision.phase == Phase::fit && decision.kind == DecisionKind::kept;
     });
     BOOST_REQUIRE((kept != story.decisions.end()));
     const auto& [knob, value] = order[first];
@@ -670,7 +673,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replac
   roomy.base.hardware.memory_bytes *= 10;
   const Story story = drive(roomy, run_in_fake_world);
   check_manners(roomy, story);
-  BOOST_TEST(story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST(story.has_decision(Phase::fit, DecisionKind::kept));
   BOOST_TEST((story.started().at(2).phase == Phase::scale));
 
   spec::SweepSpec illegal = narrow_sweep();
@@ -680,7 +683,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replac
   check_manners(illegal, repaired);
   BOOST_TEST((repaired.requests.at(1).action == Action::invalid));
   BOOST_TEST(repaired.requests.at(1).is_baseline);
-  BOOST_TEST(repaired.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(repaired.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_up) {
@@ -705,7 +708,7 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
     BOOST_TEST(failed.is_final);
     BOOST_TEST(!(failed.spec.knobs == started.back().spec.knobs));
     BOOST_TEST(story.best_hash == started.back().hash);
-    BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
+    BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::rejected));
   }
 }
 
@@ -744,8 +747,8 @@ BOOST_AUTO_TEST_CASE(what_rounding_alone_does_is_not_wrong) {
   BOOST_TEST(last.is_final);
   BOOST_TEST(last.spec.reference_tolerance == 0.9, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(story.best_hash == last.hash);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::rejected));
 }
 
 /// What was said to be cleared, by hash.
@@ -781,7 +784,7 @@ BOOST_AUTO_TEST_CASE(a_short_trial_that_is_off_by_rounding_is_cleared,
   }
   BOOST_TEST(num_wrong == 1);
   BOOST_TEST(cleared_of(story).size() == 1U);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
   BOOST_TEST(story.request_of(story.best_hash).spec.reference_tolerance == 0.9,
              boost::test_tools::tolerance(1e-9));
 }
@@ -792,7 +795,7 @@ BOOST_AUTO_TEST_CASE(a_short_trial_that_is_further_off_stays_wrong) {
   check_manners(narrow_sweep(), story);
   BOOST_TEST(references.size() == 2U);
   BOOST_TEST(cleared_of(story).empty());
-  BOOST_TEST(!story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::fit, DecisionKind::kept));
   BOOST_TEST(story.best_hash == "");
 }
 
@@ -812,15 +815,15 @@ BOOST_AUTO_TEST_CASE(what_is_further_off_than_rounding_stays_wrong) {
   const Story story = drive(narrow_sweep(), chaotic_world(1e-6, references));
   check_manners(narrow_sweep(), story);
   BOOST_TEST(references.size() == 2U);
-  BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::rejected));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 BOOST_AUTO_TEST_CASE(where_rounding_takes_losses_far_apart_the_sweep_says_so) {
   std::vector<TrialRequest> references;
   const Story story = drive(narrow_sweep(), chaotic_world(0.6, references));
   BOOST_TEST(references.size() == 2U);
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
   BOOST_TEST(std::ranges::any_of(story.decisions, [](const Decision& decision) {
     return decision.text.find("losses do not tell whether a layout is right") != std::string::npos;
   }));
@@ -833,8 +836,8 @@ BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
     if (request.is_final) outcome.losses.back() = 2.6;
     return outcome;
   });
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::rejected));
 }
 
 // Five steps, the one before them and those that are traced: what an untrained model loses is not
@@ -849,7 +852,7 @@ BOOST_AUTO_TEST_CASE(the_loss_at_the_end_is_a_mean_of_the_end_and_says_so) {
     return outcome;
   });
   const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-    return decision.phase == Phase::validate && decision.kind == "kept";
+    return decision.phase == Phase::validate && decision.kind == DecisionKind::kept;
   });
   BOOST_TEST_REQUIRE((told != story.decisions.end()));
   BOOST_TEST(told->text.find("loss 2.200, the mean of the last 2 steps (2.100 at the lowest") !=
@@ -882,7 +885,7 @@ BOOST_AUTO_TEST_CASE(what_the_noise_hides_is_told_as_undecided) {
   check_manners(sweep, story);
   int num_undecided = 0;
   for (const Decision& decision : story.decisions) {
-    if (decision.kind != "undecided") continue;
+    if (decision.kind != DecisionKind::undecided) continue;
     ++num_undecided;
     BOOST_TEST_CONTEXT(decision.text) {
       BOOST_TEST(decision.text.find("undecided") != std::string::npos);
@@ -895,7 +898,7 @@ BOOST_AUTO_TEST_CASE(what_the_noise_hides_is_told_as_undecided) {
   std::set<Purpose> purposes;
   for (const TrialRequest& request : story.started()) purposes.insert(request.purpose);
   BOOST_TEST(purposes.size() == 4U);  // first, again, longer, in turns
-  BOOST_TEST(story.has_decision(Phase::validate, "note"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::note));
 }
 
 BOOST_AUTO_TEST_CASE(a_noisy_machine_seldom_makes_a_worse_one_win) {
@@ -943,7 +946,7 @@ BOOST_AUTO_TEST_CASE(of_layouts_that_the_noise_hides_the_likelier_one_is_kept) {
     check_manners(sweep, story);
     for (const Decision& decision : story.decisions) {
       // A layout whose interval holds less than what counts: kept only where a layout is chosen.
-      if (decision.kind != "kept" || !decision.gain_low_ratio) continue;
+      if (decision.kind != DecisionKind::kept || !decision.gain_low_ratio) continue;
       if (*decision.gain_low_ratio > sweep.min_gain_ratio) continue;
       ++num_kept;
       BOOST_TEST_CONTEXT(decision.text) {
@@ -976,7 +979,7 @@ BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
     const TrialRequest& first = started.at(started.size() - 2);
     BOOST_TEST(story.best_hash == (is_next_slower ? first.hash : started.back().hash));
     const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-      return decision.phase == Phase::validate && decision.kind == "rejected";
+      return decision.phase == Phase::validate && decision.kind == DecisionKind::rejected;
     });
     BOOST_REQUIRE((told != story.decisions.end()));
     BOOST_TEST(told->text.find("slower than the runner-up") != std::string::npos, told->text);
@@ -996,7 +999,7 @@ BOOST_AUTO_TEST_CASE(a_long_run_that_is_slower_than_screening_is_said_to_be) {
     });
     const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
       return decision.phase == Phase::validate && decision.evidence.contains("screening") &&
-             decision.kind != "note";
+             decision.kind != DecisionKind::note;
     });
     BOOST_TEST_REQUIRE((told != story.decisions.end()));
     const bool is_slower = factor > 1.1;

@@ -95,17 +95,17 @@ void SettingsSearch::run() {
     scale();
     retune();
   } catch (const BudgetSpent&) {
-    decide(phase_, "note",
+    decide(phase_, DecisionKind::note,
            fmt::format("The budget is nearly used up: {}.",
                        incumbent_ ? "only the validation is left" : "nothing is left to validate"));
   }
   if (incumbent_) validate();
 }
 
-Decision& SettingsSearch::decide(Phase phase, std::string kind, std::string text) {
+Decision& SettingsSearch::decide(Phase phase, DecisionKind kind, std::string text) {
   Decision& decision = decisions_.emplace_back();
   decision.phase = phase;
-  decision.kind = std::move(kind);
+  decision.kind = kind;
   decision.text = std::move(text);
   return decision;
 }
@@ -178,7 +178,7 @@ void SettingsSearch::take_as_first(const Trial& trial) {
   first_fit_ = trial;
   best_hash_ = trial.request.hash;
   Decision& decision = decide(
-      phase_, "note",
+      phase_, DecisionKind::note,
       fmt::format("{} takes {} a step. Its losses are the reference of all others.{}",
                   trial.request.title, base::format_ns(trial.outcome.step_ns), space_->remark()));
   decision.trial_hash = trial.request.hash;
@@ -195,7 +195,7 @@ bool SettingsSearch::contract() {
     take_as_first(baseline);
     return true;
   }
-  Decision& decision = decide(Phase::contract, "note",
+  Decision& decision = decide(Phase::contract, DecisionKind::note,
                               fmt::format("The run as it is: {}.", ending_text(baseline.outcome)));
   decision.trial_hash = baseline.request.hash;
   // Only lack of memory is something that a change of settings is known to cure.
@@ -217,7 +217,7 @@ bool SettingsSearch::fit(const Trial& baseline) {
       Trial trial = measure(move.settings, title);
       ++num_tried;
       Decision& decision =
-          decide(Phase::fit, trial.is_ok() ? "kept" : "tried",
+          decide(Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::tried,
                  fmt::format("{}: {}. {}", title,
                              trial.is_ok() ? std::string("it fits") : ending_text(trial.outcome),
                              move.why));
@@ -235,7 +235,7 @@ bool SettingsSearch::fit(const Trial& baseline) {
     }
     if (!has_moved) break;
   }
-  decide(Phase::fit, "note", "No change that the space allows has made the run fit.");
+  decide(Phase::fit, DecisionKind::note, "No change that the space allows has made the run fit.");
   return false;
 }
 
@@ -282,7 +282,7 @@ TrialOutcome SettingsSearch::profile() {
   const TrialOutcome& seen = trial.outcome;
   const WallLabel label = seen.wall_label.value_or(WallLabel::unknown);
   Decision& decision =
-      decide(Phase::profile, "wall",
+      decide(Phase::profile, DecisionKind::wall,
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
              : label == WallLabel::unknown
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
@@ -390,9 +390,9 @@ void SettingsSearch::describe(const Trial& candidate, const SettingsMove& move,
 bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
   const std::string& title = candidate.request.title;
   if (!candidate.is_ok()) {
-    describe(
-        candidate, move,
-        decide(phase_, "rejected", fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
+    describe(candidate, move,
+             decide(phase_, DecisionKind::rejected,
+                    fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
     return false;
   }
   const std::string& before = incumbent_->request.hash;
@@ -417,11 +417,11 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
                                  interval_text(judgement.low_ratio, judgement.high_ratio),
                                  judgement.num_runs_before, judgement.num_runs_after);
   const std::string least = base::format_ratio(sweep_.min_gain_ratio);
-  const char* kind = is_gain ? "kept" : "rejected";
+  DecisionKind kind = is_gain ? DecisionKind::kept : DecisionKind::rejected;
   if (failure) {
     text += fmt::format("; measured again it was {}", ending_text(*failure));
   } else if (judgement.verdict == Verdict::undecided) {
-    kind = "undecided";
+    kind = DecisionKind::undecided;
     text += fmt::format(
         "; undecided: the noise of a run, {}, hides whether it gains the {} that "
         "count",
@@ -465,7 +465,7 @@ void SettingsSearch::validate() {
                              (!outcome.losses.empty() && loss < sweep_.validate_max_loss);
     const bool has_held = trial.is_ok() && has_learned;
     Decision& decision = decide(
-        Phase::validate, has_held ? "kept" : "rejected",
+        Phase::validate, has_held ? DecisionKind::kept : DecisionKind::rejected,
         !trial.is_ok()
             ? fmt::format("The validation: {}.", ending_text(outcome))
             : fmt::format("{} steps: loss {:.3f} at the end, {} per step.{}", outcome.losses.size(),
@@ -480,7 +480,7 @@ void SettingsSearch::validate() {
     best_hash_ = trial.request.hash;
     const Judgement gain = contests_.gain_over(first_fit_->request.hash, winner.request.hash);
     Decision& verdict = decide(
-        Phase::validate, "note",
+        Phase::validate, DecisionKind::note,
         fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
                     "fitted ({:.2f} to {:.2f}).",
                     first_fit_->request.hash == winner.request.hash
@@ -496,7 +496,7 @@ void SettingsSearch::validate() {
     return;
   }
   Decision& note = decide(
-      Phase::validate, "note",
+      Phase::validate, DecisionKind::note,
       "No configuration passed the validation: the best one is known from short trials only.");
   note.trial_hash = incumbent_->request.hash;
 }

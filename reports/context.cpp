@@ -16,6 +16,7 @@ namespace moetune::reports {
 namespace {
 
 using store::DecisionKind;
+using store::Phase;
 using store::TrialRow;
 
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
@@ -165,7 +166,9 @@ std::vector<store::MeasurementRow> Context::counted_runs(const TrialRow& trial) 
   return runs;
 }
 
-bool is_reference(const TrialRow& trial) { return trial.phase == "contract" && !trial.is_baseline; }
+bool is_reference(const TrialRow& trial) {
+  return trial.phase == name_of(Phase::contract) && !trial.is_baseline;
+}
 
 std::string knob_of(const TrialRow& trial, const std::string& name) {
   const auto found = std::ranges::find(trial.knobs, name, &store::NamedText::name);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/decision_kind.h"
+#include "kernels/base/search_words.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -17,14 +17,15 @@ namespace moetune::reports {
 namespace {
 
 using base::DecisionKind;
+using base::Phase;
 
-constexpr auto kPhases = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"contract", "Contract: what is compared is frozen"},
-    {"fit", "Fit: the smallest model parallelism that fits the memory"},
-    {"scale", "Scale: more ranks, traffic inside the fast domain"},
-    {"profile", "Profile: where the time goes"},
-    {"retune", "Retune: one remedy, one variable at a time"},
-    {"validate", "Validate: the long run"},
+constexpr auto kPhaseTitles = std::to_array<std::pair<Phase, std::string_view>>({
+    {Phase::contract, "Contract: what is compared is frozen"},
+    {Phase::fit, "Fit: the smallest model parallelism that fits the memory"},
+    {Phase::scale, "Scale: more ranks, traffic inside the fast domain"},
+    {Phase::profile, "Profile: where the time goes"},
+    {Phase::retune, "Retune: one remedy, one variable at a time"},
+    {Phase::validate, "Validate: the long run"},
 });
 
 /// What a long search decided is more than anybody reads: so much of it stands on the page.
@@ -77,18 +78,19 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
     stays.push_back({.kind = stay_kind, .wall = of_wall});
     return stays.back();
   };
-  if (phase == "validate") {
+  if (phase == name_of(Phase::validate)) {
     const StayKind wanted =
         kind == DecisionKind::rejected ? StayKind::refused : StayKind::validated;
     const bool goes_on = !stays.empty() && stays.back().kind == wanted;
     return goes_on ? stays.back() : open(wanted, "");
   }
-  if (phase == "scale" && wall.empty()) {
+  if (phase == name_of(Phase::scale) && wall.empty()) {
     const bool goes_on = !stays.empty() && stays.back().kind == StayKind::layout;
     return goes_on ? stays.back() : open(StayKind::layout, "");
   }
   // A remedy of another wall is tried on the way; only the profile says that the wall has changed.
-  const bool names_wall = !wall.empty() && (kind == DecisionKind::wall || phase != "retune");
+  const bool names_wall =
+      !wall.empty() && (kind == DecisionKind::wall || phase != name_of(Phase::retune));
   const bool is_other =
       stays.empty() || stays.back().kind != StayKind::wall || stays.back().wall != wall;
   return (names_wall && is_other) || stays.empty() ? open(StayKind::wall, wall) : stays.back();
@@ -121,14 +123,16 @@ std::vector<Stay> collect_stays(const Rows& rows) {
     const DecisionKind kind = kind_of(rows, i);
     const std::string phase = rows.text(i, "phase");
     const bool is_judged = is_verdict(kind);
-    if (phase == "contract" || kind == DecisionKind::tried || kind == DecisionKind::pruned) {
+    if (phase == name_of(Phase::contract) || kind == DecisionKind::tried ||
+        kind == DecisionKind::pruned) {
       continue;
     }
-    if (kind == DecisionKind::note && phase != "validate" && phase != "scale") {
+    if (kind == DecisionKind::note && phase != name_of(Phase::validate) &&
+        phase != name_of(Phase::scale)) {
       continue;
     }
     Stay& stay = stay_for(stays, rows, i);
-    if (phase == "validate") {
+    if (phase == name_of(Phase::validate)) {
       stay.seen.push_back(rows.text(i, "text"));
       if (is_judged) {
         stay.step_after_ns = rows.integer(i, "trial_step_ns");
@@ -277,13 +281,13 @@ std::vector<size_t> shown_decisions(const Rows& rows) {
   return order;
 }
 
-std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, std::string_view phase,
+std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, Phase phase,
                          std::string_view title) {
   std::string body;
   int count = 0;
   const size_t column = rows.column("phase");
   for (const size_t i : shown) {
-    if (rows.text(i, column) == phase) {
+    if (rows.text(i, column) == name_of(phase)) {
       body += render_decision(rows, i);
       ++count;
     }
@@ -318,7 +322,7 @@ std::string render_story(const SectionInput& input) {
           ? fmt::format("All {} decisions", shown.size())
           : fmt::format("{} of {} decisions: what was seen and kept, and the latest", shown.size(),
                         input.rows.size()));
-  for (const auto& [phase, title] : kPhases) {
+  for (const auto& [phase, title] : kPhaseTitles) {
     html += render_phase(input.rows, shown, phase, title);
   }
   return html + "</table></div>\n</details>\n";

@@ -174,8 +174,8 @@ std::string unconfirmed_notice(const Context& context, const TrialRow& trial) {
     return fmt::format("<p class=\"notice\"><strong>Slower in the long run.</strong> {}</p>\n",
                        escape(validation.text));
   }
-  if (trial.phase == "validate" || context.sweep.status != store::SearchStatus::done ||
-      context.decisions.empty()) {
+  if (trial.phase == name_of(store::Phase::validate) ||
+      context.sweep.status != store::SearchStatus::done || context.decisions.empty()) {
     return "";
   }
   // Another trial than the winner looks like no success, and had no long run to wait for.

@@ -22,6 +22,7 @@ namespace {
 
 using store::DecisionKind;
 using store::DecisionRow;
+using store::Phase;
 using store::TrialRow;
 
 /// Remedies that are named; the others are counted.
@@ -46,7 +47,7 @@ std::string walls_sentence(const Context& context, const TrialRow& winner) {
   std::vector<std::string> walls;
   std::string last;
   for (const DecisionRow& decision : context.decisions) {
-    if (decision.kind != DecisionKind::wall || decision.phase == "contract" ||
+    if (decision.kind != DecisionKind::wall || decision.phase == name_of(Phase::contract) ||
         decision.wall == last) {
       continue;
     }
@@ -82,7 +83,8 @@ std::vector<Remedy> kept_remedies(const Context& context) {
   for (const DecisionRow& decision : context.decisions) {
     const TrialRow* before =
         decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
-    const bool is_step = decision.kind == DecisionKind::kept && decision.phase != "validate";
+    const bool is_step =
+        decision.kind == DecisionKind::kept && decision.phase != name_of(Phase::validate);
     if (!is_step || !decision.gain_ratio || before == nullptr || !before->step_ns) continue;
     const std::string link = link_of(context, decision.trial_id);
     std::string what =
@@ -127,9 +129,9 @@ const DecisionRow* nearest_rejected(const Context& context, const TrialRow& winn
   for (const DecisionRow& decision : context.decisions) {
     const TrialRow* against =
         decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
-    const bool is_told = decision.kind == DecisionKind::rejected && decision.phase != "validate" &&
-                         decision.gain_ratio && decision.trial_id &&
-                         context.by_id(*decision.trial_id) != nullptr;
+    const bool is_told = decision.kind == DecisionKind::rejected &&
+                         decision.phase != name_of(Phase::validate) && decision.gain_ratio &&
+                         decision.trial_id && context.by_id(*decision.trial_id) != nullptr;
     if (!is_told || against == nullptr || !has_same_knobs(*against, winner)) continue;
     if (nearest == nullptr || *decision.gain_ratio > *nearest->gain_ratio) nearest = &decision;
   }

@@ -110,7 +110,7 @@ store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) 
   row.spec_hash = request.hash;
   row.spec_json = spec::to_json(request.spec).dump(-1, ' ', false, json::error_handler_t::replace);
   row.reason = request.reason;
-  row.phase = tuner::name_of(request.phase);
+  row.phase = name_of(request.phase);
   row.is_baseline = request.is_baseline;
   if (request.prediction.peak_bytes > 0) row.predicted_peak_bytes = request.prediction.peak_bytes;
   if (request.prediction.step_ns > 0) row.predicted_step_ns = request.prediction.step_ns;

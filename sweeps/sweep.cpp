@@ -370,7 +370,7 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
     store::DecisionRow row;
     row.sweep_id = sweep_id_;
     row.ordinal = ++num_decisions_;
-    row.phase = tuner::name_of(decision.phase);
+    row.phase = name_of(decision.phase);
     row.kind = decision.kind;
     row.trial_id = id_of(decision.trial_hash);
     row.baseline_trial_id = id_of(decision.baseline_hash);
@@ -399,7 +399,7 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
 
 void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
   const tuner::Progress progress = strategy.progress();
-  state_.phase = tuner::name_of(request.phase);
+  state_.phase = name_of(request.phase);
   const bool is_new =
       request.action == Action::run && !started_.contains({request.hash, request.attempt});
   state_.num_trials = static_cast<int64_t>(started_.size()) + (is_new ? 1 : 0);

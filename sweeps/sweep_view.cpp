@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
+#include "kernels/base/search_words.h"
 #include "profiler/store/verdict.h"
 #include "reports/or_null.h"
 #include "sweeps/table.h"
-#include "tuner/strategy.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -66,7 +66,7 @@ const store::TrialRow* SweepView::parent_of(const store::TrialRow& trial) const 
     if (parent != nullptr) return parent;
   }
   const store::TrialRow* parent = nullptr;
-  if (trial.phase == tuner::name_of(tuner::Phase::retune)) {
+  if (trial.phase == name_of(base::Phase::retune)) {
     // A remedy changes the best so far, also where nothing has been decided about it.
     for (const store::DecisionRow& decision : decisions_) {
       const store::TrialRow* kept =

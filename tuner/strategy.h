@@ -13,15 +13,13 @@
 
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
-#include "kernels/base/decision_kind.h"
+#include "kernels/base/search_words.h"
 #include "kernels/base/step_parts.h"
 
 namespace moetune::tuner {
 
 using base::DecisionKind;
-
-enum class Phase : uint8_t { contract, fit, scale, profile, retune, validate };
-const char* name_of(Phase phase);
+using base::Phase;
 
 enum class Grade : uint8_t { measured, calibrated, analytic };
 const char* name_of(Grade grade);

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/decision_kind.h"
 #include "kernels/base/error.h"
+#include "kernels/base/search_words.h"
 #include "profiler/memory_ledger.h"
 #include "profiler/record.h"
 #include "profiler/store/bisect.h"
@@ -22,6 +22,7 @@
 namespace moetune::store {
 
 using base::DecisionKind;
+using base::Phase;
 
 class Database;
 
@@ -118,7 +119,7 @@ struct TrialRow {
   std::string spec_json;
   std::string status;        ///< as spec::name_of(TrialStatus)
   std::string reason;        ///< why it is not ok; for ok trials empty
-  std::string phase;         ///< contract, fit, scale, profile, retune, validate
+  std::string phase;         ///< a name of Phase
   bool is_baseline = false;  ///< the sweep says so (SweepRow::baseline_trial)
   std::string wall;          ///< memory, communication, host, compute; empty when not analysed
   std::optional<int64_t> predicted_peak_bytes;
@@ -175,7 +176,7 @@ struct DecisionRow {
   int64_t id = 0;
   int64_t sweep_id = 0;
   int64_t ordinal = 0;
-  std::string phase;  ///< contract, fit, scale, profile, retune, validate
+  std::string phase;  ///< a name of Phase
   DecisionKind kind = DecisionKind::note;
   std::optional<int64_t> trial_id;
   std::optional<int64_t> baseline_trial_id;

@@ -42,7 +42,7 @@ std::string Validation::reason() const {
 Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialRow& winner) {
   Validation validation;
   for (const DecisionRow& decision : decisions) {
-    if (decision.phase != "validate") continue;
+    if (decision.phase != name_of(Phase::validate)) continue;
     // A long run is told with its own trial and, as the baseline, the short one that it was for.
     const bool is_of_winner =
         decision.trial_id == winner.id || decision.baseline_trial_id == winner.id;
@@ -74,7 +74,7 @@ std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decision
   for (const DecisionRow& decision : decisions) {
     // What is kept or rejected there is a long run beside its own short ones.
     if (decision.trial_id == winner.id && decision.baseline_trial_id == first_fit.id &&
-        decision.phase == "validate" && decision.kind == DecisionKind::note &&
+        decision.phase == name_of(Phase::validate) && decision.kind == DecisionKind::note &&
         decision.gain_ratio) {
       const auto [step_ns, first_fit_step_ns] = screening_steps(decision);
       return Gain{*decision.gain_ratio, decision.gain_low_ratio, decision.gain_high_ratio, step_ns,

@@ -1,5 +1,6 @@
-// What a search has decided, in a word: the tuner decides, the store keeps the name, reports and
-// lists go by it. It lies here because all of them may include this folder.
+// The words in which a search is told: where it was, and what it has decided. The tuner says them,
+// the store keeps their names, reports and lists go by them. They lie here because all of these may
+// include this folder.
 #pragma once
 
 #include <array>
@@ -9,6 +10,15 @@
 #include "kernels/base/names.h"
 
 namespace moetune::base {
+
+enum class Phase : uint8_t { contract, fit, scale, profile, retune, validate };
+
+inline constexpr std::array kPhases = {
+    Named<Phase>{Phase::contract, "contract"}, Named<Phase>{Phase::fit, "fit"},
+    Named<Phase>{Phase::scale, "scale"},       Named<Phase>{Phase::profile, "profile"},
+    Named<Phase>{Phase::retune, "retune"},     Named<Phase>{Phase::validate, "validate"}};
+
+constexpr std::string_view name_of(Phase phase) { return name_in(kPhases, phase); }
 
 enum class DecisionKind : uint8_t {
   tried,

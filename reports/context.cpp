@@ -16,6 +16,8 @@
 namespace moetune::reports {
 namespace {
 
+using store::DecisionKind;
+using store::Phase;
 using store::TrialRow;
 
 bool has_same_knobs(const TrialRow& a, const TrialRow& b) { return knob_changes(a, b).empty(); }
@@ -79,9 +81,8 @@ void read_trial_texts(const store::Store& store, Context& context) {
 void read_judgements(Context& context) {
   for (const store::DecisionRow& decision : context.decisions) {
     if (!decision.trial_id) continue;
-    if (decision.kind == "kept") context.kept.insert(*decision.trial_id);
-    if (decision.kind == "kept" || decision.kind == "rejected" || decision.kind == "undecided" ||
-        decision.kind == "pruned") {
+    if (decision.kind == DecisionKind::kept) context.kept.insert(*decision.trial_id);
+    if (is_verdict(decision.kind) || decision.kind == DecisionKind::pruned) {
       context.verdicts[*decision.trial_id] = decision.text;
     }
   }
@@ -166,7 +167,9 @@ std::vector<store::MeasurementRow> Context::counted_runs(const TrialRow& trial) 
   return runs;
 }
 
-bool is_reference(const TrialRow& trial) { return trial.phase == "contract" && !trial.is_baseline; }
+bool is_reference(const TrialRow& trial) {
+  return trial.phase == name_of(Phase::contract) && !trial.is_baseline;
+}
 
 std::string knob_of(const TrialRow& trial, const std::string& name) {
   const auto found = std::ranges::find(trial.knobs, name, &store::NamedText::name);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string_view>
 
+#include "kernels/base/step_parts.h"
 #include "reports/diagnosis_parts.h"
 #include "reports/format.h"
 #include "reports/html.h"
@@ -162,8 +163,10 @@ std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page) 
   if (!(whole > 0)) return std::nullopt;
   numbers.volume_ratio /= whole;
   numbers.exposed_ratio /= whole;
-  for (const char* label : {"communication", "pipeline", "imbalance"}) {
-    numbers.blocking_ratio += share_of(page, label);
+  using base::WallLabel;
+  for (const WallLabel label :
+       {WallLabel::communication, WallLabel::pipeline, WallLabel::imbalance}) {
+    numbers.blocking_ratio += share_of(page, name_of(label));
   }
   return numbers;
 }

@@ -27,12 +27,12 @@ constexpr size_t kShownNameBytes = 80;
 
 std::string notices(const Hunt& hunt) {
   std::string html;
-  if (hunt.row.status != "done") {
+  if (hunt.row.status != store::SearchStatus::done) {
     html += fmt::format(
         "<p class=\"notice\">This hunt is <strong>{}</strong>: what follows is what it had stored "
         "so "
         "far. The same command goes on with it.</p>\n",
-        escape(hunt.row.status));
+        name_of(hunt.row.status));
   }
   if (!hunt.result.is_readable) {
     html += "<p class=\"notice\">What this hunt found cannot be read; its measurements can.</p>\n";

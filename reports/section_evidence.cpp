@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/step_parts.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -116,23 +117,22 @@ std::string communication_table(const TracedMetrics& metrics, double step_ns) {
 }
 
 std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
-  constexpr auto kWalls =
-      std::to_array<const char*>({"memory", "communication", "host", "compute"});
+  using base::Wall;
+  constexpr std::array kWalls = {Wall::memory, Wall::communication, Wall::host, Wall::compute};
   std::string walls;
-  for (const char* wall : kWalls) {
-    const auto ratio = metrics.whole(fmt::format("{}_wall_ratio", wall));
+  for (const Wall wall : kWalls) {
+    const auto ratio = metrics.whole(fmt::format("{}_wall_ratio", name_of(wall)));
     if (!ratio) continue;
-    walls +=
-        fmt::format("<li>{} <strong>{}</strong>{}</li>\n", wall_badge(wall), percent_of(ratio, 1),
-                    std::string_view(wall) == "compute" ? " of the step computes"
-                                                        : " of the step could come back");
+    walls += fmt::format(
+        "<li>{} <strong>{}</strong>{}</li>\n", wall_badge(name_of(wall)), percent_of(ratio, 1),
+        wall == Wall::compute ? " of the step computes" : " of the step could come back");
   }
   std::string rows;
   size_t num = 0;
   for (auto it = context.decisions.rbegin(); it != context.decisions.rend(); ++it) {
     const store::DecisionRow& decision = *it;
-    if (decision.kind != "kept" || !decision.trial_id || !decision.baseline_trial_id ||
-        !decision.gain_ratio) {
+    if (decision.kind != store::DecisionKind::kept || !decision.trial_id ||
+        !decision.baseline_trial_id || !decision.gain_ratio) {
       continue;
     }
     const auto ceiling = metrics.ceilings().find(*decision.baseline_trial_id);

@@ -73,7 +73,7 @@ std::string render_loss(const SectionInput& input) {
         fmt::format(": from {:.3f} to {:.3f} nats per token", known.front(), known.back());
   }
   // Asked of the long run only.
-  const bool is_long = run != nullptr && run->phase == "validate";
+  const bool is_long = run != nullptr && run->phase == name_of(store::Phase::validate);
   const double wanted = is_long ? wanted_loss(input.context) : 0;
   if (wanted > 0) {
     description += fmt::format("; it had to fall below {:.2f}", wanted);

@@ -213,7 +213,7 @@ std::string render_provenance(const SectionInput& input) {
   std::string html = notes(input);
   html += "<div class=\"columns\">\n<div><h3>Run</h3>\n";
   html += list({{"sweep", sweep.name},
-                {"status", sweep.status},
+                {"status", std::string(name_of(sweep.status))},
                 {"command", typed_command(sweep.command_line).command},
                 {"model", sweep.model_name},
                 {"hardware", sweep.hardware_name},

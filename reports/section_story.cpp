@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/search_words.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -15,13 +16,16 @@
 namespace moetune::reports {
 namespace {
 
-constexpr auto kPhases = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"contract", "Contract: what is compared is frozen"},
-    {"fit", "Fit: the smallest model parallelism that fits the memory"},
-    {"scale", "Scale: more ranks, traffic inside the fast domain"},
-    {"profile", "Profile: where the time goes"},
-    {"retune", "Retune: one remedy, one variable at a time"},
-    {"validate", "Validate: the long run"},
+using base::DecisionKind;
+using base::Phase;
+
+constexpr auto kPhaseTitles = std::to_array<std::pair<Phase, std::string_view>>({
+    {Phase::contract, "Contract: what is compared is frozen"},
+    {Phase::fit, "Fit: the smallest model parallelism that fits the memory"},
+    {Phase::scale, "Scale: more ranks, traffic inside the fast domain"},
+    {Phase::profile, "Profile: where the time goes"},
+    {Phase::retune, "Retune: one remedy, one variable at a time"},
+    {Phase::validate, "Validate: the long run"},
 });
 
 /// What a long search decided is more than anybody reads: so much of it stands on the page.
@@ -51,8 +55,8 @@ struct Stay {
   std::optional<int64_t> step_after_ns;
 };
 
-bool is_verdict(const std::string& kind) {
-  return kind == "kept" || kind == "rejected" || kind == "undecided";
+DecisionKind kind_of(const Rows& rows, size_t row) {
+  return base::decision_kind_of(rows.text(row, "kind"));
 }
 
 std::string change_text(const Rows& rows, size_t row) {
@@ -67,24 +71,26 @@ std::string change_text(const Rows& rows, size_t row) {
 
 // Where a decision belongs: it opens a cell, or goes on with the last one.
 Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
-  const std::string kind = rows.text(i, "kind");
+  const DecisionKind kind = kind_of(rows, i);
   const std::string wall = rows.text(i, "wall");
   const std::string phase = rows.text(i, "phase");
   const auto open = [&](StayKind stay_kind, const std::string& of_wall) -> Stay& {
     stays.push_back({.kind = stay_kind, .wall = of_wall});
     return stays.back();
   };
-  if (phase == "validate") {
-    const StayKind wanted = kind == "rejected" ? StayKind::refused : StayKind::validated;
+  if (phase == name_of(Phase::validate)) {
+    const StayKind wanted =
+        kind == DecisionKind::rejected ? StayKind::refused : StayKind::validated;
     const bool goes_on = !stays.empty() && stays.back().kind == wanted;
     return goes_on ? stays.back() : open(wanted, "");
   }
-  if (phase == "scale" && wall.empty()) {
+  if (phase == name_of(Phase::scale) && wall.empty()) {
     const bool goes_on = !stays.empty() && stays.back().kind == StayKind::layout;
     return goes_on ? stays.back() : open(StayKind::layout, "");
   }
   // A remedy of another wall is tried on the way; only the profile says that the wall has changed.
-  const bool names_wall = !wall.empty() && (kind == "wall" || phase != "retune");
+  const bool names_wall =
+      !wall.empty() && (kind == DecisionKind::wall || phase != name_of(Phase::retune));
   const bool is_other =
       stays.empty() || stays.back().kind != StayKind::wall || stays.back().wall != wall;
   return (names_wall && is_other) || stays.empty() ? open(StayKind::wall, wall) : stays.back();
@@ -114,26 +120,28 @@ void add_kept(Stay& stay, const Rows& rows, size_t i) {
 std::vector<Stay> collect_stays(const Rows& rows) {
   std::vector<Stay> stays;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::string kind = rows.text(i, "kind");
+    const DecisionKind kind = kind_of(rows, i);
     const std::string phase = rows.text(i, "phase");
     const bool is_judged = is_verdict(kind);
-    if (phase == "contract" || kind == "tried" || kind == "pruned") {
+    if (phase == name_of(Phase::contract) || kind == DecisionKind::tried ||
+        kind == DecisionKind::pruned) {
       continue;
     }
-    if (kind == "note" && phase != "validate" && phase != "scale") {
+    if (kind == DecisionKind::note && phase != name_of(Phase::validate) &&
+        phase != name_of(Phase::scale)) {
       continue;
     }
     Stay& stay = stay_for(stays, rows, i);
-    if (phase == "validate") {
+    if (phase == name_of(Phase::validate)) {
       stay.seen.push_back(rows.text(i, "text"));
       if (is_judged) {
         stay.step_after_ns = rows.integer(i, "trial_step_ns");
       }
-    } else if (kind == "kept") {
+    } else if (kind == DecisionKind::kept) {
       add_kept(stay, rows, i);
-    } else if (kind == "rejected") {
+    } else if (kind == DecisionKind::rejected) {
       ++stay.num_rejected;
-    } else if (kind == "undecided") {
+    } else if (kind == DecisionKind::undecided) {
       ++stay.num_undecided;
     } else if (stay.seen.empty()) {
       stay.seen.push_back(rows.text(i, "text"));
@@ -237,7 +245,7 @@ std::string render_decision(const Rows& rows, size_t i) {
   const std::optional<int64_t> trial = rows.integer(i, "trial_ordinal");
   const std::optional<double> gain = rows.real(i, "gain_ratio");
   const std::optional<double> noise = rows.real(i, "noise_ratio");
-  const std::string kind = rows.text(i, "kind");
+  const DecisionKind kind = kind_of(rows, i);
   const bool is_judged = is_verdict(kind);
   const std::optional<double> low = rows.real(i, "gain_low_ratio");
   const std::optional<double> high = rows.real(i, "gain_high_ratio");
@@ -248,7 +256,7 @@ std::string render_decision(const Rows& rows, size_t i) {
   return fmt::format(
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
       "<td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
-      trial ? trial_link(*trial) : "–", kind_badge(kind), wall_badge(rows.text(i, "wall")),
+      trial ? trial_link(*trial) : "–", kind_badge(name_of(kind)), wall_badge(rows.text(i, "wall")),
       escape(rows.text(i, "text")), escape_or_dash(change_text(rows, i)),
       is_judged && gain ? signed_percent(*gain) + interval : "–",
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
@@ -263,8 +271,8 @@ std::vector<size_t> shown_decisions(const Rows& rows) {
   const size_t column = rows.column("kind");
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     const auto key = [&](size_t i) {
-      const std::string kind = rows.text(i, column);
-      return std::pair(kind != "kept" && kind != "wall", rows.size() - i);
+      const DecisionKind kind = base::decision_kind_of(rows.text(i, column));
+      return std::pair(kind != DecisionKind::kept && kind != DecisionKind::wall, rows.size() - i);
     };
     return key(a) < key(b);
   });
@@ -273,13 +281,13 @@ std::vector<size_t> shown_decisions(const Rows& rows) {
   return order;
 }
 
-std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, std::string_view phase,
+std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, Phase phase,
                          std::string_view title) {
   std::string body;
   int count = 0;
   const size_t column = rows.column("phase");
   for (const size_t i : shown) {
-    if (rows.text(i, column) == phase) {
+    if (rows.text(i, column) == name_of(phase)) {
       body += render_decision(rows, i);
       ++count;
     }
@@ -314,7 +322,7 @@ std::string render_story(const SectionInput& input) {
           ? fmt::format("All {} decisions", shown.size())
           : fmt::format("{} of {} decisions: what was seen and kept, and the latest", shown.size(),
                         input.rows.size()));
-  for (const auto& [phase, title] : kPhases) {
+  for (const auto& [phase, title] : kPhaseTitles) {
     html += render_phase(input.rows, shown, phase, title);
   }
   return html + "</table></div>\n</details>\n";

@@ -175,7 +175,8 @@ std::string unconfirmed_notice(const Context& context, const TrialRow& trial) {
     return fmt::format("<p class=\"notice\"><strong>Slower in the long run.</strong> {}</p>\n",
                        escape(validation.text));
   }
-  if (trial.phase == "validate" || context.sweep.status != "done" || context.decisions.empty()) {
+  if (trial.phase == name_of(store::Phase::validate) ||
+      context.sweep.status != store::SearchStatus::done || context.decisions.empty()) {
     return "";
   }
   // Another trial than the winner looks like no success, and had no long run to wait for.
@@ -287,12 +288,12 @@ std::string render_verdict(const SectionInput& input) {
   const Context& context = input.context;
   const TrialRow* trial = context.at(context.shown);
   std::string html;
-  if (context.sweep.status != "done") {
+  if (context.sweep.status != store::SearchStatus::done) {
     html += fmt::format(
         "<p class=\"notice\">This sweep is <strong>{}</strong>: what follows is what it had stored "
         "so far. The same command resumes it; while it runs with --report, load this page "
         "again.</p>\n",
-        escape(context.sweep.status));
+        name_of(context.sweep.status));
   }
   if (trial == nullptr) {
     return html +

@@ -20,7 +20,9 @@
 namespace moetune::reports {
 namespace {
 
+using store::DecisionKind;
 using store::DecisionRow;
+using store::Phase;
 using store::TrialRow;
 
 /// Remedies that are named; the others are counted.
@@ -45,7 +47,10 @@ std::string walls_sentence(const Context& context, const TrialRow& winner) {
   std::vector<std::string> walls;
   std::string last;
   for (const DecisionRow& decision : context.decisions) {
-    if (decision.kind != "wall" || decision.phase == "contract" || decision.wall == last) continue;
+    if (decision.kind != DecisionKind::wall || decision.phase == name_of(Phase::contract) ||
+        decision.wall == last) {
+      continue;
+    }
     last = decision.wall;
     const std::string link = link_of(context, decision.trial_id);
     walls.push_back(escape(last) + (link.empty() ? "" : " (at " + link + ")"));
@@ -78,7 +83,8 @@ std::vector<GainedRemedy> kept_remedies(const Context& context) {
   for (const DecisionRow& decision : context.decisions) {
     const TrialRow* before =
         decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
-    const bool is_step = decision.kind == "kept" && decision.phase != "validate";
+    const bool is_step =
+        decision.kind == DecisionKind::kept && decision.phase != name_of(Phase::validate);
     if (!is_step || !decision.gain_ratio || before == nullptr || !before->step_ns) continue;
     const std::string link = link_of(context, decision.trial_id);
     std::string what =
@@ -123,9 +129,9 @@ const DecisionRow* nearest_rejected(const Context& context, const TrialRow& winn
   for (const DecisionRow& decision : context.decisions) {
     const TrialRow* against =
         decision.baseline_trial_id ? context.by_id(*decision.baseline_trial_id) : nullptr;
-    const bool is_told = decision.kind == "rejected" && decision.phase != "validate" &&
-                         decision.gain_ratio && decision.trial_id &&
-                         context.by_id(*decision.trial_id) != nullptr;
+    const bool is_told = decision.kind == DecisionKind::rejected &&
+                         decision.phase != name_of(Phase::validate) && decision.gain_ratio &&
+                         decision.trial_id && context.by_id(*decision.trial_id) != nullptr;
     if (!is_told || against == nullptr || !has_same_knobs(*against, winner)) continue;
     if (nearest == nullptr || *decision.gain_ratio > *nearest->gain_ratio) nearest = &decision;
   }
@@ -143,11 +149,10 @@ std::string nearest_text(const Context& context, const TrialRow& winner) {
 
 std::string beaten_sentence(const Context& context, const TrialRow& winner) {
   // The last word about a trial counts: one that was undecided may have been judged again.
-  std::map<int64_t, std::string> last_kind;
+  std::map<int64_t, bool> is_undecided;
   for (const DecisionRow& decision : context.decisions) {
-    if (decision.trial_id &&
-        (decision.kind == "kept" || decision.kind == "rejected" || decision.kind == "undecided")) {
-      last_kind[*decision.trial_id] = decision.kind;
+    if (decision.trial_id && is_verdict(decision.kind)) {
+      is_undecided[*decision.trial_id] = decision.kind == DecisionKind::undecided;
     }
   }
   const std::set<int64_t> cleared = store::cleared_trials(context.decisions);
@@ -159,7 +164,7 @@ std::string beaten_sentence(const Context& context, const TrialRow& winner) {
     if (cleared.contains(trial.id)) continue;  // it is told by its second run
     if (trial.status != "ok") {
       ++others[trial.status];
-    } else if (last_kind[trial.id] == "undecided") {
+    } else if (is_undecided[trial.id]) {
       undecided.push_back(trial_link(trial.ordinal));
     } else {
       ++num_beaten;

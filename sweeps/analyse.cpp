@@ -292,8 +292,7 @@ std::vector<std::pair<const char*, double>> ceilings_of(const profiler::StepVerd
   std::vector<std::pair<const char*, double>> ceilings;
   for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
     const double ratio = verdict.sub_ceilings[static_cast<size_t>(row.id)];
-    if (row.label != profiler::WallLabel::compute && ratio > 0)
-      ceilings.emplace_back(row.name, ratio);
+    if (row.label != base::WallLabel::compute && ratio > 0) ceilings.emplace_back(row.name, ratio);
   }
   std::stable_sort(ceilings.begin(), ceilings.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -302,7 +301,7 @@ std::vector<std::pair<const char*, double>> ceilings_of(const profiler::StepVerd
 
 /// Adds what taking causes away has told to the wall's evidence.
 void add_causes(const profiler::StepVerdict& causes, json& document) {
-  document["label"] = profiler::name_of(causes.label);
+  document["label"] = base::name_of(causes.label);
   document["sub_cause"] = profiler::row_of(causes.sub_cause).name;
   document["rank"] = causes.rank ? json(*causes.rank) : json();
   document["unknown_ratio"] = causes.unknown_ratio();
@@ -363,10 +362,11 @@ void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result) {
   Metrics metrics(result.metrics);
-  const bool is_oom = result.status == spec::name_of(spec::TrialStatus::oom);
+  const std::optional<spec::TrialStatus> status = spec::find_status(result.status);
+  const bool is_oom = status == spec::TrialStatus::oom;
   add_memory(shard, metrics);
   add_training(spec, shard, metrics);
-  if (result.status == spec::name_of(spec::TrialStatus::ok)) {
+  if (status == spec::TrialStatus::ok) {
     add_speed(spec, shard, usual_probe_ns, result, metrics);
   }
 

@@ -83,7 +83,7 @@ json wall_json(const profiler::ImportedWall& wall) {
         {{"name", one.name}, {"value", one.value}, {"unit", one.unit}, {"text", one.text}});
   }
   const bool is_replayed = wall.num_steps > 0;
-  return {{"label", profiler::name_of(wall.label)},
+  return {{"label", base::name_of(wall.label)},
           {"sub_cause", text_or_null(wall.sub_cause)},
           {"rank", or_null(wall.rank)},
           {"share_ratio", wall.share_ratio},

@@ -64,7 +64,7 @@ json hunts_json(const store::Store& store) {
                     {"good", row.good},
                     {"bad", row.bad},
                     {"metric", row.metric},
-                    {"status", row.status},
+                    {"status", name_of(row.status)},
                     {"verdict", text_or_null(row.verdict)},
                     {"answer", text_or_null(answer)},
                     {"num_runs", num_runs},
@@ -91,8 +91,9 @@ std::string hunts_text(const store::Store& store, std::optional<size_t> width) {
     std::string when = row.started_at.substr(0, kDateAndMinute);
     std::ranges::replace(when, 'T', ' ');
     table.add({std::to_string(row.id), row.metric, base::short_commit(row.good),
-               base::short_commit(row.bad), row.status, row.verdict.empty() ? "-" : row.verdict,
-               std::to_string(num_runs), std::move(when), answer.empty() ? "-" : answer});
+               base::short_commit(row.bad), std::string(name_of(row.status)),
+               row.verdict.empty() ? "-" : row.verdict, std::to_string(num_runs), std::move(when),
+               answer.empty() ? "-" : answer});
   }
   return table.text(width);
 }

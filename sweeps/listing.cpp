@@ -134,7 +134,7 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   json& decisions = document["decisions"] = json::array();
   for (const store::DecisionRow& decision : store.read_decisions(trial.sweep_id)) {
     if (decision.trial_id != trial.id) continue;
-    decisions.push_back({{"kind", decision.kind},
+    decisions.push_back({{"kind", name_of(decision.kind)},
                          {"phase", decision.phase},
                          {"text", decision.text},
                          {"gain_ratio", or_null(decision.gain_ratio)},

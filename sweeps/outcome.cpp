@@ -29,7 +29,7 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
     const auto found = document.find(key);
     return found != document.end() && found->is_string() ? found->get<std::string>() : "";
   };
-  outcome.wall_label = word_of("label");
+  outcome.wall_label = base::wall_label_from_name(word_of("label"));
   outcome.wall_cause = word_of("sub_cause");
   const auto group = document.find("dominant_group");
   if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
@@ -111,7 +111,7 @@ store::TrialRow trial_row(const tuner::TrialRequest& request, int64_t sweep_id) 
   row.spec_hash = request.hash;
   row.spec_json = spec::to_json(request.spec).dump(-1, ' ', false, json::error_handler_t::replace);
   row.reason = request.reason;
-  row.phase = tuner::name_of(request.phase);
+  row.phase = name_of(request.phase);
   row.is_baseline = request.is_baseline;
   if (request.prediction.peak_bytes > 0) row.predicted_peak_bytes = request.prediction.peak_bytes;
   if (request.prediction.step_ns > 0) row.predicted_step_ns = request.prediction.step_ns;

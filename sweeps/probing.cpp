@@ -20,10 +20,13 @@ namespace moetune::sweeps {
 
 namespace {
 
-const std::string_view kOk = spec::name_of(spec::TrialStatus::ok);
-
 using nlohmann::json;
 using spec::TrialSpec;
+using spec::TrialStatus;
+
+std::string_view status_text(const ProbedTrial& trial) {
+  return trial.status ? spec::name_of(*trial.status) : "";
+}
 
 std::string title_of(const TrialSpec& trial) {
   return fmt::format("{} x {} tokens a micro-batch", trial.knobs.micro_batch_size,
@@ -119,13 +122,13 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
                     const std::function<void(const std::string&)>& say) {
   const std::vector<TrialSpec> trials = probe_trials(base);
   Probe probe;
-  for (const TrialSpec& trial : trials) probe.trials.push_back({title_of(trial), "", ""});
+  for (const TrialSpec& trial : trials) probe.trials.push_back({title_of(trial), std::nullopt, ""});
   tuner::ProbedSums sums;
   std::vector<profiler::StepTrace> traces;
   for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < trials.size() && num_interrupts() == 0; ++i) {
       ProbedTrial& told = probe.trials[i];
-      if (!told.status.empty() && told.status != kOk) continue;
+      if (told.status && told.status != TrialStatus::ok) continue;
       say(fmt::format("round {} of {}: {}", round + 1, rounds, told.title));
       try {
         if (options.launcher.empty()) {
@@ -133,13 +136,13 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
         }
       } catch (const base::EnvironmentFailure& failure) {
         if (i == 0) throw;  // the others are larger
-        told = {told.title, std::string(spec::name_of(spec::TrialStatus::failed)), failure.what()};
+        told = {told.title, TrialStatus::failed, failure.what()};
         continue;
       }
       const TrialRun run = run_trial(processes, trials[i], options);
-      told.status = run.result.status;
+      told.status = spec::status_from_name(run.result.status);
       told.reason = run.result.reason;
-      if (told.status != kOk) continue;
+      if (told.status != TrialStatus::ok) continue;
       add_ops(run.shard(), trials[i], static_cast<int64_t>(i), sums);
       if (spec::is_on_device(base)) {
         traces.insert(traces.end(), run.shard().traces.begin(), run.shard().traces.end());
@@ -150,7 +153,7 @@ Probe probe_machine(const TrialSpec& base, int64_t rounds, ProcessRunner& proces
   probe.rates = tuner::rates_of(sums);
   if (probe.rates.empty()) {
     throw base::Error(fmt::format("no trial of the probe ended well: {}: {}",
-                                  probe.trials.front().status, probe.trials.front().reason));
+                                  status_text(probe.trials.front()), probe.trials.front().reason));
   }
   const plan::Layout layout = plan::layout_of(trials.front().knobs);
   probe.links = tuner::links_of(traces, layout, base.hardware);
@@ -187,7 +190,7 @@ json to_json(const Probe& probe) {
   add_link("inter_node", probe.links.inter_node);
   for (const ProbedTrial& trial : probe.trials) {
     document["trials"].push_back(
-        {{"title", trial.title}, {"status", trial.status}, {"reason", trial.reason}});
+        {{"title", trial.title}, {"status", status_text(trial)}, {"reason", trial.reason}});
   }
   return document;
 }
@@ -220,8 +223,8 @@ std::string probe_text(const Probe& probe) {
   add_link("intra_node", probe.links.intra_node);
   add_link("inter_node", probe.links.inter_node);
   for (const ProbedTrial& trial : probe.trials) {
-    if (trial.status != kOk) {
-      text += fmt::format("left out: {}: {}: {}\n", trial.title, trial.status, trial.reason);
+    if (trial.status != TrialStatus::ok) {
+      text += fmt::format("left out: {}: {}: {}\n", trial.title, status_text(trial), trial.reason);
     }
   }
   return text +

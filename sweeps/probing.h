@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
+#include "engine/spec/trial_status.h"
 #include "sweeps/processes/process.h"
 #include "sweeps/runner.h"
 #include "tuner/probed_rates.h"
@@ -15,8 +17,8 @@
 namespace moetune::sweeps {
 
 struct ProbedTrial {
-  std::string title;  ///< "2 x 128 tokens a micro-batch"
-  std::string status;
+  std::string title;                        ///< "2 x 128 tokens a micro-batch"
+  std::optional<spec::TrialStatus> status;  ///< none: not run
   std::string reason;
 };
 

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using spec::TrialStatus;
 using std::chrono::duration;
 using std::chrono::steady_clock;
+using store::SearchStatus;
 using tuner::Action;
 using tuner::TrialOutcome;
 using tuner::TrialRequest;
@@ -92,16 +93,16 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
   } catch (...) {
     // The first failure is the one to report; the store may be what has failed.
     try {
-      store_.finish_sweep(sweep_id_, "failed");
+      store_.finish_sweep(sweep_id_, SearchStatus::failed);
     } catch (const base::Error&) {
     }
     throw;
   }
-  if (summary_.status == "done") store_.drop_decisions(sweep_id_, num_decisions_ + 1);
-  if (summary_.status == "done" || summary_.num_run > 0) store_landmarks(strategy);
+  if (summary_.status == SearchStatus::done) store_.drop_decisions(sweep_id_, num_decisions_ + 1);
+  if (summary_.status == SearchStatus::done || summary_.num_run > 0) store_landmarks(strategy);
   summary_.best_hash = strategy.best_hash();
-  if (summary_.status == "done" && summary_.best_hash.empty()) {
-    summary_.status = "failed";
+  if (summary_.status == SearchStatus::done && summary_.best_hash.empty()) {
+    summary_.status = SearchStatus::failed;
     summary_.failure = summary_.stop_reason.empty() ? last_decision_ : summary_.stop_reason;
   }
   store_.finish_sweep(sweep_id_, summary_.status);
@@ -110,7 +111,7 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
 }
 
 void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
-  summary_.status = "done";
+  summary_.status = SearchStatus::done;
   while (true) {
     if (is_late()) strategy.finish_soon();
     const std::optional<TrialRequest> request = strategy.ask();
@@ -122,7 +123,7 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     summary_.stop_reason = exhausted_budget(*request);
     if (!summary_.stop_reason.empty()) return;
     if (is_left_to_others(*request)) {
-      summary_.status = "interrupted";
+      summary_.status = SearchStatus::interrupted;
       summary_.next = *request;
       summary_.next_why = last_decision_;
       return;
@@ -139,7 +140,7 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
       return;
     }
     if (!outcome) {
-      summary_.status = "interrupted";
+      summary_.status = SearchStatus::interrupted;
       summary_.stop_reason = "interrupted by the user";
       return;
     }
@@ -369,7 +370,7 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
     store::DecisionRow row;
     row.sweep_id = sweep_id_;
     row.ordinal = ++num_decisions_;
-    row.phase = tuner::name_of(decision.phase);
+    row.phase = name_of(decision.phase);
     row.kind = decision.kind;
     row.trial_id = id_of(decision.trial_hash);
     row.baseline_trial_id = id_of(decision.baseline_hash);
@@ -391,14 +392,14 @@ void SweepLoop::store_decisions(tuner::Strategy& strategy) {
     last_decision_ = decision.text;
     // While a stored sweep is replayed, its story was told before.
     if (summary_.num_run > 0) {
-      progress_.note(fmt::format("  {}: {}", decision.kind, decision.text));
+      progress_.note(fmt::format("  {}: {}", name_of(decision.kind), decision.text));
     }
   }
 }
 
 void SweepLoop::look_at(const tuner::Strategy& strategy, const TrialRequest& request) {
   const tuner::Progress progress = strategy.progress();
-  state_.phase = tuner::name_of(request.phase);
+  state_.phase = name_of(request.phase);
   const bool is_new =
       request.action == Action::run && !started_.contains({request.hash, request.attempt});
   state_.num_trials = static_cast<int64_t>(started_.size()) + (is_new ? 1 : 0);

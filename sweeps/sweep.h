@@ -41,7 +41,8 @@ struct LoopOptions {
 
 /// Result of SweepLoop::run().
 struct SweepSummary {
-  std::string status;  ///< done, interrupted, failed (no configuration has fitted and run)
+  /// Failed: no configuration has fitted and run.
+  store::SearchStatus status = store::SearchStatus::running;
   /// If the strategy was stopped: a sentence that names the budget or the user.
   std::string stop_reason;
   std::string failure;     ///< if the status is failed: a sentence why nothing was found

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/trial_status.h"
+#include "kernels/base/search_words.h"
 #include "profiler/store/verdict.h"
 #include "reports/or_null.h"
 #include "sweeps/table.h"
@@ -46,7 +47,7 @@ std::vector<std::string> SweepView::marks_of(const store::TrialRow& trial) const
 
 bool SweepView::is_kept(const store::TrialRow& trial) const {
   return std::ranges::any_of(decisions_, [&](const store::DecisionRow& decision) {
-    return decision.kind == "kept" && decision.trial_id == trial.id;
+    return decision.kind == store::DecisionKind::kept && decision.trial_id == trial.id;
   });
 }
 
@@ -65,10 +66,11 @@ const store::TrialRow* SweepView::parent_of(const store::TrialRow& trial) const 
     if (parent != nullptr) return parent;
   }
   const store::TrialRow* parent = nullptr;
-  if (trial.phase == "retune") {
+  if (trial.phase == name_of(base::Phase::retune)) {
     // A remedy changes the best so far, also where nothing has been decided about it.
     for (const store::DecisionRow& decision : decisions_) {
-      const store::TrialRow* kept = decision.kind == "kept" ? find(decision.trial_id) : nullptr;
+      const store::TrialRow* kept =
+          decision.kind == store::DecisionKind::kept ? find(decision.trial_id) : nullptr;
       if (kept != nullptr && kept->ordinal < trial.ordinal) parent = kept;
     }
   } else if (trial.num_attempts == 0) {

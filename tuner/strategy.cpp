@@ -1,25 +1,7 @@
-// Names of phases and evidence grades, as stored and shown.
+// Names of evidence grades and of what a trial is measured for, as stored and shown.
 #include "tuner/strategy.h"
 
 namespace moetune::tuner {
-
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::contract:
-      return "contract";
-    case Phase::fit:
-      return "fit";
-    case Phase::scale:
-      return "scale";
-    case Phase::profile:
-      return "profile";
-    case Phase::retune:
-      return "retune";
-    case Phase::validate:
-      return "validate";
-  }
-  return "?";
-}
 
 const char* name_of(Grade grade) {
   switch (grade) {

@@ -13,11 +13,13 @@
 
 #include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
+#include "kernels/base/search_words.h"
+#include "kernels/base/step_parts.h"
 
 namespace moetune::tuner {
 
-enum class Phase : uint8_t { contract, fit, scale, profile, retune, validate };
-const char* name_of(Phase phase);
+using base::DecisionKind;
+using base::Phase;
 
 enum class Grade : uint8_t { measured, calibrated, analytic };
 const char* name_of(Grade grade);
@@ -98,9 +100,8 @@ struct TrialOutcome {
   int64_t peak_bytes = 0;      ///< highest rank
   std::string wall;            ///< memory, communication, host, compute; empty when not traced
   std::string dominant_group;  ///< communication group with the largest blocking time
-  /// Of an engine that is somebody else's: the wall by a finer list (profiler::WallLabel), and what
-  /// is behind it, where that was told apart.
-  std::string wall_label{};
+  /// The wall by its causes, and which of them, where that was told apart.
+  std::optional<base::WallLabel> wall_label{};
   std::string wall_cause{};
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;
@@ -125,8 +126,7 @@ struct TrialOutcome {
 /// One line of the story, stored as a decision row.
 struct Decision {
   Phase phase = Phase::contract;
-  /// tried, kept, rejected, undecided (the noise hides whether it gains enough), wall, pruned, note
-  std::string kind;
+  DecisionKind kind = DecisionKind::note;
   std::string trial_hash;     ///< may be empty
   std::string baseline_hash;  ///< may be empty
   std::string wall;

@@ -5,14 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/names.h"
+
 namespace moetune::spec {
 
-/// A row of the simplest such table. Others may have more columns beside `value` and `name`.
-template <class E>
-struct Named {
-  E value;
-  std::string_view name;  ///< in files, options, messages and the store
-};
+using base::Named;
 
 /// Where the table of E is: specialised beside each enum, with the rows in `kRows`, in the order
 /// in which messages list them.
@@ -27,19 +24,13 @@ concept HasNames = requires {
 /// The name of a value; "?" for one without a row.
 template <HasNames E>
 constexpr std::string_view name_of(E value) {
-  for (const auto& row : NameTable<E>::kRows) {
-    if (row.value == value) return row.name;
-  }
-  return "?";
+  return base::name_in(NameTable<E>::kRows, value);
 }
 
 /// The value of a name, if there is one.
 template <HasNames E>
 constexpr std::optional<E> find_by_name(std::string_view name) {
-  for (const auto& row : NameTable<E>::kRows) {
-    if (row.name == name) return row.value;
-  }
-  return std::nullopt;
+  return base::find_in<E>(NameTable<E>::kRows, name);
 }
 
 /// All values, in table order.

@@ -14,6 +14,26 @@ using P = StepPart;
 constexpr std::array<const char*, kNumWalls> kWalls = {"communication", "host", "memory",
                                                        "compute"};
 
+struct WallLabelRow {
+  WallLabel id;
+  const char* name;
+  std::optional<Wall> wall;
+};
+
+constexpr WallLabelRow label_row(WallLabel label, Wall wall) {
+  return {label, kWalls[static_cast<size_t>(wall)], wall};
+}
+
+constexpr std::array<WallLabelRow, kNumWallLabels> kWallLabels = {{
+    label_row(WallLabel::communication, Wall::communication),
+    label_row(WallLabel::host, Wall::host),
+    {WallLabel::pipeline, "pipeline", Wall::communication},
+    {WallLabel::imbalance, "imbalance", std::nullopt},
+    label_row(WallLabel::memory, Wall::memory),
+    label_row(WallLabel::compute, Wall::compute),
+    {WallLabel::unknown, "unknown", std::nullopt},
+}};
+
 constexpr const char* kBlocking = "blocking";
 constexpr const char* kBlockingText = "blocking {} communication";
 
@@ -34,13 +54,15 @@ constexpr std::array<StepPartRow, static_cast<size_t>(P::count)> kParts = {{
      "unexplained waiting", "dependency-stalled", "blue", 5},
 }};
 
-constexpr bool is_indexed_by_id() {
-  for (size_t i = 0; i < kParts.size(); ++i) {
-    if (kParts[i].id != static_cast<P>(i)) return false;
+template <class Rows>
+constexpr bool is_indexed_by_id(const Rows& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (static_cast<size_t>(rows[i].id) != i) return false;
   }
   return true;
 }
-static_assert(is_indexed_by_id(), "kParts must be in the order of StepPart");
+static_assert(is_indexed_by_id(kParts), "kParts must be in the order of StepPart");
+static_assert(is_indexed_by_id(kWallLabels), "kWallLabels must be in the order of WallLabel");
 
 constexpr auto kGroups = std::to_array<GroupRow>({
     {"tp", "tensor-parallel", "", "", "", 0},
@@ -108,6 +130,17 @@ std::optional<Wall> wall_from_name(std::string_view name) {
   const auto found = std::ranges::find(kWalls, name);
   if (found == kWalls.end()) return std::nullopt;
   return static_cast<Wall>(found - kWalls.begin());
+}
+
+const char* name_of(WallLabel label) { return kWallLabels[static_cast<size_t>(label)].name; }
+
+std::optional<WallLabel> wall_label_from_name(std::string_view name) {
+  const auto* found = std::ranges::find(kWallLabels, name, &WallLabelRow::name);
+  return found == kWallLabels.end() ? std::nullopt : std::optional(found->id);
+}
+
+std::optional<Wall> wall_of(WallLabel label) {
+  return kWallLabels[static_cast<size_t>(label)].wall;
 }
 
 std::span<const StepPartRow> step_parts() { return kParts; }

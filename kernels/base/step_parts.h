@@ -30,6 +30,28 @@ const char* name_of(Wall wall);
 /// Reads what name_of wrote; nothing for another text.
 std::optional<Wall> wall_from_name(std::string_view name);
 
+/// What holds a step back, as a verdict by its causes says it. The parts of a step and the rows of
+/// trials know the four walls only; a verdict also tells waiting for other stages from slow links,
+/// and knows ranks that come late and time that nothing explains. In the order in which ties are
+/// decided.
+enum class WallLabel : uint8_t {
+  communication,
+  host,
+  pipeline,
+  imbalance,
+  memory,
+  compute,
+  unknown,
+  count
+};
+constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
+/// The wall's own name, where there is a wall of that meaning.
+const char* name_of(WallLabel label);
+/// Reads what name_of wrote; nothing for another text.
+std::optional<WallLabel> wall_label_from_name(std::string_view name);
+/// What a trial is stored with; none for a label that is no wall.
+std::optional<Wall> wall_of(WallLabel label);
+
 enum class StepPart : uint8_t {
   compute,
   recompute,

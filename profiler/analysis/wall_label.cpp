@@ -5,10 +5,6 @@
 namespace moetune::profiler {
 namespace {
 
-constexpr const char* kLabelNames[] = {"communication", "host",    "pipeline", "imbalance",
-                                       "memory",        "compute", "unknown"};
-static_assert(std::size(kLabelNames) == kNumWallLabels);
-
 constexpr SubCauseRow kSubCauses[] = {
     {SubCause::transfer, WallLabel::communication, "transfer"},
     {SubCause::one_link, WallLabel::communication, "one link"},
@@ -32,12 +28,10 @@ static_assert(std::size(kSubCauses) == kNumSubCauses);
 
 }  // namespace
 
-const char* name_of(WallLabel label) { return kLabelNames[static_cast<size_t>(label)]; }
-
 std::map<std::string, double, std::less<>> by_name(
     const std::array<double, kNumWallLabels>& ratios) {
   std::map<std::string, double, std::less<>> named;
-  for (size_t i = 0; i < kNumWallLabels; ++i) named[kLabelNames[i]] = ratios[i];
+  for (size_t i = 0; i < kNumWallLabels; ++i) named[name_of(static_cast<WallLabel>(i))] = ratios[i];
   return named;
 }
 

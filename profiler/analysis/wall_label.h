@@ -10,21 +10,12 @@
 #include <span>
 #include <string>
 
+#include "kernels/base/step_parts.h"
+
 namespace moetune::profiler {
 
-/// In the order in which ties are decided.
-enum class WallLabel : uint8_t {
-  communication,
-  host,
-  pipeline,
-  imbalance,
-  memory,
-  compute,
-  unknown,
-  count
-};
-constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
-const char* name_of(WallLabel label);
+using base::kNumWallLabels;
+using base::WallLabel;
 
 /// With a larger unexplained share, a label must lead by more than that share.
 constexpr double kMaxUnknownRatio = 0.15;

@@ -115,14 +115,15 @@ void Store::add_bisect_run(int64_t hunt_id, const BisectRunRow& run) {
   transaction.commit();
 }
 
-void Store::finish_bisect(int64_t hunt_id, const std::string& status, const std::string& verdict,
+void Store::finish_bisect(int64_t hunt_id, SearchStatus status, const std::string& verdict,
                           const std::string& result_json) {
   Statement(*database_,
             "UPDATE bisect_hunt SET status = ?, verdict = ?, result_json = ?, ended_at = ? "
             "WHERE id = ?")
-      .bind_all(status, verdict, result_json,
-                status == "running" ? std::optional<std::string>() : std::optional(now_utc()),
-                hunt_id)
+      .bind_all(
+          name_of(status), verdict, result_json,
+          status == SearchStatus::running ? std::optional<std::string>() : std::optional(now_utc()),
+          hunt_id)
       .run();
   MOETUNE_CHECK(database_->num_changes() == 1, "{}: no hunt {}", path(), hunt_id);
 }
@@ -143,7 +144,7 @@ std::vector<BisectRow> Store::read_bisects() const {
     row.good = c.text();
     row.bad = c.text();
     row.metric = c.text();
-    row.status = c.text();
+    row.status = search_status_of(c.text());
     row.verdict = c.text();
     row.result_json = c.text();
     row.command_line = c.text();

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "profiler/store/search_status.h"
+
 namespace moetune::store {
 
 /// One hunt. `config_hash` is its identity: the same hash resumes the same row.
@@ -17,7 +19,7 @@ struct BisectRow {
   std::string good;
   std::string bad;
   std::string metric;
-  std::string status = "running";  ///< running, done, interrupted, failed
+  SearchStatus status = SearchStatus::running;
   std::string verdict;  ///< culprit, no_change, environment_changed, unresolved, or empty
   std::string result_json = "{}";  ///< shown by the report (reports/hunt_result.h)
   std::string command_line;

@@ -137,9 +137,9 @@ Store::OpenedSweep Store::create_or_resume_sweep(const SweepRow& sweep) {
   return opened;
 }
 
-void Store::finish_sweep(int64_t sweep_id, const std::string& status) {
+void Store::finish_sweep(int64_t sweep_id, SearchStatus status) {
   Statement(*database_, "UPDATE sweep SET status = ?, ended_at = ? WHERE id = ?")
-      .bind_all(status, now_utc(), sweep_id)
+      .bind_all(name_of(status), now_utc(), sweep_id)
       .run();
   MOETUNE_CHECK(database_->num_changes() == 1, "{}: no sweep {}", path(), sweep_id);
 }
@@ -168,7 +168,7 @@ void Store::add_decision(const DecisionRow& decision) {
       "gain_ratio = excluded.gain_ratio, gain_low_ratio = excluded.gain_low_ratio, "
       "gain_high_ratio = excluded.gain_high_ratio, noise_ratio = excluded.noise_ratio, "
       "text = excluded.text, evidence_json = excluded.evidence_json");
-  statement.bind_all(decision.sweep_id, decision.ordinal, decision.phase, decision.kind,
+  statement.bind_all(decision.sweep_id, decision.ordinal, decision.phase, name_of(decision.kind),
                      decision.trial_id, decision.baseline_trial_id);
   statement.bind_text_or_null(7, decision.wall)
       .bind(8, decision.remedy)

@@ -13,12 +13,16 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/search_words.h"
 #include "profiler/memory_ledger.h"
 #include "profiler/record.h"
 #include "profiler/store/bisect.h"
 #include "profiler/store/shard.h"
 
 namespace moetune::store {
+
+using base::DecisionKind;
+using base::Phase;
 
 class Database;
 
@@ -55,9 +59,9 @@ struct SweepRow {
   std::string model_json;
   std::string hardware_name;
   std::string hardware_json;
-  std::string status = "running";  ///< running, done, failed, interrupted
-  std::string started_at;          ///< UTC, ISO 8601 with milliseconds; set by the store
-  std::string ended_at;            ///< empty while it runs
+  SearchStatus status = SearchStatus::running;
+  std::string started_at;  ///< UTC, ISO 8601 with milliseconds; set by the store
+  std::string ended_at;    ///< empty while it runs
   std::string command_line;
   std::string tool_version;
   std::string tool_commit;
@@ -115,7 +119,7 @@ struct TrialRow {
   std::string spec_json;
   std::string status;        ///< as spec::name_of(TrialStatus)
   std::string reason;        ///< why it is not ok; for ok trials empty
-  std::string phase;         ///< contract, fit, scale, profile, retune, validate
+  std::string phase;         ///< a name of Phase
   bool is_baseline = false;  ///< the sweep says so (SweepRow::baseline_trial)
   std::string wall;          ///< memory, communication, host, compute; empty when not analysed
   std::optional<int64_t> predicted_peak_bytes;
@@ -172,8 +176,8 @@ struct DecisionRow {
   int64_t id = 0;
   int64_t sweep_id = 0;
   int64_t ordinal = 0;
-  std::string phase;  ///< contract, fit, scale, profile, retune, validate
-  std::string kind;   ///< tried, kept, rejected, undecided, wall, pruned, note
+  std::string phase;  ///< a name of Phase
+  DecisionKind kind = DecisionKind::note;
   std::optional<int64_t> trial_id;
   std::optional<int64_t> baseline_trial_id;
   std::string wall;
@@ -312,8 +316,8 @@ class Store {
   };
   /// Finds the sweep of the same config_hash and sets it running again, or inserts it.
   OpenedSweep create_or_resume_sweep(const SweepRow& sweep);
-  /// Sets status (done, failed, interrupted) and end time.
-  void finish_sweep(int64_t sweep_id, const std::string& status);
+  /// Sets status and end time.
+  void finish_sweep(int64_t sweep_id, SearchStatus status);
   /// Sets the environment in which the sweep runs from now on (host, cpu, compiler, versions, ...);
   /// returns its id. Values that equal those of the latest environment add none; earlier ones stay.
   int64_t set_environment(int64_t sweep_id, const std::vector<NamedText>& values);
@@ -373,8 +377,8 @@ class Store {
   /// Adds a run; it is on disk when the call returns, also if the power fails. Ordinal 0 stands for
   /// the next one. Throws ConstraintError if the ordinal is taken.
   void add_bisect_run(int64_t hunt_id, const BisectRunRow& run);
-  /// Sets status, verdict ("" for none) and result. With status `running` they are preliminary.
-  void finish_bisect(int64_t hunt_id, const std::string& status, const std::string& verdict,
+  /// Sets status, verdict ("" for none) and result. With `running` they are preliminary.
+  void finish_bisect(int64_t hunt_id, SearchStatus status, const std::string& verdict,
                      const std::string& result_json);
 
   // Reading.

@@ -28,7 +28,7 @@ SweepRow sweep_from(const Statement& statement) {
   row.model_json = c.text();
   row.hardware_name = c.text();
   row.hardware_json = c.text();
-  row.status = c.text();
+  row.status = search_status_of(c.text());
   row.started_at = c.text();
   row.ended_at = c.text();
   row.command_line = c.text();
@@ -146,7 +146,7 @@ std::vector<DecisionRow> Store::read_decisions(int64_t sweep_id) const {
     row.sweep_id = c.integer();
     row.ordinal = c.integer();
     row.phase = c.text();
-    row.kind = c.text();
+    row.kind = base::decision_kind_of(c.text());
     row.trial_id = c.optional_integer();
     row.baseline_trial_id = c.optional_integer();
     row.wall = c.text();

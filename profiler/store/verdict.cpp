@@ -44,16 +44,18 @@ std::string Validation::reason() const {
 Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialRow& winner) {
   Validation validation;
   for (const DecisionRow& decision : decisions) {
-    if (decision.phase != "validate") continue;
+    if (decision.phase != name_of(Phase::validate)) continue;
     // A long run is told with its own trial and, as the baseline, the short one that it was for.
     const bool is_of_winner =
         decision.trial_id == winner.id || decision.baseline_trial_id == winner.id;
-    if (decision.kind == "kept" && decision.trial_id == winner.id) {
+    if (decision.kind == DecisionKind::kept && decision.trial_id == winner.id) {
       return {true, decision.text, has_flag(decision, "is_slower_in_long_run")};
     }
-    if (decision.kind == "rejected" && is_of_winner) validation = {false, decision.text, false};
+    if (decision.kind == DecisionKind::rejected && is_of_winner)
+      validation = {false, decision.text, false};
     const bool is_verdict = decision.gain_ratio.has_value();
-    if (decision.kind == "note" && is_of_winner && !is_verdict && !validation.is_passed) {
+    if (decision.kind == DecisionKind::note && is_of_winner && !is_verdict &&
+        !validation.is_passed) {
       validation.text = decision.text;
     }
   }
@@ -63,7 +65,7 @@ Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialR
 std::set<int64_t> cleared_trials(const std::vector<DecisionRow>& decisions) {
   std::set<int64_t> ids;
   for (const DecisionRow& decision : decisions) {
-    if (decision.kind != "note" || !decision.trial_id) continue;
+    if (decision.kind != DecisionKind::note || !decision.trial_id) continue;
     if (has_flag(decision, "is_cleared")) ids.insert(*decision.trial_id);
   }
   return ids;
@@ -74,7 +76,8 @@ std::optional<Gain> gain_over_first_fit(const std::vector<DecisionRow>& decision
   for (const DecisionRow& decision : decisions) {
     // What is kept or rejected there is a long run beside its own short ones.
     if (decision.trial_id == winner.id && decision.baseline_trial_id == first_fit.id &&
-        decision.phase == "validate" && decision.kind == "note" && decision.gain_ratio) {
+        decision.phase == name_of(Phase::validate) && decision.kind == DecisionKind::note &&
+        decision.gain_ratio) {
       const auto [step_ns, first_fit_step_ns] = screening_steps(decision);
       return Gain{*decision.gain_ratio, decision.gain_low_ratio, decision.gain_high_ratio, step_ns,
                   first_fit_step_ns};

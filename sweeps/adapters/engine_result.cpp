@@ -326,31 +326,13 @@ void add_memory(const UserRun& run, const RunFacts& facts, store::ShardContents&
   }
 }
 
-/// The store knows four walls; waiting for other stages is communication there, and a rank that
-/// comes late is none of them.
-std::string stored_wall(profiler::WallLabel label) {
-  switch (label) {
-    case profiler::WallLabel::communication:
-    case profiler::WallLabel::pipeline:
-      return base::name_of(base::Wall::communication);
-    case profiler::WallLabel::host:
-      return base::name_of(base::Wall::host);
-    case profiler::WallLabel::memory:
-      return base::name_of(base::Wall::memory);
-    case profiler::WallLabel::compute:
-      return base::name_of(base::Wall::compute);
-    default:
-      return {};
-  }
-}
-
 void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
   const profiler::ImportedWall& wall = diagnosis.wall;
   json evidence = json::array();
   for (const profiler::Evidence& fact : wall.evidence) evidence.push_back({{"text", fact.text}});
-  result.wall = stored_wall(wall.label);
+  if (const auto stored = base::wall_of(wall.label)) result.wall = base::name_of(*stored);
   result.texts.push_back(
-      {kWallEvidenceText, json{{"label", profiler::name_of(wall.label)},
+      {kWallEvidenceText, json{{"label", base::name_of(wall.label)},
                                {"sub_cause", wall.sub_cause},
                                {"rank", reports::or_null(wall.rank)},
                                {"unknown_ratio", wall.unknown_ratio},

@@ -25,6 +25,7 @@ namespace {
 
 namespace dialects = spec::dialects;
 namespace planner = tuner::planner;
+using base::WallLabel;
 using tuner::Settings;
 using tuner::SettingsMove;
 
@@ -198,12 +199,13 @@ std::vector<std::pair<std::string, std::string>> EngineSpace::illegal_axes() con
 
 void EngineSpace::add_remedies(const Settings& from, const tuner::TrialOutcome& seen,
                                std::vector<SettingsMove>& moves) const {
-  FoundWall wall{seen.wall_label,
+  FoundWall wall{seen.wall_label.value_or(WallLabel::unknown),
                  seen.wall_cause,
                  {seen.ceilings.begin(), seen.ceilings.end()},
                  {seen.cause_ceilings.begin(), seen.cause_ceilings.end()}};
-  if (seen.status == spec::TrialStatus::oom) wall = {"memory", "oom", {{"memory", 1.0}}};
-  if (wall.label.empty() || !run_->dialect) return;
+  if (seen.status == spec::TrialStatus::oom)
+    wall = {WallLabel::memory, "oom", {{name_of(WallLabel::memory), 1.0}}};
+  if (!run_->dialect) return;
   const dialects::RunConfig config = config_with(*run_, from);
   for (const Remedy& remedy : remedies_of(wall, run_to_mend(*run_, config))) {
     if (!remedy.knobs) continue;

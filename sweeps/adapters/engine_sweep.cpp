@@ -42,7 +42,7 @@ NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
     if (!file) throw base::Error(fmt::format("{}: cannot be written", command.config_path));
   }
   return {request.title,
-          tuner::name_of(request.phase),
+          std::string(name_of(request.phase)),
           why,
           command.shell_text(),
           run.engine().folder,

@@ -301,14 +301,15 @@ int run_bisect_command(const CommandOptions& options) {
   try {
     answer = run_hunt(setup, source);
   } catch (const std::exception&) {
-    store.finish_bisect(hunt_id, "failed", "", "{}");
+    store.finish_bisect(hunt_id, store::SearchStatus::failed, "", "{}");
     throw;
   }
   json document = to_json(answer, setup);
   document["reproduce"] = row.command_line;
-  store.finish_bisect(hunt_id, answer.is_interrupted ? "interrupted" : "done",
-                      tuner::name_of(answer.result.verdict),
-                      document.dump(-1, ' ', false, json::error_handler_t::replace));
+  store.finish_bisect(
+      hunt_id, answer.is_interrupted ? store::SearchStatus::interrupted : store::SearchStatus::done,
+      tuner::name_of(answer.result.verdict),
+      document.dump(-1, ' ', false, json::error_handler_t::replace));
   print(answer, question, options, database);
   if (answer.num_builds > 0) {
     progress.note("the builds stay in " + question.runner.scratch +

@@ -106,9 +106,10 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   const ConfigAnswer answer = run_config_hunt(setup, store, hunt_id);
   json document = to_json(answer, setup);
   document["reproduce"] = command_line();
-  store.finish_bisect(hunt_id, answer.is_interrupted ? "interrupted" : "done",
-                      tuner::name_of(answer.result.verdict),
-                      document.dump(-1, ' ', false, json::error_handler_t::replace));
+  store.finish_bisect(
+      hunt_id, answer.is_interrupted ? store::SearchStatus::interrupted : store::SearchStatus::done,
+      tuner::name_of(answer.result.verdict),
+      document.dump(-1, ' ', false, json::error_handler_t::replace));
   if (options.wants_json()) {
     document["db"] = database;
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";

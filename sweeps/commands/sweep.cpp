@@ -33,6 +33,8 @@
 namespace moetune::sweeps {
 namespace {
 
+using store::SearchStatus;
+
 /// What the command prints.
 struct Result {
   std::string database;
@@ -55,7 +57,8 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
   // Measured anew elsewhere, it may have failed since it won.
-  if (result.best && result.best->status != "ok") result.best.reset();
+  if (result.best && spec::find_status(result.best->status) != spec::TrialStatus::ok)
+    result.best.reset();
   const SweepView view(store, sweep_id);
   if (result.best) {
     result.best_json =
@@ -69,7 +72,7 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   if (result.best) result.validation = store::validation_of(decisions, *result.best);
   result.num_cleared = static_cast<int64_t>(store::cleared_trials(decisions).size());
   for (const store::DecisionRow& decision : decisions) {
-    if (decision.kind == "undecided") result.undecided.push_back(decision);
+    if (decision.kind == store::DecisionKind::undecided) result.undecided.push_back(decision);
   }
   return result;
 }
@@ -102,7 +105,7 @@ nlohmann::json to_json(const Result& result) {
   }
   return {{"db", result.database},
           {"sweep_id", result.sweep_id},
-          {"status", result.summary.status},
+          {"status", name_of(result.summary.status)},
           {"stop_reason", result.summary.stop_reason},
           {"failure", result.summary.failure},
           {"num_run", result.summary.num_run},
@@ -156,7 +159,7 @@ std::string to_text(const Result& result) {
   }
   std::string text =
       fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n",
-                  result.next ? "waits for a trial" : summary.status,
+                  result.next ? "waits for a trial" : name_of(summary.status),
                   summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
                   summary.num_run, summary.num_reused, fmt::join(counts, ", "));
   if (!result.best && result.next) return text;
@@ -309,16 +312,16 @@ Conduct conduct_own(const CommandOptions& options, const std::string& file, spec
 
 int exit_code_of(const Result& result, Progress& progress) {
   if (result.next) return 0;
-  if (result.summary.status == "interrupted") {
+  if (result.summary.status == SearchStatus::interrupted) {
     progress.note("to go on where it stopped: " + command_line());
     return static_cast<int>(spec::ExitCode::interrupted);
   }
-  if (result.summary.status == "done" && result.validation.is_passed == false) {
+  if (result.summary.status == SearchStatus::done && result.validation.is_passed == false) {
     std::cerr << "moetune: the best configuration did not pass its validation: "
               << one_line(result.validation.reason()) << "\n";
     return static_cast<int>(spec::ExitCode::unvalidated);
   }
-  if (result.summary.status == "done") return 0;
+  if (result.summary.status == SearchStatus::done) return 0;
   std::cerr << "moetune: no configuration has fitted and run to its end: "
             << one_line(result.summary.failure) << "\n";
   return static_cast<int>(spec::ExitCode::failed);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/store/store.h"
@@ -83,9 +84,11 @@ Seen look(const std::string& path, int64_t sweep_id) {
 }
 
 std::string head_text(const Seen& seen, bool is_running) {
-  const std::string state = is_running                       ? "running"
-                            : seen.sweep.status == "running" ? "stopped: no process is running it"
-                                                             : seen.sweep.status;
+  using store::SearchStatus;
+  const std::string_view state = is_running ? name_of(SearchStatus::running)
+                                 : seen.sweep.status == SearchStatus::running
+                                     ? "stopped: no process is running it"
+                                     : name_of(seen.sweep.status);
   return fmt::format("sweep {} {}: {}\n{}\n{}\n{}", seen.sweep.id, one_line(seen.sweep.name), state,
                      counts_text(seen.trials.lines), best_text(seen.sweep, seen.trials.lines),
                      seen.last_decision.empty() ? "" : seen.last_decision + "\n");
@@ -111,7 +114,9 @@ std::string screen_text(const Seen& seen, bool is_running, size_t width) {
 void tell_ended(const Seen& seen, std::set<int64_t>& told) {
   for (const TrialLine& line : seen.trials.lines) {
     const store::TrialRow& trial = line.trial;
-    if (trial.status == "running" || !told.insert(trial.id).second) continue;
+    if (spec::find_status(trial.status) == spec::TrialStatus::running ||
+        !told.insert(trial.id).second)
+      continue;
     std::cout << fmt::format("trial {} {}: {}{}{}\n", trial.id, trial.phase, trial.status,
                              trial.step_ns ? " " + base::format_ns(*trial.step_ns) : "",
                              one_line(", " + purpose_text(*line.view, trial, line.title)));

@@ -13,6 +13,7 @@
 #include "engine/spec/megatron_flags.h"
 #include "engine/spec/source.h"
 #include "engine/spec/trial_spec.h"
+#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/store/store.h"
@@ -77,7 +78,8 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
   std::set<std::string> told;
   const store::Store store = store::Store::open_read_only(path);
   for (const store::TrialRow& trial : store.list_trials()) {
-    if (trial.status != "ok" || !trial.tokens_per_s || *trial.tokens_per_s <= 0) continue;
+    const bool is_ok = spec::find_status(trial.status) == spec::TrialStatus::ok;
+    if (!is_ok || !trial.tokens_per_s || *trial.tokens_per_s <= 0) continue;
     const std::string source = fmt::format("{} trial {}", path, trial.id);
     const spec::TrialSpec spec =
         spec::trial_spec_from_json(spec::parse_json(trial.spec_json, source), spec::Source(source));

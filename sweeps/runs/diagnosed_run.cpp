@@ -18,6 +18,7 @@ namespace moetune::sweeps {
 
 namespace {
 
+using base::WallLabel;
 using nlohmann::json;
 
 /// Of a run that ended as oom: the device's memory, or the host's.
@@ -72,12 +73,13 @@ std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::
 /// What the traces, or else the failure, speak for.
 FoundWall wall_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom) {
-    return {"memory", kind_of_memory(*diagnosis.facts), {{"memory", 1.0}}};
+    return {
+        WallLabel::memory, kind_of_memory(*diagnosis.facts), {{name_of(WallLabel::memory), 1.0}}};
   }
   FoundWall found;
-  if (!diagnosis.traces) return {"unknown", "", {}};
+  if (!diagnosis.traces) return found;
   const profiler::ImportedWall& wall = diagnosis.traces->wall;
-  found.label = profiler::name_of(wall.label);
+  found.label = wall.label;
   found.sub_cause = wall.sub_cause;
   found.ceilings = profiler::by_name(wall.ceilings);
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
@@ -111,7 +113,7 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
 json no_trace_wall(const RunDiagnosis& diagnosis) {
   json evidence = json::array();
   if (is_out_of_memory(diagnosis)) {
-    return {{"label", "memory"},
+    return {{"label", name_of(WallLabel::memory)},
             {"sub_cause", kind_of_memory(*diagnosis.facts)},
             {"rank", diagnosis.facts->root && diagnosis.facts->root->rank >= 0
                          ? json(diagnosis.facts->root->rank)
@@ -125,7 +127,7 @@ json no_trace_wall(const RunDiagnosis& diagnosis) {
             {"summary", diagnosis.facts->reason},
             {"evidence", evidence}};
   }
-  return {{"label", "unknown"},
+  return {{"label", name_of(WallLabel::unknown)},
           {"sub_cause", nullptr},
           {"rank", nullptr},
           {"share_ratio", nullptr},

@@ -18,6 +18,7 @@ namespace moetune::sweeps {
 namespace {
 
 namespace dialects = spec::dialects;
+using base::WallLabel;
 using spec::PlanKnobs;
 using spec::PlanRecompute;
 
@@ -28,7 +29,7 @@ constexpr int kMostRemediesOfOtherWalls = 2;
 
 struct Row {
   std::string_view rule;
-  std::string_view label;
+  WallLabel label;
   /// Sub-causes that it helps against (SubCauseRow::name, or "oom" and "host memory"). Empty: all.
   std::array<std::string_view, 3> sub_causes;
   std::string_view why;
@@ -68,7 +69,7 @@ bool use_room(PlanKnobs& k, bool frees_memory) {
 constexpr Row kRows[] = {
     // The device waits for the host.
     {"graphs_of_static_parts",
-     "host",
+     WallLabel::host,
      {"launch"},
      "Captured parts of a layer are launched at once.",
      [](PlanKnobs& k) {
@@ -77,21 +78,21 @@ constexpr Row kRows[] = {
                      {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess});
      }},
     {"fused_permutation",
-     "host",
+     WallLabel::host,
      {"launch"},
      "Sorting rows in one kernel takes fewer launches.",
      [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
      {},
      true},
     {"grouped_products",
-     "host",
+     WallLabel::host,
      {"launch"},
      "One launch for the products of all local experts.",
      [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
      {},
      true},
     {"larger_micro_batch",
-     "host",
+     WallLabel::host,
      {"launch"},
      "Twice the work behind each launch.",
      [](PlanKnobs& k) {
@@ -99,7 +100,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"no_waiting_for_counts",
-     "host",
+     WallLabel::host,
      {"sync"},
      "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
      "losses have to be compared.",
@@ -111,31 +112,31 @@ constexpr Row kRows[] = {
      {},
      true},
     {"expandable_segments",
-     "host",
+     WallLabel::host,
      {"allocator"},
      "The allocator then grows its segments and need not free and ask again.",
      nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
     {"more_loader_workers",
-     "host",
+     WallLabel::host,
      {"loader"},
      "More processes prepare the next batch.",
      nullptr,
      "--num-workers 8"},
     {"collect_garbage_together",
-     "host",
+     WallLabel::host,
      {"loader"},
      "All ranks collect garbage in the same step, seldom.",
      nullptr,
      "--manual-gc --manual-gc-interval 100"},
     // Ranks move data.
     {"overlap_of_gradients",
-     "communication",
+     WallLabel::communication,
      {"transfer"},
      "Gradients are reduced while the backward pass goes on.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
     {"overlap_of_weights",
-     "communication",
+     WallLabel::communication,
      {"transfer"},
      "Weights are gathered while the forward pass goes on.",
      [](PlanKnobs& k) {
@@ -144,14 +145,14 @@ constexpr Row kRows[] = {
        return turn_on(k.overlap_param_gather);
      }},
     {"overlap_of_experts",
-     "communication",
+     WallLabel::communication,
      {"transfer"},
      "One micro-batch exchanges rows while another one computes.",
      [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
      {},
      true},
     {"hybrid_dispatcher",
-     "communication",
+     WallLabel::communication,
      {"transfer", "one link"},
      "Rows cross between nodes once and are spread inside.",
      [](PlanKnobs& k) {
@@ -162,12 +163,12 @@ constexpr Row kRows[] = {
      {},
      true},
     {"overlap_of_tensor_parallelism",
-     "communication",
+     WallLabel::communication,
      {"transfer"},
      "Products and their tensor-parallel transfers run in pieces beside each other.",
      [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
     {"less_tensor_parallelism",
-     "communication",
+     WallLabel::communication,
      {"transfer"},
      "Half the ranks that a layer's products are cut over.",
      [](PlanKnobs& k) {
@@ -176,7 +177,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"fewer_sms_for_exchange",
-     "communication",
+     WallLabel::communication,
      {"contention"},
      "The exchange leaves more multiprocessors to the kernels beside it.",
      [](PlanKnobs& k) {
@@ -187,13 +188,13 @@ constexpr Row kRows[] = {
      {},
      true},
     {"look_at_the_link",
-     "communication",
+     WallLabel::communication,
      {"one link"},
      "One rank's transfers are slower than the others': check its cable, adapter and node.",
      nullptr},
     // Stages wait for each other.
     {"more_virtual_stages",
-     "pipeline",
+     WallLabel::pipeline,
      {"bubble"},
      "The bubble shrinks with the number of virtual stages.",
      [](PlanKnobs& k) {
@@ -202,12 +203,12 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"more_micro_batches",
-     "pipeline",
+     WallLabel::pipeline,
      {"bubble"},
      "Half the micro-batch is twice as many of them: the bubble's share halves.",
      [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
     {"fewer_stages",
-     "pipeline",
+     WallLabel::pipeline,
      {"bubble"},
      "Half the stages, twice the replicas.",
      [](PlanKnobs& k) {
@@ -217,21 +218,21 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"fewer_layers_at_the_ends",
-     "pipeline",
+     WallLabel::pipeline,
      {"uneven stage"},
      "Embedding and head are work too: give their stages fewer layers.",
      nullptr,
      "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"},
     // Some ranks have more to do, or are slower.
     {"balance_of_experts",
-     "imbalance",
+     WallLabel::imbalance,
      {"experts"},
      "A stronger balancing loss evens out what the experts receive.",
      nullptr,
      "--moe-aux-loss-coeff 0.01",
      true},
     {"capacity_of_experts",
-     "imbalance",
+     WallLabel::imbalance,
      {"experts"},
      "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
      "have "
@@ -244,13 +245,13 @@ constexpr Row kRows[] = {
      {},
      true},
     {"look_at_the_rank",
-     "imbalance",
+     WallLabel::imbalance,
      {"rank"},
      "One rank computes slower than the others: check its clocks, temperature and neighbours.",
      nullptr},
     // Memory is bought with time.
     {"selective_recomputation",
-     "memory",
+     WallLabel::memory,
      {"recompute"},
      "Recompute what is cheap and large instead of whole layers.",
      [](PlanKnobs& k) {
@@ -261,7 +262,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"no_recomputation",
-     "memory",
+     WallLabel::memory,
      {"recompute"},
      "Nothing is recomputed, where memory allows it.",
      [](PlanKnobs& k) {
@@ -270,7 +271,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"no_offload",
-     "memory",
+     WallLabel::memory,
      {"offload", "host memory"},
      "Nothing goes to the host's memory, where that fits.",
      [](PlanKnobs& k) {
@@ -280,12 +281,12 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"smaller_micro_batch",
-     "memory",
+     WallLabel::memory,
      {"oom"},
      "Half the activations, twice the micro-batches.",
      [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
     {"more_recomputation",
-     "memory",
+     WallLabel::memory,
      {"oom"},
      "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
      [](PlanKnobs& k) {
@@ -296,7 +297,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"fused_loss",
-     "memory",
+     WallLabel::memory,
      {"oom"},
      "Logits are not kept: the loss is computed in pieces.",
      [](PlanKnobs& k) {
@@ -305,7 +306,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"offloaded_optimizer",
-     "memory",
+     WallLabel::memory,
      {"oom"},
      "The optimizer's state lies in the host's memory; steps take longer.",
      [](PlanKnobs& k) {
@@ -315,24 +316,24 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"less_fragmentation",
-     "memory",
+     WallLabel::memory,
      {"oom"},
      "The allocator grows its segments and leaves fewer holes.",
      nullptr,
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
     {"fewer_loader_workers",
-     "memory",
+     WallLabel::memory,
      {"host memory"},
      "Each process that prepares batches holds a copy of what it reads.",
      nullptr,
      "--num-workers 1"},
     {"sharded_optimizer",
-     "memory",
+     WallLabel::memory,
      {"oom", "recompute", "offload"},
      "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
     {"narrow_moments",
-     "memory",
+     WallLabel::memory,
      {"oom", "recompute", "offload"},
      "Moments in bf16 free memory for larger micro-batches or less recomputation.",
      [](PlanKnobs& k) {
@@ -387,7 +388,7 @@ constexpr Row kRows[] = {
      true},
     // The device computes.
     {"products_in_fp8",
-     "compute",
+     WallLabel::compute,
      {"FLOPs"},
      "Products in 8 bits; losses have to be compared.",
      [](PlanKnobs& k) {
@@ -399,7 +400,7 @@ constexpr Row kRows[] = {
      false,
      0.5},  // twice the peak of 16 bits
     {"fused_activations",
-     "compute",
+     WallLabel::compute,
      {"bandwidth"},
      "Fused kernels read and write activations once.",
      [](PlanKnobs& k) {
@@ -407,7 +408,7 @@ constexpr Row kRows[] = {
        return turn_on(k.moe_permute_fusion) || is_new;
      }},
     {"larger_products",
-     "compute",
+     WallLabel::compute,
      {"occupancy"},
      "Twice the rows in each product.",
      [](PlanKnobs& k) {
@@ -415,7 +416,7 @@ constexpr Row kRows[] = {
        return true;
      }},
     {"whole_experts",
-     "compute",
+     WallLabel::compute,
      {"occupancy"},
      "Experts that are not cut have wider products.",
      [](PlanKnobs& k) {
@@ -440,7 +441,7 @@ bool is_for(const Row& row, const FoundWall& wall) {
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
 std::optional<double> ceiling_of(const Row& row, const FoundWall& wall) {
-  const auto share = wall.ceilings.find(row.label);
+  const auto share = wall.ceilings.find(name_of(row.label));
   const double whole = share == wall.ceilings.end() ? 0 : share->second;
   double of_causes = 0;
   bool is_known = false;
@@ -449,7 +450,7 @@ std::optional<double> ceiling_of(const Row& row, const FoundWall& wall) {
     is_known = true;
     of_causes += ratio;
   }
-  if (!is_known && row.label == "compute" && wall.label != row.label) return std::nullopt;
+  if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
   return row.most_saved * (is_known ? std::min(whole, of_causes) : whole);
 }
 
@@ -581,7 +582,7 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
 
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   std::vector<Remedy> remedies;
-  if (wall.label == "unknown") return remedies;
+  if (wall.label == WallLabel::unknown) return remedies;
   RunToMend run = given;
   if (!run.config) {
     run.config.emplace();
@@ -589,7 +590,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   }
   run = with_sizes(std::move(run));
   const dialects::RunConfig& config = *run.config;
-  std::map<std::string_view, int> num_of_other;
+  std::map<WallLabel, int> num_of_other;
   for (const Row& row : kRows) {
     const bool is_other = row.label != wall.label;
     const std::optional<double> ceiling = ceiling_of(row, wall);

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "kernels/base/step_parts.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::sweeps {
 
 /// The wall of a run as names, so that it does not matter who has found it.
 struct FoundWall {
-  std::string label;      ///< communication, host, compute, pipeline, imbalance, memory, unknown
+  base::WallLabel label = base::WallLabel::unknown;
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
   /// By label: upper bound of the share of the step that is saved if its causes are gone.
   std::map<std::string, double, std::less<>> ceilings;

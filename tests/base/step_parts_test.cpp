@@ -34,6 +34,26 @@ BOOST_AUTO_TEST_CASE(walls_are_read_back) {
   BOOST_TEST(!wall_from_name("brick").has_value());
 }
 
+BOOST_AUTO_TEST_CASE(labels_have_the_names_of_their_walls) {
+  std::set<Wall> walls;
+  std::set<std::string> names;
+  for (size_t i = 0; i < kNumWallLabels; ++i) {
+    const auto label = static_cast<WallLabel>(i);
+    const std::string name = name_of(label);
+    BOOST_TEST((wall_label_from_name(name) == label), name);
+    BOOST_TEST(names.insert(name).second, name);
+    const std::optional<Wall> same = wall_from_name(name);
+    if (same) BOOST_TEST((wall_of(label) == same), name);
+    if (same) walls.insert(*same);
+  }
+  BOOST_TEST(walls.size() == kNumWalls);
+  BOOST_TEST((wall_of(WallLabel::pipeline) == Wall::communication));
+  BOOST_TEST(!wall_of(WallLabel::imbalance).has_value());
+  BOOST_TEST(!wall_of(WallLabel::unknown).has_value());
+  BOOST_TEST(!wall_label_from_name("").has_value());
+  BOOST_TEST(!wall_label_from_name("brick").has_value());
+}
+
 BOOST_AUTO_TEST_CASE(parts_are_read_back_with_their_group) {
   for (const NamedPart& part : all_parts()) {
     const std::string name = name_of(part.row->id, part.group);

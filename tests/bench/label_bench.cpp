@@ -106,7 +106,7 @@ StepVerdict add_case(const FaultyCase& faulty, Score& score) {
     std::string names;
     for (const StrongFault& fault : faults) names += fmt::format("{} + ", row_of(fault.fault).name);
     fmt::print("  {} in {}: {}/{} rank {} |{}\n", names, faulty_layouts()[faulty.layout].name,
-               profiler::name_of(verdict.label), profiler::row_of(verdict.sub_cause).name,
+               name_of(verdict.label), profiler::row_of(verdict.sub_cause).name,
                verdict.rank.value_or(-1), list);
   }
   return verdict;

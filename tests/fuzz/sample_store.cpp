@@ -55,7 +55,7 @@ void add_sweep(store::Store& store, const std::string& shard) {
   decision.sweep_id = sweep_id;
   decision.ordinal = 1;
   decision.phase = "retune";
-  decision.kind = "kept";
+  decision.kind = store::DecisionKind::kept;
   decision.trial_id = id;
   store.add_decision(decision);
 }
@@ -75,7 +75,7 @@ void add_hunt(store::Store& store) {
   run.status = "ok";
   run.value = 1.5;
   store.add_bisect_run(id, run);
-  store.finish_bisect(id, "done", "culprit", "{}");
+  store.finish_bisect(id, store::SearchStatus::done, "culprit", "{}");
 }
 
 /// One file of small pages without a log beside it.

@@ -65,9 +65,9 @@ BOOST_AUTO_TEST_CASE(a_hunt_comes_back_as_it_was_written) {
     BisectRunRow run = sample_run(1, 42.5);
     run.message = "a note";
     store.add_bisect_run(id, run);
-    BOOST_TEST(store.read_bisects().at(0).status == "running");
+    BOOST_TEST((store.read_bisects().at(0).status == SearchStatus::running));
     BOOST_TEST(store.read_bisects().at(0).result_json == "{}");
-    store.finish_bisect(id, "done", "culprit", R"({"runs": 1})");
+    store.finish_bisect(id, SearchStatus::done, "culprit", R"({"runs": 1})");
   }
   const Store store = Store::open_read_only(folder.file("runs.db"));
   const std::vector<BisectRow> hunts = store.read_bisects();
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_hunt_comes_back_as_it_was_written) {
   BOOST_TEST(hunt.good == std::string(40, 'a'));
   BOOST_TEST(hunt.bad == std::string(40, 'b'));
   BOOST_TEST(hunt.metric == "step_ns");
-  BOOST_TEST(hunt.status == "done");
+  BOOST_TEST((hunt.status == SearchStatus::done));
   BOOST_TEST(hunt.verdict == "culprit");
   BOOST_TEST(hunt.result_json == R"({"runs": 1})");
   BOOST_TEST(hunt.command_line == "moetune bisect --good v1 --bad v2");
@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE(the_same_hash_is_the_same_hunt) {
   store.set_bisect_commits(first, {{0, "c0", "", "", ""}});
   store.add_bisect_run(first, sample_run(0, 1));
   store.add_bisect_run(other, sample_run(0, 2));
-  store.finish_bisect(first, "interrupted", "", R"({"runs": 1})");
-  BOOST_TEST(store.read_bisects().at(0).status == "interrupted");
+  store.finish_bisect(first, SearchStatus::interrupted, "", R"({"runs": 1})");
+  BOOST_TEST((store.read_bisects().at(0).status == SearchStatus::interrupted));
   BOOST_TEST(store.read_bisects().at(0).ended_at != "");
 
   BisectRow again = sample_hunt("one");
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(the_same_hash_is_the_same_hunt) {
   BOOST_TEST(store.open_bisect(again) == first);
   const auto hunts = store.read_bisects();
   BOOST_REQUIRE(hunts.size() == 2u);
-  BOOST_TEST(hunts[0].status == "running");
+  BOOST_TEST((hunts[0].status == SearchStatus::running));
   BOOST_TEST(hunts[0].ended_at == "");
   BOOST_TEST(hunts[0].result_json == R"({"runs": 1})");
   BOOST_TEST(hunts[0].command_line == sample_hunt().command_line);
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(hostile_texts_come_back_as_valid_texts) {
   run.message = nul;
   run.metrics_json = std::string(1 << 20, '[');
   store.add_bisect_run(id, run);
-  store.finish_bisect(id, "failed", "", broken);
+  store.finish_bisect(id, SearchStatus::failed, "", broken);
 
   BOOST_TEST(store.open_bisect(hunt) == id);
   const BisectRow back = store.read_bisects().at(0);
@@ -314,16 +314,17 @@ BOOST_AUTO_TEST_CASE(what_breaks_the_schema_is_refused) {
   store.set_bisect_commits(id, {{0, "kept", "", "", ""}});
   BOOST_CHECK_THROW(store.add_bisect_run(99, sample_run(0, 1)), ConstraintError);
   BOOST_CHECK_THROW(store.add_bisect_run(id, sample_run(-1, 1)), ConstraintError);
-  BOOST_CHECK_THROW(store.finish_bisect(id, "great", "", "{}"), ConstraintError);
-  BOOST_CHECK_THROW(store.finish_bisect(id, "done", "guilty", "{}"), ConstraintError);
-  BOOST_CHECK_EXCEPTION(store.finish_bisect(99, "done", "", "{}"), base::Error,
+  BOOST_CHECK_THROW(store.finish_bisect(id, static_cast<SearchStatus>(99), "", "{}"),
+                    ConstraintError);
+  BOOST_CHECK_THROW(store.finish_bisect(id, SearchStatus::done, "guilty", "{}"), ConstraintError);
+  BOOST_CHECK_EXCEPTION(store.finish_bisect(99, SearchStatus::done, "", "{}"), base::Error,
                         says("runs.db", "99"));
   // Half a list is no list: the old one stays.
   BOOST_CHECK_THROW(
       store.set_bisect_commits(id, {{0, "new", "", "", ""}, {0, "twice", "", "", ""}}),
       ConstraintError);
   BOOST_TEST(store.read_bisect_commits(id).at(0).commit_id == "kept");
-  BOOST_TEST(store.read_bisects().at(0).status == "running");
+  BOOST_TEST((store.read_bisects().at(0).status == SearchStatus::running));
   for (const char* sql :
        {"UPDATE bisect_hunt SET metric = NULL", "UPDATE bisect_commit SET position = 'first'",
         "INSERT INTO bisect_commit VALUES (9, 0, '', '', '', '')"}) {

@@ -31,7 +31,7 @@ DecisionRow sample_decision(int64_t sweep_id, int64_t ordinal, const std::string
   decision.sweep_id = sweep_id;
   decision.ordinal = ordinal;
   decision.phase = "retune";
-  decision.kind = "kept";
+  decision.kind = DecisionKind::kept;
   decision.wall = "communication";
   decision.remedy = "overlap";
   decision.knob = "ep_chunks";
@@ -163,10 +163,10 @@ BOOST_AUTO_TEST_CASE(sweeps_resume_by_their_configuration) {
     id = store.create_or_resume_sweep(sample_sweep()).id;
     store.set_environment(id, {{"host", "a"}, {"cpu", "b"}});
     store.set_environment(id, {{"host", "c"}});
-    store.finish_sweep(id, "interrupted");
-    BOOST_TEST(store.read_sweep(id)->status == "interrupted");
-    BOOST_CHECK_THROW(store.finish_sweep(id, "perhaps"), ConstraintError);
-    BOOST_CHECK_THROW(store.finish_sweep(id + 1, "done"), base::Error);
+    store.finish_sweep(id, SearchStatus::interrupted);
+    BOOST_TEST((store.read_sweep(id)->status == SearchStatus::interrupted));
+    BOOST_CHECK_THROW(store.finish_sweep(id, static_cast<SearchStatus>(99)), ConstraintError);
+    BOOST_CHECK_THROW(store.finish_sweep(id + 1, SearchStatus::done), base::Error);
   }
   Store store = Store::open(folder.file("runs.db"));
   const auto again = store.create_or_resume_sweep(sample_sweep());
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(sweeps_resume_by_their_configuration) {
   BOOST_TEST(!other.is_resumed);
   const std::vector<SweepRow> sweeps = store.read_sweeps();
   BOOST_TEST_REQUIRE(sweeps.size() == 2U);
-  BOOST_TEST(sweeps[0].status == "running");
+  BOOST_TEST((sweeps[0].status == SearchStatus::running));
   BOOST_TEST(sweeps[0].ended_at == "");
   BOOST_TEST(sweeps[0].contract_json == sample_sweep().contract_json);
   BOOST_TEST(sweeps[0].model_json == R"({"layers": 4})");
@@ -214,8 +214,34 @@ BOOST_AUTO_TEST_CASE(decisions_are_idempotent) {
   store.drop_decisions(sweep_id, 2);
   BOOST_TEST(store.read_decisions(sweep_id).size() == 1U);
   DecisionRow wrong = sample_decision(sweep_id, 3, "x");
-  wrong.kind = "guessed";
+  wrong.kind = static_cast<DecisionKind>(99);
   BOOST_CHECK_THROW(store.add_decision(wrong), ConstraintError);
+}
+
+BOOST_AUTO_TEST_CASE(words_of_the_database_are_read_back) {
+  const TempFolder folder;
+  Store store = Store::open(folder.file("runs.db"));
+  const int64_t sweep_id = store.create_or_resume_sweep(sample_sweep()).id;
+  const int64_t hunt_id = store.open_bisect({});
+  DecisionRow decision = sample_decision(sweep_id, 1, "text");
+  for (const auto& row : base::kDecisionKinds) {
+    decision.kind = row.value;
+    store.add_decision(decision);
+    BOOST_TEST((store.read_decisions(sweep_id).at(0).kind == row.value), row.name);
+  }
+  for (const auto& row : kSearchStatuses) {
+    store.finish_sweep(sweep_id, row.value);
+    BOOST_TEST((store.read_sweep(sweep_id)->status == row.value), row.name);
+    store.finish_bisect(hunt_id, row.value, "", "{}");
+    BOOST_TEST((store.read_bisects().at(0).status == row.value), row.name);
+  }
+  // What another hand wrote claims as little as can be.
+  store.database().execute(
+      "PRAGMA ignore_check_constraints = on; UPDATE decision SET kind = 'Kept'; "
+      "UPDATE sweep SET status = 'perhaps'; UPDATE bisect_hunt SET status = ''");
+  BOOST_TEST((store.read_decisions(sweep_id).at(0).kind == DecisionKind::note));
+  BOOST_TEST((store.read_sweep(sweep_id)->status == SearchStatus::interrupted));
+  BOOST_TEST((store.read_bisects().at(0).status == SearchStatus::interrupted));
 }
 
 BOOST_AUTO_TEST_CASE(trials_that_never_ran) {
@@ -459,7 +485,7 @@ BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
   winner.step_ns = 200;
   DecisionRow other;  // of another trial
   other.phase = "validate";
-  other.kind = "note";
+  other.kind = DecisionKind::note;
   other.trial_id = 3;
   other.baseline_trial_id = first.id;
   other.gain_ratio = 7.0;
@@ -488,7 +514,7 @@ BOOST_AUTO_TEST_CASE(the_gain_is_the_verdicts_or_that_of_the_rows) {
   }
   // The long run of a winner that is the first fit is beside its own short ones.
   DecisionRow long_run = verdict;
-  long_run.kind = "kept";
+  long_run.kind = DecisionKind::kept;
   long_run.gain_ratio = -0.1;
   BOOST_TEST(gain_over_first_fit({long_run, verdict}, winner, first).value().ratio == 0.7);
   winner.step_ns = 0;

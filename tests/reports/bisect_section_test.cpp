@@ -35,7 +35,7 @@ class HuntPage {
   store::Store& store() { return store_; }
   /// Ids count from 1 in the order of add_hunts: the last is the first on the page.
   void set_result(const std::string& result_json, const std::string& verdict = "culprit") {
-    store_.finish_bisect(tests::kNumHunts, "done", verdict, result_json);
+    store_.finish_bisect(tests::kNumHunts, store::SearchStatus::done, verdict, result_json);
   }
   const std::string& render() { return text = render_report(store_); }
   [[nodiscard]] bool has(const std::string& part) const {
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_hunt_over_options_has_no_commits) {
     page.store().add_bisect_run(id, run);
   }
   page.store().finish_bisect(
-      id, "done", "culprit",
+      id, store::SearchStatus::done, "culprit",
       R"({"culprits": [{"subject": "/knobs/ep: 4 -> 8 and /knobs/chunks: 1 -> 2",
                         "effect": {"ratio": -0.1, "low": -0.12, "high": -0.08}, "before": 200000,
                         "after": 180000, "confidence": 0.98}], "builds": 0})");

@@ -495,7 +495,7 @@ void add_decisions(store::Store& store, int64_t sweep_id, const std::vector<int6
     row.sweep_id = sweep_id;
     row.ordinal = ++ordinal;
     row.phase = planned.phase;
-    row.kind = planned.kind;
+    row.kind = base::decision_kind_of(planned.kind);
     row.wall = planned.wall;
     row.remedy = planned.remedy[0] == '\0' ? "" : options.hostile + planned.remedy;
     row.knob = planned.knob[0] == '\0' ? "" : options.hostile + planned.knob;
@@ -557,7 +557,7 @@ void make_fixture(const std::string& path, const FixtureOptions& options) {
   }
   store.set_landmarks(id, {ids.at(24), ids.at(1), ids.at(4)});
   add_decisions(store, id, ids, options);
-  if (options.sweep_status != "running") {
+  if (options.sweep_status != store::SearchStatus::running) {
     store.finish_sweep(id, options.sweep_status);
   }
   if (options.has_hunts) {

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <string>
 
+#include "profiler/store/search_status.h"
+
 namespace moetune::tests {
 
 struct FixtureOptions {
   /// Put in front of every text that a database can hold: names, reasons, titles, knob values.
   std::string hostile;
-  /// The sweep's status: done, running, interrupted.
-  std::string sweep_status = "done";
+  store::SearchStatus sweep_status = store::SearchStatus::done;
   /// Not empty: the trials ran on a GPU, with this communicator (threads, nccl, fake).
   std::string communicator;
   /// Micro-batches in the traced step; more of them make a longer trace.

@@ -81,7 +81,7 @@ class HuntBuilder {
   void fail(int position, const std::string& status, const std::string& message) {
     add(position, "search", status, std::nullopt, message);
   }
-  void finish(const std::string& status, const std::string& verdict, json result) {
+  void finish(store::SearchStatus status, const std::string& verdict, json result) {
     result["verdict"] = verdict;
     store_.finish_bisect(id_, status, verdict,
                          result.dump(-1, ' ', false, json::error_handler_t::replace));
@@ -120,7 +120,7 @@ void add_memory_hunt(store::Store& store, const std::string& hostile) {
   }
   hunt.fail(8, "build_failed", "error: no member named 'groups' in 'Layout'");
   hunt.fail(9, "oom", "out of memory: 512 MiB asked for");
-  hunt.finish("done", "culprit",
+  hunt.finish(store::SearchStatus::done, "culprit",
               {{"metric", "peak_bytes"},
                {"unit", "bytes"},
                {"confidence", 0.95},
@@ -147,7 +147,7 @@ void add_unchanged_hunt(store::Store& store, const std::string& hostile) {
     hunt.run(i % 4 == 0 || i % 4 == 3 ? 0 : 12, "verify",
              kBefore * 1e-9 * (1 + 0.004 * noise.next()));
   }
-  hunt.finish("done", "no_change",
+  hunt.finish(store::SearchStatus::done, "no_change",
               {{"unit", "s"},
                {"effect", {{"ratio", 0.0004}, {"low", -0.003}, {"high", 0.0038}}},
                {"noise_ratio", 0.0041},
@@ -169,7 +169,7 @@ void add_interrupted_hunt(store::Store& store, const std::string& hostile) {
   }
   std::vector<double> posterior(10, 0.1);
   posterior[4] = 0.25;
-  hunt.finish("interrupted", "unresolved",
+  hunt.finish(store::SearchStatus::interrupted, "unresolved",
               {{"reason", hunt.text("Interrupted after 14 runs.")},
                {"unit", hunt.text("tokens/s")},
                {"has_drift", true},
@@ -203,7 +203,7 @@ void add_step_time_hunt(store::Store& store, const std::string& hostile) {
   posterior[kCulpritPosition + 1] = 0.0095;
   posterior[33] = 0.0021;
   hunt.finish(
-      "done", "culprit",
+      store::SearchStatus::done, "culprit",
       {{"metric", hunt.text("step_ns")},
        {"unit", "ns"},
        {"effect", {{"ratio", 0.0405}, {"low", 0.0341}, {"high", 0.0472}}},

@@ -391,7 +391,7 @@ int64_t add_winner(store::Store& store, int64_t sweep, const std::string& mark,
   kept.sweep_id = sweep;
   kept.ordinal = 1'000'000;
   kept.phase = "validate";
-  kept.kind = "kept";
+  kept.kind = store::DecisionKind::kept;
   kept.trial_id = id;
   kept.text = mark + "The step time holds.";
   store.add_decision(kept);
@@ -424,7 +424,7 @@ void make_many_trials(const std::string& path, int num_trials, const std::string
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const int64_t winner = add_winner(store, id, mark, folder.empty() ? "." : folder);
   store.set_landmarks(id, {winner, 2, 3});
-  store.finish_sweep(id, "done");
+  store.finish_sweep(id, store::SearchStatus::done);
 }
 
 }  // namespace moetune::tests

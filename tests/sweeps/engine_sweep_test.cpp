@@ -84,8 +84,9 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   bool has_wall = false;
   bool has_remedy = false;
   for (const store::DecisionRow& decision : store.read_decisions(1)) {
-    has_wall |= decision.kind == "wall" && decision.wall == "communication";
-    has_remedy |= decision.kind == "kept" && decision.remedy == "overlap_of_gradients";
+    has_wall |= decision.kind == store::DecisionKind::wall && decision.wall == "communication";
+    has_remedy |=
+        decision.kind == store::DecisionKind::kept && decision.remedy == "overlap_of_gradients";
   }
   BOOST_TEST(has_wall);
   BOOST_TEST(has_remedy);

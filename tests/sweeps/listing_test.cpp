@@ -64,7 +64,7 @@ struct StoredSweep : Cli {
     return id;
   }
 
-  void decide(store::Store& store, const std::string& kind, int64_t trial, int64_t parent) {
+  void decide(store::Store& store, store::DecisionKind kind, int64_t trial, int64_t parent) {
     store::DecisionRow decision;
     decision.sweep_id = sweep;
     decision.ordinal = ++num_decisions;
@@ -89,14 +89,14 @@ struct StoredSweep : Cli {
     store.set_baseline(baseline);
     pruned = add(store, "fit", "pruned", {{"micro_batch_size", "2"}});
     first_fit = add(store, "fit", "ok", two_ranks, "fit: a long text");
-    decide(store, "kept", first_fit, baseline);
+    decide(store, store::DecisionKind::kept, first_fit, baseline);
     better = add(store, "retune", "ok", kept, "recompute none -> norm");
-    decide(store, "kept", better, first_fit);
+    decide(store, store::DecisionKind::kept, better, first_fit);
     Changes wide = kept;
     wide.emplace_back("cp_comm_type", "p2p");
     remedy = add(store, "retune", "pruned", wide);
     winner = add(store, "validate", "ok", kept, "validation over 80 steps");
-    decide(store, "kept", winner, better);
+    decide(store, store::DecisionKind::kept, winner, better);
     store.set_landmarks(sweep, {winner, baseline, first_fit});
   }
 
@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(hunts_are_listed) {
     run.value = 1.5;
     store.add_bisect_run(id, run);
     store.add_bisect_run(id, run);
-    store.finish_bisect(id, "done", "culprit",
+    store.finish_bisect(id, store::SearchStatus::done, "culprit",
                         R"({"culprits": [{"commit": "cccccccccccccccccccccccccccccccccccccccc",
                             "subject": "norm: go over it twice", "effect": {"ratio": 0.02}}]})");
     row.config_hash = "fedcba9876543210";
@@ -355,7 +355,7 @@ BOOST_AUTO_TEST_CASE(hunts_are_listed) {
     row.good = "good.json";
     row.bad = "bad.json";
     row.metric = "peak_memory";
-    store.finish_bisect(store.open_bisect(row), "done", "no_change",
+    store.finish_bisect(store.open_bisect(row), store::SearchStatus::done, "no_change",
                         R"({"reason": "the ends do not differ"})");
   };
   add_hunts(hunts);
@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE(a_cleared_trial_is_marked_wherever_it_says_wrong) {
     note.sweep_id = sweep;
     note.ordinal = ++num_decisions;
     note.phase = "validate";
-    note.kind = "note";
+    note.kind = store::DecisionKind::note;
     note.trial_id = wrong;
     note.text = "Cleared by the perturbed reference: it was.";
     note.evidence_json = R"({"is_cleared": true})";

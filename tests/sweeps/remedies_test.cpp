@@ -37,7 +37,7 @@ RunToMend run_of(const std::string& command) {
 }
 
 FoundWall wall_of(const std::string& label, const std::string& sub_cause, double share) {
-  return {label, sub_cause, {{label, share}}};
+  return {base::wall_label_from_name(label).value(), sub_cause, {{label, share}}};
 }
 
 const Remedy* find(const std::vector<Remedy>& remedies, std::string_view rule) {
@@ -142,8 +142,8 @@ BOOST_AUTO_TEST_CASE(what_a_rule_forbids_is_named_and_comes_last) {
 }
 
 BOOST_AUTO_TEST_CASE(other_walls_worth_a_look_follow_by_ceiling) {
-  FoundWall wall{
-      "communication", "transfer", {{"communication", 0.3}, {"pipeline", 0.1}, {"memory", 0.01}}};
+  FoundWall wall = wall_of("communication", "transfer", 0.3);
+  wall.ceilings.insert({{"pipeline", 0.1}, {"memory", 0.01}});
   const auto found = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST((find(found, "more_virtual_stages") != nullptr));
   BOOST_TEST((find(found, "selective_recomputation") == nullptr));
@@ -231,7 +231,8 @@ BOOST_AUTO_TEST_CASE(rules_are_those_of_the_runs_own_framework) {
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
-  BOOST_TEST(remedies_of({"unknown", "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
+  BOOST_TEST(
+      remedies_of({base::WallLabel::unknown, "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_dense_model_is_not_told_of_experts) {
@@ -249,7 +250,7 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
     for (const char* more : {"", " --optimizer-cpu-offload --optimizer-offload-fraction 1.0",
                              " --expert-tensor-parallel-size 2"}) {
       for (const Remedy& remedy :
-           remedies_of({label, "", {{label, 0.5}}}, run_of(kMendedCommand + std::string(more)))) {
+           remedies_of(wall_of(label, "", 0.5), run_of(kMendedCommand + std::string(more)))) {
         proposed.insert(remedy.rule);
       }
     }
@@ -261,7 +262,7 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
   plain.config->knobs.cross_entropy = spec::CrossEntropy::unfused;
   plain.config->knobs.distributed_optimizer = false;
   for (const char* label : {"host", "compute", "memory"}) {
-    for (const Remedy& remedy : remedies_of({label, "", {{label, 0.5}}}, plain)) {
+    for (const Remedy& remedy : remedies_of(wall_of(label, "", 0.5), plain)) {
       proposed.insert(remedy.rule);
     }
   }

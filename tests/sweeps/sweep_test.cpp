@@ -53,7 +53,7 @@ BOOST_DATA_TEST_CASE(every_end_is_a_row_and_the_sweep_goes_on, boost::unit_test:
   ScriptedStrategy strategy(
       {request_of(with_fault(c.fault), "first"), request_of(with_seed(7), "second")});
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.num_run == 2);
   const auto rows = trials();
   BOOST_REQUIRE(rows.size() == 2U);
@@ -193,13 +193,14 @@ BOOST_AUTO_TEST_CASE(a_sweep_without_a_best_trial_has_failed_and_says_why) {
   options.max_trials = 1;
   LosingStrategy first(several(2));
   SweepSummary summary = run(first);
-  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST((summary.status == store::SearchStatus::failed));
   BOOST_TEST(summary.failure == "the budget of 1 trials is used up");
-  BOOST_TEST(store::Store::open_read_only(db).read_sweeps().back().status == "failed");
+  BOOST_TEST((store::Store::open_read_only(db).read_sweeps().back().status ==
+              store::SearchStatus::failed));
   options.max_trials = 0;
   LosingStrategy second(several(2));
   summary = run(second);
-  BOOST_TEST(summary.status == "failed");
+  BOOST_TEST((summary.status == store::SearchStatus::failed));
   BOOST_TEST(summary.failure == "seed");  // the last decision
   BOOST_TEST(summary.num_reused == 1);
 }
@@ -208,7 +209,8 @@ BOOST_AUTO_TEST_CASE(an_engine_that_cannot_be_started_fails_the_sweep_and_not_th
   options.runner.rank_program = "/no/such/engine";
   ScriptedStrategy strategy(several(1));
   BOOST_CHECK_EXCEPTION(run(strategy), base::Error, tests::says("/no/such/engine"));
-  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "failed");
+  BOOST_TEST(
+      (store::Store::open_read_only(db).read_sweep(1)->status == store::SearchStatus::failed));
   options.runner.rank_program = tests::bin("fake_rank");
   ScriptedStrategy again(several(1));
   BOOST_TEST(run(again).num_run == 1);

@@ -113,7 +113,7 @@ class ScriptedStrategy : public tuner::Strategy {
     told.push_back(outcome);
     tuner::Decision decision;
     decision.phase = request.phase;
-    decision.kind = "tried";
+    decision.kind = tuner::DecisionKind::tried;
     decision.trial_hash = request.hash;
     decision.text = request.title;
     decisions_.push_back(decision);

@@ -33,7 +33,7 @@ using testing::Story;
 using testing::wide_sweep;
 
 std::string text_of(const Decision& d) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), d.kind,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}->{}|{}|{}|{}|{}", name_of(d.phase), name_of(d.kind),
                      d.trial_hash, d.baseline_hash, d.wall, d.remedy, d.knob, d.value_before,
                      d.value_after, d.gain_ratio.value_or(-9), d.noise_ratio.value_or(-9), d.text,
                      d.evidence.dump());
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_layout_is_measured_with_the_schedule_that_suits_it) {
   }
   BOOST_TEST(story.request_of(story.best_hash).spec.knobs.overlap_grad_reduce);
   const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-    return decision.phase == Phase::scale && decision.kind == "kept";
+    return decision.phase == Phase::scale && decision.kind == DecisionKind::kept;
   });
   BOOST_REQUIRE((kept != story.decisions.end()));
   const nlohmann::json changed = {{"overlap_grad_reduce", {{"before", false}, {"after", true}}}};
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_and_what_it_frees_of_recomputatio
   for (const Decision& decision : story.decisions) {
     if (decision.phase != Phase::retune || decision.knob.empty()) continue;
     ++num_looked_at;
-    num_kept += decision.kind == "kept" ? 1 : 0;
+    num_kept += decision.kind == DecisionKind::kept ? 1 : 0;
     const Knobs before = story.request_of(decision.baseline_hash).spec.knobs;
     const Knobs after = story.request_of(decision.trial_hash).spec.knobs;
     BOOST_TEST_CONTEXT(decision.text) {
@@ -207,8 +207,10 @@ BOOST_AUTO_TEST_CASE(retuning_changes_one_knob_and_what_it_frees_of_recomputatio
       BOOST_REQUIRE(decision.gain_high_ratio.has_value());
       BOOST_TEST(*decision.gain_low_ratio <= decision.gain_ratio.value());
       BOOST_TEST(*decision.gain_high_ratio >= decision.gain_ratio.value());
-      if (decision.kind == "kept") BOOST_TEST(*decision.gain_low_ratio > sweep.min_gain_ratio);
-      if (decision.kind == "rejected") BOOST_TEST(*decision.gain_high_ratio < sweep.min_gain_ratio);
+      if (decision.kind == DecisionKind::kept)
+        BOOST_TEST(*decision.gain_low_ratio > sweep.min_gain_ratio);
+      if (decision.kind == DecisionKind::rejected)
+        BOOST_TEST(*decision.gain_high_ratio < sweep.min_gain_ratio);
     }
   }
   BOOST_TEST(num_looked_at > 5);
@@ -221,9 +223,9 @@ BOOST_AUTO_TEST_CASE(small_gains_are_not_kept_and_noisy_ones_are_undecided) {
   sweep.min_gain_ratio = 0.25;
   const Story small = drive(sweep, run_in_fake_world);
   check_manners(sweep, small);
-  BOOST_TEST(!small.has_decision(Phase::retune, "kept"));
-  BOOST_TEST(!small.has_decision(Phase::retune, "undecided"));
-  BOOST_TEST(small.has_decision(Phase::retune, "rejected"));
+  BOOST_TEST(!small.has_decision(Phase::retune, DecisionKind::kept));
+  BOOST_TEST(!small.has_decision(Phase::retune, DecisionKind::undecided));
+  BOOST_TEST(small.has_decision(Phase::retune, DecisionKind::rejected));
   sweep = narrow_sweep();
   const Story noisy = drive(sweep, [&](const TrialRequest& request) {
     TrialOutcome outcome = run_in_fake_world(request);
@@ -231,8 +233,9 @@ BOOST_AUTO_TEST_CASE(small_gains_are_not_kept_and_noisy_ones_are_undecided) {
     return outcome;
   });
   check_manners(sweep, noisy);
-  BOOST_TEST(noisy.has_decision(Phase::retune, "undecided"));
-  BOOST_TEST(drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, "kept"));
+  BOOST_TEST(noisy.has_decision(Phase::retune, DecisionKind::undecided));
+  BOOST_TEST(
+      drive(narrow_sweep(), run_in_fake_world).has_decision(Phase::retune, DecisionKind::kept));
 }
 
 // The larger micro-batch was chosen for its few launches, and fits only by recomputation.
@@ -324,7 +327,7 @@ BOOST_DATA_TEST_CASE(any_trial_may_end_badly, data::xrange(std::size(kBadEnds)),
         BOOST_TEST(story.best_hash == "");
       } else {
         // Something else is found, and it is validated.
-        BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+        BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
         BOOST_TEST((story.outcome_of(story.best_hash).status == TrialStatus::ok));
       }
     }
@@ -343,7 +346,7 @@ BOOST_DATA_TEST_CASE(all_trials_may_end_badly, data::xrange(std::size(kBadEnds))
   });
   check_manners(sweep, story);
   BOOST_TEST(story.best_hash == "");
-  BOOST_TEST(story.has_decision(Phase::fit, "note"));
+  BOOST_TEST(story.has_decision(Phase::fit, DecisionKind::note));
 }
 
 BOOST_DATA_TEST_CASE(trials_are_limited_and_one_is_kept_for_the_validation,
@@ -373,7 +376,7 @@ BOOST_AUTO_TEST_CASE(a_budget_without_room_for_the_runner_up_is_kept_to) {
   });
   check_manners(sweep, story);
   BOOST_TEST(story.started().size() == 8U);
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 BOOST_DATA_TEST_CASE(told_to_finish_it_only_validates, data::xrange(size_t{0}, size_t{14}), after) {

@@ -445,9 +445,9 @@ class StepPricer {
         return group_seconds(hw_, kind, size, stride, bytes);
       };
       if (!is_shared) return times * seconds(CollectiveKind::all_reduce, gradient * elements);
-      return times * (seconds(CollectiveKind::reduce_scatter, gradient * elements) +
-                      seconds(CollectiveKind::all_gather,
-                              weight * elements - (weight - 1) * narrow));
+      return times *
+             (seconds(CollectiveKind::reduce_scatter, gradient * elements) +
+              seconds(CollectiveKind::all_gather, weight * elements - (weight - 1) * narrow));
     };
     // Weights in MXFP8 are quantized by rows and by columns behind their gathering in 16 bits.
     const bool gathers_narrow =

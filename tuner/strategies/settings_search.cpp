@@ -14,6 +14,8 @@
 namespace moetune::tuner {
 namespace {
 
+using base::WallLabel;
+
 /// Changes that are tried to make a run fit.
 constexpr int kMostFits = 8;
 /// Refused points of one kind that are reported; more would only fill the page.
@@ -80,7 +82,7 @@ void SettingsSearch::run() {
     scale();
     retune();
   } catch (const BudgetSpent&) {
-    decide(pass_.phase, "note",
+    decide(pass_.phase, DecisionKind::note,
            fmt::format("The budget is nearly used up: {}.", pass_.incumbent
                                                                 ? "only the validation is left"
                                                                 : "nothing is left to validate"));
@@ -88,10 +90,10 @@ void SettingsSearch::run() {
   if (pass_.incumbent) validate();
 }
 
-Decision& SettingsSearch::decide(Phase phase, std::string kind, std::string text) {
+Decision& SettingsSearch::decide(Phase phase, DecisionKind kind, std::string text) {
   Decision& decision = pass_.decisions.emplace_back();
   decision.phase = phase;
-  decision.kind = std::move(kind);
+  decision.kind = kind;
   decision.text = std::move(text);
   return decision;
 }
@@ -164,7 +166,7 @@ void SettingsSearch::take_as_first(const Trial& trial) {
   pass_.first_fit = trial;
   pass_.best_hash = trial.request.hash;
   Decision& decision = decide(
-      pass_.phase, "note",
+      pass_.phase, DecisionKind::note,
       fmt::format("{} takes {} a step. Its losses are the reference of all others.{}",
                   trial.request.title, base::format_ns(trial.outcome.step_ns), space_->remark()));
   decision.trial_hash = trial.request.hash;
@@ -181,7 +183,7 @@ bool SettingsSearch::contract() {
     take_as_first(baseline);
     return true;
   }
-  Decision& decision = decide(Phase::contract, "note",
+  Decision& decision = decide(Phase::contract, DecisionKind::note,
                               fmt::format("The run as it is: {}.", ending_text(baseline.outcome)));
   decision.trial_hash = baseline.request.hash;
   // Only lack of memory is something that a change of settings is known to cure.
@@ -203,7 +205,7 @@ bool SettingsSearch::fit(const Trial& baseline) {
       Trial trial = measure(move.settings, title);
       ++num_tried;
       Decision& decision =
-          decide(Phase::fit, trial.is_ok() ? "kept" : "tried",
+          decide(Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::tried,
                  fmt::format("{}: {}. {}", title,
                              trial.is_ok() ? std::string("it fits") : ending_text(trial.outcome),
                              move.why));
@@ -221,7 +223,7 @@ bool SettingsSearch::fit(const Trial& baseline) {
     }
     if (!has_moved) break;
   }
-  decide(Phase::fit, "note", "No change that the space allows has made the run fit.");
+  decide(Phase::fit, DecisionKind::note, "No change that the space allows has made the run fit.");
   return false;
 }
 
@@ -266,22 +268,24 @@ TrialOutcome SettingsSearch::profile() {
   const Trial trial = measure(pass_.incumbent->settings, "a look into the best so far", true);
   pass_.phase = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
+  const WallLabel label = seen.wall_label.value_or(WallLabel::unknown);
   Decision& decision =
-      decide(Phase::profile, "wall",
+      decide(Phase::profile, DecisionKind::wall,
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
-             : seen.wall_label.empty() || seen.wall_label == "unknown"
+             : label == WallLabel::unknown
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
                                base::format_ns(pass_.incumbent->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
                  : fmt::format("At {} per step the wall is {}{}: {}.",
-                               base::format_ns(pass_.incumbent->outcome.step_ns), seen.wall_label,
+                               base::format_ns(pass_.incumbent->outcome.step_ns), name_of(label),
                                seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
                                percent_list(seen)));
   decision.trial_hash = trial.request.hash;
   decision.baseline_hash = pass_.incumbent->request.hash;
   decision.wall = seen.wall;
-  decision.evidence = {
-      {"label", seen.wall_label}, {"sub_cause", seen.wall_cause}, {"ceilings", seen.ceilings}};
+  decision.evidence = {{"label", seen.wall_label ? name_of(label) : ""},
+                       {"sub_cause", seen.wall_cause},
+                       {"ceilings", seen.ceilings}};
   return seen;
 }
 
@@ -294,7 +298,7 @@ bool SettingsSearch::goes_back(const Settings& settings) const {
 
 void SettingsSearch::retune() {
   pass_.phase = Phase::retune;
-  std::set<std::pair<std::string, std::string>> tried;  // wall and change
+  std::set<std::pair<std::optional<WallLabel>, std::string>> tried;  // wall and change
   bool has_changed = true;
   while (has_changed) {
     has_changed = false;
@@ -369,7 +373,7 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
   const std::string& title = candidate.request.title;
   if (!candidate.is_ok()) {
     describe(candidate, move,
-             decide(pass_.phase, "rejected",
+             decide(pass_.phase, DecisionKind::rejected,
                     fmt::format("{}: {}.", title, ending_text(candidate.outcome))));
     return false;
   }
@@ -389,11 +393,11 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
                                  interval_text(judgement.low_ratio, judgement.high_ratio),
                                  judgement.num_runs_before, judgement.num_runs_after);
   const std::string least = base::format_ratio(sweep_.min_gain_ratio);
-  const char* kind = is_gain ? "kept" : "rejected";
+  DecisionKind kind = is_gain ? DecisionKind::kept : DecisionKind::rejected;
   if (failure) {
     text += fmt::format("; measured again it was {}", ending_text(*failure));
   } else if (judgement.verdict == Verdict::undecided) {
-    kind = "undecided";
+    kind = DecisionKind::undecided;
     text += fmt::format(
         "; undecided: the noise of a run, {}, hides whether it gains the {} that "
         "count",
@@ -437,7 +441,7 @@ void SettingsSearch::validate() {
                              (!outcome.losses.empty() && loss < sweep_.validate_max_loss);
     const bool has_held = trial.is_ok() && has_learned;
     Decision& decision = decide(
-        Phase::validate, has_held ? "kept" : "rejected",
+        Phase::validate, has_held ? DecisionKind::kept : DecisionKind::rejected,
         !trial.is_ok()
             ? fmt::format("The validation: {}.", ending_text(outcome))
             : fmt::format("{} steps: loss {:.3f} at the end, {} per step.{}", outcome.losses.size(),
@@ -452,7 +456,7 @@ void SettingsSearch::validate() {
     pass_.best_hash = trial.request.hash;
     const Judgement gain = contests_.gain_over(pass_.first_fit->request.hash, winner.request.hash);
     Decision& verdict = decide(
-        Phase::validate, "note",
+        Phase::validate, DecisionKind::note,
         fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
                     "fitted ({:.2f} to {:.2f}).",
                     pass_.first_fit->request.hash == winner.request.hash
@@ -468,7 +472,7 @@ void SettingsSearch::validate() {
     return;
   }
   Decision& note = decide(
-      Phase::validate, "note",
+      Phase::validate, DecisionKind::note,
       "No configuration passed the validation: the best one is known from short trials only.");
   note.trial_hash = pass_.incumbent->request.hash;
 }

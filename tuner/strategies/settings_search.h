@@ -105,7 +105,7 @@ class SettingsSearch final : public Strategy {
   [[nodiscard]] bool goes_back(const Settings& settings) const;
   /// Profiles the incumbent and reports its wall.
   TrialOutcome profile();
-  Decision& decide(Phase phase, std::string kind, std::string text);
+  Decision& decide(Phase phase, DecisionKind kind, std::string text);
   void describe(const Trial& candidate, const SettingsMove& move, Decision& decision) const;
   [[nodiscard]] int64_t num_started() const { return static_cast<int64_t>(pass_.started.size()); }
 

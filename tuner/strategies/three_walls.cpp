@@ -84,7 +84,7 @@ void ThreeWalls::run() {
   } catch (const BudgetSpent&) {
     const char* rest = incumbent_ ? "only the validation is left" : "nothing is left to validate";
     decide(
-        phase_, "note",
+        phase_, DecisionKind::note,
         num_started() + 1 >= sweep_.budget.max_trials
             ? fmt::format("The budget of {} trials is used up: {}.", sweep_.budget.max_trials, rest)
             : fmt::format("The time budget of {} s is nearly used up: {}.",
@@ -244,7 +244,7 @@ bool ThreeWalls::is_promising(const TrialRequest& request) {
 void ThreeWalls::tell_hopeless(const TrialRequest& request, std::string_view what) {
   const double optimism_ratio = optimism();
   Decision& decision = decide(
-      phase_, "note",
+      phase_, DecisionKind::note,
       fmt::format("No more {}: the best of those left is predicted to take {}. Even if it were "
                   "{:.1f} % faster than that, as the most surprising trial so far may have been, "
                   "it would not gain the {:.1f} % that count.",
@@ -290,10 +290,10 @@ std::string ThreeWalls::over_capacity_text(const TrialRequest& request) const {
                      base::format_bytes(capacity));
 }
 
-Decision& ThreeWalls::decide(Phase phase, std::string kind, std::string text) {
+Decision& ThreeWalls::decide(Phase phase, DecisionKind kind, std::string text) {
   Decision& decision = decisions_.emplace_back();
   decision.phase = phase;
-  decision.kind = std::move(kind);
+  decision.kind = kind;
   decision.text = std::move(text);
   decision.evidence = nlohmann::json::object();
   return decision;

@@ -107,7 +107,7 @@ class ThreeWalls final : public Strategy {
   std::optional<double> rounding_spread(int64_t num_steps, int64_t num_more);
   [[nodiscard]] bool is_off_reference(const Trial& trial) const;
   void tell_cleared(const Trial& first, const Trial& second);
-  void tell_long_run(const LongRun& run, const std::string& kind, const std::string& remark);
+  void tell_long_run(const LongRun& run, DecisionKind kind, const std::string& remark);
   /// What is to be added where it ended well but has not learned enough; else nothing.
   [[nodiscard]] std::string too_high_text(const LongRun& run) const;
   /// What the whole search came to.
@@ -197,7 +197,7 @@ class ThreeWalls final : public Strategy {
   /// What became of those that did not.
   void conclude(const std::vector<Contender>& contenders);
   void describe_change_in(const Contender& contender, Decision& decision) const;
-  Decision& decide_on(const Contender& contender, const Judgement& judgement, std::string kind,
+  Decision& decide_on(const Contender& contender, const Judgement& judgement, DecisionKind kind,
                       std::string text);
   void note_noise();
   TrialRequest request_for(const spec::Knobs& knobs, Phase phase, std::string title);
@@ -225,7 +225,7 @@ class ThreeWalls final : public Strategy {
   bool fits(const TrialRequest& request);
   [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
   [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
-  Decision& decide(Phase phase, std::string kind, std::string text);
+  Decision& decide(Phase phase, DecisionKind kind, std::string text);
   spec::SweepSpec sweep_;
   SearchSpace space_;
 

@@ -96,7 +96,7 @@ Judgement ThreeWalls::settle(Contender& contender) {
 bool ThreeWalls::reject_failed(const Contender& contender) {
   if (contender.trial.is_ok()) return false;
   Decision& decision = decide(
-      contender.decision.phase, "rejected",
+      contender.decision.phase, DecisionKind::rejected,
       fmt::format("{}: ended as {} ({}).", contender.name,
                   spec::name_of(contender.trial.outcome.status), contender.trial.outcome.reason));
   describe_change_in(contender, decision);
@@ -168,7 +168,7 @@ void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgemen
           ? fmt::format("all of it above the {} that count",
                         base::format_ratio(sweep_.min_gain_ratio))
           : "which may be noise; of two layouts the one that is more likely faster is kept";
-  decide_on(contender, judgement, "kept",
+  decide_on(contender, judgement, DecisionKind::kept,
             fmt::format("{}: {} per step, {} the best so far {}, {}{}. {}", contender.name,
                         base::format_ns(contender.trial.outcome.step_ns),
                         describe_change(judgement.gain_ratio, "than"),
@@ -183,7 +183,7 @@ void ThreeWalls::conclude(const std::vector<Contender>& contenders) {
   for (const Contender& contender : contenders) {
     const Judgement judgement = judge(contender);
     if (contender.failure) {
-      decide_on(contender, judgement, "rejected",
+      decide_on(contender, judgement, DecisionKind::rejected,
                 fmt::format("{}: ended as {} when it was measured again ({}).", contender.name,
                             spec::name_of(contender.failure->status), contender.failure->reason));
       continue;
@@ -194,13 +194,13 @@ void ThreeWalls::conclude(const std::vector<Contender>& contenders) {
                     interval_text(judgement.low_ratio, judgement.high_ratio), runs_text(judgement));
     const std::string least = base::format_ratio(sweep_.min_gain_ratio);
     if (judgement.verdict == Verdict::no_gain) {
-      decide_on(contender, judgement, "rejected",
+      decide_on(contender, judgement, DecisionKind::rejected,
                 fmt::format("{}; not kept, as a gain has to exceed {}.", seen, least));
     } else if (judgement.verdict == Verdict::gain) {
-      decide_on(contender, judgement, "undecided",
+      decide_on(contender, judgement, DecisionKind::undecided,
                 fmt::format("{}; undecided, as the budget has no room to measure it again.", seen));
     } else {
-      decide_on(contender, judgement, "undecided",
+      decide_on(contender, judgement, DecisionKind::undecided,
                 fmt::format("{}; undecided: the noise of a run, {}, hides whether it gains the {} "
                             "that count.",
                             seen, base::format_ratio(judgement.run_noise_ratio), least));
@@ -226,9 +226,9 @@ void ThreeWalls::describe_change_in(const Contender& contender, Decision& decisi
 }
 
 Decision& ThreeWalls::decide_on(const Contender& contender, const Judgement& judgement,
-                                std::string kind, std::string text) {
+                                DecisionKind kind, std::string text) {
   while (text.ends_with(' ')) text.pop_back();
-  Decision& decision = decide(contender.decision.phase, std::move(kind), std::move(text));
+  Decision& decision = decide(contender.decision.phase, kind, std::move(text));
   describe_change_in(contender, decision);
   decision.gain_ratio = judgement.gain_ratio;
   decision.gain_low_ratio = judgement.low_ratio;
@@ -242,7 +242,7 @@ void ThreeWalls::note_noise() {
   const std::optional<double> noise = contests_.run_noise();
   if (!noise) return;
   Decision& note =
-      decide(phase_, "note",
+      decide(phase_, DecisionKind::note,
              fmt::format("Runs of one configuration differ by {} (standard deviation); {} of {} "
                          "measurements were made to judge others better.",
                          base::format_ratio(*noise), num_repeats_, num_started()));

@@ -46,7 +46,7 @@ std::vector<std::string_view> fit_axes() {
 bool ThreeWalls::contract() {
   phase_ = Phase::contract;
   if (spec::ranks_of(sweep_.base) == spec::RanksAre::alone) {
-    decide(Phase::contract, "note",
+    decide(Phase::contract, DecisionKind::note,
            fmt::format(
                "One rank of each layout runs alone (rank {}); its communication moves nothing and "
                "the numbers of the other ranks are made up. So no losses are compared, and step "
@@ -63,7 +63,7 @@ bool ThreeWalls::contract() {
   if (!violations.empty()) {
     baseline.reason = fmt::format("{}: {}", violations.front().rule, violations.front().message);
     refuse(baseline, Action::invalid, baseline.reason, 1);
-    decide(Phase::contract, "note",
+    decide(Phase::contract, DecisionKind::note,
            fmt::format("The starting configuration is not legal ({}).", baseline.reason));
     return true;
   }
@@ -112,7 +112,7 @@ bool ThreeWalls::measure_reference() {
   const Trial trial = measure(std::move(reference));
   is_too_large_for_one_ = trial.outcome.status == spec::TrialStatus::oom && !is_ideal;
   if (is_too_large_for_one_) {
-    decide(Phase::contract, "note",
+    decide(Phase::contract, DecisionKind::note,
            fmt::format("The model is too large for a reference run on one device ({}). The first "
                        "configuration that fits takes its place: the others must reproduce its "
                        "losses. Where the router sends the tokens is not known before a trial "
@@ -122,7 +122,7 @@ bool ThreeWalls::measure_reference() {
     return true;
   }
   if (!trial.is_ok()) {
-    decide(Phase::contract, "note",
+    decide(Phase::contract, DecisionKind::note,
            fmt::format("The reference run on one device ended as {}: {}. Without its losses no "
                        "trial can be judged, so the sweep ends here.",
                        spec::name_of(trial.outcome.status), trial.outcome.reason))
@@ -138,7 +138,7 @@ bool ThreeWalls::measure_reference() {
   }
   const spec::TrainingSpec& training = sweep_.base.training;
   Decision& frozen = decide(
-      Phase::contract, "note",
+      Phase::contract, DecisionKind::note,
       fmt::format(
           "Frozen for every trial: model ({} parameters), text, seed, {} sequences of {} tokens "
           "per "
@@ -153,7 +153,7 @@ bool ThreeWalls::measure_reference() {
   if (!trial.outcome.wall.empty() && is_ideal) {
     const int64_t num_devices = sweep_.base.hardware.num_devices();
     Decision& wall =
-        decide(Phase::contract, "wall",
+        decide(Phase::contract, DecisionKind::wall,
                fmt::format("On one ideal device (no memory limit, no launch costs) a "
                            "step takes {} and the wall is {}. Spread perfectly over "
                            "{} devices that would be {}: whatever a step takes beyond "
@@ -171,7 +171,7 @@ bool ThreeWalls::measure_reference() {
 void ThreeWalls::take_as_reference(const Trial& trial) {
   reference_loss_ = trial.outcome.losses;
   Decision& frozen =
-      decide(phase_, "note",
+      decide(phase_, DecisionKind::note,
              fmt::format("A trial counts only if its losses agree with those of {}, the first "
                          "configuration that fits, within {} over the first steps.",
                          describe(trial.request.spec.knobs), sweep_.base.reference_tolerance));
@@ -187,7 +187,7 @@ bool ThreeWalls::fit() {
   if (baseline_ && baseline_->is_ok()) {
     first_fitting_ = incumbent_ = baseline_;
     best_hash_ = baseline_->request.hash;
-    Decision& kept = decide(Phase::fit, "kept",
+    Decision& kept = decide(Phase::fit, DecisionKind::kept,
                             fmt::format("The starting configuration fits as it is: {} of {}.",
                                         base::format_bytes(baseline_->outcome.peak_bytes),
                                         base::format_bytes(sweep_.base.hardware.memory_bytes)));
@@ -200,12 +200,12 @@ bool ThreeWalls::fit() {
   if (baseline_) {
     const bool is_oom = baseline_->outcome.status == spec::TrialStatus::oom;
     Decision& wall =
-        decide(Phase::fit, "wall",
+        decide(Phase::fit, DecisionKind::wall,
                fmt::format("The starting configuration ({}) ended as {}: {}.",
                            describe(baseline_->request.spec.knobs),
                            spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
     wall.trial_hash = baseline_->request.hash;
-    wall.wall = is_oom ? "memory" : "";
+    wall.wall = is_oom ? base::name_of(base::Wall::memory) : "";
     wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
     wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
   }
@@ -243,7 +243,7 @@ bool ThreeWalls::fit() {
         if (measured_.contains(request.hash)) continue;  // the start is one of the layouts, too
         const Trial trial = measure_judged(std::move(request));
         Decision& decision =
-            decide(Phase::fit, trial.is_ok() ? "kept" : "rejected",
+            decide(Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::rejected,
                    trial.is_ok()
                        ? fmt::format(
                              "The first configuration that fits: {}, sharded optimizer {}, with {} "
@@ -255,7 +255,7 @@ bool ThreeWalls::fit() {
                        : fmt::format("{} ended as {}: {}.", describe(knobs),
                                      spec::name_of(trial.outcome.status), trial.outcome.reason));
         decision.trial_hash = trial.request.hash;
-        decision.wall = "memory";
+        decision.wall = base::name_of(base::Wall::memory);
         decision.remedy = "smallest parallelism and recompute that fit";
         decision.evidence = {{"predicted_peak_bytes", trial.request.prediction.peak_bytes},
                              {"peak_bytes", trial.outcome.peak_bytes},
@@ -276,14 +276,14 @@ bool ThreeWalls::fit() {
     }
   }
   if (!last_failure.empty()) {
-    decide(Phase::fit, "note",
+    decide(Phase::fit, DecisionKind::note,
            fmt::format("No configuration has run to its end; the last one {}.", last_failure));
     return false;
   }
-  decide(Phase::fit, "note",
+  decide(Phase::fit, DecisionKind::note,
          "Nothing in the space fits into the devices' memory. More devices, a smaller model or "
          "further recompute settings are needed.")
-      .wall = "memory";
+      .wall = base::name_of(base::Wall::memory);
   return false;
 }
 

@@ -38,11 +38,12 @@ void ThreeWalls::note_wall() {
   const std::string memory =
       fmt::format("Memory: {} of {}.", base::format_bytes(outcome.peak_bytes),
                   base::format_bytes(sweep_.base.hardware.memory_bytes));
-  const std::string group = outcome.dominant_group.empty() || outcome.wall != "communication"
-                                ? ""
-                                : fmt::format(" (group {})", outcome.dominant_group);
+  const bool names_group =
+      !outcome.dominant_group.empty() && base::wall_from_name(outcome.wall) == Wall::communication;
+  const std::string group =
+      names_group ? fmt::format(" (group {})", outcome.dominant_group) : std::string();
   Decision& wall = decide(
-      Phase::profile, "wall",
+      Phase::profile, DecisionKind::wall,
       outcome.wall.empty()
           ? fmt::format("A step takes {}. Its trace is empty, so the wall is unknown and every "
                         "remedy is tried in the playbook's order. {}",
@@ -71,7 +72,7 @@ bool ThreeWalls::retune_once() {
   }
   if (is_better || look_again(contenders, true)) return true;
   conclude(contenders);
-  decide(Phase::retune, "note",
+  decide(Phase::retune, DecisionKind::note,
          contenders.empty()
              ? "The playbook names no remedy in this space that is worth a trial."
              : fmt::format("{} remedies were measured for this configuration; none of them showed "

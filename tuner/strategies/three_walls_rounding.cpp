@@ -96,7 +96,7 @@ std::optional<double> ThreeWalls::band_of_rounding(const Trial& trial) {
         "{:.2g}.",
         who, *spread, spec::kLossMeanSteps, band);
   }
-  Decision& note = decide(phase_, "note", std::move(text));
+  Decision& note = decide(phase_, DecisionKind::note, std::move(text));
   note.evidence = {{"rounding_spread", *spread}, {"band", std::max(widest, band)}};
   return band > widest && band <= kWidestBand ? std::optional(band) : std::nullopt;
 }
@@ -104,7 +104,7 @@ std::optional<double> ThreeWalls::band_of_rounding(const Trial& trial) {
 // The trial's row in the database still says wrong. This note tells readers that it is cleared.
 void ThreeWalls::tell_cleared(const Trial& first, const Trial& second) {
   Decision& note = decide(
-      phase_, "note",
+      phase_, DecisionKind::note,
       fmt::format("Cleared by the perturbed reference: {}. It ended as wrong, as {}; within {:.2g} "
                   "of the reference's losses, which is what rounding alone explains, it runs to "
                   "its end.",

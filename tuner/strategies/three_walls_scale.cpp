@@ -62,7 +62,7 @@ void ThreeWalls::scale() {
   for (TrialRequest& request : ranked) request = with_best_schedule(std::move(request));
   sort();
   Decision& ranking = decide(
-      Phase::scale, "note",
+      Phase::scale, DecisionKind::note,
       fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
                   "predicted to be fastest, at most, are measured, each layout once, with the "
                   "schedule that is predicted to suit it.",

@@ -67,8 +67,7 @@ ThreeWalls::LongRun ThreeWalls::run_long(const Trial& candidate,
   return run;
 }
 
-void ThreeWalls::tell_long_run(const LongRun& run, const std::string& kind,
-                               const std::string& remark) {
+void ThreeWalls::tell_long_run(const LongRun& run, DecisionKind kind, const std::string& remark) {
   const TrialOutcome& outcome = run.trial.outcome;
   // Kept or not: nobody else may have been measured that it could be compared with.
   const bool is_slower =
@@ -125,7 +124,7 @@ void ThreeWalls::validate() {
   is_validating_ = true;
   const auto has_room = [&] { return num_started() < sweep_.budget.max_trials; };
   if (!has_room()) {
-    decide(Phase::validate, "note",
+    decide(Phase::validate, DecisionKind::note,
            "The budget has no room for a validation: the best configuration is known from short "
            "trials only.")
         .trial_hash = incumbent_->request.hash;
@@ -137,10 +136,10 @@ void ThreeWalls::validate() {
   const bool is_slow = first.has_held && rival &&
                        static_cast<double>(first.trial.outcome.step_low_ns) > rival->high_ns;
   if (first.has_held && !is_slow) {
-    tell_long_run(first, "kept", "");
+    tell_long_run(first, DecisionKind::kept, "");
     return tell_verdict(first.trial);
   }
-  tell_long_run(first, "rejected",
+  tell_long_run(first, DecisionKind::rejected,
                 is_slow ? fmt::format(" That is slower than the runner-up ({}) was: {}.",
                                       describe(runner_up_->request.spec.knobs),
                                       range_text(rival->low_ns, rival->high_ns))
@@ -151,26 +150,26 @@ void ThreeWalls::validate() {
     // Next to each other in time and over the same steps.
     const bool is_slower_still = slow && run.trial.outcome.step_ns > slow->trial.outcome.step_ns;
     const bool is_kept = run.has_held && !is_slower_still;
-    tell_long_run(run, is_kept ? "kept" : "rejected",
+    tell_long_run(run, is_kept ? DecisionKind::kept : DecisionKind::rejected,
                   run.has_held && is_slower_still
                       ? fmt::format(" Over these steps the winner of the screening is faster: {}.",
                                     base::format_ns(slow->trial.outcome.step_ns))
                       : too_high_text(run));
     if (is_kept) return tell_verdict(run.trial);
     if (slow) {
-      tell_long_run(*slow, "kept", " The runner-up is no better.");
+      tell_long_run(*slow, DecisionKind::kept, " The runner-up is no better.");
       return tell_verdict(slow->trial);
     }
   }
   if (slow) {
     best_hash_ = runner_up_->request.hash;
-    decide(Phase::validate, "note",
+    decide(Phase::validate, DecisionKind::note,
            "In its long run the winner of the screening was slower than the runner-up. The budget "
            "has no room for a long run of the runner-up: it is known from short trials only.")
         .trial_hash = best_hash_;
     return;
   }
-  decide(Phase::validate, "note",
+  decide(Phase::validate, DecisionKind::note,
          "No configuration passed the validation: the best one is known from short trials only.")
       .trial_hash = incumbent_->request.hash;
 }
@@ -185,7 +184,7 @@ void ThreeWalls::tell_verdict(const Trial& trial) {
   const StepLevel before = contests_.level_of(first_fitting_->request.hash);
   const StepLevel after = contests_.level_of(screened.request.hash);
   Decision& verdict = decide(
-      Phase::validate, "note",
+      Phase::validate, DecisionKind::note,
       fmt::format("Validated: {}. {:.2f} times the throughput of the first configuration that "
                   "fitted ({:.2f} to {:.2f}): {} per step in screening, {} there.",
                   describe(trial.request.spec.knobs), gain.gain_ratio + 1, gain.low_ratio + 1,

@@ -226,7 +226,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   std::string told;
   for (const store::DecisionRow& decision : store.read_decisions(trial.sweep_id)) {
     if (decision.trial_id == trial.id) {
-      told += fmt::format("  {}: {}\n", decision.kind, one_line(decision.text));
+      told += fmt::format("  {}: {}\n", name_of(decision.kind), one_line(decision.text));
     }
   }
   std::string log;

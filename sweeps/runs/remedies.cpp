@@ -344,7 +344,7 @@ constexpr Row kRows[] = {
      }},
     // Memory holds the micro-batch down: free some, and use it at once. What costs least is first.
     {"room_by_fused_loss",
-     "memory",
+     WallLabel::memory,
      {"capped micro-batch"},
      "Logits are not kept: room for twice the micro-batch.",
      [](PlanKnobs& k) {
@@ -353,12 +353,12 @@ constexpr Row kRows[] = {
        return use_room(k, is_new);
      }},
     {"room_by_sharded_optimizer",
-     "memory",
+     WallLabel::memory,
      {"capped micro-batch"},
      "Each replica keeps its share of the optimizer's state only: room for twice the micro-batch.",
      [](PlanKnobs& k) { return use_room(k, k.dp * k.cp > 1 && turn_on(k.distributed_optimizer)); }},
     {"room_by_narrow_moments",
-     "memory",
+     WallLabel::memory,
      {"capped micro-batch"},
      "Moments in bf16 free memory for twice the micro-batch; losses have to be compared.",
      [](PlanKnobs& k) {
@@ -368,7 +368,7 @@ constexpr Row kRows[] = {
        return use_room(k, is_new);
      }},
     {"room_by_recomputation",
-     "memory",
+     WallLabel::memory,
      {"capped micro-batch"},
      "What is cheap and large is recomputed instead of kept: room for twice the micro-batch.",
      [](PlanKnobs& k) {
@@ -377,7 +377,7 @@ constexpr Row kRows[] = {
                            add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}));
      }},
     {"room_by_more_expert_ranks",
-     "memory",
+     WallLabel::memory,
      {"capped micro-batch"},
      "Half the experts on each rank: room for twice the micro-batch.",
      [](PlanKnobs& k) {

@@ -292,25 +292,25 @@ std::string text_of_trait(const nlohmann::json& value) {
 
 /// What the run says of a row, in our words; none where it says nothing.
 std::optional<std::vector<std::string>> words_of_row(const Row& row, const Writing& out) {
-  using Words = std::vector<std::string>;
+  using Texts = std::vector<std::string>;
   if (const auto* member = std::get_if<PlanKnobMember>(&row.target)) {
-    return Words{text_of(out.knobs(), *member)};
+    return Texts{text_of(out.knobs(), *member)};
   }
   if (const auto* figure = std::get_if<int64_t RunConfig::*>(&row.target)) {
     const int64_t value = out.run.**figure;
-    return value == 0 ? std::nullopt : std::optional(Words{std::to_string(value)});
+    return value == 0 ? std::nullopt : std::optional(Texts{std::to_string(value)});
   }
   if (const auto* text = std::get_if<std::string RunConfig::*>(&row.target)) {
     const std::string& value = out.run.**text;
-    if (value.empty() && out.overrides_others) return Words{"null"};
-    return value.empty() ? std::nullopt : std::optional(Words{value});
+    if (value.empty() && out.overrides_others) return Texts{"null"};
+    return value.empty() ? std::nullopt : std::optional(Texts{value});
   }
   if (std::holds_alternative<Part>(row.target)) {
     const auto at = out.parts.said().find(row.name);
     return at == out.parts.said().end() ? std::nullopt : std::optional(at->second);
   }
   const auto at = out.traits.find(std::string(row.name));
-  return at == out.traits.end() ? std::nullopt : std::optional(Words{text_of_trait(*at)});
+  return at == out.traits.end() ? std::nullopt : std::optional(Texts{text_of_trait(*at)});
 }
 
 }  // namespace
